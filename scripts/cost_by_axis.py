@@ -20,6 +20,17 @@ from otafl.analysis.summary import format_mean_std
 
 COSTS = {"sim_time_s": "Simulated seconds", "energy_j": "Joules", "tx_energy_j": "Joules radiated"}
 STEP = "learning_rate"
+NAMES = {
+    "over_the_air, gbma, identity": "sum over the air, GBMA",
+    "over_the_air, ci, identity": "sum over the air, CI",
+    "over_the_air, tci, identity": "sum over the air, truncated CI",
+    "over_the_air, cotaf, identity": "sum over the air, COTAF",
+    "digital, full, identity": "packets of all coordinates, 32 bits",
+    "digital(max_symbols=1000000.0), full, qsgd(bits=4, norm=max, bucket=512)": (
+        "packets of all coordinates, 4 bits, bounded"
+    ),
+}
+"""Point of `scenarios/studies/cost_to_accuracy.yaml` -> its name in the figure."""
 
 
 def main() -> None:
@@ -45,6 +56,8 @@ def main() -> None:
             print_row(point, *map(say, some))
     if args.figure:
         drawn = ds.sel({args.by: args.at})
+        drawn = drawn.sel(round=drawn["round"] > 0)
+        drawn = drawn.assign_coords(point=[name_point(str(one)) for one in drawn["point"].values])
         drawn["energy_j"] = drawn["device_energy_j"].sum(
             [dim for dim in ("device", "cause") if dim in drawn["device_energy_j"].dims],
             min_count=1,
@@ -52,6 +65,11 @@ def main() -> None:
         drawn["energy_j"].attrs = {"units": "J", "long_name": "energy drawn by all devices"}
         pairs = [("test_accuracy", x) for x in ("energy_j", "sim_time_s")]
         draw_panels(drawn, pairs, args.figure, args.target)
+
+
+def name_point(label: str) -> str:
+    """Return a point's name in the figure; the label itself if it has none."""
+    return next((name for key, name in NAMES.items() if label.startswith(key)), label)
 
 
 def format_value(values: np.ndarray) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import xarray as xr
+from looks import draw_errorbars
 from matplotlib import pyplot as plt
 from tables import (
     count_ideal_symbols,
@@ -160,24 +161,34 @@ def draw_grids(results: Path, figure: Path) -> None:
         print_row(
             count, *(format_mean_std(of.sel(algorithm=a).values) for a in ("fedrlr_plus", "fedavg"))
         )
-    _, axis = plt.subplots(figsize=(9, 6), layout="constrained")
+    draw_grid(plus, paper, bounds, figure)
+
+
+def draw_grid(plus: xr.DataArray, paper: xr.DataArray, bounds: xr.DataArray, figure: Path) -> None:
+    """Draw accuracy over SNR: at all levels, and where FedRLR+ is near the error-free mean."""
+    _, axes = plt.subplots(1, 2, figsize=(11, 5.4), layout="constrained")
     for accuracy, name, line in ((plus, "FedRLR+", "-"), (paper, "FedRLR", ":")):
-        for place, count in enumerate(counts):
+        for place, count in enumerate(accuracy["device_count"].values):
             of = accuracy.sel(device_count=count).dropna("snr_db", how="all")
-            axis.errorbar(
-                *(of["snr_db"], of.mean("trial"), of.std("trial", ddof=1)),
-                label=f"{name}, K = {count}",
-                color=COLOURS[place],
-                marker=MARKERS[place],
-                ls=line,
-                capsize=2,
-            )
-    for name, line in (("fedrlr_plus", "--"), ("fedavg", "-.")):
-        level = float(bounds.sel(algorithm=name, device_count=10).mean())
-        axis.axhline(level, color="k", ls=line, lw=1, label=f"{name} free of error, K = 10")
-    axis.set(xlabel="SNR (dB)", ylabel="test accuracy of the global model", ylim=(0, 1))
-    axis.grid(alpha=0.3)
-    axis.legend(ncols=2, fontsize="small", loc="upper left", bbox_to_anchor=(0, -0.1))
+            style = {"color": COLOURS[place], "marker": MARKERS[place], "ls": line}
+            style |= {"label": f"{name}, K = {count}"}
+            at = of["snr_db"].values + 0.6 * (place - 2)
+            for axis in axes[: 1 + (name == "FedRLR+")]:
+                draw_errorbars(axis, at, of.transpose("snr_db", "trial"), **style)
+    for method, name, line in (
+        ("fedrlr_plus", "payload of FedRLR+", "--"),
+        ("fedavg", "FedAvg, whole model", "-."),
+    ):
+        level = float(bounds.sel(algorithm=method, device_count=10).mean())
+        for axis in axes:
+            axis.axhline(level, color="k", ls=line, lw=1, label=f"{name}, error-free, K = 10")
+    axes[0].set(ylim=(0, 1), ylabel="test accuracy of the global model, mean ± deviation")
+    axes[1].set(xlim=(-32, 32), ylim=(0.72, 0.84), title="from -30 dB, enlarged")
+    for axis in axes:
+        axis.set_xlabel("SNR (dB)")
+        axis.grid(alpha=0.3)
+    handles = axes[0].get_legend_handles_labels()
+    axes[0].figure.legend(*handles, loc="outside lower center", ncols=4, fontsize="small")
     plt.savefig(figure, dpi=150)
 
 

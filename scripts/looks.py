@@ -10,6 +10,7 @@ import xarray as xr
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy import stats
 
 PEAK_TCI = "tci(constraint=peak)"
 POLICIES = {
@@ -63,7 +64,25 @@ def make_frame(panels: int, ylabel: str) -> tuple[Figure, np.ndarray]:
 
 def draw_errorbars(axis: Axes, x: np.ndarray, values: xr.DataArray, **style: Any) -> None:
     """Draw mean and standard deviation over trials of values [x, trial]."""
-    axis.errorbar(x, values.mean("trial"), values.std("trial", ddof=1), capsize=3, ms=6, **style)
+    style = {"capsize": 3, "ms": 6} | style
+    axis.errorbar(x, values.mean("trial"), values.std("trial", ddof=1), **style)
+
+
+def compute_half_interval(values: xr.DataArray) -> xr.DataArray:
+    """Return half the 95 % interval of the mean over trials, by Student's t."""
+    trials = values.sizes["trial"]
+    deviation = values.std("trial", ddof=1)
+    return float(stats.t.ppf(0.975, trials - 1)) * deviation / trials**0.5
+
+
+def draw_band(
+    axis: Axes, x: np.ndarray, values: xr.DataArray, half: xr.DataArray | None = None, **style: Any
+) -> None:
+    """Draw the mean over trials of values [x, trial] in a band, else of one standard deviation."""
+    mean = values.mean("trial")
+    half = values.std("trial", ddof=1) if half is None else half
+    axis.plot(x, mean, **style)
+    axis.fill_between(x, mean - half, mean + half, color=style["color"], alpha=0.2, lw=0)
 
 
 def save(figure: Figure, labelled: Axes, path: Path) -> None:

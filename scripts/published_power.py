@@ -34,7 +34,7 @@ def compare_privacy(results: Path, figures: Path) -> None:
     said = select_final(best, "dp_epsilon")
     columns = ("accuracy", "points above no bound", "energy, of no bound", "rounds limited")
     print_head("Privacy: what a bound costs", "SNR", "epsilon", *columns, "epsilon told", "step")
-    figure, axes = make_frame(2, "")
+    figure, axes = make_frame(2, "test accuracy, mean and deviation")
     for j, snr in enumerate(best["snr_db"].values):
         free = {"snr_db": snr, "epsilon": NO_BOUND}
         for epsilon in best["epsilon"].values:
@@ -47,15 +47,17 @@ def compare_privacy(results: Path, figures: Path) -> None:
                 *(f"{float(one.sel(at).mean()):.3g}" for one in (limited, said)),
                 f"{float(best['learning_rate'].sel(at)):g}",
             )
-        style = {"label": f"{snr:g} dB", "color": COLOURS[j], "marker": "osD^"[j]}
+        style = {"label": f"SNR {snr:g} dB", "color": COLOURS[j], "marker": "osD^"[j]}
         bounds, at = best["epsilon"].values[:-1], {"snr_db": snr, "epsilon": slice(0, 1e8)}
         draw_errorbars(axes[0], bounds, accuracy.sel(at).transpose("epsilon", "trial"), **style)
         axes[0].axhline(float(accuracy.sel(free).mean()), color=COLOURS[j], ls=":")
         axes[1].plot(bounds, spent.sel(at), **style)
-    titles = ("test accuracy (dotted: no bound)", "energy, % of no bound")
+    titles = ("accuracy (dotted: without a bound)", "energy")
     for axis, title in zip(axes, titles, strict=True):
-        axis.set(title=title, xscale="log", xlabel="epsilon")
-    axes[1].set_yscale("log")
+        axis.set(title=title, xscale="log", xlabel="bound on the privacy loss, epsilon")
+        axis.set_xticks(bounds, [f"{epsilon:g}" for epsilon in bounds])
+        axis.minorticks_off()
+    axes[1].set(yscale="log", ylabel="radiated energy, % of that without a bound")
     save(figure, axes[1], figures / "privacy_for_free.png")
 
 

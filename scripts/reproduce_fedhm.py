@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from looks import TYPE, draw_band, draw_errorbars
 from matplotlib import pyplot as plt
 from tables import open_result, parse_study_arguments, print_head, print_row
 
@@ -209,7 +210,8 @@ def print_uplinks(ds: xr.Dataset) -> None:
 
 def draw(third: xr.Dataset, alone: xr.Dataset, to: Path) -> None:
     """Fig. 2 (levels fixed, smallest model) and Fig. 8 (accuracy against size)."""
-    figure, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
+    plt.rcParams.update(TYPE)
+    figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained")
     for at, split in enumerate(SPLITS):
         left, right = axes[at]
         for place, method in enumerate(METHODS):
@@ -217,32 +219,25 @@ def draw(third: xr.Dataset, alone: xr.Dataset, to: Path) -> None:
             if not is_done(one) or method in ("HeteroFL-V2", "HeteroFL-V3"):
                 continue
             curves = one["level_test_accuracy"].dropna("level", how="all").isel(level=-1)
-            line = LINES[place % len(LINES)]
-            colour = COLOURS[place % len(COLOURS)]
-            left.plot(curves["round"], curves.mean("trial"), label=method, color=colour, ls=line)
+            style = {"color": COLOURS[place % len(COLOURS)], "ls": LINES[place % len(LINES)]}
+            draw_band(left, curves["round"].values, curves, label=method, **style)
         for label, places, marker in (("low rank", range(5), "o"), ("slim", (0, 5, 6, 7), "s")):
             points = [alone.isel(zip=place, partition=at) for place in places]
-            x = [float(one["level_parameters"].isel(trial=0, level=0)) for one in points]
-            y = [find_best(one, 0) for one in points]
+            x = np.array([float(one["level_parameters"].isel(trial=0, level=0)) for one in points])
+            y = xr.concat([find_best(one, 0) / 100 for one in points], "size")
             order = np.argsort(x)
-            right.errorbar(
-                np.array(x)[order],
-                np.array([float(v.mean()) for v in y])[order] / 100,
-                np.array([float(v.std(ddof=1)) for v in y])[order] / 100,
-                label=label,
-                marker=marker,
-                color=COLOURS[0 if marker == "o" else 1],
-            )
-        left.set(
-            title=f"smallest model, levels fixed, {split}", xlabel="round", ylabel="test accuracy"
-        )
-        right.set(
-            title=f"one size for all, {split}", xlabel="parameters", ylabel="best test accuracy"
-        )
-        right.set_xscale("log")
+            style = {"color": COLOURS[0 if marker == "o" else 1], "marker": marker}
+            draw_errorbars(right, x[order], y.isel(size=order), label=label, **style)
+        left.set(title=f"smallest model, levels fixed, {split}", xlabel="round")
+        left.set_ylabel("test accuracy, mean ± deviation")
+        right.set(title=f"one size for all, {split}", xlabel="parameters", xscale="log")
+        right.set_ylabel("best test accuracy, ± deviation")
+        right.set_xticks((2000, 5000, 10_000, 20_000), ("2,000", "5,000", "10,000", "20,000"))
+        right.minorticks_off()
         for axis in (left, right):
             axis.grid(alpha=0.3)
-            axis.legend(fontsize="small", loc="lower right")
+    for axis in axes[1]:
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3)
     figure.savefig(to, dpi=150)
 
 

@@ -1,7 +1,8 @@
 """Figures 5 to 9 and Table II of the FedRLR paper (Xue and Lau), and why its global model fails,
 from the results of scenarios/papers/fedrlr_*.yaml. Fig. 10 is drawn by benchmarks/low_rank.py.
 
-    for f in benchmark fig5 fig6 fig7 fig8 fig9 fig9_steps fig9_nuclear fig9_l1 global_model; do
+    for f in benchmark fig5 fig5_steps fig6 fig6_steps fig7 fig7_steps fig8 fig9 fig9_steps \
+        fig9_nuclear fig9_l1 global_model; do
       otafl sweep scenarios/papers/fedrlr_$f.yaml
     done
     python scripts/reproduce_fedrlr.py [results] [--figures results/reference]
@@ -9,21 +10,36 @@ from the results of scenarios/papers/fedrlr_*.yaml. Fig. 10 is drawn by benchmar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import tables
 import xarray as xr
+from looks import draw_band
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from tables import count_ideal_symbols, parse_study_arguments, print_head, print_row
+from tables import (
+    count_ideal_symbols,
+    expand_points,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 import otafl
+from otafl import models
 from otafl.analysis.summary import format_mean_std
+from otafl.core.contracts import Workload
+from otafl.engine.assembly import build_algorithm
 from otafl.plots import COLOURS, LINES, MARKERS
 from otafl.results.end_values import count_diverged, select_end_total
 
-READINGS = ("as printed (1/K on loss and penalty)", "1/K on the penalty alone")
+READINGS = (
+    "as printed (1/K on loss and penalty)",
+    "1/K on the penalty alone",
+    "that and 40 local steps",
+)
 METHODS = (
     "benchmark (digital)",
     "proposed 1 (GBMA), as printed",
@@ -61,7 +77,27 @@ FACTORS = (128, 64, 32, 16, 8)
 """The compression is 1 / factor."""
 OF_ONE_RATIO = ("proposed 1 (GBMA)", "proposed 2 (CI)", "B3 pruning", "FedRLR+ (GBMA)")
 """Methods of Fig. 9 whose settings fix the ratio."""
-MODEL_LINES = {"global": "-", "local": "--"}
+SHOWN = (
+    *((0, "", "o", 1), (7, "", "s", 1), (12, "", "p", 1), (8, "", "v", 1), (11, "", "^", 1)),
+    *((1, "", "D", 1), (1, "local_", "P", 1), (5, "", "D", 40), (5, "local_", "P", 40)),
+    (13, "", "X", 1),
+)
+"""Of the headline's figure: place in METHODS, model, marker, local steps."""
+OF_STEPS = {1: COLOURS[0], 20: COLOURS[4], 40: COLOURS[2]}
+MARKED = {
+    "o": "digital FedAvg",
+    "s": "B1 nuclear norm",
+    "p": "B4 8 bits",
+    "v": "B2 l1 or B3 pruning, 8 rows",
+    "^": "B3 pruning, 200 rows",
+    "D": "FedRLR, global model",
+    "P": "FedRLR, local models",
+    "X": "FedRLR+",
+}
+CASES = ("zip", "batch_size", "device_count", "c1", "rank")
+"""Dims of cases, in the order in which they are named."""
+MODELS = ("global", "local")
+WEIGHTS = ("c1 = 0.006", "c1 = 0.06", "c1 = 0.6", "mu = 3", "mu = 0.3")
 UPLINKS = ("GBMA, 0 dB", "GBMA, 25 dB", "CI (tci), 25 dB")
 
 
@@ -69,47 +105,59 @@ def format_at_round(values: xr.DataArray, round: int) -> str:
     return format_mean_std(values.sel(round=round).values)
 
 
-def draw_band(axis: Axes, values: xr.DataArray, label: str, place: int) -> None:
-    """Mean over trials against the round, in a band of one standard deviation."""
-    mean, deviation = values.mean("trial"), values.std("trial", ddof=1)
-    colour = COLOURS[place % len(COLOURS)]
-    axis.plot(
-        mean["round"],
-        mean,
-        label=label,
-        color=colour,
-        ls=LINES[(place + 2 * (place // len(COLOURS))) % len(LINES)],
-    )
-    axis.fill_between(mean["round"], mean - deviation, mean + deviation, alpha=0.2, color=colour)
+def count_mflops(
+    result: xr.Dataset, steps: int, batch_size: int = 6, devices: int = 10, place: int = 0
+) -> float:
+    """Count the operations of a device in a round of a result's method, in millions."""
+    scenario = expand_points(result)[place].scenario
+    model = models.build(scenario.model, (1, 28, 28), 10, scenario.loss)
+    held = np.array([50_000.0 / devices])
+    load = Workload(steps, batch_size, held)
+    return float(build_algorithm(scenario, model).count_flops(load)[0]) / 1e6
 
 
-def tidy(axis: Axes, title: str, xlabel: str = "round") -> None:
+def draw_rounds(axis: Axes, values: xr.DataArray, label: str, place: int, line: str = "") -> None:
+    """Draw the mean over trials against the round, in a band of one standard deviation."""
+    style = {"color": COLOURS[place % len(COLOURS)], "ls": line or LINES[place % len(LINES)]}
+    draw_band(axis, values["round"], values.transpose("round", "trial"), label=label, **style)
+
+
+def tidy(axis: Axes, title: str, xlabel: str = "round", ncols: int = 2) -> None:
     axis.set(title=title, xlabel=xlabel, ylim=(0, 1))
     axis.grid(alpha=0.3)
-    axis.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
+    axis.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=ncols)
 
 
-def draw_two_readings(
-    title: str, cases: Sequence[tuple[str, Callable[[int], xr.Dataset]]], path: Path
+def draw_readings(
+    title: str, cases: Sequence[tuple[str, Sequence[xr.Dataset]]], work: np.ndarray, path: Path
 ) -> None:
-    """Figs. 5 to 7. cases: name -> (reading) -> its result."""
-    rounds = (75, 200, 1000)
+    """Draw Figs. 5 to 7.
+
+    Parameters
+    ----------
+    cases : (name, its result in each reading)
+    work : megaflops of a device in a round, [case, reading]
+    """
     print_head(
-        title, "reading", "case", *(f"local, {t} rounds" for t in rounds), "global, 1000 rounds"
+        title,
+        *("reading", "case", "Mflop a round", "rounds", "local, 75 rounds", "local, 200 rounds"),
+        *("local, last", "global, last"),
     )
-    figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained", sharey=True)
-    for reading, axis in enumerate(axes):
-        for place, (name, of) in enumerate(cases):
-            one = of(reading)
-            local = one["local_test_accuracy"]
-            draw_band(axis, local, name, place)
-            cells = (
-                *(format_at_round(local, t) for t in rounds),
-                format_at_round(one["test_accuracy"], 1000),
-            )
-            print_row(READINGS[reading], name, *cells)
-        tidy(axis, READINGS[reading])
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4.8), layout="constrained", sharey=True)
+    for reading, (axis, name) in enumerate(zip(axes, READINGS, strict=True)):
+        for place, (case, found) in enumerate(cases):
+            one = found[reading]
+            local, last = one["local_test_accuracy"], int(one["final_round"])
+            local = local.sel(round=slice(0, last))
+            shape = {"color": COLOURS[place], "ls": LINES[place], "lw": 4 - 0.7 * place}
+            draw_band(axis, local["round"], local, label=case, **shape)
+            cells = [format_at_round(local, t) for t in (75, 200, last)]
+            cells.append(format_at_round(one["test_accuracy"], last))
+            print_row(name, case, f"{work[place, reading]:.1f}", last, *cells)
+        axis.set(title=name, xlabel="round", ylim=(0, 1))
+        axis.grid(alpha=0.3)
     axes[0].set_ylabel("test accuracy, mean of the local models")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     figure.savefig(path, dpi=150)
 
 
@@ -125,20 +173,26 @@ def print_benchmark(results: Path, figures: Path) -> None:
 
 
 def draw_figures_5_to_7(results: Path, figures: Path) -> None:
+    of_size = open_result(results, "fedrlr_fig5_steps")
     for number, dim, name in ((5, "batch_size", "D_m = {}"), (6, "device_count", "K = {}")):
-        ds = open_result(results, f"fedrlr_fig{number}")
-        draw_two_readings(
-            f"Fig. {number}",
-            [
-                (name.format(value), lambda i, ds=ds, at={dim: value}: ds.isel(zip=i).sel(at))
-                for value in ds[dim].values
-            ],
-            figures / f"fedrlr_fig{number}.png",
-        )
-    ds = open_result(results, "fedrlr_fig7")
-    names = ["c1 = 0.006", "c1 = 0.06", "c1 = 0.6", "mu = 3", "mu = 0.3"]
-    cases = [(name, lambda i, j=j: ds.isel(zip=5 * i + j)) for j, name in enumerate(names)]
-    draw_two_readings("Fig. 7", cases, figures / "fedrlr_fig7.png")
+        ds, steps = (open_result(results, f"fedrlr_fig{number}{end}") for end in ("", "_steps"))
+        values = ds[dim].values
+        cases, work = [], []
+        for value in values:
+            at = {dim: value}
+            more = steps.sel(at) if value in steps[dim] else of_size.sel(batch_size=6)
+            cases.append((name.format(value), [*(ds.isel(zip=i).sel(at) for i in (0, 1)), more]))
+            size, count = (value, 10) if number == 5 else (6, value)
+            work.append([count_mflops(ds, J, size, count) for J in (1, 1, 40)])
+        path = figures / f"fedrlr_fig{number}.png"
+        draw_readings(f"Fig. {number}", cases, np.array(work), path)
+    ds, steps = (open_result(results, f"fedrlr_fig7{end}") for end in ("", "_steps"))
+    work = np.array([[count_mflops(ds, J) for J in (1, 1, 40)]] * len(WEIGHTS))
+    cases = [
+        (name, [ds.isel(zip=j), ds.isel(zip=5 + j), steps.isel(zip=j)])
+        for j, name in enumerate(WEIGHTS)
+    ]
+    draw_readings("Fig. 7", cases, work, figures / "fedrlr_fig7.png")
 
 
 def list_models(ds: xr.Dataset) -> list[tuple[str, str]]:
@@ -163,7 +217,6 @@ def draw_figure_8_and_table_2(results: Path, figures: Path) -> None:
         *("of ten devices", "rounds to 70 %", "trials that reach it", "overhead, ours"),
         "overhead, paper",
     )
-    figure, axes = plt.subplots(1, 2, figsize=(13, 7), layout="constrained", sharey=True)
     for place, name in enumerate(METHODS):
         one = ds.isel(zip=place)
         symbols, of_all = float(one_device[place]), float(all_devices[place])
@@ -183,55 +236,68 @@ def draw_figure_8_and_table_2(results: Path, figures: Path) -> None:
                 f"{100 * float(overhead.mean()):.2f} %" if there else "-",
                 PAPER.get(place, ""),
             )
-            draw_band(axes[int(model == "local")], one[variable], name, place)
-    tidy(axes[0], "global model")
-    tidy(axes[1], "local models (mean over devices)")
-    axes[0].set_ylabel("test accuracy")
-    figure.savefig(figures / "fedrlr_fig8.png", dpi=150)
+    draw_figure_8(ds, figures / "fedrlr_fig8.png")
     draw_symbols_and_accuracy(results, ds, one_device, figures / "fedrlr.png")
+
+
+def draw_figure_8(ds: xr.Dataset, path: Path) -> None:
+    """Draw the rivals, and the global and the local models of FedRLR beside the benchmark."""
+    figure, axes = plt.subplots(1, 3, figsize=(13, 6.2), layout="constrained", sharey=True)
+    rivals = {0: METHODS[0], 7: METHODS[7], 12: METHODS[12], 9: METHODS[9], 11: METHODS[11]}
+    rivals |= {8: "B2 l1 or B3 pruning, A 8 x 256", 13: "FedRLR+, one local step"}
+    for turn, (place, name) in enumerate(rivals.items()):
+        draw_rounds(axes[0], ds["test_accuracy"].isel(zip=place), name, turn)
+    for axis, variable in zip(axes[1:], ("test_accuracy", "local_test_accuracy"), strict=True):
+        draw_rounds(axis, ds["test_accuracy"].isel(zip=0), METHODS[0], 0)
+        for turn, reading in enumerate(READINGS, 1):
+            for power, line in (("GBMA", "-"), ("CI", "--")):
+                one = ds[variable].isel(zip=2 * turn - (power == "GBMA"))
+                draw_rounds(axis, one, f"{power}, {reading}", turn, line)
+    titles = ("baselines, and FedRLR+", "FedRLR, global model", "FedRLR, local models")
+    for axis, title in zip(axes, titles, strict=True):
+        tidy(axis, title, ncols=1)
+    axes[0].set_ylabel("test accuracy, mean ± deviation")
+    figure.savefig(path, dpi=150)
 
 
 def draw_symbols_and_accuracy(
     results: Path, ds: xr.Dataset, symbols: xr.DataArray, path: Path
 ) -> None:
-    """Draw what methods reach in 75 rounds against the symbols of one of them."""
-    plus = otafl.select_tuned(open_result(results, "fedrlr_plus"), over="learning_rate").isel(zip=1)
-    plus = plus["test_accuracy"].sel(round=75)
-    whole = open_result(results, "fedavg_equal_symbols")["test_accuracy"].sel(round=75)
-    shown = (  # place in METHODS, model, colour, marker, what it is called, offset of its name
-        (0, "", 0, "o", "benchmark: digital FedAvg", (-8, -17)),
-        (7, "", 0, "s", "B1 nuclear norm, B4 8 bits", (-8, 20)),
-        (8, "", 3, "v", "B2, B3 with 8 rows", (9, -4)),
-        (11, "", 3, "^", "B3 pruning, 200 rows", (-8, 9)),
-        (1, "", 1, "D", "FedRLR as printed, global model", (-9, -13)),
-        (1, "local_", 2, "D", "FedRLR as printed, local models", (-9, 3)),
-        (5, "", 1, "P", "FedRLR, 40 steps, global model", (-9, 3)),
-        (5, "local_", 2, "P", "FedRLR, 40 steps, local models", (-9, -4)),
-        (13, "", 4, "X", "FedRLR+, the paper's constants", (-9, 2)),
-    )
-    figure, axis = plt.subplots(figsize=(9.5, 5.5), layout="constrained")
-    points = [
+    """Draw accuracies after 75 rounds against a device's symbols and operations of a round."""
+    plus = open_result(results, "fedrlr_plus")
+    best = otafl.select_tuned(plus, over="learning_rate").isel(zip=1)
+    whole = open_result(results, "fedavg_equal_symbols")
+    shown = [  # symbols, megaflops, accuracy [trial], marker, local steps
         (
             float(symbols[place]),
+            count_mflops(ds, steps, place=place),
             ds[f"{model}test_accuracy"].isel(zip=place).sel(round=NEAREST),
-            *how,
+            *(marker, steps),
         )
-        for place, model, *how in shown
+        for place, model, marker, steps in SHOWN
     ]
-    points += [
-        (SYMBOLS, plus, 4, "*", "FedRLR+, 20 steps, tuned step", (-10, -2)),
-        (float(symbols[0]), whole, 0, "*", "digital FedAvg, 20 steps, tuned step", (-8, 7)),
-    ]
-    for where, accuracy, colour, marker, name, offset in points:
+    accuracy = best["test_accuracy"].sel(round=75)
+    shown.append((SYMBOLS, count_mflops(plus, 20), accuracy, "X", 20))
+    accuracy = whole["test_accuracy"].sel(round=75)
+    shown.append((float(symbols[0]), count_mflops(whole, 20), accuracy, "o", 20))
+    figure, axes = plt.subplots(1, 2, figsize=(10, 5.6), layout="constrained", sharey=True)
+    for one, mflops, accuracy, marker, steps in shown:
+        style = {"marker": marker, "color": OF_STEPS[steps], "ms": 9, "capsize": 3}
         mean, deviation = float(accuracy.mean()), float(accuracy.std(ddof=1))
-        style = {"marker": marker, "color": COLOURS[colour], "ms": 9, "capsize": 3}
-        axis.errorbar(where, mean, deviation, **style)
-        side = "left" if offset[0] > 0 else "right"
-        axis.annotate(name, (where, mean), offset, textcoords="offset points", ha=side)
-    axis.axhline(0.7, color="0.5", lw=0.8, ls="--")
-    axis.set(xscale="log", xlim=(700, 400_000), ylim=(0, 0.9))
-    axis.set(xlabel="symbols a round, biases counted", ylabel="test accuracy after 74 or 75 rounds")
-    axis.grid(alpha=0.3)
+        for axis, at in zip(axes, (one, mflops), strict=True):
+            axis.errorbar(at, mean, deviation, **style)
+    for steps, colour in OF_STEPS.items():
+        label = f"{steps} local step{'s' * (steps > 1)}{', tuned step size' * (steps == 20)}"
+        axes[0].plot([], [], color=colour, lw=4, label=label)
+    for marker, label in MARKED.items():
+        axes[0].plot([], [], marker, color="0.4", ms=8, label=label)
+    axes[0].set(xlabel="symbols a round, biases counted", ylabel="accuracy after 74 or 75 rounds")
+    axes[1].set_xlabel("local work a round and device, Mflop")
+    for axis in axes:
+        axis.axhline(0.7, color="0.5", lw=0.8, ls="--")
+        axis.set(xscale="log", ylim=(0, 0.9))
+        axis.grid(alpha=0.3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.savefig(path, dpi=150)
 
 
@@ -239,14 +305,15 @@ def draw_figure_9(results: Path, figures: Path) -> None:
     """Against the compression 1 / factor; the relaxed methods where they meet it."""
     ds = open_result(results, "fedrlr_fig9")
     names = OF_ONE_RATIO
-    figure, axis = plt.subplots(figsize=(9.5, 6), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(11, 6), layout="constrained", sharey=True)
+    of_model = dict(zip(MODELS, axes, strict=True))
     print_head("Fig. 9", "method", "model", *(f"1/{factor}" for factor in FACTORS))
     for place, name in enumerate(names):
         points = ds.isel(zip=slice(place * len(FACTORS), (place + 1) * len(FACTORS)))
         for model, variable in list_models(points):
             accuracy = select_end_total(points, variable)
             print_row(name, model, *(format_mean_std(values) for values in accuracy.values))
-            draw_by_ratio(axis, list(accuracy), f"{name}, {model}", place, MODEL_LINES[model])
+            draw_by_ratio(of_model[model], list(accuracy), name, place)
     relaxed = (
         ("B1 nuclear norm", tune_nuclear_norm(results)),
         ("B2 l1 norm", tune_l1_norm(results)),
@@ -254,14 +321,14 @@ def draw_figure_9(results: Path, figures: Path) -> None:
     for place, (name, found) in enumerate(relaxed, len(names)):
         met = [one["test_accuracy"] for one in found]
         print_row(name, "global", *(format_mean_std(one.values) for one in met))
-        draw_by_ratio(axis, met, f"{name}, tuned to the ratio", place, "-.")
+        draw_by_ratio(of_model["global"], met, f"{name}, tuned to the ratio", place)
     place = len(names) + len(relaxed)
     points = open_result(results, "fedrlr_fig9_steps").sel(rank=[128 // f for f in FACTORS])
     for model, variable in list_models(points):
         accuracy = select_end_total(points, variable).transpose("rank", "trial")
         name = "proposed 1 (GBMA), 40 local steps"
         print_row(name, model, *(format_mean_std(values) for values in accuracy.values))
-        draw_by_ratio(axis, list(accuracy), f"{name}, {model}", place, MODEL_LINES[model])
+        draw_by_ratio(of_model[model], list(accuracy), name, place)
     print_head(
         "Fig. 9, relaxed",
         *("method", "ratio", "trials that meet it", "weight", "rounds", "rank, or density"),
@@ -270,12 +337,13 @@ def draw_figure_9(results: Path, figures: Path) -> None:
         for factor, one in zip(FACTORS, found, strict=True):
             print_row(name, f"1/{factor}", *format_row(one, weight))
     print_intermediate(results)
-    axis.set_xscale("log")
-    axis.set_xticks([1 / f for f in FACTORS], [f"1/{f}" for f in FACTORS])
-    axis.minorticks_off()
-    axis.axhline(0.8, color="0.5", lw=0.8, ls="--", label="the paper's: above this everywhere")
-    tidy(axis, "accuracy where a method meets the compression", "share of the weights")
-    axis.set_ylabel("test accuracy")
+    for model, axis in of_model.items():
+        axis.axhline(0.8, color="0.5", lw=0.8, ls="--", label="the paper: above this everywhere")
+        axis.set_xscale("log")
+        axis.set_xticks([1 / f for f in FACTORS], [f"1/{f}" for f in FACTORS])
+        axis.minorticks_off()
+        tidy(axis, f"{model} model{'s' * (model == 'local')}", "share of the weights", ncols=1)
+    axes[0].set_ylabel("test accuracy, mean ± deviation")
     figure.savefig(figures / "fedrlr_fig9.png", dpi=150)
 
 
@@ -311,17 +379,15 @@ def format_row(one: xr.Dataset, weight: str) -> tuple[str, ...]:
     )
 
 
-def draw_by_ratio(
-    axis: Axes, found: Sequence[xr.DataArray], label: str, place: int, line: str
-) -> None:
-    """Draw accuracies [trial] by ratio."""
+def draw_by_ratio(axis: Axes, found: Sequence[xr.DataArray], label: str, place: int) -> None:
+    """Draw accuracies [trial] by ratio, each method's beside those of the others."""
     axis.errorbar(
-        [1 / factor for factor in FACTORS],
+        [1.03 ** (place - 3) / factor for factor in FACTORS],
         [float(one.mean()) for one in found],
         [float(one.std(ddof=1)) for one in found],
         label=label,
         color=COLOURS[place],
-        ls=line,
+        ls=LINES[place % len(LINES)],
         marker=MARKERS[place],
         capsize=2,
     )
@@ -381,9 +447,11 @@ def open_result(results: Path, name: str) -> xr.Dataset:
 def print_diverged(results: Path, figures: Path) -> None:
     """Count the trials that the other tables contain as their untrained model."""
     print_head("Trials that diverged", "experiment", "case", "diverged")
-    weights = ("c1 = 0.006", "c1 = 0.06", "c1 = 0.6", "mu = 3", "mu = 0.3")
     cases = {
-        "fig7": [f"{weight}, {reading}" for reading in READINGS for weight in weights],
+        "fig5_steps": [f"D_m = {size}, 40 local steps" for size in (3, 6, 12, 24)],
+        "fig6_steps": [f"K = {count}, 40 local steps" for count in (5, 20)],
+        "fig7": [f"{weight}, {reading}" for reading in READINGS[:2] for weight in WEIGHTS],
+        "fig7_steps": [f"{weight}, 40 local steps" for weight in WEIGHTS],
         "fig8": list(METHODS),
         "fig9": [f"{name}, 1/{factor}" for name in OF_ONE_RATIO for factor in FACTORS],
         "fig9_steps": [f"40 local steps, 1/{factor}" for factor in reversed(FACTORS)],
@@ -396,13 +464,12 @@ def print_diverged(results: Path, figures: Path) -> None:
     }
     for name, labels in cases.items():
         diverged = tables.open_result(results, f"fedrlr_{name}")["diverged_round"].notnull()
-        first = [dim for dim in ("zip", "device_count", "c1", "rank") if dim in diverged.dims]
+        first = [dim for dim in CASES if dim in diverged.dims]
         lost = diverged.sum("trial").transpose(*first).values.ravel()
         for label, count in zip(labels, lost, strict=True):
             if count:
-                print_row(
-                    name.replace("fig", "Fig. "), label, f"{count} of {diverged.sizes['trial']}"
-                )
+                figure = name.removesuffix("_steps").replace("fig", "Fig. ")
+                print_row(figure, label, f"{count} of {diverged.sizes['trial']}")
 
 
 def print_global_model(results: Path, figures: Path) -> None:
@@ -430,12 +497,12 @@ def print_global_model(results: Path, figures: Path) -> None:
     for place, uplink in enumerate(UPLINKS):
         one = ds.isel(zip=place).sel(device_count=10, c1=0.006)
         error = one["product_error"]
-        draw_band(left, error.cumsum("round") / error.notnull().cumsum("round"), uplink, place)
-    draw_band(left, one["product_error_law"], "law, unit gains, no noise", 5)
+        draw_rounds(left, error.cumsum("round") / error.notnull().cumsum("round"), uplink, place)
+    draw_rounds(left, one["product_error_law"], "law, unit gains, no noise", 5)
     one = ds.isel(zip=1).sel(device_count=10, c1=0.006)
-    draw_band(right, one["test_accuracy"], "global model (31)", 0)
-    draw_band(right, one["local_test_accuracy"], "local models", 1)
-    draw_band(right, one["mean_test_accuracy"], "error-free projected mean (20)", 2)
+    draw_rounds(right, one["test_accuracy"], "global model (31)", 0)
+    draw_rounds(right, one["local_test_accuracy"], "local models", 1)
+    draw_rounds(right, one["mean_test_accuracy"], "error-free projected mean (20)", 2)
     tidy(right, "test accuracy, GBMA, 25 dB, K = 10")
     left.set(title="squared error of the product over that of the mean", xlabel="round")
     left.set(ylim=(0, 4), ylabel="running mean over the rounds")

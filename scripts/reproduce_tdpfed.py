@@ -11,6 +11,7 @@ Fashion-MNIST, from the results of scenarios/papers/tdpfed_*.yaml.
 from __future__ import annotations
 
 import xarray as xr
+from looks import TYPE, draw_band, draw_errorbars
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from tables import format_points, open_result, parse_study_arguments, print_head, print_row
@@ -125,11 +126,20 @@ def print_long_runs(ds: xr.Dataset, axes: Axes) -> None:
         curve = ds[variable].isel(zip=at)
         print_row(method, *(format_mean_std(100.0 * curve.sel(round=t).values) for t in shown))
         style = {"color": COLOURS[place], "ls": "-" if variable == PERSONAL else "--"}
-        axes.plot(known, curve.mean("trial").sel(round=known), label=method, **style)
+        draw_band(axes, known, curve.sel(round=known), label=method, **style)
     print_head(f"{title}, in the same trials", "difference", *map(str, shown))
     for difference, one, base, variable in COMPARED:
         a, b = (ds[variable].isel(zip=place) for place in (one, base))
         print_row(difference, *(format_points(a.sel(round=t), b.sel(round=t)) for t in shown))
+
+
+def draw_rounds(
+    axis: Axes, values: xr.DataArray, shift: float, label: str, colour: str, line: str
+) -> None:
+    """Draw the trained models of a method, beside those of others by `shift` rounds."""
+    trained = values.sel(round=slice(1, None)).dropna("round", how="all")
+    at = trained["round"].values + shift
+    draw_errorbars(axis, at, trained, label=label, color=colour, ls=line, marker="o")
 
 
 def main() -> None:
@@ -143,7 +153,8 @@ def main() -> None:
         f"Table II: {rounds} rounds, {trials} trials; the majority class alone: {majority:.1f} %",
         *("aggregation", "compression", "paper (MNIST)", *columns, "prox gap"),
     )
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained", sharey=True)
+    plt.rcParams.update(TYPE)
+    figure, axes = plt.subplots(1, 3, figsize=(13, 5.2), layout="constrained", sharey=True)
     left, right, longer = axes
     for place, name in enumerate(second["aggregation"].values):
         for rate in second["compression_rate"].values:
@@ -162,8 +173,7 @@ def main() -> None:
             )
             label, colour = f"{name} x{rate:g}", COLOURS[place]
             line = LINES[int(rate == 2)]
-            curve = one[PERSONAL].mean("trial")
-            left.plot(curve["round"], curve, label=label, color=colour, ls=line)
+            draw_rounds(left, one[PERSONAL], place - 1 + 0.25 * (rate == 2), label, colour, line)
     early = alone.sel(round=slice(0, rounds))  # the same devices, samples and minibatches
     same = format_cells(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
     print_row("each device alone", "", "", *same, "-", "-", "-")
@@ -183,8 +193,8 @@ def main() -> None:
             *format_cells(one, GLOBAL),
             format_symbols(one),
         )
-        curve = one[variable].mean("trial")
-        right.plot(curve["round"], curve, label=method, color=COLOURS[place], ls=LINES[place])
+        shift = 0.4 * (place - 1.5)
+        draw_rounds(right, one[variable], shift, method, COLOURS[place], LINES[place])
     print_row(
         "each device alone",
         "",
@@ -212,8 +222,11 @@ def main() -> None:
     for axis, title in zip(axes, titles, strict=True):
         axis.set(title=title, xlabel="round")
         axis.grid(alpha=0.3)
-        axis.legend(fontsize="small")
-    left.set_ylabel("accuracy on own test samples")
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=10)
+    left.set(
+        ylabel="accuracy on own test samples, mean ± deviation", ylim=(0.6, 1.0), xticks=(5, 10)
+    )
+    right.set_xticks((5, 10, 15))
     figure.savefig(args.figure, dpi=150)
 
 

@@ -11,14 +11,11 @@ import argparse
 import itertools
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
-from looks import TYPE
+from looks import TYPE, compute_half_interval, draw_band
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-from scipy import stats
 from tables import command, compute_gain, interpolate_at_cost, print_head, print_row
 
 import otafl
@@ -90,17 +87,6 @@ def compare(best: xr.Dataset, radiated: xr.DataArray, reuses: list[int]) -> None
                 )
 
 
-def draw(axis: Axes, trials: xr.Dataset, style: dict[str, Any]) -> None:
-    """Draw the mean accuracy by the mean time, and the 95 % interval of the mean."""
-    time = trials["sim_time_s"].mean("trial")
-    mean = trials["test_accuracy"].mean("trial")
-    num_trials = trials.sizes["trial"]
-    deviation = trials["test_accuracy"].std("trial", ddof=1)
-    half = stats.t.ppf(0.975, num_trials - 1) * deviation / num_trials**0.5
-    axis.plot(time, mean, **style)
-    axis.fill_between(time, mean - half, mean + half, color=style["color"], alpha=0.12, lw=0)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("result", nargs="?", type=Path, default=Path("results/reuse"))
@@ -144,11 +130,13 @@ def main() -> None:
                 )
                 name = f"reuse {reuse}{', cloud' if cloud else ''}"
                 style = {"ls": "-" if cloud else "--", "color": colours[reuse], "label": name}
-                draw(axis, best.sel(at), style)
+                one = best.sel(at)
+                curve, spent_s = one["test_accuracy"], one["sim_time_s"].mean("trial")
+                draw_band(axis, spent_s, curve, compute_half_interval(curve), **style)
         axis.set(title=f"cells of {radius:g} m", xlabel="simulated time (s)")
         axis.grid(alpha=0.3)
     compare(best, radiated, reuses)
-    axes[0].set_ylabel("test accuracy")
+    axes[0].set_ylabel("test accuracy, 95 % interval")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(args.figure, dpi=150)
     print(f"\nfigure: {args.figure}")

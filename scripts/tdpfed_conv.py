@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from looks import TYPE
+from looks import TYPE, draw_errorbars
 from matplotlib import pyplot as plt
 from tables import format_points, open_result, parse_study_arguments, print_head, print_row
 
@@ -48,13 +48,14 @@ def main() -> None:
     rates, said = ds[RATE].values, f"{int(ds['round'].max())} rounds, {ds.sizes['trial']} trials"
     labels = np.array([str(one).partition("(")[0] for one in rivals[ALGORITHM].values])
     plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
-    figure, axes = plt.subplots(1, 3, figsize=(12, 4.8), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(12, 5.2), layout="constrained")
     for axis, (model, title) in zip(axes, TITLES.items(), strict=False):
         steps = [f"eta {rate:g}" for rate in rates]
         print_head(f"{title}: {said}", "method", *steps, "at the best", "minus afm")
         base, _ = select_at_best(arms["afm"], model, RATE)
         for place, (name, one) in enumerate(arms.items()):
-            means = 100 * select_end_total(one, f"{model}own_test_accuracy").mean("trial")
+            values = 100 * select_end_total(one, f"{model}own_test_accuracy")
+            means = values.mean("trial")
             found, best = select_at_best(one, model, RATE)
             cells = [
                 f"{m:.1f}" if i != best else f"**{m:.1f}**" for i, m in enumerate(means.values)
@@ -62,9 +63,10 @@ def main() -> None:
             less = "" if name == "afm" else format_points(found, base)
             print_row(name, *cells, format_mean_std(100 * found.values), less)
             style = {"color": COLOURS[place], "ls": LINES[place], "marker": "osD^v"[place]}
-            axis.plot(rates, means, label=name, **style)
+            at = rates * 1.04 ** (place - 2)
+            draw_errorbars(axis, at, values, label=name, **style)
             if name.startswith("act") and model:
-                axes[2].plot(rates, 100 * select_end_total(one, LOST).mean("trial"), **style)
+                draw_errorbars(axes[2], at, 100 * select_end_total(one, LOST), **style)
         for key, name in RIVALS[model].items():
             found, best = select_at_best(rivals.isel({ALGORITHM: labels == key}), model, ALGORITHM)
             print_row(
@@ -73,11 +75,13 @@ def main() -> None:
                 format_mean_std(100 * found.values),
                 format_points(found, base),
             )
-            level = 100 * float(found.mean())
+            level, half = 100 * float(found.mean()), 100 * float(found.std("trial", ddof=1))
             axis.axhline(level, color="0.4", lw=1, ls=":")
-            axis.text(rates[-1], level, name, va="bottom", ha="right", color="0.3", fontsize=10)
-            axis.margins(y=0.1)
-        axis.set_ylabel("accuracy on own test samples, %")
+            axis.axhspan(level - half, level + half, color="0.4", alpha=0.12, lw=0)
+            axis.text(
+                rates[-1], level + half, name, va="bottom", ha="right", color="0.3", fontsize=10
+            )
+    axes[0].set_ylabel("accuracy on own test samples, %\n(mean ± deviation of three trials)")
     print_head("What act's factors lose of the mean tensor", "method", *steps)
     for name in (name for name in arms if name.startswith("act")):
         print_row(
