@@ -1,7 +1,7 @@
 r"""FedRLR+ beside the paper's scheme, error-free averaging of the same payload, and digital FedAvg:
 accuracy of the global model over SNR and devices, each at its best step size on validation data.
 
-    for s in fedrlr_plus fedrlr_plus_policies fedrlr_plus_grid fedrlr_grid \
+    for s in fedrlr_plus fedrlr_plus_momentum fedrlr_plus_policies fedrlr_plus_grid fedrlr_grid \
         fedrlr_plus_low_snr fedrlr_references_grid fedavg_equal_symbols fedrlr_rivals fedrlr_cnn; do
       otafl sweep scenarios/papers/$s.yaml
     done
@@ -83,6 +83,27 @@ def print_rivals(results: Path) -> None:
         )
         print_row(name, f"{step:g}", cells, format_points(accuracy[place], plus))
     print_row("FedRLR+", "", format_mean_std(plus.values), "")
+
+
+def print_momentum(results: Path) -> None:
+    """Compare FedRLR+ with the server's momentum and without, K = 10, 25 dB, trial by trial."""
+    plus = find_best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
+    ds = open_result(results, "fedrlr_plus_momentum")
+    steps = ("learning_rate", "server_learning_rate")
+    points = ds.stack(point=steps)
+    score = select_final(points, "validation_accuracy").fillna(CHANCE).mean("trial")
+    place = int(score.argmax("point"))
+    accuracy = select_final(points, "test_accuracy").fillna(CHANCE)
+    print_head(
+        f"Momentum: 75 rounds at 25 dB, {ds.sizes['trial']} trials",
+        *("momentum", "device's step", "server's step", "accuracy", "points above 0.8 (95 %)"),
+    )
+    print_row("0.8", "0.1", "1", format_mean_std(plus.values), "")
+    for i in (list(points.indexes["point"]).index((0.1, 1.0)), place):
+        of_device, of_server = points.indexes["point"][i]
+        one = accuracy.isel(point=i).drop_vars(("point", *steps))
+        cells = f"{of_device:g}", f"{of_server:g}", format_mean_std(one.values)
+        print_row("0", *cells, format_points(one, plus))
 
 
 def print_policies(results: Path) -> None:
@@ -196,6 +217,7 @@ def main() -> None:
     args = parse_study_arguments(__doc__, "fedrlr_plus.png")
     print_long_runs(args.results)
     print_rivals(args.results)
+    print_momentum(args.results)
     print_policies(args.results)
     print_convolutions(args.results)
     draw_grids(args.results, args.figure)

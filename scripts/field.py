@@ -1,7 +1,7 @@
 """What to send with: accuracy of every uplink at equal channel uses, and at equal radiated energy,
 each at the step that validation data favour there, beside `power: pre_scaler` trial by trial.
 
-    otafl sweep scenarios/studies/field.yaml
+    for s in field field_energy field_drain; do otafl sweep scenarios/studies/$s.yaml; done
     python scripts/field.py [results] [--figure field.png]
 """
 
@@ -20,10 +20,18 @@ from tables import (
     print_row,
 )
 
+from otafl.results.end_values import select_final
+
 NAMES = [name for _, names in UPLINKS.values() for name in names]
 COLOURS = [colour for colour, names in UPLINKS.values() for _ in names]
 BASE, FULL = NAMES.index("pre_scaler"), NAMES.index("FSK-MV")
 CHANNELS = ("Rayleigh, 10 dB", "Rayleigh, -10 dB", "urban cell, 1 mW")
+SHARES = (1.0, 0.3, 0.1, 0.03)
+"""Budgets of radiated energy, over what full power radiates in as many symbols."""
+SWEPT = ("gbma", "cotaf", "cao_static", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
+"""Uplinks of `scenarios/studies/field_energy.yaml`."""
+DRAINED = ("gbma", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
+"""Uplinks of `scenarios/studies/field_drain.yaml`."""
 T_95 = 2.262
 """Half a confidence interval of ten trials, in standard errors."""
 
@@ -51,6 +59,55 @@ def print_table(title: str, accuracy: xr.DataArray) -> None:
         cells = [f"{float(mean):.3f}" for mean in accuracy.isel(zip=j).mean("trial")]
         for i, (mean, low, high) in enumerate(gains[:, j]):
             cells[i] += f" ({mean:+.1f}: {low:+.1f} to {high:+.1f})" * (j != BASE)
+        print_row(name, *cells)
+
+
+def print_budgets(ds: xr.Dataset, full_j: float) -> None:
+    """Print accuracies in the urban cell by the budget of radiated energy.
+
+    Parameters
+    ----------
+    full_j : joules that all devices radiate at full power over the symbols of a run
+    """
+    step, found = "server_learning_rate", []
+    for share in SHARES:
+        budget = xr.DataArray(share * full_j)
+        score = interpolate_at_cost(ds, "validation_accuracy", ds["tx_energy_j"], budget)
+        best = score.mean("trial").argmax(step)
+        values = interpolate_at_cost(ds, "test_accuracy", ds["tx_energy_j"], budget)
+        found.append((values.isel({step: best}).transpose("zip", "trial"), best.values))
+    columns = (f"{100 * share:g} % (step)" for share in SHARES)
+    print_head(
+        "Budgets of energy in the urban cell: accuracy, and points above `pre_scaler`",
+        *("uplink", "radiated in all", *columns),
+    )
+    spent = select_final(ds, "tx_energy_j").mean("trial") / full_j
+    for j, name in enumerate(SWEPT):
+        cells = []
+        for values, best in found:
+            mean, low, high = 100 * compute_gain(values[j], values[SWEPT.index("pre_scaler")])
+            gain = f" ({mean:+.1f}: {low:+.1f} to {high:+.1f})" * (name != "pre_scaler")
+            end = "*" * (best[j] in (0, ds.sizes[step] - 1))
+            cells.append(f"{float(values[j].mean()):.3f}{gain} ({ds[step].values[best[j]]:g}{end})")
+        print_row(name, f"{100 * float(spent[j, found[-1][1][j]]):.3g} %", *cells)
+
+
+def print_shares(ds: xr.Dataset) -> None:
+    """Print what share of the devices' drain is radiated, on phones."""
+    last = ds.isel(round=-1).mean("trial")
+    drain = last["device_energy_j"].sum("cause")
+    names = "Rayleigh, 100 mW", "urban cell, 1 mW"
+    print_head(
+        "Share of the phones' drain that is radiated",
+        *("uplink", *(f"{name}: {what}" for name in names for what in ("radiated", "of drain"))),
+    )
+    rounds = int(ds["round"].max())
+    for j, name in enumerate(DRAINED):
+        cells = []
+        for i in range(len(names)):
+            joules = float(last["tx_energy_j"].isel(channel=i, zip=j))
+            share = 100 * joules / float(drain.isel(channel=i, zip=j))
+            cells += [f"{1000 * joules / rounds:.2g} mJ a round", f"{share:.2g} %"]
         print_row(name, *cells)
 
 
@@ -82,6 +139,9 @@ def main() -> None:
         axis.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=4)
     figure.savefig(args.figure, dpi=150)
+    cell = most.isel(channel=CHANNELS.index("urban cell, 1 mW"))
+    print_budgets(open_result(args.results, "field_energy"), float(cell["tx_energy_j"]))
+    print_shares(open_result(args.results, "field_drain"))
     print(f"\nfigure: {args.figure}")
 
 

@@ -2,12 +2,14 @@
 data, and by aggregation error; differences are paired, trial by trial.
 
     otafl sweep scenarios/studies/rank_by_channel.yaml
+    otafl sweep scenarios/studies/cell_snr.yaml
     python scripts/rank_by_channel.py [results/rank_by_channel] [--figure rank_by_channel.png]
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,16 @@ import yaml
 from looks import TYPE, get_policy_style
 from matplotlib import pyplot as plt
 from scipy import stats
-from tables import classify_budgets, command, compute_gain, open_file, print_head, print_row
+from tables import (
+    classify_budgets,
+    command,
+    compute_gain,
+    format_points,
+    open_file,
+    open_result,
+    print_head,
+    print_row,
+)
 
 import otafl
 from otafl.analysis.summary import format_mean_std
@@ -114,8 +125,38 @@ def main() -> None:
     gains = [100 * compute_gain(accuracy[c, k], accuracy[c, top[0]]) for c, k in enumerate(top)]
     apart = (f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains)
     print_row(f"points above {powers[top[0]]}", *apart)
+    print_cells(args.result)
     tell_gains(yaml.safe_load(result.attrs["scenario"]))
     draw(names, powers, accuracy, error, args.figure)
+
+
+def print_cells(result: Path) -> None:
+    """Print `cotaf` and `pre_scaler` in UMi in the settings of two studies, from `cell_snr`."""
+    try:
+        ds = open_result(result.parent, "cell_snr")
+    except otafl.UserError as error:  # it has not been run
+        print(f"the two settings in UMi: left out: {error}", file=sys.stderr)
+        return
+    step = "server_learning_rate"
+    print_head(
+        "UMi in the settings of two studies: `cotaf` and `pre_scaler`",
+        *("setting", "power", "rounds", "cotaf (step)", "pre_scaler (step)"),
+        *("pre_scaler above cotaf", "cotaf with h_min 0.01 above cotaf"),
+    )
+    settings = ("digits, as the field", 0, (40, 200)), ("Fashion-MNIST, as here", 5, (40,))
+    for setting, first, shown in settings:
+        for power, places in (("SNR 0 dB", (0, 1)), ("1 mW", (2, 3, 4))):
+            for rounds in shown:
+                found, cells = [], []
+                for place in places:
+                    one = ds.isel(zip=first + place).sel(round=rounds)
+                    best = int(one["validation_accuracy"].fillna(CHANCE).mean("trial").argmax(step))
+                    found.append(one["test_accuracy"].isel({step: best}).fillna(CHANCE))
+                    chosen = float(ds[step][best])
+                    star = "*" * (best in (0, ds.sizes[step] - 1))
+                    cells.append(f"{format_mean_std(found[-1].values)} ({chosen:g}{star})")
+                gains = [format_points(one, found[0]) for one in found[1:]] + [""]
+                print_row(setting, power, rounds, *cells[:2], *gains[:2])
 
 
 Score = tuple[np.ndarray, Callable[..., np.ndarray]]

@@ -213,8 +213,14 @@ def draw_figure_8_and_table_2(results: Path, figures: Path) -> None:
     last = int(ds["round"].max())
     print_head(
         "Fig. 8 and Table II",
-        *("method", "model", f"accuracy, {NEAREST} rounds", f"{last} rounds", "symbols a round"),
-        *("of ten devices", "rounds to 70 %", "trials that reach it", "overhead, ours"),
+        *("method", "model", f"accuracy, {NEAREST} rounds", f"{last} rounds", "Mflop a round"),
+        *(
+            "symbols a round",
+            "of ten devices",
+            "rounds to 70 %",
+            "trials that reach it",
+            "overhead, ours",
+        ),
         "overhead, paper",
     )
     for place, name in enumerate(METHODS):
@@ -230,6 +236,7 @@ def draw_figure_8_and_table_2(results: Path, figures: Path) -> None:
                     model,
                     format_at_round(one[variable], NEAREST),
                     format_at_round(one[variable], last),
+                    f"{count_mflops(ds, int(one['local_steps']), place=place):,.1f}",
                     f"{symbols:,.0f}",
                 ),
                 *(f"{of_all:,.0f}", format_mean_std(rounds.values), f"{there} of {rounds.size}"),
@@ -257,7 +264,7 @@ def draw_figure_8(ds: xr.Dataset, path: Path) -> None:
     for axis, title in zip(axes, titles, strict=True):
         tidy(axis, title, ncols=1)
     axes[0].set_ylabel("test accuracy, mean ± deviation")
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=100)
 
 
 def draw_symbols_and_accuracy(
