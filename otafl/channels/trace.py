@@ -34,9 +34,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.channels.base import Channel, ChannelSettings
 from otafl.channels.fading import build_block_state
@@ -45,6 +43,7 @@ from otafl.channels.positions import Positions
 from otafl.channels.trace_files import Responses, read, write
 from otafl.core.contracts import ChannelState, LinkBudget, Paths
 from otafl.core.errors import UserError
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_purpose
 
 START = declare_purpose("trace_start", __name__)
