@@ -142,7 +142,7 @@ def derive_words(key: Tensor, index: int, count: int) -> Tensor:
     Tensor, int64 [..., count]
         64 random bits each.
     """
-    return _mix_(_extend_key(key, index)[..., None] ^ _counter(count, key.device))
+    return _mix_(_extend_key(key, index)[..., None] ^ mix_counters(count, key.device))
 
 
 @functools.lru_cache(maxsize=512)

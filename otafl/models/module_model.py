@@ -13,6 +13,7 @@ from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Draw, Model
 from otafl.models.module_layers import Pass, list_layers, replace_layers
+from otafl.user_code import error_origin
 
 _NORM_LAYERS = (
     torch.nn.GroupNorm,
