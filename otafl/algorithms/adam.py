@@ -7,8 +7,7 @@ Kingma, Ba 2015, "Adam: A Method for Stochastic Optimization", Algorithm 1.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from otafl.core.lazy import Tensor, torch
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8

@@ -15,8 +15,6 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, declare_personal_rate
 from otafl.algorithms.parameters import (
@@ -35,6 +33,7 @@ from otafl.core.contracts import (
     Workload,
     unsqueeze_like,
 )
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.models.base import descend_, unflatten

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
-import torch
 
 from otafl.algorithms.base import (
     Algorithm,
@@ -35,6 +34,7 @@ from otafl.algorithms.parameters import (
     take_penalised_step_,
 )
 from otafl.core.contracts import Broadcast, LocalContext, Tensors, Workload
+from otafl.core.lazy import torch
 
 
 class Ditto(Algorithm):

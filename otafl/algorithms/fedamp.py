@@ -21,9 +21,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, declare_penalty
 from otafl.algorithms.deliveries import get_delivered
@@ -37,6 +35,7 @@ from otafl.algorithms.parameters import (
 from otafl.algorithms.prox import PENALISED, take_gradient_steps
 from otafl.core import contracts as c
 from otafl.core import settings
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.models.span import subtract_params

@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
-import torch
-
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
 from otafl.algorithms.parameters import build_increment_, copy_received_params, run_sgd_
 from otafl.algorithms.whole_models import (
@@ -26,6 +24,7 @@ from otafl.algorithms.whole_models import (
     get_received_model,
 )
 from otafl.core.contracts import MODEL, Broadcast, Context, LocalContext, Received, Tensors
+from otafl.core.lazy import torch
 from otafl.core.settings import declare_stackable
 from otafl.models.base import flatten, unflatten
 

@@ -29,9 +29,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.algorithms.base import (
     Algorithm,
@@ -54,6 +52,7 @@ from otafl.algorithms.parameters import (
 from otafl.algorithms.simplex_qp import solve_programs
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.models.base import (
     Model,

@@ -18,9 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.algorithms.base import (
     Algorithm,
@@ -31,6 +29,7 @@ from otafl.algorithms.base import (
 )
 from otafl.algorithms.parameters import build_increment_, get_received_params, take_penalised_step_
 from otafl.core.contracts import Broadcast, LocalContext, Tensors
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_purpose
 
 STRAGGLERS = declare_purpose("fedprox/stragglers", __name__)

@@ -22,9 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.algorithms.base import (
     Algorithm,
@@ -51,6 +49,7 @@ from otafl.algorithms.prox import (
     take_step,
 )
 from otafl.core.contracts import MODEL, Broadcast, Hyper, LocalContext, Tensors
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_removed, declare_stackable
 from otafl.factorised.coherence import coherence

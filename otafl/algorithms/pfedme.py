@@ -20,9 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.algorithms.base import (
     Algorithm,
@@ -42,6 +40,7 @@ from otafl.algorithms.prox import (
     take_gradient_steps,
 )
 from otafl.core.contracts import Batch, Broadcast, LocalContext, Tensors
+from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import declare_stackable
 from otafl.models.span import FormParams, subtract_params
 

@@ -12,8 +12,7 @@ Nocedal, Wright 2006, "Numerical Optimization", 2nd edition, algorithm 16.4.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from otafl.core.lazy import Tensor, torch
 
 ITERATIONS = 25
 """Iterations of every program."""

@@ -20,9 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
 from otafl.algorithms.whole_models import compute_step_size
@@ -37,6 +35,7 @@ from otafl.core.contracts import (
     Tensors,
     Workload,
 )
+from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_purpose, make_step_key
 from otafl.core.settings import declare_stackable

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.channels.positions import Positions
 from otafl.core.contracts import ChannelState, Hyper, LinkBudget
+from otafl.core.lazy import Tensor, torch
 from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, Settings, declare_stackable

@@ -19,18 +19,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from otafl.channels.ofdm import Pairs
 from otafl.channels.plane_waves import RAYS, Rays, unit_vector
 from otafl.channels.sionna_rng import keep_global_state, use_sionna_stream
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_family, declare_purpose
 
 DROP = declare_family("cell", __name__)
 POSITION = declare_purpose("position", __name__)
-
-CPU = torch.device("cpu")
 
 DEVICES_PER_DROP = 64
 """Devices that are given to Sionna at a time."""
@@ -158,7 +154,7 @@ class SionnaCell:
         made = self.scenario
         for generator in (made, self._large_scale, self._small_scale):
             generator.reset_topology()
-        with use_sionna_stream(seed, CPU):
+        with use_sionna_stream(seed, torch.device("cpu")):
             self._place(position, indoor, "random")
             self._large_scale.topology_updated_callback()
             self._small_scale.topology_updated_callback()
@@ -208,7 +204,8 @@ class SionnaCell:
             return values.expand(shape).reshape(-1, 1).cpu()
 
         self.scenario.reset_topology()
-        with use_sionna_stream(0, CPU):  # UMa's effective height is fixed below 13 m
+        cpu = torch.device("cpu")
+        with use_sionna_stream(0, cpu):  # UMa's effective height is fixed below 13 m
             self._place(position.reshape(-1, 1, 3).cpu(), column(indoor), column(clear)[..., None])
         loss: Tensor = self.scenario.basic_pathloss
         return loss.view(shape).to(position.device)

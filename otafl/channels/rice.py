@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
-from torch import Tensor
+
+from otafl.core.lazy import Tensor, torch
 
 RAYLEIGH_AMPLITUDE = math.sqrt(math.pi) / 2.0
 """E|h| of h ~ CN(0, 1)."""

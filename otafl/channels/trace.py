@@ -17,6 +17,9 @@ A trace is a NetCDF-4 file (or any HDF5 file with these data sets at its root):
                   position_m     (round, device, 3) or (device, 3), with base_m (3): metres
                   x_m, y_m, coverage_db (y, x), roof_m (y, x): map of the place
 
+A NumPy file (.npy, .npz) or a CSV file has the responses alone, as `otafl.channels.trace_arrays`
+describes; groups then cover the run's own bandwidth.
+
 A run's devices are the file's first ones, or random ones in each trial (`places`). A run that is
 longer than the file starts it again. A device whose responses are zero has no path and is silent.
 Impulse responses are evaluated on the run's own bandwidth. The file is kept in memory.
@@ -34,9 +37,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.channels.base import Channel, ChannelSettings
 from otafl.channels.fading import build_block_state
@@ -45,6 +46,7 @@ from otafl.channels.positions import Positions
 from otafl.channels.trace_files import Responses, read, write
 from otafl.core.contracts import ChannelState, LinkBudget, Paths
 from otafl.core.errors import UserError
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_purpose
 
 START = declare_purpose("trace_start", __name__)
@@ -69,7 +71,8 @@ class Trace(Channel):
 
         name: Literal["trace"] = "trace"
         path: str | None = Field(None, min_length=1)
-        """NetCDF-4 or HDF5 file; relative paths are relative to the working directory"""
+        """NetCDF-4 or HDF5 file, or responses in a file that ends in .npy, .npz or .csv; relative
+        paths are relative to the working directory"""
         scene: Literal["etoile", "florence", "munich"] | None = None
         """ray-traced place, instead of path: 96 pedestrians around a base station with 8 antennas
         above the roofs at 3.5 GHz, who move one metre in each of 12 rounds; some have no path
@@ -346,10 +349,10 @@ def _get_frequencies(settings: Trace.Settings, file: Responses, budget: LinkBudg
             f"channel.subcarrier_groups: got {groups}, but '{settings.file}' has frequency "
             f"responses of {known} groups; leave it out"
         )
-    wanted = budget.bandwidth_hz.double()
-    if known > 1 and bool(((wanted - file.bandwidth_hz).abs() > 1e-3 * file.bandwidth_hz).any()):
+    wanted, stated = budget.bandwidth_hz.double(), file.bandwidth_hz
+    if known > 1 and stated and bool(((wanted - stated).abs() > 1e-3 * stated).any()):
         raise UserError(
             f"channel.bandwidth_hz: '{settings.file}' has frequency responses over "
-            f"{file.bandwidth_hz:g} Hz; set bandwidth_hz to that"
+            f"{stated:g} Hz; set bandwidth_hz to that"
         )
     return group_frequencies(wanted, known)

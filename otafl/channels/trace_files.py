@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 
 from otafl.channels.positions import Ground, Positions
+from otafl.channels.trace_arrays import MAX_BYTES, SUFFIXES, read_arrays
 from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
 
 SCHEMA = "otafl-trace-1"
 
+ATTRIBUTES = {"carrier_hz", "bandwidth_hz"}
+"""Attributes of a trace, which arrays may leave out."""
+
 POSITIONS = ("position_m", "base_m")
 GROUND = ("x_m", "y_m", "coverage_db", "roof_m")
 KNOWN = ("h_real", "h_imag", "a_real", "a_imag", "tau_s", "gain", *POSITIONS, *GROUND)
-
-MAX_BYTES = 1 << 33
-"""Largest total size of a file's variables, which are kept in memory."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class Responses:
         Delays of the paths in seconds.
     gain : ndarray [R or 1, K], or None
         Large-scale gains.
-    bandwidth_hz : float
-        Bandwidth of the responses.
+    bandwidth_hz : float, optional
+        Bandwidth of the responses; None if the file does not state it.
     position_m, base_m : ndarray [R or 1, K, 3] and [3], optional
         Positions of the devices and the base station in metres.
     ground : Ground, optional
@@ -47,7 +48,7 @@ class Responses:
     response: np.ndarray
     delay_s: np.ndarray | None
     gain: np.ndarray | None
-    bandwidth_hz: float
+    bandwidth_hz: float | None
     position_m: np.ndarray | None = None
     base_m: np.ndarray | None = None
     ground: Ground | None = None
@@ -61,16 +62,34 @@ class Responses:
 
 
 def read(path: str) -> Responses:
-    """Read a trace file from an untrusted source.
+    """Read a trace, or channels of a NumPy or CSV file, from an untrusted source.
 
     Raises UserError if the file does not exist, is not a trace, or its numbers are not a channel's.
     """
-    import h5netcdf
-
     if not Path(path).exists():
         raise UserError(
             f"channel.path: there is no file '{path}'; otafl.channels.trace.export_trace writes one"
         )
+    if Path(path).suffix not in SUFFIXES:
+        arrays, attributes = _read_netcdf(path)
+        _check_schema(path, attributes)
+        return _to_responses(path, arrays, attributes, ("carrier_hz", "bandwidth_hz"))
+    try:
+        arrays = read_arrays(path)
+    except UserError as error:
+        raise UserError(f"channel.path: {error}") from error
+    attributes = {name: arrays.pop(name) for name in ATTRIBUTES if name in arrays}
+    for name in ("h", "a"):
+        if name in arrays:
+            whole = arrays.pop(name)
+            arrays |= {f"{name}_real": whole.real, f"{name}_imag": whole.imag}
+    return _to_responses(path, arrays, attributes, ())
+
+
+def _read_netcdf(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the variables and the attributes of a NetCDF-4 or HDF5 file."""
+    import h5netcdf
+
     try:
         with (
             open_regular(path) as opened,
@@ -90,19 +109,24 @@ def read(path: str) -> Responses:
         raise
     except OSError as error:
         reason = f": it {error.strerror}" if error.errno == errno.EINVAL else ""
-        known = Path(path).suffix in (".npy", ".csv")
-        remedy = "; otafl.convert_trace makes a trace of it" if known else ""
-        raise UserError(
-            f"channel.path: '{path}' is not a NetCDF-4 or HDF5 file{reason}{remedy}"
-        ) from error
+        raise UserError(f"channel.path: '{path}' is not a NetCDF-4 or HDF5 file{reason}") from error
     except Exception as error:  # h5py and h5netcdf raise undocumented errors for odd files
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"channel.path: '{path}' cannot be read ({reason})") from error
-    _check_schema(path, attributes)
+    return arrays, attributes
+
+
+def _to_responses(
+    path: str,
+    arrays: dict[str, np.ndarray],
+    attributes: dict[str, Any],
+    required: tuple[str, ...],
+) -> Responses:
+    """Check the contents of a file, of which some attributes are required."""
     kind = "a" if "a_real" in arrays else "h"
     needed = ("a_real", "a_imag", "tau_s") if kind == "a" else ("h_real", "h_imag")
     missing = [name for name in needed if name not in arrays]
-    missing += [name for name in ("carrier_hz", "bandwidth_hz") if name not in attributes]
+    missing += [name for name in required if name not in attributes]
     if missing:
         raise UserError(f"channel.path: '{path}' lacks {', '.join(missing)}")
     for name, values in arrays.items():
@@ -138,10 +162,17 @@ def read(path: str) -> Responses:
             raise UserError(
                 f"channel.path: base_m of '{path}' has the shape {base.shape}; expected (3,)"
             )
-    _read_positive(path, attributes, "carrier_hz")
-    band_hz = _read_positive(path, attributes, "bandwidth_hz")
+    known = {
+        name: _read_positive(path, attributes, name) for name in ATTRIBUTES & attributes.keys()
+    }
     return Responses(
-        response, delay, gain, band_hz, position, base, _read_ground(path, arrays, attributes)
+        response,
+        delay,
+        gain,
+        known.get("bandwidth_hz"),
+        position,
+        base,
+        _read_ground(path, arrays, attributes),
     )
 
 

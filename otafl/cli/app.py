@@ -122,6 +122,7 @@ def load(
     """Load a scenario that is about to run, with the options applied, and print its notes."""
     found = report_on(path, overrides, device, trust)
     loaded = found.require_scenario()
+    import_engine()
     print_warnings(found)
     return loaded
 
@@ -138,16 +139,16 @@ def report_on(
     The copy that a sweep keeps in its folder is a result: without `trust`, code is not imported
     because it says so. look: how its points are tried.
     """
-    import_libraries()
+    import_libraries("otafl.preflight")
     from otafl.preflight import report
     from otafl.scenario import hash_custom_sources
     from otafl.user_code import loading
 
     every = [*(overrides or []), *([f"engine.device={device.value}"] if device else [])]
     if trust or not (path.parent / "plan.json").exists():
-        return report(path, every, look)
+        return report(path, every, look, import_engine)
     with loading.guard_imports(path, trust):
-        found = report(path, every, look)
+        found = report(path, every, look, import_engine)
         for point in found.points:
             hash_custom_sources(point.scenario)
     return found
@@ -159,17 +160,22 @@ def print_warnings(report: Report) -> None:
         typer.echo(f"otafl: warning: {text}", err=True)
 
 
-def import_libraries() -> None:
-    """Import what scenarios need, in a program that has just begun.
+def import_engine() -> None:
+    """Import what runs need, PyTorch among it."""
+    import_libraries("otafl.preflight.first_round")
+
+
+def import_libraries(module: str) -> None:
+    """Import a module with large libraries, in a program that has just begun.
 
     None of it is garbage, and looking through it for some, again and again, would take as long as a
     third of the import; it is left out of collections from then on.
     """
-    if "torch" in sys.modules or not gc.isenabled():
+    if module in sys.modules or not gc.isenabled():
         return
     gc.disable()
     try:
-        import_module("otafl.preflight")
+        import_module(module)
     finally:
         gc.freeze()
         gc.enable()

@@ -48,7 +48,7 @@ def diff(
     if json:
         typer.echo(found.to_json())
     else:
-        from otafl.report.comparison import print_comparison
+        from otafl.analysis.comparison_printing import print_comparison
 
         print_comparison(found)
     if found.differs:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, Trust, import_libraries, print_warnings, report_on
+from otafl.cli.app import Overrides, Trust, import_engine, print_warnings, report_on
 from otafl.cli.schema_file import write_missing_schema
 from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count
@@ -65,8 +65,7 @@ def _print_check(path: Path, overrides: list[str] | None, trust: bool, full: boo
 
     Within `loading.without_code` they are those known without user-defined code.
     """
-    import_libraries()
-    from otafl.preflight.first_round import find_problems
+    from otafl.preflight.reporting import find_problems
     from otafl.scenario import format_settings
 
     found = report_on(path, overrides, None, trust, find_problems)
@@ -94,7 +93,7 @@ def _describe_size(found: Report) -> Iterator[str]:
 
 def _try_data(path: Path, overrides: list[str] | None, trust: bool) -> None:
     """Run a small round of each point on its data, and say what was done."""
-    import_libraries()
+    import_engine()
     from otafl.preflight.small_round import SmallRound
 
     trial = SmallRound(typer.echo)

@@ -25,10 +25,7 @@ from __future__ import annotations
 
 import functools
 
-import torch
-from scipy import optimize, stats
-from torch import Tensor
-
+from otafl.core.lazy import Tensor, optimize, stats, torch
 from otafl.factorised.shrinkage import soft_threshold
 
 LOST = 10.0

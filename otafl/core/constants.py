@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 
-import torch
-from torch import Tensor
+from otafl.core.lazy import Tensor, torch
 
 
 @functools.lru_cache(maxsize=1024)

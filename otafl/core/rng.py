@@ -25,8 +25,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+
+from otafl.core.lazy import Tensor, torch
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
 _M1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
@@ -106,7 +106,7 @@ def _is_within(name: Purpose, family: Purpose) -> bool:
     return family.is_family and name.startswith(f"{family}/")
 
 
-_Law = Callable[[Tensor, int, torch.dtype], Tensor]
+_Law = Callable[[Tensor, int, "torch.dtype"], Tensor]
 """(keys [m], count, dtype) -> [m, count]."""
 
 _Pairs = tuple[Tensor, Tensor] | None
@@ -142,7 +142,7 @@ def derive_words(key: Tensor, index: int, count: int) -> Tensor:
     Tensor, int64 [..., count]
         64 random bits each.
     """
-    return _mix_(_extend_key(key, index)[..., None] ^ _counter(count, key.device))
+    return _mix_(_extend_key(key, index)[..., None] ^ mix_counters(count, key.device))
 
 
 @functools.lru_cache(maxsize=512)
@@ -162,7 +162,7 @@ class Streams:
     seeds, trial_index : sequence of int
         S root seeds and trial numbers.
     device, dtype : torch.device, torch.dtype
-        Torch device and precision of the draws.
+        Torch device and precision of the draws; float32 by default.
 
     Raises
     ------
@@ -175,12 +175,12 @@ class Streams:
         seeds: Sequence[int],
         trial_index: Sequence[int],
         device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
     ) -> None:
         if len(seeds) != len(trial_index):
             raise ValueError(f"{len(seeds)} seeds for {len(trial_index)} trials")
         self.device = torch.device(device)
-        self.dtype = dtype
+        self.dtype = torch.float32 if dtype is None else dtype
         pairs = list(zip(seeds, trial_index, strict=True))
         distinct = list(dict.fromkeys(pairs))  # in order, so that without repeats place is 0..S-1
         number = {pair: index for index, pair in enumerate(distinct)}

@@ -50,9 +50,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
-from scipy.special import lambertw
 
+from otafl.core.lazy import special, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.cpu_frequency.base import (
     CpuFrequency,
@@ -236,7 +235,7 @@ def _invert_h(h: np.ndarray) -> np.ndarray:
     near = root * (
         1 - root / 3 + 11 / 72 * root**2
     )  # a series, because W loses digits at its branch point
-    x = 1 + lambertw((h - 1) / math.e).real  # eq. (4)
+    x = 1 + special.lambertw((h - 1) / math.e).real  # eq. (4)
     x = x - (_h(x) - h) / (x * np.exp(x))
     return np.where(h < 1e-8, near, x)
 

@@ -9,12 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor
-
 from otafl.channels.base import Channel
 from otafl.core import settings
 from otafl.core.contracts import Hyper, LinkBudget
+from otafl.core.lazy import Tensor, torch
 from otafl.core.renamed import Renamed
 from otafl.core.rng import Purpose, Streams
 

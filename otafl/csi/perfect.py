@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, Literal
 
-import torch
-from torch import Tensor
-
+from otafl.core.lazy import Tensor, torch
 from otafl.csi.base import Csi
 
 

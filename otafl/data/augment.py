@@ -14,11 +14,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.core.errors import UserError
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.core.settings import Settings
 from otafl.data.dataset import DataSet

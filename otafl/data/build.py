@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from otafl.core.errors import UserError
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.data.augment import make_augmentation
 from otafl.data.base import DataSource

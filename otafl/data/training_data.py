@@ -13,10 +13,8 @@ import importlib
 import time
 from dataclasses import replace
 
-import torch
-from torch import Tensor
-
 from otafl.core.contracts import Batch, Cohort
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import (
     STEP_BITS,
     Streams,

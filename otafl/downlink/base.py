@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import Broadcast, Cohort, Hyper, LinkBudget, Tensors, take_rows
+from otafl.core.lazy import Tensor, torch
 from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams, declare_family
 

@@ -7,8 +7,7 @@ Gish, Cochran 1988, "Generalized Coherence".
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from otafl.core.lazy import Tensor, torch
 
 _COLUMNS = 1 << 14  # at a time, which bounds the memory of the copy in double precision
 

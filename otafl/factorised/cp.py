@@ -17,8 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
+from otafl.core.lazy import Tensor, torch
 
 Factors = list[Tensor]
 """Factors A1, ..., AN, each [n, R, I_n]."""

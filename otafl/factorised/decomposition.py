@@ -7,8 +7,7 @@ Golub, Van Loan 2013, "Matrix Computations", 4th edition (GvL).
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from otafl.core.lazy import Tensor, torch
 
 
 def svd(matrix: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:

@@ -17,9 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
+from otafl.core.lazy import Tensor, torch
 from otafl.factorised.decomposition import (
     count_cholesky_flops,
     count_svd_flops,

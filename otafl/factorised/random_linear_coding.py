@@ -6,9 +6,7 @@ are of the Frobenius norm.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
+from otafl.core.lazy import Tensor, torch
 from otafl.factorised.lowrank import LowRank
 
 

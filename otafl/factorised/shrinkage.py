@@ -5,9 +5,7 @@ All functions are batched over leading dimensions.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
+from otafl.core.lazy import Tensor, torch
 from otafl.factorised.decomposition import count_eigh_flops
 
 

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
+from otafl.core.lazy import Tensor, torch
 from otafl.factorised.decomposition import svd
 
 NUMBERS_AT_ONCE = 1 << 25

@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch.nn import functional
-
+from otafl.core.lazy import Tensor, functional, torch
 from otafl.models.linear_map import add_bias, apply
 
 EPSILON = 1e-5

@@ -11,10 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-from torch.nn import functional
-
+from otafl.core.lazy import Tensor, functional, torch
 from otafl.models.geometry import Window
 
 

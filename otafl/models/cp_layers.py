@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch.nn import functional
-
+from otafl.core.lazy import Tensor, functional, torch
 from otafl.models import convolution
 from otafl.models.geometry import Window
 from otafl.models.layered import PATCHES_AT_ONCE, Layer, LayeredModel

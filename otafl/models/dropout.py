@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import math
 
-import torch
-from torch import Tensor
-
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import derive_words
 
 

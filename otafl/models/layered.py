@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
-import torch
 from pydantic import Field
-from torch import Tensor
-from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
+from otafl.core.lazy import Tensor, functional, torch
 from otafl.models import convolution
 from otafl.models.base import LOSS, Draw, Model, ModelSettings, copy_params, descend_
 from otafl.models.convolution import ConvolutionCache

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
-from torch import Tensor
+from otafl.core.lazy import Tensor, torch
 
 
 class LinearMap(Protocol):

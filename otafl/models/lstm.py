@@ -21,13 +21,11 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
-from torch.nn import functional
 
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
+from otafl.core.lazy import Tensor, functional, torch
 from otafl.models.base import LOSS, Draw, HiddenWidths, Model, ModelSettings
 from otafl.models.layered import draw_uniform_start, number_layers
 

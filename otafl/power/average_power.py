@@ -15,9 +15,7 @@ solve its Newton systems, so that memory and time grow with states times devices
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
+from otafl.core.lazy import Tensor, torch
 from otafl.power.scalars import compute_threshold
 
 STATE_STEPS = 12

@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import torch
-from torch import Tensor
-
 from otafl.core.contracts import ChannelStatistics, Coefficients, Link
+from otafl.core.lazy import Tensor, torch
 
 TINY = 1e-30
 """Smallest symbol power that is divided by; a device that sends zeros has any finite scalar."""

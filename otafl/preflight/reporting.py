@@ -16,9 +16,6 @@ from typing import Any, NamedTuple
 from otafl.core.problems import Problem
 from otafl.data.shape import get_declared_shape
 from otafl.models.starts.base import Start
-from otafl.preflight.first_round import find_problems
-from otafl.running.duration import bound_seconds
-from otafl.running.memory import estimate_trial, find_excess_bound, find_shortage
 from otafl.scenario import Point, Scenario, ScenarioError, list_notes, make_stack_key
 from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.scenario.loading import load_points
@@ -26,6 +23,13 @@ from otafl.user_code import loading
 
 Look = Callable[[Scenario, bool], list[Problem]]
 """(point, whether this machine has enough memory for it) -> the errors that would stop its run."""
+
+
+def find_problems(scenario: Scenario, fits: bool = True) -> list[Problem]:
+    """Return what `otafl.preflight.first_round.find_problems` does, and import it only then."""
+    from otafl.preflight import first_round
+
+    return first_round.find_problems(scenario, fits)
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,11 @@ def report(
     source: Scenario | str | Path | Mapping[str, Any],
     overrides: Sequence[str] = (),
     look: Look | None = find_problems,
+    prepare: Callable[[], None] = lambda: None,
 ) -> Report:
     """Check a scenario before a run.
+
+    PyTorch is imported only if points are tried, and after they have been validated.
 
     Parameters
     ----------
@@ -85,6 +92,8 @@ def report(
     look : callable, optional
         Function that tries points. With None they are only validated, and size and time stay
         unknown.
+    prepare : callable, optional
+        Function that is called once, before the first point is tried.
 
     Returns
     -------
@@ -93,7 +102,7 @@ def report(
     """
     if isinstance(source, Scenario):
         source = source.model_dump(exclude_unset=True)
-    walk = None if look is None else _Walk(look)
+    walk = None if look is None else _Walk(look, prepare)
     try:
         scenario, points = load_points(source, overrides, walk)
     except ScenarioError as error:
@@ -103,6 +112,8 @@ def report(
     known = [point for point in points if not unchecked[point.index]]
     warnings = [one.shortage for one in sizes]
     if sizes and known:
+        from otafl.running.memory import find_excess_bound
+
         warnings.insert(0, find_excess_bound(known[0].scenario))
     if known:
         warnings += list_notes(known)
@@ -133,13 +144,15 @@ class _Size(NamedTuple):
 class _Walk:
     """Tries points in turn, once for those that could share a stack. sizes: of each point."""
 
-    def __init__(self, look: Look) -> None:
-        self._look = look
+    def __init__(self, look: Look, prepare: Callable[[], None]) -> None:
+        self._look, self._prepare = look, prepare
         self._known: dict[str, tuple[_Size, list[Problem]]] = {}
         self.sizes: list[_Size] = []
 
     def __call__(self, scenario: Scenario) -> list[Problem]:
         """Return the errors that would stop a run of a point."""
+        if not self._known:
+            self._prepare()
         key = make_stack_key(scenario)
         if key not in self._known:
             size = _estimate_size(scenario)
@@ -156,6 +169,9 @@ def _estimate_size(scenario: Scenario) -> _Size:
     """
     if _find_unimported(scenario):
         return _Size()
+    from otafl.running.duration import bound_seconds
+    from otafl.running.memory import estimate_trial, find_shortage
+
     try:
         shape = get_declared_shape(scenario.data)
         if shape is None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
-import torch
-from torch import Tensor
-
+from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import Settings
 from otafl.power.base import PowerPolicy
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import torch
-from torch import Tensor
-
+from otafl.core.lazy import Tensor, torch
 from otafl.receivers.base import TINY, Receiver, normalise_combiner
 
 

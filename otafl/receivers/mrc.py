@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from torch import Tensor
-
+from otafl.core.lazy import Tensor
 from otafl.receivers.base import Receiver, normalise_combiner
 
 

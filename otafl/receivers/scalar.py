@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import Tensor
-
+from otafl.core.lazy import Tensor
 from otafl.receivers.base import Receiver, select_first_antenna
 
 

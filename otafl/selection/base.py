@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import ChannelState, Cohort, Hyper, LinkBudget, Payload
+from otafl.core.lazy import Tensor, torch
 from otafl.core.renamed import keep_old_names
 from otafl.core.rng import Streams, declare_purpose
 from otafl.core.stateful import Stateful

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
+from otafl.core.lazy import torch
 from otafl.core.rng import Streams
 from otafl.data import Samples
 

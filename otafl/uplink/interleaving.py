@@ -20,9 +20,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
-from torch import Tensor
-
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.uplink.signal import Signal
 
@@ -82,12 +80,12 @@ def interleave(sent: Signal) -> Signal:
 
 
 @functools.lru_cache(maxsize=4)
-@torch.inference_mode(False)  # gradients pass through what is taken in this order
 def permutation(part: str, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Draw the permutation [length] int64 of a part of a payload, and its inverse.
 
     It depends only on the part's name and length.
     """
-    draw = Streams([0], [0], device, torch.float64).draw_uniform(INTERLEAVING / part, 0, (length,))
-    order = draw[0].argsort(stable=True)
-    return order, order.argsort()
+    with torch.inference_mode(False):  # gradients pass through what is taken in this order
+        streams = Streams([0], [0], device, torch.float64)
+        order = streams.draw_uniform(INTERLEAVING / part, 0, (length,))[0].argsort(stable=True)
+        return order, order.argsort()

@@ -8,10 +8,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from otafl.core.contracts import Cohort, Group, Tensors
+from otafl.core.lazy import Tensor, torch
 from otafl.models.base import flatten, unflatten
 
 COLUMNS = 4096

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.uplink.impairments.impairments import NOISE
 from otafl.uplink.on_air import OnAir

@@ -34,7 +34,7 @@ from twins.network import Array
 
 from otafl.core.errors import UserError
 from otafl.models.base import unflatten
-from otafl.models.custom import ModuleModel
+from otafl.models.module_model import ModuleModel
 
 pytestmark = pytest.mark.exact
 

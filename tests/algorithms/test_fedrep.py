@@ -46,7 +46,7 @@ from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Model, unflatten
 from otafl.models.cnn import Cnn
-from otafl.models.custom import ModuleModel
+from otafl.models.module_model import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
 
 pytestmark = pytest.mark.exact

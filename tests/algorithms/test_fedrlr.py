@@ -22,7 +22,7 @@ from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, to_dense
 from otafl.models.base import Model
 from otafl.models.cnn import Cnn
-from otafl.models.custom import ModuleModel
+from otafl.models.module_model import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
 
 pytestmark = pytest.mark.exact

@@ -31,7 +31,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.data.training_data import TrainingData
 from otafl.factorised.lowrank import LowRank, to_dense
-from otafl.models.custom import ModuleModel
+from otafl.models.module_model import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.scenario import ScenarioError
 

@@ -33,8 +33,8 @@ from otafl.data.training_data import TrainingData
 from otafl.models import minibatch_span
 from otafl.models.base import Model
 from otafl.models.cnn import Cnn
-from otafl.models.custom import ModuleModel
 from otafl.models.minibatch_span import SpanForm
+from otafl.models.module_model import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.models.span import PlainForm
 

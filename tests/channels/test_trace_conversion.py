@@ -1,7 +1,8 @@
 """Traces from arrays, NumPy files and CSV files.
 
 Mutations that make a test here fail: antennas and devices swapped, real and imaginary parts
-swapped, a missing row taken as zero, an order of rows that matters, a pickled file loaded.
+swapped, a missing row taken as zero, an order of rows that matters, a pickled file loaded, an
+archive without a bound.
 """
 
 from __future__ import annotations
@@ -49,6 +50,102 @@ def test_responses_are_those_of_the_source(
     trace = read(str(path))
     assert np.array_equal(trace.response, whole)
     assert trace.bandwidth_hz == 1e6
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz", "csv"])
+def test_channel_path_takes_the_file_itself(suffix: str, tmp_path: Path) -> None:
+    h, file = make(3, 2, 2, 4), tmp_path / f"h.{suffix}"
+    if suffix == "npy":
+        np.save(file, h)
+    elif suffix == "npz":
+        np.savez(file, h=h, gain=np.array([1.0, 2.0]), bandwidth_hz=1e6)
+    else:
+        write_csv(file, h, ("round", "device", "antenna", "group"))
+    found = read(str(file))
+    assert np.array_equal(found.response, h)
+    assert found.bandwidth_hz == (1e6 if suffix == "npz" else None)
+    assert (found.gain is None) == (suffix != "npz")
+
+
+def test_archive_has_names_of_a_trace_or_a_single_array(tmp_path: Path) -> None:
+    h, a, tau = make(3, 2), make(3, 2, 1, 5), np.full((2, 5), 1e-7)
+    np.savez(tmp_path / "one.npz", h)
+    assert np.array_equal(read(str(tmp_path / "one.npz")).response[..., 0, 0], h)
+    np.savez(tmp_path / "parts.npz", h_real=make(3, 2, 1, 1).real, h_imag=make(3, 2, 1, 1).imag)
+    assert np.array_equal(read(str(tmp_path / "parts.npz")).response, make(3, 2, 1, 1))
+    np.savez_compressed(tmp_path / "paths.npz", a=a, tau_s=tau)
+    found = read(str(tmp_path / "paths.npz"))
+    assert np.array_equal(found.response, a)
+    assert found.delay_s is not None
+    assert found.delay_s.shape == (1, 2, 5)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz", "csv"])
+def test_a_run_of_the_file_equals_that_of_the_converted_one(suffix: str, tmp_path: Path) -> None:
+    h, file = make(4, 3, 2), tmp_path / f"h.{suffix}"
+    if suffix == "csv":
+        write_csv(file, h, ("round", "device", "antenna"))
+    else:
+        np.save(file, h) if suffix == "npy" else np.savez(file, h=h)
+    otafl.convert_trace(file, tmp_path / "h.nc", **HERTZ)
+    keys = {"name": "a", "devices": {"count": 3}, "training": {"rounds": 1}}
+    model = {"name": "mlp", "hidden": [4]}
+    runs = [
+        otafl.run({**keys, "model": model, "channel": {"name": "trace", "path": str(path)}})
+        for path in (file, tmp_path / "h.nc")
+    ]
+    assert np.array_equal(runs[0].test_loss, runs[1].test_loss)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("shape.npy", r"channel.path: 'shape.npy' has the shape \(3,\) .*; expected complex"),
+        ("pickled.npy", "channel.path: 'pickled.npy' cannot be read"),
+        ("pickled.npz", "channel.path: 'pickled.npz' cannot be read"),
+        ("text.npz", "channel.path: 'text.npz' cannot be read"),
+        ("archive.npy", "channel.path: 'archive.npy' cannot be read"),
+        ("huge.npy", "channel.path: 'huge.npy' cannot be read"),
+        ("nan.npz", r"channel.path: h of 'nan.npz' is not finite at \(0, 0\)"),
+        ("paths.npz", r"a of 'paths.npz' has the shape .* \(round, device, antenna, path\)"),
+        ("delays.npz", "channel.path: 'delays.npz' lacks tau_s"),
+        ("other.npz", "channel.path: 'other.npz' lacks h_real, h_imag"),
+        ("band.npz", "the attribute bandwidth_hz of 'band.npz' must be a positive number"),
+        ("words.csv", "channel.path: 'words.csv', line 2: expected numbers"),
+        ("none.npy", "channel.path: there is no file 'none.npy'"),
+    ],
+)
+def test_file_without_a_channel_is_refused(
+    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    objects = np.array([{"a": 1}], object)
+    np.save("shape.npy", make(3))
+    np.save("pickled.npy", objects, allow_pickle=True)
+    np.savez("pickled.npz", h=objects)
+    Path("text.npz").write_text("text")
+    np.savez("archive.npz", h=make(2, 2))
+    Path("archive.npz").rename("archive.npy")
+    head = np.lib.format.magic(1, 0)
+    text = b"{'descr': '<c16', 'fortran_order': False, 'shape': (9999999999999, 9999), }\n"
+    Path("huge.npy").write_bytes(head + len(text).to_bytes(2, "little") + text)
+    np.savez("nan.npz", h=np.full((2, 2), np.nan))
+    np.savez("paths.npz", a=make(2, 2), tau_s=np.zeros((2, 1)))
+    np.savez("delays.npz", a=make(2, 2, 1, 3), x=np.zeros(1))
+    np.savez("other.npz", u=make(2, 2), v=make(2, 2))
+    np.savez("band.npz", h=make(2, 2), bandwidth_hz=-1.0)
+    Path("words.csv").write_text("round,device,real,imag\n0,x,1,0\n")
+    with pytest.raises(otafl.UserError, match=said):
+        read(name)
+
+
+def test_archive_that_grows_beyond_the_bound_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez_compressed(tmp_path / "h.npz", h=np.ones((100, 100)))
+    monkeypatch.setattr("otafl.channels.trace_arrays.MAX_BYTES", 1 << 16)
+    with pytest.raises(otafl.UserError, match="a trace is kept in memory; use fewer rounds"):
+        read(str(tmp_path / "h.npz"))
 
 
 def test_a_run_reads_it(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models import LayeredModel, Model, build
-from otafl.models.custom import ModuleModel
+from otafl.models.module_model import ModuleModel
 
 pytestmark = pytest.mark.exact
 

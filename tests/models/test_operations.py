@@ -22,7 +22,7 @@ from otafl.core.contracts import Batch
 from otafl.core.rng import Streams, declare_family
 from otafl.losses.next_token import NextToken
 from otafl.models.base import Model
-from otafl.models.custom import ModuleModel
+from otafl.models.module_model import ModuleModel
 from otafl.models.network import Network, ResizableModel
 
 pytestmark = pytest.mark.exact

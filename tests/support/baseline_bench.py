@@ -24,7 +24,7 @@ from otafl.core.contracts import Hyper, Tensors
 from otafl.core.rng import Streams
 from otafl.engine.engine import Engine
 from otafl.models.base import unflatten
-from otafl.models.custom import ModuleModel
+from otafl.models.module_model import ModuleModel
 
 ROUNDS, S, K = 2, 4, 4
 SENSING = {"name": "matrix_sensing", "rows": 5, "iterations": 20, "threshold": 1.2}

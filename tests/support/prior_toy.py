@@ -20,7 +20,7 @@ from otafl.algorithms.pfedbred import PFedBreD
 from otafl.algorithms.pfedme import PFedMe
 from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.rng import Streams
-from otafl.models.custom import ModuleModel
+from otafl.models.module_model import ModuleModel
 
 RATES = {
     "penalty": 15.0,

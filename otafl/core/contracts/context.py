@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.learning import LocalData
 from otafl.core.contracts.tensors import Hyper
+from otafl.core.lazy import Tensor
 from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams
 

@@ -11,10 +11,8 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import torch
-from torch import Tensor
-
 from otafl.core.contracts.tensors import Hyper, Tensors
+from otafl.core.lazy import Tensor, torch
 from otafl.core.renamed import Renamed
 
 NOISE_VARIANCE = 0.5

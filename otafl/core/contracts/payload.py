@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
-from torch import Tensor
-
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.tensors import Tensors, unsqueeze_like
+from otafl.core.lazy import Tensor, torch
 from otafl.core.renamed import Renamed
 
 

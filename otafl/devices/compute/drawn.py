@@ -24,8 +24,8 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from scipy.special import ndtr, ndtri
 
+from otafl.core.lazy import special
 from otafl.core.settings import Settings
 from otafl.devices.compute.base import (
     QUANTITIES,
@@ -83,7 +83,7 @@ class LognormalLaw(Settings):
 
     def compute_quantile(self, u: np.ndarray) -> np.ndarray:
         law = self.lognormal
-        return np.asarray(law.median * np.exp(law.sigma * ndtri(np.maximum(u, LEAST))))
+        return np.asarray(law.median * np.exp(law.sigma * special.ndtri(np.maximum(u, LEAST))))
 
 
 class _Normal(Settings):
@@ -112,8 +112,8 @@ class NormalLaw(Settings):
 
     def compute_quantile(self, u: np.ndarray) -> np.ndarray:
         law, u = self.normal, np.maximum(u, LEAST)
-        above = ndtr((law.mean - law.least) / law.std)  # P(X >= least), at least 1/2
-        return np.maximum(law.least, law.mean - law.std * ndtri(u * above))
+        above = special.ndtr((law.mean - law.least) / law.std)  # P(X >= least), at least 1/2
+        return np.maximum(law.least, law.mean - law.std * special.ndtri(u * above))
 
 
 class ChoiceLaw(Settings):

@@ -12,11 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import torch
-from torch import Tensor
-from torch.nn.functional import pad
-
 from otafl.core.contracts import Cohort
+from otafl.core.lazy import Tensor, functional, torch
 from otafl.uplink.coherent.arrivals import Arrivals, carrier_turns, differences
 from otafl.uplink.coherent.ofdm_grid import Grid
 from otafl.uplink.impairments.amplifier import clip_amplitude, peaks, rapp
@@ -29,7 +26,7 @@ CHUNK = 1 << 18
 def to_samples(carriers: Tensor, samples: int) -> Tensor:
     """Compute N >= n samples [..., N] of OFDM symbols [..., n], without prefix."""
     before = samples // 2 - carriers.shape[-1] // 2
-    bins = pad(carriers, (before, samples - carriers.shape[-1] - before))
+    bins = functional.pad(carriers, (before, samples - carriers.shape[-1] - before))
     scale = math.sqrt(samples / carriers.shape[-1])
     return torch.fft.ifft(torch.fft.ifftshift(bins, -1), norm="ortho") * scale
 
@@ -80,7 +77,7 @@ class LaidOut:
         if signal.cohort.num_rows != cohort.num_rows:
             rows = torch.searchsorted(cohort.flat_index, signal.cohort.flat_index)
         return cls(
-            halves=segments.parts(pad(signal.x, (0, missing))),
+            halves=segments.parts(functional.pad(signal.x, (0, missing))),
             amplitude=p * on_air.normalised.scale[:, None],
             column=segments.index_segments(place.device),
             place=place,
@@ -209,7 +206,7 @@ def windows(
                 if earlier is None:
                     earlier = sent.new_zeros(len(sent), arrivals.ago, n)
                 off = differences(beyond, sent, earlier, grid.prefix)
-                samples = samples + pad(off, (0, n - off.shape[3]))
+                samples = samples + functional.pad(off, (0, n - off.shape[3]))
                 earlier = torch.cat([earlier, sent], 1)[:, -arrivals.ago :]
             if turning is not None:
                 turns = carrier_turns(turning, first, stop, grid)

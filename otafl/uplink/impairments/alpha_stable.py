@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor
-
+from otafl.core.lazy import Tensor
 from otafl.core.rng import Streams
 
 

@@ -15,11 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-import torch
-from torch import Tensor
-
 from otafl.core.constants import get_constant
 from otafl.core.contracts import NOISE_VARIANCE, Cohort
+from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.noncoherent import energy_kernel

@@ -30,13 +30,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.codecs.base import VOTES
 from otafl.core.contracts import Hyper, LinkBudget, Tensors
 from otafl.core.errors import UserError
+from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
@@ -108,25 +107,27 @@ class FskMajorityVote(Transport):
         self._absentees = bool((hyper["absentee"] > 0).any())
         self._detects = bool((hyper["detection"] > 0).any())
 
-    @torch.no_grad()
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other, and give the server its steps."""
-        slot = pairs.lay_out_pairs(delivery)
-        for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
-            if not sent.linear:
-                raise UserError(
-                    "transport.name: 'fsk_majority_vote' gives the server a vote, but the "
-                    "algorithm needs the sum of the updates; use another transport"
+        with torch.no_grad():
+            slot = pairs.lay_out_pairs(delivery)
+            for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
+                if not sent.linear:
+                    raise UserError(
+                        "transport.name: 'fsk_majority_vote' gives the server a vote, but the "
+                        "algorithm needs the sum of the updates; use another transport"
+                    )
+                least = self._compute_min_magnitude(sent)
+                on_air = self._transmit(delivery, slot, uses, sent, least)
+                steps, exact = self._receive(on_air, least)
+                count: Tensor | Tensors = on_air.weight
+                if sent.mask is not None:
+                    reached = on_air.weigh_known()
+                    steps, count = steps * (reached > 0), sent.blocks(reached)
+                delivery.give_estimate(
+                    sent, steps, exact, count, delivered_fn=on_air.delivered_mask
                 )
-            least = self._compute_min_magnitude(sent)
-            on_air = self._transmit(delivery, slot, uses, sent, least)
-            steps, exact = self._receive(on_air, least)
-            count: Tensor | Tensors = on_air.weight
-            if sent.mask is not None:
-                reached = on_air.weigh_known()
-                steps, count = steps * (reached > 0), sent.blocks(reached)
-            delivery.give_estimate(sent, steps, exact, count, delivered_fn=on_air.delivered_mask)
-            on_air.account(delivery, torch.ones_like(on_air.weight), self.saves)
+                on_air.account(delivery, torch.ones_like(on_air.weight), self.saves)
 
     def _compute_min_magnitude(self, sent: Signal) -> Tensor | None:
         """Return the smallest |x| with which a row votes, [n, 1]; None if all always vote."""

@@ -28,11 +28,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.core.contracts import LinkBudget, Tensors
+from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams
 from otafl.uplink.base import Counts, Transport
@@ -78,17 +77,17 @@ class Reed(Transport):
         self.saves = saves
         self.streams, self._energies = streams, Energies(streams, impairments)
 
-    @torch.no_grad()
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other, and give the server its estimates."""
-        slot = pairs.lay_out_pairs(delivery)
-        for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
-            on_air, eta = self._transmit(delivery, slot, uses, sent)
-            delivery.give_estimate(
-                sent, *self._receive(on_air, eta), delivered_fn=on_air.delivered_mask
-            )
-            delivery.tally.add(side=sent.cohort.rows_per_trial)
-            on_air.account(delivery, eta, self.saves)
+        with torch.no_grad():
+            slot = pairs.lay_out_pairs(delivery)
+            for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
+                on_air, eta = self._transmit(delivery, slot, uses, sent)
+                delivery.give_estimate(
+                    sent, *self._receive(on_air, eta), delivered_fn=on_air.delivered_mask
+                )
+                delivery.tally.add(side=sent.cohort.rows_per_trial)
+                on_air.account(delivery, eta, self.saves)
 
     def _transmit(
         self, delivery: Delivery, slot: Slot, uses: Uses, sent: Signal

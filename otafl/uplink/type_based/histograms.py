@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from otafl.core.lazy import Tensor, torch
 
 CLOSE = 1e-3
 """Counts that differ by less are equal."""

@@ -38,15 +38,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from otafl.algorithms.custom import get_class
 from otafl.core import registry
 from otafl.core.constants import get_constant
 from otafl.core.contracts import LinkBudget, Tensors
 from otafl.core.errors import UserError
+from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_family, make_step_key
 from otafl.robust.base import Inputs
@@ -160,26 +159,26 @@ class TypeBased(Transport):
         self.streams, self.saves = streams, saves
         self._policy_state = alignment.prepare()
 
-    @torch.no_grad()
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other.
 
         Rows x_k [n, P] become levels, whose pulses add up to counts [S, M, P], from which the
         server computes the estimate [S, P].
         """
-        link, lengths = self.alignment, [rows.num_coordinates for rows in delivery.uplink]
-        slot = lay_out(delivery, lengths, link.csi, delivery.limits, self.settings.levels)
-        for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
-            self._refuse_partial(rows)
-            pulses, normalised = self._pulses(slot, uses, rows)
-            self._policy_state, on_air = transmit(
-                slot, pulses, normalised, link, self._policy_state
-            )
-            values = self._values(rows)
-            hand_over(on_air, *self._receive(on_air, rows, values), delivery)
-            account(on_air, delivery, values.num_side_scalars)
-            if self.saves.link:
-                delivery.tally.saved |= self._list_saved(on_air, rows, values)
+        with torch.no_grad():
+            link, lengths = self.alignment, [rows.num_coordinates for rows in delivery.uplink]
+            slot = lay_out(delivery, lengths, link.csi, delivery.limits, self.settings.levels)
+            for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
+                self._refuse_partial(rows)
+                pulses, normalised = self._pulses(slot, uses, rows)
+                self._policy_state, on_air = transmit(
+                    slot, pulses, normalised, link, self._policy_state
+                )
+                values = self._values(rows)
+                hand_over(on_air, *self._receive(on_air, rows, values), delivery)
+                account(on_air, delivery, values.num_side_scalars)
+                if self.saves.link:
+                    delivery.tally.saved |= self._list_saved(on_air, rows, values)
 
     def _refuse_partial(self, sent: Signal) -> None:
         """Raise UserError for a statistic other than the mean of what has none."""
