@@ -131,32 +131,46 @@ def main() -> None:
 
 
 def print_cells(result: Path) -> None:
-    """Print `cotaf` and `pre_scaler` in UMi in the settings of two studies, from `cell_snr`."""
+    """Print `cotaf` and `pre_scaler` in UMi in the settings of two studies, and at both powers.
+
+    What the two studies have is taken from their results, and the rest from `cell_snr`.
+    """
     try:
-        ds = open_result(result.parent, "cell_snr")
-    except otafl.UserError as error:  # it has not been run
+        new, field = (open_result(result.parent, name) for name in ("cell_snr", "field"))
+    except otafl.UserError as error:  # they have not been run
         print(f"the two settings in UMi: left out: {error}", file=sys.stderr)
         return
-    step = "server_learning_rate"
+    here = open_file(result).isel(channel=2)
+    there = field.isel(channel=2)
+    digits, fashion = "digits, as in the field", "Fashion-MNIST, as here"
+    rows = (  # setting, power, rounds, results of cotaf and of pre_scaler, cotaf's low threshold
+        (digits, "SNR 0 dB", 40, new.isel(zip=0), new.isel(zip=1), None),
+        (digits, "SNR 0 dB", 200, new.isel(zip=0), new.isel(zip=1), None),
+        (digits, "1 mW", 200, there.isel(zip=3), there.isel(zip=5), new.isel(zip=2)),
+        (fashion, "SNR 0 dB", 40, here.sel(power="cotaf"), here.sel(power="pre_scaler"), None),
+        (fashion, "1 mW", 40, new.isel(zip=3), new.isel(zip=4), new.isel(zip=5)),
+    )
     print_head(
         "UMi in the settings of two studies: `cotaf` and `pre_scaler`",
         *("setting", "power", "rounds", "cotaf (step)", "pre_scaler (step)"),
-        *("pre_scaler above cotaf", "cotaf with h_min 0.01 above cotaf"),
+        *("points of pre_scaler above cotaf", "of cotaf with h_min 0.01 above cotaf"),
     )
-    settings = ("digits, as the field", 0, (40, 200)), ("Fashion-MNIST, as here", 5, (40,))
-    for setting, first, shown in settings:
-        for power, places in (("SNR 0 dB", (0, 1)), ("1 mW", (2, 3, 4))):
-            for rounds in shown:
-                found, cells = [], []
-                for place in places:
-                    one = ds.isel(zip=first + place).sel(round=rounds)
-                    best = int(one["validation_accuracy"].fillna(CHANCE).mean("trial").argmax(step))
-                    found.append(one["test_accuracy"].isel({step: best}).fillna(CHANCE))
-                    chosen = float(ds[step][best])
-                    star = "*" * (best in (0, ds.sizes[step] - 1))
-                    cells.append(f"{format_mean_std(found[-1].values)} ({chosen:g}{star})")
-                gains = [format_points(one, found[0]) for one in found[1:]] + [""]
-                print_row(setting, power, rounds, *cells[:2], *gains[:2])
+    for setting, power, rounds, *results in rows:
+        found = [read_tuned(one, rounds) for one in results if one is not None]
+        gains = [format_points(values, found[0][0]) for values, _ in found[1:]]
+        cells = [f"{format_mean_std(values.values)} ({step})" for values, step in found[:2]]
+        print_row(setting, power, rounds, *cells, *gains, *[""] * (3 - len(found)))
+
+
+def read_tuned(ds: xr.Dataset, rounds: int) -> tuple[xr.DataArray, str]:
+    """Return the test accuracy [trial] at the best step on validation data, and that step."""
+    step = "server_learning_rate"
+    one = ds.sel(round=rounds)
+    place = int(one["validation_accuracy"].fillna(CHANCE).mean("trial").argmax(step))
+    values = one["test_accuracy"].isel({step: place}).fillna(CHANCE)
+    star = "*" * (place in (0, ds.sizes[step] - 1))
+    kept = values.drop_vars([name for name in values.coords if name != "trial"])
+    return kept, f"{float(ds[step][place]):g}{star}"
 
 
 Score = tuple[np.ndarray, Callable[..., np.ndarray]]

@@ -173,14 +173,15 @@ def print_benchmark(results: Path, figures: Path) -> None:
 
 
 def draw_figures_5_to_7(results: Path, figures: Path) -> None:
-    of_size = open_result(results, "fedrlr_fig5_steps")
+    ten_devices = open_result(results, "fedrlr_fig5_steps").sel(batch_size=6)
+    ten_devices = ten_devices.sel(round=slice(0, 200)).assign_coords(final_round=200)
     for number, dim, name in ((5, "batch_size", "D_m = {}"), (6, "device_count", "K = {}")):
         ds, steps = (open_result(results, f"fedrlr_fig{number}{end}") for end in ("", "_steps"))
         values = ds[dim].values
         cases, work = [], []
         for value in values:
             at = {dim: value}
-            more = steps.sel(at) if value in steps[dim] else of_size.sel(batch_size=6)
+            more = steps.sel(at) if value in steps[dim] else ten_devices
             cases.append((name.format(value), [*(ds.isel(zip=i).sel(at) for i in (0, 1)), more]))
             size, count = (value, 10) if number == 5 else (6, value)
             work.append([count_mflops(ds, J, size, count) for J in (1, 1, 40)])

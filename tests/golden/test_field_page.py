@@ -30,7 +30,7 @@ def test_tables(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
-    assert len(rows) == 4 * 16
+    assert len(rows) == 4 * 16 + 8 + 6
     assert [row for row in rows if row not in PAGE] == []
     assert figure.stat().st_size > 10_000
 
