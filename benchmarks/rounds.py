@@ -128,13 +128,13 @@ def count_operations() -> None:
 def count_calls(call: Callable[..., Any], found: Counter[str], name: str) -> Callable[..., Any]:
     """Return a function that adds the operations of its calls to `found`."""
 
-    def counted(*given: Any) -> Any:
+    def count(*given: Any) -> Any:
         with Count() as own:
             out = call(*given)
         found[name] += own.total
         return out
 
-    return counted
+    return count
 
 
 def spread(pair: Any) -> str:

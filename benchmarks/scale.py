@@ -103,9 +103,9 @@ POINTS = (10, 100, 1_000, 10_000, 100_000)
 SWEPT = {"devices": {"count": 2}, "training": {"rounds": 1, "batch_size": 1, "eval_samples": 40}}
 
 
-def get_megabytes(who: int = resource.RUSAGE_SELF) -> float:
+def get_megabytes(process: int = resource.RUSAGE_SELF) -> float:
     """Return the most memory that the process, or its largest child, has had at a time."""
-    return resource.getrusage(who).ru_maxrss / 1024
+    return resource.getrusage(process).ru_maxrss / 1024
 
 
 def measure_rounds(axis: str, size: int) -> dict[str, float]:
