@@ -104,7 +104,8 @@ No axis has a knee beyond proportional cost, except the last steps of two. A rou
 takes 1.5 ms, which is the dispatch of its operations; sizes grow at no cost until arithmetic takes
 longer. From 100 to 1,000 trials and from 1 to 10 million parameters, the arrays outgrow the
 processor's cache; this is the likely reason, which was not measured apart. Fading of 64
-rounds is drawn at once before the timed rounds, so the antennas' row has only what a round does with it. A sweep
+rounds is drawn at once before the timed rounds, so the antennas' row has only what a round does
+with it. A sweep
 of 100,000 points takes 5 GB, or 46 kB a point, of settings and results. Opening, plotting and
 reporting it takes 14 s together, of which the report takes 12 s at any size.
 """
