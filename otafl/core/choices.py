@@ -7,6 +7,7 @@ reading the schema imports none.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -134,6 +135,14 @@ class Choice(_Resolved):
         return {"anyOf": [*alone, {"oneOf": sections}], "default": default}
 
 
+@functools.cache
+def _import_settings_class(class_path: str) -> type[Settings]:
+    """Import the settings class `module:class`, once for all points of a sweep."""
+    module, _, name = class_path.partition(":")
+    found: type[Settings] = attrgetter(name)(importlib.import_module(module))
+    return found
+
+
 @dataclass(frozen=True)
 class Section(_Resolved):
     """A section of one kind. class_path: `module:class` of its settings, possibly nested."""
@@ -143,9 +152,7 @@ class Section(_Resolved):
     @property
     def settings_class(self) -> type[Settings]:
         """The settings class."""
-        module, _, name = self.class_path.partition(":")
-        found: type[Settings] = attrgetter(name)(importlib.import_module(module))
-        return found
+        return _import_settings_class(self.class_path)
 
     def validate(self, value: Any) -> Settings:
         return self.settings_class.model_validate(value)
