@@ -53,8 +53,8 @@ def test_a_point_repeats(
         if "otafl data get" not in str(error):
             raise
         pytest.skip("no folder of data sets here")
-    assert (again.state, again.worst if again.state != "equal" else "") == ("equal", "")
-    assert again.other == ("" if found is None else found.other)
+    assert again.state == "equal" or (again.state == "rounding" and found is None), again
+    assert found is None or again.other == found.other
 
 
 def test_repeated_results_are_cheap() -> None:
