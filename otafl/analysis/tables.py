@@ -131,16 +131,19 @@ def build_grid(
     )
 
 
-def rename_texts(table: Grid, labels: Mapping[str, str]) -> Grid:
+def rename_texts(
+    table: Grid, labels: Mapping[str, str], others: Mapping[str, str] | None = None
+) -> Grid:
     """Rename the variables, axes and values of a table.
 
     Parameters
     ----------
     labels : name of a variable or an axis, or text of a value -> its new text.
+    others : labels that are left out if their name is not in the table.
 
     Raises
     ------
-    UserError : for a name that is not in the table.
+    UserError : for a name of `labels` that is not in the table.
     """
     names = [name for name, _ in table.variables]
     texts = itertools.chain(*table.rows, *table.columns)
@@ -148,6 +151,7 @@ def rename_texts(table: Grid, labels: Mapping[str, str]) -> Grid:
     for name in labels:
         if name not in known:
             raise make_unknown_name_error(f"--label {name}", "in this table", name, known)
+    labels = {name: text for name, text in (others or {}).items() if name in known} | dict(labels)
 
     def rename(row: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(labels.get(text, text) for text in row)

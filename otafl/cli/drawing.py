@@ -75,6 +75,7 @@ def plot(
     file as well.
     """
     chosen, labels = parse_selection(sel), parse_labels(label)
+    from otafl.analysis.relabelling import read_labels
     from otafl.plots import draw, draw_overview, write_csv
     from otafl.plots.relabel import rename_labels
     from otafl.results.files import open_results
@@ -94,7 +95,7 @@ def plot(
     if csv is not None:
         write_csv(data, csv)
         typer.echo(str(csv))
-    draw(rename_labels(data, labels), target, width=width)
+    draw(rename_labels(data, labels, read_labels(source)), target, width=width)
     typer.echo(str(target))
     if kind not in (Kind.partition_, Kind.map):
         _print_chance_warning(source, [one for one in (x, y, z) if one is not None])

@@ -90,6 +90,7 @@ def table(
     if level is not None and not 0 < level < 1:
         raise UserError(f"--level {level:g}: must be above 0 and below 1, like 0.05")
     from otafl.analysis.points import select_slices
+    from otafl.analysis.relabelling import read_labels
     from otafl.analysis.rows import choose_format
     from otafl.analysis.tables import find_best, rename_texts
     from otafl.results.files import open_results
@@ -108,7 +109,7 @@ def table(
     bold = None
     if best:
         bold = find_best(grid, best, True if largest else False if smallest else None, level)
-    _write(_format_grid(rename_texts(grid, texts), shape, bold, latex_label), out)
+    _write(_format_grid(rename_texts(grid, texts, read_labels(ds)), shape, bold, latex_label), out)
     if shape is Format.csv or out is not None:
         typer.echo(grid.caption, err=True)
     _print_notes(ds, [name for name, _ in grid.variables])

@@ -10,10 +10,12 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from otafl.analysis.points import is_numeric, list_axes, list_coordinates
+from otafl.analysis.relabelling import read_labels
 from otafl.analysis.variables import find_main_variable
 from otafl.plots.curves import curve_data
 from otafl.plots.drawing import draw
 from otafl.plots.quantities import label_joint_axis
+from otafl.plots.relabel import rename_labels
 from otafl.plots.style import MANY, format_coordinate
 
 PANELS = 9
@@ -78,7 +80,8 @@ def overview_data(ds: xr.Dataset) -> tuple[xr.Dataset, str]:
         x = long[0]
     layout = choose_layout(ds, x)
     first = {dim: 0 for dim in ds[y].dims if dim in OWN}
-    return curve_data(layout.ds.isel(first), y, x, layout.hue, layout.facet), layout.caption
+    data = curve_data(layout.ds.isel(first), y, x, layout.hue, layout.facet)
+    return rename_labels(data, {}, read_labels(ds)), layout.caption
 
 
 def draw_overview(ds: xr.Dataset, path: Path | str) -> Figure:

@@ -34,16 +34,19 @@ def shorten_labels(data: xr.Dataset) -> xr.Dataset:
     return data.assign_attrs(changed)
 
 
-def rename_labels(data: xr.Dataset, labels: Mapping[str, str]) -> xr.Dataset:
+def rename_labels(
+    data: xr.Dataset, labels: Mapping[str, str], others: Mapping[str, str] | None = None
+) -> xr.Dataset:
     """Rename variables, axes and their values.
 
     Parameters
     ----------
     labels : name of a variable or an axis that is drawn, or a value of an axis of choices -> text.
+    others : labels that are left out if their name is not drawn.
 
     Raises
     ------
-    UserError : for a name that is not drawn.
+    UserError : for a name of `labels` that is not drawn.
     """
     dims = list(dict.fromkeys(str(data.attrs.get(one, "")) for one in (*SPLITS, *AXES)))
     dims = [dim for dim in dims if dim in data.coords]
@@ -54,7 +57,9 @@ def rename_labels(data: xr.Dataset, labels: Mapping[str, str]) -> xr.Dataset:
         if not is_numeric(data[dim])
         for value in data[dim].values
     }
-    for name, text in labels.items():
+    drawn = {*known, *values}
+    more = {name: text for name, text in (others or {}).items() if name in drawn}
+    for name, text in (more | dict(labels)).items():
         if name not in values and name not in known:
             found = dict.fromkeys((*known, *values))
             raise make_unknown_name_error(f"--label {name}", "drawn here", name, found)

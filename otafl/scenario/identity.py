@@ -30,16 +30,16 @@ from otafl.user_code.sources import Sources
 Change = Callable[[type[BaseModel], dict[str, Any]], dict[str, Any]]
 """Function that changes a component's section, given its settings class."""
 
-NO_RESULT = re.compile(r"name$|track\b|output\.folder$|engine\.(?!dtype)")
+NO_RESULT = re.compile(r"name$|track\b|output\.folder$|output\.labels\b|engine\.(?!dtype)")
 """Keys that no result depends on."""
 
 
 def compute_scenario_hash(scenario: Scenario, former: bool = False) -> str:
     """Return the SHA-256 of everything that the results depend on.
 
-    Name, folder, tracker and engine do not count, except the precision. A key with the default that
-    it was introduced with, or with the implied value, is left out, so a scenario keeps its hash
-    when a key is added. A changed default names the first one: `Field(2.0,
+    Name, folder, labels, tracker and engine do not count, except the precision. A key with the
+    default that it was introduced with, or with the implied value, is left out, so a scenario keeps
+    its hash when a key is added. A changed default names the first one: `Field(2.0,
     json_schema_extra={"introduced": 1.0})`. The same applies to the components that an axis
     chooses. The hash contains their keys that are not given and whose default has changed, and
     leaves out those given at their first default.
@@ -51,7 +51,8 @@ def compute_scenario_hash(scenario: Scenario, former: bool = False) -> str:
     tree.pop("name")
     tree.pop("track", None)
     output = tree.pop("output", {})
-    output.pop("folder", None)
+    for key in ("folder", "labels"):
+        output.pop(key, None)
     tree |= {"output": output} if output else {}
     tree["engine"] = {"dtype": scenario.engine.dtype}
     tree["sweep"] = dict(_normalise_axis(key, v, former) for key, v in scenario.sweep.items())

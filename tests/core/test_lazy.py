@@ -67,7 +67,7 @@ def test_show_imports_neither_torch_nor_matplotlib(tmp_path: Path) -> None:
         except SystemExit as end:
             assert not end.code
     """
-    assert not list_imported(code, "torch", "scipy.stats", "matplotlib", "otafl.scenario.schema")
+    assert not list_imported(code, "torch", "scipy.stats", "matplotlib")
 
 
 def test_name_becomes_the_library_at_its_first_use() -> None:
