@@ -233,6 +233,8 @@ class Lora(Algorithm):
         """Build the groups of factors and head from trained tensors and their start."""
         change = {name: block - start[name] for name, block in leaves.items()}
         head = (c.Group({name: change[name] for name in self.head}),) if self.head else ()
+        if not self.layers:
+            return head
         if self.settings.aggregate == "dense":
             old = self._compose(thin | {n: b for n, b in start.items() if n not in self.head})
             new = self._compose(thin | {n: b for n, b in leaves.items() if n not in self.head})
@@ -261,6 +263,8 @@ class Lora(Algorithm):
             state[name] = torch.addcmul(
                 server[name], c.unsqueeze_like(step, server[name]), received.mean[-1][name]
             )
+        if not self.layers:
+            return state
         if self.settings.mode == "tangent":
             mean = received.mean[0] | received.mean[1]
             point = lora_tangent.retract(self.layers, server, mean, step[:, None, None])
