@@ -39,6 +39,7 @@ MODES: dict[str, dict[str, Any]] = {
     "stacking": {"levels": [2, 1], "aggregate": "stacking"},
     "svd": {"levels": [2, 1], "aggregate": "svd"},
     "dense": {"levels": [2, 1], "aggregate": "dense"},
+    "head": {"targets": []},
 }
 EACH = ("residual", "stacking", "svd")
 HEAD = 4 * 10 + 10
@@ -115,6 +116,7 @@ SENT = {
     "share_a": 2 * 64,
     "norm": 2 * (64 + 4) + 1,
     "dense": 64 * 4,
+    "head": 0,
 }
 
 
@@ -151,6 +153,7 @@ DOWN = {
     "share_a": 2 * 64,
     "residual": 2 * (64 + 4) + 64 * 4,
     "tangent": 2 * (64 + 4) + 2,
+    "head": 0,
 }
 
 
@@ -395,6 +398,8 @@ def test_targets() -> None:
             {"algorithm.weights": "norm", "robust.groups": 2, "robust.rule": "norm_bound"},
             "no robust mean",
         ),
+        ({"algorithm.targets": [], "algorithm.head": "frozen"}, "trains nothing"),
+        ({"algorithm.targets": [], "algorithm.mode": "square"}, "mode: is for adapters"),
         ({"algorithm.levels": [2, 4]}, "levels must decrease"),
         ({"algorithm.levels": [8, 2]}, "use rank: 8"),
         ({"algorithm.levels": [2, 1], "algorithm.mode": "tangent"}, "both or freeze_a"),
