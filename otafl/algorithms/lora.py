@@ -345,13 +345,13 @@ class Lora(Algorithm):
         num_devices = next(iter(devices.values())).shape[1]
         own = {name: block.flatten(0, 1) for name, block in devices.items()}
         trial = torch.arange(self._count_trials(server), device=next(iter(own.values())).device)
+        trial = trial.repeat_interleave(num_devices)
+        own |= {name: block[trial] for name, block in server.items()} | {"trial": trial}
 
         def predict(tensors: c.Tensors, x: Tensor) -> Tensor:
-            trial = tensors["trial"]
-            shared = {name: block[trial] for name, block in server.items()}
-            return self.model.logits(self._merge(shared | tensors, trial), x)
+            return self.model.logits(self._merge(tensors, tensors["trial"]), x)
 
-        return c.View(own | {"trial": trial.repeat_interleave(num_devices)}, predict, "device")
+        return c.View(own, predict, "device")
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the operations of the passes, of the gradients by adapters and head, and of SGD."""

@@ -449,3 +449,13 @@ def test_adapters_are_private_only_in_share_a() -> None:
     (own,) = one.devices.get_all().values()
     assert own.shape == (3, 4, 4, 2)
     assert isinstance(own, Tensor)
+
+
+def test_fine_tuning_steps_along_all_that_a_device_trains() -> None:
+    """Before a test a device may tune A, B and the head; its number of the trial is no weight."""
+    keys = of("share_a", **{"data.own_test": True, "training.fine_tune_steps": 1})
+    out = run(engine(keys), 1)
+    recorder = Recorder(out, 1, 1)
+    recorder.take_record(1, 0.0)
+    values = recorder.records[-1] if hasattr(recorder, "records") else None
+    assert values is not None
