@@ -1,14 +1,13 @@
 """Which adapter survives the air: accuracy after fine-tuning at equal channel uses and at equal
 joules, each mode at the step that is best on validation data.
 
-    for name in steps steps_ends steps_more rest controls_steps controls personal_steps \\
-        personal_more personal text; do otafl sweep scenarios/studies/adapters_$name.yaml; done
-    otafl sweep scenarios/studies/adapters.yaml
+    for name in scenarios/studies/adapters*.yaml; do otafl sweep $name; done
     python scripts/adapters.py [results] [--figure adapters.png]
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -31,9 +30,13 @@ from tables import (
 )
 
 from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_at_end
 
-BUDGETS = {"channel uses": 40 * 677.0, "joules": 0.8}
-"""What 40 rounds of mode both spend: exactly, and about, for all ten devices."""
+AXES = ("channel uses", "joules")
+ROUNDS = 40
+"""Rounds of mode both that spend the budgets."""
+USES = ROUNDS * 677.0
+"""Budget of channel uses: two reals each."""
 GUESS = 0.2
 """Accuracy of a guess among five classes, which a trial that diverged counts as."""
 BASE = "both"
@@ -68,31 +71,34 @@ class Run:
         Step size of the devices.
     trials : Dataset
         Variables by trial and round.
+    joules : DataArray
+        Budget of joules of each trial.
     """
 
     arm: str
     snr: float
     step: float
     trials: xr.Dataset
+    joules: xr.DataArray
 
     def read(self, name: str, axis: str) -> xr.DataArray:
         """Read a variable of each trial where the budget of an axis is spent."""
-        spent, budget = self.measure(axis), xr.DataArray(BUDGETS[axis])
-        return interpolate_at_cost(self.trials, name, spent, budget, GUESS)
+        spent, budget = self.measure(axis), self.get_budget(axis)
+        return interpolate_at_cost(self.trials, name, spent, budget, GUESS).reset_coords(drop=True)
+
+    def get_budget(self, axis: str) -> xr.DataArray:
+        """Return the budget of each trial."""
+        return xr.DataArray(USES) if axis == "channel uses" else self.joules
 
     def measure(self, axis: str) -> xr.DataArray:
         """Return what each trial has spent, by round."""
-        if axis == "channel uses":
-            return self.trials["uplink_symbols"]
-        energy = self.trials["device_energy_j"].sel(cause=["compute", "transmit"])
-        energy = energy.sum("cause", skipna=False)
-        return energy.sum("device", skipna=False) if "device" in energy.dims else energy
+        return self.trials["uplink_symbols"] if axis == "channel uses" else sum_joules(self.trials)
 
     def count_rounds(self, axis: str) -> float:
         """Count the rounds at the budget, as a mean over trials."""
         rounds = xr.zeros_like(self.measure(axis)) + self.trials["round"]
         ds = self.trials.assign(rounds=rounds.where(self.measure(axis).notnull()))
-        spent, budget = self.measure(axis), xr.DataArray(BUDGETS[axis])
+        spent, budget = self.measure(axis), self.get_budget(axis)
         return float(interpolate_at_cost(ds, "rounds", spent, budget, math.nan).mean())
 
     @property
@@ -112,19 +118,45 @@ def read_label(label: str) -> tuple[str, float | None]:
     return arm, None if step is None else float(step)
 
 
-def list_runs(results: Path, *names: str) -> Iterator[Run]:
-    """List the runs of several sweeps."""
+def sum_joules(ds: xr.Dataset) -> xr.DataArray:
+    """Sum the joules of computing and radiating over the devices."""
+    energy = ds["device_energy_j"].sel(cause=["compute", "transmit"]).sum("cause", skipna=False)
+    return energy.sum("device", skipna=False) if "device" in energy.dims else energy
+
+
+def compute_joules(results: Path, name: str) -> xr.DataArray:
+    """Compute the joules of each trial in so many rounds of mode both at 0 dB."""
+    ds = open_result(results, name)
+    arms = [read_label(str(label)) for label in ds["algorithm"].values]
+    at = [
+        i
+        for i, (arm, snr) in enumerate(zip(arms, ds["snr_db"].values, strict=True))
+        if arm == (BASE, 0.3) and snr == 0
+    ]
+    one = ds.isel(zip=at[0])
+    spent, rounds = sum_joules(one), one["round"] + xr.zeros_like(sum_joules(one))
+    rounds = rounds.where(spent.notnull())
+    here = one.assign(spent=spent)
+    return interpolate_at_cost(here, "spent", rounds, xr.DataArray(float(ROUNDS))).reset_coords(
+        drop=True
+    )
+
+
+def list_runs(results: Path, budget: str, *names: str) -> Iterator[Run]:
+    """List the runs of several sweeps; the sweep `budget` has the joules of the same trials."""
+    every = compute_joules(results, budget)
     for name in names:
         ds = open_result(results, name)
         snrs = ds["snr_db"].values if "snr_db" in ds.coords else np.zeros(ds.sizes["zip"])
         for at, label in enumerate(ds["algorithm"].values):
             arm, step = read_label(str(label))
-            own = ds.isel(zip=at, drop=True)
+            own = ds.isel(zip=at)
+            joules = every.isel(trial=slice(ds.sizes["trial"]))
             if step is not None:
-                yield Run(arm, float(np.broadcast_to(snrs, ds.sizes["zip"])[at]), step, own)
+                yield Run(arm, float(np.broadcast_to(snrs, ds.sizes["zip"])[at]), step, own, joules)
                 continue
             for rate in ds["learning_rate"].values:
-                yield Run(arm, 0.0, float(rate), own.sel(learning_rate=rate, drop=True))
+                yield Run(arm, 0.0, float(rate), own.sel(learning_rate=rate), joules)
 
 
 @dataclass(frozen=True)
@@ -178,12 +210,12 @@ def format_accuracy(run: Run | None, axis: str, name: str = "test_accuracy") -> 
 def print_vision(found: dict[str, Found], choices: dict[str, dict]) -> None:
     """Print accuracies, differences, rounds and steps of the modes that a sum carries."""
     heads = [f"{snr} dB" for snr in SNRS]
-    both = [f"{axis}, {head}" for axis in BUDGETS for head in heads]
+    both = [f"{axis}, {head}" for axis in AXES for head in heads]
     print_head("Accuracy at equal channel uses and at equal joules", "sent", *both)
     for arm, (word, *_) in ARMS.items():
-        cells = [format_mean(found[axis].get((arm, snr)), axis) for axis in BUDGETS for snr in SNRS]
+        cells = [format_mean(found[axis].get((arm, snr)), axis) for axis in AXES for snr in SNRS]
         print_row(word, *cells)
-    for axis in BUDGETS:
+    for axis in AXES:
         print_head(f"Accuracy at equal {axis}, with deviation", "sent", *heads)
         for arm, (word, *_) in ARMS.items():
             cells = [format_accuracy(found[axis].get((arm, snr)), axis) for snr in SNRS]
@@ -196,11 +228,12 @@ def print_vision(found: dict[str, Found], choices: dict[str, dict]) -> None:
         print_head(f"Step sizes at equal {axis}", "sent", *heads)
         for arm, (word, *_) in ARMS.items():
             print_row(word, *(format_step(choices[axis].get((arm, snr))) for snr in SNRS))
-    print_head("Rounds at 0 dB", "sent", "coordinates", *(f"equal {axis}" for axis in BUDGETS))
+    print_head("Rounds at 0 dB", "sent", "coordinates", *(f"equal {axis}" for axis in AXES))
     for arm, (word, *_) in ARMS.items():
-        runs = [found[axis].get((arm, 0.0)) for axis in BUDGETS]
-        rounds = [run.count_rounds(axis) for run, axis in zip(runs, BUDGETS, strict=True) if run]
-        size = 2.0 * BUDGETS["channel uses"] / rounds[0] if len(rounds) == 2 else math.nan
+        runs = [found[axis].get((arm, 0.0)) for axis in AXES]
+        rounds = [run.count_rounds(axis) for run, axis in zip(runs, AXES, strict=True) if run]
+        uses = runs[0].measure("channel uses").isel(trial=0).dropna("round")
+        size = 2.0 * float(uses[-1]) / float(uses["round"][-1])
         print_row(word, f"{size:,.0f}", *(f"{one:.1f}" for one in rounds))
 
 
@@ -222,8 +255,8 @@ def format_gain(found: Found, own: tuple[str, float], base: tuple[str, float], a
 
 def print_controls(results: Path, found: dict[str, Found]) -> None:
     """Print the modes that need each update, at 0 dB."""
-    runs = list(list_runs(results, "adapters_controls"))
-    tuned = choose_steps(list(list_runs(results, "adapters_controls_steps")), "joules")
+    runs = list(list_runs(results, FINAL[0], "adapters_controls"))
+    tuned = choose_steps(list(list_runs(results, STEPS[0], "adapters_controls_steps")), "joules")
     print_head(
         "Modes that need each update, over a digital uplink at 0 dB",
         *("mode", "step", "rounds at equal joules", "accuracy", "points against both"),
@@ -245,10 +278,10 @@ def print_controls(results: Path, found: dict[str, Found]) -> None:
 def print_personal(results: Path) -> None:
     """Print the personal models, tested on the classes of each device."""
     test, validation = (f"personal_own_{one}_accuracy" for one in ("test", "validation"))
-    tuning = list(list_runs(results, "adapters_personal_steps", "adapters_personal_more"))
-    runs = list(list_runs(results, "adapters_personal"))
+    tuning = list(list_runs(results, STEPS[0], "adapters_personal_steps", "adapters_personal_more"))
+    runs = list(list_runs(results, FINAL[0], "adapters_personal"))
     heads = ("model", "step", "accuracy", "points against training alone")
-    for axis in BUDGETS:
+    for axis in AXES:
         choices = choose_steps(tuning, axis, validation)
         found = select_runs(runs, choices)
         alone = found["local_only", 0.0].read(test, axis)
@@ -260,53 +293,67 @@ def print_personal(results: Path) -> None:
             print_row(word, step, format_mean_std(own.values), gain)
 
 
-TEXT = ("both", "freeze_a", "alternate", "square", "tangent", "head", "fedavg", "all", "share_a")
-"""Arms of the text in the scenario's order; `all` is the whole model in as many rounds as both."""
-TEXT_WORDS = {"fedavg": "whole model, 3 rounds", "all": "whole model, 30 rounds, 10 times the uses"}
+TEXT = ("both", "freeze_a", "alternate", "square", "tangent", "head", "fedavg", "share_a")
+"""Arms of the text."""
+TEXT_SNRS = (-20, 0)
+CHARACTERS = 28
+Bits = tuple[xr.DataArray, xr.DataArray]  # of each trial, on validation and on test text
 
 
-def read_text(ds: xr.Dataset, name: str) -> xr.DataArray:
-    """Read bits per character at the end, of the personal model where there is no global one."""
-    own = ds[f"own_{name}_loss"]
+def read_bits(ds: xr.Dataset, name: str) -> xr.DataArray:
+    """Read bits per character at the end, of the personal models where there is no global one."""
+    loss = select_at_end(ds, f"own_{name}_loss")
     if (personal := f"personal_own_{name}_loss") in ds:
-        own = own.fillna(ds[personal])
-    return own.ffill("round").isel(round=-1) / math.log(2)
+        loss = loss.fillna(select_at_end(ds, personal))
+    bits = loss / math.log(2)
+    return bits.where(ds["diverged_round"].isnull(), math.log2(CHARACTERS)).reset_coords(drop=True)
+
+
+def read_text(results: Path) -> dict[tuple[str, float], dict[float, Bits]]:
+    """Read the bits of each arm, SNR and step."""
+    found: dict[tuple[str, float], dict[float, Bits]] = {}
+    for name in ("adapters_text", "adapters_text_ends"):
+        ds = open_result(results, name)
+        ds = ds if "snr_db" in ds.dims else ds.expand_dims(snr_db=[0])
+        arms = [read_label(str(label))[0] for label in ds["algorithm"].values]
+        bits = [read_bits(ds, one) for one in ("validation", "test")]
+        for (i, arm), snr, rate in itertools.product(
+            enumerate(arms), ds["snr_db"].values, ds["learning_rate"].values
+        ):
+            own = [one.isel(zip=i).sel(snr_db=snr, learning_rate=rate) for one in bits]
+            own = [one.reset_coords(drop=True) for one in own]
+            found.setdefault((arm, float(snr)), {})[float(rate)] = own[0], own[1]
+    return found
 
 
 def print_text(results: Path) -> None:
     """Print bits per character of the text, each arm at its best step on validation text."""
+    tried = read_text(results)
     ds = open_result(results, "adapters_text")
-    guess = math.log2(28)
-    lost = ds["diverged_round"].notnull()
-    test, validation = (read_text(ds, one).where(~lost, guess) for one in ("test", "validation"))
-    place = validation.mean("trial").argmin("learning_rate")
-    best = test.isel(learning_rate=place)
-    start = ds["own_test_loss"].sel(round=0).isel(zip=0, learning_rate=0) / math.log(2)
-    snrs = ds["snr_db"].values
-    heads = [f"{snr} dB{more}" for snr in snrs for more in ("", ", above both")]
+    start = float((ds["own_test_loss"].sel(round=0) / math.log(2)).mean())
+    best = {
+        key: min(own, key=lambda step: float(own[step][0].mean())) for key, own in tried.items()
+    }
+    heads = [f"{snr} dB{more}" for snr in TEXT_SNRS for more in ("", ", against both")]
     print_head("Text: bits per character at equal channel uses", "sent", *heads, "steps")
-    cells = [f"{float(start.sel(snr_db=snr).mean()):.3f}" for snr in snrs]
-    print_row("nothing, the start", *(cell for one in cells for cell in (one, "")), "")
-    last = ds.sizes["learning_rate"] - 1
-    for at, arm in enumerate(TEXT):
+    print_row("nothing, the start", *(f"{start:.3f}", "-") * len(TEXT_SNRS), "-")
+    for arm in TEXT:
         row, steps = [], []
-        for snr in snrs:
-            own, base = (best.sel(snr_db=snr).isel(zip=one) for one in (at, 0))
-            mean, low, high = compute_gain(own, base)
-            row += [f"{float(own.mean()):.3f}"]
-            row += ["-" if at == 0 else f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"]
-            k = int(place.sel(snr_db=snr).isel(zip=at))
-            end = " (end)" if k in (0, last) else ""
-            steps.append(f"{float(ds['learning_rate'][k]):g}{end}")
-        word = TEXT_WORDS.get(arm, ARMS[arm][0] if arm in ARMS else arm)
-        print_row(word, *row, ", ".join(steps))
+        for snr in map(float, TEXT_SNRS):
+            bits = tried[arm, snr][best[arm, snr]][1]
+            mean, low, high = compute_gain(bits, tried[BASE, snr][best[BASE, snr]][1])
+            gain = "-" if arm == BASE else f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+            row += [f"{float(bits.mean()):.3f}", gain]
+            ends = min(tried[arm, snr]), max(tried[arm, snr])
+            steps.append(format_step(Choice(best[arm, snr], best[arm, snr] in ends)))
+        print_row(ARMS[arm][0] if arm in ARMS else arm, *row, ", ".join(steps))
 
 
 def draw(found: dict[str, Found], path: Path) -> None:
     """Draw the points above mode both, with paired intervals, by SNR."""
     plt.rcParams.update(TYPE)
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained", sharey=True)
-    for axis, panel in zip(BUDGETS, axes, strict=True):
+    for axis, panel in zip(AXES, axes, strict=True):
         base = {snr: found[axis][BASE, snr].read("test_accuracy", axis) for snr in SNRS}
         names = [one for one in ARMS if one != BASE]
         for i, arm in enumerate(names):
@@ -338,9 +385,9 @@ def draw(found: dict[str, Found], path: Path) -> None:
 
 def main() -> None:
     args = parse_study_arguments(__doc__, "adapters.png")
-    tuning, final = (list(list_runs(args.results, *names)) for names in (STEPS, FINAL))
-    choices = {axis: choose_steps(tuning, axis) for axis in BUDGETS}
-    found = {axis: select_runs(final, choices[axis]) for axis in BUDGETS}
+    tuning, final = (list(list_runs(args.results, names[0], *names)) for names in (STEPS, FINAL))
+    choices = {axis: choose_steps(tuning, axis) for axis in AXES}
+    found = {axis: select_runs(final, choices[axis]) for axis in AXES}
     print_vision(found, choices)
     lost = {f"{run.arm} at {run.snr:g} dB": run.num_diverged for run in final if run.num_diverged}
     print(f"\ndiverged trials: {lost or 'none'}")

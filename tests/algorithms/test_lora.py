@@ -400,6 +400,7 @@ def test_targets() -> None:
         ),
         ({"algorithm.targets": [], "algorithm.head": "frozen"}, "trains nothing"),
         ({"algorithm.targets": [], "algorithm.mode": "square"}, "mode: is for adapters"),
+        ({"server": "momentum"}, "steps along averaged increments"),
         ({"algorithm.levels": [2, 4]}, "levels must decrease"),
         ({"algorithm.levels": [8, 2]}, "use rank: 8"),
         ({"algorithm.levels": [2, 1], "algorithm.mode": "tangent"}, "both or freeze_a"),
@@ -453,9 +454,9 @@ def test_adapters_are_private_only_in_share_a() -> None:
 
 def test_fine_tuning_steps_along_all_that_a_device_trains() -> None:
     """Before a test a device may tune A, B and the head; its number of the trial is no weight."""
-    keys = of("share_a", **{"data.own_test": True, "training.fine_tune_steps": 1})
-    out = run(engine(keys), 1)
-    recorder = Recorder(out, 1, 1)
+    tuned = {"data.own_test": True, "training.fine_tune_steps": 1}
+    recorder = Recorder(run(engine(of("share_a", **tuned)), 1), 1, 3)
     recorder.take_record(1, 0.0)
-    values = recorder.records[-1] if hasattr(recorder, "records") else None
-    assert values is not None
+    values = recorder.taken[-1]
+    assert np.isfinite(values["tuned_own_test_loss"]).all()
+    assert (values["tuned_own_test_loss"] != values["personal_own_test_loss"]).all()
