@@ -44,8 +44,8 @@ class RandomSubsetDownlink(Downlink):
             )
         num_coordinates = broadcast.num_coordinates
         count = count_kept(self.settings.keep, num_coordinates)
-        bits = count_subset_bits(num_coordinates, count, self.settings.positions)
-        bits += WORD * broadcast.side_coordinates
+        side = WORD * broadcast.side_coordinates
+        bits = side + count_subset_bits(num_coordinates, count, self.settings.positions)
         sent = np.array(cohort.counts, dtype=float) * bits
 
         def thin(blocks: Tensors, cohort: Cohort, place: Tensor) -> None:
