@@ -7,11 +7,8 @@ Kingma, Ba 2015, "Adam: A Method for Stochastic Optimization", Algorithm 1.
 
 from __future__ import annotations
 
+from otafl.core.adam import BETAS, EPSILON
 from otafl.core.lazy import Tensor, torch
-
-BETAS = (0.9, 0.999)
-EPSILON = 1e-8
-"""PyTorch's defaults of beta and epsilon."""
 
 STEP = 12.0
 """Operations per coordinate of a step.

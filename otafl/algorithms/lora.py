@@ -233,6 +233,8 @@ class Lora(Algorithm):
         """Build the groups of factors and head from trained tensors and their start."""
         change = {name: block - start[name] for name, block in leaves.items()}
         head = (c.Group({name: change[name] for name in self.head}),) if self.head else ()
+        if not self.layers:
+            return head
         if self.settings.aggregate == "dense":
             old = self._compose(thin | {n: b for n, b in start.items() if n not in self.head})
             new = self._compose(thin | {n: b for n, b in leaves.items() if n not in self.head})
@@ -261,6 +263,8 @@ class Lora(Algorithm):
             state[name] = torch.addcmul(
                 server[name], c.unsqueeze_like(step, server[name]), received.mean[-1][name]
             )
+        if not self.layers:
+            return state
         if self.settings.mode == "tangent":
             mean = received.mean[0] | received.mean[1]
             point = lora_tangent.retract(self.layers, server, mean, step[:, None, None])
@@ -341,13 +345,13 @@ class Lora(Algorithm):
         num_devices = next(iter(devices.values())).shape[1]
         own = {name: block.flatten(0, 1) for name, block in devices.items()}
         trial = torch.arange(self._count_trials(server), device=next(iter(own.values())).device)
+        trial = trial.repeat_interleave(num_devices)
+        own |= {name: block[trial] for name, block in server.items()} | {"trial": trial}
 
         def predict(tensors: c.Tensors, x: Tensor) -> Tensor:
-            trial = tensors["trial"]
-            shared = {name: block[trial] for name, block in server.items()}
-            return self.model.logits(self._merge(shared | tensors, trial), x)
+            return self.model.logits(self._merge(tensors, tensors["trial"]), x)
 
-        return c.View(own | {"trial": trial.repeat_interleave(num_devices)}, predict, "device")
+        return c.View(own, predict, "device")
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the operations of the passes, of the gradients by adapters and head, and of SGD."""

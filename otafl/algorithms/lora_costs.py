@@ -45,7 +45,7 @@ def count_adapter_flops(
         Operations, in the shape of `workload.num_samples`.
     """
     trained, of_sample, of_step = 0, _count_frozen_passes(model, layers), 0.0
-    first = _find_first(model, layers)
+    first = _find_first(model, layers) if layers else None
     for layer in layers:
         trained += _count_trained(layer, settings)
         passes = _count_passes(layer, settings, has_below=layer.weight != first)
@@ -99,6 +99,8 @@ def _count_trained(layer: AdaptedLayer, settings: LoraSettings) -> int:
 
 def _count_frozen_passes(model: Model, layers: Sequence[AdaptedLayer]) -> float:
     """Count the operations of both passes of a sample, without gradients by frozen weights."""
+    if not layers:  # the head alone: a forward pass, and no backward pass below the head
+        return 2.0 * model.macs + 1.0 * model.elementwise
     macs = {
         name: model.count_products(name) * inputs * outputs
         for name, (inputs, outputs) in model.linear_weights.items()

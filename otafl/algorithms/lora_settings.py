@@ -44,7 +44,8 @@ class LoraSettings(DecayedSettings):
     given"""
     targets: tuple[str, ...] | None = None
     """weights with adapters, by name or by a part of the name between dots; if not given, query and
-    value of attention, or else all linear and convolution layers except the head"""
+    value of attention, or else all linear and convolution layers except the head; none, [], to
+    train the head alone"""
     head: Literal["trained", "frozen"] = "trained"
     """the last layer: trained, and sent with all its coordinates in every mode; frozen, as in the
     start"""
@@ -70,6 +71,8 @@ class LoraSettings(DecayedSettings):
 
     def find_conflicts(self) -> Iterator[str]:
         yield from self._find_rank_conflicts()
+        if self.targets == ():
+            yield from self._find_conflicts_of_head_alone()
         if self.mode != "both" and self.aggregate != "zero_padding":
             yield (
                 f"aggregate: {self.aggregate} needs mode: both, got mode: {self.mode}; leave "
@@ -86,6 +89,14 @@ class LoraSettings(DecayedSettings):
                 f"power_split: {self.power_split} divides energy between two factors, which these "
                 "settings do not send together; use power_split: symbol"
             )
+
+    def _find_conflicts_of_head_alone(self) -> Iterator[str]:
+        """Yield settings of adapters where there are none."""
+        if self.head == "frozen":
+            yield "targets: got [] with head: frozen, which trains nothing; use head: trained"
+        of_adapters = ("mode", "levels", "aggregate", "weights", "power_split")
+        for name in (one for one in of_adapters if not self.is_default(one)):
+            yield f"{name}: is for adapters, and targets: [] has none; leave {name} out"
 
     def _find_rank_conflicts(self) -> Iterator[str]:
         """Yield what is wrong with the ranks."""

@@ -86,6 +86,25 @@ class Codec(Stateful, ABC):
         """
         return {}
 
+    def extend_broadcast(self, broadcast: c.Broadcast, round: int) -> c.Broadcast:
+        """Add the number of coordinates that devices need of the server to encode in a round.
+
+        By default they need none.
+
+        Parameters
+        ----------
+        broadcast : Broadcast
+            Broadcast of the algorithm.
+        round : int
+            The round, from 0.
+
+        Returns
+        -------
+        Broadcast
+            The broadcast, with `side_coordinates`.
+        """
+        return broadcast
+
     def encode(
         self, payload: c.Payload, memory: c.Tensors, cohort: c.Cohort, round: int, streams: Streams
     ) -> tuple[c.Payload, c.Tensors]:

@@ -61,6 +61,7 @@ from otafl.codecs.sparse import (
     subtract_delivered,
 )
 from otafl.core.contracts import (
+    Broadcast,
     Cohort,
     Context,
     DeliveredMasks,
@@ -183,6 +184,21 @@ class Laser(ErrorFeedbackSettings):
         self._factors: dict[tuple[int, str, bool], Tensor] = {}
         self._norms: dict[tuple[int, str, bool], Tensor] = {}
         self._sent: dict[int, _Sent] = {}
+
+    def extend_broadcast(self, broadcast: Broadcast, round: int) -> Broadcast:
+        """Add the common factors of a round that the server has received, and the gains.
+
+        Factors before that are drawn from a seed that devices know.
+        """
+        is_left = round % 2 == 0
+        count = sum(
+            math.prod(basis.shape[1:])
+            for (index, name, side), basis in self._factors.items()
+            if side == is_left and (index, name, not side) in self._norms
+        )
+        if self.settings.power_split != "none":
+            count += sum(side == is_left for _, _, side in self._norms)
+        return replace(broadcast, side_coordinates=count)
 
     def encode(
         self, payload: Payload, memory: Tensors, cohort: Cohort, round: int, streams: Streams

@@ -67,7 +67,7 @@ class AnalogDownlink(Downlink):
         """Send the floating-point tensors uncoded, and the other numbers digitally."""
         analogue = {n: b for n, b in broadcast.tensors.items() if b.is_floating_point()}
         num_coordinates = Broadcast(analogue).num_coordinates
-        words = WORD * (broadcast.num_coordinates - num_coordinates + 1)
+        words = WORD * (broadcast.num_sent - num_coordinates + 1)
         times = count_copies(broadcast, cohort)
         return Delivery(
             broadcast,

@@ -77,14 +77,14 @@ class DigitalDownlink(Downlink):
         if broadcast.coordinates_per_row is not None:
             bits = WORD * broadcast.coordinates_per_row.cpu().double().numpy()
         else:
-            bits = np.full(cohort.num_rows, WORD * broadcast.num_coordinates)
+            bits = np.full(cohort.num_rows, WORD * broadcast.num_sent)
         lost, rate = self._draw_attempts(cohort, round)
         first = np.where(lost.all(1), lost.shape[1], lost.argmin(1))  # attempt that arrives
         if own or self.settings.mode == "unicast":
             seconds, row_seconds, sent = self._send_in_turn(cohort, bits, first, rate)
         else:
             seconds, row_seconds, sent = self._to_all(
-                cohort, WORD * broadcast.num_coordinates, first, rate
+                cohort, WORD * broadcast.num_sent, first, rate
             )
         delivered = None
         if self._lossy or lost.any():

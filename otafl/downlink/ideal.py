@@ -22,7 +22,7 @@ class IdealDownlink(Downlink):
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
         """Send the broadcast at the given rate."""
         if broadcast.coordinates_per_row is None:
-            bits = WORD * broadcast.num_coordinates
+            bits = WORD * broadcast.num_sent
             return Delivery(
                 broadcast, bits / self.setup.rate_bps, count_copies(broadcast, cohort) * bits
             )

@@ -21,7 +21,7 @@ from otafl.codecs.sparse import Positions, count_kept, count_subset_bits, draw_r
 from otafl.core.contracts import Broadcast, Cohort, Tensors
 from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor
-from otafl.downlink.base import DOWNLINK, Delivery, Downlink
+from otafl.downlink.base import DOWNLINK, WORD, Delivery, Downlink
 
 CHOICE = DOWNLINK / "random_subset"
 
@@ -44,7 +44,8 @@ class RandomSubsetDownlink(Downlink):
             )
         num_coordinates = broadcast.num_coordinates
         count = count_kept(self.settings.keep, num_coordinates)
-        bits = count_subset_bits(num_coordinates, count, self.settings.positions)
+        side = WORD * broadcast.side_coordinates
+        bits = side + count_subset_bits(num_coordinates, count, self.settings.positions)
         sent = np.array(cohort.counts, dtype=float) * bits
 
         def thin(blocks: Tensors, cohort: Cohort, place: Tensor) -> None:

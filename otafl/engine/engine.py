@@ -87,7 +87,8 @@ class Engine(Stateful):
         cohort = self.select_cohort(available, t, channel)
         if channel is None:
             channel = self.draw_channel(t, cohort)
-        broadcast = parts.downlink.send(parts.algorithm.broadcast(self.server, cohort), cohort, t)
+        sent = parts.link.codec.extend_broadcast(parts.algorithm.broadcast(self.server, cohort), t)
+        broadcast = parts.downlink.send(sent, cohort, t)
         cohort, broadcast = self.start_clock(cohort, broadcast, channel, t)
         fresh, loss = self.train_and_encode(broadcast, cohort, t)
         update = self.admit(fresh, t)

@@ -45,13 +45,18 @@ class FineTuner:
 def _take_step(
     loss_fn: Loss, predict: PredictFn, params: Tensors, batch: Batch, rate: Tensor
 ) -> Tensors:
+    """Return the parameters after a step of SGD; integers, such as a row's trial, stay."""
     with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
-        leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+        copies = {name: value.clone() for name, value in params.items()}
+        leaves = {n: one.requires_grad_() for n, one in copies.items() if one.is_floating_point()}
         weight = None if batch.weight is None else batch.weight.clone()
         batch = Batch(batch.x.clone(), batch.y.clone(), weight)
-        loss = loss_fn.compute_mean(predict(leaves, batch.x), batch)
-        grads = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
+        loss = loss_fn.compute_mean(predict(copies, batch.x), batch)
+        found = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
+    grads = dict(zip(leaves, found, strict=True))
     return {
-        name: value if grad is None else value - unsqueeze_like(rate, value) * grad
-        for (name, value), grad in zip(params.items(), grads, strict=True)
+        name: value
+        if (grad := grads.get(name)) is None
+        else value - unsqueeze_like(rate, value) * grad
+        for name, value in params.items()
     }

@@ -39,6 +39,7 @@ MODES: dict[str, dict[str, Any]] = {
     "stacking": {"levels": [2, 1], "aggregate": "stacking"},
     "svd": {"levels": [2, 1], "aggregate": "svd"},
     "dense": {"levels": [2, 1], "aggregate": "dense"},
+    "head": {"targets": []},
 }
 EACH = ("residual", "stacking", "svd")
 HEAD = 4 * 10 + 10
@@ -115,6 +116,7 @@ SENT = {
     "share_a": 2 * 64,
     "norm": 2 * (64 + 4) + 1,
     "dense": 64 * 4,
+    "head": 0,
 }
 
 
@@ -151,6 +153,7 @@ DOWN = {
     "share_a": 2 * 64,
     "residual": 2 * (64 + 4) + 64 * 4,
     "tangent": 2 * (64 + 4) + 2,
+    "head": 0,
 }
 
 
@@ -395,6 +398,9 @@ def test_targets() -> None:
             {"algorithm.weights": "norm", "robust.groups": 2, "robust.rule": "norm_bound"},
             "no robust mean",
         ),
+        ({"algorithm.targets": [], "algorithm.head": "frozen"}, "trains nothing"),
+        ({"algorithm.targets": [], "algorithm.mode": "square"}, "mode: is for adapters"),
+        ({"server": "momentum"}, "steps along averaged increments"),
         ({"algorithm.levels": [2, 4]}, "levels must decrease"),
         ({"algorithm.levels": [8, 2]}, "use rank: 8"),
         ({"algorithm.levels": [2, 1], "algorithm.mode": "tangent"}, "both or freeze_a"),
@@ -444,3 +450,13 @@ def test_adapters_are_private_only_in_share_a() -> None:
     (own,) = one.devices.get_all().values()
     assert own.shape == (3, 4, 4, 2)
     assert isinstance(own, Tensor)
+
+
+def test_fine_tuning_steps_along_all_that_a_device_trains() -> None:
+    """Before a test a device may tune A, B and the head; its number of the trial is no weight."""
+    tuned = {"data.own_test": True, "training.fine_tune_steps": 1}
+    recorder = Recorder(run(engine(of("share_a", **tuned)), 1), 1, 3)
+    recorder.take_record(1, 0.0)
+    values = recorder.taken[-1]
+    assert np.isfinite(values["tuned_own_test_loss"]).all()
+    assert (values["tuned_own_test_loss"] != values["personal_own_test_loss"]).all()

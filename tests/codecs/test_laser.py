@@ -214,3 +214,18 @@ def test_payloads_without_whole_matrices_are_refused(algorithm: str, said: str) 
     codec = {"name": "laser", "error_feedback": False}
     with pytest.raises(UserError, match=said):
         run(engine({"algorithm": algorithm, "codec": codec}), 1)
+
+
+@pytest.mark.parametrize(("split", "gains"), [("none", 0), ("norm", 4)])
+def test_received_factors_are_broadcast(split: str, gains: int) -> None:
+    """Layers of 64 x 4 and 4 x 10, of which rank 1 shortens both: a factor has 64 + 4 or 4 + 10.
+
+    The first left factors are drawn from a seed, and gains follow from norms of the same direction.
+    """
+    one = engine({"codec": {"name": "laser", "rank": 1, "power_split": split}})
+    whole, sent = 64 * 4 + 4 + 4 * 10 + 10, []
+    for t in range(4):
+        before = one.downlink_bits.copy()
+        one.run_round(t)
+        sent.append(float((one.downlink_bits - before)[0]) / 32 - whole)
+    assert sent == [0, 4 + 10, 64 + 4 + gains, 4 + 10 + gains]

@@ -27,11 +27,14 @@ class Broadcast(Renamed):
         Whether each device gets its own tensors.
     coordinates_per_row : Tensor, int64 [N], optional
         Number of coordinates that each row receives, if it needs only a part of the tensors.
+    side_coordinates : int
+        Coordinates beside the tensors that devices need for the codec; they arrive without error.
     """
 
     tensors: Tensors
     per_device: bool = False
     coordinates_per_row: Tensor | None = None
+    side_coordinates: int = 0
 
     def expand_rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
         """Copy the tensors for the rows from start to stop of the cohort.
@@ -59,6 +62,11 @@ class Broadcast(Renamed):
     def num_coordinates(self) -> int:
         """The number of coordinates of one copy."""
         return sum(math.prod(block.shape[1:]) for block in self.tensors.values())
+
+    @property
+    def num_sent(self) -> int:
+        """The number of coordinates of one copy, with those for the codec."""
+        return self.num_coordinates + self.side_coordinates
 
 
 Weighting = Literal["mean", "none", "equal"]

@@ -19,6 +19,7 @@ import pooch
 from pydantic import Field
 
 from otafl.core import safetensors
+from otafl.core.adam import BETAS, EPSILON
 from otafl.core.contracts import Batch, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor, torch
@@ -33,9 +34,6 @@ PRETRAINING = declare_family("pretraining", __name__)
 
 VERSION = 1
 """Number of the training, which changes with what it computes."""
-
-BETAS, EPSILON = (0.9, 0.999), 1e-8
-"""Adam's decays of the moments, and the number below its quotient (Kingma, Ba 2015)."""
 
 
 class PretrainedHere(Start):
