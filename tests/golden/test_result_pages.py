@@ -26,7 +26,6 @@ REFERENCE = ROOT / "results" / "reference"
     [
         ("laser", "laser", "laser_figure.nc", ["--figure", "{}/laser.png"], 1, 17),
         ("theory", "theory", "", ["--figure", "{}/theory.png"], 1, 50),
-        ("natural_people", "natural_people", "", ["--figure", "{}/natural_people.png"], 1, 35),
     ],
 )
 def test_tables(

@@ -55,7 +55,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pixels = generator.integers(0, 256, (count, 28, 28))
             (folder / name).write_bytes(idx(labels if "labels" in name else pixels))
     write_parkinsons(home / Parkinsons.files.folder, [12] * 42)
-    write_shakespeare(home / Shakespeare.files.folder, {f"ROLE {k}": 700 for k in range(20)})
+    write_shakespeare(home / Shakespeare.files.folder, {f"ROLE {k}": 700 for k in range(36)})
     return home
 
 
