@@ -208,6 +208,9 @@ def test_plain_form_of_other_models(method: Any, keys: dict[str, Any]) -> None:
         def logits(self, params: Any, x: Tensor) -> Tensor:
             return cnn.logits(params, x)
 
+        def training_logits(self, params: Any, x: Tensor, *rest: Any) -> Tensor:
+            return cnn.logits(params, x)
+
         def init(self, draw: Any) -> Tensors:
             return cnn.init(draw)
 
