@@ -132,7 +132,7 @@ def _to_plain(value: Any, path: Path) -> Any:
         try:
             return name_object(value)
         except UserError as error:
-            said = f"{'.'.join(path)}: {error}"
+            said = f"{'.'.join(map(str, path))}: {error}"
             raise ProblemLocator().make_error([Problem(said, path)]) from error
     return _to_plain(value.tolist(), path) if hasattr(value, "tolist") else value
 
