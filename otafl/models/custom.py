@@ -1,7 +1,8 @@
 """Adapter for a user-defined model, which a callable named `module:callable` returns.
 
-It is called with `input_shape` (of one sample), `classes` and the section's other keys. It returns
-a `torch.nn.Module`, or an `otafl.models.Model`, which has a leading row dimension and is faster.
+It is called with the section's other keys, and with `input_shape` (of one sample) and `classes` if
+it has such arguments. It returns a `torch.nn.Module`, or an `otafl.models.Model`, which has a
+leading row dimension and is faster.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 from otafl.core.choices import declare_choice
 from otafl.core.lazy import torch
 from otafl.models.base import Model
-from otafl.user_code import error_origin
+from otafl.user_code import error_origin, loading
 from otafl.user_code.custom_part import CustomFunction
 
 
@@ -23,8 +24,23 @@ class CustomModel(CustomFunction):
 
     start: Any = declare_choice("start", "start of the weights")
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Model:
+    def find_function(self) -> Any:
+        function = loading.load(self.name, self.key)
+        return loading.load_checked(self.name, self.key, self.options | self._select(function))
+
+    def _select(
+        self, function: Any, input_shape: Any = None, classes: Any = None
+    ) -> dict[str, Any]:
+        """Return the arguments of a model's kind that the function has; it may have none."""
         given = {"input_shape": input_shape, "classes": classes}
+        try:
+            accepted = loading.get_accepted_keys(function)
+        except ValueError:  # a function without a signature, which `load_checked` refuses
+            return given
+        return {n: v for n, v in given.items() if accepted.any or n in accepted.names}
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Model:
+        given = self._select(loading.load(self.name, self.key), input_shape, classes)
         model = self.call(**given)
         if isinstance(model, torch.nn.Module):
             from otafl.models.module_model import ModuleModel

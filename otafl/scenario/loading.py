@@ -22,6 +22,7 @@ from otafl.scenario.reading import read_file, read_text, use_present_names
 from otafl.scenario.renamed_keys import TO_PRESENT, warn_renamed
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.yaml_source import MAX_POINTS, parse
+from otafl.user_code.objects import name_object
 
 Further = Callable[[Scenario], list[Problem]]
 
@@ -37,7 +38,8 @@ def load_scenario(
     Parameters
     ----------
     source : str, Path or mapping
-        Path of the YAML file, or the mapping of keys.
+        Path of the YAML file, or the mapping of keys. In a mapping, functions and classes may stand
+        in place of their names `module:name`.
     overrides : sequence of str, optional
         Texts `a.b=c`, with c in YAML, which are applied before the checks.
 
@@ -64,7 +66,7 @@ def load_points(
     further: returns further errors of a point whose sections are valid.
     """
     if isinstance(source, Mapping):
-        tree, where = use_present_names(_to_plain(source), ProblemLocator())
+        tree, where = use_present_names(_to_plain(source, ()), ProblemLocator())
         folder = FilePath()
     else:
         tree, where = read_file(FilePath(source))
@@ -115,15 +117,24 @@ def build_axes(scenario: Scenario) -> dict[str, Axis]:
     return axes.build_axes(_read_sweep(scenario))
 
 
-def _to_plain(value: Any) -> Any:
-    """Return mappings, sequences, paths and NumPy's numbers in the form that YAML would give."""
+def _to_plain(value: Any, path: Path) -> Any:
+    """Return mappings, sequences, paths and NumPy's numbers in the form that YAML would give.
+
+    Functions and classes, which name user-defined parts, are returned as `module:name`.
+    """
     if isinstance(value, Mapping):
-        return {str(key): _to_plain(item) for key, item in value.items()}
+        return {str(key): _to_plain(item, (*path, str(key))) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_to_plain(item) for item in value]
+        return [_to_plain(item, (*path, str(place))) for place, item in enumerate(value)]
     if isinstance(value, FilePath):
         return str(value)
-    return _to_plain(value.tolist()) if hasattr(value, "tolist") else value
+    if callable(value):
+        try:
+            return name_object(value)
+        except UserError as error:
+            said = f"{'.'.join(map(str, path))}: {error}"
+            raise ProblemLocator().make_error([Problem(said, path)]) from error
+    return _to_plain(value.tolist(), path) if hasattr(value, "tolist") else value
 
 
 def _apply_overrides(

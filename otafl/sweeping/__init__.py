@@ -23,6 +23,7 @@ from otafl.results.files import open_results
 from otafl.results.packing import pack
 from otafl.running.run_tracking import TrackingOutput
 from otafl.scenario import Scenario, expand
+from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.sweeping import locks
 from otafl.sweeping.executing import Execute, FailedStacks, run_here, run_jobs
 from otafl.sweeping.folder import Folder
@@ -39,7 +40,7 @@ from otafl.sweeping.single import (
     write_file,
 )
 from otafl.sweeping.stack_job import Job, run_batches, to_part
-from otafl.user_code import sources
+from otafl.user_code import objects, sources
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -275,6 +276,8 @@ def _choose_execution(way: _RunOptions, num_stacks: int, jobs: list[Job]) -> Ite
     computes the same bits.
     """
     workers = min(way.workers, num_stacks)
+    if jobs and (way.scheduler or workers):
+        _check_importable(jobs)
     if jobs and way.scheduler:
         from otafl.sweeping.cluster import connect_scheduler
 
@@ -287,6 +290,17 @@ def _choose_execution(way: _RunOptions, num_stacks: int, jobs: list[Job]) -> Ite
             yield pool.run
     else:
         yield run_here
+
+
+def _check_importable(jobs: list[Job]) -> None:
+    """Raise UserError if a job needs an object that only this process has."""
+    for job in jobs:
+        for path, section in iterate_custom_sections(job.stack.scenario):
+            if objects.is_given(section.name) or section.name.startswith("__main__:"):
+                raise UserError(
+                    f"{format_path(path)}.name: workers cannot import '{section.name}', an object "
+                    "of this program; put it into a module, or leave workers out"
+                )
 
 
 def _pack(folder: Path, finished: bool = False) -> None:

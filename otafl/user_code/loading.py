@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from otafl.core.errors import UserError
-from otafl.user_code import error_origin, sources
+from otafl.user_code import error_origin, objects, sources
 from otafl.user_code.sources import Sources
 
 _untrusted_source: ContextVar[str | None] = ContextVar("_stranger", default=None)
@@ -98,6 +98,11 @@ def load(path: str, key: str) -> Any:
             f"{error_origin.format_place(error)}: {said})"
         ) from error
     found = getattr(module, attribute, None)
+    if found is None and objects.is_given(path):
+        raise UserError(
+            f"{key}: {attribute!r} is an object that another Python process was given; give it "
+            "again, or put it into a module"
+        )
     if not callable(found):
         fault = "is not callable" if hasattr(module, attribute) else "does not exist"
         raise UserError(f"{key}: {path!r}: {attribute!r} {fault} in module {module_name!r}")

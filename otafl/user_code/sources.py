@@ -76,6 +76,8 @@ def refresh() -> None:
     A run calls it once, before it begins.
     """
     for name, known in list(_imported.items()):
+        if name == "__main__":  # the running program, which cannot be imported again
+            continue
         module = sys.modules.get(name)
         if module is None or _hash_files(module) != known:
             del _imported[name]

@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *("my_power.py", "power.yaml"),
         *("my_model.py", "my_data.py", "my_partition.py", "my_codec.py", "my_csi.py"),
         *("my_selection.py", "my_downlink.py", "my_server.py", "parts.yaml"),
-        *("rings.yaml", "rings.py"),
+        *("rings.yaml", "rings.py", "brought.py"),
     ]
     return home
 
@@ -120,8 +120,9 @@ def test_every_part_that_can_be_the_users_has_its_lines() -> None:
 
 
 @pytest.mark.slow
-def test_from_python(folder: Path) -> None:
-    printed = call(folder, sys.executable, "rings.py")
+@pytest.mark.parametrize("program", ["rings.py", "brought.py"])
+def test_from_python(folder: Path, program: str) -> None:
+    printed = call(folder, sys.executable, program)
     assert 0.5 < float(printed) <= 1.0
 
 
