@@ -147,16 +147,26 @@ def print_settings(study: Study, choices: Mapping[tuple[str, str], Choice]) -> N
 
 @dataclass(frozen=True)
 class Outcome:
-    """Errors [trial, person] of a method over a link, and how many trials diverged."""
+    """Errors [trial, person] of a method over a link, and how many of these models diverged."""
 
     errors: np.ndarray
     diverged: int = 0
 
 
+def replace_diverged(errors: np.ndarray, guess: np.ndarray) -> np.ndarray:
+    """Replace errors [trial, person] of models that diverged by those of a guess [person].
+
+    A person's worst error in another trial stands in where it is above that of a guess, because
+    divergence is no gain.
+    """
+    worst = np.where(np.isfinite(errors), errors, -np.inf).max(0)
+    return np.where(np.isfinite(errors), errors, np.maximum(guess, worst))
+
+
 def read_outcomes(
     study: Study, ds: xr.Dataset, choices: Mapping[tuple[str, str], Choice], guess: np.ndarray
 ) -> dict[str, dict[str, Outcome]]:
-    """Read the errors of all methods by link; a trial that diverged has those of a guess.
+    """Read the errors of all methods by link; a model that diverged counts as a guess or worse.
 
     Training alone is the same over both links. "fedavg, not fine-tuned" is FedAvg's one model.
     Raises LookupError if a chosen setting has no final run.
@@ -169,8 +179,8 @@ def read_outcomes(
         own = ds.isel(zip=settings.index(setting))
         values = read_end(own, f"device_{view}_test_{study.metric}").transpose("trial", "device")
         lost = own["diverged_round"].notnull().values
-        errors = np.where(lost[:, None], guess, study.convert(values.values))
-        return Outcome(np.where(np.isfinite(errors), errors, guess), int(lost.sum()))
+        errors = np.where(lost[:, None], np.nan, study.convert(values.values))
+        return Outcome(replace_diverged(errors, guess), int((~np.isfinite(errors)).sum()))
 
     found: dict[str, dict[str, Outcome]] = {link: {} for link in LINKS}
     for (method, link), choice in choices.items():
@@ -220,7 +230,7 @@ def print_results(study: Study, outcomes: Mapping[str, Mapping[str, Outcome]]) -
             "+- over trials",
             *(f"minus {b}" for b in bases[1:]),
         )
-        print_head(said, "method", "mean", *columns, "diverged")
+        print_head(said, "method", "mean", *columns, "diverged models")
         rivals = [n for n in methods if n != ALONE and n not in study.controls]
         base = methods[ALONE].errors
         corrected = correct_holm({n: compare_pairs(methods[n].errors, base)[3] for n in rivals})

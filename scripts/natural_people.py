@@ -43,22 +43,25 @@ def measure_controls(ds: xr.Dataset) -> np.ndarray:
 
 
 def print_same_step(ds: xr.Dataset) -> None:
-    """Print Ditto minus training alone at Ditto's personal step, in trials without divergence."""
+    """Print what Ditto's personal step gives training alone, in trials without divergence."""
     settings = list_settings(ds)
     rate = "personal_learning_rate"
     ditto = next(one for one in settings if (one.method, one.link) == ("ditto", "ideal"))
-    alone = next(
-        one for one in settings if one.method == ALONE and one.values[rate] == ditto.values[rate]
-    )
-    pair = ds.isel(zip=[settings.index(ditto), settings.index(alone)])
-    kept = pair["diverged_round"].isnull().all("zip").values
-    errors = read_end(pair, "device_tuned_own_test_mse").transpose("zip", "trial", "device")
-    own, base = errors.values[:, kept]
-    mean, low, high, _ = compare_pairs(own, base)
-    print(
-        f"\nditto minus {ALONE}, both at a personal step of {ditto.values[rate]:g}, in "
-        f"{kept.sum()} of {len(kept)} trials: {mean:+.4f} ({low:+.4f} to {high:+.4f})"
-    )
+    alone = {one.values[rate]: one for one in settings if one.method == ALONE}
+    same = alone.pop(ditto.values[rate])
+    pairs = {f"ditto minus {ALONE}, both": (ditto, same)} | {
+        f"{ALONE} minus itself at {step:g},": (same, one) for step, one in alone.items()
+    }
+    for words, pair in pairs.items():
+        both = ds.isel(zip=[settings.index(one) for one in pair])
+        kept = both["diverged_round"].isnull().all("zip").values
+        errors = read_end(both, "device_tuned_own_test_mse").transpose("zip", "trial", "device")
+        own, base = errors.values[:, kept]
+        mean, low, high, _ = compare_pairs(own, base)
+        print(
+            f"\n{words} at a personal step of {same.values[rate]:g}, in {kept.sum()} of "
+            f"{len(kept)} trials: {mean:+.4f} ({low:+.4f} to {high:+.4f})"
+        )
 
 
 def main() -> None:

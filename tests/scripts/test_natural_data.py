@@ -1,7 +1,8 @@
 """What the studies of natural data share, and the counts that the study of roles compares with.
 
 Mutations that make a test here fail: the intervals paired by trial for those by person, p-values
-without correction, a neighbour that differs in two settings, counts of the token itself.
+without correction, a diverged model as a guess where that is a gain, a neighbour that differs in
+two settings, counts of the token itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ import xarray as xr
 from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-from natural_data import Setting, compare_pairs, compute_trial_half, correct_holm, read_end
+from natural_data import (
+    Setting,
+    compare_pairs,
+    compute_trial_half,
+    correct_holm,
+    read_end,
+    replace_diverged,
+)
 from natural_roles import predict_by_counts
 
 pytestmark = pytest.mark.exact
@@ -32,6 +40,12 @@ def test_intervals_are_over_people_and_over_trials() -> None:
     assert (low, high) == pytest.approx(interval)
     over = stats.ttest_1samp(own.mean(1), 0.0).confidence_interval(0.95)
     assert compute_trial_half(own, base) == pytest.approx((over.high - over.low) / 2)
+
+
+def test_divergence_is_no_gain() -> None:
+    errors = np.array([[np.nan, 2.0, np.nan], [5.0, np.nan, np.nan], [4.0, 2.0, np.nan]])
+    found = replace_diverged(errors, np.array([1.0, 3.0, 7.0]))
+    assert found.tolist() == [[5.0, 2.0, 7.0], [5.0, 3.0, 7.0], [4.0, 2.0, 7.0]]
 
 
 def test_holm_corrects_for_the_number_of_tests() -> None:
