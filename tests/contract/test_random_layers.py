@@ -8,12 +8,23 @@ method that trains without dropout and does not say so; running statistics among
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from contract.small import ALGORITHMS, EVERY_PAYLOAD, close, engine, over_fading, run, scores
+from contract.small import (
+    ALGORITHMS,
+    EVERY_PAYLOAD,
+    close,
+    engine,
+    over_fading,
+    run,
+    scenario,
+    scores,
+)
 
+import otafl
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
@@ -76,3 +87,26 @@ def test_a_stack_is_alone_and_dropout_is_not_left_out(algorithm: str, model: str
     without = run(build(algorithm, model, dropout=0.0), 2)
     pairs = zip(state(together).values(), state(without).values(), strict=True)
     assert any(not torch.equal(one, other) for one, other in pairs)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_resumed_run_draws_the_same(model: str) -> None:
+    whole = run(build("fedavg", model), 3)
+    first, second = run(build("fedavg", model), 2), build("fedavg", model)
+    second.load_state_dict(first.state_dict())
+    second.run_round(2)
+    for name, block in state(whole).items():
+        assert torch.equal(block, state(second)[name])
+
+
+def test_a_saved_module_has_the_statistics_of_its_test(tmp_path: Path) -> None:
+    """The exported module scores the test samples as the run did."""
+    keys = {"algorithm": "fedavg", "model": MODELS["module"], "output.save_models": True}
+    tested = scenario(keys | {"trials": 1, "training.eval_samples": None})
+    result = otafl.run(tested, tmp_path / "run.nc")
+    module = otafl.load_model(tmp_path / "run.nc", trust=True)
+    data = engine(keys, [0]).parts.samples.data
+    scores = module(torch.from_numpy(data.x_test))
+    right = (scores.argmax(1).numpy() == data.y_test).mean()
+    assert right == pytest.approx(float(result.test_accuracy.isel(trial=0, round=-1)), abs=1e-6)
+    assert not bool((module[1].running_mean == 0).all())
