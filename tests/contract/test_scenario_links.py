@@ -35,13 +35,15 @@ def uplinks(path: Path) -> list[Point]:
     data, model = tree["data"], tree["model"]
     kept = {key: data[key] for key in ("server",) if key in data}
     tree["data"] = {"name": "digits", "train_samples": 400} | kept
-    if "alphabet" in data:  # its model is one of texts
-        tree["model"] = {"name": "mlp", "hidden": [8]}
+    if "alphabet" in data:  # its model is one of texts, and its server has users
+        start = {key: model[key] for key in ("start",) if key in model}
+        tree["model"] = {"name": "mlp", "hidden": [8]} | start
+        tree["data"] |= {key: {"fraction": 0.2} for key in kept}
     elif "patch" in model:
         model["patch"] = 4  # of images of 8 x 8 pixels
     sweep = tree.get("sweep", {})
     for keys in (sweep, *sweep.get("zip", ())):
-        for key in [key for key in keys if key.startswith("data.")]:
+        for key in [key for key in keys if key.split(".")[0] == "data"]:
             del keys[key]
     tree |= {"engine": {"dtype": "float64", "device": "cpu"}, "output": {"save_link": True}}
     tree["training"] = {"rounds": 1, "batch_size": 5}

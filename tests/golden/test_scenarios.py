@@ -129,13 +129,12 @@ def test_scenario(
     file: Path, generated: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(file.parent)  # files that it names lie beside it
-    assert load_scenario(file).name == file.stem
+    loaded = load_scenario(file)
+    assert loaded.name == file.stem
     small, out = tmp_path / file.name, tmp_path / "result.nc"
     tree = yaml.safe_load(file.read_text())
-    base = file.parent / str(tree.get("extends"))
-    if base.is_file():  # not one of the presets
-        tree = yaml.safe_load(base.read_text()) | tree
-        del tree["extends"]
+    if (file.parent / str(tree.get("extends"))).is_file():  # not one of the presets
+        tree = loaded.model_dump(mode="json", exclude_unset=True)
     small.write_text(yaml.safe_dump(reduced(tree), sort_keys=False))
     done("run", small, "--quiet", "--out", out)
     done("show", out)

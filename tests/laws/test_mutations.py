@@ -52,8 +52,11 @@ def test_a_path_that_is_gone_is_named(path: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
 def test_its_laws_fail(mutation: mutations.Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the laws that it is tried on; `test_suite.py` sees that all hold without it."""
+    """Of the laws that it is tried on; `test_suite.py` sees that all hold without it. A mistake in
+    tensor operations has no effect where their compiled twin runs, so that is left out."""
     owner, name = mutation.find()
+    if hasattr(owner, "get_kernel"):
+        monkeypatch.setattr(owner, "get_kernel", lambda device: None)
     tried = [law for law in suite.list_laws() if law.name.startswith(mutation.family)]
     monkeypatch.setattr(owner, name, mutation.replacement.make(getattr(owner, name)))
     suite.clear_caches()
