@@ -96,7 +96,7 @@ def expand(scenario: Scenario) -> list[Point]:
 
     Raises ScenarioError for invalid points.
     """
-    return _build_points(scenario, _read_sweep(scenario), ProblemLocator())
+    return _build_points(scenario, read_sweep(scenario), ProblemLocator())
 
 
 def is_scenario(file: FilePath) -> bool:
@@ -112,9 +112,19 @@ def is_scenario(file: FilePath) -> bool:
     )
 
 
+def read_sweep(scenario: Scenario) -> axes.Sweep:
+    """Return the axes of a sweep. Raises ScenarioError if they are not valid."""
+    tree = scenario.model_dump()
+    sweep, problems = axes.read(scenario.sweep, Scenario, tree)
+    problems += _find_excess_points(sweep)
+    if problems:
+        raise ProblemLocator().make_error(problems)
+    return sweep
+
+
 def build_axes(scenario: Scenario) -> dict[str, Axis]:
     """Return dim -> axis of the sweep, in the scenario's order."""
-    return axes.build_axes(_read_sweep(scenario))
+    return axes.build_axes(read_sweep(scenario))
 
 
 def _to_plain(value: Any, path: Path) -> Any:
@@ -195,15 +205,6 @@ def _find_excess_points(sweep: axes.Sweep) -> list[Problem]:
         "values, let keys advance together in zip, or make several sweeps of it"
     )
     return [Problem(text, ("sweep",))]
-
-
-def _read_sweep(scenario: Scenario) -> axes.Sweep:
-    tree = scenario.model_dump()
-    sweep, problems = axes.read(scenario.sweep, Scenario, tree)
-    problems += _find_excess_points(sweep)
-    if problems:
-        raise ProblemLocator().make_error(problems)
-    return sweep
 
 
 def _build_points(

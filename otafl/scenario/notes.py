@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from otafl.algorithms.custom import get_class
 from otafl.core import registry
 from otafl.core.choices import Choice
-from otafl.scenario import axes
 from otafl.scenario.checks import find_otherwise
 from otafl.scenario.keys import format_path, get_value
+from otafl.scenario.loading import read_sweep
 from otafl.scenario.schema import Point, Scenario
 
 MAX_ASKED = 50
@@ -38,8 +38,7 @@ def list_replaced_keys(scenario: Scenario) -> list[str]:
     A value replaces the section, so that these keys have no effect at any point.
     """
     tree = scenario.model_dump(exclude_unset=True)
-    sweep, _ = axes.read(tree.get("sweep"), Scenario, tree)
-    tracks = [track for axis in sweep for track in axis]
+    tracks = [track for axis in read_sweep(scenario) for track in axis]
     said = []
     for track in tracks:
         section = get_value(tree, track.path)
