@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import xarray as xr
 
 from otafl.analysis.paired import MIN_PAIRS, STATISTICS
 from otafl.analysis.points import build_labels
+from otafl.analysis.relabelling import label_result
 from otafl.analysis.summary import format_number
 from otafl.core.suggestions import format_count
 
@@ -15,12 +16,18 @@ WRITTEN = ("p_holm", *STATISTICS)
 """Columns of a CSV file, after the coordinates."""
 
 
-def build_pair_rows(tests: xr.Dataset) -> tuple[list[str], list[list[str]]]:
-    """Return titles, and a row for each comparison of `compare_pairs` or `compare_results`."""
-    dims = _list_dims(tests)
-    names, points = build_labels(tests, dims)
+def build_pair_rows(
+    tests: xr.Dataset, labels: Mapping[str, str] | None = None
+) -> tuple[list[str], list[list[str]]]:
+    """Return titles, and a row for each comparison of `compare_pairs` or `compare_results`.
+
+    labels: name of an axis or text of a choice -> the text that is shown; other names are ignored.
+    """
+    dims, texts = _list_dims(tests), dict(labels or {})
+    names, points = build_labels(label_result(tests, texts), dims)
+    plain, _ = build_labels(tests, dims, units=False)
     titles = [
-        *(name.replace("_", " ") for name in names),
+        *(texts.get(one, name.replace("_", " ")) for one, name in zip(plain, names, strict=True)),
         "difference",
         f"{100 * tests.attrs['level']:g} % interval",
         "p (t, Holm)",

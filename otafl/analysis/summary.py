@@ -15,6 +15,7 @@ from rich.table import Table
 
 from otafl.analysis import chance
 from otafl.analysis.points import build_labels, list_axes
+from otafl.analysis.relabelling import label_result, read_labels
 from otafl.core.console import make_console
 from otafl.core.files import write_csv
 from otafl.losses.metrics import list_variables
@@ -214,24 +215,28 @@ def _select_fitting_columns(
     """Return columns (title -> cells, a cell for each of these points), and what has no room.
 
     These are the coordinates, and as many variables as `width` holds, one at least. Coordinates
-    that leave no room for one are joined into one column.
+    that leave no room for one are joined into one column. Titles and choices have the labels of
+    the result's scenario.
     """
+    labels = read_labels(dataset)
     columns = {
-        name: [cells[i] for i in rows] for name, cells in _format_coordinates(dataset).items()
+        labels.get(name, name): [cells[i] for i in rows]
+        for name, cells in _format_coordinates(label_result(dataset, labels)).items()
     }
     left_out: list[str] = []
     values = 0
     used = sum(_measure_width(title, cells) for title, cells in columns.items())
     for name in _list_known(dataset) if variables is None else variables:
         cells = [format_mean_std(trials) for trials in compute_end_values(dataset, name)[rows]]
-        if not values and len(columns) > 1 and used + _measure_width(name, cells) > width:
+        title = labels.get(name, name)
+        if not values and len(columns) > 1 and used + _measure_width(title, cells) > width:
             columns = {"point": [", ".join(parts) for parts in zip(*columns.values(), strict=True)]}
             used = width
-        used += _measure_width(name, cells)
+        used += _measure_width(title, cells)
         if values and used > width:
             left_out.append(name)
         else:
-            columns[name] = cells
+            columns[title] = cells
             values += 1
     return columns, left_out
 
@@ -252,7 +257,7 @@ def _format_cell(cell: object) -> str:
 
 def _measure_width(title: str, cells: Sequence[str]) -> int:
     """Return the least width of a column with its padding; titles are folded at their words."""
-    return max(map(len, [*title.split("_"), *cells])) + 3
+    return max(map(len, [*title.replace(" ", "_").split("_"), *cells])) + 3
 
 
 def _assign_widths(columns: dict[str, list[str]], width: int) -> dict[str, int | None]:

@@ -147,6 +147,7 @@ def compare(
         raise UserError(f"{flag}: two results are compared with each other; give one of the two")
     from otafl.analysis import pair_rows, paired
     from otafl.analysis.points import select_slices
+    from otafl.analysis.relabelling import read_labels
     from otafl.analysis.rows import (
         choose_format,
         format_latex_rows,
@@ -166,14 +167,19 @@ def compare(
         sets = [select_slices(opened[0], picked)]
         variable = variable or find_main_variable(sets[0])
         tests = paired.compare_pairs(sets[0], variable, axis, baseline, level)
-        base = f"{tests.attrs['dim'].replace('_', ' ')} {tests.attrs['baseline']}"
     else:
         sets = [select_slices(ds, picked) for ds in opened]
         variable = variable or find_main_variable(sets[0])
         tests = paired.compare_results(sets[0], sets[1], variable, level)
+    labels = {name: text for ds in reversed(sets) for name, text in read_labels(ds).items()}
+    if other is None:
+        dim, value = tests.attrs["dim"], str(tests.attrs["baseline"])
+        base = f"{labels.get(dim, dim.replace('_', ' '))} {labels.get(value, value)}"
+    else:
         base = f"{result} to {other}"
-    caption = pair_rows.describe_pairs(tests, get_long_name(sets[0], variable), base)
-    titles, rows = pair_rows.build_pair_rows(tests)
+    title = labels.get(variable, get_long_name(sets[0], variable))
+    caption = pair_rows.describe_pairs(tests, title, base)
+    titles, rows = pair_rows.build_pair_rows(tests, labels)
     if shape is Format.csv:
         text = _format_csv(*pair_rows.build_pair_csv(tests))
     elif shape is Format.latex:
