@@ -25,6 +25,9 @@ def check(
     full: Annotated[bool, typer.Option("--full", help="Print every setting.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema.")] = False,
     trust: Trust = False,
+    static: Annotated[
+        bool, typer.Option("--static", help="Check the file only; rehearse no round. Fastest.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Run a small round, and each part of yours in one.")
     ] = False,
@@ -45,6 +48,9 @@ def check(
         raise UserError(
             f"--no-code: {other} runs the code that the file names; give one of the two"
         )
+    if static and (dry_run or no_code):
+        other = "--dry-run" if dry_run else "--no-code"
+        raise UserError(f"--static: {other} checks otherwise; give one of the two")
     if schema:
         import json
 
@@ -57,22 +63,29 @@ def check(
         with loading.disable_imports():  # nothing is run, so there is nobody to trust
             _print_check(scenario, set_, trust=True, full=full)
     else:
-        _print_check(scenario, set_, trust, full)
+        _print_check(scenario, set_, trust, full, static)
 
 
-def _print_check(path: Path, overrides: list[str] | None, trust: bool, full: bool) -> None:
-    """Print a scenario, with its properties.
+def _print_check(
+    path: Path, overrides: list[str] | None, trust: bool, full: bool, static: bool = False
+) -> None:
+    """Print a scenario, with its properties; static: those known without a rehearsed round.
 
     Within `loading.without_code` they are those known without user-defined code.
     """
+    from otafl.preflight.local_work import describe_local_work
     from otafl.preflight.reporting import find_problems
     from otafl.scenario import format_settings
 
-    found = report_on(path, overrides, None, trust, find_problems)
+    found = report_on(path, overrides, None, trust, None if static else find_problems)
     typer.echo(format_settings(found.require_scenario(), found.points, full))
-    verdict = "nothing wrong without its code" if found.unchecked else "valid"
+    verdict = "valid, without a rehearsed round" if static else "valid"
+    if found.unchecked:
+        verdict = "nothing wrong without its code"
     size = "".join(f"; {text}" for text in _describe_size(found))
     typer.echo(f"{path}: {verdict}; {format_count(len(found.points), 'point')}{size}", err=True)
+    for text in describe_local_work(found.points):
+        typer.echo(text, err=True)
     for text in found.unchecked:
         typer.echo(f"otafl: not checked: {text}", err=True)
     print_warnings(found)
