@@ -161,6 +161,15 @@ class Algorithm(Stateful, ABC):
     method that begins from them."""
 
     @classmethod
+    def explain_epoch_refusal(cls, settings: Any) -> str:
+        """Return why devices cannot train for `training.local_epochs` under these settings.
+
+        A phrase such as "uses one number of local steps for all devices"; empty if they can, as by
+        default. Devices then take different numbers of steps.
+        """
+        return ""
+
+    @classmethod
     def find_misfits(cls, settings: Any, labels: str | None) -> Iterator[str]:
         """Yield a sentence where the method cannot train on labels of a kind."""
         if cls.needs_classes and labels not in (None, "classes"):

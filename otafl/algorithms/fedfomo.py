@@ -115,6 +115,10 @@ class FedFomo(Algorithm):
     flops_per_param_round = 0.0  # the model itself is sent
 
     @classmethod
+    def explain_epoch_refusal(cls, settings: Any) -> str:
+        return "trains on a part of a device's samples"
+
+    @classmethod
     def sends_increments(cls, settings: Any) -> bool:
         """Return False: devices send their models and gains."""
         return False

@@ -13,7 +13,7 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -62,6 +62,10 @@ class FedMiD(Algorithm):
         """whether the server also thresholds the singular values of the received mean, by lambda
         times the sum of a device's step sizes in the round"""
         bias_mode: BiasMode = "ideal"
+
+    @classmethod
+    def explain_epoch_refusal(cls, settings: Any) -> str:
+        return "uses one number of local steps at the server" if settings.server_prox else ""
 
     state_attrs: ClassVar = ("_steps",)
 

@@ -328,7 +328,7 @@ class FedPAC(Algorithm):
             + aligned * workload.effective_batch_size
             + 2.0 * body
         )
-        head_steps = self.settings.head_steps or max(1, workload.num_steps // 5)
+        head_steps = self.settings.head_steps or np.maximum(1, workload.num_steps // 5)
         return passes + head_steps * on_head + workload.num_steps * on_body + body
 
 

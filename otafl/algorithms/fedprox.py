@@ -62,7 +62,7 @@ class FedProx(Algorithm):
         )
         stragglers: float = Field(0.0, ge=0, le=1)
         """probability that a device completes only a part of a round's local steps, a uniform
-        number from 1 to training.local_steps (section 5.2: 0, 0.5, 0.9)"""
+        number from 1 to all of them (section 5.2: 0, 0.5, 0.9)"""
 
         def find_conflicts(self) -> Iterator[str]:
             return find_overshoot("learning_rate", self.learning_rate, self.penalty)

@@ -170,7 +170,7 @@ class ZerothOrder(Algorithm):
         """
         every = self.settings.local_directions == "all"
         probes = workload.num_steps * (self.settings.directions if every else 1)
-        moves = probes - probes // max(1, workload.num_steps)
+        moves = probes - probes // np.maximum(1, workload.num_steps)
         passes = 2.0 * self.model.count_forward_flops(workload.effective_batch_size)
         return probes * passes + (8.0 * probes + 2.0 * moves) * self.model.num_params
 

@@ -17,8 +17,8 @@ def format_count(count: int, word: str) -> str:
 SYNONYMS = {
     "lr": "algorithm.learning_rate",
     "step_size": "algorithm.learning_rate",
-    "epochs": "training.local_steps",
-    "local_epochs": "training.local_steps",
+    "epochs": "training.local_epochs",
+    "local_epochs": "training.local_epochs",
     "local_iterations": "training.local_steps",
     "steps": "training.local_steps",
     "batch": "training.batch_size",
@@ -58,10 +58,8 @@ ALIKE = {
 }
 """Word -> words that some keys and choices use for the same, the likeliest first."""
 
-_STEP = "A step is one minibatch; an epoch is samples of a device / training.batch_size steps"
 REMARKS = {
-    "epochs": _STEP,
-    "local_epochs": _STEP,
+    "epochs": "An epoch is one pass of a device over its own samples in minibatches",
     "noise_db": "The noise is set by the ratio of transmit to noise power, in dB",
 }
 """Name of a key in other programs -> the key's difference from it."""

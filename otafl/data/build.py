@@ -59,7 +59,7 @@ def build(
     devices : int
         Number of devices K.
     training : TrainingSettings
-        Section `training`, of which `batch_size` and `local_steps` are used.
+        Section `training`, of which `batch_size`, `local_steps` and `local_epochs` are used.
     streams : Streams
         Random streams of the S trials.
     whole : Streams, optional
@@ -101,6 +101,7 @@ def build(
         training.batch_size,
         training.local_steps,
         make_augmentation(source.augment, data, streams),
+        training.local_epochs,
     )
     return Samples(
         data=data,

@@ -52,5 +52,6 @@ def build_synthetic(
         training.batch_size,
         training.local_steps,
         make_augmentation(source.augment, data, streams),
+        training.local_epochs,
     )
     return Samples(data, local, None, None, count.to(streams.dtype))

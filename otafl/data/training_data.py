@@ -3,7 +3,7 @@
 A minibatch is a uniform draw without replacement from a device's samples, independent of every
 other round, step and draw. Its random numbers depend only on seed, trial, device, round, step and
 draw. They do not depend on the other participants, the chunks of the cohort, the number of steps,
-or how many rounds are drawn at once.
+or how many rounds are drawn at once. `otafl.data.epochs` draws those of local work in epochs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from otafl.core.rng import (
 )
 from otafl.data.augment import Augmentation
 from otafl.data.device_splits import count_classes
+from otafl.data.epochs import EpochBatches, EpochPlan
+from otafl.data.padding import compute_sample_weights, list_positions
 
 MINIBATCH = declare_family("minibatch", __name__)
 
@@ -55,9 +57,11 @@ class TrainingData:
     batch_size : int
         Samples of a minibatch, B.
     steps : int
-        Local steps of a round.
+        Local steps of a round, without epochs.
     augment : Augmentation, optional
         Augmentation of the images of minibatches.
+    epochs : int, optional
+        Passes of each device over its samples in a round, in place of `steps`.
 
     Raises
     ------
@@ -76,6 +80,7 @@ class TrainingData:
         batch_size: int,
         steps: int,
         augment: Augmentation | None = None,
+        epochs: int | None = None,
     ) -> None:
         if index.shape[:2] != count.shape or len(count) != streams.num_trials:
             raise ValueError(
@@ -98,6 +103,7 @@ class TrainingData:
         self.count = count.to(place).reshape(-1)
         self.classes, self.batch_size, self.steps = classes, batch_size, steps
         self._streams, self.augment = streams, augment
+        self.epochs = EpochPlan(self.index, self.count, batch_size, epochs) if epochs else None
         self._small = bool(count.min() < batch_size)
         self._equal = bool(count.min() == self.max_samples)
         self._numbers = self.num_trials * self.num_devices * steps * batch_size
@@ -110,6 +116,11 @@ class TrainingData:
         """Every pair of trial and device: its flat index, trial and device, [S * K] each."""
         cells = torch.arange(self.num_trials * self.num_devices, device=self.count.device)
         return cells, cells // self.num_devices, cells % self.num_devices
+
+    def make_epochs(self, round: int, cohort: Cohort) -> EpochBatches | None:
+        """Return the minibatches of epochs; None if the local work is given in steps."""
+        plan = self.epochs
+        return None if plan is None else EpochBatches(plan, self._streams, round, cohort)
 
     def select_cohort(self, round: int, cohort: Cohort) -> CohortData:
         """Return the local data of a chunk of cohort rows in a round."""
@@ -191,7 +202,7 @@ class TrainingData:
         count = self.count[flat_index]
         position = choose(uniform, count.clamp(min=size) if self._small else count)
         if self._small:
-            position = torch.where(count[:, None] < size, self._list_positions(count), position)
+            position = torch.where(count[:, None] < size, list_positions(count, size), position)
         position += flat_index[:, None] * self.max_samples
         count_draw_time(began_s)
         return self.index.take(position)
@@ -205,7 +216,7 @@ class TrainingData:
         if not self._small:
             return None
         count = self.count[flat_index]
-        return _compute_weights(
+        return compute_sample_weights(
             count.clamp(max=self.batch_size), self.batch_size, self._streams.dtype
         )
 
@@ -215,7 +226,8 @@ class TrainingData:
         if self._equal:
             return self.gather(sample, None)
         return self.gather(
-            sample, _compute_weights(self.count[flat_index], self.max_samples, self._streams.dtype)
+            sample,
+            compute_sample_weights(self.count[flat_index], self.max_samples, self._streams.dtype),
         )
 
     def count_classes(self, flat_index: Tensor) -> Tensor:
@@ -237,18 +249,15 @@ class TrainingData:
         y = self.y.take(sample) if self.has_classes else self.y[sample]
         return Batch(x, y, weight)
 
-    def _list_positions(self, count: Tensor) -> Tensor:
-        """Return the positions 0..n_k-1, then 0, [n, B]."""
-        order = torch.arange(self.batch_size, device=count.device)
-        return torch.where(order < count[:, None], order, 0)
-
 
 class CohortData:
     """Local data of the rows of a cohort in one round; see `contracts.LocalData`."""
 
     def __init__(self, data: TrainingData, round: int, cohort: Cohort) -> None:
         self.round, self.steps, self.cohort = round, data.steps, cohort
-        self._data = data
+        self._data, self._epochs = data, data.make_epochs(round, cohort)
+        if self._epochs is not None:
+            self.steps = self._epochs.num_steps
         self._flat_index = cohort.flat_index
         self._ahead = data.uses_lookahead(cohort)
         self._gathers_ahead = self._ahead and data.can_gather_rounds(cohort.num_rows)
@@ -317,6 +326,8 @@ class CohortData:
     def _gather(self, step: int, draw: int) -> Batch:
         """Return the minibatch of a step, before augmentation."""
         data = self._data
+        if self._epochs is not None:
+            return data.gather(*self._epochs.draw(step, draw))
         weight = data.compute_batch_weight(self._flat_index)
         if not self._ahead:
             return data.gather(self._draw_samples(step, draw), weight)
@@ -378,12 +389,6 @@ def choose(uniform: Tensor, count: Tensor) -> Tensor:
         taken = (pick[..., :i] == pick[..., i : i + 1]).any(-1)
         pick[..., i] = torch.where(taken, last[:, i], pick[..., i])
     return pick
-
-
-def _compute_weights(count: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """Return 1/count in the first count [n] of `width` positions and 0 after them, [n, width]."""
-    held = torch.arange(width, device=count.device) < count[:, None]
-    return held.to(dtype) / count[:, None]
 
 
 def _make_step_keys(round: int, rounds: int, start: int, stop: int, device: torch.device) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from otafl.core import settings
-from otafl.core.contracts import Broadcast, Cohort, Hyper, LinkBudget, Tensors, take_rows
+from otafl.core.contracts import Broadcast, Cohort, Hyper, LinkBudget, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams, declare_family
@@ -95,16 +95,10 @@ class Delivery(Renamed):
 
         Seconds and bits do not change.
         """
-        rows, sent, seconds = keep.nonzero().squeeze(1), self.sent, self.row_seconds
-        if sent.per_device:
-            sent = replace(
-                sent, tensors={name: take_rows(b, rows) for name, b in sent.tensors.items()}
-            )
-        if sent.coordinates_per_row is not None:
-            sent = replace(sent, coordinates_per_row=sent.coordinates_per_row[rows])
+        rows, seconds = keep.nonzero().squeeze(1), self.row_seconds
         return replace(
             self,
-            sent=sent,
+            sent=self.sent.select_rows(keep),
             delivered_mask=None,
             row_seconds=None if seconds is None else seconds[rows.cpu().numpy()],
             row_order=rows if self.row_order is None else self.row_order[rows],

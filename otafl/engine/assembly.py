@@ -208,7 +208,7 @@ def check_labels(scenario: Scenario, samples: Samples) -> None:
 def make_workload(scenario: Scenario, samples: Samples) -> Workload:
     """Return the local work of the devices [S, K] in a round."""
     training, held = scenario.training, samples.sample_share.double().cpu().numpy()
-    return Workload(training.local_steps, training.batch_size, held)
+    return Workload(training.local_steps, training.batch_size, held, training.local_epochs)
 
 
 def select_torch_device(name: str) -> torch.device:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from otafl.data.keyed_data import KeyedData
 from otafl.downlink.base import Delivery
 from otafl.engine.assembly import Parts
 from otafl.engine.device_store import DeviceStore
-from otafl.engine.payload_collector import PayloadCollector, select_transmitted
+from otafl.engine.payload_collector import PayloadCollector, reorder_payload, select_transmitted
 
 CHUNK_MB = {"cpu": 4.0, "cuda": 256.0}
 """Default memory of the rows that are trained together, if it is neither set nor measured.
@@ -47,13 +48,43 @@ class LocalTraining:
             self._rows_at_once = count_rows_within(
                 chunk_mb, self.estimate_row_bytes(broadcast), kind
             )
-        chunks = max(1, round(cohort.num_rows / self._rows_at_once))  # of nearly equal size
+        num_sent = cohort.num_rows
+        if not cohort.all_transmit:
+            num_sent = int(cohort.transmit_mask.sum())
+        out, losses = PayloadCollector(num_sent, self._buffers), list[Tensor]()
+        steps = self.count_steps(cohort)
+        if steps is None:
+            self._train_chunks(broadcast, cohort, t, out, losses)
+            return out.payload, torch.cat(losses)
+        order = torch.empty(0, dtype=torch.int64, device=cohort.trial.device)
+        for number in np.unique(steps):
+            keep = torch.from_numpy(steps == number).to(order.device)
+            rows = keep.nonzero().squeeze(1)
+            order = torch.cat([order, rows])
+            self._train_chunks(broadcast.select_rows(keep), cohort.take(rows), t, out, losses)
+        loss = torch.cat(losses)
+        sent = cohort.transmit_mask.cumsum(0)[order[cohort.transmit_mask[order]]] - 1
+        return reorder_payload(out.payload, sent), torch.empty_like(loss).index_copy(0, order, loss)
+
+    def count_steps(self, cohort: Cohort) -> np.ndarray | None:
+        """Return the local steps of each row, int64 [N]; None if all rows take as many."""
+        epochs = self._parts.samples.training_data.epochs
+        steps = None if epochs is None else epochs.count_steps(cohort)
+        return None if steps is None or len(np.unique(steps)) < 2 else steps
+
+    def _train_chunks(
+        self,
+        broadcast: Broadcast | Delivery,
+        cohort: Cohort,
+        t: int,
+        out: PayloadCollector,
+        losses: list[Tensor],
+    ) -> None:
+        """Train rows with equal numbers of local steps, in chunks of nearly equal size."""
+        assert self._rows_at_once is not None
+        chunks = max(1, round(cohort.num_rows / self._rows_at_once))
         size = max(1, -(-cohort.num_rows // chunks))
         sends = None if cohort.all_transmit else cohort.transmit_mask.cpu().numpy()
-        out = PayloadCollector(
-            cohort.num_rows if sends is None else int(sends.sum()), self._buffers
-        )
-        losses = []
         for start in range(0, cohort.num_rows, size):
             stop = min(start + size, cohort.num_rows)
             chunk, (state, payload, loss) = self.train(broadcast, cohort, start, stop, t)
@@ -63,12 +94,14 @@ class LocalTraining:
                 out.add(chunk.num_rows, payload)
             else:
                 out.add(int(sends[start:stop].sum()), select_transmitted(payload, chunk))
-        return out.payload, torch.cat(losses)
 
     def train(
         self, broadcast: Broadcast | Delivery, cohort: Cohort, start: int, stop: int, t: int
     ) -> tuple[Cohort, Outcome]:
-        """Train the rows start..stop of the cohort together. Returns them and the outcome."""
+        """Train the rows start..stop of the cohort together. Returns them and the outcome.
+
+        They must take the same number of local steps.
+        """
         parts = self._parts
         chunk = cohort if stop - start == cohort.num_rows else cohort.slice_rows(start, stop)
         true: LocalData = parts.samples.training_data.select_cohort(t, chunk)

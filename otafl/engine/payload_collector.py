@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from otafl.codecs.base import Codec
@@ -42,6 +43,37 @@ def _is_plain(group: Group) -> bool:
     """Return whether a group has only tensors of every row, and nothing else for each row."""
     by_row = group.row_index, group.mask, group.known_fraction, group.power_factor
     return all(one is None for one in by_row)
+
+
+def reorder_group(group: Group, new_index: Tensor) -> Group:
+    """Return the group of a cohort whose rows move to other places [N]; its rows stay in order."""
+    assert group.row_index is not None
+    rows = new_index[group.row_index]
+    order = torch.argsort(rows, stable=True)
+
+    def sort_rows(tensors: Tensors) -> Tensors:
+        return {name: block[order] for name, block in tensors.items()}
+
+    return replace(
+        group,
+        row_index=rows[order],
+        tensors=sort_rows(group.tensors),
+        mask=None if group.mask is None else sort_rows(group.mask),
+        known_fraction=None if group.known_fraction is None else group.known_fraction[order],
+        power_factor=None if group.power_factor is None else group.power_factor[order],
+    )
+
+
+def reorder_payload(payload: Payload, new_index: Tensor) -> Payload:
+    """Return the payload of a cohort whose rows move to other places [N]."""
+    every_row, out = torch.arange(len(new_index), device=new_index.device), []
+    for group in payload:
+        if group.row_index is None:
+            every = reorder_group(replace(group, row_index=every_row), new_index)
+            out.append(replace(every, row_index=None))
+        else:
+            out.append(reorder_group(group, new_index))
+    return tuple(out)
 
 
 class PayloadCollector:
@@ -86,8 +118,9 @@ class PayloadCollector:
     @property
     def payload(self) -> Payload:
         """The payload of all rows. Chunks must agree in their groups."""
-        if len(self._parts) == 1:
-            return self._parts[0][1]
+        for count, payload in self._parts:
+            if count == self._size:  # the other chunks have no transmitting row
+                return payload
         first = self._parts[0][1]
         return tuple(
             replace(group, tensors=self._whole[index])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Cohort, Group, Payload, Tensors
+from otafl.core.contracts import Cohort, Group, Payload
+from otafl.engine.payload_collector import reorder_group
 
 _IN_FILES = {
     "all_transmit": "all_send",
@@ -91,7 +92,7 @@ class Update:
         )
         payload, made = (
             tuple(
-                _reorder_group(Group.join([a, b], sizes), place) for a, b in zip(*both, strict=True)
+                reorder_group(Group.join([a, b], sizes), place) for a, b in zip(*both, strict=True)
             )
             for both in ((self.payload, update.payload), own)
         )
@@ -108,22 +109,3 @@ def _read_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a cohort or group from those of a file."""
     names = {old: name for name, old in _IN_FILES.items()}
     return {names.get(name, name): value for name, value in values.items()}
-
-
-def _reorder_group(group: Group, new_index: Tensor) -> Group:
-    """Return the group of a cohort whose rows move to other places [N]; its rows stay in order."""
-    assert group.row_index is not None
-    rows = new_index[group.row_index]
-    order = torch.argsort(rows, stable=True)
-
-    def sort_rows(tensors: Tensors) -> Tensors:
-        return {name: block[order] for name, block in tensors.items()}
-
-    return replace(
-        group,
-        row_index=rows[order],
-        tensors=sort_rows(group.tensors),
-        mask=None if group.mask is None else sort_rows(group.mask),
-        known_fraction=None if group.known_fraction is None else group.known_fraction[order],
-        power_factor=None if group.power_factor is None else group.power_factor[order],
-    )

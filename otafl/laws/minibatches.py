@@ -1,9 +1,13 @@
-"""Laws of the minibatches of local work: independent uniform draws without replacement."""
+"""Laws of the minibatches of local work.
+
+Those of steps are independent uniform draws without replacement; those of epochs divide a uniformly
+random order of all samples.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -21,18 +25,24 @@ ROUNDS = 4000
 
 
 def _minibatches(
-    bench: Bench, count: int, batch: int, devices: int = 1, steps: int = 1
+    bench: Bench,
+    count: int,
+    batch: int,
+    devices: int = 1,
+    steps: int = 1,
+    epochs: int | None = None,
 ) -> np.ndarray:
     """Draw minibatches of devices that all have the samples 0 to count - 1.
 
-    The drawn samples are [R, steps, devices, batch].
+    The drawn samples are [R, steps, devices, batch]. steps: the first ones of a round.
     """
     device = torch.arange(devices, device=bench.torch_device)
     label = torch.arange(count, device=bench.torch_device)
     index = label.expand(1, devices, count)
     held = torch.full((1, devices), count, device=bench.torch_device)
     streams = Streams([11], [4], bench.torch_device)
-    data = TrainingData(label[:, None].float(), label, index, held, count, streams, batch, steps)
+    x = label[:, None].float()
+    data = TrainingData(x, label, index, held, count, streams, batch, steps, epochs=epochs)
     share = torch.ones(devices, device=bench.torch_device)
     cohort = Cohort.create(torch.zeros_like(device), device, share, (devices,), devices)
     works = [data.select_cohort(round, cohort) for round in range(bench.scale_size(ROUNDS))]
@@ -88,6 +98,30 @@ def _independent(bench: Bench) -> Iterator[Check]:
         yield counts(expected, np.bincount(overlap, minlength=6)[:6], case)
 
 
+@state_law("minibatches: equally likely orders", "chi-square")
+def _orders(bench: Bench) -> Iterator[Check]:
+    """Count the 24 orders of 4 samples in the two minibatches of an epoch."""
+    drawn = _minibatches(bench, 4, 2, steps=2, epochs=1).reshape(-1, 4)
+    place = {order: i for i, order in enumerate(permutations(range(4)))}
+    times = np.bincount([place.get(tuple(row), 24) for row in drawn.tolist()], minlength=25)
+    yield counts(np.full(24, len(drawn) / 24), times[:24])
+
+
+@state_law("minibatches: independent orders", "hypergeometric overlap of epochs, rounds, devices")
+def _independent_orders(bench: Bench) -> Iterator[Check]:
+    """Count the common samples of the first minibatches, 5 out of 12, of two epochs."""
+    drawn = _minibatches(bench, 12, 5, devices=2, steps=4, epochs=2)
+    pairs = {
+        "epochs": (drawn[:, 0, 0], drawn[:, 3, 0]),
+        "rounds": (drawn[:-1, 0, 0], drawn[1:, 0, 0]),
+        "devices": (drawn[:, 0, 0], drawn[:, 0, 1]),
+    }
+    for case, (first, second) in pairs.items():
+        overlap = (first[:, :, None] == second[:, None, :]).sum((1, 2))
+        expected = stats.hypergeom(12, 5, 5).pmf(np.arange(6)) * len(overlap)
+        yield counts(expected, np.bincount(overlap, minlength=6)[:6], case)
+
+
 # Mutations
 
 
@@ -116,6 +150,14 @@ MUTATIONS = build_mutations(
             change_result(
                 "otafl.data.training_data:_make_step_keys", lambda ticks: ticks >> 1 << 1
             ),
+        ),
+        "orders by one random bit": (
+            {"equally likely orders", "independent orders"},
+            change_result("otafl.data.epochs:derive_words", lambda words: words & 1),
+        ),
+        "one order for two epochs": (
+            {"independent orders"},
+            change_result("otafl.data.epochs:make_step_key", lambda key: key >> 1 << 1),
         ),
     },
 )

@@ -122,6 +122,7 @@ def _run_first_round(scenario: Scenario) -> None:
     training = scenario.training
     less = {
         "local_steps": 1,
+        "local_epochs": None,
         "batch_size": min(training.batch_size, NUM_PARTICIPANTS),
         "duration_s": None,
     }

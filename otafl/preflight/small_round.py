@@ -135,7 +135,10 @@ def reduce_scenario(scenario: Scenario) -> Scenario:
     senders = None if devices.senders is None else min(devices.senders, few)
     less: dict[str, Any] = {
         "rounds": 1,
-        "local_steps": min(training.local_steps, LOCAL_STEPS),
+        "local_steps": min(training.local_steps, LOCAL_STEPS)
+        if training.local_epochs is None
+        else LOCAL_STEPS,
+        "local_epochs": None,
         "batch_size": min(training.batch_size, BATCH),
         "eval_every": 1,
         "eval_samples": min(training.eval_samples or TESTED, TESTED),

@@ -113,7 +113,7 @@ def measure_chunk_mb(points: Sequence[Point], budget_s: float) -> float | None:
     """Return the fastest `engine.chunk_mb` for points of one stack key, measured in a first round.
 
     Sizes are tried in increasing order, as time allows. None if fewer than two sizes could be
-    compared.
+    compared, or if the rows take different numbers of local steps.
     """
     first = points[0].scenario
     known = estimate_trial(first, read_shape(first.data)).bytes
@@ -128,6 +128,8 @@ def measure_chunk_mb(points: Sequence[Point], budget_s: float) -> float | None:
     with torch.inference_mode():
         broadcast, cohort = engine.prepare_first_round()
         training, began = engine.training, time.perf_counter()
+        if training.count_steps(cohort) is not None:
+            return None
         row_bytes = training.estimate_row_bytes(broadcast)
         for size in CANDIDATES_MB[device.type]:
             rows = min(count_rows_within(size, row_bytes), cohort.num_rows)
@@ -155,6 +157,7 @@ def _make_cache_key(scenario: Scenario) -> str:
         *(extract_structure(part) for part in (scenario.algorithm, scenario.model)),
         scenario.data.name,
         [training.local_steps, training.batch_size, engine.dtype, engine.device_state],
+        *([] if training.local_epochs is None else [training.local_epochs]),
         [
             get_device_name(device),
             engine.threads or torch.get_num_threads(),

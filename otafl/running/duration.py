@@ -23,7 +23,7 @@ def bound_seconds(scenario: Scenario, shape: DataShape, model: Model) -> float:
     """
     training = scenario.training
     held = np.full((1, 1), shape.samples / scenario.devices.count)
-    load = Workload(training.local_steps, training.batch_size, held)
+    load = Workload(training.local_steps, training.batch_size, held, training.local_epochs)
     flops = float(np.sum(build_algorithm(scenario, model).count_flops(load))) * count_participants(
         scenario
     )

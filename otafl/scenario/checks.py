@@ -38,6 +38,7 @@ def check(scenario: Scenario) -> list[Problem]:
     for look in (
         _check_labels,
         _check_start,
+        _check_epochs,
         _check_server,
         _check_transport,
         _check_snr_growth,
@@ -88,6 +89,20 @@ def _check_start(scenario: Scenario) -> Iterator[Problem]:
         "drawn, or another algorithm such as fedavg"
     )
     yield Problem(text, ("model", "start"), (("algorithm",),))
+
+
+def _check_epochs(scenario: Scenario) -> Iterator[Problem]:
+    """Check that the devices of the method can take different numbers of local steps."""
+    method = scenario.algorithm
+    if scenario.training.local_epochs is None:
+        return
+    reason = get_class(method).explain_epoch_refusal(method.values)
+    if reason:
+        text = (
+            f"training.local_epochs: got {scenario.training.local_epochs}, but algorithm "
+            f"'{method.name}' {reason}; use training.local_steps"
+        )
+        yield Problem(text, ("training", "local_epochs"), (("algorithm",),))
 
 
 def _check_server(scenario: Scenario) -> Iterator[Problem]:

@@ -22,6 +22,9 @@ ESSENTIAL = (
 )
 """Keys that are shown even if they have their default."""
 
+REPLACED = {"training.local_steps": "training.local_epochs"}
+"""Key that is not shown if it has its default -> the key that takes its place when given."""
+
 MAX_ASKED = 1_000
 """Largest number of points that are asked for keys without effect."""
 
@@ -104,6 +107,9 @@ def _select(
         for path in map(split, ESSENTIAL)
         if not any(path[:depth] in swept for depth in range(1, len(path) + 1))
     ]
+    for key, other in REPLACED.items():
+        if split(other) in given | swept and split(key) not in given:
+            fixed = [path for path in fixed if path != split(key)]
     for path in dict.fromkeys((*fixed, *_iterate_keys(tree, given))):
         value = get_value(tree, path)
         if value is None and path not in given:

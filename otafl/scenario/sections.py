@@ -81,6 +81,10 @@ class TrainingSettings(Settings):
     """communication rounds"""
     local_steps: int = Field(1, ge=1)
     """minibatch steps of a device in a round"""
+    local_epochs: int | None = Field(None, ge=1)
+    """passes of a device over its own samples in a round (E of FedAvg), in place of local_steps: a
+    device with n samples takes local_epochs * ceil(n / batch_size) steps; local_steps if not
+    given"""
     batch_size: int = Field(20, ge=1)
     """samples in a minibatch"""
     weights: Literal["samples", "uniform"] = "samples"
@@ -112,6 +116,13 @@ class TrainingSettings(Settings):
     stop_at: dict[Target, float] | None = None
     """a trial stops once all of these results reach their values: an accuracy or r2 from below, a
     loss, mse or perplexity from above"""
+
+    def find_conflicts(self) -> Iterable[str]:
+        if self.local_epochs is not None and self.local_steps != 1:
+            yield (
+                f"local_epochs: got {self.local_epochs} beside local_steps: {self.local_steps}; "
+                "give only one of the two"
+            )
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Check that targets are metrics of the loss, and that samples for them exist."""

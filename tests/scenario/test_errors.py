@@ -45,12 +45,16 @@ def test_it_is_a_user_error() -> None:
             "channel.noise_db: unknown key; did you mean 'snr_db'? The noise is set by ",
         ),
         (
-            {"training": {"local_epochs": 3}},
-            "training.local_epochs: unknown key; did you mean 'local_steps'? A step is one ",
+            {"training": {"epochs": 3}},
+            "training.epochs: unknown key; did you mean 'local_epochs'? An epoch is one pass ",
         ),
         (
             {"algorithm": {"local_epochs": 3}},
-            "algorithm.local_epochs: unknown key; did you mean 'training.local_steps'? A step ",
+            "algorithm.local_epochs: unknown key; did you mean 'training.local_epochs'?",
+        ),
+        (
+            {"training": {"local_epochs": 3, "local_steps": 2}},
+            "training: local_epochs: got 3 beside local_steps: 2; give only one of the two",
         ),
         (
             {"transport": "fsk_mv"},
@@ -136,9 +140,9 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
             f"of transmit to noise power, in dB {TOP}",
         ),
         (
-            {"local_epochs": 3},
-            "local_epochs: unknown key; did you mean 'training.local_steps'? A step is one "
-            f"minibatch; an epoch is samples of a device / training.batch_size steps {TOP}",
+            {"epochs": 3},
+            "epochs: unknown key; did you mean 'training.local_epochs'? An epoch is one pass of a "
+            f"device over its own samples in minibatches {TOP}",
         ),
         (
             {"engine": {"device": "gpu"}},

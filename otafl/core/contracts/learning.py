@@ -118,7 +118,11 @@ class Batch:
 
 
 class LocalData(Protocol):
-    """Local data of the rows of a chunk in one round."""
+    """Local data of the rows of a chunk in one round.
+
+    All rows of a chunk take the same number of local steps, `steps`. Rows with other numbers of
+    steps, which `training.local_epochs` gives, are in other chunks.
+    """
 
     round: int
     steps: int
@@ -160,27 +164,63 @@ class LocalData(Protocol):
         """Return the local data of the selected rows, int64 [n], ordered by trial."""
 
 
+def count_epoch_steps(num_samples: np.ndarray, batch_size: int, num_epochs: int) -> np.ndarray:
+    """Count the local steps of passes over all samples, E ceil(n / B).
+
+    Parameters
+    ----------
+    num_samples : ndarray, any shape
+        Number of samples of each device, n.
+    batch_size : int
+        Samples of a minibatch, B.
+    num_epochs : int
+        Number of passes, E.
+
+    Returns
+    -------
+    ndarray of float, same shape
+        Number of steps. The last minibatch of a pass has the samples that are left.
+    """
+    steps: np.ndarray = num_epochs * np.ceil(np.asarray(num_samples) / batch_size)
+    return steps
+
+
 @dataclass(frozen=True)
 class Workload(Renamed):
     """Size of the local work of devices in a round, from which its operations are counted.
 
     Parameters
     ----------
-    num_steps : int
-        Number of local steps.
+    num_steps : int or ndarray of float
+        Number of local steps. With `num_epochs` it is computed, in the shape of `num_samples`.
     batch_size : int
         Samples of a minibatch.
     num_samples : ndarray of float, any shape
         Number of samples that each device trains on.
+    num_epochs : int, optional
+        Passes of each device over its samples, if the local work is given in epochs.
     """
 
-    num_steps: int
+    num_steps: int | np.ndarray
     batch_size: int
     num_samples: np.ndarray
+    num_epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        """Compute the steps of the epochs."""
+        if self.num_epochs is not None:
+            steps = count_epoch_steps(self.num_samples, self.batch_size, self.num_epochs)
+            object.__setattr__(self, "num_steps", steps)
 
     @property
     def effective_batch_size(self) -> np.ndarray:
-        """The samples of each device's minibatch: all samples of the device, if these are fewer."""
+        """The samples of each device's minibatch, in the mean over its local steps.
+
+        They are all samples of the device, if these are fewer than a minibatch. The last minibatch
+        of an epoch can be shorter than the others.
+        """
+        if self.num_epochs is not None:
+            return self.num_epochs * self.num_samples / self.num_steps
         return np.minimum(self.num_samples, self.batch_size)
 
     def select_devices(self, flat_index: np.ndarray) -> Workload:

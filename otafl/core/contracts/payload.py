@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from otafl.core.contracts.cohort import Cohort
-from otafl.core.contracts.tensors import Tensors, unsqueeze_like
+from otafl.core.contracts.tensors import Tensors, take_rows, unsqueeze_like
 from otafl.core.lazy import Tensor, torch
 from otafl.core.renamed import Renamed
 
@@ -57,6 +57,15 @@ class Broadcast(Renamed):
             trial = cohort.trial[start:stop]
             blocks = {name: block.index_select(0, trial) for name, block in self.tensors.items()}
         return Broadcast(blocks, per_device=True)
+
+    def select_rows(self, keep: Tensor) -> Broadcast:
+        """Return the broadcast to the rows of the cohort that `keep` [N] bool selects."""
+        rows, tensors, coordinates = keep.nonzero()[:, 0], self.tensors, self.coordinates_per_row
+        if self.per_device:
+            tensors = {name: take_rows(block, rows) for name, block in tensors.items()}
+        if coordinates is not None:
+            coordinates = coordinates[rows]
+        return replace(self, tensors=tensors, coordinates_per_row=coordinates)
 
     @property
     def num_coordinates(self) -> int:

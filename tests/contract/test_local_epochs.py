@@ -1,0 +1,107 @@
+"""Every registered method with local work in epochs, where devices take different numbers of steps:
+a device trains by itself as it does among others, or the method refuses with a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import ALGORITHMS, close, engine, over_fading, points, run, scores, small
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
+from otafl.evaluation.recorder import Recorder
+from otafl.running.checkpoints import Checkpoint, CheckpointState
+
+EPOCHS: dict[str, Any] = {
+    "data.partition": {"name": "dirichlet", "alpha": 0.1},
+    "training.local_steps": 1,
+    "training.local_epochs": 1,
+    "training.batch_size": 40,
+    "engine.dtype": "float64",
+    "trials": 2,
+}
+
+
+def make_keys(algorithm: str) -> dict[str, Any]:
+    return {"algorithm": algorithm, "transport": over_fading(algorithm)} | EPOCHS
+
+
+def refuses(algorithm: str) -> bool:
+    """Whether the method declares that its devices cannot take different numbers of steps."""
+    kind = registry.load_component("algorithm", algorithm)
+    return bool(kind.explain_epoch_refusal(kind.Settings(**kind.Settings.small)))
+
+
+ABLE = [name for name in ALGORITHMS if not refuses(name)]
+
+
+def test_others_refuse_with_a_sentence() -> None:
+    for algorithm in set(ALGORITHMS) - set(ABLE):
+        text = f"training.local_epochs: got 1, but algorithm '{algorithm}' .*; use training.local"
+        with pytest.raises(UserError, match=text):
+            engine(make_keys(algorithm))
+
+
+@pytest.mark.parametrize("algorithm", ABLE)
+def test_device_trains_alone_as_among_others(algorithm: str) -> None:
+    one, other = engine(make_keys(algorithm)), engine(make_keys(algorithm))
+    cohort = one.select_cohort(None, 0)
+    steps = one.training.count_steps(cohort)
+    assert steps is not None
+    assert len(set(steps.tolist())) > 2
+    broadcast = one.parts.algorithm.broadcast(one.server, cohort)
+    payload, loss = one.train_cohort(broadcast, cohort, 0)
+    row = int(steps.argmax())
+    part = cohort.take(torch.tensor([row]))
+    keep = torch.arange(cohort.num_rows) == row
+    alone, own_loss = other.train_cohort(broadcast.select_rows(keep), part, 0)
+    torch.testing.assert_close(own_loss, loss[row : row + 1], rtol=1e-9, atol=0)
+    compared = 0
+    for whole, group in zip(payload, alone, strict=True):
+        rows = torch.arange(cohort.num_rows) if whole.row_index is None else whole.row_index
+        for name, block in group.tensors.items():
+            for copy, found in enumerate(whole.tensors[name][rows == row]):
+                torch.testing.assert_close(block[copy], found, rtol=1e-8, atol=1e-11)
+                compared += 1
+    assert compared or not payload
+
+
+@pytest.mark.parametrize("algorithm", ABLE)
+def test_trial_alone_is_trial_in_a_stack(algorithm: str) -> None:
+    keys = make_keys(algorithm)
+    whole = scores(run(engine(keys), 1))
+    alone = scores(run(engine(keys, trials=[1]), 1))
+    close(alone, {name: value[1:] for name, value in whole.items()}, 1e-9)
+
+
+@pytest.mark.parametrize("protocol", registry.list_names("protocol"))
+def test_protocols_go_on_from_a_checkpoint(protocol: str, tmp_path: Path) -> None:
+    """Devices with more samples work longer, and may miss slots."""
+    keys = EPOCHS | {"devices.protocol": small("protocol", protocol), "devices.compute": "mcu"}
+    stack = points(keys)
+    one = Engine(assemble(stack, [0, 1]))
+    one.parts.clock.journal = []
+    recorder = Recorder(one, 1, 2)
+    recorder.take_record(0, 0.0)
+    checkpoint = Checkpoint(tmp_path / "kept.pt", 1)
+
+    def go_on(recorder: Recorder, first: int, last: int) -> Any:
+        for t in range(first, last):
+            recorder.engine.run_round(t)
+            recorder.take_record(t + 1, 0.0)
+        return recorder.record(complete=True)
+
+    go_on(recorder, 0, 2)
+    checkpoint.save(CheckpointState(recorder, 2, 0.0), stack, [0, 1])
+    whole = go_on(recorder, 2, 4)
+    kept = checkpoint.load(stack, [0, 1])
+    assert kept is not None, checkpoint.refusal
+    again = go_on(kept.recorder, 2, 4)
+    for variable, values in whole.variables.items():
+        np.testing.assert_array_equal(again.variables[variable], values, err_msg=variable)

@@ -1,0 +1,126 @@
+"""Minibatches of epochs: every sample once a pass, in an order that nothing beside it changes.
+
+Mutations that must fail: samples in their order, one order for all epochs, the last minibatch left
+out or full, weights of the padding above zero, an order that depends on the longest device.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from otafl.core.contracts import Batch, Cohort, Workload
+from otafl.core.rng import Streams, derive_words
+from otafl.data.device_splits import pack
+from otafl.data.training_data import TrainingData
+
+pytestmark = pytest.mark.exact
+
+SEED, BATCH, EPOCHS = 3, 4, 3
+
+
+def make_data(sizes: list[list[int]]) -> TrainingData:
+    """Devices of the given sizes [S][K] over samples whose pixel is their number."""
+    parts = [np.split(np.arange(200), np.cumsum(row))[:-1] for row in sizes]
+    index, count = (torch.from_numpy(a) for a in pack(parts))
+    x, streams = torch.arange(200.0)[:, None], Streams([SEED] * len(sizes), range(len(sizes)))
+    y = torch.arange(200) % 7
+    return TrainingData(x, y, index, count, 7, streams, BATCH, 1, epochs=EPOCHS)
+
+
+def choose_rows(trial: list[int], device: list[int], sizes: list[list[int]]) -> Cohort:
+    counts = tuple(trial.count(s) for s in range(len(sizes)))
+    share = torch.ones(len(trial))
+    return Cohort.create(torch.tensor(trial), torch.tensor(device), share, counts, len(sizes[0]))
+
+
+def list_samples(batch: Batch, row: int) -> list[int]:
+    """The samples of a row that count, whose weights must be equal and sum to one."""
+    if batch.weight is None:
+        return batch.x[row, :, 0].long().tolist()
+    held = batch.weight[row] > 0
+    assert torch.allclose(batch.weight[row, held], 1.0 / held.sum())
+    return batch.x[row, held, 0].long().tolist()
+
+
+def test_looped_twin() -> None:
+    """Devices of 9, 12 and 10 samples take three steps a pass; the last one is short."""
+    sizes = [[9, 12, 10], [11, 9, 12]]
+    data = make_data(sizes)
+    cohort = choose_rows([0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2], sizes)
+    streams = Streams([SEED, SEED], [0, 1])
+    for round, draw in product([0, 70], [0, 2]):
+        local = data.select_cohort(round, cohort)
+        assert local.steps == 3 * EPOCHS
+        for row, (s, k) in enumerate(product(range(2), range(3))):
+            first = sum(sizes[s][:k])
+            for epoch in range(EPOCHS):
+                tick = torch.tensor([(round << 32) + epoch])
+                purpose = f"epoch/{draw}" if draw else "epoch"
+                pair = torch.tensor([s]), torch.tensor([k])
+                key = streams.derive_device_keys(purpose, tick, *pair)[0]
+                words = derive_words(key, 0, sizes[s][k])[0].numpy()
+                order = (first + np.argsort(words, kind="stable")).tolist()
+                for place in range(3):
+                    batch = local.draw_batch(3 * epoch + place, draw)
+                    assert list_samples(batch, row) == order[4 * place : 4 * place + 4]
+
+
+def test_every_pass_has_every_sample_once_in_another_order() -> None:
+    sizes = [[9, 12, 10]]
+    local = make_data(sizes).select_cohort(5, choose_rows([0, 0, 0], [0, 1, 2], sizes))
+    for row, size in enumerate(sizes[0]):
+        orders = [
+            [one for i in range(3) for one in list_samples(local.draw_batch(3 * e + i), row)]
+            for e in range(EPOCHS)
+        ]
+        first = sum(sizes[0][:row])
+        assert all(sorted(order) == list(range(first, first + size)) for order in orders)
+        assert len({tuple(order) for order in orders}) == EPOCHS
+
+
+def test_full_minibatches_have_no_weights() -> None:
+    sizes = [[8, 8]]
+    local = make_data(sizes).select_cohort(0, choose_rows([0, 0], [0, 1], sizes))
+    assert all(local.draw_batch(step).weight is None for step in range(local.steps))
+
+
+def test_a_device_with_fewer_samples_than_a_minibatch_takes_one_step_a_pass() -> None:
+    sizes = [[3, 40]]
+    local = make_data(sizes).select_cohort(0, choose_rows([0], [0], sizes))
+    assert local.steps == EPOCHS
+    assert sorted(list_samples(local.draw_batch(1), 0)) == [0, 1, 2]
+
+
+def test_order_does_not_depend_on_longer_devices() -> None:
+    """The padding of a stack follows its longest device."""
+    rows = [[10, 9]], [[10, 150]]
+    for draw in (0, 1):
+        found = [
+            make_data(sizes).select_cohort(1, choose_rows([0], [0], sizes)).draw_batch(2, draw)
+            for sizes in rows
+        ]
+        assert torch.equal(found[0].x, found[1].x)
+
+
+def test_rows_with_other_numbers_of_steps_are_refused_with_both() -> None:
+    sizes = [[3, 40]]
+    with pytest.raises(ValueError, match=r"local steps of the rows: got \[3, 30\]"):
+        make_data(sizes).select_cohort(0, choose_rows([0, 0], [0, 1], sizes))
+
+
+@pytest.mark.parametrize(
+    ("samples", "steps", "batch"), [(3, 2, 3.0), (10, 6, 10 / 3), (12, 6, 4.0), (13, 8, 13 / 4)]
+)
+def test_workload_counts_the_samples_that_are_trained_on(
+    samples: int, steps: int, batch: float
+) -> None:
+    """Two passes of minibatches of 4, by hand."""
+    load: Any = Workload(1, 4, np.array([float(samples), 4.0]), num_epochs=2)
+    assert load.num_steps.tolist() == [steps, 2]
+    np.testing.assert_allclose(load.effective_batch_size, [batch, 4.0])
+    assert load.select_devices(np.array([0])).num_steps.tolist() == [steps]

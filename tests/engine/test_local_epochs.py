@@ -1,0 +1,116 @@
+"""Local work in epochs of devices with different numbers of samples, against looped twins.
+
+Mutations that must fail: payloads in the order of training, losses in the order of training, an
+equal number of steps for all devices, seconds of the mean number of steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run
+from twins import fedavg as twin
+from twins.network import Minibatch
+
+from otafl.core.rng import Streams, derive_words
+from otafl.engine.engine import Engine
+from otafl.models.base import unflatten
+
+KEYS: dict[str, Any] = {
+    "data.partition": {"name": "dirichlet", "alpha": 0.1},
+    "algorithm": {"name": "fedavg", "learning_rate": 0.1},
+    "transport": "ideal",
+    "training.local_steps": 1,
+    "training.local_epochs": 2,
+    "training.batch_size": 16,
+    "engine.dtype": "float64",
+    "trials": 1,
+}
+EPOCHS, BATCH = 2, 16
+
+pytestmark = pytest.mark.exact
+
+
+def list_batches(one: Engine, device: int, round: int) -> list[Minibatch]:
+    """List the minibatches of a device in a round: its samples in a new order each epoch."""
+    data, streams = one.parts.samples.training_data, Streams([7], [0])
+    own = data.index[device, : data.count[device]].numpy()
+    batches = []
+    for epoch in range(EPOCHS):
+        pair = torch.tensor([0]), torch.tensor([device])
+        tick = torch.tensor([(round << 32) + epoch])
+        key = streams.derive_device_keys("epoch", tick, *pair)[0]
+        order = own[np.argsort(derive_words(key, 0, len(own))[0].numpy(), kind="stable")]
+        for start in range(0, len(own), BATCH):
+            taken = order[start : start + BATCH]
+            x, y = data.x[taken].double().numpy(), data.y[taken].numpy()
+            batches.append(Minibatch(x, y, np.full(len(taken), 1.0 / len(taken))))
+    return batches
+
+
+@pytest.mark.twin
+def test_fedavg_equals_its_looped_twin() -> None:
+    one = engine(KEYS)
+    model, samples = one.parts.model, one.parts.samples.sample_share[0].tolist()
+    assert len({-(-n // BATCH) for n in samples}) > 2
+    for t in range(2):
+        params = unflatten(one.server["model"].clone(), model.shapes)
+        batches = [list_batches(one, k, t) for k in range(4)]
+        weights, biases, losses = twin.one_round(
+            [params[layer.weight][0].numpy() for layer in model.layers],
+            [params[layer.bias][0].numpy() for layer in model.layers],
+            batches,
+            samples,
+            0.1,
+            1.0,
+        )
+        cohort = one.select_cohort(None, t)
+        _, loss = one.train_cohort(one.parts.algorithm.broadcast(one.server, cohort), cohort, t)
+        np.testing.assert_allclose(loss, losses, rtol=1e-10)
+        one.run_round(t)
+        found = unflatten(one.server["model"], model.shapes)
+        for layer, weight, bias in zip(model.layers, weights, biases, strict=True):
+            np.testing.assert_allclose(found[layer.weight][0], weight, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(found[layer.bias][0], bias, rtol=1e-9, atol=1e-12)
+
+
+def test_clock_and_energy_charge_the_samples_that_a_device_trains_on() -> None:
+    """A device's operations grow with its samples, plus those of its steps and its update."""
+    one = engine(KEYS)
+    cohort = one.select_cohort(None, 0)
+    flops = one.parts.submodels.count_flops(cohort)
+    samples = one.parts.samples.sample_share[0].numpy()
+    steps = EPOCHS * np.ceil(samples / BATCH)
+    model = one.parts.model
+    expected = EPOCHS * model.count_training_flops(samples) + (2 * steps + 1) * model.num_params
+    np.testing.assert_allclose(flops, expected, rtol=1e-12)
+
+
+def test_only_transmitters_send_and_each_its_own_update() -> None:
+    every, some = engine(KEYS), engine(KEYS | {"devices.senders": 2})
+    cohort = some.select_cohort(None, 0)
+    assert not cohort.all_transmit
+    broadcast = every.parts.algorithm.broadcast(every.server, cohort)
+    (sent,), loss = some.train_cohort(broadcast, cohort, 0)
+    (whole,), every_loss = every.train_cohort(broadcast, every.select_cohort(None, 0), 0)
+    assert torch.equal(loss, every_loss)
+    for name, block in sent.tensors.items():
+        torch.testing.assert_close(block, whole.tensors[name][cohort.transmit_mask])
+
+
+def test_equal_devices_take_as_many_steps_as_given_in_steps() -> None:
+    """The number is that of local_steps = E n / B; the minibatches are others."""
+    equal = {"data.partition": "iid", "data.train_samples": 256}
+    one = engine(KEYS | equal)
+    two = engine(KEYS | equal | {"training.local_epochs": None, "training.local_steps": 8})
+    cohort = one.select_cohort(None, 0)
+    local = one.parts.samples.training_data.select_cohort(0, cohort)
+    assert local.steps == 8
+    assert one.training.count_steps(cohort) is None
+    np.testing.assert_allclose(
+        one.parts.submodels.count_flops(cohort), two.parts.submodels.count_flops(cohort)
+    )
+    assert not torch.equal(run(one, 1).server["model"], run(two, 1).server["model"])
