@@ -46,10 +46,12 @@ def _describe(scenario: Scenario) -> str:
         work = format_count(training.local_steps, "step")
         per_epoch = count_epoch_steps(sizes, training.batch_size, 1)
         share = _format_range(training.local_steps / per_epoch)
-        return f"local work: {work} = {share} epochs of {samples}"
+        unit = "epoch" if share == "1" else "epochs"
+        return f"local work: {work} = {share} {unit} of {samples}"
     work = format_count(training.local_epochs, "epoch")
     steps = count_epoch_steps(sizes, training.batch_size, training.local_epochs)
-    return f"local work: {work} = {_format_range(steps)} steps for {samples}"
+    taken = _format_range(steps)
+    return f"local work: {work} = {taken} {'step' if taken == '1' else 'steps'} for {samples}"
 
 
 def _format_range(values: np.ndarray) -> str:

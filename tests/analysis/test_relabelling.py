@@ -6,14 +6,18 @@ refused, labels of the command ignored, values of numeric axes renamed, the call
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 import xarray as xr
+from rich.console import Console
 
 import otafl
+from otafl import cli
 from otafl.analysis.relabelling import label_result, read_labels
+from otafl.analysis.summary import print_ends
 from otafl.analysis.tables import build_grid, rename_texts
 from otafl.plots.curves import curve_data
 from otafl.plots.overviews import overview_data
@@ -74,6 +78,30 @@ def test_table_shows_labels(result: xr.Dataset) -> None:
     table = build_grid(result, "test_accuracy", ["snr_db"], ["power"])
     shown = rename_texts(table, {}, read_labels(result))
     assert shown.rows == [("inversion",), ("gbma",)]
+
+
+def test_show_has_labels_in_place_of_names(result: xr.Dataset) -> None:
+    console = Console(width=100, file=io.StringIO(), markup=False)
+    print_ends(result, console, variables=["test_accuracy", "test_loss"])
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    title = next(line for line in text.splitlines() if "test loss" in line)
+    assert title.split()[:3] == ["power", "SNR", "[dB]"]
+    assert "test accuracy" not in title
+    assert "accuracy" in title
+    assert "inversion" in text
+    assert " ci " not in text
+
+
+def test_compare_has_labels_in_place_of_names(result: xr.Dataset, tmp_path: Path) -> None:
+    file, out = tmp_path / "labelled.nc", tmp_path / "pairs.txt"
+    result.to_netcdf(file)
+    with pytest.raises(SystemExit) as left:
+        cli.main(["compare", str(file), "--axis", "power", "--baseline", "gbma", "-o", str(out)])
+    assert not left.value.code
+    caption, _, title, *_, row = out.read_text().splitlines()
+    assert caption.startswith("Differences of accuracy from power gbma")
+    assert title.startswith("power      SNR [dB]")
+    assert row.startswith("inversion  10")
 
 
 def test_two_names_cannot_have_the_same_text() -> None:
