@@ -1,15 +1,19 @@
-"""The page of recipes: twenty questions, each with a scenario, its table and an answer.
+"""The page of recipes: twenty questions, each with an answer, a picture, a scenario and its table.
 
-Mutations that must fail: a table of another axis, a recipe without an answer, a table left out.
+Mutations that must fail: a table of another axis, a recipe without an answer, a table left out, a
+picture of other colours or of another recipe.
 """
 
 from __future__ import annotations
 
 import re
 import runpy
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
+from matplotlib.image import imread
 
 from otafl.core.errors import UserError
 from otafl.results.variables import VARIABLES
@@ -24,17 +28,35 @@ RECIPES = TOOL["read_recipes"](PAGE)
 def test_twenty_questions_with_answers() -> None:
     parts = PAGE.split("\n## ")[1:]
     assert len(parts) == len(RECIPES) == 20
-    for part in parts:
-        assert part.splitlines()[2].endswith("?")
-        answer = part.partition("<!-- end table -->")[2].strip()
+    for part, name in zip(parts, RECIPES, strict=True):
+        question, answer, picture = part.splitlines()[2:7:2]
+        assert question.endswith("?")
         assert re.search(r"More: \[.+\]\(.+\)\.$", answer), answer
+        assert picture.endswith(f"](pictures/recipes/{name}.png)")
+        assert TOOL["COMMANDS"].search(part)[2] == name
+
+
+def test_each_recipe_has_a_small_picture() -> None:
+    pictures = {file.stem: file.stat().st_size for file in TOOL["PICTURES"].iterdir()}
+    assert set(pictures) == set(RECIPES)
+    assert max(pictures.values()) < 30_000
+
+
+def test_the_site_has_a_card_for_each_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    with_gallery = import_module("otafl_docs.recipes").with_gallery
+    shown = with_gallery(PAGE)
+    assert re.findall(r"^:img-top: pictures/recipes/(\w+)\.png$", shown, re.MULTILINE) == [*RECIPES]
+    for anchor in re.findall(r"^:link: #(\S+)$", shown, re.MULTILINE):
+        assert f"\n## {anchor.replace('-', ' ')}\n" in PAGE.lower()
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_table_has_a_row_for_each_point(name: str) -> None:
-    scenario, variables = RECIPES[name]
+    recipe = RECIPES[name]
+    scenario = yaml.safe_load(recipe.scenario)
     assert scenario["name"] == name
-    assert set(variables) <= set(VARIABLES)
+    assert set(recipe.variables) <= set(VARIABLES)
     table = next(text for _, other, _, text, _ in TOOL["TABLE"].findall(PAGE) if other == name)
     rows = [line for line in table.splitlines() if line.startswith("|")]
     try:
@@ -47,6 +69,9 @@ def test_a_table_has_a_row_for_each_point(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["noise_limit", "dropout"])  # examples: quick ones
-def test_a_table_is_what_the_scenario_gives(name: str) -> None:
+def test_table_and_picture_are_what_the_scenario_gives(name: str, tmp_path: Path) -> None:
     table = next(text for _, other, _, text, _ in TOOL["TABLE"].findall(PAGE) if other == name)
-    assert TOOL["write_table"](*RECIPES[name]) == table
+    assert TOOL["run_recipe"](name, RECIPES[name], tmp_path) == table
+    drawn, committed = (imread(folder / f"{name}.png") for folder in (tmp_path, TOOL["PICTURES"]))
+    assert drawn.shape == committed.shape
+    assert abs(drawn - committed).mean() < 0.01

@@ -20,10 +20,11 @@ def setup(app: Any) -> dict[str, Any]:
 
 
 def _read(app: Any, page: str, source: list[str]) -> None:
+    from otafl_docs.recipes import with_gallery
     from otafl_docs.result_pages import in_site
 
     if not page.startswith("reference/"):
-        source[0] = in_site(source[0])
+        source[0] = with_gallery(in_site(source[0]))
 
 
 def _docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
