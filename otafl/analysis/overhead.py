@@ -90,7 +90,9 @@ def compute_cost_to_reach(result: xr.Dataset, variable: str, target: float) -> x
         out[name] = spent.where(rounds == first).max("round", keep_attrs=True)
     if "device_energy_j" in out:
         about = {"units": "J", "long_name": "energy drawn by all devices"}
-        out["energy_j"] = out["device_energy_j"].sum("cause", skipna=False).assign_attrs(about)
+        joules = out["device_energy_j"]  # a result kept small has them summed already
+        causes = [dim for dim in joules.dims if dim == "cause"]
+        out["energy_j"] = joules.sum(causes, skipna=False).assign_attrs(about)
     return xr.Dataset(out).drop_vars("final_round", errors="ignore")
 
 

@@ -121,6 +121,15 @@ def print_ends(
         console.print(guessed)
 
 
+def print_environment(dataset: xr.Dataset, console: Console | None = None) -> None:
+    """Print what a result was made from, in the console's width: a line each."""
+    console = console or make_console()
+    rows = origins.list_environment(dataset.attrs)
+    console.print()
+    for name, value in rows:  # names of files are what somebody wrote
+        console.print(" ".join(t if t.isprintable() else repr(t) for t in (f"{name}:", value)))
+
+
 def write_summary(dataset: xr.Dataset, path: Path) -> None:
     """Write a CSV with one line per point: its coordinates, and moments of the `SHOWN` variables.
 

@@ -20,14 +20,19 @@ def show(
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write every point and variable as CSV.")
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Also versions, commit, hashes and processor.")
+    ] = False,
 ) -> None:
     """Summarise a result."""
-    from otafl.analysis.summary import print_summary, write_summary
+    from otafl.analysis.summary import print_environment, print_summary, write_summary
     from otafl.results.files import open_results
 
     dataset = open_results(result)
     chosen = None if variables is None else [name.strip() for name in variables.split(",")]
     print_summary(dataset, every=all_, variables=chosen)
+    if full:
+        print_environment(dataset)
     if csv is not None:
         write_summary(dataset, csv)
         typer.echo(str(csv))

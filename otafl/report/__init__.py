@@ -24,6 +24,7 @@ from otafl.core.files import write_text
 from otafl.report import comparisons, pictures, run_description, values
 from otafl.report.explorer import build_explorer
 from otafl.report.library import describe_missing, load_library
+from otafl.results import origins
 
 __all__ = ["describe_missing", "render_page", "write"]
 
@@ -89,7 +90,7 @@ def render_page(
         "axes": run_description.list_swept_axes(ds),
         "scenario": run_description.format_settings(ds),
         "command": run_description.format_command(ds, Path(source)),
-        "environment": run_description.list_environment(ds),
+        "environment": origins.list_environment(ds.attrs),
     }
     template = environment.get_template("page.html")
     plain = template.render(texts, explorer=None)

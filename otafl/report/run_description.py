@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from otafl.results.end_values import describe_diverged
 MAX_SETTINGS = 100_000
 """Characters of a scenario that a page contains."""
 MAX_AXIS_VALUES = 200
-PACKAGES = ("otafl", "torch", "sionna", "numpy", "xarray")
 
 
 class Axis(NamedTuple):
@@ -109,16 +107,6 @@ def format_command(ds: xr.Dataset, source: Path) -> str:
     verb = "run" if source.suffix == ".nc" else "sweep"
     path = str(source).encode(errors="replace").decode()  # a name need not be UTF-8
     return shlex.join(["otafl", verb, f"{name}.yaml", "--out", path])
-
-
-def list_environment(ds: xr.Dataset) -> list[tuple[str, str]]:
-    """Return versions, hashes of code and data, processor, seed and the scenario's hash."""
-    attrs: Mapping[str, Any] = ds.attrs
-    rows = [(name, str(attrs.get(f"{name}_version", "not stored"))) for name in PACKAGES]
-    rows += origins.build_table(attrs)
-    rows.append(("processor", str(attrs["device_name"])))
-    rows.append(("seed", str(attrs["seed"])))
-    return [*rows, ("scenario hash", str(attrs["scenario_hash"]))]
 
 
 def _is_ragged(ds: xr.Dataset) -> bool:

@@ -1,10 +1,13 @@
-"""Environment of a result: versions of programs, and the processor."""
+"""Environment of a result: versions of programs, the commit of otafl, and the processor."""
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
+import os
 import platform
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,11 @@ import numpy as np
 
 from otafl.core.errors import UserError
 
+WITH_CHANGES = " with changes"
+"""Mark of a commit whose files were edited."""
+GIT_TIMEOUT_S = 10.0
+"""Seconds that git gets on a slow file system."""
+
 
 @functools.cache
 def get_versions() -> dict[str, str]:
@@ -20,6 +28,48 @@ def get_versions() -> dict[str, str]:
     names = {"sionna": ("sionna-no-rt", "sionna")}
     packages = ("otafl", "torch", "sionna", "numpy", "xarray")
     return {name: _find_version(*names.get(name, (name,))) for name in packages}
+
+
+@functools.cache
+def find_commit() -> str | None:
+    """Find the commit of otafl's source, where it runs from a checkout of its git repository.
+
+    Git is called once in a program, and not for an installed package.
+
+    Returns
+    -------
+    str or None
+        The commit in hexadecimal, and ` with changes` after it if a file of the package differs
+        from the commit. None for an installed package, without git, and where git refuses.
+    """
+    package = Path(__file__).parents[1]
+    checkout = package.parent
+    project = checkout / "pyproject.toml"
+    try:
+        if not (checkout / ".git").exists() or '\nname = "otafl"\n' not in project.read_text(
+            "utf-8"
+        ):
+            return None
+        # a hook of git sets GIT_DIR, and a monitor of files is a program
+        options = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
+        found = subprocess.run(
+            [*options, "status", "--porcelain=v2", "--branch", "--", package.name],
+            cwd=checkout,
+            env={name: value for name, value in os.environ.items() if name[:4] != "GIT_"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=GIT_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    lines = found.stdout.splitlines()
+    commit = re.search(r"^# branch\.oid ([0-9a-f]{40,64})$", found.stdout, re.MULTILINE)
+    if commit is None:  # a repository without commits
+        return None
+    return commit[1] + (WITH_CHANGES if any(not line.startswith("#") for line in lines) else "")
 
 
 def _find_version(*names: str) -> str:

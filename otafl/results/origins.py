@@ -7,10 +7,10 @@ The attribute `origins` of a result is JSON, a list of
 
     {"points": "0-5,8", "versions": {program: version}, "sources": {file: hash}, "chunk_mb": 8.0,
      "inputs": {"otafl": hash of its source, "data": checksum of the samples, file: hash},
-     "batches": [[6, 1]]}
+     "batches": [[6, 1]], "commit": "3f2a... with changes"}
 
 with an entry for each that differs. Points are counted as in the sweep, the last axis fastest. A
-batch of 6 trials of points ran in 1 thread.
+batch of 6 trials of points ran in 1 thread. Only a checkout of otafl's repository has a commit.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ from pydantic import (
 )
 
 from otafl.core.errors import UserError
-from otafl.results.environment import get_versions
+from otafl.results.environment import WITH_CHANGES, find_commit, get_versions
 from otafl.user_code.sources import Sources
 
 ATTRIBUTE = "origins"
 
 MAX_POINTS = 10**6
 """Numbers of points are below it."""
+
+
+_COMMIT = f"[0-9a-f]{{40,64}}({WITH_CHANGES})?"
 
 
 class _Entry(BaseModel):
@@ -59,6 +62,7 @@ class _Entry(BaseModel):
     batches: list[Annotated[list[PositiveInt], Field(min_length=2, max_length=2)]] = Field(
         [], max_length=MAX_POINTS
     )
+    commit: Annotated[str, Field(pattern=f"^{_COMMIT}(, {_COMMIT})*$")] | None = None
 
     @field_validator("points")
     @classmethod
@@ -90,6 +94,8 @@ class Origin:
     inputs : hashes of otafl's own source, of the data set and of files that the scenario names;
         None if they were not recorded.
     batches : (trials of points side by side, threads), of each kind of batch; empty if not known.
+    commit : as of `environment.find_commit`. It names the source for people, and the hash in
+        `inputs` compares it, so that two commits with the same source are no difference.
     """
 
     points: frozenset[int]
@@ -98,6 +104,7 @@ class Origin:
     chunk_mb: float | None = None
     inputs: Mapping[str, str] | None = None
     batches: tuple[tuple[int, int], ...] = ()
+    commit: str | None = None
 
 
 def make_origin(
@@ -109,7 +116,8 @@ def make_origin(
 ) -> Origin:
     """Return the origin of points that this program computes."""
     kinds = tuple(dict.fromkeys(batches))
-    return Origin(frozenset(points), get_versions(), sources, chunk_mb, inputs, kinds)
+    versions, commit = get_versions(), find_commit()
+    return Origin(frozenset(points), versions, sources, chunk_mb, inputs, kinds, commit)
 
 
 def to_json(origins: Sequence[Origin]) -> str:
@@ -124,6 +132,7 @@ def to_json(origins: Sequence[Origin]) -> str:
                 "inputs": None if one.inputs is None else dict(one.inputs),
                 "batches": one.batches,
             }
+            | ({} if one.commit is None else {"commit": one.commit})
             for one in origins
         ]
     )
@@ -143,6 +152,7 @@ def read(attributes: Mapping[str, Any], points: Iterable[int]) -> list[Origin]:
                 one.chunk_mb,
                 one.inputs,
                 tuple((size, threads) for size, threads in one.batches),
+                one.commit,
             )
             for one in _parse_entries(attributes[ATTRIBUTE])
         ]
@@ -184,17 +194,20 @@ def renumber_points(origins: Sequence[Origin], numbers: Mapping[int, int]) -> li
 def merge_origins(earlier: Sequence[Origin], later: Sequence[Origin]) -> list[Origin]:
     """Return the origins of points whose trials were computed at two times.
 
-    Programs and modules are the same. Of inputs that differ between them both are named.
+    Programs and modules are the same. Of inputs and commits that differ between them both are
+    named.
     """
     out = []
     for one in later:
-        inputs = dict(one.inputs or {})
+        inputs, commits = dict(one.inputs or {}), [one.commit]
         for other in earlier:
             if one.points & other.points:
+                commits.insert(0, other.commit)
                 for name, of in (other.inputs or {}).items():
                     known = inputs.get(name, of)
                     inputs[name] = known if of in known.split("+") else f"{of}+{known}"
-        out.append(replace(one, inputs=inputs or None))
+        names = dict.fromkeys(name for text in commits if text for name in text.split(", "))
+        out.append(replace(one, inputs=inputs or None, commit=", ".join(names) or None))
     return out
 
 
@@ -214,17 +227,34 @@ def find_differences(one: Origin, other: Origin) -> dict[str, tuple[str | None, 
 def build_table(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the software and inputs of a result, a row for each file, the data and otafl's source.
 
-    A row has the hash, and if there are several, the points of each.
+    A row has the hash, and if there are several, the points of each. The commit of otafl has a row
+    if a checkout computed points.
     """
     rows: dict[str, dict[str, set[int]]] = {}
     for one in read(attributes, ()) if ATTRIBUTE in attributes else []:
-        for name, of in (pair for hashes in _get_hashes(one) for pair in (hashes or {}).items()):
+        commit = {} if one.commit is None else {"otafl's commit": one.commit}
+        known = (hashes or {} for hashes in (commit, *_get_hashes(one)))
+        for name, of in (pair for hashes in known for pair in hashes.items()):
             rows.setdefault(name, {}).setdefault(of, set()).update(one.points)
     out = []
     for name, by in rows.items():
         several = (f"{of} (points {_format_ranges(points)})" for of, points in by.items())
         out.append((name, next(iter(by)) if len(by) == 1 else ", ".join(several)))
     return out
+
+
+def list_environment(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """List what a result was made from, a row each.
+
+    Versions, the commit of otafl, hashes of code and data, what the last bits depend on, processor,
+    seed and the scenario's hash.
+    """
+    rows = [(name, str(attributes.get(f"{name}_version", "not stored"))) for name in get_versions()]
+    rows += build_table(attributes)
+    rows += describe_computing(attributes).items()
+    rows.append(("processor", str(attributes["device_name"])))
+    rows.append(("seed", str(attributes["seed"])))
+    return [*rows, ("scenario hash", str(attributes["scenario_hash"]))]
 
 
 def _get_hashes(origin: Origin) -> tuple[Mapping[str, str] | None, Mapping[str, str] | None]:

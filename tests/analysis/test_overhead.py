@@ -78,6 +78,14 @@ def test_the_first_record_at_the_target_and_what_it_had_cost() -> None:
     assert "final_round" not in got.coords
 
 
+def test_joules_that_are_summed_over_causes() -> None:
+    data = result()
+    small = data.assign(device_energy_j=data["device_energy_j"].sum(["device", "cause"]))
+    name = "test_accuracy"
+    whole, got = (otafl.compute_cost_to_reach(one, name, 0.7) for one in (data, small))
+    np.testing.assert_allclose(got["energy_j"], whole["energy_j"])
+
+
 @pytest.mark.parametrize(("transport", "shared"), [("over_the_air", True), ("digital", False)])
 def test_symbols_times_devices(transport: str, shared: bool) -> None:
     """A hundred symbols a round, of 8 devices in the first ten and 5 in ten more."""

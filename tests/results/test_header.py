@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import xarray as xr
 from support.hostile_results import ODD_ORIGINS, iterate_changes
 from support.parts import TWO_AXES, make_parts, make_scenario
 
-from otafl.analysis.summary import print_summary, write_summary
+from otafl.analysis.summary import print_environment, print_summary, write_summary
 from otafl.core.errors import UserError
 from otafl.report import run_description
 from otafl.results import header, origins
@@ -31,11 +32,11 @@ def read_everything(ds: xr.Dataset, folder: Path) -> None:
     """What the commands say of a result."""
     with contextlib.redirect_stdout(io.StringIO()):
         print_summary(ds, every=True)
+        print_environment(ds)
     write_summary(ds, folder / "summary.csv")
     run_description.list_facts(ds)
     run_description.list_notices(ds)
     run_description.list_swept_axes(ds)
-    run_description.list_environment(ds)
 
 
 def refusal(ds: xr.Dataset, folder: Path) -> str | None:
@@ -91,10 +92,17 @@ def test_a_control_character_reaches_no_terminal(result: xr.Dataset) -> None:
         header.check(result.assign_coords(power=("power", labels)))
 
 
+def test_names_of_files_reach_a_terminal_as_text(result: xr.Dataset) -> None:
+    odd = {"points": "0-3", "versions": {}, "sources": {"\x1b[2J.py": "5"}, "commit": "a" * 40}
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        print_environment(result.assign_attrs(origins=json.dumps([odd])))
+    assert "\x1b" not in said.getvalue()
+    assert r"'\x1b[2J.py:' 5" in said.getvalue()
+    assert f"otafl's commit: {'a' * 40}" in said.getvalue()
+
+
 @pytest.mark.parametrize("said", list(ODD_ORIGINS))
 def test_origins_have_limits(said: str) -> None:
-    import json
-
     with pytest.raises(UserError, match="attribute origins: expected"):
         origins.read({"origins": json.dumps(ODD_ORIGINS[said])}, ())
 

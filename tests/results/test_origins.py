@@ -104,3 +104,28 @@ def test_code_and_data_that_differ() -> None:
         ("samples of data", "2"),
     ]
     assert origins.build_table({}) == []
+
+
+def test_a_commit_names_the_source_and_is_no_difference() -> None:
+    first, second = "a" * 40, f"{'b' * 40} with changes"
+    one, other = replace(made({0}), commit=first), replace(made({0}), commit=second)
+    assert origins.read(attributes(one), ()) == [one]
+    assert '"commit"' not in origins.to_json([made({0})])
+    assert origins.find_differences(one, other) == {}
+    assert origins.build_table(attributes(one)) == [("otafl's commit", first)]
+    (grown,) = origins.merge_origins([one], [other])
+    assert grown.commit == f"{first}, {second}"
+    assert origins.merge_origins([grown], [other]) == [grown]
+    assert origins.merge_origins([grown], [made({0})]) == [grown]
+    assert origins.read(attributes(grown), ()) == [grown]
+
+
+def test_all_that_a_result_was_made_from() -> None:
+    one = replace(made({0}), commit="a" * 40, batches=((6, 1),), inputs={"otafl": "1"})
+    about = {"device_name": "a processor", "seed": 3, "scenario_hash": "5", "torch_version": "2"}
+    rows = dict(origins.list_environment(attributes(one) | about))
+    assert rows["torch"] == "2"
+    assert rows["otafl"] == "not stored"
+    assert rows["otafl's commit"] == "a" * 40
+    assert rows["trials side by side"] == "6"
+    assert (rows["processor"], rows["seed"], rows["scenario hash"]) == ("a processor", "3", "5")

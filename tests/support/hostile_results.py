@@ -54,6 +54,9 @@ ODD_ORIGINS: dict[str, Any] = {
     "no versions": [{"points": "0-3", "sources": {}}],
     "versions are a list": [{"points": "0-3", "versions": [1], "sources": {}}],
     "sources are a list": [{"points": "0-3", "versions": {}, "sources": [1]}],
+    "commit is no hash": [
+        {"points": "0-3", "versions": {}, "sources": {}, "commit": "\x1b[2J" + "a" * 40}
+    ],
     "chunk is text": [{"points": "0-3", "versions": {}, "sources": {}, "chunk_mb": "x"}],
 }
 """Name -> what stands in the attribute `origins`."""
