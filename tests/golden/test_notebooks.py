@@ -32,6 +32,16 @@ learns, error = final.test_accuracy.sel(snr_db=-20), final.aggregation_nmse.sel(
 assert learns.sel(power="tci") > learns.sel(power="cao_static") + 0.2, learns
 assert error.sel(power="tci") > 20 * error.sel(power="cao_static"), error
 """,
+    "personal_models_over_the_air": """
+few, many = (by_samples.sel(train_samples=n).mean("trial") for n in (100, 400))
+assert few.sel(algorithm="ditto") > few.sel(algorithm="local_only") + 0.03, few
+assert many.sel(algorithm="local_only") > many.max() - 0.01, many
+assert (many.drop_sel(algorithm="fedavg") > many.sel(algorithm="fedavg")).all(), many
+noisy = by_snr.sel(snr_db=-40).mean("trial")
+assert noisy.idxmax() == "local_only" and noisy.argsort()[-2] == 2, noisy
+sent = end.uplink_symbols.values
+assert sent[0] == sent[1] > sent[2] > sent[3] == 0, sent
+""",
     "own_power_policy": """
 of_shares, least = error[2:], error.sel(power="cao_static")
 assert of_shares.argmin("power").values.tolist()[::3] == [3, 0], error
