@@ -1,6 +1,7 @@
 """Sphinx: `python -m sphinx -W --keep-going -b html docs build/docs`, offline."""
 
 import os
+import re
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -16,6 +17,8 @@ version = release = installed("otafl")
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "otafl_docs",
@@ -35,6 +38,11 @@ rst_prolog = """
 .. role:: required
 """
 html_math_renderer = "outlines"
+inventories = os.environ.get("OTAFL_DOCS_INVENTORIES", "")  # none: they come from the network
+intersphinx_mapping = {
+    name: (address, file or None)
+    for name, address, file in re.findall(r"(\w+)=([^,\s]+)(?:,(\S+))?", inventories)
+}
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 copybutton_selector = "div:not(.formula) > div.highlight > pre"

@@ -157,8 +157,9 @@ def _write_opening(stem: str) -> str:
 
 
 def _to_plain_markdown(text: str) -> str:
-    """Remove the site's roles, and write links as seen from examples/notebooks."""
+    """Remove the site's roles, and write formulas and links as examples/notebooks needs them."""
     text = re.sub(r"\s*\(\{nb-download\}.*?\)", "", text, flags=re.DOTALL)
+    text = re.sub(r"^```math\n(.*?)^```$", r"$$\n\1$$", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"\]\((\w+)\.md\)", r"](\1.ipynb)", text)
     text = re.sub(r"\]\(\.\./\.\./", "](../../", text)
     return re.sub(r"\]\(\.\./(?!\.\./)", "](../../docs/", text)

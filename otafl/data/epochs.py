@@ -12,6 +12,7 @@ McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning o
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,22 +49,16 @@ class EpochPlan:
     batch_size: int
     num_epochs: int
 
-    def __post_init__(self) -> None:
-        """Count the steps [S * K] on the host."""
-        samples = self.count.cpu().numpy()
-        steps = count_epoch_steps(samples, self.batch_size, self.num_epochs).astype(np.int64)
-        object.__setattr__(self, "_samples", samples)
-        object.__setattr__(self, "_steps", steps)
+    @functools.cached_property
+    def host_count(self) -> np.ndarray:
+        """The `count` [S * K] on the host, copied once."""
+        count: np.ndarray = self.count.cpu().numpy()
+        return count
 
     def count_steps(self, cohort: Cohort) -> np.ndarray:
         """Count the local steps of the cohort's rows, E ceil(n / B), int64 [N]."""
-        steps: np.ndarray = self._steps[cohort.host_flat_index]  # type: ignore[attr-defined]
-        return steps
-
-    def count_samples(self, cohort: Cohort) -> np.ndarray:
-        """Return the number of samples of the cohort's rows, int64 [N]."""
-        samples: np.ndarray = self._samples[cohort.host_flat_index]  # type: ignore[attr-defined]
-        return samples
+        samples = self.host_count[cohort.host_flat_index]
+        return count_epoch_steps(samples, self.batch_size, self.num_epochs).astype(np.int64)
 
 
 class EpochBatches:
@@ -96,7 +91,7 @@ class EpochBatches:
         self.num_steps = int(steps[0]) if len(steps) else plan.num_epochs
         self._per_epoch = self.num_steps // plan.num_epochs
         self._width = self._per_epoch * plan.batch_size
-        self._is_full = bool((plan.count_samples(cohort) == self._width).all())
+        self._is_full = bool((plan.host_count[cohort.host_flat_index] == self._width).all())
         self._plan, self._streams, self._round, self._cohort = plan, streams, round, cohort
         self._orders: dict[int, tuple[int, Tensor]] = {}
 

@@ -22,6 +22,26 @@ assert ends.sel(power="gbma", snr_db=-30) > 0.7 > 0.4 > ends.sel(power="ci", snr
 assert abs(difference.sel(snr_db=[-10, 0])).mean() < 0.03
 assert len(final.trial) == 3
 """,
+    "power_control_from_scratch": """
+assert largest < 0.15, largest
+assert np.isclose(np.median(compute_nmse(*inversion(amplitude, 1.0), 1.0)), 1 / np.log(2), rtol=0.2)
+assert np.isclose(theory["gbma"][-1], 4 / np.pi - 1, rtol=0.15), theory
+for name in ("gbma", "ci"):
+    assert (np.array(simulated["cao_static"]) < simulated[name]).all(), simulated
+learns, error = final.test_accuracy.sel(snr_db=-20), final.aggregation_nmse.sel(snr_db=-20)
+assert learns.sel(power="tci") > learns.sel(power="cao_static") + 0.2, learns
+assert error.sel(power="tci") > 20 * error.sel(power="cao_static"), error
+""",
+    "personal_models_over_the_air": """
+few, many = (by_samples.sel(train_samples=n).mean("trial") for n in (100, 400))
+assert few.sel(algorithm="ditto") > few.sel(algorithm="local_only") + 0.03, few
+assert many.sel(algorithm="local_only") > many.max() - 0.01, many
+assert (many.drop_sel(algorithm="fedavg") > many.sel(algorithm="fedavg")).all(), many
+noisy = by_snr.sel(snr_db=-40).mean("trial")
+assert noisy.idxmax() == "local_only" and noisy.argsort()[-2] == 2, noisy
+sent = end.uplink_symbols.values
+assert sent[0] == sent[1] > sent[2] > sent[3] == 0, sent
+""",
     "own_power_policy": """
 of_shares, least = error[2:], error.sel(power="cao_static")
 assert of_shares.argmin("power").values.tolist()[::3] == [3, 0], error
@@ -73,5 +93,6 @@ def test_it_runs_and_shows_what_it_says(
         for output in cell.get("outputs", [])
         if "image/svg+xml" in output.get("data", {})
     ]
-    assert len(figures) == path.read_text().count("\ndraw(") > 0
+    text = path.read_text()
+    assert len(figures) == text.count("\ndraw(") + text.count(" = plt.subplots(") > 0
     assert not list(tmp_path.iterdir())

@@ -47,7 +47,7 @@ def test_the_site_has_a_card_for_each_recipe(monkeypatch: pytest.MonkeyPatch) ->
     with_gallery = import_module("otafl_docs.recipes").with_gallery
     shown = with_gallery(PAGE)
     assert re.findall(r"^:img-top: pictures/recipes/(\w+)\.png$", shown, re.MULTILINE) == [*RECIPES]
-    for anchor in re.findall(r"^:link: #(\S+)$", shown, re.MULTILINE):
+    for anchor in re.findall(r'^:link: "#(\S+)"$', shown, re.MULTILINE):
         assert f"\n## {anchor.replace('-', ' ')}\n" in PAGE.lower()
 
 

@@ -11,7 +11,7 @@ CARD = """\
 ```{{grid-item-card}} {title}
 :img-top: {picture}
 :img-alt: {alt}
-:link: #{anchor}
+:link: "#{anchor}"
 :link-type: url
 ```
 """

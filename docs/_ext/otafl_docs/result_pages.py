@@ -1,4 +1,4 @@
-"""The pages of `results/` as pages of the site."""
+"""The pages of `results/` and the changelog as pages of the site."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def pages() -> Iterator[tuple[str, str]]:
     for file in sorted((ROOT / "results").glob("*.md")):
         text = COMMANDS.sub(_fenced, LINK.sub(_moved, file.read_text()))
         yield f"{FOLDER}/{file.stem}", titled(re.sub(r"(?m)^\|.*", _unbroken, text))
+    yield "changelog", titled(LINK.sub(_from_root, (ROOT / "CHANGELOG.md").read_text()))
 
 
 def _unbroken(row: re.Match[str]) -> str:
@@ -43,8 +44,21 @@ def _moved(match: re.Match[str]) -> str:
     return match[1] + target + match[3]
 
 
+def _from_root(match: re.Match[str]) -> str:
+    """A link of a file in the root, seen from docs/reference/."""
+    target = match[2]
+    if target.startswith("docs/"):
+        target = "/" + target.removeprefix("docs/")
+    elif re.fullmatch(r"results/\w+\.md", target):
+        target = f"/reference/{FOLDER}/{target.removeprefix('results/')}"
+    else:
+        target = f"../../{target}"
+    return match[1] + target + match[3]
+
+
 def in_site(text: str) -> str:
-    """A page of docs/ whose links to files of results/ lead to the site's pages of them."""
+    """A page of docs/ whose links to results and to the changelog lead to the site's pages."""
+    text = text.replace("](../CHANGELOG.md)", "](/reference/changelog.md)")
     moved = rf"](/reference/{FOLDER}/\1.md\2)"
     return titled(re.sub(r"\]\((?:\.\./)+results/(\w+)\.md(#[^)]*)?\)", moved, text))
 
