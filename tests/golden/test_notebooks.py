@@ -7,6 +7,7 @@ Mutations that make a test here fail: the policy of the page inverting for all (
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,6 @@ def test_it_runs_and_shows_what_it_says(
         for output in cell.get("outputs", [])
         if "image/svg+xml" in output.get("data", {})
     ]
-    text = path.read_text()
-    assert len(figures) == text.count("\ndraw(") + text.count(" = plt.subplots(") > 0
+    drawn = re.findall(r"^(?:draw|plot_\w+)\(|^figure, axes = ", path.read_text(), re.MULTILINE)
+    assert len(figures) == len(drawn) > 0
     assert not list(tmp_path.iterdir())
