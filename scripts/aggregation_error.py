@@ -65,7 +65,7 @@ def main() -> None:
     order = [name for name in POLICIES if name in drawn]
     handles = [drawn[name] for name in order]
     figure.legend(handles, order, loc="outside lower center", ncols=4, title="power policy")
-    figure.savefig(args.out, dpi=150)
+    figure.savefig(args.out, dpi=130)
     print(f"\n{args.out}")
 
 

@@ -1,14 +1,15 @@
 """One point of each committed result, computed again and compared with the stored numbers.
 
-    python scripts/repeat.py [results/reference] [--only TEXT]
+    python scripts/repeat.py [results/reference] [--only TEXT] [--dear]
     python scripts/repeat.py results/reference --table
 
 The scenario that a result stores is cut to its cheapest point and the rounds up to the first
 evaluation after the start. Later rounds change no earlier number, and trials are independent up to
 the last bits, so the stored numbers must come out again: with one trial or, if it differs, with all
 trials side by side. If it still differs, a further run with other trials side by side and the
-instructions of an older processor measures what rounding alone changes. The findings are written
-to `repeats.csv` in the folder, and a slow test repeats the cheap ones.
+instructions of an older processor measures what rounding alone changes; of a dear point with
+--dear only. The findings are written to `repeats.csv` in the folder, and a slow test repeats the
+cheap ones.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SIDE_BY_SIDE = 10
 OLDER_PROCESSOR = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 """Environment of the second run."""
 DEAR_S = 4.5
-"""Seconds of a point above which there is no second run."""
+"""Seconds of a point above which there is a second run with --dear only."""
 
 
 @dataclass(frozen=True)
@@ -234,8 +235,11 @@ def judge(gaps: dict[str, float], rounding: dict[str, float]) -> dict[str, Any]:
     }
 
 
-def repeat(path: Path, folder: Path, number: int | None = None) -> Finding:
-    """Repeat a point of a result, the cheapest if no number is given."""
+def repeat(path: Path, folder: Path, number: int | None = None, dear: bool = False) -> Finding:
+    """Repeat a point of a result, the cheapest if no number is given.
+
+    `dear`: also measure the difference by rounding of a dear point, with one trial.
+    """
     began = time.process_time()
     ds = otafl.open_results(path)
     points = [one for one in list_points(ds) if number is None or one[1] == number]
@@ -246,8 +250,8 @@ def repeat(path: Path, folder: Path, number: int | None = None) -> Finding:
         seconds = time.process_time() - began
         if not find_excess(gaps):
             break
-    if number is None and find_excess(gaps) and seconds < DEAR_S:
-        trials = int(min(SIDE_BY_SIDE, max(2, DEAR_S / seconds)))
+    if number is None and find_excess(gaps) and (dear or seconds < DEAR_S):
+        trials = int(min(SIDE_BY_SIDE, max(2, DEAR_S / seconds))) if seconds < DEAR_S else 1
         rounding = compare(again, compute_rounded(point, last, trials), last)
     name = str(path.relative_to(folder))
     return Finding(name, point.index, last, round(seconds, 1), **judge(gaps, rounding))
@@ -278,6 +282,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("results/reference"))
     parser.add_argument("--only", metavar="TEXT", default="", help="files with this in the path")
+    parser.add_argument("--dear", action="store_true", help="measure rounding at any cost")
     parser.add_argument("--table", action="store_true", help="print the findings so far")
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # of settings that were removed
@@ -287,7 +292,7 @@ def main() -> None:
         return
     for path in sorted(args.folder.rglob("*.nc")):
         if args.only in str(path):
-            one = repeat(path, args.folder)
+            one = repeat(path, args.folder, dear=args.dear)
             found[one.file] = one
             print(one, flush=True)
             write_findings(args.folder, found)
