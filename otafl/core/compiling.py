@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+from numba.extending import intrinsic
 
 Loop = Callable[..., Any]
 
@@ -33,3 +34,13 @@ def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop
     except RuntimeError:
         made = numba.njit(**options)(function)
     return made
+
+
+@intrinsic
+def multiply_add(typing: Any, x: Any, y: Any, total: Any) -> Any:
+    """Compute x y + total with one rounding in a compiled loop, for numbers of one type."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fma(*args)
+
+    return total(total, total, total), generate

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from otafl.core.compiling import compile_loop
+from otafl.core.compiling import compile_loop, multiply_add
 from otafl.core.lazy import Tensor, torch
 
 LANES = 8
@@ -24,20 +24,26 @@ MIN_NUMBERS = 1 << 16
 """Smallest number of elements; for fewer, the call costs more than it saves."""
 
 
-def is_suitable(rows: Tensor) -> bool:
-    """Return whether the kernel computes the norms of rows [n, P].
+def is_suitable(*tensors: Tensor) -> bool:
+    """Return whether the kernel computes the norms of rows [n, P], or of their differences.
 
     It serves rounds on one thread, if it gives the bits of torch on this processor.
     """
+    return (
+        all(map(_has_long_rows, tensors))
+        and torch.is_inference_mode_enabled()
+        and torch.get_num_threads() == 1
+        and _keeps_bits()
+    )
+
+
+def _has_long_rows(rows: Tensor) -> bool:
     return (
         rows.numel() >= MIN_NUMBERS
         and rows.dtype == torch.float32
         and rows.is_cpu
         and rows.stride(1) == 1
         and rows.stride(0) >= rows.shape[1]
-        and torch.is_inference_mode_enabled()
-        and torch.get_num_threads() == 1
-        and _keeps_bits()
     )
 
 
@@ -116,16 +122,6 @@ def _add_squared_differences(
     return signature, generate
 
 
-@intrinsic
-def _multiply_add(typing: Any, x: Any, y: Any, total: Any) -> Any:
-    """Compute x y + total with one rounding, for numbers of one type."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fma(*args)
-
-    return total(total, total, total), generate
-
-
 @compile_loop
 def _add_rest(total: Any, rest: Any, stop: int) -> Any:
     """Add the squares of the numbers that fill no lanes.
@@ -136,7 +132,7 @@ def _add_rest(total: Any, rest: Any, stop: int) -> Any:
     for column in range(twice):
         total += rest[column] * rest[column]
     for column in range(twice, stop):
-        total = _multiply_add(rest[column], rest[column], total)
+        total = multiply_add(rest[column], rest[column], total)
     return total
 
 

@@ -193,7 +193,8 @@ def _product(few: Tensor, x: Tensor) -> Tensor:
     bits.
     """
     (num_sums, num_rows), width = few.shape[1:], x.shape[2]
-    out = torch.bmm(few, x)
+    kernel = _get_kernel("sum_kernel", few, x)
+    out: Tensor = torch.bmm(few, x) if kernel is None else kernel.compute_sums(few, x)
     last = width % COLUMNS
     is_small = 0 < last * num_sums * num_rows < SMALL_PRODUCT
     fits = num_rows * COLUMNS * x.element_size() <= CACHE_BYTES
@@ -342,7 +343,7 @@ def select_rows(group: Group, cohort: Cohort) -> Tensors:
 
 def compute_squared_norm(rows: Tensor) -> Tensor:
     """Compute the squared norms [n] of rows [n, P]."""
-    kernel = _get_norm_kernel(rows)
+    kernel = _get_kernel("norm_kernel", rows)
     if kernel is not None:
         norms: Tensor = kernel.compute_norms(rows)
         return norms.square()
@@ -351,19 +352,19 @@ def compute_squared_norm(rows: Tensor) -> Tensor:
 
 def compute_squared_distance(rows: Tensor, others: Tensor) -> Tensor:
     """Compute the squared norms [n] of the differences of rows, both [n, P]."""
-    kernel = _get_norm_kernel(rows, others)
+    kernel = _get_kernel("norm_kernel", rows, others)
     if kernel is not None:
         distances: Tensor = kernel.compute_distances(rows, others)
         return distances.square()
     return compute_squared_norm(rows - others)
 
 
-def _get_norm_kernel(*tensors: Tensor) -> Any:
-    """Return the module of compiled norms if it is suitable for all tensors, else None.
+def _get_kernel(name: str, *tensors: Tensor) -> Any:
+    """Return the module of compiled loops of this name if it is suitable for tensors, else None.
 
     It is loaded by the rule for compiled draws, because both need Numba.
     """
     if get_kernel(tensors[0].device) is None:
         return None
-    kernel = importlib.import_module("otafl.uplink.norm_kernel")
-    return kernel if all(kernel.is_suitable(rows) for rows in tensors) else None
+    kernel = importlib.import_module(f"otafl.uplink.{name}")
+    return kernel if kernel.is_suitable(*tensors) else None
