@@ -10,6 +10,9 @@ from numba.extending import intrinsic
 
 Loop = Callable[..., Any]
 
+make_intrinsic: Any = intrinsic
+"""Numba's decorator, whose annotation keeps the typing context among the arguments of a call."""
+
 
 def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop:
     """Compile a function of arrays at its first call.
@@ -36,7 +39,7 @@ def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop
     return made
 
 
-@intrinsic
+@make_intrinsic
 def multiply_add(typing: Any, x: Any, y: Any, total: Any) -> Any:
     """Compute x y + total with one rounding in a compiled loop, for numbers of one type."""
 

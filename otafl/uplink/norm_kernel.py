@@ -10,11 +10,10 @@ import functools
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # comes with Numba
 from numba import types
-from numba.extending import intrinsic
 
-from otafl.core.compiling import compile_loop, multiply_add
+from otafl.core.compiling import compile_loop, make_intrinsic, multiply_add
 from otafl.core.lazy import Tensor, torch
 
 LANES = 8
@@ -91,7 +90,7 @@ def _load_lanes(context: Any, builder: Any, kind: Any, array: Any, start: Any) -
     return pointer, builder.load(pointer, align=4)
 
 
-@intrinsic
+@make_intrinsic
 def _add_squares(typing: Any, rows: Any, start: Any, sums: Any, index: Any) -> Any:
     """Add the squares of lanes of `rows` to lanes of `sums`, both [..] float32."""
 
@@ -104,7 +103,7 @@ def _add_squares(typing: Any, rows: Any, start: Any, sums: Any, index: Any) -> A
     return types.void(rows, types.intp, sums, types.intp), generate
 
 
-@intrinsic
+@make_intrinsic
 def _add_squared_differences(
     typing: Any, rows: Any, start: Any, others: Any, begin: Any, sums: Any, index: Any
 ) -> Any:
