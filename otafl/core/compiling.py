@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+from numba.extending import intrinsic
 
 Loop = Callable[..., Any]
+
+make_intrinsic: Any = intrinsic
+"""Numba's decorator, whose annotation keeps the typing context among the arguments of a call."""
 
 
 def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop:
@@ -33,3 +37,13 @@ def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop
     except RuntimeError:
         made = numba.njit(**options)(function)
     return made
+
+
+@make_intrinsic
+def multiply_add(typing: Any, x: Any, y: Any, total: Any) -> Any:
+    """Compute x y + total with one rounding in a compiled loop, for numbers of one type."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fma(*args)
+
+    return total(total, total, total), generate

@@ -383,7 +383,7 @@ def _write_uniform_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Ten
 
 
 def _fill_uniform(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
-    return _fill_blocks(key, count, dtype, lambda upper, lower: None)
+    return _fill_blocks(key, count, dtype, _write_uniform_pairs)
 
 
 def _fill_words(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
@@ -401,7 +401,14 @@ def _fill_words(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
 
 
 def _fill_normal(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
-    return _fill_blocks(key, count, dtype, _apply_box_muller_)
+    kernel = get_kernel(key.device)
+    write = _write_normal_pairs if kernel is None else kernel.write_normal_pairs
+    return _fill_blocks(key, count, dtype, write)
+
+
+def _write_normal_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tensor) -> None:
+    _write_uniform_pairs(key, counter, upper, lower)
+    _apply_box_muller_(upper, lower)
 
 
 def _apply_box_muller_(upper: Tensor, lower: Tensor) -> None:
@@ -414,7 +421,10 @@ def _apply_box_muller_(upper: Tensor, lower: Tensor) -> None:
 
 
 def _fill_blocks(
-    key: Tensor, count: int, dtype: torch.dtype, shape_: Callable[[Tensor, Tensor], None]
+    key: Tensor,
+    count: int,
+    dtype: torch.dtype,
+    write: Callable[[Tensor, Tensor, Tensor, Tensor], None],
 ) -> Tensor:
     """Return [n, count] numbers of keys [n].
 
@@ -427,6 +437,5 @@ def _fill_blocks(
     for first in range(0, half, width):
         stop = min(first + width, half)
         columns = values[:, first:stop], values[:, half + first : half + stop]
-        _write_uniform_pairs(key, counter[first:stop], *columns)
-        shape_(*columns)
+        write(key, counter[first:stop], *columns)
     return values[:, :count]

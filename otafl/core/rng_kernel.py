@@ -6,6 +6,7 @@ through memory nine times.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,44 @@ def write_uniform_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tens
     upper, lower : Tensor, float [n, m]
         Results, with adjacent columns: from the upper and the lower 23 bits of each word.
     """
+    _write_pairs(key, counter, upper, lower, 1.0)
+
+
+def write_normal_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tensor) -> None:
+    """Write two arrays of normal numbers, by the Box-Muller transform of uniform ones.
+
+    Logarithm, root, cosine and sine are torch's, because other libraries round them differently.
+
+    Parameters
+    ----------
+    key : Tensor, int64 [n]
+        Keys.
+    counter : Tensor, int64 [m]
+        Mixed counters.
+    upper, lower : Tensor, float [n, m]
+        Results, with adjacent columns.
+    """
+    _write_pairs(key, counter, upper, lower, 2.0 * math.pi)
+    radius = upper.log_().mul_(-2.0).sqrt_()
+    cosine = lower.cos()
+    lower.sin_().mul_(radius)
+    upper.mul_(cosine)
+
+
+def _write_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tensor, scale: float) -> None:
+    """Write uniform numbers, those of `lower` times a scale."""
     words = view_words(key), view_words(counter)
-    _write_uniform_pairs(*words, upper.numpy(), lower.numpy())
+    strides = upper.stride(0), lower.stride(0)
+    _write_uniform_pairs(*words, view_memory(upper), view_memory(lower), *strides, scale)
+
+
+def view_memory(rows: Tensor) -> np.ndarray:
+    """Return a contiguous view of rows with adjacent columns, and of the gaps between them.
+
+    Numba uses vector instructions only for arrays that are contiguous.
+    """
+    length = (len(rows) - 1) * rows.stride(0) + rows.shape[1] if rows.numel() else 0
+    return rows.as_strided((length,), (1,)).numpy()
 
 
 def write_words(key: Tensor, counter: Tensor, words: Tensor) -> None:
@@ -108,16 +145,34 @@ def _derive_keys(root: Any, rounds: Any, out: Any, word: Any, trial: Any, device
 
 
 @compile_loop
-def _write_uniform_pairs(key: Any, counter: Any, upper: Any, lower: Any) -> None:
+def _write_uniform_pairs(
+    key: Any,
+    counter: Any,
+    upper: Any,
+    lower: Any,
+    upper_stride: int,
+    lower_stride: int,
+    scale: float,
+) -> None:
+    width = len(counter)
+    for row in range(len(key)):
+        begin, start = row * upper_stride, row * lower_stride
+        _write_row(
+            key[row], counter, upper[begin : begin + width], lower[start : start + width], scale
+        )
+
+
+@compile_loop
+def _write_row(key: Any, counter: Any, upper: Any, lower: Any, scale: float) -> None:
     real = upper.dtype.type
+    factor = real(scale)
     half, middle, unit = real(0.5), real(0.5 + (1 << 22)), real(1.0 / (1 << 23))
     low_bits = np.uint64((1 << 23) - 1)
-    for row in range(len(key)):
-        for column in range(len(counter)):
-            word = mix(key[row] ^ counter[column])
-            high = np.int32(np.int64(word) >> 41)  # the shift keeps the sign
-            upper[row, column] = (real(high) + middle) * unit
-            lower[row, column] = (real(np.int32(word & low_bits)) + half) * unit
+    for column in range(len(counter)):
+        word = mix(key ^ counter[column])
+        high = np.int32(np.int64(word) >> 41)  # the shift keeps the sign
+        upper[column] = (real(high) + middle) * unit
+        lower[column] = (real(np.int32(word & low_bits)) + half) * unit * factor
 
 
 @compile_loop

@@ -11,6 +11,7 @@ from otafl.core.lazy import Tensor, torch
 from otafl.uplink.signal import (
     Signal,
     compute_error_free,
+    compute_squared_distance,
     compute_squared_norm,
     make_signal,
     select_rows,
@@ -129,7 +130,7 @@ class Delivery:
         count, reached, delivered_fn : as in `give`
         """
         self.give(sent, sent.blocks(estimate), count, reached=reached, delivered_fn=delivered_fn)
-        self.tally.error(compute_squared_norm(estimate - exact), compute_squared_norm(exact))
+        self.tally.error(compute_squared_distance(estimate, exact), compute_squared_norm(exact))
 
     @property
     def power_budget(self) -> Tensor:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from otafl.core.contracts import Cohort, Group, Tensors
 from otafl.core.lazy import Tensor, torch
+from otafl.core.rng import get_kernel
 from otafl.models.base import flatten, unflatten
 
 COLUMNS = 4096
-"""Columns of a payload that are summed at a time, if there are several sums."""
+"""Columns of a payload in a block, if there are several sums."""
 
 CACHE_BYTES = 2 << 20
-"""Size of a part of a payload that is faster to read from a processor's cache than from memory."""
+"""Largest size of the rows of a block."""
+
+SMALL_PRODUCT = 400
+"""Number of products from which torch multiplies matrices by MKL instead of its own loop."""
 
 
 @dataclass(frozen=True)
@@ -181,16 +187,20 @@ class Signal:
 def _product(few: Tensor, x: Tensor) -> Tensor:
     """Multiply coefficients [S, J, K] by a payload x [S, K, P], [S, J, P].
 
-    The product of several rows with a wide matrix reads it slowly. Some thousand columns at a time,
-    which fit the processor's cache, are read faster.
+    A product of the whole payload has the bits of the products of its blocks, which were faster
+    with former versions of MKL. A small last block is the exception, because torch's own loop for
+    small products rounds differently. It stays a product of its own, so that results keep their
+    bits.
     """
-    width, fits = x.shape[2], x.shape[1] * COLUMNS * x.element_size() <= CACHE_BYTES
+    (num_sums, num_rows), width = few.shape[1:], x.shape[2]
+    kernel = _get_kernel("sum_kernel", few, x)
+    out: Tensor = torch.bmm(few, x) if kernel is None else kernel.compute_sums(few, x)
+    last = width % COLUMNS
+    is_small = 0 < last * num_sums * num_rows < SMALL_PRODUCT
+    fits = num_rows * COLUMNS * x.element_size() <= CACHE_BYTES
     learns = few.requires_grad or x.requires_grad  # which `out` does not know
-    if few.shape[1] == 1 or width <= COLUMNS or not fits or learns or x.device.type != "cpu":
-        return torch.bmm(few, x)
-    out = x.new_empty(len(x), few.shape[1], width)
-    for part, into in zip(x.split(COLUMNS, 2), out.split(COLUMNS, 2), strict=True):
-        torch.bmm(few, part, out=into)
+    if num_sums > 1 and width > COLUMNS and is_small and fits and not learns and x.is_cpu:
+        torch.bmm(few, x[..., -last:], out=out[..., -last:])
     return out
 
 
@@ -333,4 +343,28 @@ def select_rows(group: Group, cohort: Cohort) -> Tensors:
 
 def compute_squared_norm(rows: Tensor) -> Tensor:
     """Compute the squared norms [n] of rows [n, P]."""
+    kernel = _get_kernel("norm_kernel", rows)
+    if kernel is not None:
+        norms: Tensor = kernel.compute_norms(rows)
+        return norms.square()
     return torch.linalg.vector_norm(rows, dim=1).square()
+
+
+def compute_squared_distance(rows: Tensor, others: Tensor) -> Tensor:
+    """Compute the squared norms [n] of the differences of rows, both [n, P]."""
+    kernel = _get_kernel("norm_kernel", rows, others)
+    if kernel is not None:
+        distances: Tensor = kernel.compute_distances(rows, others)
+        return distances.square()
+    return compute_squared_norm(rows - others)
+
+
+def _get_kernel(name: str, *tensors: Tensor) -> Any:
+    """Return the module of compiled loops of this name if it is suitable for tensors, else None.
+
+    It is loaded by the rule for compiled draws, because both need Numba.
+    """
+    if get_kernel(tensors[0].device) is None:
+        return None
+    kernel = importlib.import_module(f"otafl.uplink.{name}")
+    return kernel if kernel.is_suitable(*tensors) else None

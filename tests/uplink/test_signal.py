@@ -113,3 +113,21 @@ def test_columns_a_part_at_a_time_are_the_whole_product(
     if learns:
         got.sum().backward()
         torch.testing.assert_close(x.grad, factor.sum(1)[:, None].expand(rows, 7))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("last", [0, 1, 7, 60, 500])
+@pytest.mark.parametrize("num_rows", [2, 10, 100])
+def test_whole_product_has_the_bits_of_products_of_blocks(
+    num_rows: int, last: int, dtype: torch.dtype
+) -> None:
+    """Stored results were made with blocks of columns."""
+    columns = signal_module.COLUMNS
+    generator = torch.Generator().manual_seed(num_rows + last)
+    x = torch.randn(2, num_rows, columns + last, generator=generator, dtype=dtype)
+    for num_sums in (1, 2, 3):
+        few = torch.rand(2, num_sums, num_rows, generator=generator, dtype=dtype)
+        blocks = [torch.bmm(few, part) for part in x.split(columns, 2)]
+        if num_sums == 1 or num_rows * columns * x.element_size() > signal_module.CACHE_BYTES:
+            blocks = [torch.bmm(few, x)]
+        assert torch.equal(signal_module._product(few, x), torch.cat(blocks, 2))
