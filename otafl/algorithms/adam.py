@@ -7,8 +7,15 @@ Kingma, Ba 2015, "Adam: A Method for Stochastic Optimization", Algorithm 1.
 
 from __future__ import annotations
 
+import functools
+import time
+from typing import Any
+
 from otafl.core.adam import BETAS, EPSILON
+from otafl.core.compiled_module import CompiledModule
 from otafl.core.lazy import Tensor, torch
+
+_kernel = CompiledModule("otafl.algorithms.adam_kernel")
 
 STEP = 12.0
 """Operations per coordinate of a step.
@@ -56,10 +63,27 @@ class PenaltyAdam:
         self._scale = first / (self._rate * second**0.5)  # factor of sqrt(v) below m
         self._offset = first * self._epsilon / self._rate
 
-    def step_(self, gradient: Tensor) -> None:
-        """Count a step and move all numbers along the gradient [n, Q]."""
+    def step_(self, *gradients: Tensor) -> None:
+        """Count a step and move all numbers along gradients [n, q] that make up Q side by side."""
         self.advance()
-        self.move_(slice(None), gradient)
+        kernel = _kernel.get(self._rows.device)
+        if kernel is None:
+            began_s = time.thread_time()
+            self.move_(slice(None), torch.cat(gradients, 1))
+            _kernel.count_time(began_s)
+            return
+        rows, m, v, under = self._arrays
+        first = 0
+        for gradient in gradients:
+            kernel.move_moments(m, v, first, gradient.numpy(), *BETAS)
+            first += gradient.shape[1]
+        torch.sqrt(self._v, out=self._under)
+        kernel.move_rows(rows, m, under, self._scale.numpy(), self._offset.numpy())
+
+    @functools.cached_property
+    def _arrays(self) -> list[Any]:
+        """The numbers, their moments and the memory of the root as arrays."""
+        return [one.numpy() for one in (self._rows, self._m, self._v, self._under)]
 
     def move_(self, column_slice: slice, gradient: Tensor) -> None:
         """Move the selected columns along their gradient, within the step that was counted last."""

@@ -17,7 +17,7 @@ import math
 from otafl.algorithms.adam import PenaltyAdam
 from otafl.algorithms.cp_params import CpParams
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor, torch
+from otafl.core.lazy import Tensor
 from otafl.factorised import cp
 from otafl.models.base import unflatten
 
@@ -77,7 +77,6 @@ class _Tile:
         self._adam = PenaltyAdam(rows, rate, penalty)
         self._tensors = unflatten(rows, names.shapes)
         self._factors = {name: names.get_factors(self._tensors, name) for name in names.weights}
-        self._gradient = torch.empty_like(rows)
         sizes = [math.prod(shape) for shape in names.shapes.values()]
         stops = itertools.accumulate(sizes)
         self._columns = {
@@ -95,8 +94,7 @@ class _Tile:
             name = layer.weight
             by += cp.compute_factor_gradients(target[name], self._factors[name], out=memory[name])
             by.append(self._tensors[layer.bias] - target[layer.bias])
-        torch.cat([one.flatten(1) for one in by], 1, out=self._gradient)
-        self._adam.step_(self._gradient)
+        self._adam.step_(*(one.flatten(1) for one in by))
 
     def take_alternating_step_(self, target: Tensors, memory: Tensors) -> None:
         """Take one step of each factor in turn, at the new values of the factors before it.

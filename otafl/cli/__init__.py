@@ -10,10 +10,12 @@ is quick; and the commands inside `main`, so that signals find a guard from the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from otafl.cli import streams
 from otafl.cli.interrupts import guard
+from otafl.core.waiting import choose_wait_policy
 
 __all__ = ["main"]
 
@@ -26,6 +28,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """
     if args is None:
         streams.prepare()
+        os.environ.update(choose_wait_policy())
         guard.run(_command)
     else:
         _command(args)

@@ -16,16 +16,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from otafl.core.compiled_module import CompiledModule
 from otafl.core.lazy import Tensor, torch
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
@@ -314,35 +313,7 @@ class _Lookahead:
         return same and self.last <= round <= self.last + 1
 
 
-class _Kernel:
-    """The compiled generator, which is loaded once drawing has taken as long as loading takes.
-
-    A short run is over before, so it never waits for the compiler.
-
-    Attributes
-    ----------
-    spent_s : float
-        Processor seconds that draws on the CPU have taken without it.
-    """
-
-    LOADING_S = 0.5
-    """Processor seconds that importing Numba and the cached kernel takes, about."""
-
-    def __init__(self) -> None:
-        self.spent_s = 0.0
-
-    def count_time(self, began_s: float) -> None:
-        """Add the time of this thread since `began_s` to the time spent without the kernel."""
-        self.spent_s += time.thread_time() - began_s
-
-    def get(self, device: torch.device) -> ModuleType | None:
-        """Return the module of the compiled generator; None if tensor operations draw."""
-        if device.type != "cpu" or self.spent_s < self.LOADING_S:
-            return None
-        return importlib.import_module("otafl.core.rng_kernel")
-
-
-_kernel = _Kernel()
+_kernel = CompiledModule("otafl.core.rng_kernel")
 
 
 def get_kernel(device: torch.device) -> Any:

@@ -18,8 +18,12 @@ from otafl.scenario import Point, Scenario, make_stack_key
 T = TypeVar("T")
 
 STACKS_PER_WORKER = 2
-"""Number of stacks for each worker of a sweep, if its points allow it. The last workers then do
-not wait long for one."""
+"""Number of stacks for each worker of a sweep with several groups, if its points allow it.
+
+Groups take different times, and smaller stacks let the last workers wait less. The points of a
+sweep's only group take equal times, so one stack for each worker is enough. Rounds of small models
+take almost the same time for any number of points, so more stacks would take more time in all.
+"""
 
 
 class Batch(NamedTuple):
@@ -85,7 +89,7 @@ def plan(
     groups: dict[str, list[Point]] = {}
     for point in points:
         groups.setdefault(make_stack_key(point.scenario), []).append(point)
-    wanted = 1 if workers < 2 else STACKS_PER_WORKER * workers
+    wanted = max(1, workers) * (STACKS_PER_WORKER if workers > 1 and len(groups) > 1 else 1)
     share = -(-len(points) // wanted)
     parts: list[tuple[list[Point], list[Batch]]] = []
     for group in groups.values():

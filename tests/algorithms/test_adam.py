@@ -5,11 +5,15 @@ Mutations that must fail: epsilon without lambda, one row's rate for all.
 
 from __future__ import annotations
 
+import functools
+import math
+
 import numpy as np
 import pytest
 import torch
 from twins import tdpfed as twin
 
+from otafl.algorithms import adam as adam_steps
 from otafl.algorithms.adam import PenaltyAdam
 from otafl.factorised import cp
 
@@ -52,3 +56,23 @@ def test_lambda_acts_on_the_factors_through_theta_alone() -> None:
             adam.step_(torch.cat([g.flatten(1) for g in by], 1))
         found.append(one)
     assert 0 < float((found[0] - found[1]).norm() / found[1].norm()) < 6e-7
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_compiled_steps_have_the_bits_of_tensor_operations(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three rows of 1,003 numbers in two blocks, and a gradient that is 0."""
+    found = []
+    for spent_s in (-math.inf, math.inf):
+        monkeypatch.setattr(adam_steps._kernel, "spent_s", spent_s)
+        generator = torch.Generator().manual_seed(5)
+        draw = functools.partial(torch.randn, generator=generator, dtype=dtype)
+        rows, rates = draw(3, 1003), torch.tensor([1e-3, 1e-2, 5e-2], dtype=dtype)
+        optimiser = PenaltyAdam(rows, rates, 100 * rates)
+        for _ in range(4):
+            first, second = draw(3, 1000), draw(3, 3)
+            first[:, 7] = 0.0
+            optimiser.step_(first, second)
+        found.append(rows)
+    assert torch.equal(*found)

@@ -35,6 +35,9 @@ def test_a_group_is_one_stack_unless_workers_want_more() -> None:
     assert sizes[100] == [1] * 12
     numbers = [p.index for stack in sweeping.plan(points, 2) for p in stack.points]
     assert sorted(numbers) == list(range(12))
+    only = expand(scenario({"sweep": {"channel.snr_db": [0, 5, 10, 15, 20, 25]}}))
+    sizes = {n: [len(s.points) for s in sweeping.plan(only, n)] for n in (0, 1, 2, 4)}
+    assert sizes == {0: [6], 1: [6], 2: [3, 3], 4: [2, 2, 2]}
 
 
 def test_memory_bounds_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +174,7 @@ def test_a_damaged_size_of_chunks(bad: object, tmp_path: Path) -> None:
 def test_the_result_says_how_many_trials_ran_side_by_side(tmp_path: Path) -> None:
     """A plan for more workers has smaller stacks, on which the last bits depend."""
     one = scenario({"training.rounds": 1, "trials": 3, "sweep": {"channel.snr_db": [0, 5, 10, 20]}})
-    for workers, size in ((0, 12), (2, 3)):
+    for workers, size in ((0, 12), (2, 6)):
         folder = tmp_path / str(workers)
         plan_file.load_or_create(one, folder, workers)
         result = sweeping.sweep(one, folder)
