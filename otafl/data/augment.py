@@ -11,8 +11,6 @@ He et al. 2016, "Deep Residual Learning for Image Recognition", section 4.2.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from pydantic import Field
 
@@ -21,6 +19,7 @@ from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.core.settings import Settings
 from otafl.data.dataset import DataSet
+from otafl.models.geometry import find_image
 
 AUGMENT = declare_family("augment", __name__)
 
@@ -55,7 +54,13 @@ class Augmentation:
 
     def __init__(self, settings: AugmentSettings, data: DataSet, streams: Streams) -> None:
         self._pad, self._flip = settings.crop, settings.flip
-        self._channels, self._high, self._wide = _find_image_shape(data.input_shape)
+        image = find_image(data.input_shape)
+        if image is None:
+            raise UserError(
+                "data.augment: crops and flips images, but a sample of the data set has shape "
+                f"{list(data.input_shape)}; leave the key out"
+            )
+        self._channels, self._high, self._wide = image
         place, dtype = streams.device, streams.dtype
         black = 0.0 if data.black is None else data.black
         whole = np.array(np.broadcast_to(black, data.input_shape))
@@ -114,18 +119,3 @@ def make_augmentation(
     if settings is None or not (settings.crop or settings.flip):
         return None
     return Augmentation(settings, data, streams)
-
-
-def _find_image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return channels, height and width of samples of a shape."""
-    if len(shape) == 3:
-        return shape[0], shape[1], shape[2]
-    if len(shape) == 2:
-        return 1, shape[0], shape[1]
-    side = math.isqrt(math.prod(shape))
-    if len(shape) == 1 and side**2 == shape[0]:
-        return 1, side, side
-    raise UserError(
-        f"data.augment: crops and flips images, but a sample of the data set has shape "
-        f"{list(shape)}; leave the key out"
-    )

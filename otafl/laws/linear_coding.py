@@ -1,4 +1,4 @@
-"""Laws of FedRLR's random linear coding, over the uplink too, and of FedRLR+'s linear increments.
+"""Laws of FedRLR's random linear coding, with given gains and noise.
 
 Squared errors are those of the Frobenius norm, over that of the mean of the devices' models. Closed
 forms of equal models are written down here apart from the code.
@@ -7,7 +7,6 @@ forms of equal models are written down here apart from the code.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -17,24 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.fedrlr_plus import FedRLRPlus
-from otafl.core.contracts import Context, Group, Received, Tensors
 from otafl.factorised import random_linear_coding
-from otafl.factorised.lowrank import LowRank, project_out, to_dense
-from otafl.laws.bench import CONFORMANCE, Bench
+from otafl.factorised.lowrank import LowRank, to_dense
+from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, check_exact, check_mean, check_ratios, largest, state_law
-from otafl.laws.coded_models import (
-    F64,
-    draw_gains,
-    draw_points,
-    make_streams,
-    send_models,
-)
+from otafl.laws.coded_models import F64, draw_gains, draw_points, make_streams, send_models
 from otafl.laws.mutations import build_mutations, change_result, replace_by
-from otafl.laws.transports import ignore_total_energy
-from otafl.models.base import flatten, unflatten
-from otafl.models.mlp import Mlp
-from otafl.uplink.base import deliver
 
 FEDRLR = "Xue, Lau 2023"
 
@@ -187,7 +174,7 @@ def _unequal_models(bench: Bench) -> Iterator[Check]:
         )
 
 
-def _compute_noise(nuclear: float, rank: int, m: int, n: int, noise: float) -> float:
+def compute_noise(nuclear: float, rank: int, m: int, n: int, noise: float) -> float:
     """Compute the squared error by noise of variance v in each entry of both sums."""
     return noise * nuclear * (m + n) + m * n * rank * noise**2
 
@@ -203,123 +190,8 @@ def _product_noise(bench: Bench, case: str) -> Iterator[Check]:
     sent = send_models(streams, draw_points(bench, MIXED, m, n, 1), devices)
     gains = {"u0": gain, "v0": gain}
     gap = sent.combine(streams, gains, v) - sent.combine(streams, gains)
-    law = _compute_noise(sum(MIXED), len(MIXED), m, n, v)
+    law = compute_noise(sum(MIXED), len(MIXED), m, n, v)
     yield check_mean(1.0, gap.square().sum((1, 2)).cpu().numpy() / law)
-
-
-@functools.lru_cache(maxsize=2)
-def _draw_factors(bench: Bench, trials: int, devices: int, m: int, n: int, rank: int) -> Tensors:
-    """Draw U F and V F over sqrt(K), [S K, R, M] and [S K, R, N], and Theta = U V^T."""
-    point = draw_points(bench, (1.0,) * rank, m, n, 1)
-    coded = send_models(make_streams(bench, trials), point, devices).coded
-    factors = {name: coded[f"{name}0"].flatten(0, 1).mT.contiguous() for name in "uv"}
-    return factors | {"theta": to_dense(point)[0]}
-
-
-READINGS = (
-    ("gbma", "per_symbol", 3.2e-4),
-    ("tci", "per_symbol", 5.8e-4),
-    ("gbma", "total_energy", 1.64),
-    ("tci", "total_energy", 3.47),
-)
-"""Power policy, reading of the SNR, and the error that noise adds in figures."""
-
-
-@state_law(
-    "algorithm fedrlr: two readings of the SNR", f"{FEDRLR}; 25 dB", "{0[0]}, {0[1]}", READINGS
-)
-def _snr_readings(bench: Bench, reading: tuple[str, str, float]) -> Iterator[Check]:
-    """Compare the noise of a 784 x 256 layer over the uplink.
-
-    The rank is 4, the singular values are equal, and ten devices transmit.
-    """
-    policy, convention, figure = reading
-    m, n, rank, devices, trials = 784, 256, 4, 10, bench.scale_size(40)
-    power = {"name": policy, "reference": "mean"} | ({"threshold": 0.1} if policy == "tci" else {})
-    rig = bench.build_rig(devices, trials, {
-        "channel": {"name": "rayleigh", "snr_db": 25.0},
-        "power": power,
-        "transport": {"name": "over_the_air", "snr_convention": convention},
-    })  # fmt: skip
-    factors = _draw_factors(bench, trials, devices, m, n, rank)
-    payload = (Group({"u": factors["u"], "v": factors["v"]}, weighting="none"),)
-    state = rig.link.channel.get_state(0)
-    received, report = deliver(rig.link.transport, payload, rig.cohort, state, 0)
-    eta = report.saved_tensors["eta/0"][:, 0]
-    v = 0.5 / float(eta[0])
-    yield check_exact(figure, _compute_noise(rank, rank, m, n, v) / rank, 0.015, "in figures")
-    saved = report.saved_tensors
-    gain = (saved["h/0"] * saved["p/0"]).real[:, 0] / eta.sqrt()[:, None]
-    noisy = received.mean[0]["u"].mT @ received.mean[0]["v"]
-    left, right = (factors[name].unflatten(0, (trials, devices)) for name in "uv")
-    clean = torch.einsum("sk,skrm->smr", gain, left) @ torch.einsum("sk,skrn->srn", gain, right)
-    added = (noisy - clean).square().sum((1, 2)) / rank
-    on_air = float((gain > 0).double().mean()) if policy == "tci" else 1.0
-    law = _compute_noise(rank * on_air, rank, m, n, v) / rank
-    yield check_mean(1.0, added.cpu().numpy() / law, "added")
-
-
-@state_law("algorithm fedrlr: coherence blocks of the factors", "(E|h|)^2 = pi/4, E|h|^2 = 1")
-def _factor_fades(bench: Bench) -> Iterator[Check]:
-    """Send both factors of a layer over one fade or over their own, with GBMA."""
-    side, rank, devices, trials = 4, 2, 3, bench.scale_size(4000)
-    factors = _draw_factors(bench, trials, devices, side, side, rank)
-    payload = (Group({"u": factors["u"], "v": factors["v"]}, weighting="none"),)
-    for block, law in ((side * rank, math.pi / 4.0), (None, 1.0)):
-        channel = {"name": "rayleigh", "snr_db": 20.0, "block_symbols": block}
-        power = {"name": "gbma", "reference": "mean"}
-        rig = bench.build_rig(devices, trials, {"channel": channel, "power": power})
-        state = rig.link.channel.get_state(0)
-        received, _ = deliver(rig.link.transport, payload, rig.cohort, state, 0)
-        product = received.mean[0]["u"].mT @ received.mean[0]["v"]
-        along = (product * factors["theta"]).sum((1, 2)) / rank
-        yield check_mean(law, along.cpu().numpy(), "two fades" if block else "one fade")
-
-
-@state_law(
-    "algorithm fedrlr_plus: error in the tangent space", "s^2 sum w^2|x|^2 + v R (M + 1 + N - R)"
-)
-def _tangent_error(bench: Bench) -> Iterator[Check]:
-    """Compare the server's error with GBMA at 0 dB, where s^2 = 4/pi - 1.
-
-    Steps are so short that the retraction is the sum.
-    """
-    devices, rank, widths, trials = 5, 3, (14, 9, 6), bench.scale_size(2000)
-    model = Mlp(Mlp.Settings(hidden=widths[1:-1]), widths[:1], widths[-1])
-    algorithm = FedRLRPlus(FedRLRPlus.Settings(rank=rank), model, devices)
-    one, streams = make_streams(bench, 1), make_streams(bench, devices)
-    server, _ = algorithm.init(one, {})
-    blocks: Tensors = {}
-    for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
-        a = streams.draw_normal(CONFORMANCE / f"a{i}", 0, (inputs + 1, rank))
-        b = streams.draw_normal(CONFORMANCE / f"b{i}", 0, (outputs, rank))
-        b = project_out(server[f"v{i}"].expand(devices, -1, -1), b)
-        blocks |= {f"a{i}": 1e-5 * a.mT, f"b{i}": 1e-5 * b.mT}
-    shapes = {name: tuple(block.shape[1:]) for name, block in blocks.items()}
-    x = flatten(blocks)
-    point = {"channel": {"name": "rayleigh", "snr_db": 0.0}, "power": "gbma"}
-    rig = bench.build_rig(devices, trials, point, weights=[8.0, 11.0, 30.0, 16.0, 9.0])
-    weight = rig.cohort.weight[:devices]
-    estimate, report = rig.send(x.repeat(trials, 1), 0)
-
-    def step(received_mean: Tensor) -> list[Tensor]:
-        size = len(received_mean)
-        unit = received_mean.new_ones(size)
-        message = Received((unflatten(received_mean, shapes),), (unit,), None, None)
-        hyper = {"momentum": 0.0 * unit, "server_learning_rate": unit}
-        state = {name: block.expand(size, *block.shape[1:]) for name, block in server.items()}
-        out = algorithm.update_server(state, message, Context(rig.cohort, hyper, one, 0))
-        points = [LowRank(*(out[f"{name}{i}"] for name in "usv")) for i in range(len(widths) - 1)]
-        return [to_dense(at) for at in points]
-
-    exact = step((weight[:, None] * x).sum(0)[None])
-    error = sum(
-        (found - law).square().sum((1, 2)) for found, law in zip(step(estimate), exact, strict=True)
-    )
-    noise = 0.5 / (report.saved_tensors["eta/0"][:, 0] * devices**2)
-    size = sum(rank * (m + 1 + n - rank) for m, n in itertools.pairwise(widths))
-    fading = (4.0 / math.pi - 1.0) * (weight.square() * x.square().sum(1)).sum()
-    yield check_mean(1.0, (error / (fading + size * noise.mean())).cpu().numpy())
 
 
 # Mutations
@@ -378,21 +250,6 @@ def _scale_sums(real: Any) -> Any:
     return combine
 
 
-def _repeat_first_block(real: Any) -> Any:
-    """Use one fade for all coherence blocks."""
-
-    def over(self: Any, symbols: int) -> Tensor:
-        h: Tensor = real(self, symbols)
-        return h[..., :1, :].expand_as(h)
-
-    return over
-
-
-def _keep_noise(real: Any) -> Any:
-    """Keep the part of B along V."""
-    return lambda basis, thin: thin
-
-
 def _leave_out_products(real: Any) -> Any:
     """Leave out the inner products of the models of two devices."""
 
@@ -412,101 +269,81 @@ def _leave_out_weights(real: Any) -> Any:
     return distortion
 
 
-MUTATIONS = (
-    build_mutations(
-        "algorithm fedrlr: ",
-        {
-            "one coder for all devices": (
-                {
-                    "coherence blocks of the factors",
-                    "distortion of equal models",
-                    "distortion of unequal models",
-                    "energy of the factors",
-                    "mean model",
-                    "moments of the coder",
-                    "noise of the product",
-                    "two readings of the SNR",
-                },
-                replace_by("otafl.core.rng:Streams.draw_device_uniform", _reuse_first_coder),
-            ),
-            "signs that are not fair": (
-                {
-                    "distortion of equal models",
-                    "distortion of unequal models",
-                    "energy of the factors",
-                    "mean model",
-                    "moments of the coder",
-                    "noise of the product",
-                },
-                replace_by("otafl.core.rng:Streams.draw_device_uniform", _draw_unfair),
-            ),
-            "another coder for V": (
-                {
-                    "coherence blocks of the factors",
-                    "distortion of equal models",
-                    "distortion of unequal models",
-                    "energy of the factors",
-                    "mean model",
-                    "moments of the coder",
-                    "two readings of the SNR",
-                },
-                replace_by("otafl.algorithms.fedrlr:FedRLR._encode", _use_other_coder),
-            ),
-            "devices that were not received count": (
-                "mean model",
-                replace_by("otafl.algorithms.fedrlr:FedRLR.update_server", _divide_by_all),
-            ),
-            "received sums that are too large": (
-                {
-                    "distortion of equal models",
-                    "distortion of unequal models",
-                    "mean model",
-                    "noise of the product",
-                },
-                replace_by("otafl.algorithms.fedrlr:FedRLR.update_server", _scale_sums),
-            ),
-            "a law that is too small": (
-                {"distortion of equal models", "distortion of unequal models"},
-                change_result(
-                    "otafl.factorised.random_linear_coding:compute_distortion",
-                    lambda law: 0.8 * law,
-                ),
-            ),
-            "total energy for each symbol": (
-                "two readings of the SNR",
-                replace_by("otafl.uplink.coherent.over_the_air:lay_out_reals", ignore_total_energy),
-            ),
-            "one fade for all coherence blocks": (
+MUTATIONS = build_mutations(
+    "algorithm fedrlr: ",
+    {
+        "one coder for all devices": (
+            {
                 "coherence blocks of the factors",
-                replace_by("otafl.core.contracts.link:ChannelState.extend_to", _repeat_first_block),
+                "distortion of equal models",
+                "distortion of unequal models",
+                "energy of the factors",
+                "mean model",
+                "moments of the coder",
+                "noise of the product",
+                "two readings of the SNR",
+            },
+            replace_by("otafl.core.rng:Streams.draw_device_uniform", _reuse_first_coder),
+        ),
+        "signs that are not fair": (
+            {
+                "distortion of equal models",
+                "distortion of unequal models",
+                "energy of the factors",
+                "mean model",
+                "moments of the coder",
+                "noise of the product",
+            },
+            replace_by("otafl.core.rng:Streams.draw_device_uniform", _draw_unfair),
+        ),
+        "another coder for V": (
+            {
+                "coherence blocks of the factors",
+                "distortion of equal models",
+                "distortion of unequal models",
+                "energy of the factors",
+                "mean model",
+                "moments of the coder",
+                "two readings of the SNR",
+            },
+            replace_by("otafl.algorithms.fedrlr:FedRLR._encode", _use_other_coder),
+        ),
+        "devices that were not received count": (
+            "mean model",
+            replace_by("otafl.algorithms.fedrlr:FedRLR.update_server", _divide_by_all),
+        ),
+        "received sums that are too large": (
+            {
+                "distortion of equal models",
+                "distortion of unequal models",
+                "mean model",
+                "noise of the product",
+            },
+            replace_by("otafl.algorithms.fedrlr:FedRLR.update_server", _scale_sums),
+        ),
+        "a law that is too small": (
+            {"distortion of equal models", "distortion of unequal models"},
+            change_result(
+                "otafl.factorised.random_linear_coding:compute_distortion",
+                lambda law: 0.8 * law,
             ),
-        },
-    )
-    + build_mutations(
-        "algorithm fedrlr_plus: ",
-        {
-            "noise along V is kept": (
-                "error in the tangent space",
-                replace_by("otafl.factorised.lowrank:project_out", _keep_noise),
+        ),
+    },
+) + build_mutations(
+    "algorithm fedrlr: distortion of unequal ",
+    {
+        "no products of two models": (
+            "models",
+            replace_by(
+                "otafl.factorised.random_linear_coding:compute_distortion", _leave_out_products
             ),
-        },
-    )
-    + build_mutations(
-        "algorithm fedrlr: distortion of unequal ",
-        {
-            "no products of two models": (
-                "models",
-                replace_by(
-                    "otafl.factorised.random_linear_coding:compute_distortion", _leave_out_products
-                ),
+        ),
+        "equal weights": (
+            "models",
+            replace_by(
+                "otafl.factorised.random_linear_coding:compute_distortion", _leave_out_weights
             ),
-            "equal weights": (
-                "models",
-                replace_by(
-                    "otafl.factorised.random_linear_coding:compute_distortion", _leave_out_weights
-                ),
-            ),
-        },
-        quick=False,
-    )
+        ),
+    },
+    quick=False,
 )

@@ -102,11 +102,6 @@ def _one_after_the_other(real: Any) -> Any:
     return normal
 
 
-def _by_the_last_device(real: Any) -> Any:
-    """Order the fading by the last device."""
-    return lambda self, *rest: real(self, *rest).flip(2)
-
-
 def _one_round(real: Any) -> Any:
     return lambda self, purpose, round, shape: real(self, purpose, 0, shape)
 

@@ -66,6 +66,16 @@ class Window:
         return math.prod(self.pooled)
 
 
+def find_image(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """Return channels, height and width of samples of a shape; None if they are no images."""
+    if len(shape) == 3:
+        return shape[0], shape[1], shape[2]
+    if len(shape) == 2:
+        return 1, shape[0], shape[1]
+    side = math.isqrt(math.prod(shape))
+    return (1, side, side) if len(shape) == 1 and side**2 == shape[0] else None
+
+
 def find_image_shape(shape: tuple[int, ...], model: str) -> tuple[int, int, int]:
     """Return channels, height and width of samples.
 
@@ -86,15 +96,11 @@ def find_image_shape(shape: tuple[int, ...], model: str) -> tuple[int, int, int]
     UserError
         If the samples are not images.
     """
-    if len(shape) == 3:
-        return shape[0], shape[1], shape[2]
-    if len(shape) == 2:
-        return 1, shape[0], shape[1]
-    side = math.isqrt(math.prod(shape))
-    if len(shape) == 1 and side**2 == shape[0]:
-        return 1, side, side
-    raise UserError(
-        f"model.name: '{model}' needs images of shape [height, width] or [channels, height, "
-        "width], or a square number of grey pixels; a sample of the data set has shape "
-        f"{list(shape)}"
-    )
+    image = find_image(shape)
+    if image is None:
+        raise UserError(
+            f"model.name: '{model}' needs images of shape [height, width] or [channels, height, "
+            "width], or a square number of grey pixels; a sample of the data set has shape "
+            f"{list(shape)}"
+        )
+    return image
