@@ -210,8 +210,7 @@ class TrainingData:
     def compute_batch_weight(self, flat_index: Tensor) -> Tensor | None:
         """Compute the weights [n, B] of the samples of minibatches; None if all are equal.
 
-        A device with n_k < B samples has weight 1/n_k on these and 0 on the padding, other devices
-        1/B.
+        A device with n_k < B samples has weight 1/n_k on these and 0 on the padding, others 1/B.
         """
         if not self._small:
             return None
