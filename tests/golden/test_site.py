@@ -50,7 +50,7 @@ def test_cards_of_choices(generated: dict[str, str]) -> None:
         ("learning rate", "algorithm/fedavg", "key-algorithm-fedavg-learning-rate"),
         ("lr", "algorithm/fedavg", "key-algorithm-fedavg-learning-rate"),
         ("federated averaging", "algorithm/fedavg", "entry-algorithm-fedavg"),
-        ("epochs", "scenario", "key-training-local-steps"),
+        ("epochs", "scenario", "key-training-local-epochs"),
         ("batch size", "scenario", "key-training-batch-size"),
         ("clients", "scenario", "key-devices-count"),
         ("path loss", "channel/rayleigh", "key-channel-rayleigh-path-loss-db"),
