@@ -69,7 +69,8 @@ class PenaltyAdam:
         kernel = _kernel.get(self._rows.device)
         if kernel is None:
             began_s = time.thread_time()
-            self.move_(slice(None), torch.cat(gradients, 1))
+            torch.cat(gradients, 1, out=self._gradient)
+            self.move_(slice(None), self._gradient)
             _kernel.count_time(began_s)
             return
         rows, m, v, under = self._arrays
@@ -79,6 +80,11 @@ class PenaltyAdam:
             first += gradient.shape[1]
         torch.sqrt(self._v, out=self._under)
         kernel.move_rows(rows, m, under, self._scale.numpy(), self._offset.numpy())
+
+    @functools.cached_property
+    def _gradient(self) -> Tensor:
+        """Memory for gradients side by side."""
+        return torch.empty_like(self._rows)
 
     @functools.cached_property
     def _arrays(self) -> list[Any]:
