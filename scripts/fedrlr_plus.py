@@ -1,8 +1,10 @@
 r"""FedRLR+ beside the paper's scheme, error-free averaging of the same payload, and digital FedAvg:
 accuracy of the global model over SNR and devices, each at its best step size on validation data.
 
-    for s in fedrlr_plus fedrlr_plus_momentum fedrlr_plus_policies fedrlr_plus_grid fedrlr_grid \
-        fedrlr_plus_low_snr fedrlr_references_grid fedavg_equal_symbols fedrlr_rivals fedrlr_cnn; do
+    for s in fedrlr_plus fedrlr_plus_momentum fedrlr_plus_momentum_steps fedrlr_plus_policies \
+        fedrlr_plus_grid fedrlr_plus_low_snr fedrlr_grid fedrlr_references_grid \
+        fedavg_equal_symbols fedrlr_rivals fedrlr_rivals_momentum_grid fedrlr_rivals_steps \
+        fedrlr_rivals_momentum fedrlr_cnn; do
       otafl sweep scenarios/papers/$s.yaml
     done
     python scripts/fedrlr_plus.py [results] [--figure fedrlr_plus.png]
@@ -10,6 +12,7 @@ accuracy of the global model over SNR and devices, each at its best step size on
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import xarray as xr
@@ -34,6 +37,16 @@ SYMBOLS, WHOLE = 7_284, 269_322
 """Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg; with all biases."""
 BIASES_OF_CNN, DEVICES = 186, 10
 CHANCE = 0.1
+BETA = 0.8
+"""The momentum."""
+RIVALS = {
+    "shared_subset": "the same random reals",
+    "compressed_sensing": "compressed sensing",
+    "topk(keep=0.00033": "top-k in packets",
+    "topk(keep=0.027046": "top-k, error-free",
+    "identity": "the whole model, error-free",
+}
+"""Beginning of a codec's label -> name of FedAvg with it."""
 
 
 def find_best(results: Path, name: str, over: str = "learning_rate") -> xr.Dataset:
@@ -65,18 +78,20 @@ def print_long_runs(results: Path) -> None:
         print_row(f"FedAvg, digital, equal symbols ({name})", "0.1", *cells)
 
 
+def name_rival(codec: str) -> str:
+    return next(name for start, name in RIVALS.items() if codec.startswith(start))
+
+
 def print_rivals(results: Path) -> None:
     """FedAvg at the symbols of FedRLR+, K = 10, 25 dB; differences trial by trial."""
     plus = find_best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
     ds = open_result(results, "fedrlr_rivals")
-    spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
-    accuracy = interpolate_at_cost(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
+    accuracy = read_at_equal_symbols(ds)
     print_head(
         f"75 rounds of {SYMBOLS:,} symbols, {accuracy.sizes['trial']} trials",
         *("FedAvg with", "step", "accuracy", "points above FedRLR+ (95 %)"),
     )
-    names = "the same random reals", "compressed sensing", "top-k in packets", "top-k, error-free"
-    for place, name in enumerate(names):
+    for place, name in enumerate(map(name_rival, ds["codec"].values)):
         step, cells = (
             float(ds["server_learning_rate"][place]),
             format_mean_std(accuracy[place].values),
@@ -104,6 +119,100 @@ def print_momentum(results: Path) -> None:
         one = accuracy.isel(point=i).drop_vars(("point", *steps))
         cells = f"{of_device:g}", f"{of_server:g}", format_mean_std(one.values)
         print_row("0", *cells, format_points(one, plus))
+
+
+def read_at_equal_symbols(ds: xr.Dataset) -> xr.DataArray:
+    """Read the accuracy [zip, trial] where 75 rounds of symbols are spent; all 75 if error-free."""
+    spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
+    return interpolate_at_cost(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
+
+
+def print_momentum_of_rivals(results: Path) -> None:
+    """Compare FedAvg at equal symbols with FedRLR+'s momentum and without, trial by trial."""
+    plus = find_best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
+    ds = open_result(results, "fedrlr_rivals_momentum")
+    print_head(
+        f"Momentum {BETA:g} for the rivals: 75 rounds at 25 dB, {ds.sizes['trial']} trials",
+        *("FedAvg with", "momentum", "device's step", "server's step", "accuracy"),
+        *("points above no momentum (95 %)", "points above FedRLR+ (95 %)"),
+    )
+    accuracy, without = read_at_equal_symbols(ds), read_without_momentum(results)
+    for place, name in enumerate(map(name_rival, ds["codec"].values)):
+        steps = [f"{float(ds[s][place]):g}" for s in ("learning_rate", "server_learning_rate")]
+        for beta, cells, one in (("0", *without[name]), (f"{BETA:g}", steps, accuracy[place])):
+            gain = "" if beta == "0" else format_points(one, without[name][1])
+            print_row(
+                name, beta, *cells, format_mean_std(one.values), gain, format_points(one, plus)
+            )
+
+
+def read_without_momentum(results: Path) -> dict[str, tuple[list[str], xr.DataArray]]:
+    """Read steps and accuracy [trial] of each rival without momentum."""
+    ds = open_result(results, "fedrlr_rivals")
+    accuracy = read_at_equal_symbols(ds)
+    found = {
+        name_rival(codec): (
+            ["0.1", f"{float(ds['server_learning_rate'][place]):g}"],
+            accuracy[place],
+        )
+        for place, codec in enumerate(ds["codec"].values)
+    }
+    whole = open_result(results, "fedrlr_references_grid").sel(algorithm="fedavg", device_count=10)
+    whole = otafl.select_tuned(whole, over="learning_rate")
+    step = f"{float(whole['learning_rate']):g}"
+    return found | {RIVALS["identity"]: ([step, "1"], select_final(whole, "test_accuracy"))}
+
+
+def print_searches(results: Path) -> None:
+    """Print the validation accuracy at all steps that were searched, in %."""
+    print_head(
+        "Steps searched: server's step and validation accuracy in %, * is the best of a row",
+        *("method", "momentum", *(f"device's step {d:g}" for d in (0.05, 0.1, 0.2, 0.4))),
+    )
+    found: dict[tuple[str, float], dict[tuple[float, float], float]] = {}
+    for name, beta, of_device, of_server, score in list_searches(results):
+        found.setdefault((name, beta), {})[of_device, of_server] = score
+    for (name, beta), scores in sorted(found.items(), key=lambda one: order_row(*one[0])):
+        best = max(scores, key=scores.__getitem__)
+        cells = [
+            ", ".join(
+                f"{s:g}: {100 * v:.1f}" + "*" * ((d, s) == best)
+                for (d, s), v in sorted(scores.items())
+                if d == of_device
+            )
+            for of_device in (0.05, 0.1, 0.2, 0.4)
+        ]
+        print_row(name, f"{beta:g}", *(cell or "-" for cell in cells))
+
+
+def order_row(name: str, beta: float) -> tuple[int, float]:
+    return [*RIVALS.values(), "FedRLR+"].index(name), beta
+
+
+def list_searches(results: Path) -> Iterator[tuple[str, float, float, float, float]]:
+    """Yield method, momentum, step of the devices and of the server, and validation accuracy.
+
+    Means over three trials of the rivals, and over ten of FedRLR+.
+    """
+    files = ("fedrlr_rivals", "fedrlr_rivals_momentum_grid", "fedrlr_rivals_steps")
+    for file in files:
+        ds = open_result(results, file).isel(trial=slice(3))
+        score = select_final(ds, "validation_accuracy").fillna(CHANCE).mean("trial")
+        if "server_learning_rate" in score.dims:
+            score = score.stack(point=("zip", "server_learning_rate"))
+        else:
+            score = score.rename(zip="point")
+        for one in score.transpose("point"):
+            beta = BETA if file == files[1] or "momentum" in str(one.get("server", "")) else 0.0
+            steps = float(one.coords.get("learning_rate", 0.1)), float(one["server_learning_rate"])
+            yield name_rival(str(one["codec"].values)), beta, *steps, float(one)
+    for file, beta in (("fedrlr_plus_momentum", 0.0), ("fedrlr_plus_momentum_steps", BETA)):
+        ds = open_result(results, file)
+        score = select_final(ds, "validation_accuracy").fillna(CHANCE).mean("trial")
+        for of_device in score["learning_rate"]:
+            for of_server in score["server_learning_rate"]:
+                value = score.sel(learning_rate=of_device, server_learning_rate=of_server)
+                yield "FedRLR+", beta, float(of_device), float(of_server), float(value)
 
 
 def print_policies(results: Path) -> None:
@@ -218,6 +327,8 @@ def main() -> None:
     print_long_runs(args.results)
     print_rivals(args.results)
     print_momentum(args.results)
+    print_momentum_of_rivals(args.results)
+    print_searches(args.results)
     print_policies(args.results)
     print_convolutions(args.results)
     draw_grids(args.results, args.figure)
