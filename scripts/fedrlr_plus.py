@@ -4,7 +4,7 @@ accuracy of the global model over SNR and devices, each at its best step size on
     for s in fedrlr_plus fedrlr_plus_momentum fedrlr_plus_momentum_steps fedrlr_plus_policies \
         fedrlr_plus_grid fedrlr_plus_low_snr fedrlr_grid fedrlr_references_grid \
         fedavg_equal_symbols fedrlr_rivals fedrlr_rivals_momentum_grid fedrlr_rivals_steps \
-        fedrlr_rivals_momentum fedrlr_cnn; do
+        fedrlr_rivals_tuned fedrlr_cnn; do
       otafl sweep scenarios/papers/$s.yaml
     done
     python scripts/fedrlr_plus.py [results] [--figure fedrlr_plus.png]
@@ -82,24 +82,6 @@ def name_rival(codec: str) -> str:
     return next(name for start, name in RIVALS.items() if codec.startswith(start))
 
 
-def print_rivals(results: Path) -> None:
-    """FedAvg at the symbols of FedRLR+, K = 10, 25 dB; differences trial by trial."""
-    plus = find_best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
-    ds = open_result(results, "fedrlr_rivals")
-    accuracy = read_at_equal_symbols(ds)
-    print_head(
-        f"75 rounds of {SYMBOLS:,} symbols, {accuracy.sizes['trial']} trials",
-        *("FedAvg with", "step", "accuracy", "points above FedRLR+ (95 %)"),
-    )
-    for place, name in enumerate(map(name_rival, ds["codec"].values)):
-        step, cells = (
-            float(ds["server_learning_rate"][place]),
-            format_mean_std(accuracy[place].values),
-        )
-        print_row(name, f"{step:g}", cells, format_points(accuracy[place], plus))
-    print_row("FedRLR+", "", format_mean_std(plus.values), "")
-
-
 def print_momentum(results: Path) -> None:
     """Compare FedRLR+ with the server's momentum and without, K = 10, 25 dB, trial by trial."""
     plus = find_best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
@@ -127,40 +109,50 @@ def read_at_equal_symbols(ds: xr.Dataset) -> xr.DataArray:
     return interpolate_at_cost(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
 
 
-def print_momentum_of_rivals(results: Path) -> None:
-    """Compare FedAvg at equal symbols with FedRLR+'s momentum and without, trial by trial."""
+def print_rivals(results: Path) -> None:
+    """Compare FedAvg at the symbols of FedRLR+, with its momentum and without, trial by trial."""
     plus = find_best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
-    ds = open_result(results, "fedrlr_rivals_momentum")
+    found = read_rivals(results)
     print_head(
-        f"Momentum {BETA:g} for the rivals: 75 rounds at 25 dB, {ds.sizes['trial']} trials",
+        f"75 rounds of {SYMBOLS:,} symbols, {plus.sizes['trial']} trials",
         *("FedAvg with", "momentum", "device's step", "server's step", "accuracy"),
         *("points above no momentum (95 %)", "points above FedRLR+ (95 %)"),
     )
-    accuracy, without = read_at_equal_symbols(ds), read_without_momentum(results)
-    for place, name in enumerate(map(name_rival, ds["codec"].values)):
-        steps = [f"{float(ds[s][place]):g}" for s in ("learning_rate", "server_learning_rate")]
-        for beta, cells, one in (("0", *without[name]), (f"{BETA:g}", steps, accuracy[place])):
-            gain = "" if beta == "0" else format_points(one, without[name][1])
-            print_row(
-                name, beta, *cells, format_mean_std(one.values), gain, format_points(one, plus)
-            )
+    for name in RIVALS.values():
+        base = found[name, 0.0][1]
+        for beta in (0.0, BETA):
+            steps, accuracy = found[name, beta]
+            gains = format_points(accuracy, base) if beta else "", format_points(accuracy, plus)
+            print_row(name, f"{beta:g}", *steps, format_mean_std(accuracy.values), *gains)
+    print_row("FedRLR+", f"{BETA:g}", "0.1", "1", format_mean_std(plus.values), "", "")
 
 
-def read_without_momentum(results: Path) -> dict[str, tuple[list[str], xr.DataArray]]:
-    """Read steps and accuracy [trial] of each rival without momentum."""
-    ds = open_result(results, "fedrlr_rivals")
-    accuracy = read_at_equal_symbols(ds)
-    found = {
-        name_rival(codec): (
-            ["0.1", f"{float(ds['server_learning_rate'][place]):g}"],
-            accuracy[place],
-        )
-        for place, codec in enumerate(ds["codec"].values)
-    }
+def read_rivals(results: Path) -> dict[tuple[str, float], tuple[list[str], xr.DataArray]]:
+    """Read steps and accuracy [trial] of each rival, with momentum and without.
+
+    The accuracy is read where 75 rounds of FedRLR+'s symbols are spent, and without errors after
+    75 rounds.
+    """
     whole = open_result(results, "fedrlr_references_grid").sel(algorithm="fedavg", device_count=10)
     whole = otafl.select_tuned(whole, over="learning_rate")
     step = f"{float(whole['learning_rate']):g}"
-    return found | {RIVALS["identity"]: ([step, "1"], select_final(whole, "test_accuracy"))}
+    found = {(RIVALS["identity"], 0.0): ([step, "1"], select_final(whole, "test_accuracy"))}
+    for file in ("fedrlr_rivals", "fedrlr_rivals_tuned"):
+        ds = open_result(results, file)
+        spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
+        accuracy = interpolate_at_cost(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
+        for one in accuracy.transpose("zip", ...):
+            steps = [
+                float(one.coords.get("learning_rate", 0.1)),
+                float(one["server_learning_rate"]),
+            ]
+            of = name_rival(str(one["codec"].values)), read_momentum(one)
+            found[of] = [f"{step:g}" for step in steps], one
+    return found
+
+
+def read_momentum(point: xr.DataArray) -> float:
+    return BETA if "momentum" in str(point.coords.get("server", "")) else 0.0
 
 
 def print_searches(results: Path) -> None:
@@ -203,7 +195,7 @@ def list_searches(results: Path) -> Iterator[tuple[str, float, float, float, flo
         else:
             score = score.rename(zip="point")
         for one in score.transpose("point"):
-            beta = BETA if file == files[1] or "momentum" in str(one.get("server", "")) else 0.0
+            beta = BETA if file == files[1] else read_momentum(one)
             steps = float(one.coords.get("learning_rate", 0.1)), float(one["server_learning_rate"])
             yield name_rival(str(one["codec"].values)), beta, *steps, float(one)
     for file, beta in (("fedrlr_plus_momentum", 0.0), ("fedrlr_plus_momentum_steps", BETA)):
@@ -327,7 +319,6 @@ def main() -> None:
     print_long_runs(args.results)
     print_rivals(args.results)
     print_momentum(args.results)
-    print_momentum_of_rivals(args.results)
     print_searches(args.results)
     print_policies(args.results)
     print_convolutions(args.results)
