@@ -110,44 +110,37 @@ def read_at_equal_symbols(ds: xr.Dataset) -> xr.DataArray:
 
 
 def print_rivals(results: Path) -> None:
-    """Compare FedAvg at the symbols of FedRLR+, with its momentum and without, trial by trial."""
+    """FedAvg at the symbols of FedRLR+, K = 10, 25 dB; differences trial by trial."""
     plus = find_best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
     found = read_rivals(results)
     print_head(
         f"75 rounds of {SYMBOLS:,} symbols, {plus.sizes['trial']} trials",
         *("FedAvg with", "momentum", "device's step", "server's step", "accuracy"),
-        *("points above no momentum (95 %)", "points above FedRLR+ (95 %)"),
+        "points above FedRLR+ (95 %)",
     )
-    for name in RIVALS.values():
-        base = found[name, 0.0][1]
-        for beta in (0.0, BETA):
-            steps, accuracy = found[name, beta]
-            gains = format_points(accuracy, base) if beta else "", format_points(accuracy, plus)
-            print_row(name, f"{beta:g}", *steps, format_mean_std(accuracy.values), *gains)
-    print_row("FedRLR+", f"{BETA:g}", "0.1", "1", format_mean_std(plus.values), "", "")
+    for (name, beta), (*steps, accuracy) in sorted(found.items(), key=lambda f: order_row(*f[0])):
+        cells = *(f"{s:g}" for s in steps), format_mean_std(accuracy.values)
+        print_row(name, f"{beta:g}", *cells, format_points(accuracy, plus))
+    print_row("FedRLR+", f"{BETA:g}", "0.1", "1", format_mean_std(plus.values), "")
 
 
-def read_rivals(results: Path) -> dict[tuple[str, float], tuple[list[str], xr.DataArray]]:
-    """Read steps and accuracy [trial] of each rival, with momentum and without.
+def read_rivals(results: Path) -> dict[tuple[str, float], tuple[float, float, xr.DataArray]]:
+    """Read steps and accuracy [trial] by rival and momentum.
 
     The accuracy is read where 75 rounds of FedRLR+'s symbols are spent, and without errors after
     75 rounds.
     """
     whole = open_result(results, "fedrlr_references_grid").sel(algorithm="fedavg", device_count=10)
     whole = otafl.select_tuned(whole, over="learning_rate")
-    step = f"{float(whole['learning_rate']):g}"
-    found = {(RIVALS["identity"], 0.0): ([step, "1"], select_final(whole, "test_accuracy"))}
+    of_whole = float(whole["learning_rate"]), 1.0, select_final(whole, "test_accuracy")
+    found = {(RIVALS["identity"], 0.0): of_whole}
     for file in ("fedrlr_rivals", "fedrlr_rivals_tuned"):
         ds = open_result(results, file)
         spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
         accuracy = interpolate_at_cost(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
         for one in accuracy.transpose("zip", ...):
-            steps = [
-                float(one.coords.get("learning_rate", 0.1)),
-                float(one["server_learning_rate"]),
-            ]
             of = name_rival(str(one["codec"].values)), read_momentum(one)
-            found[of] = [f"{step:g}" for step in steps], one
+            found[of] = *read_steps(one), one
     return found
 
 
@@ -155,56 +148,72 @@ def read_momentum(point: xr.DataArray) -> float:
     return BETA if "momentum" in str(point.coords.get("server", "")) else 0.0
 
 
+def read_steps(point: xr.DataArray) -> tuple[float, float]:
+    """Return the steps of the devices and of the server, which is 1 if it is no coordinate."""
+    return (
+        float(point.coords.get("learning_rate", 0.1)),
+        float(point.coords.get("server_learning_rate", 1.0)),
+    )
+
+
 def print_searches(results: Path) -> None:
-    """Print the validation accuracy at all steps that were searched, in %."""
+    """Print the validation accuracy at all steps that were searched, and what momentum gives."""
+    found: dict[tuple[str, float], dict[tuple[float, float], xr.DataArray]] = {}
+    for name, beta, steps, accuracy in list_searches(results):
+        found.setdefault((name, beta), {})[steps] = accuracy
+    rows = sorted(found.items(), key=lambda one: order_row(*one[0]))
+    columns = (0.025, 0.05, 0.1, 0.2, 0.4)
+    best = {}
     print_head(
         "Steps searched: server's step and validation accuracy in %, * is the best of a row",
-        *("method", "momentum", *(f"device's step {d:g}" for d in (0.05, 0.1, 0.2, 0.4))),
+        *("method", "momentum", *(f"device's step {d:g}" for d in columns)),
     )
-    found: dict[tuple[str, float], dict[tuple[float, float], float]] = {}
-    for name, beta, of_device, of_server, score in list_searches(results):
-        found.setdefault((name, beta), {})[of_device, of_server] = score
-    for (name, beta), scores in sorted(found.items(), key=lambda one: order_row(*one[0])):
-        best = max(scores, key=scores.__getitem__)
-        cells = [
-            ", ".join(
-                f"{s:g}: {100 * v:.1f}" + "*" * ((d, s) == best)
-                for (d, s), v in sorted(scores.items())
-                if d == of_device
-            )
-            for of_device in (0.05, 0.1, 0.2, 0.4)
-        ]
-        print_row(name, f"{beta:g}", *(cell or "-" for cell in cells))
+    for row, searched in rows:
+        means = {steps: float(accuracy.mean()) for steps, accuracy in searched.items()}
+        best[row] = top = max(means, key=means.__getitem__)
+        said = {s: f"{s[1]:g}: {100 * m:.1f}" + "*" * (s == top) for s, m in sorted(means.items())}
+        cells = [", ".join(text for (d, _), text in said.items() if d == at) for at in columns]
+        print_row(row[0], f"{row[1]:g}", *(cell or "-" for cell in cells))
+    print_head(
+        "Momentum of the rivals: validation accuracy at the best steps, three trials",
+        *("FedAvg with", "without", f"with {BETA:g}", "points gained (95 %)"),
+    )
+    for name in RIVALS.values():
+        ends = [found[name, beta][best[name, beta]] for beta in (0.0, BETA)]
+        gain = format_points(ends[1], ends[0])
+        print_row(name, *(format_mean_std(one.values) for one in ends), gain)
 
 
 def order_row(name: str, beta: float) -> tuple[int, float]:
     return [*RIVALS.values(), "FedRLR+"].index(name), beta
 
 
-def list_searches(results: Path) -> Iterator[tuple[str, float, float, float, float]]:
-    """Yield method, momentum, step of the devices and of the server, and validation accuracy.
+def list_searches(
+    results: Path,
+) -> Iterator[tuple[str, float, tuple[float, float], xr.DataArray]]:
+    """Yield method, momentum, steps of the devices and the server, validation accuracy [trial].
 
-    Means over three trials of the rivals, and over ten of FedRLR+.
+    Three trials of the rivals, and ten of FedRLR+.
     """
-    files = ("fedrlr_rivals", "fedrlr_rivals_momentum_grid", "fedrlr_rivals_steps")
-    for file in files:
-        ds = open_result(results, file).isel(trial=slice(3))
-        score = select_final(ds, "validation_accuracy").fillna(CHANCE).mean("trial")
-        if "server_learning_rate" in score.dims:
-            score = score.stack(point=("zip", "server_learning_rate"))
-        else:
-            score = score.rename(zip="point")
-        for one in score.transpose("point"):
-            beta = BETA if file == files[1] else read_momentum(one)
-            steps = float(one.coords.get("learning_rate", 0.1)), float(one["server_learning_rate"])
-            yield name_rival(str(one["codec"].values)), beta, *steps, float(one)
-    for file, beta in (("fedrlr_plus_momentum", 0.0), ("fedrlr_plus_momentum_steps", BETA)):
-        ds = open_result(results, file)
-        score = select_final(ds, "validation_accuracy").fillna(CHANCE).mean("trial")
-        for of_device in score["learning_rate"]:
-            for of_server in score["server_learning_rate"]:
-                value = score.sel(learning_rate=of_device, server_learning_rate=of_server)
-                yield "FedRLR+", beta, float(of_device), float(of_server), float(value)
+    files: dict[str, tuple[str, float | None, int]] = {
+        "fedrlr_rivals": ("", 0.0, 3),
+        "fedrlr_references_grid": (RIVALS["identity"], 0.0, 3),
+        "fedrlr_rivals_momentum_grid": ("", BETA, 3),
+        "fedrlr_rivals_steps": ("", None, 3),
+        "fedrlr_plus_momentum": ("FedRLR+", 0.0, 10),
+        "fedrlr_plus_momentum_steps": ("FedRLR+", BETA, 10),
+    }
+    for file, (name, beta, trials) in files.items():
+        ds = open_result(results, file).isel(trial=slice(trials))
+        if "device_count" in ds.dims:
+            ds = ds.sel(algorithm="fedavg", device_count=10)
+        accuracy = select_final(ds, "validation_accuracy").fillna(CHANCE)
+        points = accuracy.stack(point=[dim for dim in accuracy.dims if dim != "trial"])
+        for one in points.transpose("point", "trial"):
+            method = name or name_rival(str(one["codec"].values))
+            steps = read_steps(one)
+            values = xr.DataArray(one.values, dims="trial")
+            yield method, read_momentum(one) if beta is None else beta, steps, values
 
 
 def print_policies(results: Path) -> None:
