@@ -1,7 +1,7 @@
 """Airtime and radiated joules until 80 % test accuracy, analogue and digital, at the peak budget.
 Settings are chosen by the cost to the target on validation data, for each uplink and SNR alike.
 
-    for s in "" _sparse _thresholds _fades; do
+    for s in "" _votes _truncation _sparse _thresholds _fades; do
       otafl sweep scenarios/studies/analog_vs_digital$s.yaml
     done
     python scripts/analog_vs_digital.py [results] [--figure analog_vs_digital.png]
@@ -42,6 +42,12 @@ ANALOGUE: dict[str, Callable[[str, str, str], bool]] = {
     "one bit (`obda`)": lambda t, p, c: p == "gbma" and c.startswith("obda"),
 }
 """Uplink -> whether a point's transport, power and codec are of it; two real values a symbol."""
+
+GRIDS = {
+    "_votes": ("one bit (`obda`)", ("learning_rate", "step")),
+    "_truncation": ("truncated inversion (`tci`)", ("threshold",)),
+}
+"""Part of the study -> the analogue uplink whose grid it widens, and the swept settings."""
 
 
 class Uplink(NamedTuple):
@@ -105,6 +111,14 @@ def list_analogue(results: Path) -> Iterator[Uplink]:
                 if is_member(*label):
                     said = format_setting(f"{label[1]} {label[2]}", rate)
                     tried[name].append((said, choose[:, place], cost[:, place], rounds[place]))
+    for part, (name, axes) in GRIDS.items():
+        ds = open_study(results, part).stack(zip=axes)
+        choose, cost, rounds = find_costs(ds)
+        for place, values in enumerate(ds.indexes["zip"]):
+            point = {"learning_rate": 0.2} | dict(zip(axes, map(float, values), strict=True))
+            rate = point.pop("learning_rate")
+            said = ", ".join([f"step size {rate:g}", *(f"{k} {v:g}" for k, v in point.items())])
+            tried[name].append((said, choose[:, place], cost[:, place], rounds[place]))
     for name, found in tried.items():
         said, *arrays = zip(*found, strict=True)
         yield Uplink(name, *(np.stack(a, -3) for a in arrays), list(said))

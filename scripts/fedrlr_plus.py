@@ -1,8 +1,10 @@
 r"""FedRLR+ beside the paper's scheme, error-free averaging of the same payload, and digital FedAvg:
 accuracy of the global model over SNR and devices, each at its best step size on validation data.
 
-    for s in fedrlr_plus fedrlr_plus_momentum fedrlr_plus_policies fedrlr_plus_grid fedrlr_grid \
-        fedrlr_plus_low_snr fedrlr_references_grid fedavg_equal_symbols fedrlr_rivals fedrlr_cnn; do
+    for s in fedrlr_plus fedrlr_plus_momentum fedrlr_plus_momentum_steps fedrlr_plus_policies \
+        fedrlr_plus_grid fedrlr_plus_low_snr fedrlr_grid fedrlr_references_grid \
+        fedavg_equal_symbols fedrlr_rivals fedrlr_rivals_momentum_grid fedrlr_rivals_steps \
+        fedrlr_rivals_tuned fedrlr_cnn; do
       otafl sweep scenarios/papers/$s.yaml
     done
     python scripts/fedrlr_plus.py [results] [--figure fedrlr_plus.png]
@@ -10,6 +12,7 @@ accuracy of the global model over SNR and devices, each at its best step size on
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import xarray as xr
@@ -34,6 +37,16 @@ SYMBOLS, WHOLE = 7_284, 269_322
 """Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg; with all biases."""
 BIASES_OF_CNN, DEVICES = 186, 10
 CHANCE = 0.1
+BETA = 0.8
+"""The momentum."""
+RIVALS = {
+    "shared_subset": "the same random reals",
+    "compressed_sensing": "compressed sensing",
+    "topk(keep=0.00033": "top-k in packets",
+    "topk(keep=0.027046": "top-k, error-free",
+    "identity": "the whole model, error-free",
+}
+"""Beginning of a codec's label -> name of FedAvg with it."""
 
 
 def find_best(results: Path, name: str, over: str = "learning_rate") -> xr.Dataset:
@@ -65,24 +78,8 @@ def print_long_runs(results: Path) -> None:
         print_row(f"FedAvg, digital, equal symbols ({name})", "0.1", *cells)
 
 
-def print_rivals(results: Path) -> None:
-    """FedAvg at the symbols of FedRLR+, K = 10, 25 dB; differences trial by trial."""
-    plus = find_best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
-    ds = open_result(results, "fedrlr_rivals")
-    spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
-    accuracy = interpolate_at_cost(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
-    print_head(
-        f"75 rounds of {SYMBOLS:,} symbols, {accuracy.sizes['trial']} trials",
-        *("FedAvg with", "step", "accuracy", "points above FedRLR+ (95 %)"),
-    )
-    names = "the same random reals", "compressed sensing", "top-k in packets", "top-k, error-free"
-    for place, name in enumerate(names):
-        step, cells = (
-            float(ds["server_learning_rate"][place]),
-            format_mean_std(accuracy[place].values),
-        )
-        print_row(name, f"{step:g}", cells, format_points(accuracy[place], plus))
-    print_row("FedRLR+", "", format_mean_std(plus.values), "")
+def name_rival(codec: str) -> str:
+    return next(name for start, name in RIVALS.items() if codec.startswith(start))
 
 
 def print_momentum(results: Path) -> None:
@@ -104,6 +101,119 @@ def print_momentum(results: Path) -> None:
         one = accuracy.isel(point=i).drop_vars(("point", *steps))
         cells = f"{of_device:g}", f"{of_server:g}", format_mean_std(one.values)
         print_row("0", *cells, format_points(one, plus))
+
+
+def read_at_equal_symbols(ds: xr.Dataset) -> xr.DataArray:
+    """Read the accuracy [zip, trial] where 75 rounds of symbols are spent; all 75 if error-free."""
+    spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
+    return interpolate_at_cost(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
+
+
+def print_rivals(results: Path) -> None:
+    """FedAvg at the symbols of FedRLR+, K = 10, 25 dB; differences trial by trial."""
+    plus = find_best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
+    found = read_rivals(results)
+    print_head(
+        f"75 rounds of {SYMBOLS:,} symbols, {plus.sizes['trial']} trials",
+        *("FedAvg with", "momentum", "device's step", "server's step", "accuracy"),
+        "points above FedRLR+ (95 %)",
+    )
+    for (name, beta), (*steps, accuracy) in sorted(found.items(), key=lambda f: order_row(*f[0])):
+        cells = *(f"{s:g}" for s in steps), format_mean_std(accuracy.values)
+        print_row(name, f"{beta:g}", *cells, format_points(accuracy, plus))
+    print_row("FedRLR+", f"{BETA:g}", "0.1", "1", format_mean_std(plus.values), "")
+
+
+def read_rivals(results: Path) -> dict[tuple[str, float], tuple[float, float, xr.DataArray]]:
+    """Read steps and accuracy [trial] by rival and momentum.
+
+    The accuracy is read where 75 rounds of FedRLR+'s symbols are spent, and without errors after
+    75 rounds.
+    """
+    whole = open_result(results, "fedrlr_references_grid").sel(algorithm="fedavg", device_count=10)
+    whole = otafl.select_tuned(whole, over="learning_rate")
+    of_whole = float(whole["learning_rate"]), 1.0, select_final(whole, "test_accuracy")
+    found = {(RIVALS["identity"], 0.0): of_whole}
+    for file in ("fedrlr_rivals", "fedrlr_rivals_tuned"):
+        ds = open_result(results, file)
+        spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
+        accuracy = interpolate_at_cost(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
+        for one in accuracy.transpose("zip", ...):
+            of = name_rival(str(one["codec"].values)), read_momentum(one)
+            found[of] = *read_steps(one), one
+    return found
+
+
+def read_momentum(point: xr.DataArray) -> float:
+    return BETA if "momentum" in str(point.coords.get("server", "")) else 0.0
+
+
+def read_steps(point: xr.DataArray) -> tuple[float, float]:
+    """Return the steps of the devices and of the server, which is 1 if it is no coordinate."""
+    return (
+        float(point.coords.get("learning_rate", 0.1)),
+        float(point.coords.get("server_learning_rate", 1.0)),
+    )
+
+
+def print_searches(results: Path) -> None:
+    """Print the validation accuracy at all steps that were searched, and what momentum gives."""
+    found: dict[tuple[str, float], dict[tuple[float, float], xr.DataArray]] = {}
+    for name, beta, steps, accuracy in list_searches(results):
+        found.setdefault((name, beta), {})[steps] = accuracy
+    rows = sorted(found.items(), key=lambda one: order_row(*one[0]))
+    columns = (0.025, 0.05, 0.1, 0.2, 0.4)
+    best = {}
+    print_head(
+        "Steps searched: server's step and validation accuracy in %, * is the best of a row",
+        *("method", "momentum", *(f"device's step {d:g}" for d in columns)),
+    )
+    for row, searched in rows:
+        means = {steps: float(accuracy.mean()) for steps, accuracy in searched.items()}
+        best[row] = top = max(means, key=means.__getitem__)
+        said = {s: f"{s[1]:g}: {100 * m:.1f}" + "*" * (s == top) for s, m in sorted(means.items())}
+        cells = [", ".join(text for (d, _), text in said.items() if d == at) for at in columns]
+        print_row(row[0], f"{row[1]:g}", *(cell or "-" for cell in cells))
+    print_head(
+        "Momentum of the rivals: validation accuracy at the best steps, three trials",
+        *("FedAvg with", "without", f"with {BETA:g}", "points gained (95 %)"),
+    )
+    for name in RIVALS.values():
+        ends = [found[name, beta][best[name, beta]] for beta in (0.0, BETA)]
+        gain = format_points(ends[1], ends[0])
+        print_row(name, *(format_mean_std(one.values) for one in ends), gain)
+
+
+def order_row(name: str, beta: float) -> tuple[int, float]:
+    return [*RIVALS.values(), "FedRLR+"].index(name), beta
+
+
+def list_searches(
+    results: Path,
+) -> Iterator[tuple[str, float, tuple[float, float], xr.DataArray]]:
+    """Yield method, momentum, steps of the devices and the server, validation accuracy [trial].
+
+    Three trials of the rivals, and ten of FedRLR+.
+    """
+    files: dict[str, tuple[str, float | None, int]] = {
+        "fedrlr_rivals": ("", 0.0, 3),
+        "fedrlr_references_grid": (RIVALS["identity"], 0.0, 3),
+        "fedrlr_rivals_momentum_grid": ("", BETA, 3),
+        "fedrlr_rivals_steps": ("", None, 3),
+        "fedrlr_plus_momentum": ("FedRLR+", 0.0, 10),
+        "fedrlr_plus_momentum_steps": ("FedRLR+", BETA, 10),
+    }
+    for file, (name, beta, trials) in files.items():
+        ds = open_result(results, file).isel(trial=slice(trials))
+        if "device_count" in ds.dims:
+            ds = ds.sel(algorithm="fedavg", device_count=10)
+        accuracy = select_final(ds, "validation_accuracy").fillna(CHANCE)
+        points = accuracy.stack(point=[dim for dim in accuracy.dims if dim != "trial"])
+        for one in points.transpose("point", "trial"):
+            method = name or name_rival(str(one["codec"].values))
+            steps = read_steps(one)
+            values = xr.DataArray(one.values, dims="trial")
+            yield method, read_momentum(one) if beta is None else beta, steps, values
 
 
 def print_policies(results: Path) -> None:
@@ -218,6 +328,7 @@ def main() -> None:
     print_long_runs(args.results)
     print_rivals(args.results)
     print_momentum(args.results)
+    print_searches(args.results)
     print_policies(args.results)
     print_convolutions(args.results)
     draw_grids(args.results, args.figure)

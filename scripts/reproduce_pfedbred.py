@@ -2,7 +2,7 @@ r"""Tables 1 to 4 and figures 2, 3 and 6 of the pFedBreD paper (Shi et al. 2023)
 columns, from the results of scenarios/papers/pfedbred_*.yaml.
 
     for f in table1_mclr fedem table1_dnn table1_dnn_200 table3 table3_dnn table4 table4_alone \
-             coherence fig3 fig6; do
+             coherence fig3 fig9_dnn fig6; do
       otafl sweep scenarios/papers/pfedbred_$f.yaml
     done
     python scripts/reproduce_pfedbred.py [results] [--figures results/reference]
@@ -223,23 +223,9 @@ def print_figure_2(results: Path, figures: Path) -> None:
 
 def print_figure_3(results: Path, figures: Path) -> None:
     """Of client 0, as the paper: the mean over the classes that it has, and over the others."""
-    ds = open_result(results, "pfedbred_fig3").isel(round=[-1])
-    print_head(
-        "Figs. 3 and 9: deviation of device 0's loss from the devices' mean [nat], MCLR",
-        *("strategy", "common test, own classes", "common test, missing classes"),
-        *("own test, own classes", "own test, missing classes"),
-    )
+    deviations = print_deviations(results, "pfedbred_fig3", "Figs. 3 and 9", "MCLR")
     figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
-    for place, strategy in enumerate(str(s) for s in ds["strategy"].values):
-        one = ds.sel(strategy=strategy)
-        away = otafl.compute_loss_deviation(one).isel(device=0, round=0)
-        held = one["device_own_class_samples"].isel(device=0) > 0
-        cells = [
-            format_mean_std(away[name].where(which).mean("class").values)
-            for name in ("common", "own")
-            for which in (held, ~held)
-        ]
-        print_row(strategy, *cells)
+    for place, (strategy, away) in enumerate(deviations.items()):
         common = away["common"].mean("trial").values
         at = np.arange(10) + 0.2 * (place - 1.5)
         axis.bar(at, common, 0.2, color=COLOURS[place], label=strategy)
@@ -248,6 +234,32 @@ def print_figure_3(results: Path, figures: Path) -> None:
     axis.grid(alpha=0.3, axis="y")
     axis.legend()
     figure.savefig(figures / "pfedbred_fig3.png", dpi=150)
+
+
+def print_figure_9(results: Path, figures: Path) -> None:
+    print_deviations(results, "pfedbred_fig9_dnn", "Fig. 9", "DNN")
+
+
+def print_deviations(results: Path, name: str, title: str, model: str) -> dict[str, xr.Dataset]:
+    """Print and return how far device 0's losses are from the devices' mean, by strategy."""
+    ds = open_result(results, name).isel(round=[-1])
+    print_head(
+        f"{title}: deviation of device 0's loss from the devices' mean [nat], {model}",
+        *("strategy", "common test, own classes", "common test, missing classes"),
+        *("own test, own classes", "own test, missing classes"),
+    )
+    found = {}
+    for strategy in map(str, ds["strategy"].values):
+        one = ds.sel(strategy=strategy)
+        found[strategy] = away = otafl.compute_loss_deviation(one).isel(device=0, round=0)
+        held = one["device_own_class_samples"].isel(device=0) > 0
+        cells = [
+            format_mean_std(away[name].where(which).mean("class").values)
+            for name in ("common", "own")
+            for which in (held, ~held)
+        ]
+        print_row(strategy, *cells)
+    return found
 
 
 def print_figure_6(results: Path, figures: Path) -> None:
@@ -274,6 +286,7 @@ def main() -> None:
         print_table_4,
         print_figure_2,
         print_figure_3,
+        print_figure_9,
         print_figure_6,
     ):
         try:
