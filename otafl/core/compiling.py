@@ -14,19 +14,6 @@ make_intrinsic: Any = intrinsic
 """Numba's decorator, whose annotation keeps the typing context among the arguments of a call."""
 
 
-def _build_multiply_add(context: Any, a: Any, b: Any, c: Any) -> Any:
-    """Return the types and the code of `multiply_add`, as Numba's intrinsics do."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.fma(*values)
-
-    return a(a, b, c), generate
-
-
-multiply_add: Loop = intrinsic(_build_multiply_add)
-"""Function a, b, c -> a b + c with one rounding, as in torch's vectorised loops; for compiled ones."""
-
-
 def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop:
     """Compile a function of arrays at its first call.
 

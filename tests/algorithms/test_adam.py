@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import math
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,3 +78,14 @@ def test_compiled_steps_have_the_bits_of_tensor_operations(
             optimiser.step_(first, second)
         found.append(rows)
     assert torch.equal(*found)
+
+
+def test_tensor_operations_remain_where_bits_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel: Any = ModuleType("kernel")
+    kernel.move_moments = lambda *arguments: None
+    kernel.move_rows = lambda rows, *others: rows.fill(0.0)
+    monkeypatch.setattr(adam_steps._kernel, "get", lambda device: kernel)
+    rows = torch.ones(1, 3, dtype=torch.float64)
+    rate = torch.tensor([0.1], dtype=torch.float64)
+    PenaltyAdam(rows, rate, 10 * rate).step_(torch.ones(1, 3, dtype=torch.float64))
+    torch.testing.assert_close(rows, torch.full_like(rows, 0.9), rtol=1e-6, atol=0)
