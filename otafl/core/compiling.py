@@ -14,7 +14,7 @@ make_intrinsic: Any = intrinsic
 """Numba's decorator, whose annotation keeps the typing context among the arguments of a call."""
 
 
-@intrinsic
+@make_intrinsic
 def multiply_add(context: Any, a: Any, b: Any, c: Any) -> Any:
     """Compute a b + c with one rounding, as torch's vectorised loops do. For compiled loops."""
 
@@ -47,13 +47,3 @@ def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop
     except RuntimeError:
         made = numba.njit(**options)(function)
     return made
-
-
-@make_intrinsic
-def multiply_add(typing: Any, x: Any, y: Any, total: Any) -> Any:
-    """Compute x y + total with one rounding in a compiled loop, for numbers of one type."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fma(*args)
-
-    return total(total, total, total), generate
