@@ -14,6 +14,16 @@ make_intrinsic: Any = intrinsic
 """Numba's decorator, whose annotation keeps the typing context among the arguments of a call."""
 
 
+@make_intrinsic
+def multiply_add(context: Any, a: Any, b: Any, c: Any) -> Any:
+    """Compute a b + c with one rounding, as torch's vectorised loops do. For compiled loops."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.fma(*values)
+
+    return a(a, b, c), generate
+
+
 def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop:
     """Compile a function of arrays at its first call.
 
@@ -37,13 +47,3 @@ def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop
     except RuntimeError:
         made = numba.njit(**options)(function)
     return made
-
-
-@make_intrinsic
-def multiply_add(typing: Any, x: Any, y: Any, total: Any) -> Any:
-    """Compute x y + total with one rounding in a compiled loop, for numbers of one type."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fma(*args)
-
-    return total(total, total, total), generate
