@@ -24,7 +24,7 @@ def _build_multiply_add(context: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 multiply_add: Loop = intrinsic(_build_multiply_add)
-"""Function a, b, c -> a b + c with one rounding, as in torch's vectorised loops; for compiled ones."""
+"""Function a, b, c -> a b + c with one rounding, for compiled loops; torch's loops have it too."""
 
 
 def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop:
