@@ -109,7 +109,7 @@ def step_adapters(
     def run() -> object:
         leaves = {n: tuple(one.requires_grad_() for one in pair) for n, pair in factors.items()}
         adapted: dict[str, Any] = {n: Adapter(shared[n], *pair) for n, pair in leaves.items()}
-        scores = model.training_logits(shared | adapted, batch.x)
+        scores = model.score_batch(shared | adapted, batch)
         loss = model.loss.compute_mean(scores, batch)
         return torch.autograd.grad(loss.sum(), [one for pair in leaves.values() for one in pair])
 

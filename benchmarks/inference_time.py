@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from otafl.core.contracts import View
 from otafl.factorised.lowrank import LowRank
 from otafl.models import LayeredModel
-from otafl.models.layered import number_layers
+from otafl.models.linear_layer import number_layers
 from otafl.models.modules import build_module
 from otafl.models.recipes import build_recipe
 from otafl.plots import COLOURS

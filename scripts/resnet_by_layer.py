@@ -19,6 +19,7 @@ from tables import print_head, print_row
 
 from otafl.core import registry
 from otafl.models import layer_steps
+from otafl.models.layer_costs import count_costs
 from otafl.plots import COLOURS
 
 NETWORKS = {
@@ -55,7 +56,7 @@ def iterate_operations(
         if isinstance(step, layer_steps.Residual):
             yield from iterate_operations(step.body, image)
             yield from iterate_operations(step.shortcut, image)
-        costs = layer_steps.count_costs([step], image, first=False)
+        costs = count_costs([step], image, first=False)
         per_number = {layer_steps.Norm: 2, layer_steps.Relu: 1}.get(type(step), 0)
         if not isinstance(step, layer_steps.Residual):
             yield step, costs.macs + per_number * math.prod(costs.image)

@@ -120,12 +120,9 @@ class FedEM(Algorithm):
         self, parts: Sequence[c.Tensors], log_pi: Tensor, batch: c.Batch
     ) -> Tensor:
         """Compute q [n, M, B] of the samples, of sum one over M."""
-        loss = self.model.loss
+        loss, kept = self.model.loss, replace(batch, keys=None)  # every component without dropout
         log_likelihood = [
-            loss.compute_log_likelihood(
-                self.model.training_logits(one, batch.x, batch.weight), batch.y
-            )
-            for one in parts
+            loss.compute_log_likelihood(self.model.score_batch(one, kept), batch.y) for one in parts
         ]
         return torch.softmax(torch.stack(log_likelihood, 1) + log_pi[..., None], 1)
 

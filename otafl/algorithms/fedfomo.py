@@ -230,9 +230,8 @@ class FedFomo(Algorithm):
             )
             x, y = (part.repeat_interleave(count, 0) for part in (piece.x, piece.y))
             assert piece.weight is not None
-            weight = piece.weight.repeat_interleave(count, 0)
-            scores = self.model.training_logits(params, x, weight)
-            loss = self.model.loss.compute_mean(scores, c.Batch(x, y, weight))
+            own = c.Batch(x, y, piece.weight.repeat_interleave(count, 0))
+            loss = self.model.loss.compute_mean(self.model.score_batch(params, own), own)
             add_(out, rows, loss.unflatten(0, (-1, count)))
         return out
 

@@ -20,7 +20,8 @@ from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank
 from otafl.models import list_layer_sides
 from otafl.models.base import Model, Shapes, flatten, unflatten
-from otafl.models.layered import LayeredModel, draw_uniform_start
+from otafl.models.layered import LayeredModel
+from otafl.models.linear_layer import draw_uniform_start
 
 Rank = Annotated[int, Field(ge=1)]
 

@@ -185,38 +185,23 @@ class Model(Renamed, ABC):
         """
         return {}
 
-    def training_logits(
-        self,
-        params: Mapping[str, Any],
-        x: Tensor,
-        weight: Tensor | None = None,
-        keys: Tensor | None = None,
-    ) -> Tensor:
-        """Compute class scores in training.
+    def score_batch(self, params: Mapping[str, Any], batch: Batch) -> Tensor:
+        """Compute the scores of minibatches in training.
 
         Parameters
         ----------
         params : dict of str to Tensor [n, *shape]
             Parameters of the rows, in the same forms as for `logits`.
-        x : Tensor [n, B, *input], or [1, B, *input]
-            Samples.
-        weight : Tensor [n, B], optional
-            Weights of the samples; those of weight 0 are padding without any effect.
-        keys : Tensor, int64 [n], optional
-            Keys of the rows for dropout; none is applied without them.
+        batch : Batch
+            Minibatch of each row, or one that all rows share. Samples of weight 0 are padding
+            without any effect. Without keys no dropout is applied.
 
         Returns
         -------
         Tensor [n, B, classes]
-            Scores.
+            Scores; by default those of `logits`.
         """
-        return self.logits(params, x)
-
-    def score_batch(self, params: Mapping[str, Any], batch: Batch) -> Tensor:
-        """Compute `training_logits` of a minibatch, with dropout if it has keys."""
-        if batch.keys is None or not self.uses_dropout:
-            return self.training_logits(params, batch.x, batch.weight)
-        return self.training_logits(params, batch.x, batch.weight, batch.keys)
+        return self.logits(params, batch.x)
 
     def copy_trainable(self, params: Tensors) -> Tensors:
         """Copy parameters [n, *shape] to train in place, in the best layout for `take_sgd_step_`.

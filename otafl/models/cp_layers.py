@@ -14,7 +14,8 @@ from typing import Any
 from otafl.core.lazy import Tensor, functional, torch
 from otafl.models import convolution
 from otafl.models.geometry import Window
-from otafl.models.layered import PATCHES_AT_ONCE, Layer, LayeredModel
+from otafl.models.layered import PATCHES_AT_ONCE, LayeredModel
+from otafl.models.linear_layer import Layer
 
 
 def get_modes(layer: Layer) -> tuple[int, ...]:

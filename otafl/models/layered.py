@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
-
-from pydantic import Field
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.lazy import Tensor, functional, torch
 from otafl.models import convolution
-from otafl.models.base import LOSS, Draw, Model, ModelSettings, copy_params, descend_
+from otafl.models.base import LOSS, Draw, Model, copy_params, descend_
 from otafl.models.convolution import ConvolutionCache
 from otafl.models.dropout import draw_dropout
-from otafl.models.geometry import Window
+from otafl.models.linear_layer import BiasStart, Layer, draw_uniform_start
 from otafl.models.linear_map import add_bias, apply, apply_transposed
-
-BiasStart = Literal["zero", "uniform"]
-"""Start of biases."""
 
 NARROW = 32
 """Outputs up to which the weight of a layer is trained transposed, [n, N, M] in memory.
@@ -31,124 +26,6 @@ PATCHES_AT_ONCE = 1 << 21
 
 At a kernel of 5 this is 25 times the images.
 """
-
-
-class ActivationSettings(ModelSettings):
-    """Settings that models of linear layers share."""
-
-    activation: Literal["relu", "leaky_relu"] = "relu"
-    """activation after each layer except the last"""
-    leaky_slope: float = Field(0.1, gt=0, lt=1)
-    """slope of leaky_relu below zero; relu has none"""
-    bias_start: BiasStart = "zero"
-    """start of biases: zero, or uniform in +-1/sqrt(fan_in) as in PyTorch"""
-
-    @property
-    def slope(self) -> float:
-        """The slope of the activation below zero."""
-        return self.leaky_slope if self.activation == "leaky_relu" else 0.0
-
-
-class DropoutSettings(ActivationSettings):
-    """Settings of models with hidden fully connected layers."""
-
-    dropout: float = Field(0.0, ge=0, lt=1)
-    """probability with which a training step sets an output of a hidden fully connected layer to 0;
-    no dropout if 0"""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Linear layer y = x W + b with W [inputs, outputs].
-
-    With a window it is a convolution: linear in the k k C numbers of the window at a position, with
-    the same weight and bias at all positions.
-
-    Parameters
-    ----------
-    weight, bias : str
-        Names of the parameters.
-    inputs, outputs : int
-        Sides of the weight.
-    window : Window, optional
-        Sizes of a convolution.
-    """
-
-    weight: str
-    bias: str
-    inputs: int
-    outputs: int
-    window: Window | None = None
-
-    @property
-    def positions(self) -> int:
-        """The number of products with the weight for one sample."""
-        return 1 if self.window is None else self.window.positions
-
-    @property
-    def macs(self) -> int:
-        """The number of MACs for one sample."""
-        return self.positions * self.inputs * self.outputs
-
-    @property
-    def elementwise(self) -> int:
-        """The number of operations of bias, pooling and activation for one sample."""
-        if self.window is None:
-            return 2 * self.outputs
-        pooling = self.positions if self.window.pool > 1 else 0
-        return (self.positions + pooling + self.window.features) * self.outputs
-
-
-def number_layers(
-    sides: Iterable[tuple[int, int]], windows: Sequence[Window] = ()
-) -> tuple[Layer, ...]:
-    """Make layers "weight0", "bias0", ... of given sides.
-
-    Parameters
-    ----------
-    sides : iterable of tuple of int
-        (inputs, outputs) of each layer.
-    windows : sequence of Window
-        Windows of the first layers, which are convolutions.
-
-    Returns
-    -------
-    tuple of Layer
-        Layers.
-    """
-    return tuple(
-        Layer(f"weight{i}", f"bias{i}", *one, windows[i] if i < len(windows) else None)
-        for i, one in enumerate(sides)
-    )
-
-
-def draw_uniform_start(layers: Sequence[Layer], draw: Draw, bias: BiasStart = "zero") -> Tensors:
-    """Draw weights uniform in +-1/sqrt(fan_in).
-
-    Parameters
-    ----------
-    layers : sequence of Layer
-        Layers.
-    draw : Draw
-        Source of uniform numbers.
-    bias : {"zero", "uniform"}
-        Start of biases, zero or uniform in the same range.
-
-    Returns
-    -------
-    dict of str to Tensor [S, *shape]
-        Parameters.
-    """
-    params = {}
-    for layer in layers:
-        uniform = draw(layer.weight, (layer.inputs, layer.outputs))
-        params[layer.weight] = (2.0 * uniform - 1.0) / layer.inputs**0.5
-        if bias == "zero":
-            params[layer.bias] = uniform.new_zeros(uniform.shape[0], layer.outputs)
-        else:
-            uniform = draw(layer.bias, (layer.outputs,))
-            params[layer.bias] = (2.0 * uniform - 1.0) / layer.inputs**0.5
-    return params
 
 
 class Pair(NamedTuple):
@@ -236,14 +113,10 @@ class LayeredModel(Model):
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         return self._score(params, x)
 
-    def training_logits(
-        self,
-        params: Mapping[str, Any],
-        x: Tensor,
-        weight: Tensor | None = None,
-        keys: Tensor | None = None,
-    ) -> Tensor:
-        return self.logits(params, x) if keys is None else self._score(params, x, keys)
+    def score_batch(self, params: Mapping[str, Any], batch: Batch) -> Tensor:
+        if not self.uses_dropout:
+            return self.logits(params, batch.x)
+        return self._score(params, batch.x, batch.keys)
 
     def _score(self, params: Mapping[str, Any], x: Tensor, keys: Tensor | None = None) -> Tensor:
         """Compute scores, with dropout if there are keys."""
@@ -442,12 +315,3 @@ class LayeredModel(Model):
 def _apply_layer(params: Mapping[str, Any], layer: Layer, x: Tensor) -> Tensor:
     """Compute x W + b [n, B, N] for x [n or 1, B, M]."""
     return add_bias(apply(params[layer.weight], x), params[layer.bias])
-
-
-def parse_layers(description: Mapping[str, Any]) -> list[Layer]:
-    """Make layers from the result of `LayeredModel.describe`."""
-    out = []
-    for one in description["layers"]:
-        window = one["window"]
-        out.append(Layer(**one | {"window": None if window is None else Window(**window)}))
-    return out

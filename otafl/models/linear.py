@@ -22,7 +22,7 @@ from otafl.core.choices import declare_choice
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.models.base import LOSS, Draw, Model, ModelSettings
-from otafl.models.layered import Layer
+from otafl.models.linear_layer import Layer
 
 WEIGHT, BIAS = "weight0", "bias0"
 

@@ -27,7 +27,7 @@ from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor, functional, torch
 from otafl.models.base import LOSS, Draw, HiddenWidths, Model, ModelSettings
-from otafl.models.layered import draw_uniform_start, number_layers
+from otafl.models.linear_layer import draw_uniform_start, number_layers
 
 
 class Lstm(Model):

@@ -15,7 +15,8 @@ from pydantic import Field
 
 from otafl.models.base import Count
 from otafl.models.layer_steps import Channels
-from otafl.models.layered import DropoutSettings, LayeredModel, number_layers
+from otafl.models.layered import LayeredModel
+from otafl.models.linear_layer import DropoutSettings, number_layers
 from otafl.models.network import Network, to_network
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from otafl.core.contracts import Tensors
+from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Draw, Model
 from otafl.models.module_layers import Pass, list_layers, replace_layers
@@ -134,16 +134,10 @@ class ModuleModel(Model):
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         return self._run(params, x)
 
-    def training_logits(
-        self,
-        params: Mapping[str, Any],
-        x: Tensor,
-        weight: Tensor | None = None,
-        keys: Tensor | None = None,
-    ) -> Tensor:
+    def score_batch(self, params: Mapping[str, Any], batch: Batch) -> Tensor:
         if not (self.batch_norms or self.uses_dropout):
-            return self._run(params, x)
-        return self._run(params, x, weight, keys, training=True)
+            return self._run(params, batch.x)
+        return self._run(params, batch.x, batch.weight, batch.keys, training=True)
 
     def moments(self, params: Mapping[str, Any], x: Tensor) -> Tensors:
         def compute_row(values: Tensors, samples: Tensor) -> Tensors:

@@ -20,7 +20,7 @@ from otafl.core.contracts import MODEL
 from otafl.core.errors import UserError
 from otafl.models.geometry import Window
 from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu, Step, parse_steps
-from otafl.models.layered import Layer, parse_layers
+from otafl.models.linear_layer import Layer, parse_layers
 from otafl.models.network import EPSILON, Network, to_kernels
 from otafl.models.recipes import BASE, PI, Recipe
 from otafl.models.transformer_module import TransformerModule

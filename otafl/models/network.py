@@ -18,11 +18,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from otafl.core.contracts import Tensors
+from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor, functional, torch
 from otafl.models import layer_steps as plan
 from otafl.models.base import Draw, Model, Shapes
+from otafl.models.layer_costs import count_costs
 from otafl.models.layered import LayeredModel
 
 EPSILON = 1e-5
@@ -83,7 +84,7 @@ class Network(Model):
         norms = [step for step in plan.iterate_steps(steps) if isinstance(step, plan.Norm)]
         self.norms = tuple(f"{step.name}.{part}" for step in norms for part in ("weight", "bias"))
         self.batch_norms = any(step.groups is None for step in norms)
-        costs = plan.count_costs(steps, image, unroll)
+        costs = count_costs(steps, image, unroll)
         self.macs, self.first_macs, self.saved_activations = (
             costs.macs,
             costs.first_macs,
@@ -143,19 +144,13 @@ class Network(Model):
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         return self._run(params, x, _Mode())
 
-    def training_logits(
-        self,
-        params: Mapping[str, Any],
-        x: Tensor,
-        weight: Tensor | None = None,
-        keys: Tensor | None = None,
-    ) -> Tensor:
+    def score_batch(self, params: Mapping[str, Any], batch: Batch) -> Tensor:
         """Compute scores in training, on the batch's own statistics and with the scaler.
 
         Samples of weight 0 (padding) are in no statistics.
         """
-        present = None if weight is None else weight > 0
-        return self._run(params, x, _Mode(training=True, present=present))
+        present = None if batch.weight is None else batch.weight > 0
+        return self._run(params, batch.x, _Mode(training=True, present=present))
 
     def moments(self, params: Mapping[str, Any], x: Tensor) -> Tensors:
         """Compute the statistics of each batch normalisation on a batch x [n or 1, B, *input].

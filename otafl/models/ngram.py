@@ -21,7 +21,8 @@ from pydantic import Field
 from otafl.core.contracts import Batch
 from otafl.core.lazy import Tensor, functional, torch
 from otafl.models.base import HiddenWidths
-from otafl.models.layered import ActivationSettings, LayeredModel, Pair, number_layers
+from otafl.models.layered import LayeredModel, Pair
+from otafl.models.linear_layer import ActivationSettings, number_layers
 from otafl.models.sequences import require_tokens
 
 

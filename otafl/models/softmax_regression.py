@@ -12,7 +12,8 @@ from otafl.core.choices import declare_choice
 from otafl.core.contracts import Tensors
 from otafl.core.lazy import torch
 from otafl.models.base import Draw, ModelSettings
-from otafl.models.layered import BiasStart, LayeredModel, number_layers
+from otafl.models.layered import LayeredModel
+from otafl.models.linear_layer import BiasStart, number_layers
 
 
 class SoftmaxRegression(LayeredModel):

@@ -22,7 +22,7 @@ from pydantic import Field
 from otafl.core.contracts import Tensors
 from otafl.core.lazy import Tensor, functional, torch
 from otafl.models.base import LOSS, Draw, Model, ModelSettings
-from otafl.models.layered import draw_uniform_start, number_layers
+from otafl.models.linear_layer import draw_uniform_start, number_layers
 from otafl.models.lstm import compute_states
 from otafl.models.sequences import require_tokens
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.core.contracts import Tensors
+from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor, functional, torch
 from otafl.models.attention import apply_linear, list_block_params, normalise, run_block
@@ -221,15 +221,13 @@ class Transformer(Model):
         return params
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
-        return self.training_logits(params, x)
+        return self._run(params, x, None)
 
-    def training_logits(
-        self,
-        params: Mapping[str, Any],
-        x: Tensor,
-        weight: Tensor | None = None,
-        keys: Tensor | None = None,
-    ) -> Tensor:
+    def score_batch(self, params: Mapping[str, Any], batch: Batch) -> Tensor:
+        return self._run(params, batch.x, batch.keys if self.uses_dropout else None)
+
+    def _run(self, params: Mapping[str, Any], x: Tensor, keys: Tensor | None) -> Tensor:
+        """Compute the scores of samples x [n or 1, B, *input], with dropout if there are keys."""
         samples, own = x.shape[1], self.settings
         drop = _Dropout(keys, own.dropout)
         x = self._embed(params, x)  # [n or 1, B, length, width]

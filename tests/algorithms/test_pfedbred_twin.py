@@ -27,7 +27,7 @@ from twins.setting import everyone, local_data, minibatch, mlp
 from otafl.algorithms.per_fedavg import PerFedAvg
 from otafl.algorithms.pfedbred import PFedBreD
 from otafl.algorithms.pfedme import PFedMe
-from otafl.core.contracts import LocalContext, Received, Tensors
+from otafl.core.contracts import Batch, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.data.training_data import TrainingData
 from otafl.models import minibatch_span
@@ -208,8 +208,8 @@ def test_plain_form_of_other_models(method: Any, keys: dict[str, Any]) -> None:
         def logits(self, params: Any, x: Tensor) -> Tensor:
             return cnn.logits(params, x)
 
-        def training_logits(self, params: Any, x: Tensor, *rest: Any) -> Tensor:
-            return cnn.logits(params, x)
+        def score_batch(self, params: Any, batch: Batch) -> Tensor:
+            return cnn.logits(params, batch.x)
 
         def init(self, draw: Any) -> Tensors:
             return cnn.init(draw)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from support.training_scores import score_training
 from torch import Tensor
 from twins.setting import everyone, local_data
 
@@ -89,7 +90,7 @@ def test_scaler_before_normalisation_changes_little() -> None:
     streams = Streams([1, 2], [0, 0])
     params = sizes[1].init(lambda name, shape: streams.draw_uniform(name, 0, shape).clone())
     x = streams.draw_normal("x", 0, (32, 16))
-    scaled, unscaled = (n[1].training_logits(params, x) for n in (sizes, plain))
+    scaled, unscaled = (score_training(n[1], params, x) for n in (sizes, plain))
     difference = float((scaled - unscaled).abs().max())
     assert 0 < difference < 2e-4
     assert torch.equal(sizes[1].logits(params, x), plain[1].logits(params, x))
@@ -101,7 +102,7 @@ def test_scaler_before_normalisation_changes_little() -> None:
     )
     bare = HeteroFL(config, Network((1, 4, 4), steps), 5).submodels[1]
     params = bare.init(lambda name, shape: streams.draw_uniform(name, 0, shape).clone())
-    ratio = bare.training_logits(params, x) / bare.logits(params, x)
+    ratio = score_training(bare, params, x) / bare.logits(params, x)
     torch.testing.assert_close(ratio, torch.full_like(ratio, 4.0))
 
 

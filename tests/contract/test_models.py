@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from contract.small import close, engine, equal, model, run, scores
+from support.training_scores import score_training
 from torch import Tensor
 
 from otafl.core import registry
@@ -156,7 +157,7 @@ def test_linear_weights_may_be_shared_or_maps(name: str) -> None:
     copied = {key: block.expand(2, *block.shape[1:]).clone() for key, block in shared.items()}
     expected = made.logits(copied, x)
     torch.testing.assert_close(made.logits(shared, x), expected, rtol=0, atol=1e-12)
-    torch.testing.assert_close(made.training_logits(shared, x), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(score_training(made, shared, x), expected, rtol=0, atol=1e-12)
     one = made.logits(copied, x[:1])
     for kind in range(2):  # every other weight is of each row, the rest is shared or a map
         own = {
@@ -171,7 +172,7 @@ def test_linear_weights_may_be_shared_or_maps(name: str) -> None:
     leaf = next(iter(made.linear_weights))
     by_row = []
     for rows in ({leaf: Dense(copied[leaf].requires_grad_())}, {}):
-        loss = made.training_logits(shared | rows or copied, x).square().sum((1, 2))
+        loss = score_training(made, shared | rows or copied, x).square().sum((1, 2))
         by_row.append(loss)
     torch.testing.assert_close(by_row[0], by_row[1], rtol=0, atol=1e-9)
     assert torch.autograd.grad(by_row[0].sum(), copied[leaf])[0].abs().sum() > 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 import torch
 from support.sized_bench import CLASSES, CLOSE, SHAPE, B, N, draw_normal, draw_params
+from support.training_scores import score_training
 from torch import Tensor
 from torch.nn import functional
 
@@ -30,7 +31,7 @@ def test_conv_net_against_torch(kind: str) -> None:
     settings = ConvNet.Settings(channels=(4, 6), norm=kind, hidden=(3,), last_pool=kind == "batch")
     network = ConvNet(settings, SHAPE, CLASSES)
     params, batch = draw_params(network), draw_normal(N, B, *SHAPE, seed=99)
-    scores = network.training_logits(params, batch)
+    scores = score_training(network, params, batch)
     for row in range(N):
         p, x = {name: block[row] for name, block in params.items()}, batch[row]
         for number in (1, 2):

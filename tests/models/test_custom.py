@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from support.layered_bench import CLOSE, WIDTHS, N, draw_batch, draw_params, draw_uniform
+from support.training_scores import score_training
 from twins.setting import mlp
 
 from otafl.core import registry
@@ -128,14 +129,14 @@ def test_batch_normalisation_is_torchs() -> None:
         module[1].reset_running_stats()
         module.train()[2].eval()
         trained = module(x[row])
-        torch.testing.assert_close(model.training_logits(params, x)[row], trained)
+        torch.testing.assert_close(score_training(model, params, x)[row], trained)
         tested = module.eval()(x[row])
         torch.testing.assert_close(model.logits(found, x)[row], tested)
-        padded = model.training_logits(params, x, weight)[row, :7]
+        padded = score_training(model, params, x, weight)[row, :7]
         torch.testing.assert_close(padded, module.train()[:2](x[row, :7]).relu() @ params[
             "5.weight"][row].mT + params["5.bias"][row])  # fmt: skip
     with pytest.raises(UserError, match=r"^training.batch_size: .*GroupNorm"):
-        model.training_logits(params, x[:, :1])
+        score_training(model, params, x[:, :1])
 
 
 def test_frozen_batch_normalisation_keeps_its_statistics() -> None:
@@ -145,17 +146,17 @@ def test_frozen_batch_normalisation_keeps_its_statistics() -> None:
     params, x = draw_module_params(model, 1), torch.randn(1, 3, 6, dtype=torch.float64)
     module.load_state_dict({n: b[0] for n, b in params.items()}, strict=False)
     assert (model.batch_norms, model.uses_dropout) == (False, False)
-    torch.testing.assert_close(model.training_logits(params, x)[0], module(x[0]))
+    torch.testing.assert_close(score_training(model, params, x)[0], module(x[0]))
 
 
 def test_dropout_follows_the_keys_of_rows() -> None:
     model = ModuleModel(make_normed(), (6,), 4)
     params, x = draw_module_params(model), torch.randn(2, 9, 6, dtype=torch.float64)
     keys = torch.tensor([11, 12])
-    both = model.training_logits(params, x, None, keys)
-    alone = model.training_logits({n: b[1:] for n, b in params.items()}, x[1:], None, keys[1:])
+    both = score_training(model, params, x, None, keys)
+    alone = score_training(model, {n: b[1:] for n, b in params.items()}, x[1:], None, keys[1:])
     torch.testing.assert_close(alone, both[1:])
-    others = model.training_logits(params, x, None, keys + 1)
+    others = score_training(model, params, x, None, keys + 1)
     assert not torch.isclose(others, both).all()
     assert torch.equal(model.logits(params, x), model.logits(params, x))
 
@@ -164,7 +165,7 @@ def test_dropout_of_channels() -> None:
     layers = torch.nn.Conv2d(1, 3, 3, padding=1), torch.nn.Dropout2d(0.5), torch.nn.Flatten()
     model = ModuleModel(torch.nn.Sequential(*layers), (1, 2, 2), 12)
     params = {"0.weight": torch.zeros(1, 3, 1, 3, 3), "0.bias": torch.ones(1, 3)}
-    scores = model.training_logits(params, torch.ones(1, 50, 1, 2, 2), None, torch.tensor([5]))
+    scores = score_training(model, params, torch.ones(1, 50, 1, 2, 2), None, torch.tensor([5]))
     channels = scores.view(50, 3, 4)
     assert (channels == channels[..., :1]).all()
     assert scores.unique().tolist() == [0.0, 2.0]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.training_scores import score_training
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Model, differentiate
 from otafl.models.dropout import draw_dropout
-from otafl.models.layered import LayeredModel, number_layers
+from otafl.models.layered import LayeredModel
+from otafl.models.linear_layer import number_layers
 from otafl.models.network import to_network
 from otafl.models.transformer import Transformer
 
@@ -93,13 +95,13 @@ def test_transformer() -> None:
     torch.manual_seed(0)
     params = {n: torch.randn(2, *s, dtype=torch.float64) for n, s in model.shapes.items()}
     x = torch.randn(2, 4, 3, 2, dtype=torch.float64)
-    scores = model.training_logits(params, x, None, KEYS)
-    alone = model.training_logits({n: b[1:] for n, b in params.items()}, x[1:], None, KEYS[1:])
+    scores = score_training(model, params, x, None, KEYS)
+    alone = score_training(model, {n: b[1:] for n, b in params.items()}, x[1:], None, KEYS[1:])
     torch.testing.assert_close(alone, scores[1:])
     assert not torch.isclose(scores, model.logits(params, x)).any()
     for name in ("block0.output", "block0.down"):
         params[name] = torch.zeros_like(params[name])
         params[f"{name}_bias"] = torch.zeros_like(params[f"{name}_bias"])
     assert not torch.isclose(
-        model.training_logits(params, x, None, KEYS), model.logits(params, x)
+        score_training(model, params, x, None, KEYS), model.logits(params, x)
     ).all()

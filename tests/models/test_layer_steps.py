@@ -1,55 +1,27 @@
-"""The steps of a network: their costs against torch's own counter and by hand, their start.
+"""The steps of a network: their start, and their form as plain data.
 
-Mutations that must fail: in `count_costs`, height for width, the first kernel's stride on both
-sides, no middle of a low-rank step, another pooled size, no shortcuts; in `compute_start_bound`,
-another fan-in, the last layer as the others, the factors as dense.
+Mutations that must fail: in `compute_start_bound`, another fan-in, the last layer as the others,
+the factors as dense.
 """
 
 from __future__ import annotations
 
 import pytest
 import torch
-from support.network_bench import BOTH, F64, IMAGE, STEPS, draw_normal, draw_params
-from torch.utils.flop_counter import FlopCounterMode
+from support.network_bench import F64, IMAGE, STEPS
 
-from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.layer_steps import (
     Conv,
     Linear,
-    MaxPool,
     MeanPool,
     Relu,
-    Residual,
-    Step,
-    Unroll,
-    count_costs,
     describe,
     parse_steps,
 )
 from otafl.models.network import Network
 
 pytestmark = pytest.mark.exact
-
-
-@BOTH
-@pytest.mark.parametrize("ranks", [{}, {"a": 2, "c": 3, "e": 1, "g": 2}])
-def test_multiplications_equal_torchs_counter(unroll: Unroll, ranks: dict[str, int]) -> None:
-    network = Network(IMAGE, STEPS, unroll).replace_ranks(ranks)
-    counter = FlopCounterMode(display=False)
-    with counter:
-        network.logits(draw_params(network, 1), draw_normal(1, 1, *IMAGE))
-    assert counter.get_total_flops() == 2 * network.macs
-
-
-def test_kept_numbers() -> None:
-    """By hand: images of 6 x 5 pixels after the first convolution, 3 x 2 after the pooling."""
-    kept = 3 * 6 * 30 + 3 * 4 * 30 + 3 * 5 * 30 + 5 * 6 + 7 + 7 + 3
-    assert Network(IMAGE, STEPS).saved_activations == kept
-    ranks = {"a": 2, "c": 3}
-    assert Network(IMAGE, STEPS).replace_ranks(ranks).saved_activations == kept + 2 * 6 * 9 + 3 * 30
-    across = Network(IMAGE, STEPS, "horizontal_first").replace_ranks(ranks)
-    assert across.saved_activations == kept + 2 * 11 * 5 + 3 * 30
 
 
 def test_start() -> None:
@@ -80,19 +52,6 @@ def test_factors_start_with_the_variance_of_their_product() -> None:
     params = low.init(lambda name, shape: draws.draw_uniform(f"init/{name}", 0, shape))
     product = params["a.left"] @ params["a.right"]
     assert abs(float(product.var()) * 3 * 90 / 6 - 1) < 0.15
-
-
-@pytest.mark.parametrize(
-    ("steps", "match"),
-    [
-        ((MaxPool(2), MaxPool(2)), "images of 1x2 pixels are too small for a max-pooling"),
-        ((Conv("a", 1, 2, 4, padding=0),), "images of 2x5 .* convolution with windows of 4x4"),
-        ((Residual((Conv("a", 1, 1, 3, padding=0),)),), "windows of 3x3"),
-    ],
-)
-def test_too_small_an_image(steps: tuple[Step, ...], match: str) -> None:
-    with pytest.raises(UserError, match=f"^model.name: .*{match}"):
-        count_costs(steps, (1, 2, 5))
 
 
 def test_steps_come_back_from_plain_data() -> None:

@@ -21,7 +21,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, to_dense
 from otafl.models import LayeredModel, build
-from otafl.models.layered import number_layers
+from otafl.models.linear_layer import number_layers
 from otafl.models.modules import build_module
 from otafl.models.recipes import build_recipe
 

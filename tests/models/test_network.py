@@ -12,6 +12,7 @@ from __future__ import annotations
 import pytest
 import torch
 from support.network_bench import BOTH, CLOSE, F64, IMAGE, STEPS, B, N, draw_normal, draw_params
+from support.training_scores import score_training
 from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
@@ -112,8 +113,8 @@ def test_a_whole_resnet_at_full_rank(unroll: Unroll) -> None:
     assert sum(name.endswith(".left") for name in factors) == 17
     x = draw_normal(1, 2, 3, 16, 16)
     with torch.no_grad():
-        scores = network.training_logits(params, x)
-        torch.testing.assert_close(low.training_logits(factors, x), scores, **CLOSE)
+        scores = score_training(network, params, x)
+        torch.testing.assert_close(score_training(low, factors, x), scores, **CLOSE)
     assert scores.std() > 0.1
 
 
@@ -149,12 +150,12 @@ def test_padding_is_in_no_statistics() -> None:
     for row, count in enumerate(counts):
         weight[row, :count] = 1 / count
     batch = Batch(x, y, weight)
-    scores = network.training_logits(params, x, weight)
+    scores = score_training(network, params, x, weight)
     loss, grads = network.compute_gradients(params, batch)
     for row, count in enumerate(counts):
         own = {name: block[row : row + 1] for name, block in params.items()}
         part = Batch(x[row : row + 1, :count], y[row : row + 1, :count], None)
-        expected = network.training_logits(own, part.x)
+        expected = score_training(network, own, part.x)
         torch.testing.assert_close(scores[row : row + 1, :count], expected, **CLOSE)
         alone, by = network.compute_gradients(own, part)
         torch.testing.assert_close(loss[row : row + 1], alone, **CLOSE)
@@ -171,7 +172,7 @@ def test_scaler_is_at_convolutions_in_training_alone() -> None:
         half = Network(IMAGE, (*steps, Relu(), MeanPool()), scale=0.5)
         params = draw_params(one)
         torch.testing.assert_close(half.logits(params, x), one.logits(params, x), rtol=0, atol=0)
-        difference = half.training_logits(params, x) - one.training_logits(params, x)
+        difference = score_training(half, params, x) - score_training(one, params, x)
         if steps is normed:
             assert 0 < difference.abs().max() < 2e-5
         else:
@@ -184,5 +185,5 @@ def test_batch_normalisation_of_one_number_is_refused() -> None:
     with pytest.raises(
         UserError, match=r"training.batch_size: .* at least 2, or model.norm: group"
     ):
-        network.training_logits(params, draw_normal(N, 1, 2))
-    assert network.training_logits(params, draw_normal(N, 2, 2)).isfinite().all()
+        score_training(network, params, draw_normal(N, 1, 2))
+    assert score_training(network, params, draw_normal(N, 2, 2)).isfinite().all()

@@ -14,6 +14,7 @@ import pytest
 import torch
 from contract.small import model as section
 from support.operations import Counted
+from support.training_scores import score_training
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from otafl import models
@@ -55,7 +56,7 @@ def counted(model: Model, shape: tuple[int, ...]) -> tuple[Counted, Counted]:
     batch = Batch(x, y, None)
     with sdpa_kernel(SDPBackend.MATH):  # a fused backward pass computes the scores once more
         with Counted() as forward:
-            model.training_logits(params, x)
+            score_training(model, params, x)
         with Counted() as both:
             model.compute_gradients(params, batch)
     return forward, both

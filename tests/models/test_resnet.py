@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.training_scores import score_training
 from torch import Tensor
 from twins import convnet as twin
 
@@ -153,7 +154,7 @@ def made(case: str) -> tuple[ResNet.Settings, ResNet, Tensors, Batch]:
 def test_training_equals_torchs_layers(case: str) -> None:
     """Scores, loss and gradients of every row, with statistics of its own batch alone."""
     settings, network, params, batch = made(case)
-    scores = network.training_logits(params, batch.x)
+    scores = score_training(network, params, batch.x)
     loss, grads = network.compute_gradients(params, batch)
     torch.testing.assert_close(network.logits(params, batch.x), scores, rtol=0, atol=0)
     for row in range(N):
@@ -189,7 +190,7 @@ def test_moments_are_those_of_torch(case: str) -> None:
         given = twin.resnet(settings, 2, CLASSES, {**params, **mean}, row).eval()
         torch.testing.assert_close(scores[row], given(batch.x[row]), **CLOSE)
     assert len(mean) == len(network.norms)
-    apart = network.training_logits({**params, **mean}, batch.x) - scores
+    apart = score_training(network, {**params, **mean}, batch.x) - scores
     assert apart.abs().max() > 0.01  # training does not use them
 
 
@@ -213,12 +214,12 @@ def test_moments_of_one_batch_are_the_statistics_of_all_data() -> None:
 @OF_CASES
 def test_stacked_is_alone(case: str) -> None:
     _, network, params, batch = made(case)
-    scores, moments = network.training_logits(params, batch.x), network.moments(params, batch.x)
+    scores, moments = score_training(network, params, batch.x), network.moments(params, batch.x)
     _, grads = network.compute_gradients(params, batch)
     for row in range(N):
         own = {name: block[row : row + 1] for name, block in params.items()}
         part = Batch(batch.x[row : row + 1], batch.y[row : row + 1], None)
-        torch.testing.assert_close(network.training_logits(own, part.x), scores[row : row + 1])
+        torch.testing.assert_close(score_training(network, own, part.x), scores[row : row + 1])
         for name, value in network.moments(own, part.x).items():
             torch.testing.assert_close(value[0], moments[name][row])
         for name, grad in network.compute_gradients(own, part)[1].items():

@@ -9,6 +9,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 from support.sized_bench import CLASSES, CLOSE, SHAPE, B, N, draw_normal, draw_params
+from support.training_scores import score_training
 from torch.nn import functional
 
 from otafl.models.layer_steps import MaxPool
@@ -24,7 +25,7 @@ def test_vgg_against_torch() -> None:
     network = Vgg(settings, SHAPE, CLASSES)
     assert sum(isinstance(step, MaxPool) for step in network.steps) == 3
     params, batch = draw_params(network), draw_normal(N, B, *SHAPE, seed=99)
-    scores = network.training_logits(params, batch)
+    scores = score_training(network, params, batch)
     for row in range(N):
         p, x = {name: block[row] for name, block in params.items()}, batch[row]
         for stage, blocks in enumerate(settings.blocks, 1):

@@ -30,7 +30,11 @@ MODULES = {
     ),
     "models": (
         "Models",
-        {"Of layers": "otafl.models.layered", "Of your own": "otafl.models.custom"},
+        {
+            "Of layers": "otafl.models.layered",
+            "A layer": "otafl.models.linear_layer",
+            "Of your own": "otafl.models.custom",
+        },
         "Models of layers, and a torch.nn.Module as a model.",
     ),
     "differentiable": (
