@@ -28,7 +28,7 @@ test-slow: ## Run the slow tests; those of extras that are not installed are ski
 test-all: test test-slow ## Run the fast and the slow tests
 
 docs: ## Build the site into build/docs
-	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs
+	$(PYTHON) -m sphinx -W --keep-going -q $(SPHINXOPTS) -b html docs build/docs
 
 package: ## Build wheel and sdist into dist/ and check them
 	rm -rf dist
