@@ -18,7 +18,7 @@ pytestmark = pytest.mark.exact
         ("TDL_A", ["tdl-a", "tdl-b"], "tdl-a"),
         ("learning-rate", ["learning_rate", "rate"], "learning_rate"),
         ("lr", ["rounds", "learning_rate"], "learning_rate"),
-        ("epochs", ["rounds", "local_steps"], "local_steps"),
+        ("epochs", ["rounds", "local_steps", "local_epochs"], "local_epochs"),
         ("gbam", ["gbma", "ci"], "gbma"),
         ("gpu", ["auto", "cpu", "cuda"], "cuda"),
         ("fsk_mv", ["fsk_majority_vote", "reed"], "fsk_majority_vote"),

@@ -20,7 +20,7 @@ from otafl.data.digits import Digits
 
 pytestmark = pytest.mark.exact
 
-TRAINING = SimpleNamespace(batch_size=4, local_steps=2)
+TRAINING = SimpleNamespace(batch_size=4, local_steps=2, local_epochs=None)
 DEVICES = 4
 SKEWED = {"name": "label_skew"}
 
