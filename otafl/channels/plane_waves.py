@@ -139,24 +139,16 @@ class PlaneWaves:
         self._rotation = delay_rotations(rays.delay_s, frequency_hz[:, None], dtype)[:, :, None]
         self.numbers = 2 * max(self._rays.numel(), self._rotation[..., 0, :].numel() * antennas)
 
-    def draw_h(self, index: Tensor) -> Tensor:
-        """Draw h [R, U, K, A, F] with new phases at each of the indices [R]."""
-        return self.compute_response(self.draw_taps(index))
-
     def draw_taps(self, index: Tensor) -> Tensor:
         """Draw the amplitudes of the paths, [R, U, K, A, L], with new phases at the indices [R]."""
         turn = self._pairs.draw_uniform(FADING, index, (self._rays.shape[-1],))
         return self._sum_rays(rotations(turn, self._dtype))
 
-    def compute_moved_h(self, way_m: Tensor) -> Tensor:
-        """Compute h [R, U, K, A, F] after displacements [R, U, K, 3] in metres, float64.
-
-        Phases at the start are constant during a run.
-        """
-        return self.compute_response(self.compute_moved_taps(way_m))
-
     def compute_moved_taps(self, way_m: Tensor) -> Tensor:
-        """Compute the amplitudes [R, U, K, A, L] of the paths after displacements [R, U, K, 3]."""
+        """Compute the amplitudes [R, U, K, A, L] of the paths after displacements [R, U, K, 3].
+
+        Displacements are in metres, float64. Phases at the start are constant during a run.
+        """
         if self._start is None:
             self._start = self._pairs.draw_static_uniform(PHASE, (self._rays.shape[-1],)).double()
         cycles = (self._travel * (way_m / self._wavelength)[..., None, :]).sum(-1)

@@ -27,8 +27,3 @@ def build_example(table: str, name: str) -> dict[str, Any]:
 def format_example(table: str, name: str) -> str:
     """Return the scenario of `build_example` as YAML."""
     return str(yaml.safe_dump(build_example(table, name), sort_keys=False))
-
-
-def list_components() -> list[tuple[str, str]]:
-    """List every (table, name)."""
-    return [(table, name) for table in registry.TABLES for name in registry.list_names(table)]

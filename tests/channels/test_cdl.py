@@ -93,7 +93,8 @@ def test_cdl_is_sionnas(letter: str) -> None:
         phase = torch.cat([phase, torch.zeros(1, 1, 1)], -1)
     waves = PlaneWaves(rays, 3, frequency, Phases(phase), 3.5e9)  # type: ignore[arg-type]
     time = torch.arange(4, dtype=torch.float64) / 50
-    ours = waves.compute_moved_h((time[:, None] * velocity).view(4, 1, 1, 3))[:, 0, 0]
+    taps = waves.compute_moved_taps((time[:, None] * velocity).view(4, 1, 1, 3))
+    ours = waves.compute_response(taps)[:, 0, 0]
     torch.testing.assert_close(ours.transpose(0, 1), theirs, rtol=0, atol=1e-9)
 
 
@@ -104,7 +105,8 @@ def test_cdl_antenna_covariance_follows_from_its_rays(letter: str, least: float)
     semi-definite; 8,000 draws of 4 antennas. Neighbours are strongly correlated with a line of
     sight, and never uncorrelated."""
     channel: Cdl = make(f"cdl-{letter}", 2, antennas=4, subcarrier_groups=1)
-    blocks = channel.waves.draw_h(torch.arange(8_000) << 20)[:, 0, :, :, 0].numpy()
+    taps = channel.waves.draw_taps(torch.arange(8_000) << 20)
+    blocks = channel.waves.compute_response(taps)[:, 0, :, :, 0].numpy()
     rays = channel.rays
     steering = torch.polar(
         torch.ones_like(line_array(rays.azimuth, rays.zenith, 4)),

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from support.dispatches import DispatchCounter
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
@@ -153,19 +153,12 @@ def test_nothing_to_do_and_what_is_no_image() -> None:
 
 
 def test_operations_do_not_grow_with_rows() -> None:
-    class Count(TorchDispatchMode):
-        calls = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            self.calls += 1
-            return func(*args, **(kwargs or {}))
-
     counts = []
     for rows in (1, 1, 6):  # the first draw of a program also makes constants
         streams = Streams([3, 3], [0, 1])
         act = Augmentation(AugmentSettings(crop=2, flip=True), images(SHAPE, BLACK), streams)
         trial, device = EVERYBODY.trial[:rows], EVERYBODY.device[:rows]
-        with Count() as counter:
+        with DispatchCounter() as counter:
             act(torch.zeros(rows, BATCH, *SHAPE), torch.tensor([0]), trial, device, 0)
-        counts.append(counter.calls)
+        counts.append(counter.count)
     assert counts[1] == counts[2]

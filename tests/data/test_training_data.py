@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from support.dispatches import DispatchCounter
 
 import otafl.data.training_data as work_module
 from otafl.core import rng
@@ -250,18 +250,6 @@ def test_minibatches_gathered_at_once_are_those_of_single_steps(
             assert got.x.data_ptr() % 64 == 0 or size != 4
 
 
-class _Count(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        self.calls += 1
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("ahead", [True, False])
 def test_operations_do_not_grow_with_the_stack(
     ahead: bool, monkeypatch: pytest.MonkeyPatch
@@ -272,9 +260,9 @@ def test_operations_do_not_grow_with_the_stack(
     for trials, num_devices in ((1, 2), (2, 2), (8, 9)):
         data = some_data([[20] * num_devices] * trials, 8)[0]  # minibatches that are aligned
         data.select_cohort(0, everybody(trials, num_devices)).draw_batch(0)
-        with _Count() as count:
+        with DispatchCounter() as counter:
             data.select_cohort(1000, everybody(trials, num_devices)).draw_batch(0)
-        calls.append(count.calls)
+        calls.append(counter.count)
     assert calls[0] == calls[1] == calls[2]
 
 

@@ -204,7 +204,9 @@ def test_every_paper_scenario_is_told() -> None:
         assert any(Path(file.name).match(pattern) for pattern in patterns), file.name
 
 
-@pytest.mark.parametrize(("table", "name"), examples.list_components())
+@pytest.mark.parametrize(
+    ("table", "name"), [(table, name) for table in TABLES for name in registry.list_names(table)]
+)
 def test_scenario_of_an_entry(table: str, name: str, tmp_path: Path) -> None:
     """The scenario on the page of every entry is valid and uses it."""
     file = tmp_path / "scenario.yaml"
