@@ -85,8 +85,9 @@ def pareto_data(
     table["front"] = (dims, _mark_front(table, ways, bool(facet)))
     axes = {"x": across.rename(x), "y": up.rename(y)}
     table.attrs = quantities.build_attributes("pareto", ds, axes, y=y, x=x, hue=hue, facet=facet)
-    table.attrs |= {"x_better": ways[0], "y_better": ways[1], "points": [*dims[len(named) :]]}
-    return table.assign_attrs({f"log_{one}": int(spans_decades(table[one].values)) for one in "xy"})
+    table.attrs |= {"x_better": ways[0], "y_better": ways[1]}
+    logs = {f"log_{one}": int(spans_decades(table[one].values)) for one in "xy"}
+    return table.assign_attrs(logs, points=dims[len(named) :])
 
 
 def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:
