@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from otafl.analysis.points import get_unit, is_numeric, list_axes
+from otafl.analysis.points import list_axes
 from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
@@ -20,7 +21,6 @@ from otafl.plots.labels import name_points
 from otafl.plots.layout import add_legend, arrange, get_width, make_panels, style_axes
 from otafl.plots.parts import MAX_PANELS, format_split, split_parts
 from otafl.plots.style import format_label, get_style, spans_decades
-from otafl.results.coordinates import format_value
 from otafl.results.end_values import DIVERGED
 from otafl.results.variables import get_better_direction
 
@@ -29,7 +29,7 @@ COSTS = ("device_energy_j", "tx_energy_j", "uplink_symbols", "sim_time_s", "airt
 NOTED = 10
 """Points of a front that are named, at most."""
 LONGEST = 28
-"""Letters of a point's name."""
+"""Letters of a line of a point's name."""
 
 Point = tuple[float, float, str]
 """x, y and name of a point of the front."""
@@ -86,7 +86,8 @@ def pareto_data(
     axes = {"x": across.rename(x), "y": up.rename(y)}
     table.attrs = quantities.build_attributes("pareto", ds, axes, y=y, x=x, hue=hue, facet=facet)
     table.attrs |= {"x_better": ways[0], "y_better": ways[1]}
-    return table.assign_attrs({f"log_{one}": int(spans_decades(table[one].values)) for one in "xy"})
+    logs = {f"log_{one}": int(spans_decades(table[one].values)) for one in "xy"}
+    return table.assign_attrs(logs, points=dims[len(named) :])
 
 
 def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:
@@ -117,7 +118,7 @@ def describe(data: xr.Dataset) -> str:
     said = f"{count} points of {attrs['y_label']} against {attrs['x_label']}{format_split(data)}."
     phrases = []
     for one in _list_front(data)[:MAX_PANELS]:
-        name = ", ".join(format_value(one[dim].values) for dim in data["x"].dims)
+        name = ", ".join(quantities.name_value(one[dim]) for dim in data["x"].dims)
         phrases.append(
             f"{name} ({format_number(float(one['x']), 3)}, {format_number(float(one['y']), 3)})"
         )
@@ -190,24 +191,21 @@ def _name_front(data: xr.Dataset) -> list[Point]:
     others = [str(dim) for dim in data["x"].dims if dim != data.attrs["hue"]]
     points = []
     for one in _list_front(data):
-        name = ", ".join(_format_coordinate(one[dim]) for dim in others)
-        name = name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+        name = _wrap(", ".join(quantities.name_value(one[dim]) for dim in others))
         points.append((float(one["x"]), float(one["y"]), name))
     sign = 1.0 if data.attrs["x_better"] == "lower" else -1.0
     return sorted(points, key=lambda point: sign * point[0])
 
 
+def _wrap(name: str) -> str:
+    """Break a long name into two lines, and cut what is longer."""
+    lines = textwrap.wrap(name, LONGEST, max_lines=2, placeholder="…", break_on_hyphens=False)
+    return "\n".join(lines)
+
+
 def _list_front(data: xr.Dataset) -> list[xr.Dataset]:
     places = np.argwhere(data["front"].values)
     return [data.isel(dict(zip(data["x"].dims, place, strict=True))) for place in places]
-
-
-def _format_coordinate(coordinate: xr.DataArray) -> str:
-    """Write a value with what makes it plain: "10 dB", "gbma", "learning rate 0.1"."""
-    text = format_value(coordinate.values)
-    if get_unit(coordinate):
-        return f"{text} {get_unit(coordinate)}"
-    return f"{str(coordinate.name).replace('_', ' ')} {text}" if is_numeric(coordinate) else text
 
 
 def _build_legend(data: xr.Dataset) -> tuple[list[Any], list[str]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import build_labels, list_coordinates
+from otafl.analysis.points import get_unit, list_coordinates
 from otafl.analysis.variables import find_first_known as find_first_known
 from otafl.analysis.variables import find_main_variable as find_main_variable
 from otafl.core.errors import UserError
@@ -55,16 +55,36 @@ def select_values(ds: xr.Dataset, sel: Selection | None, **drawn: str | None) ->
 
 
 def label_joint_axis(ds: xr.Dataset) -> xr.Dataset:
-    """Label a joint axis (`zip`) by its coordinates, as in "gbma, 10 dB", not by positions."""
+    """Label a joint axis (`zip`) by its coordinates, as in "gbma, 10 dB", not by positions.
+
+    Coordinates with the same value everywhere are left out.
+    """
     if "zip" not in ds.dims or ds["zip"].dtype.kind not in "iu":
         return ds
     names = list_coordinates(ds, "zip")
     if names == ["zip"]:
         return ds
-    texts = [", ".join(parts) for parts in build_labels(ds, ["zip"])[1]]
+    names = [name for name in names if len(set(ds[name].values.tolist())) > 1] or names
+    rows = (ds.isel(zip=place) for place in range(ds.sizes["zip"]))
+    texts = [", ".join(name_value(row[name]) for name in names) for row in rows]
     unique = [text if texts.count(text) == 1 else f"{text} #{i}" for i, text in enumerate(texts)]
     said = ", ".join(get_long_name(ds, name) for name in names)
     return ds.assign_coords(zip=("zip", unique, {"units": "1", "long_name": said}))
+
+
+def name_value(coordinate: xr.DataArray) -> str:
+    """Write one value of a coordinate with what makes it plain: "10 dB", "gbma", "local steps 5".
+
+    A coordinate that was given a name (`relabel.rename_labels`), such as "SNR" or "SNR [dB]", has
+    this name before its value.
+    """
+    unit = get_unit(coordinate)
+    text = f"{format_value(coordinate.values)} {unit}".rstrip()
+    if coordinate.attrs.get("named"):
+        label = str(coordinate.attrs["long_name"])
+        return f"{label.removesuffix(f' [{unit}]')} {text}"
+    is_bare = not unit and coordinate.dtype.kind in "biuf"
+    return f"{str(coordinate.name).replace('_', ' ')} {text}" if is_bare else text
 
 
 def swap_to_coordinates(ds: xr.Dataset, drawn_dims: Sequence[str], name: str) -> xr.Dataset:

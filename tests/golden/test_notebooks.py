@@ -43,6 +43,21 @@ assert noisy.idxmax() == "local_only" and noisy.argsort()[-2] == 2, noisy
 sent = end.uplink_symbols.values
 assert sent[0] == sent[1] > sent[2] > sent[3] == 0, sent
 """,
+    "adapters_over_fading": """
+assert np.allclose(both, law, rtol=0.5), both / law
+assert abs(both[-1] - (devices - 1) / devices) < 0.1 and fixed_a.max() < 1e-20, both
+for mode in squared:
+    assert np.allclose(squared[mode], expected[mode], rtol=0.25), mode
+assert ratio[0] > 100 * ratio[-1] > 2000, ratio
+assert diverged.sel(learning_rate=0.3, mode="both", snr_db=-30) == 3, diverged
+assert diverged.sum() == 3, diverged
+good = ends.sel(learning_rate=0.3, snr_db=[-20, 0])
+assert (abs(good.sel(mode="both") - good.sel(mode="tangent")) < 0.06).all(), ends
+assert (good.sel(mode="square") < good.sel(mode="tangent") - 0.15).all(), ends
+weak = ends.sel(snr_db=-30)
+assert weak.sel(learning_rate=0.1).idxmax() == "both", ends
+assert sent["both"] == sent["tangent"] == 40 * (384 + 330) > 2 * sent["square"] > 0, sent
+""",
     "own_power_policy": """
 of_shares, least = error[2:], error.sel(power="cao_static")
 assert of_shares.argmin("power").values.tolist()[::3] == [3, 0], error

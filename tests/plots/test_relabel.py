@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import xarray as xr
 from support.swept_bench import make_dataset
 
 from otafl.core.errors import UserError
-from otafl.plots import curve_data, draw
+from otafl.plots import curve_data, draw, pareto_data
+from otafl.plots.pareto import _name_front, _wrap
 from otafl.plots.relabel import rename_labels, shorten_labels
 
 
@@ -31,3 +33,36 @@ def test_short_names_keep_units_and_names_of_ones_own() -> None:
     assert shorten_labels(data).attrs["x_label"] == data.attrs["x_label"]
     named = rename_labels(data, {"airtime_s": "seconds"})
     assert shorten_labels(named).attrs["y_label"] == "seconds"
+
+
+def make_joint() -> xr.Dataset:
+    """Result along a zip axis of policies, samples and a batch size that is the same for all."""
+    along = {"power": ["gbma", "ci", "ci"], "samples": [5, 12, 12], "batch": [2, 2, 2]}
+    ds = make_dataset("snr_db").rename_dims(snr_db="zip").drop_vars("snr_db")
+    coords = {name: ("zip", values) for name, values in along.items()}
+    return ds.assign_coords(zip=[0, 1, 2], **coords, level=("zip", [0, 0, 10], {"units": "dB"}))
+
+
+def test_points_of_a_front_are_named_and_renamed() -> None:
+    data = pareto_data(make_joint(), "test_accuracy", "airtime_s")
+    names = ["gbma, samples 5, 0 dB", "ci, samples 12, 0 dB", "ci, samples 12, 10 dB"]
+    assert data["zip"].values.tolist() == names
+    labels = {"gbma": "ci", "ci": "inversion", "10 dB": "near", names[1]: "far"}
+    renamed = rename_labels(data, labels)["zip"].values.tolist()
+    assert renamed == ["ci, samples 5, 0 dB", "far", "inversion, samples 12, near"]
+    with pytest.raises(UserError, match="--label sample: not drawn here"):
+        rename_labels(data, {"sample": "x"})
+
+
+def test_axes_of_points_keep_their_units() -> None:
+    data = pareto_data(make_dataset("snr_db", "power"), "test_accuracy", "airtime_s")
+    renamed = rename_labels(data, {"snr_db": "SNR [dB]", "ci": "inversion"}, {"batch": "left out"})
+    data = renamed.assign(front=renamed["front"].isin([True, False]))  # all points are named
+    drawn = {name for _, _, name in _name_front(data)}
+    assert drawn == {f"SNR {v} dB, {p}" for v in (0, 10, 20) for p in ("gbma", "inversion")}
+
+
+def test_long_names_of_points_have_two_lines() -> None:
+    assert _wrap("local steps 5, count 12, width 12") == "local steps 5, count 12,\nwidth 12"
+    assert _wrap("many words " * 9).count("\n") == 1
+    assert _wrap("many words " * 9).endswith("…")
