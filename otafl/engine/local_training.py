@@ -48,21 +48,22 @@ class LocalTraining:
             self._rows_at_once = count_rows_within(
                 chunk_mb, self.estimate_row_bytes(broadcast), kind
             )
-        num_sent = cohort.num_rows
+        sends = np.ones(cohort.num_rows, dtype=bool)
         if not cohort.all_transmit:
-            num_sent = int(cohort.transmit_mask.sum())
-        out, losses = PayloadCollector(num_sent, self._buffers), list[Tensor]()
+            sends = cohort.transmit_mask.cpu().numpy()
+        out, losses = PayloadCollector(int(sends.sum()), self._buffers), list[Tensor]()
         steps = self.count_steps(cohort)
         if steps is None:
-            self._train_chunks(broadcast, cohort, t, out, losses)
+            self._train_chunks(broadcast, cohort, sends, t, out, losses)
             return out.payload, torch.cat(losses)
-        order = torch.empty(0, dtype=torch.int64, device=cohort.trial.device)
+        places = []
         for number in np.unique(steps):
-            keep = torch.from_numpy(steps == number).to(order.device)
-            rows = keep.nonzero().squeeze(1)
-            order = torch.cat([order, rows])
-            self._train_chunks(broadcast.select_rows(keep), cohort.take(rows), t, out, losses)
-        loss = torch.cat(losses)
+            keep = steps == number
+            places.append(np.flatnonzero(keep))
+            rows = torch.from_numpy(places[-1]).to(cohort.trial.device)
+            some = broadcast.select_rows(torch.from_numpy(keep).to(rows.device))
+            self._train_chunks(some, cohort.take(rows), sends[keep], t, out, losses)
+        order, loss = torch.from_numpy(np.concatenate(places)).to(rows.device), torch.cat(losses)
         sent = cohort.transmit_mask.cumsum(0)[order[cohort.transmit_mask[order]]] - 1
         return reorder_payload(out.payload, sent), torch.empty_like(loss).index_copy(0, order, loss)
 
@@ -76,24 +77,25 @@ class LocalTraining:
         self,
         broadcast: Broadcast | Delivery,
         cohort: Cohort,
+        sends: np.ndarray,
         t: int,
         out: PayloadCollector,
         losses: list[Tensor],
     ) -> None:
-        """Train rows with equal numbers of local steps, in chunks of nearly equal size."""
+        """Train rows with equal numbers of local steps, in chunks of nearly equal size.
+
+        sends: whether a row transmits, bool [N].
+        """
         assert self._rows_at_once is not None
         chunks = max(1, round(cohort.num_rows / self._rows_at_once))
         size = max(1, -(-cohort.num_rows // chunks))
-        sends = None if cohort.all_transmit else cohort.transmit_mask.cpu().numpy()
         for start in range(0, cohort.num_rows, size):
             stop = min(start + size, cohort.num_rows)
             chunk, (state, payload, loss) = self.train(broadcast, cohort, start, stop, t)
             self._devices.put(chunk, state)
             losses.append(loss)
-            if sends is None:
-                out.add(chunk.num_rows, payload)
-            else:
-                out.add(int(sends[start:stop].sum()), select_transmitted(payload, chunk))
+            sent = payload if cohort.all_transmit else select_transmitted(payload, chunk)
+            out.add(int(sends[start:stop].sum()), sent)
 
     def train(
         self, broadcast: Broadcast | Delivery, cohort: Cohort, start: int, stop: int, t: int
