@@ -8,10 +8,9 @@ Prints a Markdown page. Compiled draws are loaded from the start, as in a long r
 from __future__ import annotations
 
 import functools
-import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,8 +20,6 @@ from timing import side_by_side
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import otafl
-from otafl.algorithms import adam
-from otafl.algorithms.adam import PenaltyAdam
 from otafl.core import rng
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
@@ -110,45 +107,6 @@ def make_sum(weights: torch.Tensor, updates: torch.Tensor) -> Callable[[], objec
     return lambda: torch.bmm(weights, updates)
 
 
-def compare_adam() -> None:
-    """Print the time of TDPFed's Adam steps by tensor operations over that of compiled ones."""
-    numbers = 4, 39_506
-    optimiser = PenaltyAdam(torch.randn(numbers), torch.full((4,), 8e-4), torch.full((4,), 12.0))
-    blocks = [block.contiguous() for block in torch.randn(numbers).split([34_496, 5_010], 1)]
-
-    def step_often(spent_s: float) -> None:
-        adam._kernel.spent_s = spent_s
-        for _ in range(50):
-            optimiser.step_(*blocks)
-
-    ways = (functools.partial(step_often, spent_s) for spent_s in (float("inf"), float("-inf")))
-    pair = side_by_side(*ways, PAIRS, time.process_time)
-    row("Adam steps of 4 x 39,506", "compiled", duration(pair.fast_s / 50))
-    row("Adam steps of 4 x 39,506", "tensor operations / compiled", spread(pair))
-
-
-def compare_stacks() -> None:
-    """Print what two workers gain in the rounds of a sweep of 8 points, by their stacks."""
-    scenario = {**QUICKSTART, "sweep": {"channel.snr_db": list(range(8))}}
-    points = expand(load_scenario(scenario))
-    whole, *runs = (
-        functools.partial(run_often, Engine(assemble(points[:n], range(1))), itertools.count())
-        for n in (8, 4, 2)
-    )
-    for num_points, run in zip((4, 2), runs, strict=True):
-        pair = side_by_side(run, whole, PAIRS, time.process_time)
-        stacks = 4 // num_points
-        gain = [value / stacks for value in (pair.ratio, pair.lowest, pair.highest)]
-        title = f"8 points of the quickstart, two workers, stacks for each: {stacks}"
-        row(title, "one program / each worker", "{:.2f} ({:.2f} to {:.2f})".format(*gain))
-
-
-def run_often(engine: Engine, numbers: Iterator[int]) -> None:
-    """Run three further rounds."""
-    for t in itertools.islice(numbers, 3):
-        engine.run_round(t)
-
-
 def count_operations() -> None:
     """Print how many operations each part of a round dispatches."""
     for title, engine in {
@@ -196,8 +154,6 @@ def main() -> None:
     use_kernel(compiled=True)
     compare_draws()
     compare_uplink()
-    compare_adam()
-    compare_stacks()
     count_operations()
 
 
