@@ -335,14 +335,16 @@ def mix_counters(count: int, device: torch.device) -> Tensor:
     return _mix_(torch.arange(1, count + 1, device=device) * _GOLDEN)
 
 
-def _write_uniform_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tensor) -> None:
+def _write_uniform_pairs(
+    key: Tensor, counter: Tensor, upper: Tensor, lower: Tensor, scale: float = 1.0
+) -> None:
     """Write two [n, m] arrays uniform in (0, 1), from the words of keys [n] at mixed counters [m].
 
-    They have 23 bits each: exact in float32, never 0 or 1.
+    They have 23 bits each: exact in float32, never 0 or 1. Those of `lower` are times a scale.
     """
     kernel = get_kernel(key.device)
     if kernel is not None:
-        kernel.write_uniform_pairs(key, counter, upper, lower)
+        kernel.write_uniform_pairs(key, counter, upper, lower, scale)
         return
     began_s = time.thread_time()
     words = _mix_(key[:, None] ^ counter)
@@ -350,6 +352,8 @@ def _write_uniform_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Ten
     low = words.bitwise_and_((1 << 23) - 1).to(upper.dtype).add_(0.5)
     torch.mul(high, _U23, out=upper)
     torch.mul(low, _U23, out=lower)
+    if scale != 1.0:
+        lower.mul_(scale)
     _kernel.count_time(began_s)
 
 
@@ -372,22 +376,23 @@ def _fill_words(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
 
 
 def _fill_normal(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
-    kernel = get_kernel(key.device)
-    write = _write_normal_pairs if kernel is None else kernel.write_normal_pairs
-    return _fill_blocks(key, count, dtype, write)
+    return _fill_blocks(key, count, dtype, _write_normal_pairs)
 
 
 def _write_normal_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tensor) -> None:
-    _write_uniform_pairs(key, counter, upper, lower)
+    """Write two [n, m] arrays of normal numbers, from the words of keys [n] at counters [m]."""
+    _write_uniform_pairs(key, counter, upper, lower, 2.0 * math.pi)
     _apply_box_muller_(upper, lower)
 
 
-def _apply_box_muller_(upper: Tensor, lower: Tensor) -> None:
-    """Transform uniform numbers into normal ones, in place."""
+def _apply_box_muller_(upper: Tensor, angle: Tensor) -> None:
+    """Transform uniform numbers and angles into normal numbers, in place.
+
+    Compiled draws use it as well, because other libraries than torch round its functions otherwise.
+    """
     radius = upper.log_().mul_(-2.0).sqrt_()
-    angle = lower.mul_(2.0 * math.pi)
     cosine = angle.cos()
-    torch.mul(angle.sin_(), radius, out=lower)
+    angle.sin_().mul_(radius)
     upper.mul_(cosine)
 
 

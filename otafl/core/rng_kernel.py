@@ -6,7 +6,6 @@ through memory nine times.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -51,7 +50,9 @@ def view_words(tensor: Tensor) -> np.ndarray:
     return tensor.numpy().view(np.uint64)
 
 
-def write_uniform_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tensor) -> None:
+def write_uniform_pairs(
+    key: Tensor, counter: Tensor, upper: Tensor, lower: Tensor, scale: float
+) -> None:
     """Write two arrays of uniform numbers in (0, 1), from the words of keys at mixed counters.
 
     Parameters
@@ -62,33 +63,9 @@ def write_uniform_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tens
         Mixed counters.
     upper, lower : Tensor, float [n, m]
         Results, with adjacent columns: from the upper and the lower 23 bits of each word.
+    scale : float
+        Factor of the numbers of `lower`.
     """
-    _write_pairs(key, counter, upper, lower, 1.0)
-
-
-def write_normal_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tensor) -> None:
-    """Write two arrays of normal numbers, by the Box-Muller transform of uniform ones.
-
-    Logarithm, root, cosine and sine are torch's, because other libraries round them differently.
-
-    Parameters
-    ----------
-    key : Tensor, int64 [n]
-        Keys.
-    counter : Tensor, int64 [m]
-        Mixed counters.
-    upper, lower : Tensor, float [n, m]
-        Results, with adjacent columns.
-    """
-    _write_pairs(key, counter, upper, lower, 2.0 * math.pi)
-    radius = upper.log_().mul_(-2.0).sqrt_()
-    cosine = lower.cos()
-    lower.sin_().mul_(radius)
-    upper.mul_(cosine)
-
-
-def _write_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tensor, scale: float) -> None:
-    """Write uniform numbers, those of `lower` times a scale."""
     words = view_words(key), view_words(counter)
     strides = upper.stride(0), lower.stride(0)
     _write_uniform_pairs(*words, view_memory(upper), view_memory(lower), *strides, scale)

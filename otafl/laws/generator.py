@@ -175,9 +175,9 @@ def _box_muller(bench: Bench) -> Iterator[Check]:
 def _repeat_half(real: Any) -> Any:
     """Use one half of a word for both numbers."""
 
-    def write(key: Any, counter: Any, upper: Any, lower: Any) -> None:
+    def write(key: Any, counter: Any, upper: Any, lower: Any, scale: float = 1.0) -> None:
         real(key, counter, upper, lower)
-        lower.copy_(upper)
+        lower.copy_(upper * scale)
 
     return write
 
@@ -185,10 +185,10 @@ def _repeat_half(real: Any) -> Any:
 def _skip_mixing(real: Any) -> Any:
     """Do not mix words with their keys."""
 
-    def write(key: Any, counter: Any, upper: Any, lower: Any) -> None:
+    def write(key: Any, counter: Any, upper: Any, lower: Any, scale: float = 1.0) -> None:
         words = key[:, None] ^ counter
         upper.copy_((words >> 41).double().add_(0.5 + (1 << 22)).mul_(2.0**-23))
-        lower.copy_(words.bitwise_and((1 << 23) - 1).double().add_(0.5).mul_(2.0**-23))
+        lower.copy_(words.bitwise_and((1 << 23) - 1).double().add_(0.5).mul_(2.0**-23 * scale))
 
     return write
 

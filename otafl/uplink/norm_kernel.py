@@ -15,6 +15,7 @@ from numba import types
 
 from otafl.core.compiling import compile_loop, make_intrinsic, multiply_add
 from otafl.core.lazy import Tensor, torch
+from otafl.core.rng_kernel import view_memory
 
 LANES = 8
 """Sums of a row, as in torch with 256-bit registers."""
@@ -49,7 +50,7 @@ def _has_long_rows(rows: Tensor) -> bool:
 def compute_norms(rows: Tensor) -> Tensor:
     """Compute the norms [n] of rows [n, P]."""
     out = rows.new_empty(len(rows))
-    _compute_norms(_flatten(rows), rows.stride(0), rows.shape[1], out.numpy())
+    _compute_norms(view_memory(rows), rows.stride(0), rows.shape[1], out.numpy())
     return out
 
 
@@ -57,14 +58,8 @@ def compute_distances(rows: Tensor, others: Tensor) -> Tensor:
     """Compute the norms [n] of the differences of rows [n, P]."""
     out = rows.new_empty(len(rows))
     strides = rows.stride(0), others.stride(0)
-    _compute_distances(_flatten(rows), _flatten(others), *strides, rows.shape[1], out.numpy())
+    _compute_distances(view_memory(rows), view_memory(others), *strides, rows.shape[1], out.numpy())
     return out
-
-
-def _flatten(rows: Tensor) -> np.ndarray:
-    """Return the memory of rows, with the gaps between them."""
-    length = (len(rows) - 1) * rows.stride(0) + rows.shape[1]
-    return rows.as_strided((length,), (1,)).numpy()
 
 
 @functools.cache
