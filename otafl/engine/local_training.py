@@ -56,14 +56,14 @@ class LocalTraining:
         if steps is None:
             self._train_chunks(broadcast, cohort, sends, t, out, losses)
             return out.payload, torch.cat(losses)
-        places = []
+        places, device = [], cohort.trial.device
         for number in np.unique(steps):
             keep = steps == number
             places.append(np.flatnonzero(keep))
-            rows = torch.from_numpy(places[-1]).to(cohort.trial.device)
-            some = broadcast.select_rows(torch.from_numpy(keep).to(rows.device))
+            rows = torch.from_numpy(places[-1]).to(device)
+            some = broadcast.select_rows(torch.from_numpy(keep).to(device))
             self._train_chunks(some, cohort.take(rows), sends[keep], t, out, losses)
-        order, loss = torch.from_numpy(np.concatenate(places)).to(rows.device), torch.cat(losses)
+        order, loss = torch.from_numpy(np.concatenate(places)).to(device), torch.cat(losses)
         sent = cohort.transmit_mask.cumsum(0)[order[cohort.transmit_mask[order]]] - 1
         return reorder_payload(out.payload, sent), torch.empty_like(loss).index_copy(0, order, loss)
 

@@ -70,7 +70,7 @@ def _tangent_error(bench: Bench) -> Iterator[Check]:
 
 
 def _keep_noise(real: Any) -> Any:
-    """Keep the part of B along V."""
+    """Return B whole, with its part along V."""
     return lambda basis, thin: thin
 
 

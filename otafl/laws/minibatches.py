@@ -6,7 +6,7 @@ random order of all samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations, permutations
 from typing import Any
 
@@ -83,6 +83,14 @@ def _subsets(bench: Bench) -> Iterator[Check]:
     yield counts(np.full(20, len(drawn) / 20), times[:20])
 
 
+def _count_overlaps(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Iterator[Check]:
+    """Count the common samples of pairs of minibatches [R, 5] of 12 samples, in each case."""
+    for case, (first, second) in pairs.items():
+        overlap = (first[:, :, None] == second[:, None, :]).sum((1, 2))
+        expected = stats.hypergeom(12, 5, 5).pmf(np.arange(6)) * len(overlap)
+        yield counts(expected, np.bincount(overlap, minlength=6)[:6], case)
+
+
 @state_law("minibatches: independence", "hypergeometric overlap of steps, rounds, devices")
 def _independent(bench: Bench) -> Iterator[Check]:
     """Count the common samples of two minibatches of 5 out of 12."""
@@ -92,10 +100,7 @@ def _independent(bench: Bench) -> Iterator[Check]:
         "rounds": (drawn[:-1, 0, 0], drawn[1:, 0, 0]),
         "devices": (drawn[:, 0, 0], drawn[:, 0, 1]),
     }
-    for case, (first, second) in pairs.items():
-        overlap = (first[:, :, None] == second[:, None, :]).sum((1, 2))
-        expected = stats.hypergeom(12, 5, 5).pmf(np.arange(6)) * len(overlap)
-        yield counts(expected, np.bincount(overlap, minlength=6)[:6], case)
+    yield from _count_overlaps(pairs)
 
 
 @state_law("minibatches: equally likely orders", "chi-square")
@@ -116,10 +121,7 @@ def _independent_orders(bench: Bench) -> Iterator[Check]:
         "rounds": (drawn[:-1, 0, 0], drawn[1:, 0, 0]),
         "devices": (drawn[:, 0, 0], drawn[:, 0, 1]),
     }
-    for case, (first, second) in pairs.items():
-        overlap = (first[:, :, None] == second[:, None, :]).sum((1, 2))
-        expected = stats.hypergeom(12, 5, 5).pmf(np.arange(6)) * len(overlap)
-        yield counts(expected, np.bincount(overlap, minlength=6)[:6], case)
+    yield from _count_overlaps(pairs)
 
 
 # Mutations
