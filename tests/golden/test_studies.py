@@ -37,7 +37,7 @@ def test_each_study_shows_where_methods_break_and_where_they_hold() -> None:
 def test_packets_are_priced_as_the_simulation_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Learning is the same at each SNR and access; costs are in proportion to a packet's bits."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    study = runpy.run_path(str(ROOT / "scripts" / "analog_vs_digital.py"))
+    study = runpy.run_path(str(ROOT / "scripts" / "uplink_costs.py"))
     digital = {"name": "digital", "gain_threshold": 0.3, "constraint": "peak"}
     ofdma = digital | {"access": "ofdma", "shares": "active"}
     scenario = {
