@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import xarray as xr
 
 from otafl.analysis.paired import MIN_PAIRS, STATISTICS
-from otafl.analysis.points import build_labels
+from otafl.analysis.points import build_labels, is_numeric
 from otafl.analysis.relabelling import label_result
 from otafl.analysis.summary import format_number
-from otafl.core.suggestions import format_count
+from otafl.core.suggestions import format_count, make_unknown_name_error
+from otafl.results.coordinates import format_value
 
 WRITTEN = ("p_holm", *STATISTICS)
 """Columns of a CSV file, after the coordinates."""
@@ -62,6 +63,28 @@ def build_pair_csv(tests: xr.Dataset) -> tuple[list[str], list[list[object]]]:
     cells = zip(points, zip(*flat, strict=True), strict=True)
     rows = [[*point, *("" if v != v else v.item() for v in row)] for point, row in cells]
     return [*names, *WRITTEN], rows
+
+
+def check_labels(tests: xr.Dataset, variable: str, labels: Mapping[str, str]) -> None:
+    """Check that all names of labels are shown.
+
+    Parameters
+    ----------
+    variable : the compared variable.
+    labels : name of the variable or of an axis, or text of a choice -> its label.
+
+    Raises
+    ------
+    UserError : for a name that is not shown.
+    """
+    names, _ = build_labels(tests, _list_dims(tests), units=False)
+    choices = [tests[name].values for name in names if not is_numeric(tests[name])]
+    texts = [format_value(value) for values in choices for value in values]
+    base = [str(tests.attrs[key]) for key in ("dim", "baseline") if key in tests.attrs]
+    known = dict.fromkeys((variable, *names, *texts, *base))
+    for name in labels:
+        if name not in known:
+            raise make_unknown_name_error(f"--label {name}", "compared here", name, known)
 
 
 def describe_pairs(tests: xr.Dataset, said: str, baseline: str) -> str:

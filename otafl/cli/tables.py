@@ -130,6 +130,7 @@ def compare(
     variable: Annotated[str | None, typer.Option(help="Else the main metric.")] = None,
     sel: Slices = None,
     level: Level = 0.95,
+    label: LabelOption = None,
     format_: FormatOption = None,
     latex_label: LatexLabel = "",
     out: Out = None,
@@ -139,7 +140,7 @@ def compare(
     They are between the values of an axis, at every point of the others, or between two results.
     Trials share data split, fading and noise.
     """
-    picked = parse_slices(sel)
+    picked, texts = parse_slices(sel), parse_labels(label)
     if not 0 < level < 1:
         raise UserError(f"--level {level:g}: must be above 0 and below 1, like 0.95")
     if other is not None and (axis or baseline is not None):
@@ -171,7 +172,9 @@ def compare(
         sets = [select_slices(ds, picked) for ds in opened]
         variable = variable or find_main_variable(sets[0])
         tests = paired.compare_results(sets[0], sets[1], variable, level)
+    pair_rows.check_labels(tests, variable, texts)
     labels = {name: text for ds in reversed(sets) for name, text in read_labels(ds).items()}
+    labels |= texts
     if other is None:
         dim, value = tests.attrs["dim"], str(tests.attrs["baseline"])
         base = f"{labels.get(dim, dim.replace('_', ' '))} {labels.get(value, value)}"

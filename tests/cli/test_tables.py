@@ -185,6 +185,18 @@ def test_compare_tests_the_values_of_an_axis(
     assert float(line["p_holm"]) == pytest.approx(float(one["p_holm"]))
 
 
+def test_compare_shows_labels(ran: Path, capsys: pytest.CaptureFixture) -> None:
+    texts = ("ci=inversion", "power=policy", "gbma=equal power", "test_accuracy=accuracy (test)")
+    options = [part for text in texts for part in ("--label", text)]
+    call("compare", ran, "--axis", "power", "--format", "markdown", *options)
+    told = capsys.readouterr().out
+    assert told.startswith("Differences of accuracy (test) from policy equal power, mean over")
+    head, _, *rows = [cells(line) for line in told.splitlines() if line.startswith("|")]
+    assert "policy" in head
+    place = head.index("policy")
+    assert {row[place] for row in rows} == {"inversion", "tci(threshold=0.3)"}
+
+
 def test_compare_takes_slices_and_numbers(ran: Path, capsys: pytest.CaptureFixture) -> None:
     slices = ("--sel", "snr_db=10", "--sel", "power=ci")
     call("compare", ran, *slices, "--baseline", 8)  # the only axis that is left
@@ -245,6 +257,8 @@ def test_compare_two_results(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
         (["compare", "R", "--axis", "power"], "power: this result has no sweep"),
         (["compare", "R", "--level", "95"], "--level 95: must be above 0 and below 1"),
         (["compare", "R", "R", "--axis", "power"], "--axis power: two results are compared"),
+        (["compare", "R", "R", "--label", "ci=x"], "--label ci: not compared here"),
+        (["compare", "R", "--label", "ci"], "--label ci: must be of the form name=text"),
     ],
 )
 def test_bad_input_is_one_sentence(
