@@ -1,7 +1,7 @@
 """Airtime and radiated joules until 80 % test accuracy, analogue and digital, at the peak budget.
 Settings are chosen by the cost to the target on validation data, for each uplink and SNR alike.
 
-    for s in "" _votes _truncation _sparse _thresholds _fades; do
+    for s in "" _votes _more_votes _truncation _sparse _thresholds _fades; do
       otafl sweep scenarios/studies/analog_vs_digital$s.yaml
     done
     python scripts/analog_vs_digital.py [results] [--figure analog_vs_digital.png]
@@ -45,6 +45,7 @@ ANALOGUE: dict[str, Callable[[str, str, str], bool]] = {
 
 GRIDS = {
     "_votes": ("one bit (`obda`)", ("learning_rate", "step")),
+    "_more_votes": ("one bit (`obda`)", ("learning_rate", "step")),
     "_truncation": ("truncated inversion (`tci`)", ("threshold",)),
 }
 """Part of the study -> the analogue uplink whose grid it widens, and the swept settings."""

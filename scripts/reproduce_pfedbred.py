@@ -263,18 +263,33 @@ def print_deviations(results: Path, name: str, title: str, model: str) -> dict[s
 
 
 def print_figure_6(results: Path, figures: Path) -> None:
+    """Accuracy by penalty and eta, training alone in the same trials, and how far it moves."""
     ds = open_result(results, "pfedbred_fig6")
-    etas = ds["eta"].values
+    etas, trials, last = ds["eta"].values, ds.sizes["trial"], int(ds["round"].max())
     alone = select_point(open_result(results, "pfedbred_table1_mclr"), "local_only", False)
     assert alone is not None
-    alone = alone[PERSONAL].sel(round=int(ds["round"].max()))
-    for letter, variable in (("G", GLOBAL), ("P", PERSONAL)):
-        print_head(f"Fig. 6: mh, MCLR, {letter}", "lambda", *(f"eta = {eta:g}" for eta in etas))
-        values = select_final(ds, variable)
+    alone = alone[PERSONAL].sel(round=last).isel(trial=slice(trials))
+    ended = f"{last} rounds, {trials} trial{'s' * (trials > 1)}"
+    both = {letter: select_final(ds, name) for letter, name in (("G", GLOBAL), ("P", PERSONAL))}
+    for letter, values in both.items():
+        title = f"Fig. 6: mh, MCLR, {letter}, {ended}"
+        print_head(title, "lambda", *(f"eta = {eta:g}" for eta in etas))
         for weight in ds["penalty"].values:
             cells = (format_percent(values.sel(penalty=weight, eta=eta)) for eta in etas)
             print_row(f"{weight:g}", *cells)
     print_row("local only", *[format_percent(alone)] * len(etas))
+    over = ("over lambda, each eta", "over eta, each lambda", "over all")
+    print_head(f"Fig. 6: points between the best and the worst, {ended}", "model", *over)
+    for letter, values in both.items():
+        means = 100 * values.mean("trial")
+        spans = [means.max(dim) - means.min(dim) for dim in ("penalty", "eta", ("penalty", "eta"))]
+        print_row(letter, *(format_span(one.values) for one in spans))
+
+
+def format_span(values: np.ndarray) -> str:
+    """Write the lowest and the highest value, or the only one."""
+    low, high = f"{values.min():.2f}", f"{values.max():.2f}"
+    return low if values.size == 1 else f"{low} to {high}"
 
 
 def main() -> None:
