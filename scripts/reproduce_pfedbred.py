@@ -285,13 +285,16 @@ def print_grid(results: Path, name: str, model: str, others: str) -> None:
             print_row(f"{weight:g}", *(format_percent(row.sel(eta=eta)) for eta in etas))
     print_row("local only", *[format_percent(alone)] * len(etas))
     over = ("over lambda, each eta", "over eta, each lambda", "over all")
-    print_head(f"Fig. 6: points between best and worst, {ended}", "model", "read", *over)
+    print_head(f"Fig. 6: points between best and worst, {ended}", "model", "eta", "read", *over)
     for letter, values in both.items():
-        for read, count in (("last round", 1), ("mean of the last five", 5)):
-            if ds.sizes["round"] > count + 1:  # the first is before training
-                means = 100 * values.isel(round=slice(-count, None)).mean(("trial", "round"))
-                spans = (means.max(dim) - means.min(dim) for dim in ("penalty", "eta", means.dims))
-                print_row(letter, read, *(format_span(one.values) for one in spans))
+        for most in (etas[-2], etas[-1]):
+            for read, count in (("last round", 1), ("mean of the last five", 5)):
+                if ds.sizes["round"] > count:  # the first is before training
+                    some = 100 * values.sel(eta=slice(0, most)).isel(round=slice(-count, None))
+                    means = some.mean(("trial", "round"))
+                    spans = [means.max(d) - means.min(d) for d in ("penalty", "eta", means.dims)]
+                    cells = (format_span(one.values) for one in spans)
+                    print_row(letter, f"0 to {most:g}", read, *cells)
 
 
 def format_span(values: np.ndarray) -> str:
