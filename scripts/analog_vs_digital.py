@@ -1,7 +1,7 @@
 """Airtime and radiated joules until 80 % test accuracy, analogue and digital, at the peak budget.
 Settings are chosen by the cost to the target on validation data, for each uplink and SNR alike.
 
-    for s in "" _votes _truncation _sparse _thresholds _fades; do
+    for s in "" _votes _more_votes _truncation _sparse _thresholds _fades; do
       otafl sweep scenarios/studies/analog_vs_digital$s.yaml
     done
     python scripts/analog_vs_digital.py [results] [--figure analog_vs_digital.png]

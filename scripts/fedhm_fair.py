@@ -1,11 +1,15 @@
 """FedHM, HeteroFL and slim FedAvg with the same clipping, each at the step that is best for its
 smallest model on training images that nobody trains on; then trials of another seed, in pairs.
 
-    for f in fedhm_fair_steps fedhm_fair; do otafl sweep scenarios/studies/$f.yaml; done
+    for f in fedhm_fair_steps fedhm_fair_small_steps fedhm_fair; do
+      otafl sweep scenarios/studies/$f.yaml
+    done
     python scripts/fedhm_fair.py [results] [--figure fedhm_fair.png]
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
@@ -30,6 +34,17 @@ RIVALS = (("FedHM", "FedAvg, slim"), ("FedHM", "HeteroFL"), ("HeteroFL", "FedAvg
 PAIRS = (*((*both, "smallest") for both in RIVALS), (*RIVALS[1], "largest"))
 
 
+def read_searches(results: Path) -> dict[tuple[str, str], list[xr.DataArray]]:
+    """Accuracy [learning_rate, trial] of each size on held-out images; nan at a step not tried."""
+    found = read_ends(open_result(results, "fedhm_fair_steps"))
+    small = select_final(open_result(results, "fedhm_fair_small_steps"), "level_test_accuracy")
+    small = small.isel(level=0, drop=True).astype(float).fillna(0.1)
+    extended = xr.concat([small, found[ORDER[0]][0]], "learning_rate", coords="minimal")
+    found[ORDER[0]] = [extended.sortby("learning_rate")]
+    steps = extended["learning_rate"]
+    return {key: [one.reindex_like(steps) for one in sizes] for key, sizes in found.items()}
+
+
 def read_ends(ds: xr.Dataset) -> dict[tuple[str, str], list[xr.DataArray]]:
     """Accuracy of each size after the last round, the largest first; who diverged guesses."""
     last = (
@@ -44,17 +59,20 @@ def read_ends(ds: xr.Dataset) -> dict[tuple[str, str], list[xr.DataArray]]:
 
 def main() -> None:
     args = parse_study_arguments(__doc__, "fedhm_fair.png")
-    tried, ds = (open_result(args.results, f"fedhm_fair{end}") for end in ("_steps", ""))
-    found, steps = read_ends(ds), tried["learning_rate"].values
+    tried, ds = read_searches(args.results), open_result(args.results, "fedhm_fair")
+    found, steps = read_ends(ds), tried[ORDER[0]][0]["learning_rate"].values
     plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
     figure, (left, right) = plt.subplots(1, 2, figsize=(13, 5), layout="constrained")
     columns = "method", *(f"step {step:g}" for step in steps), "best (* an end)", "best, all sizes"
-    print_head(f"Smallest model, held-out images, {tried.sizes['trial']} trials", *columns)
-    for key, sizes in read_ends(tried).items():
-        means = 100 * np.stack([one.mean("trial") for one in sizes])
-        best = [int(one.argmax()) for one in (means[-1], means.mean(0))]
-        said = (f"{steps[k]:g}{'*' * (k in (0, len(steps) - 1))}" for k in best)
-        print_row(", ".join(key), *(f"{one:.1f}" for one in means[-1]), *said)
+    count = tried[ORDER[0]][0].sizes["trial"]
+    print_head(f"Smallest model, held-out images, {count} trials", *columns)
+    for key, sizes in tried.items():
+        means = 100 * np.stack([one.mean("trial", skipna=False) for one in sizes])
+        ends = np.flatnonzero(np.isfinite(means[-1]))[[0, -1]]
+        best = [int(np.nanargmax(one)) for one in (means[-1], means.mean(0))]
+        said = (f"{steps[k]:g}{'*' * (k in ends)}" for k in best)
+        cells = ("-" if np.isnan(one) else f"{one:.1f}" for one in means[-1])
+        print_row(", ".join(key), *cells, *said)
         left.semilogx(steps, means[-1], f"o{CLIPS[key[1]]}{METHODS[key[0]]}", label=", ".join(key))
     left.set(title="held-out images", xlabel="step", ylabel="smallest model, %", ylim=(55, None))
     left.set_xticks(steps, [f"{step:g}" for step in steps])

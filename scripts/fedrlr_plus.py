@@ -4,7 +4,7 @@ accuracy of the global model over SNR and devices, each at its best step size on
     for s in fedrlr_plus fedrlr_plus_momentum fedrlr_plus_momentum_steps fedrlr_plus_policies \
         fedrlr_plus_grid fedrlr_plus_low_snr fedrlr_grid fedrlr_references_grid \
         fedavg_equal_symbols fedrlr_rivals fedrlr_rivals_momentum_grid fedrlr_rivals_steps \
-        fedrlr_rivals_tuned fedrlr_cnn; do
+        fedrlr_rivals_small_steps fedrlr_rivals_tuned fedrlr_cnn; do
       otafl sweep scenarios/papers/$s.yaml
     done
     python scripts/fedrlr_plus.py [results] [--figure fedrlr_plus.png]
@@ -162,7 +162,7 @@ def print_searches(results: Path) -> None:
     for name, beta, steps, accuracy in list_searches(results):
         found.setdefault((name, beta), {})[steps] = accuracy
     rows = sorted(found.items(), key=lambda one: order_row(*one[0]))
-    columns = (0.025, 0.05, 0.1, 0.2, 0.4)
+    columns = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4)
     best = {}
     print_head(
         "Steps searched: server's step and validation accuracy in %, * is the best of a row",
@@ -200,6 +200,7 @@ def list_searches(
         "fedrlr_references_grid": (RIVALS["identity"], 0.0, 3),
         "fedrlr_rivals_momentum_grid": ("", BETA, 3),
         "fedrlr_rivals_steps": ("", None, 3),
+        "fedrlr_rivals_small_steps": ("", None, 3),
         "fedrlr_plus_momentum": ("FedRLR+", 0.0, 10),
         "fedrlr_plus_momentum_steps": ("FedRLR+", BETA, 10),
     }

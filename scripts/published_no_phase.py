@@ -2,6 +2,7 @@
 absentees, and sums of energies (REED) beside their authors' program.
 
     otafl sweep scenarios/studies/majority_votes.yaml
+    otafl sweep scenarios/studies/majority_votes_steps.yaml
     otafl sweep scenarios/studies/reed.yaml
     python scripts/published_no_phase.py [results] [--figures .]
 """
@@ -14,7 +15,14 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from looks import draw_errorbars, make_frame, save
-from tables import format_points, open_result, parse_study_arguments, print_head, print_row
+from tables import (
+    format_points,
+    open_grids,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 import otafl
 from otafl.analysis.summary import format_mean_std
@@ -26,7 +34,8 @@ PROGRAM = Path(__file__).parents[1] / "results" / "reference" / "reed_program.cs
 
 
 def compare_votes(results: Path, figures: Path) -> None:
-    best = otafl.select_tuned(open_result(results, "majority_votes"), over="step")
+    tried = open_grids(results, ("majority_votes", "majority_votes_steps"), "step")
+    best = otafl.select_tuned(tried, over="step")
     accuracy, snr = select_final(best, "test_accuracy"), best["snr_db"].values
     joules = select_final(best, "tx_energy_j").mean("trial")
     print_head(

@@ -3,6 +3,7 @@ keeps for free, and pre-scalers that trade bias for variance where path losses d
 
     otafl sweep scenarios/studies/privacy_for_free.yaml
     otafl sweep scenarios/studies/path_loss_spread.yaml
+    otafl sweep scenarios/studies/path_loss_spread_steps.yaml
     python scripts/published_power.py [results] [--figures .]
 """
 
@@ -12,7 +13,14 @@ from pathlib import Path
 
 import numpy as np
 from looks import draw_errorbars, make_frame, save
-from tables import format_points, open_result, parse_study_arguments, print_head, print_row
+from tables import (
+    format_points,
+    open_grids,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 import otafl
 from otafl.analysis.summary import format_mean_std
@@ -77,12 +85,14 @@ def compute_plans(spread_db: float) -> tuple[float, ...]:
 
 
 def compare_pre_scalers(results: Path, figures: Path) -> None:
-    best = otafl.select_tuned(open_result(results, "path_loss_spread"), over="server_learning_rate")
+    over = "server_learning_rate"
+    tried = open_grids(results, ("path_loss_spread", "path_loss_spread_steps"), over)
+    best = otafl.select_tuned(tried, over=over)
     accuracy, error = (
         select_final(best, name).transpose("power", "device_budget_db", "trial")
         for name in ("test_accuracy", "aggregation_nmse")
     )
-    steps = best["server_learning_rate"].transpose("power", "device_budget_db").values
+    steps = best[over].transpose("power", "device_budget_db").values
     names = ("pre-scaler", "pre-scaler, zero bias", "tci", "cotaf", "ci", "full power")
     title = "Pre-scalers: accuracy (step), points above the pre-scaler, by spread"
     print_head(title, "policy", *(f"{db} dB" for db in SPREADS))

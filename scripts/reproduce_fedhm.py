@@ -2,20 +2,30 @@
 beside Fashion-MNIST, and its factors over a fading uplink, from the results of
 scenarios/papers/fedhm_*.yaml and scenarios/studies/fedhm_over_the_air.yaml.
 
-    for f in papers/fedhm_table2 papers/fedhm_table3 papers/fedhm_table7 papers/fedhm_table8 \
-        studies/fedhm_over_the_air; do otafl sweep scenarios/$f.yaml; done
+    for f in papers/fedhm_table2 papers/fedhm_table3 papers/fedhm_table3_steps \
+        papers/fedhm_table7 papers/fedhm_table8 studies/fedhm_over_the_air; do
+      otafl sweep scenarios/$f.yaml
+    done
     python scripts/reproduce_fedhm.py [results] [--figure fedhm.png]
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from looks import TYPE, draw_band, draw_errorbars
 from matplotlib import pyplot as plt
-from tables import open_result, parse_study_arguments, print_head, print_row
+from tables import (
+    expand_points,
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
@@ -56,6 +66,8 @@ TABLE_8 = (  # what, paper on CIFAR-10 IID and non-IID
     ("slim 0.54", "93.17", "91.25"),
     ("slim 0.45", "92.66", "90.21"),
 )
+GUESS = 10.0
+"""Percent of ten classes that a guess gets right."""
 SLIM = 5
 """Place of the first slim model in Table 8's sweep."""
 UPLINKS = (
@@ -127,6 +139,53 @@ def print_mixes(
                     format_mean_std(gap.values),
                 )
     return ds
+
+
+def name_method(algorithm: Any) -> str:
+    """Name the method of a point's settings."""
+    names = {"fedhm": "FedHM", "split_mix": "Split-Mix", "fedrolex": "FedRolex"}
+    variants = {4: "HeteroFL", 3: "HeteroFL-V2", 2: "HeteroFL-V3", 1: "FedAvg, slim"}
+    return names.get(algorithm.name) or variants[len(algorithm.levels)]
+
+
+def collect_steps(results: Path) -> dict[tuple[str, str], dict[float, xr.DataArray]]:
+    """Collect the best accuracy in percent [trial] of the smallest model, by step.
+
+    Method and split are the keys. A trial that diverged guesses.
+    """
+    found: dict[tuple[str, str], dict[float, xr.DataArray]] = {}
+    for name in ("fedhm_table3", "fedhm_table3_steps"):
+        ds = open_result(results, name)
+        for number, point in enumerate(expand_points(ds)):
+            place, at = divmod(number, len(SPLITS))
+            one, algorithm = ds.isel(zip=place, partition=at), point.scenario.algorithm
+            values = select_smallest(one).where(one["diverged_round"].isnull(), GUESS)
+            key = name_method(algorithm), SPLITS[at]
+            values = xr.DataArray(values.values, dims="trial")
+            found.setdefault(key, {})[float(algorithm.learning_rate)] = values
+    return {key: dict(sorted(tried.items())) for key, tried in found.items() if len(tried) > 1}
+
+
+def print_steps(results: Path) -> None:
+    """Table 3 at other steps: the smallest model, and FedHM against the others at the best step."""
+    found = collect_steps(results)
+    steps = sorted({step for tried in found.values() for step in tried})
+    columns = (*(f"step {step:g}" for step in steps), "best (* an end)")
+    print_head("Table 3 by step: the smallest model, best round, %", "method", "split", *columns)
+    best = {}
+    for (method, split), tried in found.items():
+        means = [float(one.mean()) for one in tried.values()]
+        top = list(tried)[int(np.argmax(means))]
+        best[method, split] = tried[top]
+        cells = (format_mean_std(tried[step].values) if step in tried else "-" for step in steps)
+        end = "*" if top in (min(tried), max(tried)) else ""
+        print_row(method, split, *cells, f"{top:g}{end}")
+    rivals = [method for method in METHODS if (method, "iid") in found and method != "FedHM"]
+    title = "Table 3 at the best steps: FedHM's smallest model minus the rival's, points (95 %)"
+    print_head(title, "rival", *SPLITS)
+    for rival in rivals:
+        pairs = ((best["FedHM", split] / 100, best[rival, split] / 100) for split in SPLITS)
+        print_row(rival, *(format_points(*pair) for pair in pairs))
 
 
 def print_homogeneous(ds: xr.Dataset) -> None:
@@ -245,6 +304,7 @@ def main() -> None:
     args = parse_study_arguments(__doc__, "fedhm.png")
     print_mixes(args.results, "fedhm_table2", "Table 2, levels change (dynamic)", TABLE_2)
     third = print_mixes(args.results, "fedhm_table3", "Table 3, levels fixed", TABLE_3)
+    print_steps(args.results)
     alone = open_result(args.results, "fedhm_table8")
     print_partners(third, open_result(args.results, "fedhm_table7"), alone)
     print_homogeneous(alone)

@@ -2,7 +2,7 @@ r"""Tables 1 to 4 and figures 2, 3 and 6 of the pFedBreD paper (Shi et al. 2023)
 columns, from the results of scenarios/papers/pfedbred_*.yaml.
 
     for f in table1_mclr fedem table1_dnn table1_dnn_200 table3 table3_dnn table4 table4_alone \
-             coherence fig3 fig9_dnn fig6; do
+             coherence fig3 fig9_dnn fig6 fig6_dnn; do
       otafl sweep scenarios/papers/pfedbred_$f.yaml
     done
     python scripts/reproduce_pfedbred.py [results] [--figures results/reference]
@@ -26,6 +26,8 @@ from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
 from otafl.results.end_values import select_final
 
+CHANCE = 0.1
+"""What a trial that diverged counts as."""
 GLOBAL, PERSONAL, TUNED = "test_accuracy", "personal_own_test_accuracy", "tuned_own_test_accuracy"
 
 PAPER = {  # Table 1, Fashion-MNIST: (MCLR, DNN); Table 2 for lg and meg
@@ -263,18 +265,42 @@ def print_deviations(results: Path, name: str, title: str, model: str) -> dict[s
 
 
 def print_figure_6(results: Path, figures: Path) -> None:
-    ds = open_result(results, "pfedbred_fig6")
-    etas = ds["eta"].values
-    alone = select_point(open_result(results, "pfedbred_table1_mclr"), "local_only", False)
+    print_grid(results, "pfedbred_fig6", "MCLR", "pfedbred_table1_mclr")
+    print_grid(results, "pfedbred_fig6_dnn", "DNN", "pfedbred_table1_dnn_200")
+
+
+def print_grid(results: Path, name: str, model: str, others: str) -> None:
+    """Accuracy by penalty and eta, training alone in the same trials, and how far it moves."""
+    ds = open_result(results, name)
+    etas, trials, last = ds["eta"].values, ds.sizes["trial"], int(ds["round"].max())
+    alone = select_point(open_result(results, others), "local_only", False)
     assert alone is not None
-    alone = alone[PERSONAL].sel(round=int(ds["round"].max()))
-    for letter, variable in (("G", GLOBAL), ("P", PERSONAL)):
-        print_head(f"Fig. 6: mh, MCLR, {letter}", "lambda", *(f"eta = {eta:g}" for eta in etas))
-        values = select_final(ds, variable)
+    alone = alone[PERSONAL].sel(round=last).isel(trial=slice(trials))
+    ended = f"{model}, {last} rounds, {trials} trial{'s' * (trials > 1)}"
+    both = {"G": ds[GLOBAL].fillna(CHANCE), "P": ds[PERSONAL].fillna(CHANCE)}
+    for letter, values in both.items():
+        print_head(f"Fig. 6: mh, {letter}, {ended}", "lambda", *(f"eta = {eta:g}" for eta in etas))
         for weight in ds["penalty"].values:
-            cells = (format_percent(values.sel(penalty=weight, eta=eta)) for eta in etas)
-            print_row(f"{weight:g}", *cells)
+            row = values.sel(penalty=weight, round=last)
+            print_row(f"{weight:g}", *(format_percent(row.sel(eta=eta)) for eta in etas))
     print_row("local only", *[format_percent(alone)] * len(etas))
+    over = ("over lambda, each eta", "over eta, each lambda", "over all")
+    print_head(f"Fig. 6: points between best and worst, {ended}", "model", "eta", "read", *over)
+    for letter, values in both.items():
+        for most in (etas[-2], etas[-1]):
+            for read, count in (("last round", 1), ("mean of the last five", 5)):
+                if ds.sizes["round"] > count:  # the first is before training
+                    some = 100 * values.sel(eta=slice(0, most)).isel(round=slice(-count, None))
+                    means = some.mean(("trial", "round"))
+                    spans = [means.max(d) - means.min(d) for d in ("penalty", "eta", means.dims)]
+                    cells = (format_span(one.values) for one in spans)
+                    print_row(letter, f"0 to {most:g}", read, *cells)
+
+
+def format_span(values: np.ndarray) -> str:
+    """Write the lowest and the highest value, or the only one."""
+    low, high = f"{values.min():.2f}", f"{values.max():.2f}"
+    return low if values.size == 1 else f"{low} to {high}"
 
 
 def main() -> None:

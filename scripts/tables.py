@@ -34,6 +34,14 @@ def open_file(path: Path) -> xr.Dataset:
     return result.assign_coords(power=result["power"].copy(data=labels))
 
 
+def open_grids(results: Path, names: Sequence[str], over: str) -> xr.Dataset:
+    """The results of scenarios that differ in the values of one setting, as one in their order."""
+    parts = [open_result(results, name) for name in names]
+    shared = sorted(set.intersection(*({*map(str, one.data_vars)} for one in parts)))
+    kept = [one[shared] for one in parts]
+    return xr.concat(kept, over, join="exact", coords="minimal", compat="override").sortby(over)
+
+
 def print_row(*cells: object) -> None:
     print("| " + " | ".join(map(str, cells)) + " |")
 

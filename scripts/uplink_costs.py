@@ -36,6 +36,7 @@ ANALOGUE: dict[str, Callable[[str, str, str], bool]] = {
 
 GRIDS = {
     "_votes": ("one bit (`obda`)", ("learning_rate", "step")),
+    "_more_votes": ("one bit (`obda`)", ("learning_rate", "step")),
     "_truncation": ("truncated inversion (`tci`)", ("threshold",)),
 }
 """Part of the study -> the analogue uplink whose grid it widens, and the swept settings."""
