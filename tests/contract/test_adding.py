@@ -158,7 +158,7 @@ def test_what_a_component_declares_is_believed(copy: Path) -> None:
     assert count(scale, "fixed_amplitude") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 def test_the_contracts_are_held_to_it(copy: Path) -> None:
     """The contract suite runs for each, and the closed forms for the channel and the policies. Of a
     method, a transport and a topology it tests more where they meet others."""
