@@ -44,7 +44,9 @@ class Kill:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("algorithm", "checkpoint_every"), [("fedavg", 1), ("fedavg", 0), ("fedrlr", 1)]
+    ("algorithm", "checkpoint_every"),
+    # examples: a method without state of its devices and one with
+    [("fedavg", 1), ("fedavg", 0), ("fedrlr", 1)],
 )
 def test_resumed_is_uninterrupted(algorithm: str, checkpoint_every: int, tmp_path: Path) -> None:
     """Stopped in round 2 of 4 of the second of two stacks, which begins again, or goes on from its
