@@ -22,8 +22,8 @@ types: ## Check types
 test: ## Run the fast tests
 	$(PYTHON) -m pytest
 
-test-slow: ## Run the slow tests; those of extras that are not installed are skipped
-	$(PYTHON) -m pytest -m slow
+test-slow: ## Run the slow tests on a worker more, since many wait; those of absent extras are skipped
+	$(PYTHON) -m pytest -m slow -n 3
 
 test-all: test test-slow ## Run the fast and the slow tests
 

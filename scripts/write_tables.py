@@ -15,13 +15,16 @@ With --check no page is written; the exit code is 1 if a table differs from the 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import re
+import runpy
 import shlex
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = re.compile(r"<!-- tables: python (.+?) -->")
@@ -76,22 +79,29 @@ def fill_page(page: str, tables: dict[str, str]) -> str:
     return TABLE.sub(replace, page)
 
 
+def run_command(command: str, folder: Path) -> str:
+    """Run a script in a folder for its figures, and return what it prints.
+
+    It runs in this process, which has imported most of what it needs.
+    """
+    parts = [str(ROOT / p) if (ROOT / p).exists() else p for p in shlex.split(command)]
+    printed = io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(printed),
+        mock.patch.object(sys, "argv", parts),
+        mock.patch.object(sys, "path", [str(Path(parts[0]).parent), *sys.path]),
+        mock.patch.dict(os.environ, MPLBACKEND="agg"),
+    ):
+        runpy.run_path(parts[0], run_name="__main__")
+    return printed.getvalue()
+
+
 def run_commands(page: str, folder: Path) -> dict[str, str]:
-    """Run the commands that a page names, in a folder for their figures; collect their tables."""
+    """Run the commands that a page names, each once; collect their tables."""
     tables: dict[str, str] = {}
-    for command in COMMAND.findall(page):
-        parts = [str(ROOT / p) if (ROOT / p).exists() else p for p in shlex.split(command)]
-        done = subprocess.run(
-            [sys.executable, *parts],
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env={**os.environ, "MPLBACKEND": "agg"},
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"python {command}\n{done.stderr}")
-        tables |= collect_tables(done.stdout)
+    for command in dict.fromkeys(COMMAND.findall(page)):
+        tables |= collect_tables(run_command(command, folder))
     return tables
 
 

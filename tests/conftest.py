@@ -16,6 +16,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 gc.disable()  # what is imported and collected is no garbage, and takes long to look through
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest, lest a worker be alone with one of them at the end."""
+    items.sort(key=estimate_seconds, reverse=True)
+
+
+def estimate_seconds(item: pytest.Item) -> float:
+    """Return the seconds that a slow test says it takes; 0 if it says none."""
+    return max((one.kwargs.get("seconds", 0.0) for one in item.iter_markers("slow")), default=0.0)
+
+
 def pytest_collection_finish() -> None:
     """Leave it out of garbage collection from then on."""
     gc.freeze()

@@ -204,10 +204,13 @@ def _read_data_section(ds: xr.Dataset) -> dict[str, Any]:
     return section if isinstance(section, dict) else {}
 
 
-def compare_values(values: xr.DataArray, base: xr.DataArray, level: float = 0.95) -> xr.Dataset:
+def compare_values(
+    values: xr.DataArray, base: xr.DataArray, level: float = 0.95, *, has_tests: bool = True
+) -> xr.Dataset:
     """Compute `STATISTICS` of values - base, both with dim trial; other dims are broadcast.
 
-    Trials that only one of them has are not pairs.
+    Trials that only one of them has are not pairs. Without tests, which take most of the time, both
+    p are NaN.
     """
     values, base = xr.align(values, base, join="inner", exclude=set(values.dims) - {"trial"})
     found = xr.apply_ufunc(
@@ -217,7 +220,7 @@ def compare_values(values: xr.DataArray, base: xr.DataArray, level: float = 0.95
         input_core_dims=[["trial"], ["trial"]],
         output_core_dims=[["statistic"]],
         vectorize=True,
-        kwargs={"level": level},
+        kwargs={"level": level, "has_tests": has_tests},
     )
     table = found.assign_coords(statistic=list(STATISTICS)).to_dataset("statistic")
     for name, said in STATISTICS.items():
@@ -247,7 +250,9 @@ def adjust_p_values(p: np.ndarray) -> np.ndarray:
     return out.reshape(np.shape(p))
 
 
-def _compute_statistics(values: np.ndarray, base: np.ndarray, level: float) -> np.ndarray:
+def _compute_statistics(
+    values: np.ndarray, base: np.ndarray, level: float, has_tests: bool
+) -> np.ndarray:
     """Return `STATISTICS`, in their order, of two rows of trials [n]."""
     there = np.isfinite(values) & np.isfinite(base)
     own, other = values[there], base[there]
@@ -269,7 +274,8 @@ def _compute_statistics(values: np.ndarray, base: np.ndarray, level: float) -> n
     if n >= MIN_PAIRS:
         half = stats.t.ppf(0.5 + level / 2, n - 1) * out["std_error"]
         out |= {"low": apart.mean() - half, "high": apart.mean() + half}
-        out |= dict(zip(("p", "p_wilcoxon"), _test_differences(apart), strict=True))
+        if has_tests:
+            out |= dict(zip(("p", "p_wilcoxon"), _test_differences(apart), strict=True))
     return np.array([out[name] for name in STATISTICS], dtype=float)
 
 

@@ -125,6 +125,18 @@ def test_false_positives_are_as_many_as_the_level_says() -> None:
     np.testing.assert_array_equal(inside, found["p"] > 0.05)
 
 
+def test_without_tests_the_rest_is_the_same() -> None:
+    one, other = xr.DataArray(
+        np.random.default_rng(3).normal(size=(2, 3, 5)), dims=("a", "b", "trial")
+    )
+    found, quick = (compare_values(one, other, has_tests=has) for has in (True, False))
+    assert found["p"].notnull().all()
+    assert quick[["p", "p_wilcoxon"]].isnull().to_array().all()
+    xr.testing.assert_identical(
+        quick.drop_vars(["p", "p_wilcoxon"]), found.drop_vars(["p", "p_wilcoxon"])
+    )
+
+
 def test_common_noise_drops_out() -> None:
     """Noise of variance 9 that the pairs share beside 1 of their own: (10 + 10) / 2 = 10."""
     rng = np.random.default_rng(2)

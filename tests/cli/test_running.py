@@ -42,18 +42,18 @@ def imported(tmp_path: Path, keys: dict[str, Any], command: str = "run") -> list
     return done.stdout.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "keys",
     [
-        pytest.param({"transport": "ideal"}, id="ideal", marks=pytest.mark.slow),
-        pytest.param({"channel": "awgn"}, id="awgn", marks=pytest.mark.slow),
+        pytest.param({"transport": "ideal"}, id="ideal"),
+        pytest.param({"channel": "awgn"}, id="awgn"),
         pytest.param({"channel": {"name": "rayleigh", "antennas": 2}, "trials": 3}, id="rayleigh"),
         pytest.param(
             {"channel": {"name": "rician", "speed_kmh": 3.0, "ris": {"elements": 4}}},
             id="rician, moving, surface",
-            marks=pytest.mark.slow,
         ),
-        pytest.param({"transport": "digital"}, id="digital", marks=pytest.mark.slow),
+        pytest.param({"transport": "digital"}, id="digital"),
     ],
 )
 def test_a_run_begins_without_what_it_does_not_need(tmp_path: Path, keys: dict[str, Any]) -> None:

@@ -1,10 +1,10 @@
 """The number of dispatched operations of a round depends neither on the trials nor on the devices:
 everything is stacked.
 
-Counted over 64 rounds, since random numbers are drawn for 64 at once, and with a model so small
-that its noise is drawn in one piece, as all work is in one chunk: what is larger than the
-processor's cache is cut up. Fading is left out (the states are drawn beforehand): Sionna's
-generator is asked once in 64 rounds for each trial.
+Counted over as many rounds as random numbers are drawn for at once, here 8 in place of 64, and with
+a model so small that its noise is drawn in one piece, as all work is in one chunk: what is larger
+than the processor's cache is cut up. Fading is left out (the states are drawn beforehand): Sionna's
+generator is asked once in so many rounds for each trial.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from torch import Tensor
 
 from otafl.core import registry, rng
 from otafl.core.contracts import ChannelState
-from otafl.data import DataSet
+from otafl.data import DataSet, training_data
 
-WARM_UP, ROUNDS = 2, 64
+WARM_UP, ROUNDS = 2, 8
 
 
 class Drawn:
@@ -92,6 +92,8 @@ def test_operations_do_not_grow(
     algorithm: str, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rng._kernel, "spent_s", -math.inf)  # compiled draws would begin midway
+    for module in (rng, training_data):
+        monkeypatch.setattr(module, "_ROUNDS_AHEAD", ROUNDS)
     few = operations(algorithm, transport, trials=2, devices=4)
     assert few > ROUNDS
     assert operations(algorithm, transport, trials=8, devices=12) == few

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import TRANSPORTS, engine, first_of_each, run, scenario, section, small
+from support.marks import first_is_fast
 from torch import Tensor
 
 from otafl.channels.base import FadingSettings
@@ -119,7 +120,7 @@ def test_fading_that_nobody_hears_is_not_drawn(
 
 
 @pytest.mark.parametrize("name", registry.list_names("csi"))
-@pytest.mark.parametrize("channel", [*FADES, "umi"])
+@pytest.mark.parametrize("channel", first_is_fast([*FADES, "umi"], fast=2))
 def test_csi(name: str, channel: str) -> None:
     keys = {"csi": name, "channel": section(channel), "output.save_link": True}
     one = run(engine(keys), 2)

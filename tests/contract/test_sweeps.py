@@ -42,13 +42,11 @@ class Kill:
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "checkpoint_every"),
-    [
-        ("fedavg", 1),
-        pytest.param("fedavg", 0, marks=pytest.mark.slow),
-        pytest.param("fedrlr", 1, marks=pytest.mark.slow),
-    ],
+    # examples: a method without state of its devices and one with
+    [("fedavg", 1), ("fedavg", 0), ("fedrlr", 1)],
 )
 def test_resumed_is_uninterrupted(algorithm: str, checkpoint_every: int, tmp_path: Path) -> None:
     """Stopped in round 2 of 4 of the second of two stacks, which begins again, or goes on from its
@@ -100,17 +98,13 @@ def test_resumes_with_the_plan_that_it_began_with(tmp_path: Path) -> None:
     same(resumed, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "transport"),
-    # examples: two points of a sweep, and few methods
     [
-        ("scaffold", "over_the_air"),
-        *(
-            pytest.param(name, "over_the_air", marks=pytest.mark.slow)
-            # examples: two points of a sweep, and few methods
-            for name in ("fedavg", "fedrlr")
-        ),
-        *(pytest.param(name, "ideal", marks=pytest.mark.slow) for name in ALGORITHMS),
+        # examples: two points of a sweep, and few methods
+        *((name, "over_the_air") for name in ("scaffold", "fedavg", "fedrlr")),
+        *((name, "ideal") for name in ALGORITHMS),
     ],
 )
 def test_split_by_memory_is_whole(algorithm: str, transport: str) -> None:

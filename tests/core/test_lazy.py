@@ -6,6 +6,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
 import torch
 
 import otafl
@@ -56,6 +57,7 @@ def test_scenario_is_read_compared_and_printed_without_torch(tmp_path: Path) -> 
     assert not list_imported(code, "torch", "scipy.stats", "matplotlib")
 
 
+@pytest.mark.slow
 def test_show_imports_neither_torch_nor_matplotlib(tmp_path: Path) -> None:
     tiny = ["training.rounds=1", "training.eval_every=1", "trials=1", "sweep={}"]
     file = tmp_path / "tiny.nc"

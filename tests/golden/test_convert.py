@@ -46,7 +46,9 @@ def ran(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("suffix", [".zarr", ".nc"])
-@pytest.mark.parametrize("lazy", [0, 16, 100, 200])
+@pytest.mark.parametrize(
+    "lazy", [16, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 100, 200))]
+)
 def test_all_comes_back(
     ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, lazy: int
 ) -> None:

@@ -28,7 +28,6 @@ EXAMPLES = {
     "presets": "wide_area_iot  accuracy 0.",
 }
 """Program -> a part of what it prints."""
-FAST = {"first_run"}
 NEEDS = {"optuna_search": "optuna", "dask_cluster": "distributed"}
 
 
@@ -43,9 +42,13 @@ def test_a_program_is_short_and_says_what_it_shows(name: str) -> None:
     assert text.startswith('"""')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in EXAMPLES],
+    [
+        pytest.param(name, marks=pytest.mark.slow(seconds=45)) if name == "presets" else name
+        for name in EXAMPLES
+    ],
 )
 def test_a_program_runs(name: str, tmp_path: Path) -> None:
     if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:

@@ -1,15 +1,14 @@
-"""The committed page about the whole field says what its script prints of the committed results.
+"""What the script of the page about the whole field computes.
 
-Mutations that make a test here fail: a number of the page changed, a table left out, the worst step
-for the best, the end of each run for the same channel uses or joules, a diverged trial left out.
+Its tables are compared by `tests/scripts/test_write_tables.py`.
+
+Mutations that make a test here fail: the end of each run for the same channel uses or joules, a
+diverged trial left out.
 """
 
 from __future__ import annotations
 
-import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,22 +16,6 @@ import pytest
 import xarray as xr
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "results" / "field.md").read_text().splitlines()
-
-
-@pytest.mark.slow
-def test_tables(tmp_path: Path) -> None:
-    figure = tmp_path / "field.png"
-    command = [sys.executable, str(ROOT / "scripts" / "field.py")]
-    command += [str(ROOT / "results" / "reference"), "--figure", str(figure)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "MPLBACKEND": "agg"}
-    )
-    assert done.returncode == 0, done.stderr
-    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
-    assert len(rows) == 4 * 16 + 8 + 6
-    assert [row for row in rows if row not in PAGE] == []
-    assert figure.stat().st_size > 10_000
 
 
 def test_values_are_read_where_so_much_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:

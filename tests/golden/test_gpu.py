@@ -16,7 +16,7 @@ import pytest
 FOLDER = Path(__file__).parents[1] / "gpu"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=45)
 def test_on_a_pretended_gpu() -> None:
     options = ["-m", "not slow and not gpu", "-n", "0", "-p", "no:cacheprovider", "-q"]
     done = subprocess.run(

@@ -298,7 +298,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: Path) -> Path
     return path
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", first_is_fast(READERS))
 def test_no_command_imports_what_a_result_s_scenario_names(
     reader: str, hostile: Path, mark: Path
 ) -> None:

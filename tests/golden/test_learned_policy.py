@@ -41,6 +41,11 @@ def policy(script: Any) -> Any:
     return script.train(steps=1000, devices=DEVICES, seed=3)
 
 
+@pytest.fixture(scope="module")
+def untrained(script: Any) -> Any:
+    return script.train(steps=10, devices=DEVICES, seed=3)
+
+
 def held_out(script: Any, snr_db: float, states: int = 2000) -> Link:
     generator = torch.Generator().manual_seed(5)
     link: Link = script.draw_states(torch.full((states,), snr_db), DEVICES, generator)
@@ -91,16 +96,16 @@ def test_budgets_are_kept_and_states_and_order_do_not_matter(script: Any, policy
 
 
 @torch.no_grad()
-def test_the_real_transport_has_the_closed_form_as_its_error(policy: Any) -> None:
+def test_the_real_transport_has_the_closed_form_as_its_error(untrained: Any) -> None:
     """Squared error of random updates at 10 dB over the closed form's for the reported h, p and
-    eta, in 200 rounds of 1,000 symbols, t test against 1; false alarm 2e-6."""
+    eta, in 200 rounds of 1,000 symbols, t test against 1; false alarm 2e-6. True of any policy."""
     generator = torch.Generator().manual_seed(1)
     channel = {"name": "rayleigh", "snr_db": 10.0, "device_budget_db": [-5.0, 0.0, 5.0]}
     spread = torch.linspace(0.6, 1.7, DEVICES)[:, None]
     ratios = []
     for round in range(200):
         x = spread * torch.randn(DEVICES, 1000, generator=generator)
-        got, report = otafl.over_the_air(x, channel=channel, power=policy, round=round)
+        got, report = otafl.over_the_air(x, channel=channel, power=untrained, round=round)
         h, p, eta = (torch.as_tensor(one) for one in (report.h, report.p, report.eta))
         expected = aggregation_mse(h, p, eta, x.square().mean(1))
         ratios.append((got - x.mean(0)).square().mean() / expected)

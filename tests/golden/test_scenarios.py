@@ -32,6 +32,8 @@ CASES = [
 ]
 TRAIN, TEST = 2000, 200
 SMALLER = {"rounds": 2, "local_steps": 2, "batch_size": 4, "eval_samples": 50, "eval_every": 2}
+FEW = {"fine_tune_steps": 2}
+"""Numbers that are made smaller wherever a scenario has them."""
 
 
 def idx(values: np.ndarray) -> bytes:
@@ -71,6 +73,7 @@ def generated(images: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def reduced(tree: dict[str, Any]) -> dict[str, Any]:
     """The scenario with less of everything: one trial, of the values of an axis that differ in
     numbers alone the first, and of all axes' values each once, not with each of the others."""
+    tree = with_few(tree)
     training = tree.get("training", {})
     kept = {key: min(value, training.get(key, value)) for key, value in SMALLER.items()}
     tree["training"] = training | kept
@@ -104,6 +107,14 @@ def reduced(tree: dict[str, Any]) -> dict[str, Any]:
                 partition["samples_per_device"] = 50
     tree["sweep"] = {"zip": joined} if joined else {}
     return tree
+
+
+def with_few(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: with_few(one, name) for name, one in value.items()}
+    if isinstance(value, list):
+        return [with_few(one, key) for one in value]
+    return min(value, FEW.get(key.rpartition(".")[2], value)) if isinstance(value, int) else value
 
 
 def without_numbers(value: Any) -> Any:

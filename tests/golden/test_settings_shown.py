@@ -199,6 +199,7 @@ def missing(root: Kind, trees: Iterable[Mapping[str, Any]]) -> list[str]:
     return sorted({f"{key.owner}.{key.name}" for key in every_key(root) if key not in given})
 
 
+@pytest.mark.slow
 def test_every_key_has_an_example() -> None:
     """A key on this list needs a YAML block on the page where a user would look for it, or goes."""
     assert missing(Scenario, examples()) == []

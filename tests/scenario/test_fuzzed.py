@@ -22,7 +22,7 @@ from otafl.running import memory
 from otafl.scenario import expand, load_scenario
 from otafl.scenario.yaml_source import parse
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=35)
 
 EXAMPLES = int(os.environ.get("OTAFL_FUZZ", "100"))
 """Scenarios that are made; the same ones each time, and others for another number."""

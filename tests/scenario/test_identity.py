@@ -7,7 +7,7 @@ from typing import Any
 
 import h5py
 import pytest
-from support.scenarios import SCENARIOS, make_scenario
+from support.scenarios import SCENARIOS, make_scenario, mark_large
 
 from otafl.core.settings import Settings
 from otafl.scenario import (
@@ -173,7 +173,7 @@ def test_a_scenario_that_states_the_former_defaults_keeps_its_hash(name: str) ->
     assert compute_scenario_hash(load_scenario(SCENARIOS / f"{name}.yaml")).startswith(BEFORE[name])
 
 
-@pytest.mark.parametrize("file", sorted(REFERENCE.rglob("*.nc")), ids=lambda path: path.name)
+@pytest.mark.parametrize("file", [mark_large(path) for path in sorted(REFERENCE.rglob("*.nc"))])
 def test_committed_results_are_of_todays_scenarios(file: Path) -> None:
     with h5py.File(file) as opened:
         stored = dict(opened.attrs)

@@ -1,12 +1,11 @@
 """What `otafl check` prints: keys that were set, keys that matter, and keys without effect.
 
 Mutations that make a test here fail: a key that was set is left out, a default is printed without
-remark, a key with an effect at one point is marked, a remark makes the text unreadable.
+remark, a key with an effect at one point is marked. That it reads back is in `test_writing.py`.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from support.scenarios import SCENARIOS
 
 from otafl import load_scenario
 from otafl.core import registry
-from otafl.scenario import compute_scenario_hash, expand, find_idle_keys, format_settings
+from otafl.scenario import expand, find_idle_keys, format_settings
 from otafl.scenario.keys import format_path
 from otafl.scenario.yaml_source import parse
 
@@ -24,13 +23,6 @@ pytestmark = pytest.mark.exact
 def find_idle(tree: dict[str, Any]) -> dict[str, str]:
     found = find_idle_keys(expand(load_scenario({"name": "a"} | tree)))
     return {format_path(path): reason for path, reason in found.items()}
-
-
-@pytest.mark.parametrize("file", sorted(SCENARIOS.rglob("*.yaml")), ids=lambda path: path.stem)
-def test_the_short_text_is_the_scenario(file: Path) -> None:
-    once = load_scenario(file)
-    again = load_scenario(parse(format_settings(once)).data)
-    assert compute_scenario_hash(again) == compute_scenario_hash(once)
 
 
 def test_what_was_set_and_what_matters() -> None:

@@ -1,4 +1,7 @@
-"""Scenarios as text, and the JSON schema."""
+"""Scenarios as text, and the JSON schema.
+
+Mutation that makes a test here fail: a remark that makes the text of `otafl check` unreadable.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scenarios import SCENARIOS, make_scenario, write_scenario
+from support.scenarios import EVERY_SCENARIO, SCENARIOS, make_scenario, write_scenario
 
 from otafl.core import registry
 from otafl.scenario import (
@@ -14,6 +17,7 @@ from otafl.scenario import (
     build_json_schema,
     compute_scenario_hash,
     expand,
+    format_settings,
     load_scenario,
     make_stack_key,
     to_yaml,
@@ -23,9 +27,11 @@ from otafl.scenario.yaml_source import parse
 pytestmark = pytest.mark.exact
 
 
-@pytest.mark.parametrize("file", sorted(SCENARIOS.rglob("*.yaml")), ids=lambda path: path.name)
-def test_filled_in_yaml_reads_back(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", EVERY_SCENARIO)
+def test_the_filled_in_and_the_short_text_read_back(file: Path, tmp_path: Path) -> None:
     once = load_scenario(file)
+    short = load_scenario(parse(format_settings(once)).data)
+    assert compute_scenario_hash(short) == compute_scenario_hash(once)
     again = load_scenario(write_scenario(tmp_path, to_yaml(once)))
     assert to_yaml(again) == to_yaml(once)
     assert compute_scenario_hash(again) == compute_scenario_hash(once)

@@ -35,9 +35,6 @@ from otafl.sweeping.verifying import verify
 
 pytestmark = pytest.mark.exact
 
-FEW = 25
-"""Of the operations, so many apart, fail in the fast test."""
-
 BATCHES = {"engine.memory_gb": 1e-9, "trials": 2}
 """Two batches a stack, so that there are records of finished ones."""
 
@@ -185,12 +182,12 @@ def check_one(make: Make, folder: Path, wanted: int, whole: xr.Dataset, models: 
     return failed
 
 
-def check_many(make: Make, home: Path, step: int) -> list[str]:
-    """Distinct operations fail, so many apart; return what they were."""
+def check_all(make: Make, home: Path) -> list[str]:
+    """Each distinct operation fails in turn; return what they were."""
     whole = make(home / "whole")
     models = sorted(path.name for path in (home / "whole").rglob("*models/*.pt"))
     every = distinct(attempt(make, home / "counted", 0))
-    return [check_one(make, home / str(n), n, whole, models) for n in every[::step]]
+    return [check_one(make, home / str(n), n, whole, models) for n in every]
 
 
 @pytest.fixture(autouse=True)
@@ -198,21 +195,16 @@ def _packs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "AT_ONCE", 2)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=80)
 @pytest.mark.parametrize("make", [swept, ran])
 def test_every_operation_fails_once(make: Make, tmp_path: Path) -> None:
     """Those that differ in the number of a stack or batch alone count as one."""
-    failed = check_many(make, tmp_path, 1)
+    failed = check_all(make, tmp_path)
     kinds = {text.partition(" ")[0] for text in failed}
     assert kinds >= {"open", "write", "save", "fsync", "replace", "unlink", "mkdir"}
     assert "rename" in kinds or make is swept  # of the folder beside a run's result
     files = ("plan.json", "scenario.yaml", "checkpoint.pt", "models", ".nc")
     assert all(any(name in text for text in failed) for name in files)
-
-
-@pytest.mark.slow
-def test_some_operations_fail(tmp_path: Path) -> None:
-    check_many(ran, tmp_path, FEW)
 
 
 def test_files_that_hdf5_and_torch_cannot_write(tmp_path: Path) -> None:

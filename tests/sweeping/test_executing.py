@@ -105,11 +105,11 @@ def broken(monkeypatch: pytest.MonkeyPatch, times: dict[int, int], error: Except
 
 
 def test_a_failed_stack_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = short({"sweep": EACH})
+    one = short({"sweep": {"training.batch_size": [1, 2]}})
     tried = broken(monkeypatch, {2: 1}, ZeroDivisionError("x"))
     result = sweeping.sweep(one, tmp_path)
     assert result.attrs["complete"] == 1
-    assert sorted(tried.values()) == [1, 1, 1, 2]
+    assert tried == {1: 1, 2: 2}
     assert not (tmp_path / "failures").exists()
 
 
@@ -258,9 +258,8 @@ def test_a_full_disk_leaves_the_last_checkpoint(small_disk: Path) -> None:
     same(result, sweeping.run(one))
 
 
-@pytest.mark.parametrize(
-    "kind", ["cut", *(pytest.param(one, marks=pytest.mark.slow) for one in ("empty", "text"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["cut", "empty", "text"])
 def test_a_damaged_part_is_computed_anew(kind: str, tmp_path: Path) -> None:
     one = short({"sweep": {"csi": ["perfect", "error"]}})
     whole = sweeping.sweep(one, tmp_path).load()

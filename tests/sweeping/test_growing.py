@@ -193,9 +193,17 @@ def test_what_is_not_grown_is_refused_and_stays(other: Scenario, kept: Path) -> 
     assert len(list(kept.glob("parts/*"))) == 2
 
 
-@pytest.mark.parametrize(
-    "moved", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 2))]
-)
+def test_one_more_trial_is_computed_alone(tmp_path: Path, trials: Trials) -> None:
+    one, now = (grown({}, trials=n, **{"training.rounds": 1}) for n in (1, 2))
+    before = sweeping.sweep(one, tmp_path).load()
+    trials.taken()
+    after = sweeping.sweep(now, tmp_path, tell=lambda text: None)
+    assert trials.taken() == {((), 1)}
+    same(after.sel(trial=[0]), before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moved", [0, 1, 2, 3])
 def test_killed_while_it_grows(
     moved: int, kept: Path, tmp_path: Path, trials: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,7 +129,8 @@ def test_an_edit_takes_a_stack_out_of_a_pack(
     same(after.isel(power=0), before.isel(power=0))
 
 
-@pytest.mark.parametrize("checkpoint_every", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpoint_every", [0, 1])
 @pytest.mark.parametrize("named", ["alone"], indirect=True)
 def test_an_edit_of_what_an_interrupted_run_names(
     named: str, checkpoint_every: int, tmp_path: Path

@@ -35,7 +35,7 @@ TWO = {"training.batch_size": [2, 3]}
 """A sweep of two stacks."""
 
 
-@pytest.mark.parametrize(("sweep", "files"), [({}, 1), (TWO, 3)])
+@pytest.mark.parametrize(("sweep", "files"), first_is_fast([({}, 1), (TWO, 3)]))
 def test_a_single_stack_is_written_once(
     sweep: dict[str, Any], files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
