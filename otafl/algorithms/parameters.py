@@ -105,10 +105,10 @@ def run_sgd_(model: Model, params: c.Tensors, rate: Tensor, context: c.LocalCont
     Tensor [n]
         Mean loss over the steps.
     """
-    loss = torch.zeros_like(rate)
-    for step in range(context.local_data.steps):
-        loss += model.take_sgd_step_(params, context.local_data.draw_batch(step), rate)
-    return loss / context.local_data.steps
+    run, work = model.start_sgd(params, rate), context.local_data
+    for step in range(work.steps):
+        run.take_step_(work.draw_batch(step))
+    return run.sum_losses() / work.steps
 
 
 def take_penalised_step_(

@@ -18,7 +18,8 @@ from contract.small import FIRST, engine
 from support.dispatches import DispatchCounter
 from torch import Tensor
 
-from otafl.core import registry, rng
+from otafl.core import registry
+from otafl.core.compiled_module import CompiledModule
 from otafl.core.contracts import ChannelState
 from otafl.data import DataSet
 
@@ -91,7 +92,7 @@ def is_long(algorithm: str) -> bool:
 def test_operations_do_not_grow(
     algorithm: str, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rng._kernel, "spent_s", -math.inf)  # compiled draws would begin midway
+    monkeypatch.setattr(CompiledModule, "LOADING_S", math.inf)  # loops would begin midway
     few = operations(algorithm, transport, trials=2, devices=4)
     assert few > ROUNDS
     assert operations(algorithm, transport, trials=8, devices=12) == few
