@@ -153,6 +153,16 @@ def take_penalised_step_(
     return loss
 
 
+def build_increment(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:
+    """Build the payload of `build_increment_` in memory of its own."""
+    old = broadcast.tensors[c.MODEL]
+    flat = torch.empty_like(old, memory_format=torch.contiguous_format)
+    received, parts = unflatten(old, shapes), unflatten(flat, shapes)
+    for name, block in received.items():
+        torch.sub(new[name], block, out=parts[name])
+    return (c.Group({c.MODEL: flat}),)
+
+
 def build_increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:
     """Build a payload of one group with the increment to the broadcast parameters.
 
