@@ -85,6 +85,12 @@ class Algorithm(Stateful, ABC):
     sends_updates: ClassVar[bool] = True
     """Whether devices send anything; False for a method that trains only at the devices."""
 
+    only_reads_broadcast: ClassVar[bool] = False
+    """Whether `run_local_update` never writes to the broadcast's tensors, nor returns them.
+
+    Then devices of a trial can share them without a copy.
+    """
+
     needs_sums: ClassVar[bool] = False
     """Whether the server needs plain sums, as of factors of a product, instead of a vote."""
 

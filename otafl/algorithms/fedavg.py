@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
-from otafl.algorithms.parameters import build_increment_, copy_received_params, run_sgd_
+from otafl.algorithms.parameters import build_increment, copy_received_params, run_sgd_
 from otafl.algorithms.whole_models import (
     IDEAL_ROUTE,
     build_payload,
@@ -50,6 +50,7 @@ class FedAvg(Algorithm):
     """
 
     averages_increments: ClassVar[bool] = True
+    only_reads_broadcast: ClassVar[bool] = True
 
     class Settings(DecayedSettings):
         name: Literal["fedavg"] = "fedavg"
@@ -85,7 +86,7 @@ class FedAvg(Algorithm):
         loss = run_sgd_(self.model, params, rate, context)
         if self.settings.sends == "model":
             return {}, build_payload(params, self.model, self.settings.bias_mode), loss
-        return {}, build_increment_(params, broadcast, self.model.shapes), loss
+        return {}, build_increment(params, broadcast, self.model.shapes), loss
 
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         if self.settings.sends == "increment":

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.deliveries import get_delivered_indicator, sum_per_trial
-from otafl.algorithms.parameters import build_increment_, copy_received_params, run_sgd_
+from otafl.algorithms.parameters import build_increment, copy_received_params, run_sgd_
 from otafl.core import settings
 from otafl.core.contracts import (
     MODEL,
@@ -64,6 +64,7 @@ class FedBuff(Algorithm):
     """
 
     broadcast_names: ClassVar[tuple[str, ...]] = (MODEL,)
+    only_reads_broadcast: ClassVar[bool] = True
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"devices.protocol.name": "quorum"}
@@ -103,7 +104,7 @@ class FedBuff(Algorithm):
     ) -> Outcome:
         params = copy_received_params(broadcast, self.model)
         loss = run_sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
-        return {}, build_increment_(params, broadcast, self.model.shapes), loss
+        return {}, build_increment(params, broadcast, self.model.shapes), loss
 
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         cohort, hyper = context.cohort, context.hyper

@@ -27,7 +27,7 @@ from otafl.algorithms.base import (
     declare_penalty,
     find_overshoot,
 )
-from otafl.algorithms.parameters import build_increment_, get_received_params, take_penalised_step_
+from otafl.algorithms.parameters import build_increment, get_received_params, take_penalised_step_
 from otafl.core.contracts import Broadcast, LocalContext, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_purpose
@@ -54,6 +54,7 @@ class FedProx(Algorithm):
     """
 
     averages_increments: ClassVar[bool] = True
+    only_reads_broadcast: ClassVar[bool] = True
 
     class Settings(AveragedSettings):
         name: Literal["fedprox"] = "fedprox"
@@ -87,7 +88,7 @@ class FedProx(Algorithm):
                 on = (step < count).to(rate.dtype)
                 loss += on * take_penalised_step_(self.model, params, centre, batch, rate * on, mu)
         taken = work.steps if count is None else count
-        return {}, build_increment_(params, broadcast, self.model.shapes), loss / taken
+        return {}, build_increment(params, broadcast, self.model.shapes), loss / taken
 
 
 def draw_num_steps(share: float, context: LocalContext) -> Tensor:

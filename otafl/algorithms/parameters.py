@@ -105,10 +105,10 @@ def run_sgd_(model: Model, params: c.Tensors, rate: Tensor, context: c.LocalCont
     Tensor [n]
         Mean loss over the steps.
     """
-    loss = torch.zeros_like(rate)
-    for step in range(context.local_data.steps):
-        loss += model.take_sgd_step_(params, context.local_data.draw_batch(step), rate)
-    return loss / context.local_data.steps
+    run, work = model.start_sgd(params, rate), context.local_data
+    for step in range(work.steps):
+        run.take_step_(work.draw_batch(step))
+    return run.sum_losses() / work.steps
 
 
 def take_penalised_step_(
@@ -151,6 +151,16 @@ def take_penalised_step_(
     for name, block in params.items():
         block.lerp_(centre[name], c.unsqueeze_like(share, block))
     return loss
+
+
+def build_increment(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:
+    """Build the payload of `build_increment_` in memory of its own."""
+    old = broadcast.tensors[c.MODEL]
+    flat = torch.empty_like(old, memory_format=torch.contiguous_format)
+    received, parts = unflatten(old, shapes), unflatten(flat, shapes)
+    for name, block in received.items():
+        torch.sub(new[name], block, out=parts[name])
+    return (c.Group({c.MODEL: flat}),)
 
 
 def build_increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:

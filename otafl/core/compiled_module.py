@@ -32,9 +32,9 @@ class CompiledModule:
         self._name = name
         self.spent_s = 0.0
 
-    def count_time(self, began_s: float) -> None:
-        """Add the time of this thread since `began_s` to the time spent without the module."""
-        self.spent_s += time.thread_time() - began_s
+    def count_time(self, began_s: float, share: float = 1.0) -> None:
+        """Add a share of this thread's time since `began_s` to the time without the module."""
+        self.spent_s += share * (time.thread_time() - began_s)
 
     def get(self, device: torch.device) -> ModuleType | None:
         """Return the module, or None if tensor operations are to be used."""

@@ -111,7 +111,9 @@ class LocalTraining:
             true = KeyedData(true, parts.streams)
         work = parts.faults.change_labels(true, chunk)
         context = LocalContext(chunk, parts.hyper, parts.streams, t, work)
-        received = broadcast.expand_rows(cohort, start, stop)
+        reads = parts.algorithm.only_reads_broadcast
+        get_rows = broadcast.view_rows if reads else broadcast.expand_rows
+        received = get_rows(cohort, start, stop)
         return chunk, parts.algorithm.run_local_update(
             received, self._devices.get_rows(chunk), context
         )

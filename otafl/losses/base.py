@@ -54,6 +54,9 @@ class Loss(Settings):
     mixes_predictions: ClassVar[bool] = False
     """A mixture of models predicts the mean of their scores, not of their probabilities."""
 
+    is_class_entropy: ClassVar[bool] = False
+    """Its gradient by the scores of a sample is their softmax less one at the class."""
+
     name: str
 
     @abstractmethod

@@ -38,6 +38,7 @@ class CrossEntropy(Loss):
     labels: ClassVar[tuple[Labels, ...]] = ("classes",)
     metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
     device_metric: ClassVar[str] = "accuracy"
+    is_class_entropy: ClassVar[bool] = True
 
     name: Literal["cross_entropy"] = "cross_entropy"
 

@@ -22,6 +22,7 @@ from otafl.core.renamed import Renamed
 from otafl.core.settings import Settings
 from otafl.losses.base import Loss
 from otafl.losses.cross_entropy import CrossEntropy
+from otafl.models.sgd_run import PlainRun, SgdRun
 
 Draw = Callable[[str, tuple[int, ...]], Tensor]
 """Function of name and shape that returns numbers [S, *shape] uniform in (0, 1), for a model's
@@ -255,6 +256,24 @@ class Model(Renamed, ABC):
         loss, grads = self.compute_gradients(params, batch)
         descend_(params, grads, step)
         return loss
+
+    def start_sgd(self, params: Tensors, step: Tensor) -> SgdRun:
+        """Start several SGD steps of one size.
+
+        Parameters
+        ----------
+        params : dict of str to Tensor [n, *shape]
+            Parameters of the rows, which every step changes in place. No other tensor may take a
+            parameter's place between the steps.
+        step : Tensor [n]
+            Step size.
+
+        Returns
+        -------
+        SgdRun
+            The steps. By default each is a `take_sgd_step_`.
+        """
+        return PlainRun(self.take_sgd_step_, params, step)
 
     def describe(self) -> dict[str, Any] | None:
         """Return the model as plain data, from which `otafl.models.modules` makes a torch module.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -10,10 +11,12 @@ from otafl.core.contracts import Batch, Tensors
 from otafl.core.lazy import Tensor, functional, torch
 from otafl.models import convolution
 from otafl.models.base import LOSS, Draw, Model, copy_params, descend_
+from otafl.models.compiled_steps import Chain
 from otafl.models.convolution import ConvolutionCache
 from otafl.models.dropout import draw_dropout
 from otafl.models.linear_layer import BiasStart, Layer, draw_uniform_start
 from otafl.models.linear_map import add_bias, apply, apply_transposed
+from otafl.models.sgd_run import PlainRun, SgdRun
 
 NARROW = 32
 """Outputs up to which the weight of a layer is trained transposed, [n, N, M] in memory.
@@ -181,6 +184,21 @@ class LayeredModel(Model):
         return loss, grads
 
     def take_sgd_step_(self, params: Tensors, batch: Batch, step: Tensor) -> Tensor:
+        run = self.start_sgd(params, step)
+        run.take_step_(batch)
+        return run.sum_losses()
+
+    def start_sgd(self, params: Tensors, step: Tensor) -> SgdRun:
+        if self._front or self.uses_dropout or not self.loss.is_class_entropy:
+            return PlainRun(self._take_tensor_step_, params, step)
+        return self._chain.start_sgd(params, step)
+
+    @functools.cached_property
+    def _chain(self) -> Chain:
+        return Chain(self.layers, self.leaky_slope, self._take_tensor_step_)
+
+    def _take_tensor_step_(self, params: Tensors, batch: Batch, step: Tensor) -> Tensor:
+        """Take `take_sgd_step_` by tensor operations."""
         loss, pairs, grads = self._compute_dense_gradients(params, batch)
         for layer, (x, g) in zip(self._linear, pairs, strict=True):
             g.mul_(step[:, None, None])

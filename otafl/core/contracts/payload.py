@@ -58,6 +58,20 @@ class Broadcast(Renamed):
             blocks = {name: block.index_select(0, trial) for name, block in self.tensors.items()}
         return Broadcast(blocks, per_device=True)
 
+    def view_rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
+        """Return `expand_rows` for a reader that never writes to the tensors.
+
+        They share the memory of the broadcast where it has one copy for all rows, or one for each.
+        """
+        if self.per_device:
+            views = {name: block[start:stop] for name, block in self.tensors.items()}
+        elif cohort.num_trials == 1:
+            rows = stop - start
+            views = {n: b.expand(rows, *b.shape[1:]) for n, b in self.tensors.items()}
+        else:
+            return self.expand_rows(cohort, start, stop)
+        return Broadcast(views, per_device=True)
+
     def select_rows(self, keep: Tensor) -> Broadcast:
         """Return the broadcast to the rows of the cohort that `keep` [N] bool selects."""
         rows, tensors, coordinates = keep.nonzero()[:, 0], self.tensors, self.coordinates_per_row

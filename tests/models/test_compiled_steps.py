@@ -1,0 +1,169 @@
+"""Compiled passes of SGD steps have the bits of the tensor operations.
+
+Mutations that make a test here fail: in `step_kernel`, the lanes of a sum added before the rest,
+three partial sums, a level of eight rows, the step of the bias left out or taken from another row,
+the slope left out forward or backward; in `AdaptiveRun`, losses left behind when sizes change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+
+from otafl.core.contracts import Batch, Tensors
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
+from otafl.models import compiled_steps
+from otafl.models.base import copy_params
+from otafl.models.layered import LayeredModel
+from otafl.models.linear_layer import number_layers
+from otafl.scenario import expand, load_scenario
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Load the passes at once, on one thread; the module is the fixture."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    monkeypatch.setattr(compiled_steps._kernel, "spent_s", float("inf"))
+    yield compiled_steps._kernel
+    torch.set_num_threads(threads)
+
+
+def make_params(model: LayeredModel, rows: int, turned: bool) -> Tensors:
+    torch.manual_seed(1)
+    params = {name: 0.3 * torch.randn(rows, *s) for name, s in model.shapes.items()}
+    return model.copy_trainable(params) if turned else copy_params(params)
+
+
+def make_batches(model: LayeredModel, rows: int, sizes: tuple[int, ...]) -> list[Batch]:
+    """Return minibatches, every third of them with weights."""
+    torch.manual_seed(2)
+    first, last = model.layers[0].inputs, model.layers[-1].outputs
+    out = []
+    for number, size in enumerate(sizes):
+        weight = torch.rand(rows, size) if number % 3 == 2 else None
+        y = torch.randint(0, last, (rows, size))
+        out.append(Batch(torch.randn(rows, size, first), y, weight))
+    return out
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("slope", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("sides", [(7, 10), (7, 3), (5, 100, 10), (6, 40, 33, 5), (3, 64, 128)])
+def test_steps_keep_bits(
+    kernel: Any, sides: tuple[int, ...], rows: int, slope: float, turned: bool
+) -> None:
+    """Losses and parameters are equal, also if sizes and weights of minibatches change."""
+    model = LayeredModel(number_layers(list(pairwise(sides))), slope)
+    batches = make_batches(model, rows, (10, 10, 10, 4, 70, 70, 1) + 17 * (3,))
+    step = torch.linspace(0.01, 0.02, rows)
+    found = []
+    with torch.inference_mode():
+        for spent_s in (-float("inf"), float("inf")):
+            kernel.spent_s = spent_s
+            params = make_params(model, rows, turned)
+            run = model.start_sgd(params, step)
+            for batch in batches[:-1]:
+                run.take_step_(batch)
+            last = model.take_sgd_step_(params, batches[-1], step)
+            found.append([run.sum_losses(), last, *params.values()])
+    same = model._chain._same_bits
+    assert list(same.values()) == 5 * [True]
+    assert all(map(torch.equal, *found))
+
+
+def test_other_bits_are_refused(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model whose tensor operations round otherwise keeps them."""
+    model = LayeredModel(number_layers([(7, 10)]))
+
+    def take_step_(params: Tensors, batch: Batch, step: torch.Tensor) -> torch.Tensor:
+        loss = LayeredModel._take_tensor_step_(model, params, batch, step)
+        return loss * (1.0 + 1e-6)
+
+    monkeypatch.setattr(model, "_take_tensor_step_", take_step_)
+    (batch,), params = make_batches(model, 2, (10,)), make_params(model, 2, turned=True)
+    with torch.inference_mode():
+        run = model.start_sgd(params, torch.ones(2))
+        run.take_step_(batch)
+    assert model._chain._same_bits == {(2, 10): False}
+    assert run._steps is None
+
+
+@pytest.mark.parametrize("case", ["threads", "gradients", "double"])
+def test_unsuitable_steps_use_tensors(kernel: Any, case: str) -> None:
+    """Steps on several threads, with gradients or in double precision use tensor operations."""
+    model = LayeredModel(number_layers([(7, 10)]))
+    step, params = torch.ones(2), make_params(model, 2, turned=True)
+    if case == "double":
+        params, step = {name: one.double() for name, one in params.items()}, step.double()
+    if case == "threads":
+        torch.set_num_threads(2)
+    with torch.inference_mode(case != "gradients"):
+        run = model.start_sgd(params, step)
+    assert not hasattr(run, "_steps")
+
+
+METHODS: tuple[dict[str, Any], ...] = (
+    {"name": "fedavg", "sends": "model"},
+    {"name": "fedprox", "penalty": 0.1, "stragglers": 0.5},
+    {"name": "scaffold"},
+    {"name": "fedem"},
+)
+
+
+@pytest.mark.parametrize("algorithm", METHODS, ids=lambda one: one["name"])
+@pytest.mark.parametrize(
+    "training", [{"local_steps": 3, "batch_size": 20}, {"local_epochs": 2, "batch_size": 20}]
+)
+def test_methods_keep_bits(kernel: Any, algorithm: dict[str, Any], training: Any) -> None:
+    """Methods that share the step give the same bits, with unequal devices and two trials."""
+    found = []
+    for spent_s in (-float("inf"), float("inf")):
+        kernel.spent_s = spent_s
+        found.append(run_rounds(algorithm, training, model={"name": "mlp", "hidden": [12]}))
+    assert all(map(torch.equal, *found))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"name": "mlp", "hidden": [12], "dropout": 0.2},
+        {"name": "mlp", "hidden": [12, 9], "activation": "leaky_relu"},
+        {"name": "softmax_regression"},
+    ],
+    ids=["dropout", "leaky", "softmax"],
+)
+def test_models_keep_bits(kernel: Any, model: dict[str, Any]) -> None:
+    """Models with and without compiled steps give the same bits in a run."""
+    found = []
+    for spent_s in (-float("inf"), float("inf")):
+        kernel.spent_s = spent_s
+        training = {"local_steps": 3, "batch_size": 8}
+        found.append(run_rounds({"name": "fedavg"}, training, model))
+    assert all(map(torch.equal, *found))
+
+
+def run_rounds(algorithm: Any, training: Any, model: Any) -> list[torch.Tensor]:
+    """Return the server's state and the mean loss after three rounds of two trials."""
+    scenario = {
+        "name": "bits",
+        "data": {"name": "digits", "partition": {"name": "dirichlet", "alpha": 0.3}},
+        "model": model,
+        "algorithm": algorithm,
+        "transport": "ideal",
+        "devices": {"count": 6, "participants": 4},
+        "training": {"rounds": 3, **training},
+        "engine": {"device": "cpu", "threads": 1},
+    }
+    engine = Engine(assemble(expand(load_scenario(scenario)), range(2)))
+    for t in range(3):
+        engine.run_round(t)
+    return [*engine.server.values(), engine.means.take()["train_loss"]]
