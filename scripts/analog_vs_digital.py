@@ -221,7 +221,8 @@ def draw(found: Found, path: Path) -> None:
         for turn, (name, (place, colour, marker, line)) in enumerate(shown.items()):
             values = digital[place].select_best()[0]
             plot_range(axis, values, 0.6 * turn, name, colour, marker, line)
-        axis.set(xlabel="SNR at full power (dB)", ylabel=f"{goal.label} to 80 %", yscale="log", xticks=SNRS)
+        axis.set(xlabel="SNR at full power (dB)", ylabel=f"{goal.label} to 80 %")
+        axis.set(yscale="log", xticks=SNRS)
         axis.grid(alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     figure.savefig(path, dpi=100)
