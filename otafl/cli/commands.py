@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import functools
 import itertools
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import typer
+import typer.main
 
 from otafl.cli import (
     data,
@@ -62,6 +65,12 @@ def _check_given(args: Sequence[str]) -> None:
             )
 
 
+@functools.cache
+def _build_parser() -> Callable[..., Any]:
+    """Build the parser of all commands, once for a program that calls several."""
+    return typer.main.get_command(app)
+
+
 def call(args: Sequence[str] | None = None) -> None:
     """Call a command, that of `sys.argv` if none is given.
 
@@ -70,7 +79,7 @@ def call(args: Sequence[str] | None = None) -> None:
     try:
         _check_given(sys.argv[1:] if args is None else args)
         try:
-            app(args=args, prog_name="otafl")
+            _build_parser()(args=args, prog_name="otafl")
         except SystemExit as end:
             if not end.code and (fault := streams.flush_and_find_fault()):
                 raise UserError(fault) from None

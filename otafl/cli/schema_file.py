@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 from pathlib import Path
@@ -41,6 +42,7 @@ def _locate_schema() -> Path:
     return Path(pooch.os_cache("otafl")) / f"schema-{_compute_fingerprint()}.json"
 
 
+@functools.cache
 def _compute_fingerprint() -> str:
     """Return a hash of names, sizes and times of the package's files."""
     package = Path(__file__).parents[1]
