@@ -9,10 +9,10 @@ or how many rounds are drawn at once. `otafl.data.epochs` draws those of local w
 from __future__ import annotations
 
 import functools
-import importlib
 import time
 from dataclasses import replace
 
+from otafl.core.compiled_module import import_loops
 from otafl.core.contracts import Batch, Cohort
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import (
@@ -21,6 +21,7 @@ from otafl.core.rng import (
     count_draw_time,
     declare_family,
     get_kernel,
+    make_step_key,
     mix_counters,
 )
 from otafl.data.augment import Augmentation
@@ -192,7 +193,7 @@ class TrainingData:
         if get_kernel(self.count.device) is not None:
             key = self._streams.derive_device_keys(purpose, ticks, trial, device)
             counter = mix_counters((size + 1) // 2, key.device)
-            kernel = importlib.import_module("otafl.data.minibatch_kernel")
+            kernel = import_loops("otafl.data.minibatch_kernel")
             drawn: Tensor = kernel.draw_samples(
                 key, counter, flat_index, self.count, self.index, size
             )
@@ -402,6 +403,9 @@ def _make_step_keys(round: int, rounds: int, start: int, stop: int, device: torc
 
     They are int64 [rounds * (stop - start)].
     """
+    if rounds == 1:
+        first_key = make_step_key(round, start)
+        return torch.arange(first_key, first_key + stop - start, device=device)
     step = torch.arange(start, stop, device=device)
     first = torch.arange(round, round + rounds, device=device)
     return ((first << STEP_BITS)[:, None] + step).view(-1)

@@ -68,7 +68,7 @@ class LayerMemory:
     ) -> LayerMemory:
         """Allocate the memory of a layer for minibatches of `size` samples."""
         weight = params[layer.weight]
-        out = weight.new_empty(len(weight), size, layer.outputs)
+        out = weight.new_empty(weight.shape[0], size, layer.outputs)
         g = out if last else torch.empty_like(out)
         scaled = g if first else torch.empty_like(out)  # below the first layer is no gradient
         turned = not weight.is_contiguous()  # as `copy_trainable` lays it out
@@ -119,7 +119,7 @@ class CompiledSteps:
         size: int,
         loss: Tensor,
     ) -> None:
-        self._kernel, self._shape = kernel, (len(step), size)
+        self._kernel, self._shape = kernel, (step.shape[0], size)
         self._step, self._loss = step.contiguous().numpy(), loss.numpy()
         self._slope = self._step.dtype.type(chain.slope)
         first, last = chain.layers[0], chain.layers[-1]
@@ -230,7 +230,7 @@ class Chain:
         kernel = _kernel.get(step.device)
         if kernel is None or size > MAX_SAMPLES:
             return None
-        key = min(len(step), 2), size
+        key = min(step.shape[0], 2), size
         if key not in self._same_bits:
             self._same_bits[key] = self._keeps_bits(kernel, *key)
         if not self._same_bits[key]:
@@ -239,14 +239,14 @@ class Chain:
 
     def _is_suitable(self, params: Tensors, step: Tensor) -> bool:
         """Return whether the parameters lie in memory as the compiled passes need them."""
-        own = [params[one.weight] for one in self.layers]
+        own, rows = [params[one.weight] for one in self.layers], step.shape[0]
         biases = [params[one.bias] for one in self.layers]
         return (
             step.is_cpu
             and step.dtype == torch.float32
             and torch.is_inference_mode_enabled()
             and torch.get_num_threads() == 1
-            and all(len(one) == len(step) and one.dtype == step.dtype for one in own + biases)
+            and all(one.shape[0] == rows and one.dtype == step.dtype for one in own + biases)
             and all(one.is_contiguous() or one.mT.is_contiguous() for one in own)
             and all(one.is_contiguous() for one in biases)
         )
