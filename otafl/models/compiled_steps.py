@@ -5,6 +5,7 @@ Products, exponentials and logarithms stay torch's, whose last bits no other pro
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Sequence
@@ -127,7 +128,7 @@ class CompiledSteps:
             LayerMemory.allocate(one, params, size, first=one is first, last=one is last)
             for one in chain.layers
         ]
-        self._equal_weight = step.new_full(self._shape, 1.0 / size).numpy()
+        self._equal_weight = _make_equal_weights(*self._shape)
         self._is_mean, self._count = True, 0
         self._memory = step.new_empty(3, STEPS, *self._shape)
         self._totals, self._picked, self._weights = self._memory.numpy()
@@ -314,6 +315,12 @@ class AdaptiveRun:
         size = batch.x.shape[1]
         made = self._chain.compile_steps(self._params, self._step, size, self._loss)
         self._steps = made if made is not None and made.fits(batch) else None
+
+
+@functools.lru_cache(maxsize=64)
+def _make_equal_weights(rows: int, size: int) -> Any:
+    """Return the weights [n, B] of a mean, the same array in every call. Do not write to it."""
+    return torch.full((rows, size), 1.0 / size).numpy()
 
 
 def _make_sample(*shape: int) -> Tensor:
