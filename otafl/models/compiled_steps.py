@@ -72,6 +72,8 @@ class LayerMemory:
         out = weight.new_empty(weight.shape[0], size, layer.outputs)
         g = out if last else torch.empty_like(out)
         scaled = g if first else torch.empty_like(out)  # below the first layer is no gradient
+        outputs = out.numpy()
+        by_scores = outputs if last else g.numpy()
         turned = not weight.is_contiguous()  # as `copy_trainable` lays it out
         return LayerMemory(
             weight=weight,
@@ -81,7 +83,7 @@ class LayerMemory:
             out=out,
             g=g,
             scaled=scaled.mT if turned else scaled,
-            arrays=(out.numpy(), g.numpy(), first, scaled.numpy()),
+            arrays=(outputs, by_scores, first, by_scores if first else scaled.numpy()),
         )
 
     def descend_(self, x: Tensor) -> None:
@@ -312,8 +314,10 @@ class AdaptiveRun:
     def _change_steps(self, batch: Batch) -> None:
         """Compile steps that fit the minibatches, if possible."""
         self.sum_losses()  # losses are added in the order of the steps
-        size = batch.x.shape[1]
-        made = self._chain.compile_steps(self._params, self._step, size, self._loss)
+        rows, size = batch.x.shape[:2]
+        made = None
+        if rows == self._step.shape[0]:
+            made = self._chain.compile_steps(self._params, self._step, size, self._loss)
         self._steps = made if made is not None and made.fits(batch) else None
 
 
