@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/rounds.py > results/benchmarks_rounds.md
 
-Prints a Markdown page. Compiled draws are loaded from the start, as in a long run.
+Prints a Markdown page. Compiled draws and steps are loaded from the start, as in a long run.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import otafl
 from otafl.core import rng
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
+from otafl.models import compiled_steps
 from otafl.scenario import expand, load_scenario
 
 PAIRS = 11
@@ -61,8 +62,9 @@ def make_engine(**sections: Any) -> Engine:
 
 
 def use_kernel(*, compiled: bool) -> None:
-    """Choose between compiled draws and tensor operations."""
-    rng._kernel.spent_s = float("inf") if compiled else float("-inf")
+    """Choose between compiled passes and tensor operations, for draws and for local steps."""
+    for module in (rng, compiled_steps):
+        module._kernel.spent_s = float("inf") if compiled else float("-inf")
 
 
 def compare_draws() -> None:

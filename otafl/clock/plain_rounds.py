@@ -90,7 +90,7 @@ class RoundStart(NamedTuple):
     def expand_columns(self) -> list[np.ndarray]:
         """Return downlink_s, compute_s and compute_w as arrays [N]."""
         columns = self.downlink_s, self.compute_s, self.compute_w
-        return [np.broadcast_to(column, len(self.compute_s)) for column in columns]
+        return [_broadcast(column, len(self.compute_s)) for column in columns]
 
 
 class PlainRounds:
@@ -164,7 +164,7 @@ class PlainRounds:
         broadcast_s = start.broadcast_s
         if broadcast_s is None:
             broadcast_s = _find_largest(down_s, counts, np.zeros(self._trials))
-        lasts_s = np.broadcast_to(np.asarray(broadcast_s, dtype=float), self._trials)
+        lasts_s = _broadcast(broadcast_s, self._trials)
         if not (_are_durations(down_s) and _are_durations(delay_s) and _are_durations(lasts_s)):
             return False  # the clock with SimPy raises the error
         if not (np.diff(cell) > 0).all():
@@ -224,7 +224,7 @@ class PlainRounds:
         """End the round as `Clock.close_slot` does. Return False if the round is not plain."""
         if self.opened_s is None:
             return False
-        airtime_s = np.broadcast_to(np.asarray(airtime_s, dtype=float), self._trials)
+        airtime_s = _broadcast(airtime_s, self._trials)
         trial, cell = self._trial, self._cell
         if not _are_durations(airtime_s[self.running]):
             return False
@@ -309,6 +309,13 @@ def _find_largest(values: np.ndarray, counts: np.ndarray, least: np.ndarray) -> 
     starts = (np.cumsum(counts) - counts)[some]
     out[some] = np.maximum(out[some], np.maximum.reduceat(values, starts))
     return out
+
+
+def _broadcast(values: np.ndarray | float, size: int) -> np.ndarray:
+    """Return values as an array of this length, without a call of NumPy where they are one."""
+    if isinstance(values, np.ndarray) and values.shape == (size,) and values.dtype == float:
+        return values
+    return np.broadcast_to(np.asarray(values, dtype=float), size)
 
 
 def _are_durations(seconds: np.ndarray) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import time
 from types import ModuleType
+from typing import ClassVar
 
 from otafl.core.lazy import torch
 
@@ -12,7 +14,8 @@ from otafl.core.lazy import torch
 class CompiledModule:
     """A module of compiled loops, imported once tensor operations have taken as long as its import.
 
-    A short run ends before, so it never waits for the compiler.
+    A short run ends before, so it never waits for the compiler. Numba is imported once for all
+    modules, so the time that they all save counts towards it.
 
     Parameters
     ----------
@@ -23,10 +26,17 @@ class CompiledModule:
     ----------
     spent_s : float
         Processor seconds that tensor operations on the CPU have taken in its place.
+    total_s : float
+        Those in the place of all modules.
     """
 
     LOADING_S = 0.5
     """Processor seconds that importing Numba and a cached module takes, about."""
+
+    CACHED_S = 0.1
+    """Processor seconds that importing a cached module takes at most, about."""
+
+    total_s: ClassVar[float] = 0.0
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -34,10 +44,20 @@ class CompiledModule:
 
     def count_time(self, began_s: float, share: float = 1.0) -> None:
         """Add a share of this thread's time since `began_s` to the time without the module."""
-        self.spent_s += share * (time.thread_time() - began_s)
+        spent_s = share * (time.thread_time() - began_s)
+        self.spent_s += spent_s
+        CompiledModule.total_s += spent_s
 
     def get(self, device: torch.device) -> ModuleType | None:
         """Return the module, or None if tensor operations are to be used."""
-        if device.type != "cpu" or self.spent_s < self.LOADING_S:
+        if device.type != "cpu" or self.spent_s < self.CACHED_S:
             return None
-        return importlib.import_module(self._name)
+        if max(self.spent_s, self.total_s) < self.LOADING_S:
+            return None
+        return import_loops(self._name)
+
+
+@functools.cache
+def import_loops(name: str) -> ModuleType:
+    """Import a module of compiled loops, or return it."""
+    return importlib.import_module(name)

@@ -9,10 +9,10 @@ or how many rounds are drawn at once. `otafl.data.epochs` draws those of local w
 from __future__ import annotations
 
 import functools
-import importlib
 import time
 from dataclasses import replace
 
+from otafl.core.compiled_module import import_loops
 from otafl.core.contracts import Batch, Cohort
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import (
@@ -21,6 +21,7 @@ from otafl.core.rng import (
     count_draw_time,
     declare_family,
     get_kernel,
+    make_step_key,
     mix_counters,
 )
 from otafl.data.augment import Augmentation
@@ -192,7 +193,7 @@ class TrainingData:
         if get_kernel(self.count.device) is not None:
             key = self._streams.derive_device_keys(purpose, ticks, trial, device)
             counter = mix_counters((size + 1) // 2, key.device)
-            kernel = importlib.import_module("otafl.data.minibatch_kernel")
+            kernel = import_loops("otafl.data.minibatch_kernel")
             drawn: Tensor = kernel.draw_samples(
                 key, counter, flat_index, self.count, self.index, size
             )
@@ -259,7 +260,7 @@ class CohortData:
             self.steps = self._epochs.num_steps
         self._flat_index = cohort.flat_index
         self._ahead = data.uses_lookahead(cohort)
-        self._gathers_ahead = data.can_gather_rounds(cohort.num_rows)
+        self._gathers_ahead = self._ahead and data.can_gather_rounds(cohort.num_rows)
         self._drawn_ahead: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
         self._gathered: dict[int, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
 
@@ -328,24 +329,17 @@ class CohortData:
         if self._epochs is not None:
             return data.gather(*self._epochs.draw(step, draw))
         weight = data.compute_batch_weight(self._flat_index)
+        if not self._ahead:
+            return data.gather(self._draw_samples(step, draw), weight)
         if not self._gathers_ahead:
-            if not self._ahead:
-                return data.gather(self._draw_samples(step, draw), weight)
             sample = data.draw_ahead(self.round, draw)[step].index_select(0, self._flat_index)
             return data.gather(sample, weight)
         if draw not in self._gathered:
-            whole = data.gather(self._draw_round(draw), None)
+            sample = data.draw_ahead(self.round, draw).index_select(1, self._flat_index)
+            whole = data.gather(sample, None)
             self._gathered[draw] = whole.x.unbind(0), whole.y.unbind(0)
         x, y = self._gathered[draw]
         return Batch(x[step], y[step], weight)
-
-    def _draw_round(self, draw: int) -> Tensor:
-        """Return the samples [T, n, B] int64 of all steps of the round."""
-        data, cohort = self._data, self.cohort
-        if self._ahead:
-            return data.draw_ahead(self.round, draw).index_select(1, self._flat_index)
-        ticks = _make_step_keys(self.round, 1, 0, self.steps, self._flat_index.device)
-        return data.draw_samples(ticks, self._flat_index, cohort.trial, cohort.device, draw)
 
     def _draw_samples(self, step: int, draw: int) -> Tensor:
         """Return samples [n, B] int64, drawn for as many steps at once as memory allows."""
@@ -402,6 +396,9 @@ def _make_step_keys(round: int, rounds: int, start: int, stop: int, device: torc
 
     They are int64 [rounds * (stop - start)].
     """
+    if rounds == 1:
+        first_key = make_step_key(round, start)
+        return torch.arange(first_key, first_key + stop - start, device=device)
     step = torch.arange(start, stop, device=device)
     first = torch.arange(round, round + rounds, device=device)
     return ((first << STEP_BITS)[:, None] + step).view(-1)

@@ -33,7 +33,8 @@ class Cohorts:
         asked = self.num_participants < self._num_devices and not parts.selection.is_narrowing
         ordered = type(parts.selection).get_keys is not Selection.get_keys
         self.must_ask = parts.clock.must_ask and asked and ordered
-        self._trial_samples = self.sample_share.sum(1)
+        trial_share = self.sample_share.sum(1)
+        self._normalised_share = (self.sample_share / trial_share[:, None]).view(-1)
         self._full_cohort: Cohort | None = None
 
     @functools.cached_property
@@ -91,7 +92,7 @@ class Cohorts:
 
     def reweight(self, cohort: Cohort, t: int) -> Cohort:
         """Return the cohort with the weights that the method gives to its devices."""
-        share = self._normalise_shares(cohort.trial, cohort.device)
+        share = self._normalised_share[cohort.flat_index]
         return self._apply_algorithm_weights(replace(cohort, weight=share), t)
 
     def forget(self) -> None:
@@ -119,17 +120,13 @@ class Cohorts:
         return chosen
 
     def _build_cohort(self, selected_mask: np.ndarray, t: int) -> Cohort:
-        trial, device = np.nonzero(selected_mask)
-        to = self.sample_share.device
-        rows = torch.from_numpy(trial).to(to), torch.from_numpy(device).to(to)
+        """Return the cohort of the selected devices [S, K]."""
+        flat_index = np.flatnonzero(selected_mask)
+        rows = torch.from_numpy(np.stack([flat_index, *divmod(flat_index, self._num_devices)]))
+        place, trial, device = rows.to(self.sample_share.device)
         counts = tuple(selected_mask.sum(1).tolist())
-        return Cohort.create(
-            *rows, self._normalise_shares(*rows), counts, self._num_devices, version=t
-        )
-
-    def _normalise_shares(self, trial: Tensor, device: Tensor) -> Tensor:
-        """Return the devices' shares of their trials' weight, [N]."""
-        return self.sample_share[trial, device] / self._trial_samples[trial]
+        share = self._normalised_share[place]
+        return Cohort.create(trial, device, share, counts, self._num_devices, version=t)
 
     def _complete_cohort(
         self, cohort: Cohort, version: Tensor | None, t: int, channel: ChannelState | None

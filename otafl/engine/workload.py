@@ -74,7 +74,8 @@ class WorkloadPlanner(Stateful):
         own = self.hardware
         down_s = arrival.row_seconds
         if down_s is None:
-            down_s = np.broadcast_to(arrival.seconds, (cohort.num_trials,))[trial]
+            sent_s, shape = np.asarray(arrival.seconds), (cohort.num_trials,)
+            down_s = (sent_s if sent_s.shape == shape else np.broadcast_to(sent_s, shape))[trial]
         deadline_s = self.deadline_s[trial]
         task = Task(trial, device, flops, down_s, deadline_s, arrival.num_coordinates, channel, t)
         pace = self.cpu_frequency.choose_speed(task)

@@ -337,9 +337,10 @@ def unflatten(flat: Tensor, shapes: Shapes) -> Tensors:
     dict of str to Tensor [n, *shape]
         Views of `flat`.
     """
-    parts = flat.split([math.prod(shape) for shape in shapes.values()], 1)
+    parts = flat.split_with_sizes([math.prod(shape) for shape in shapes.values()], 1)
+    rows = flat.shape[0]
     return {
-        name: part.view(len(flat), *shape)
+        name: part.view(rows, *shape)
         for (name, shape), part in zip(shapes.items(), parts, strict=True)
     }
 

@@ -5,6 +5,7 @@ Products, exponentials and logarithms stay torch's, whose last bits no other pro
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Sequence
@@ -68,9 +69,11 @@ class LayerMemory:
     ) -> LayerMemory:
         """Allocate the memory of a layer for minibatches of `size` samples."""
         weight = params[layer.weight]
-        out = weight.new_empty(len(weight), size, layer.outputs)
+        out = weight.new_empty(weight.shape[0], size, layer.outputs)
         g = out if last else torch.empty_like(out)
         scaled = g if first else torch.empty_like(out)  # below the first layer is no gradient
+        outputs = out.numpy()
+        by_scores = outputs if last else g.numpy()
         turned = not weight.is_contiguous()  # as `copy_trainable` lays it out
         return LayerMemory(
             weight=weight,
@@ -80,7 +83,7 @@ class LayerMemory:
             out=out,
             g=g,
             scaled=scaled.mT if turned else scaled,
-            arrays=(out.numpy(), g.numpy(), first, scaled.numpy()),
+            arrays=(outputs, by_scores, first, by_scores if first else scaled.numpy()),
         )
 
     def descend_(self, x: Tensor) -> None:
@@ -119,7 +122,7 @@ class CompiledSteps:
         size: int,
         loss: Tensor,
     ) -> None:
-        self._kernel, self._shape = kernel, (len(step), size)
+        self._kernel, self._shape = kernel, (step.shape[0], size)
         self._step, self._loss = step.contiguous().numpy(), loss.numpy()
         self._slope = self._step.dtype.type(chain.slope)
         first, last = chain.layers[0], chain.layers[-1]
@@ -127,7 +130,7 @@ class CompiledSteps:
             LayerMemory.allocate(one, params, size, first=one is first, last=one is last)
             for one in chain.layers
         ]
-        self._equal_weight = step.new_full(self._shape, 1.0 / size).numpy()
+        self._equal_weight = _make_equal_weights(*self._shape)
         self._is_mean, self._count = True, 0
         self._memory = step.new_empty(3, STEPS, *self._shape)
         self._totals, self._picked, self._weights = self._memory.numpy()
@@ -230,7 +233,7 @@ class Chain:
         kernel = _kernel.get(step.device)
         if kernel is None or size > MAX_SAMPLES:
             return None
-        key = min(len(step), 2), size
+        key = min(step.shape[0], 2), size
         if key not in self._same_bits:
             self._same_bits[key] = self._keeps_bits(kernel, *key)
         if not self._same_bits[key]:
@@ -239,14 +242,14 @@ class Chain:
 
     def _is_suitable(self, params: Tensors, step: Tensor) -> bool:
         """Return whether the parameters lie in memory as the compiled passes need them."""
-        own = [params[one.weight] for one in self.layers]
+        own, rows = [params[one.weight] for one in self.layers], step.shape[0]
         biases = [params[one.bias] for one in self.layers]
         return (
             step.is_cpu
             and step.dtype == torch.float32
             and torch.is_inference_mode_enabled()
             and torch.get_num_threads() == 1
-            and all(len(one) == len(step) and one.dtype == step.dtype for one in own + biases)
+            and all(one.shape[0] == rows and one.dtype == step.dtype for one in own + biases)
             and all(one.is_contiguous() or one.mT.is_contiguous() for one in own)
             and all(one.is_contiguous() for one in biases)
         )
@@ -311,9 +314,17 @@ class AdaptiveRun:
     def _change_steps(self, batch: Batch) -> None:
         """Compile steps that fit the minibatches, if possible."""
         self.sum_losses()  # losses are added in the order of the steps
-        size = batch.x.shape[1]
-        made = self._chain.compile_steps(self._params, self._step, size, self._loss)
+        rows, size = batch.x.shape[:2]
+        made = None
+        if rows == self._step.shape[0]:
+            made = self._chain.compile_steps(self._params, self._step, size, self._loss)
         self._steps = made if made is not None and made.fits(batch) else None
+
+
+@functools.lru_cache(maxsize=64)
+def _make_equal_weights(rows: int, size: int) -> Any:
+    """Return the weights [n, B] of a mean, the same array in every call. Do not write to it."""
+    return torch.full((rows, size), 1.0 / size).numpy()
 
 
 def _make_sample(*shape: int) -> Tensor:

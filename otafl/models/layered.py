@@ -189,9 +189,10 @@ class LayeredModel(Model):
         return run.sum_losses()
 
     def start_sgd(self, params: Tensors, step: Tensor) -> SgdRun:
-        if self._front or self.uses_dropout or not self.loss.is_class_entropy:
-            return PlainRun(self._take_tensor_step_, params, step)
-        return self._chain.start_sgd(params, step)
+        is_chain = not (self._front or self.uses_dropout or self.scores_positions)
+        if is_chain and self.loss.is_class_entropy:
+            return self._chain.start_sgd(params, step)
+        return PlainRun(self._take_tensor_step_, params, step)
 
     @functools.cached_property
     def _chain(self) -> Chain:

@@ -207,10 +207,11 @@ def select_lowest(key: np.ndarray, free: Devices, wanted: NumWanted) -> tuple[De
         First devices in the order of keys, some of which are not chosen if fewer are available or
         wanted.
     """
-    wanted = np.broadcast_to(wanted, len(free))
+    wanted = np.full(len(free), wanted) if isinstance(wanted, int) else np.asarray(wanted)
     order = find_lowest(np.where(free, key, np.inf), int(wanted.max(initial=0)))
     chosen = np.zeros_like(free)
-    np.put_along_axis(chosen, order, np.arange(order.shape[1]) < wanted[:, None], 1)
+    rows = np.arange(len(free))[:, None]
+    chosen[rows, order] = np.arange(order.shape[1]) < wanted[..., None]
     return chosen & free, order
 
 

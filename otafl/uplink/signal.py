@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from otafl.core.compiled_module import import_loops
 from otafl.core.contracts import Cohort, Group, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import get_kernel
@@ -366,5 +366,5 @@ def _get_kernel(name: str, *tensors: Tensor) -> Any:
     """
     if get_kernel(tensors[0].device) is None:
         return None
-    kernel = importlib.import_module(f"otafl.uplink.{name}")
+    kernel = import_loops(f"otafl.uplink.{name}")
     return kernel if kernel.is_suitable(*tensors) else None

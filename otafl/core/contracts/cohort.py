@@ -160,7 +160,7 @@ class Cohort(Renamed):
         """
         cells = self.num_trials * self.num_devices
         table = values
-        if len(values) != cells:  # else every device takes part, rows in order
+        if values.shape[0] != cells:  # else every device takes part, rows in order
             table = values.new_full((cells, *values.shape[1:]), fill)
             table.index_copy_(0, self.flat_index, values)
         return table.view(self.num_trials, self.num_devices, *values.shape[1:])
