@@ -149,7 +149,7 @@ def name_method(algorithm: Any) -> str:
 
 
 def collect_steps(results: Path) -> dict[tuple[str, str], dict[float, xr.DataArray]]:
-    """Collect the best accuracy in percent [trial] of the smallest model, by step.
+    """Collect the best accuracy in percent [trial, level] of the sizes that there are, by step.
 
     Method and split are the keys. A trial that diverged guesses.
     """
@@ -159,10 +159,10 @@ def collect_steps(results: Path) -> dict[tuple[str, str], dict[float, xr.DataArr
         for number, point in enumerate(expand_points(ds)):
             place, at = divmod(number, len(SPLITS))
             one, algorithm = ds.isel(zip=place, partition=at), point.scenario.algorithm
-            values = select_smallest(one).where(one["diverged_round"].isnull(), GUESS)
-            key = name_method(algorithm), SPLITS[at]
-            values = xr.DataArray(values.values, dims="trial")
-            found.setdefault(key, {})[float(algorithm.learning_rate)] = values
+            values = find_best(one).dropna("level", how="all").transpose("trial", "level")
+            values = values.where(one["diverged_round"].isnull(), GUESS)
+            key, step = (name_method(algorithm), SPLITS[at]), float(algorithm.learning_rate)
+            found.setdefault(key, {})[step] = xr.DataArray(values.values, dims=("trial", "level"))
     return {key: dict(sorted(tried.items())) for key, tried in found.items() if len(tried) > 1}
 
 
@@ -172,20 +172,21 @@ def print_steps(results: Path) -> None:
     steps = sorted({step for tried in found.values() for step in tried})
     columns = (*(f"step {step:g}" for step in steps), "best (* an end)")
     print_head("Table 3 by step: the smallest model, best round, %", "method", "split", *columns)
-    best = {}
-    for (method, split), tried in found.items():
-        means = [float(one.mean()) for one in tried.values()]
-        top = list(tried)[int(np.argmax(means))]
-        best[method, split] = tried[top]
-        cells = (format_mean_std(tried[step].values) if step in tried else "-" for step in steps)
+    best: dict[tuple[str, str], xr.DataArray] = {}
+    for key, tried in found.items():
+        top = max(tried, key=lambda step: float(tried[step][:, -1].mean()))
+        best[key] = tried[top] / 100
+        small = {step: format_mean_std(one[:, -1].values) for step, one in tried.items()}
         end = "*" if top in (min(tried), max(tried)) else ""
-        print_row(method, split, *cells, f"{top:g}{end}")
-    rivals = [method for method in METHODS if (method, "iid") in found and method != "FedHM"]
-    title = "Table 3 at the best steps: FedHM's smallest model minus the rival's, points (95 %)"
-    print_head(title, "rival", *SPLITS)
-    for rival in rivals:
-        pairs = ((best["FedHM", split] / 100, best[rival, split] / 100) for split in SPLITS)
-        print_row(rival, *(format_points(*pair) for pair in pairs))
+        print_row(*key, *(small.get(step, "-") for step in steps), f"{top:g}{end}")
+    print_head("Table 3 at the best steps: points of FedHM above (95 %)", "rival", "size", *SPLITS)
+    for rival, size, place in (
+        ("HeteroFL", "smallest", -1),
+        ("HeteroFL", "largest", 0),
+        ("FedAvg, slim", "smallest", -1),
+    ):
+        pairs = ([best[method, at][:, place] for method in ("FedHM", rival)] for at in SPLITS)
+        print_row(rival, size, *(format_points(*pair) for pair in pairs))
 
 
 def print_homogeneous(ds: xr.Dataset) -> None:
