@@ -30,6 +30,7 @@ class CompiledModule:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._module: ModuleType | None = None
         self.spent_s = 0.0
 
     def count_time(self, began_s: float) -> None:
@@ -40,4 +41,6 @@ class CompiledModule:
         """Return the module, or None if tensor operations are to be used."""
         if device.type != "cpu" or self.spent_s < self.LOADING_S:
             return None
-        return importlib.import_module(self._name)
+        if self._module is None:  # the import system takes as long as a small pass
+            self._module = importlib.import_module(self._name)
+        return self._module

@@ -366,5 +366,11 @@ def _get_kernel(name: str, *tensors: Tensor) -> Any:
     """
     if get_kernel(tensors[0].device) is None:
         return None
-    kernel = importlib.import_module(f"otafl.uplink.{name}")
+    kernel = _load_kernel(name)
     return kernel if kernel.is_suitable(*tensors) else None
+
+
+@functools.cache
+def _load_kernel(name: str) -> Any:
+    """Import a module of compiled loops; the import system takes as long as a small pass."""
+    return importlib.import_module(f"otafl.uplink.{name}")
