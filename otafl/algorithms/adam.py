@@ -14,9 +14,13 @@ from typing import Any
 
 from otafl.core.adam import BETAS, EPSILON
 from otafl.core.compiled_module import CompiledModule
+from otafl.core.constants import get_constant
 from otafl.core.lazy import Tensor, torch
 
 _kernel = CompiledModule("otafl.algorithms.adam_kernel")
+
+CORRECTIONS = 64
+"""Number of steps whose corrections are computed at once."""
 
 STEP = 12.0
 """Operations per coordinate of a step.
@@ -58,11 +62,25 @@ class PenaltyAdam:
         self._count = 0
 
     def advance(self) -> None:
-        """Count a step, and compute the corrections for moments that start at zero."""
+        """Count a step, and look up the corrections for moments that start at zero."""
+        place = self._count % CORRECTIONS
+        if place == 0:
+            self._correct_next_steps()
+        self._scale, self._offset = self._corrections[place]
         self._count += 1
-        first, second = (1.0 - beta**self._count for beta in BETAS)
-        self._scale = first / (self._rate * second**0.5)  # factor of sqrt(v) below m
-        self._offset = first * self._epsilon / self._rate
+
+    def _correct_next_steps(self) -> None:
+        """Compute the corrections of the next steps, which are many small tensors, at once."""
+        counts = range(self._count + 1, self._count + 1 + CORRECTIONS)
+        dtype, device = self._rate.dtype, self._rate.device
+        first, root = (
+            get_constant(tuple((1.0 - beta**count) ** power for count in counts), dtype, device)
+            for beta, power in zip(BETAS, (1.0, 0.5), strict=True)
+        )
+        first, root = first[:, None, None], root[:, None, None]
+        scale = (self._rate * root).reciprocal_().mul_(first)  # factor of sqrt(v) below m
+        offset = (first * self._epsilon).div_(self._rate)
+        self._corrections = list(zip(scale.unbind(), offset.unbind(), strict=True))
 
     def step_(self, *gradients: Tensor) -> None:
         """Count a step and move all numbers along gradients [n, q] that make up Q side by side."""
@@ -86,7 +104,7 @@ class PenaltyAdam:
         rows, m, v, under = self._arrays
         first = 0
         for gradient in gradients:
-            kernel.move_moments(m, v, first, gradient.numpy(), *BETAS)
+            kernel.move_moments(m, v, first, gradient.numpy(), *self._shares)
             first += gradient.shape[1]
         torch.sqrt(self._v, out=self._under)
         kernel.move_rows(rows, m, under, self._scale.numpy(), self._offset.numpy())
@@ -95,6 +113,12 @@ class PenaltyAdam:
     def _gradient(self) -> Tensor:
         """Memory for gradients side by side."""
         return torch.empty_like(self._rows)
+
+    @functools.cached_property
+    def _shares(self) -> tuple[Any, ...]:
+        """Shares of the new first moment, the old second and the new second, in NumPy's type."""
+        real = self._arrays[0].dtype.type
+        return real(1.0 - BETAS[0]), real(BETAS[1]), real(1.0 - BETAS[1])
 
     @functools.cached_property
     def _arrays(self) -> list[Any]:

@@ -10,8 +10,9 @@ from typing import Any
 from otafl.core.compiling import compile_loop, multiply_add
 
 
+@compile_loop
 def move_moments(
-    m: Any, v: Any, first: int, gradient: Any, first_beta: float, second_beta: float
+    m: Any, v: Any, first: int, gradient: Any, new: Any, second_beta: Any, second_new: Any
 ) -> None:
     """Move the moments of adjacent columns in place.
 
@@ -23,18 +24,11 @@ def move_moments(
         First of the columns.
     gradient : ndarray [n, q]
         Gradient by the columns.
-    first_beta, second_beta : float
-        Shares of the moments that stay.
+    new : real number of the same precision
+        Share of the gradient in the first moment.
+    second_beta, second_new : real number of the same precision
+        Shares of the old second moment, and of the square of the gradient, in the second moment.
     """
-    real = m.dtype.type
-    shares = real(1.0 - first_beta), real(second_beta), real(1.0 - second_beta)
-    _move_moments(m, v, first, gradient, *shares)
-
-
-@compile_loop
-def _move_moments(
-    m: Any, v: Any, first: int, gradient: Any, new: Any, second_beta: Any, second_new: Any
-) -> None:
     for row in range(gradient.shape[0]):
         end = first + gradient.shape[1]
         of_row, moment, square = gradient[row], m[row, first:end], v[row, first:end]

@@ -80,6 +80,18 @@ def test_compiled_steps_have_the_bits_of_tensor_operations(
     assert torch.equal(*found)
 
 
+def test_corrections_have_the_bits_of_those_of_each_step() -> None:
+    """70 steps, more than are corrected at once."""
+    rate, penalty = torch.tensor([8e-4, 1e-2]), torch.tensor([12.0, 3.0])
+    optimiser = PenaltyAdam(torch.ones(2, 5), rate, penalty)
+    for count in range(1, 71):
+        optimiser.advance()
+        first, second = (1.0 - beta**count for beta in adam_steps.BETAS)
+        assert torch.equal(optimiser._scale, first / (rate[:, None] * second**0.5))
+        offset = first * (adam_steps.EPSILON / penalty[:, None]) / rate[:, None]
+        assert torch.equal(optimiser._offset, offset)
+
+
 def test_tensor_operations_remain_where_bits_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel: Any = ModuleType("kernel")
     kernel.move_moments = lambda *arguments: None
