@@ -63,7 +63,7 @@ def count_diverged(dataset: xr.Dataset, names: Iterable[str] | None = None) -> x
         values = dataset[name]
         if "round" in values.dims and "trial" in values.dims:
             guess = values.sel(round=0, drop=True) if _has_guess(dataset, str(name)) else math.nan
-            out[name] = values.where(~lost, guess).transpose(*values.dims, ...)
+            out[name] = values.where(~lost, guess).transpose(*values.dims, ...).variable
     return dataset.assign(out)
 
 

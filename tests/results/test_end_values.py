@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,17 @@ def test_nothing_changes_where_no_trial_diverged(together: xr.Dataset) -> None:
     np.testing.assert_array_equal(
         select_end_total(old, "test_accuracy"), select_end_total(sound, "test_accuracy")
     )
+
+
+def test_points_of_joined_axes(together: xr.Dataset) -> None:
+    joined = together.expand_dims(step=[0]).stack(point=("learning_rate", "step"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        counted = count_diverged(joined)
+    apart = count_diverged(together)["test_accuracy"]
+    for rate in (SOUND, 1e30):
+        found = counted["test_accuracy"].sel(point=(rate, 0)).transpose(*apart.dims[1:])
+        np.testing.assert_array_equal(found, apart.sel(learning_rate=rate).transpose(*found.dims))
 
 
 def test_without_the_untrained_model_it_is_left_out(together: xr.Dataset) -> None:
