@@ -110,9 +110,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}
             for cache in ("cold", "warm"):
-                command = [sys.executable, __file__, mode]
+                process = [sys.executable, __file__, mode]
                 done = subprocess.run(
-                    command, capture_output=True, text=True, env=environment, check=True
+                    process, capture_output=True, text=True, env=environment, check=True
                 )
                 found = json.loads(done.stdout.splitlines()[-1])
                 pays = f"{found['pays']:,.0f}" if found["pays"] else "never"
