@@ -35,7 +35,7 @@ def make_forms(outputs: int) -> tuple[dict[str, Form], dict[str, Form]]:
         "x W, a product for each device": lambda: torch.stack(
             [a @ b for a, b in zip(x, w, strict=True)]
         ),
-        "[x, x'] W, half of it": lambda: torch.bmm(doubled, w)[:, :BATCH],
+        "[x, x'] W, bits of half": lambda: torch.bmm(doubled, w)[:, :BATCH],
     }
     own, own_turned = w.clone(), turned.clone()
     steps: dict[str, Form] = {

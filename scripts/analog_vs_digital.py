@@ -70,7 +70,7 @@ def mark_ends(chosen: str, settings: list[str]) -> str:
     for part in chosen.split(", "):
         key, _, value = part.rpartition(" ")
         ends = min(grids[key]), max(grids[key])
-        # full power is a limit, and which powers there are depends on the SNR
+        # full power is a limit; the page says that the least power is an end
         is_end = len(grids[key]) > 1 and float(value) in ends and key != "power"
         out.append(part + "*" * is_end)
     return ", ".join(out)

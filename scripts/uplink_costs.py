@@ -52,7 +52,12 @@ class Goal(NamedTuple):
 
 
 AIRTIME = Goal("uplink airtime (s)", "Airtime", 0)
-JOULES = Goal("radiated (J)", "Joules at the best power", 1, chooses_power=True)
+JOULES = Goal(
+    "radiated, best of three powers (J)",
+    "Joules at the best of three powers",
+    1,
+    chooses_power=True,
+)
 GOALS = (AIRTIME, Goal("radiated at full power (J)", "Joules at full power", 1), JOULES)
 POWER_STEP = 10.0 ** ((SNRS[1] - SNRS[0]) / 10)
 """Ratio of the powers at neighbouring SNRs."""

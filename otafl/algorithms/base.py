@@ -88,7 +88,8 @@ class Algorithm(Stateful, ABC):
     only_reads_broadcast: ClassVar[bool] = False
     """Whether `run_local_update` never writes to the broadcast's tensors, nor returns them.
 
-    Then devices of a trial can share them without a copy.
+    Then devices of a trial can share them without a copy. A class with its own `run_local_update`
+    does not inherit it.
     """
 
     needs_sums: ClassVar[bool] = False
@@ -136,6 +137,11 @@ class Algorithm(Stateful, ABC):
 
     class Settings(settings.Settings):
         """Settings of the section `algorithm` of a scenario."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "run_local_update" in vars(cls) and "only_reads_broadcast" not in vars(cls):
+            cls.only_reads_broadcast = False
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.settings, self.model, self.num_devices = settings, model, devices

@@ -55,9 +55,16 @@ class Loss(Settings):
     """A mixture of models predicts the mean of their scores, not of their probabilities."""
 
     is_class_entropy: ClassVar[bool] = False
-    """Its gradient by the scores of a sample is their softmax less one at the class."""
+    """Its gradient by the scores of a sample is their softmax less one at the class. A class with
+    its own `compute_gradient_` does not inherit it."""
 
     name: str
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **keywords: Any) -> None:
+        super().__pydantic_init_subclass__(**keywords)
+        if "compute_gradient_" in vars(cls) and "is_class_entropy" not in vars(cls):
+            cls.is_class_entropy = False
 
     @abstractmethod
     def compute_losses(self, scores: Tensor, y: Tensor) -> Tensor:

@@ -189,6 +189,8 @@ class LayeredModel(Model):
         return run.sum_losses()
 
     def start_sgd(self, params: Tensors, step: Tensor) -> SgdRun:
+        if type(self).take_sgd_step_ is not LayeredModel.take_sgd_step_:
+            return super().start_sgd(params, step)
         is_chain = not (self._front or self.uses_dropout or self.scores_positions)
         if is_chain and self.loss.is_class_entropy:
             return self._chain.start_sgd(params, step)

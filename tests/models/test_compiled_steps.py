@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
+from otafl.losses.cross_entropy import CrossEntropy
 from otafl.models import compiled_steps
 from otafl.models.base import copy_params
 from otafl.models.compiled_steps import AdaptiveRun
@@ -170,3 +172,26 @@ def run_rounds(algorithm: Any, training: Any, model: Any) -> list[torch.Tensor]:
     for t in range(3):
         engine.run_round(t)
     return [*engine.server.values(), engine.means.take()["train_loss"]]
+
+
+def test_derived_classes_have_their_own_steps() -> None:
+    """A model with a step of its own takes it, and a loss with another gradient is not compiled."""
+
+    class Halving(LayeredModel):
+        def take_sgd_step_(self, params: Tensors, batch: Batch, step: Tensor) -> Tensor:
+            for one in params.values():
+                one.mul_(0.5)
+            return torch.ones_like(step)
+
+    class Smoothed(CrossEntropy):
+        def compute_gradient_(self, scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+            raise NotImplementedError
+
+    assert CrossEntropy.is_class_entropy
+    assert not Smoothed.is_class_entropy
+    model = Halving(number_layers([(3, 2)]))
+    params = {name: torch.ones(1, *shape) for name, shape in model.shapes.items()}
+    run = model.start_sgd(params, torch.ones(1))
+    run.take_step_(make_batches(model, 1, (4,))[0])
+    assert float(run.sum_losses()) == 1.0
+    assert all((one == 0.5).all() for one in params.values())
