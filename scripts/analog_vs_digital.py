@@ -214,14 +214,15 @@ def draw(found: Found, path: Path) -> None:
         "the same, silent in deep fades, 4 bits": (-2, "#D55E00", "D", "--"),
         "the same, OFDMA": (-1, "#882255", "v", "-"),
     }
-    for axis, goal in zip(axes, (AIRTIME, JOULES), strict=True):
+    panels = ((AIRTIME, "airtime (s), full power"), (JOULES, "radiated (J), least power"))
+    for axis, (goal, label) in zip(axes, panels, strict=True):
         analogue, digital = found[goal].values()
         best = [select_winner(analogue, i).select_best()[0][i] for i in range(len(SNRS))]
         plot_range(axis, np.stack(best), -0.6, "best analogue uplink", "#0072B2", "^", "-")
         for turn, (name, (place, colour, marker, line)) in enumerate(shown.items()):
             values = digital[place].select_best()[0]
             plot_range(axis, values, 0.6 * turn, name, colour, marker, line)
-        axis.set(xlabel="SNR at full power (dB)", ylabel=f"{goal.label} to 80 %")
+        axis.set(xlabel="SNR at full power (dB)", ylabel=label)
         axis.set(yscale="log", xticks=SNRS)
         axis.grid(alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
