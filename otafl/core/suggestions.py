@@ -90,15 +90,25 @@ def find_same(word: str, known_words: Iterable[str]) -> str | None:
 def find_closest(word: str, known_words: Iterable[str]) -> str | None:
     """Return the known word most like this one, or None.
 
-    It is the `find_same`, the only one that has this word as a part (`count`: `device_count`), or
-    the closest by its spelling.
+    It is the `find_same`, one that differs by about a letter (`round`: `rounds`), the only one
+    that has this word as a part (`count`: `device_count`), or the closest by its spelling.
     """
     names, plain = list(known_words), _normalise_word(word)
+    if not plain:
+        return None
     having = [name for name in names if f"_{plain}_" in f"_{_normalise_word(name)}_"]
-    if plain and (found := find_same(word, names) or (having[0] if len(having) == 1 else None)):
-        return found
-    spelled = difflib.get_close_matches(plain, names, n=1, cutoff=0.6)
-    return spelled[0] if spelled else None
+    guesses = (
+        find_same(word, names),
+        _find_spelling(plain, names, cutoff=0.85),
+        having[0] if len(having) == 1 else None,
+        _find_spelling(plain, names, cutoff=0.6),
+    )
+    return next((guess for guess in guesses if guess), None)
+
+
+def _find_spelling(word: str, known_words: list[str], cutoff: float) -> str | None:
+    """Return the known word that is the closest by its spelling, if it is closer than `cutoff`."""
+    return next(iter(difflib.get_close_matches(word, known_words, n=1, cutoff=cutoff)), None)
 
 
 def format_suggestion(word: str, known_words: Iterable[str]) -> str:
