@@ -291,7 +291,7 @@ class AdaptiveRun:
 
     def __init__(self, chain: Chain, params: Tensors, step: Tensor) -> None:
         self._chain, self._params, self._step = chain, params, step
-        self._loss = torch.zeros_like(step)
+        self._plain = PlainRun(chain.take_plain_step_, params, step)
         self._steps: CompiledSteps | None = None
 
     def take_step_(self, batch: Batch) -> None:
@@ -302,22 +302,22 @@ class AdaptiveRun:
             self._steps.take_(batch)
             return
         began_s = time.thread_time()
-        self._loss += self._chain.take_plain_step_(self._params, batch, self._step)
+        self._plain.take_step_(batch)
         _kernel.count_time(began_s, SHARE)
 
     def sum_losses(self) -> Tensor:
         """Return the sum [n] of the losses before each step so far."""
         if self._steps is not None:
-            self._steps.add_losses()
-        return self._loss
+            self._steps.add_losses()  # to those of the plain steps
+        return self._plain.sum_losses()
 
     def _change_steps(self, batch: Batch) -> None:
         """Compile steps that fit the minibatches, if possible."""
-        self.sum_losses()  # losses are added in the order of the steps
+        loss = self.sum_losses()  # losses are added in the order of the steps
         rows, size = batch.x.shape[:2]
         made = None
         if rows == self._step.shape[0]:
-            made = self._chain.compile_steps(self._params, self._step, size, self._loss)
+            made = self._chain.compile_steps(self._params, self._step, size, loss)
         self._steps = made if made is not None and made.fits(batch) else None
 
 
