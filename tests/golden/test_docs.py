@@ -189,7 +189,7 @@ def test_files_that_pages_name(name: str) -> None:
     """Scenarios, scripts and folders in code exist."""
     text = (DOCS / f"{name}.md").read_text()
     for path in re.findall(
-        r"(?:scenarios|scripts|benchmarks|results/reference)/[\w*/.]+\w(?![\w$*])", text
+        r"(?:scenarios|scripts|benchmarks|studies)/[\w*/.]+\w(?![\w$*])", text
     ):
         assert list(ROOT.glob(path)), path
     papers = [p.name for p in (ROOT / "scenarios" / "papers").iterdir()]

@@ -1,4 +1,4 @@
-"""scripts/learn_power_policy.py with a third of its steps, the policy that it learns on the real
+"""studies/physical_layer/learn_power_policy.py with a third of its steps, the policy that it learns on the real
 transport, and the examples of docs/differentiable.md.
 
 Mutations that make a test here fail: the logarithm of the loss left out, the share blind to eta,

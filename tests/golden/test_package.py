@@ -86,10 +86,10 @@ def test_the_sdist_holds_what_its_tests_and_docs_read(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    for folder in ("otafl", "tests", "docs/pictures", "scripts", "scenarios", "results/reference"):
+    for folder in ("otafl", "tests", "docs/pictures", "scripts", "scenarios", "studies"):
         assert files(folder) <= held, folder
     single = "README.md CHANGELOG.md CONTRIBUTING.md CITATION.cff Dockerfile Makefile"
-    single += " SECURITY.md constraints.txt .dockerignore .pre-commit-config.yaml results/fedrlr.md"
+    single += " SECURITY.md constraints.txt .dockerignore .pre-commit-config.yaml studies/fedrlr/README.md"
     single += " constraints-flower.txt paper/paper.md paper/paper.bib"
     assert set(single.split()) <= held
 

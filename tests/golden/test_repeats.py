@@ -1,6 +1,6 @@
 """Committed results come out again: a point of each cheap one, to single precision.
 
-`scripts/repeat.py` measures what each takes and whether it repeats (`repeats.csv`). A result
+`studies/common/repeat.py` measures what each takes and whether it repeats (`repeats.csv`). A result
 without a row there is repeated here too, so a new one is tested before anybody lists it.
 
 Mutations that make a test here fail: another random number, a changed default of a method, a

@@ -1,0 +1,131 @@
+"""Accuracy by power policy and SNR, each at its best step size on validation data, beside the
+error-free uplink in the same trials; says which policies collapse and which come within a point,
+and what a step of the server in the place of the devices' makes of the policies of least error.
+
+    otafl sweep studies/physical_layer/policies.yaml
+    otafl sweep studies/physical_layer/policies_server.yaml
+    python -m studies.physical_layer.policy_accuracy [results/policies] [--figure policy_accuracy.png]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from studies.common.looks import TYPE, get_policy_style
+from matplotlib import pyplot as plt
+from studies.common.tables import classify_budgets, compute_gain, open_file, open_result, print_head, print_row
+
+import otafl
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_final
+
+COLLAPSE = 0.3
+BUDGETS = ("none", "peak", "average")
+TITLES = {"iid": "IID", "label_skew(classes_per_device=2)": "two classes a device"}
+T_95 = 2.262
+"""Half a confidence interval of ten trials, in standard errors."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("result", nargs="?", type=Path, default=Path("results/policies"))
+    parser.add_argument("--figure", type=Path, default=Path("policy_accuracy.png"))
+    args = parser.parse_args()
+    result = open_file(args.result)
+    best = otafl.select_tuned(result, over="learning_rate")
+    (joint,) = {best["power"].dims[0]}
+    names = ["ideal", *map(str, best["power"].values[1:])]
+    kept = classify_budgets(result) | {"ideal": "none"}
+    accuracy = select_final(best, "test_accuracy").fillna(0.1)  # a diverged model guesses
+    order = sorted(range(len(names)), key=lambda i: BUDGETS.index(kept[names[i]]))
+    names = [names[i] for i in order]
+    accuracy = accuracy.isel({joint: order}).transpose("partition", joint, "snr_db", "trial")
+    snrs = [f"{snr:g} dB" for snr in accuracy.snr_db.values]
+    for each in accuracy:
+        title = str(each.partition.values)
+        print_head(
+            f"{title}: test accuracy, mean ± deviation of {best.sizes['trial']} trials",
+            *("budget", "power", *snrs),
+        )
+        for name, values in zip(names, each.values, strict=True):
+            print_row(kept[name], name, *map(format_mean_std, values))
+        apart = 100 * compute_gain(each[1:], each[0])
+        print_head(
+            "minus ideal in the same trials, points (95 % interval)", "budget", "points", *snrs
+        )
+        for name, gain in zip(names[1:], apart, strict=True):
+            cells = (f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gain)
+            print_row(kept[name], name, *cells)
+        mean = each.mean("trial").values[1:]
+        for what, found in (
+            ("collapses (below 0.3)", mean < COLLAPSE),
+            ("within a point of ideal", apart[..., 1] > -1),
+        ):
+            where = [f"{names[i + 1]} at {snrs[j]}" for i, j in np.argwhere(found)]
+            print(f"\n- {what}: {', '.join(where) or 'none'}")
+    rates = Counter(f"{rate:g}" for rate in best["learning_rate"].values.flat)
+    ideal = accuracy.isel({joint: names.index("ideal")})
+    print_by_server(args.result, ideal, args.figure)
+    print(f"\nstep sizes chosen, and how often: {dict(sorted(rates.items()))}")
+
+
+def draw(accuracy: xr.DataArray, ideal: xr.DataArray, path: Path) -> None:
+    """Draw accuracy over SNR with the server's step tuned, and 95 % intervals over the trials."""
+    plt.rcParams.update(TYPE)
+    figure, axes = plt.subplots(1, 2, figsize=(8.5, 5), layout="constrained", sharey=True)
+    snrs = accuracy["snr_db"].values
+    for axis, each, base in zip(axes, accuracy, ideal, strict=True):
+        curves = {"ideal": base} | {str(one["power"].values): one for one in each}
+        for turn, (name, one) in enumerate(curves.items()):
+            values = one.transpose("snr_db", "trial").values
+            half = T_95 * values.std(-1, ddof=1) / np.sqrt(values.shape[-1])
+            style = get_policy_style("genie" if name == "ideal" else name)
+            at = snrs + 0.5 * (turn - 2.5)
+            axis.errorbar(at, values.mean(-1), half, label=name, capsize=2, **style)
+        title = str(each["partition"].values)
+        axis.set(title=TITLES.get(title, title), xlabel="SNR (dB)", ylim=(0, 1), xticks=snrs)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("test accuracy, 95 % interval")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.savefig(path, dpi=100)
+    print(f"\nfigure: {path}")
+
+
+def print_by_server(result: Path, ideal: xr.DataArray, figure: Path) -> None:
+    """Points below the ideal with the step of the server that is best on validation data."""
+    try:
+        every = open_result(result.parent, f"{result.stem}_server")
+    except otafl.UserError as error:  # it has not been run
+        print(f"the server's steps: left out: {error}", file=sys.stderr)
+        return
+    ends = every["server_learning_rate"].values[[0, -1]]
+    best = otafl.select_tuned(every, over="server_learning_rate")
+    best = best.transpose("partition", "power", "snr_db", ...)
+    accuracy = select_final(best, "test_accuracy").fillna(0.1)
+    for title, each, base, steps in zip(
+        best["partition"].values, accuracy, ideal, best["server_learning_rate"].values, strict=True
+    ):
+        levels = (f"{snr:g} dB" for snr in best["snr_db"].values)
+        print_head(
+            f"{title}, the server's step tuned: minus ideal, points (step)", "power", *levels
+        )
+        for name, gain, chosen in zip(best["power"].values, each, steps, strict=True):
+            apart = 100 * compute_gain(gain, base)
+            print_row(
+                name,
+                *(
+                    f"{mean:.1f} ({low:.1f} to {high:.1f}) ({step:g}{'*' * (step in ends)})"
+                    for (mean, low, high), step in zip(apart, chosen, strict=True)
+                ),
+            )
+
+    draw(accuracy, ideal, figure)
+
+
+if __name__ == "__main__":
+    main()
