@@ -16,8 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE
 from matplotlib import pyplot as plt
+
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_at_end
+from studies.common.looks import TYPE
 from studies.common.tables import (
     command,
     compute_gain,
@@ -28,9 +31,6 @@ from studies.common.tables import (
     print_head,
     print_row,
 )
-
-from otafl.analysis.summary import format_mean_std
-from otafl.results.end_values import select_at_end
 
 AXES = ("channel uses", "joules")
 ROUNDS = 40

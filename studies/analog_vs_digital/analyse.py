@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE
 from matplotlib import pyplot as plt
 from scipy import stats
-from studies.common.tables import parse_study_arguments, print_head, print_row
+
+import otafl
 from studies.analog_vs_digital.uplink_costs import (
     AIRTIME,
     FADES_BITS,
@@ -35,8 +35,8 @@ from studies.analog_vs_digital.uplink_costs import (
     open_study,
     select_winner,
 )
-
-import otafl
+from studies.common.looks import TYPE
+from studies.common.tables import parse_study_arguments, print_head, print_row
 
 
 def print_costs(found: Found) -> None:

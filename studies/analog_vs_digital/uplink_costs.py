@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from studies.common.tables import open_result
 
 import otafl
+from studies.common.tables import open_result
 
 STUDY = "analog_vs_digital"
 TARGET, CHOOSE = 0.8, 0.79

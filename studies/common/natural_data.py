@@ -1,5 +1,6 @@
 """What the studies of natural data share: settings that are best on validation data, paired
-differences over people, and a figure."""
+differences over people, and a figure.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE
 from matplotlib import pyplot as plt
 from scipy import stats
-from studies.common.tables import open_result, print_head, print_row
+
+from studies.common.looks import TYPE
+from studies.common.tables import find_file, open_result, print_head, print_row
 
 ALONE, TUNED = "local_only", "fedavg"
 LINKS = {
@@ -296,7 +298,7 @@ def run_study(
     the final runs' scenario. They are read from a file if there is one, which needs no data.
     """
     ds = open_result(results, study.name)
-    path = results / f"{study.name}_controls.csv"
+    path = find_file(results, f"{study.name}_controls.csv")
     if not path.exists():
         np.savetxt(path, measure_controls(ds), "%.6e")
     controls = np.loadtxt(path)

@@ -27,11 +27,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from studies.common.tables import command, print_head, print_row
 
 import otafl
 from otafl.scenario import Point, Scenario, restore_tree
 from otafl.scenario.loading import build_axes, expand
+from studies.common.tables import command, print_head, print_row
 
 TABLE = "repeats.csv"
 OF_WHOLE_RUNS = {

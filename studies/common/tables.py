@@ -1,5 +1,6 @@
 """What the scripts share: opening a result, rows of Markdown, a command line that explains errors,
-and figures of several panels."""
+and figures of several panels.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +22,13 @@ if TYPE_CHECKING:
 
 def open_result(results: Path, name: str) -> xr.Dataset:
     """The result of a scenario: the folder that `otafl sweep` wrote, or a single file."""
-    folder = results / name
-    return open_file(folder if folder.is_dir() else results / f"{name}.nc")
+    path, folder = find_file(results, f"{name}.nc"), results / name
+    return open_file(folder if path.parent == results and folder.is_dir() else path)
+
+
+def find_file(results: Path, name: str) -> Path:
+    """The path of a file in a folder of results or, of `studies`, in the data of a study."""
+    return next(iter(sorted(results.glob(f"*/data/{name}"))), results / name)
 
 
 def open_file(path: Path) -> xr.Dataset:
@@ -62,7 +68,8 @@ def expand_points(result: xr.Dataset) -> list[Point]:
 
 def classify_budgets(result: xr.Dataset) -> dict[str, str]:
     """Each power policy's label -> whether it keeps its budget in every round ("peak"), on the
-    "average" over fading, or not at all ("none")."""
+    "average" over fading, or not at all ("none").
+    """
     return {
         str(one.coords["power"]): one.scenario.power.power_constraint
         for one in expand_points(result)
@@ -72,7 +79,8 @@ def classify_budgets(result: xr.Dataset) -> dict[str, str]:
 def count_ideal_symbols(result: xr.Dataset, biases: int) -> xr.DataArray:
     """Reals that a device sends at each point on the ideal route, which `compute_symbols_per_round`
     leaves
-    out: the biases of algorithms whose `bias_mode` is ideal. By the points of a zip."""
+    out: the biases of algorithms whose `bias_mode` is ideal. By the points of a zip.
+    """
     modes = [getattr(one.scenario.algorithm, "bias_mode", "ota") for one in expand_points(result)]
     return xr.DataArray([biases * (mode == "ideal") for mode in modes], dims="zip")
 
@@ -93,9 +101,11 @@ def format_points(values: xr.DataArray, base: xr.DataArray) -> str:
 
 def parse_study_arguments(doc: str | None, figure: str | None = None) -> argparse.Namespace:
     """What a study's script is told: the folder `results`, and the file `figure` to draw into, or
-    the folder `figures`. `doc` is the script's docstring."""
+    the folder `figures`. `doc` is the script's docstring.
+    """
     parser = argparse.ArgumentParser(description=(doc or "").partition("\n\n")[0])
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
+    where = "folder of results; `studies` for the committed ones; default %(default)s"
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"), help=where)
     if figure:
         parser.add_argument("--figure", type=Path, default=Path(figure))
     else:
@@ -122,7 +132,8 @@ def command(main: Callable[[], None]) -> None:
     try:
         main()
     except otafl.UserError as error:
-        print(f"{Path(sys.argv[0]).name}: error: {error}", file=sys.stderr)
+        program = "/".join(Path(sys.argv[0]).parts[-2:])
+        print(f"{program}: error: {error}", file=sys.stderr)
         sys.exit(2)
 
 
@@ -141,7 +152,8 @@ def interpolate_at_cost(
     ds: xr.Dataset, name: str, spent: xr.DataArray, budget: xr.DataArray, guess: float = 0.1
 ) -> xr.DataArray:
     """An accuracy where so much has been spent, on a straight line between records; at the end of
-    the run, where that was less. A trial that diverged guesses."""
+    the run, where that was less. A trial that diverged guesses.
+    """
     from otafl.results.end_values import select_final
 
     def read(spent: np.ndarray, values: np.ndarray, budget: float) -> float:
@@ -158,7 +170,8 @@ def draw_panels(
 ) -> None:
     """Variables against others over rounds, or against a dim of positive numbers: a panel for each
     pair (y, x), a curve with a band of one standard deviation for each `point`. line: a value that
-    every panel marks."""
+    every panel marks.
+    """
     from matplotlib import pyplot as plt
 
     from otafl.plots import COLOURS, LINES, curve_data

@@ -26,8 +26,8 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-ROOT = Path(__file__).resolve().parents[1]
-COMMAND = re.compile(r"<!-- tables: python (.+?) -->")
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = re.compile(r"<!-- tables: python -m (.+?) -->")
 TABLE = re.compile(r"(<!-- table: (.+?) -->\n)(.*?)(<!-- end table -->)", re.DOTALL)
 
 
@@ -80,20 +80,21 @@ def fill_page(page: str, tables: dict[str, str]) -> str:
 
 
 def run_command(command: str, folder: Path) -> str:
-    """Run a script in a folder for its figures, and return what it prints.
+    """Run a module in a folder for its figures, and return what it prints.
 
     It runs in this process, which has imported most of what it needs.
     """
-    parts = [str(ROOT / p) if (ROOT / p).exists() else p for p in shlex.split(command)]
+    module, *arguments = shlex.split(command)
+    arguments = [str(ROOT / one) if (ROOT / one).exists() else one for one in arguments]
     printed = io.StringIO()
     with (
         contextlib.chdir(folder),
         contextlib.redirect_stdout(printed),
-        mock.patch.object(sys, "argv", parts),
-        mock.patch.object(sys, "path", [str(Path(parts[0]).parent), *sys.path]),
+        mock.patch.object(sys, "argv", [module, *arguments]),
+        mock.patch.object(sys, "path", [str(ROOT), *sys.path]),
         mock.patch.dict(os.environ, MPLBACKEND="agg"),
     ):
-        runpy.run_path(parts[0], run_name="__main__")
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     return printed.getvalue()
 
 

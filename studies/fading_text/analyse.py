@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE
 from matplotlib import pyplot as plt
+
+from studies.common.looks import TYPE
 from studies.common.tables import (
     command,
     compute_gain,

@@ -16,8 +16,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE, draw_band, draw_errorbars
 from matplotlib import pyplot as plt
+
+from otafl.analysis.summary import format_mean_std
+from otafl.plots import COLOURS, LINES
+from studies.common.looks import TYPE, draw_band, draw_errorbars
 from studies.common.tables import (
     expand_points,
     format_points,
@@ -26,9 +29,6 @@ from studies.common.tables import (
     print_head,
     print_row,
 )
-
-from otafl.analysis.summary import format_mean_std
-from otafl.plots import COLOURS, LINES
 
 SPLITS = ("iid", "dirichlet")
 METHODS = (

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib import pyplot as plt
-from studies.common.tables import print_head, print_row
 
 from otafl.core import registry
 from otafl.models import layer_steps
 from otafl.models.layer_costs import count_costs
 from otafl.plots import COLOURS
+from studies.common.tables import print_head, print_row
 
 NETWORKS = {
     "ResNet-18, CIFAR-10": ("resnet18", 10, 32),

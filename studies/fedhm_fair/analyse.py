@@ -13,8 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE
 from matplotlib import pyplot as plt
+
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_final
+from studies.common.looks import TYPE
 from studies.common.tables import (
     compute_gain,
     format_points,
@@ -23,9 +26,6 @@ from studies.common.tables import (
     print_head,
     print_row,
 )
-
-from otafl.analysis.summary import format_mean_std
-from otafl.results.end_values import select_final
 
 METHODS = {"FedAvg, slim": "C2", "FedHM": "C0", "HeteroFL": "C1"}
 CLIPS = {"unclipped": "-", "clipped at 1": "--"}

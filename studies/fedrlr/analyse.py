@@ -14,11 +14,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import studies.common.tables as tables
 import xarray as xr
-from studies.common.looks import draw_band
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+
+import otafl
+import studies.common.tables as tables
+from otafl import models
+from otafl.analysis.summary import format_mean_std
+from otafl.core.contracts import Workload
+from otafl.engine.assembly import build_algorithm
+from otafl.plots import COLOURS, LINES, MARKERS
+from otafl.results.end_values import count_diverged, select_end_total
+from studies.common.looks import draw_band
 from studies.common.tables import (
     count_ideal_symbols,
     expand_points,
@@ -26,14 +34,6 @@ from studies.common.tables import (
     print_head,
     print_row,
 )
-
-import otafl
-from otafl import models
-from otafl.analysis.summary import format_mean_std
-from otafl.core.contracts import Workload
-from otafl.engine.assembly import build_algorithm
-from otafl.plots import COLOURS, LINES, MARKERS
-from otafl.results.end_values import count_diverged, select_end_total
 
 READINGS = (
     "as printed (1/K on loss and penalty)",

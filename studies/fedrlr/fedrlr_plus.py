@@ -16,8 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import xarray as xr
-from studies.common.looks import draw_errorbars
 from matplotlib import pyplot as plt
+
+import otafl
+from otafl.analysis.summary import format_mean_std
+from otafl.plots import COLOURS, MARKERS
+from otafl.results.end_values import select_final
+from studies.common.looks import draw_errorbars
 from studies.common.tables import (
     count_ideal_symbols,
     format_points,
@@ -27,11 +32,6 @@ from studies.common.tables import (
     print_head,
     print_row,
 )
-
-import otafl
-from otafl.analysis.summary import format_mean_std
-from otafl.plots import COLOURS, MARKERS
-from otafl.results.end_values import select_final
 
 SYMBOLS, WHOLE = 7_284, 269_322
 """Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg; with all biases."""
@@ -219,7 +219,8 @@ def list_searches(
 
 def print_policies(results: Path) -> None:
     """75 rounds at K = 10, and the difference to the error-free mean, trial by trial: same data,
-    starts, minibatches and channels."""
+    starts, minibatches and channels.
+    """
     ds = open_result(results, "fedrlr_plus_policies")
     accuracy, nmse = (
         select_final(ds, "test_accuracy"),

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE, UPLINKS
 from matplotlib import pyplot as plt
+
+from otafl.results.end_values import select_final
+from studies.common.looks import TYPE, UPLINKS
 from studies.common.tables import (
     compute_gain,
     interpolate_at_cost,
@@ -19,8 +21,6 @@ from studies.common.tables import (
     print_head,
     print_row,
 )
-
-from otafl.results.end_values import select_final
 
 NAMES = [name for _, names in UPLINKS.values() for name in names]
 COLOURS = [colour for colour, names in UPLINKS.values() for _ in names]

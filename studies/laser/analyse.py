@@ -2,23 +2,22 @@
 each at its best step size on validation data.
 
     otafl sweep studies/laser/laser_figure.yaml
-    python -m studies.laser.analyse [results/laser_figure] [--figure laser.png]
+    python -m studies.laser.analyse [results] [--figure laser.png]
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE
 from matplotlib import pyplot as plt
-from studies.common.tables import command, open_file, print_head, print_row
 
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import count_diverged, select_at_end
+from studies.common.looks import TYPE
+from studies.common.tables import command, open_result, parse_study_arguments, print_head, print_row
 
 STEP = "algorithm_learning_rate"
 POWERS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -73,11 +72,8 @@ def choose_step(trials: xr.Dataset) -> tuple[xr.Dataset, float, bool]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("result", nargs="?", type=Path, default=Path("results/laser_figure"))
-    parser.add_argument("--figure", type=Path, default=Path("laser.png"))
-    args = parser.parse_args()
-    result = count_diverged(open_file(args.result))
+    args = parse_study_arguments(__doc__, "laser.png")
+    result = count_diverged(open_result(args.results, "laser_figure"))
     points = place_points(result)
     ends: dict[str, list[np.ndarray]] = {}
     steps: dict[str, list[str]] = {}

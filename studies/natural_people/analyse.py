@@ -12,7 +12,15 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from studies.common.natural_data import ALONE, Study, compare_pairs, list_settings, read_end, run_study
+
+from studies.common.natural_data import (
+    ALONE,
+    Study,
+    compare_pairs,
+    list_settings,
+    read_end,
+    run_study,
+)
 from studies.common.tables import command, expand_points, open_result, parse_study_arguments
 
 STUDY = Study(

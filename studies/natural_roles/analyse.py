@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 import xarray as xr
+
 from studies.common.natural_data import Study, run_study
 from studies.common.tables import command, expand_points, parse_study_arguments
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from studies.common.tables import command, make_parser, print_head, print_row
 
 import otafl
 from otafl.exporting import deployment, litert, measure, onnx
 from otafl.exporting.measure import Run
 from otafl.models.modules import count_macs, count_numbers
+from studies.common.tables import command, make_parser, print_head, print_row
 
 REPEATS = 9
 

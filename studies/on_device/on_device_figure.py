@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib import pyplot as plt
-from studies.common.tables import command
 
 from otafl.core.errors import UserError
 from otafl.plots.style import get_style
+from studies.common.tables import command
 
 PAGE = Path("studies/on_device/README.md")
 FIGURE = Path("studies/on_device/on_device.png")
@@ -40,7 +40,9 @@ def read_speedups(path: Path) -> Speedups:
             numbers = tuple(float(text) for text in row.groups())
             found.setdefault((width, runtime), []).append(numbers)
     if not found:
-        raise UserError(f"{path}: has no table of latencies; give what studies/on_device/analyse.py prints")
+        raise UserError(
+            f"{path}: has no table of latencies; give what studies/on_device/analyse.py prints"
+        )
     return found
 
 

@@ -10,12 +10,18 @@ from __future__ import annotations
 import re
 
 import xarray as xr
-from studies.common.looks import TYPE
 from matplotlib import pyplot as plt
-from studies.common.tables import compute_gain, open_result, parse_study_arguments, print_head, print_row
 
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_end_total
+from studies.common.looks import TYPE
+from studies.common.tables import (
+    compute_gain,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 BASES = ("local_only", "fedavg, fine-tuned")
 KINDS = {"personal_own": "", "tuned_own": ", fine-tuned", "own": ", global model"}
@@ -26,7 +32,8 @@ APART = {"weights=cosine": ", cosine", "attention=0": ", silent", "adaptive=F": 
 
 def find_best(points: xr.Dataset, kind: str) -> tuple[xr.DataArray, str]:
     """Accuracy [trial] in percent at the settings that are best on validation samples, and those
-    that several values were tried of; `*` marks the least and the most."""
+    that several values were tried of; `*` marks the least and the most.
+    """
     place = int(
         select_end_total(points, f"{kind}_validation_accuracy")
         .mean("trial")

@@ -12,12 +12,18 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE
 from matplotlib import pyplot as plt
-from studies.common.tables import compute_gain, open_result, parse_study_arguments, print_head, print_row
 
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_end_total
+from studies.common.looks import TYPE
+from studies.common.tables import (
+    compute_gain,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 ALONE = "local_only"
 KNOWN = ("channels known", "channels known with errors")
@@ -35,7 +41,8 @@ def get_personal_variable(name: str) -> str:
 def select_methods(ds: xr.Dataset) -> dict[str, xr.Dataset]:
     """Method -> `accuracy` [..., trial] in percent of its personal model at the step that is best
     on validation samples, and the `mark` of a step at an end of the grid. The largest step is
-    first, and taken where several are equal."""
+    first, and taken where several are equal.
+    """
     names = [str(label).partition("(")[0] for label in ds["algorithm"].values]
     out = {}
     for name in dict.fromkeys(names):

@@ -19,12 +19,18 @@ import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
 from scipy.signal import savgol_filter
-from studies.common.tables import format_points, open_result, parse_study_arguments, print_head, print_row
 
 import otafl
 from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
 from otafl.results.end_values import select_final
+from studies.common.tables import (
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 CHANCE = 0.1
 """What a trial that diverged counts as."""
@@ -109,7 +115,8 @@ def select_point(ds: xr.Dataset, part: str, doubled: bool) -> xr.Dataset | None:
 
 def iterate_table_1(results: Path, model: str) -> Iterator[tuple[str, str, xr.DataArray]]:
     """Each row of Table 1 that was run: its name, what the paper has, and accuracies [trial, round]
-    of the longest run."""
+    of the longest run.
+    """
     runs = [open_result(results, f"pfedbred_table1_{model}")]
     for name in LONGER[model]:
         with contextlib.suppress(otafl.UserError):  # a sweep that has not been run

@@ -11,12 +11,18 @@ from __future__ import annotations
 import re
 
 import xarray as xr
-from studies.common.looks import TYPE
 from matplotlib import pyplot as plt
-from studies.pfedbred.analyse import format_percent, iterate_table_1
-from studies.common.tables import compute_gain, open_result, parse_study_arguments, print_head, print_row
 
 from otafl.results.end_values import select_end_total
+from studies.common.looks import TYPE
+from studies.common.tables import (
+    compute_gain,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
+from studies.pfedbred.analyse import format_percent, iterate_table_1
 
 ARMS = (  # name, what its label has, the prior's mean, whether w takes a Per-FedAvg step besides
     ("local only", "local_only(", "-", "-"),
@@ -32,7 +38,8 @@ ALONE, BASE = "local only", "pFedMe"
 
 def find_best(runs: dict[str, xr.Dataset], own: str) -> tuple[xr.DataArray, str]:
     """Accuracy [trial] of an arm at the settings that are best on validation samples, and those
-    that several values were tried of; `*` marks the least and the most."""
+    that several values were tried of; `*` marks the least and the most.
+    """
     apart = {"variant=paper,", "eta=0,"} - {own}
     mine = {k: v for k, v in runs.items() if own in k and not any(one in k for one in apart)}
     chosen = max(mine, key=lambda label: float(mine[label]["validation"].mean()))

@@ -5,19 +5,24 @@ on the average over fading.
     for s in nmse_snr nmse_devices nmse_csi nmse_antennas; do
       otafl run studies/physical_layer/$s.yaml --out results/$s.nc
     done
-    python -m studies.physical_layer.aggregation_error [--folder results] [--out results/aggregation_error.png]
+    python -m studies.physical_layer.aggregation_error [results] [--figure aggregation_error.png]
 """
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
+
 from studies.common.looks import PEAK_TCI, POLICIES, TYPE, get_policy_style
-from studies.common.tables import classify_budgets, compute_gain, open_file, print_head, print_row
+from studies.common.tables import (
+    classify_budgets,
+    compute_gain,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 STUDIES = {
     "nmse_snr": ("snr_db", "SNR (dB)"),
@@ -35,14 +40,11 @@ PAIRS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=Path("results"))
-    parser.add_argument("--out", type=Path, default=Path("results/aggregation_error.png"))
-    args = parser.parse_args()
+    args = parse_study_arguments(__doc__, "aggregation_error.png")
     plt.rcParams.update(TYPE)
     figure, axes = plt.subplots(2, 2, figsize=(10, 8.8), layout="constrained", sharey=True)
     for axis, (study, (dim, label)) in zip(axes.flat, STUDIES.items(), strict=True):
-        result = open_file(args.folder / f"{study}.nc")
+        result = open_result(args.results, study)
         error = result.aggregation_nmse.isel(round=-1).transpose("power", dim, "trial")
         tell(study, error, classify_budgets(result))
         for name in error.power.values:
@@ -65,8 +67,8 @@ def main() -> None:
     order = [name for name in POLICIES if name in drawn]
     handles = [drawn[name] for name in order]
     figure.legend(handles, order, loc="outside lower center", ncols=4, title="power policy")
-    figure.savefig(args.out, dpi=130)
-    print(f"\n{args.out}")
+    figure.savefig(args.figure, dpi=130)
+    print(f"\n{args.figure}")
 
 
 def tell(study: str, error: xr.DataArray, state: dict[str, str]) -> None:

@@ -33,7 +33,8 @@ HELD_OUT = 10_000  # states at each SNR
 
 class LearnedPolicy(nn.Module):
     """`policy(link) -> (p, eta)`. The order of the devices changes nothing but the order of p: all
-    go through the same layers, and what they have in common is pooled."""
+    go through the same layers, and what they have in common is pooled.
+    """
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
@@ -61,7 +62,8 @@ def make_layers(inputs: int, width: int, outputs: int) -> nn.Module:
 
 def draw_states(snr_db: Tensor, devices: int, generator: torch.Generator) -> Link:
     """Fading states at the SNRs [S], as a transport shows them to a policy: Rayleigh, budgets and
-    symbol powers that differ by up to 10 dB."""
+    symbol powers that differ by up to 10 dB.
+    """
     trials = len(snr_db)
 
     def unequal() -> Tensor:

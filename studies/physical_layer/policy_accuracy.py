@@ -4,25 +4,31 @@ and what a step of the server in the place of the devices' makes of the policies
 
     otafl sweep studies/physical_layer/policies.yaml
     otafl sweep studies/physical_layer/policies_server.yaml
-    python -m studies.physical_layer.policy_accuracy [results/policies] [--figure policy_accuracy.png]
+    python -m studies.physical_layer.policy_accuracy [results] [--figure policy_accuracy.png]
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE, get_policy_style
 from matplotlib import pyplot as plt
-from studies.common.tables import classify_budgets, compute_gain, open_file, open_result, print_head, print_row
 
 import otafl
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_final
+from studies.common.looks import TYPE, get_policy_style
+from studies.common.tables import (
+    classify_budgets,
+    compute_gain,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 COLLAPSE = 0.3
 BUDGETS = ("none", "peak", "average")
@@ -32,11 +38,8 @@ T_95 = 2.262
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("result", nargs="?", type=Path, default=Path("results/policies"))
-    parser.add_argument("--figure", type=Path, default=Path("policy_accuracy.png"))
-    args = parser.parse_args()
-    result = open_file(args.result)
+    args = parse_study_arguments(__doc__, "policy_accuracy.png")
+    result = open_result(args.results, "policies")
     best = otafl.select_tuned(result, over="learning_rate")
     (joint,) = {best["power"].dims[0]}
     names = ["ideal", *map(str, best["power"].values[1:])]
@@ -70,7 +73,7 @@ def main() -> None:
             print(f"\n- {what}: {', '.join(where) or 'none'}")
     rates = Counter(f"{rate:g}" for rate in best["learning_rate"].values.flat)
     ideal = accuracy.isel({joint: names.index("ideal")})
-    print_by_server(args.result, ideal, args.figure)
+    print_by_server(args.results, ideal, args.figure)
     print(f"\nstep sizes chosen, and how often: {dict(sorted(rates.items()))}")
 
 
@@ -96,10 +99,10 @@ def draw(accuracy: xr.DataArray, ideal: xr.DataArray, path: Path) -> None:
     print(f"\nfigure: {path}")
 
 
-def print_by_server(result: Path, ideal: xr.DataArray, figure: Path) -> None:
+def print_by_server(results: Path, ideal: xr.DataArray, figure: Path) -> None:
     """Points below the ideal with the step of the server that is best on validation data."""
     try:
-        every = open_result(result.parent, f"{result.stem}_server")
+        every = open_result(results, "policies_server")
     except otafl.UserError as error:  # it has not been run
         print(f"the server's steps: left out: {error}", file=sys.stderr)
         return

@@ -14,6 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
+
+import otafl
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_final
 from studies.common.looks import draw_errorbars, make_frame, save
 from studies.common.tables import (
     format_points,
@@ -24,12 +28,8 @@ from studies.common.tables import (
     print_row,
 )
 
-import otafl
-from otafl.analysis.summary import format_mean_std
-from otafl.results.end_values import select_final
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000")
-PROGRAM = Path(__file__).parents[1] / "results" / "reference" / "reed_program.csv"
+PROGRAM = Path(__file__).parent / "data" / "reed_program.csv"
 """What REED's own program gave, at every twentieth round."""
 
 

@@ -12,6 +12,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+
+import otafl
+from otafl.analysis.summary import format_mean_std
+from otafl.power.pre_scaler import minimise_cost, solve_zero_bias
+from otafl.results.end_values import select_final, sum_over_devices
 from studies.common.looks import draw_errorbars, make_frame, save
 from studies.common.tables import (
     format_points,
@@ -21,11 +26,6 @@ from studies.common.tables import (
     print_head,
     print_row,
 )
-
-import otafl
-from otafl.analysis.summary import format_mean_std
-from otafl.power.pre_scaler import minimise_cost, solve_zero_bias
-from otafl.results.end_values import select_final, sum_over_devices
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#7F7F7F")
 NO_BOUND = 1e9

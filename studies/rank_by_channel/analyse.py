@@ -3,12 +3,11 @@ data, and by aggregation error; differences are paired, trial by trial.
 
     otafl sweep studies/rank_by_channel/rank_by_channel.yaml
     otafl sweep studies/rank_by_channel/cell_snr.yaml
-    python -m studies.rank_by_channel.analyse [results/rank_by_channel] [--figure rank_by_channel.png]
+    python -m studies.rank_by_channel.analyse [results] [--figure rank_by_channel.png]
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,23 +16,23 @@ from typing import Any
 import numpy as np
 import xarray as xr
 import yaml
-from studies.common.looks import TYPE, get_policy_style
 from matplotlib import pyplot as plt
 from scipy import stats
+
+import otafl
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_final
+from studies.common.looks import TYPE, get_policy_style
 from studies.common.tables import (
     classify_budgets,
     command,
     compute_gain,
     format_points,
-    open_file,
     open_result,
+    parse_study_arguments,
     print_head,
     print_row,
 )
-
-import otafl
-from otafl.analysis.summary import format_mean_std
-from otafl.results.end_values import select_final
 
 CHANCE = 0.1
 RESAMPLES = 2000
@@ -81,12 +80,8 @@ def order(values: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    default = Path("results/rank_by_channel")
-    parser.add_argument("result", nargs="?", type=Path, default=default)
-    parser.add_argument("--figure", type=Path, default=Path("rank_by_channel.png"))
-    args = parser.parse_args()
-    result = open_file(args.result)
+    args = parse_study_arguments(__doc__, "rank_by_channel.png")
+    result = open_result(args.results, "rank_by_channel")
     best = otafl.select_tuned(result, over="server_learning_rate").transpose(
         "channel", "power", ...
     )
@@ -125,22 +120,22 @@ def main() -> None:
     gains = [100 * compute_gain(accuracy[c, k], accuracy[c, top[0]]) for c, k in enumerate(top)]
     apart = (f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains)
     print_row(f"points above {powers[top[0]]}", *apart)
-    print_cells(args.result)
+    print_cells(args.results, result)
     tell_gains(yaml.safe_load(result.attrs["scenario"]))
     draw(names, powers, accuracy, error, args.figure)
 
 
-def print_cells(result: Path) -> None:
+def print_cells(results: Path, result: xr.Dataset) -> None:
     """Print `cotaf` and `pre_scaler` in UMi in the settings of two studies, and at both powers.
 
     What the two studies have is taken from their results, and the rest from `cell_snr`.
     """
     try:
-        new, field = (open_result(result.parent, name) for name in ("cell_snr", "field"))
+        new, field = (open_result(results, name) for name in ("cell_snr", "field"))
     except otafl.UserError as error:  # they have not been run
         print(f"the two settings in UMi: left out: {error}", file=sys.stderr)
         return
-    here = open_file(result).isel(channel=2)
+    here = result.isel(channel=2)
     there = field.isel(channel=2)
     digits, fashion = "digits, as in the field", "Fashion-MNIST, as here"
     rows = (  # setting, power, rounds, results of cotaf and of pre_scaler, cotaf's low threshold

@@ -2,25 +2,31 @@
 cloud, each at its best step size on validation data; differences are paired, trial by trial.
 
     otafl sweep studies/reuse/reuse.yaml
-    python -m studies.reuse.analyse [results/reuse] [--figure reuse.png]
+    python -m studies.reuse.analyse [results] [--figure reuse.png]
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import re
-from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE, compute_half_interval, draw_band
 from matplotlib import pyplot as plt
-from studies.common.tables import command, compute_gain, interpolate_at_cost, print_head, print_row
 
 import otafl
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import count_diverged, select_at_end, sum_over_devices
+from studies.common.looks import TYPE, compute_half_interval, draw_band
+from studies.common.tables import (
+    command,
+    compute_gain,
+    interpolate_at_cost,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 TARGET = 0.5
 COLOURS = ("#D55E00", "#0072B2", "#CC79A7", "#009E73")
@@ -88,11 +94,8 @@ def compare(best: xr.Dataset, radiated: xr.DataArray, reuses: list[int]) -> None
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("result", nargs="?", type=Path, default=Path("results/reuse"))
-    parser.add_argument("--figure", type=Path, default=Path("reuse.png"))
-    args = parser.parse_args()
-    result = otafl.open_results(args.result)
+    args = parse_study_arguments(__doc__, "reuse.png")
+    result = open_result(args.results, "reuse")
     best = count_diverged(otafl.select_tuned(result, over="learning_rate"))
     reuses = sorted({parse_reuse(label) for label in map(str, best["topology"].values)})
     colours = dict(zip(reuses, COLOURS, strict=False))

@@ -11,18 +11,24 @@ equal channel uses.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 import xarray as xr
-from studies.common.looks import TYPE
 from matplotlib import pyplot as plt
-from studies.common.tables import command, format_points, open_result, print_head, print_row
 
 import otafl
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import count_diverged, select_at_end
+from studies.common.looks import TYPE
+from studies.common.tables import (
+    command,
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 WORDS = {
     "over_the_air": "sum",
@@ -147,12 +153,13 @@ def compare_step_sizes(result: xr.Dataset) -> None:
         print_row(f"{rate:g}", format_mean_std(accuracy.sel(learning_rate=rate).values))
 
 
-def find_companion(path: Path, name: str) -> xr.Dataset | None:
+def find_companion(results: Path, name: str) -> xr.Dataset | None:
     """Find the result of another scenario next to the study's; None if it is missing."""
-    if not any((path.parent / one).exists() for one in (name, f"{name}.nc")):
-        print(f"{name}: no result; otafl sweep studies/robust/{name}.yaml", file=sys.stderr)
+    try:
+        return count_diverged(open_result(results, name))
+    except otafl.UserError as error:  # it has not been run
+        print(f"{name}: left out: {error}", file=sys.stderr)
         return None
-    return count_diverged(open_result(path.parent, name))
 
 
 def draw(accuracy: xr.DataArray, labels: list[str], path: Path) -> None:
@@ -179,20 +186,17 @@ def draw(accuracy: xr.DataArray, labels: list[str], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("result", nargs="?", type=Path, default=Path("results/robust"))
-    parser.add_argument("--figure", type=Path, default=Path("robust.png"))
-    args = parser.parse_args()
-    result = count_diverged(otafl.open_results(args.result))
+    args = parse_study_arguments(__doc__, "robust.png")
+    result = count_diverged(open_result(args.results, "robust"))
     accuracy = select_at_end(result, "test_accuracy")
     labels = [label(result, place) for place in range(result.sizes["zip"])]
     compare_costs(result, accuracy, labels)
     for byzantine in result["byzantine"].values[1:]:
         compare_attacks(accuracy, labels, int(byzantine))
     compare_gains(accuracy, labels, 4)
-    if (air := find_companion(args.result, "robust_air")) is not None:
+    if (air := find_companion(args.results, "robust_air")) is not None:
         compare_air_attacks(air)
-    if (steps := find_companion(args.result, "robust_step_size")) is not None:
+    if (steps := find_companion(args.results, "robust_step_size")) is not None:
         compare_step_sizes(steps)
     draw(accuracy, labels, args.figure)
 

@@ -10,7 +10,6 @@ python -m studies.robust.robust_equal_uses [results] [--figure robust_equal_uses
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -19,12 +18,19 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE
 from matplotlib import pyplot as plt
-from studies.common.tables import command, format_points, open_result, print_head, print_row
 
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import count_diverged, select_at_end
+from studies.common.looks import TYPE
+from studies.common.tables import (
+    command,
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 STUDY = "robust_equal_uses"
 TUNINGS = ("steps", "more_steps", "votes", "more_votes")
@@ -290,10 +296,7 @@ def draw(result: xr.Dataset, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
-    parser.add_argument("--figure", type=Path, default=Path(f"{STUDY}.png"))
-    args = parser.parse_args()
+    args = parse_study_arguments(__doc__, f"{STUDY}.png")
     result = count_diverged(open_result(args.results, STUDY))
     tunings = [count_diverged(open_result(args.results, f"{STUDY}_{end}")) for end in TUNINGS]
     print_tables(result, choose(tunings))

@@ -10,10 +10,10 @@ alternating least squares finds from AFM's, or from random ones. No data, no tra
 from __future__ import annotations
 
 import torch
-from studies.common.tables import print_head, print_row
 from torch import Tensor
 
 from otafl.factorised import cp
+from studies.common.tables import print_head, print_row
 
 KERNELS = {  # of Table I: modes, rank at x2
     "conv1": ((3, 3, 3, 32), 11),

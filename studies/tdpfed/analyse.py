@@ -11,14 +11,20 @@ Fashion-MNIST, from the results of studies/tdpfed/tdpfed_*.yaml.
 from __future__ import annotations
 
 import xarray as xr
-from studies.common.looks import TYPE, draw_band, draw_errorbars
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from studies.common.tables import format_points, open_result, parse_study_arguments, print_head, print_row
 
 from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
 from otafl.results.end_values import select_final
+from studies.common.looks import TYPE, draw_band, draw_errorbars
+from studies.common.tables import (
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 GLOBAL, PERSONAL = "own_test_accuracy", "personal_own_test_accuracy"
 TABLE_2 = {("afm", 2.0): 98.97, ("act", 2.0): 99.07, ("afm", 1.5): 99.08, ("act", 1.5): 98.07}

@@ -10,13 +10,19 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE, draw_errorbars
 from matplotlib import pyplot as plt
-from studies.common.tables import format_points, open_result, parse_study_arguments, print_head, print_row
 
 from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
 from otafl.results.end_values import select_end_total
+from studies.common.looks import TYPE, draw_errorbars
+from studies.common.tables import (
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 RATE, ALGORITHM, LOST = "factor_learning_rate", "algorithm", "refactoring_error"
 NAMES = {

@@ -17,10 +17,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from studies.common.looks import TYPE, get_policy_style
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from scipy import stats
+
+from otafl.results.end_values import count_diverged
+from otafl.scenario import Point
+from studies.common.looks import TYPE, get_policy_style
+from studies.common.tables import (
+    command,
+    expand_points,
+    find_file,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 from studies.theory.second_moment import (
     average_end,
     make_equal_gains,
@@ -29,10 +41,6 @@ from studies.theory.second_moment import (
     run_model_theory,
     run_theory,
 )
-from studies.common.tables import command, expand_points, open_result, parse_study_arguments, print_head, print_row
-
-from otafl.results.end_values import count_diverged
-from otafl.scenario import Point
 
 NAMES = ("rounds", "devices", "people", "power", "models")
 BLUE, ORANGE, GREEN, BLACK = "#0072B2", "#D55E00", "#009E73", "#000000"
@@ -122,7 +130,7 @@ def read_laws(point: Point, rounds: np.ndarray, trials: int, store: Path) -> np.
     """
     scenario = point.scenario
     count, gamma = scenario.devices.count, scenario.power.gamma
-    path = store / f"theory_people_{count}_{gamma:g}.csv"
+    path = find_file(store, f"theory_people_{count}_{gamma:g}.csv")
     real = scenario.data.name == "parkinsons"
     if real and path.exists():
         return np.loadtxt(path, ndmin=1)

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
-from studies.common.tables import format_points
 
 import otafl
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_final
+from studies.common.tables import format_points
 
 PLAIN = {"fedavg", "rounds", "drop", "null", "nan"}
 OTHER = {"final_round", "learning_rate"}

@@ -3,7 +3,7 @@ soonest on validation data; a star marks the ends of the steps tried, beyond whi
 With --figure also the accuracy against joules and seconds, at one value of the axis.
 
     otafl sweep studies/time_and_energy/cost_to_accuracy.yaml
-    python -m studies.time_and_energy.cost_by_axis results/cost_to_accuracy [--by snr_db] [--figure F]
+    python -m studies.time_and_energy.cost_by_axis results/cost_to_accuracy [--by snr_db]
 """
 
 from __future__ import annotations
@@ -11,12 +11,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from studies.common.tables import command, draw_panels, make_parser, open_result_at, print_head, print_row
 
 import otafl
 from otafl.analysis.overhead import select_soonest
 from otafl.analysis.points import flatten_points, swap_to_coordinate
 from otafl.analysis.summary import format_mean_std
+from studies.common.tables import (
+    command,
+    draw_panels,
+    make_parser,
+    open_result_at,
+    print_head,
+    print_row,
+)
 
 COSTS = {"sim_time_s": "Simulated seconds", "energy_j": "Joules", "tx_energy_j": "Joules radiated"}
 STEP = "learning_rate"

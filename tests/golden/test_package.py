@@ -21,6 +21,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from support.scenarios import SCENARIO_FILES
 
 import otafl
 from otafl.cli.new import list_shipped
@@ -72,7 +73,8 @@ def unpacked(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_package_and_the_scenarios(unpacked: Path) -> None:
     held = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
     there = {name for name in held if not name.startswith("otafl-")}
-    assert there == files("otafl") | {f"otafl/{name}" for name in files("scenarios")}
+    shipped = {f"otafl/{file.relative_to(ROOT)}" for file in SCENARIO_FILES}
+    assert there == files("otafl") | shipped
     (about,) = unpacked.glob("*.dist-info")
     said = email.message_from_string((about / "METADATA").read_text())
     assert (said["Name"], said["Version"]) == ("otafl", otafl.__version__)
@@ -89,7 +91,7 @@ def test_the_sdist_holds_what_its_tests_and_docs_read(built: Path) -> None:
     for folder in ("otafl", "tests", "docs/pictures", "scripts", "scenarios", "studies"):
         assert files(folder) <= held, folder
     single = "README.md CHANGELOG.md CONTRIBUTING.md CITATION.cff Dockerfile Makefile"
-    single += " SECURITY.md constraints.txt .dockerignore .pre-commit-config.yaml studies/fedrlr/README.md"
+    single += " SECURITY.md constraints.txt .dockerignore .pre-commit-config.yaml"
     single += " constraints-flower.txt paper/paper.md paper/paper.bib"
     assert set(single.split()) <= held
 

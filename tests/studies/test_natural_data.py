@@ -7,16 +7,12 @@ two settings, counts of the token itself.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import xarray as xr
 from scipy import stats
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-from natural_data import (
+from studies.common.natural_data import (
     Setting,
     compare_pairs,
     compute_trial_half,
@@ -24,7 +20,7 @@ from natural_data import (
     read_end,
     replace_diverged,
 )
-from natural_roles import predict_by_counts
+from studies.natural_roles.analyse import predict_by_counts
 
 pytestmark = pytest.mark.exact
 
