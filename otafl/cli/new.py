@@ -118,7 +118,7 @@ def _list() -> None:
 
     groups: dict[str, list[Path]] = {START: []}
     for file in list_shipped().values():
-        group = START if file.parent.name == "scenarios" else file.parent.name
+        group = START if file.parent.name == "scenarios" else f"studies/{file.parent.name}"
         groups.setdefault(group, []).append(file)
     groups[START] += list_presets().values()
     out = make_console()

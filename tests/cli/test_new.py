@@ -87,7 +87,7 @@ def test_the_list_has_a_sentence_of_each(
     call("--list")
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line]
     titles = [line[0] for line in lines if len(line) == 1]
-    studies = {file.parent.name for file in SCENARIO_FILES} - {"scenarios"}
+    studies = {f"studies/{file.parent.name}" for file in SCENARIO_FILES if file.parent != SCENARIOS}
     assert titles == ["start", *sorted(studies)]
     sentences = dict(line for line in lines if len(line) > 1)
     assert set(sentences) == {*list_shipped(), *list_presets()}

@@ -184,11 +184,18 @@ def test_the_image_can_be_installed_from_what_docker_sees(tmp_path: Path) -> Non
     pytest.importorskip("hatchling")
     context, target = tmp_path / "otafl", tmp_path / "target"
     top = [path.name for path in ROOT.iterdir() if path.is_file()]
-    for name in [*top, *files("otafl"), *files("scenarios"), "tests/conftest.py"]:
+    for name in [
+        *top,
+        *files("otafl"),
+        *files("scenarios"),
+        *files("studies"),
+        "tests/conftest.py",
+    ]:
         if in_context(name):
             (context / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, context / name)
     assert not (context / "tests").exists()
+    assert not list((context / "studies").rglob("*.nc"))
     assert not (context / "CHANGELOG.md").exists()
     (ran,) = re.findall(r"^RUN (.*)$", DOCKERFILE, re.M)
     _, pip = ran.split(" && ")
