@@ -13,12 +13,14 @@ FOLDER = "measured"
 
 COMMANDS = re.compile(r"(?<=\n\n)(?:    \S.*\n(?:    .*\n)*)")
 """An indented block; they are commands for a shell."""
+PAGE = r"(?:results/\w+|studies/(?:\w+/)?README)\.md"
+"""A file of the checkout that has a page of the site."""
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 
 
 def pages() -> Iterator[tuple[str, str]]:
     """Path without suffix, and text, of every page."""
-    for file in [*(ROOT / "results").glob("*.md"), *(ROOT / "studies").glob("*/README.md")]:
+    for file in [*(ROOT / "results").glob("*.md"), *(ROOT / "studies").rglob("README.md")]:
         moved = _relink(file.read_text(), file.parent, ROOT / "docs" / "reference" / FOLDER)
         text = COMMANDS.sub(_fenced, moved)
         yield get_page(file), titled(re.sub(r"(?m)^\|.*", _unbroken, text))
@@ -28,7 +30,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def get_page(file: Path) -> str:
     """The page of the site, below `reference/`, of a file of results or of a study."""
-    return f"{FOLDER}/{file.parent.name if file.parent.parent.name == 'studies' else file.stem}"
+    return f"{FOLDER}/{file.parent.name if 'studies' in file.parts[-3:] else file.stem}"
 
 
 def _unbroken(row: re.Match[str]) -> str:
@@ -60,11 +62,16 @@ def _find_target(target: Path, site: Path) -> str:
     return os.path.relpath(target, site)
 
 
+def _find_page(match: re.Match[str]) -> str:
+    """A link of a page of docs/ to a file that has a page."""
+    return f"](/reference/{get_page(ROOT / match[1])}.md"
+
+
 def in_site(text: str) -> str:
     """A page of docs/ whose links to results and to the changelog lead to the site's pages."""
     text = text.replace("](../CHANGELOG.md)", "](/reference/changelog.md)")
-    page = r"\]\((?:\.\./)+(?:results/(?=\w+\.md)|studies/(?=\w+/README\.md))(\w+)(?:/README)?\.md"
-    return titled(re.sub(page, rf"](/reference/{FOLDER}/\1.md", text))
+    linked = re.sub(rf"\]\((?:\.\./)+({PAGE})", _find_page, text)
+    return titled(linked)
 
 
 def titled(text: str) -> str:
