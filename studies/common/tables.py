@@ -5,6 +5,7 @@ and figures of several panels.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -60,10 +61,16 @@ def print_head(title: str, *columns: str) -> None:
 
 def expand_points(result: xr.Dataset) -> list[Point]:
     """The points of a result's scenario."""
+    return list(_expand(str(result.attrs["scenario"]), str(result.attrs["scenario_hash"])))
+
+
+@functools.lru_cache(maxsize=8)
+def _expand(scenario: str, scenario_hash: str) -> list[Point]:
     from otafl.scenario import restore_tree
     from otafl.scenario.loading import expand
 
-    return expand(otafl.load_scenario(restore_tree(result.attrs)))
+    stored = {"scenario": scenario, "scenario_hash": scenario_hash}
+    return expand(otafl.load_scenario(restore_tree(stored)))
 
 
 def classify_budgets(result: xr.Dataset) -> dict[str, str]:

@@ -181,8 +181,8 @@ def format_correlations(first: Score, second: Score | None = None) -> list[str]:
     """
     trials = first[0].shape[-1]
     draws = np.random.default_rng(0).integers(trials, size=(RESAMPLES, trials))
-    samples = np.stack([correlate(first, second, take) for take in draws])
-    low, high = np.nanquantile(samples, [0.025, 0.975], axis=0)
+    samples = correlate(first, second, draws)
+    low, high = np.nanquantile(samples, [0.025, 0.975], axis=1)
     point = correlate(first, second, np.arange(trials))
     cells = []
     for mean, least, most in zip(point, low, high, strict=True):
@@ -191,7 +191,7 @@ def format_correlations(first: Score, second: Score | None = None) -> list[str]:
 
 
 def correlate(first: Score, second: Score | None, take: np.ndarray) -> np.ndarray:
-    """Return the rank correlation [channel] of the trials `take`."""
+    """Return the rank correlation [channel, ...] of the trials `take` [..., trial]."""
     ranks = [
         stats.rankdata(reduce(values[..., take], axis=-1), axis=1)
         for values, reduce in (first, second or first)
