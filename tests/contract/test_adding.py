@@ -59,8 +59,9 @@ NEW = [(table, new) for table, (_, new) in ADDED.items()] + list(WRITTEN.items()
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package, the tests and the site's sources, and the new files in them."""
     home = tmp_path_factory.mktemp("adding")
-    for part in ("otafl", "tests", "docs", "results", "scenarios"):
-        leave_out = shutil.ignore_patterns("__pycache__", "reference", "test_adding.py")
+    for part in ("otafl", "tests", "docs", "results", "scenarios", "studies"):
+        results = ["data"] if part == "studies" else []
+        leave_out = shutil.ignore_patterns("__pycache__", "reference", "test_adding.py", *results)
         shutil.copytree(ROOT / part, home / part, ignore=leave_out)
     for part in ("pyproject.toml", "CHANGELOG.md"):
         shutil.copy(ROOT / part, home)
