@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
@@ -16,7 +15,6 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
-from otafl.core.attribute_docstrings import read_attribute_docstrings
 from otafl.core.errors import RemovedSetting
 from otafl.core.problems import Problem
 from otafl.core.renamed import keep_old_names
@@ -49,13 +47,12 @@ class DataDisclosure:
     what: str
 
 
-_described: weakref.WeakSet[type] = weakref.WeakSet()
-
-
 class Settings(BaseModel):
     """Frozen settings that refuse unknown keys. The string below a field is its description."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     example: ClassVar[Mapping[str, Any]] = {}
     """Keys that a scenario needs to try the component, besides its name: dotted key -> value."""
@@ -74,13 +71,10 @@ class Settings(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Describe fields by the strings below them, on one line each."""
-        if cls not in _described:  # else a class is asked again for each field of its kind
-            _described.add(cls)
-            texts = read_attribute_docstrings(cls) if cls.__annotations__ else {}
-            for name, info in cls.model_fields.items():
-                text = texts.get(name) if info.description is None else info.description
-                info.description = None if text is None else " ".join(text.split())
+        """Put descriptions, which docstrings break into lines, on one line each."""
+        for info in cls.model_fields.values():
+            if info.description is not None:
+                info.description = " ".join(info.description.split())
         return handler(source)
 
     @property
