@@ -24,6 +24,9 @@ DENSE = {"zlib": True, "complevel": 9, "fletcher32": True}
 """Encoding of the smallest files. Counts and values that stay repeat whole, so bytes stay in place.
 """
 
+TEXT = {"dtype": "S1", "zlib": True, "complevel": 9}
+"""Encoding of labels: HDF5 compresses characters, and not strings of any length."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -62,6 +65,7 @@ def write_smallest(slim: xr.Dataset, path: Path) -> None:
     """Write a result as `write_part` does, in fewer bytes."""
     encoding = {name: DENSE | {"chunksizes": v.shape} for name, v in slim.items() if v.size}
     slim = slim.drop_encoding()
+    encoding |= {name: TEXT for name, v in slim.coords.items() if v.dtype.kind in "UO" and v.ndim}
     with write_atomically(path, replaces=True) as temporary:
         slim.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
         checksums.append(temporary)
