@@ -66,7 +66,6 @@ TABLE_8 = (  # what, paper on CIFAR-10 IID and non-IID
     ("slim 0.54", "93.17", "91.25"),
     ("slim 0.45", "92.66", "90.21"),
 )
-GUESS = 10.0
 """Percent of ten classes that a guess gets right."""
 SLIM = 5
 """Place of the first slim model in Table 8's sweep."""
@@ -151,7 +150,7 @@ def name_method(algorithm: Any) -> str:
 def collect_steps(results: Path) -> dict[tuple[str, str], dict[float, xr.DataArray]]:
     """Collect the best accuracy in percent [trial, level] of the sizes that there are, by step.
 
-    Method and split are the keys. A trial that diverged guesses.
+    Method and split are the keys. A trial that diverged counts as its untrained model.
     """
     found: dict[tuple[str, str], dict[float, xr.DataArray]] = {}
     for name in ("fedhm_table3", "fedhm_table3_steps"):
@@ -160,7 +159,8 @@ def collect_steps(results: Path) -> dict[tuple[str, str], dict[float, xr.DataArr
             place, at = divmod(number, len(SPLITS))
             one, algorithm = ds.isel(zip=place, partition=at), point.scenario.algorithm
             values = find_best(one).dropna("level", how="all").transpose("trial", "level")
-            values = values.where(one["diverged_round"].isnull(), GUESS)
+            untrained = 100 * one["level_test_accuracy"].sel(round=0)
+            values = values.where(one["diverged_round"].isnull(), untrained)
             key, step = (name_method(algorithm), SPLITS[at]), float(algorithm.learning_rate)
             found.setdefault(key, {})[step] = xr.DataArray(values.values, dims=("trial", "level"))
     return {key: dict(sorted(tried.items())) for key, tried in found.items() if len(tried) > 1}
