@@ -2,17 +2,26 @@
 samples, and what it gains over training alone and over fine-tuned FedAvg in the same trials.
 
     otafl sweep scenarios/studies/personal_small_data.yaml
+    otafl sweep scenarios/studies/personal_small_data_ends.yaml
     python scripts/personal_small_data.py [results] [--figure personal_small_data.png]
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import xarray as xr
 from looks import TYPE
 from matplotlib import pyplot as plt
-from tables import compute_gain, open_result, parse_study_arguments, print_head, print_row
+from tables import (
+    compute_gain,
+    join_grids,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_end_total
@@ -46,9 +55,15 @@ def find_best(points: xr.Dataset, kind: str) -> tuple[xr.DataArray, str]:
     )
 
 
+def open_all(results: Path) -> xr.Dataset:
+    """Open the points of the study and those beyond the ends of its settings as one."""
+    parts = [open_result(results, f"personal_small_data{end}") for end in ("", "_ends")]
+    return join_grids(parts, "zip")
+
+
 def main() -> None:
     args = parse_study_arguments(__doc__, "personal_small_data.png")
-    result = open_result(args.results, "personal_small_data")
+    result = open_all(args.results)
     names = [
         str(one).partition("(")[0] + "".join(said for key, said in APART.items() if key in str(one))
         for one in result["algorithm"].values

@@ -41,7 +41,13 @@ def open_grids(
 
     join: whether all have the same other values ("exact"), or what did not run is NaN ("outer").
     """
-    parts = [open_result(results, name) for name in names]
+    return join_grids([open_result(results, name) for name in names], over, join)
+
+
+def join_grids(
+    parts: Sequence[xr.Dataset], over: str, join: Literal["exact", "outer"] = "exact"
+) -> xr.Dataset:
+    """The results that differ in the values of one setting, as one in their order."""
     shared = sorted(set.intersection(*({*map(str, one.data_vars)} for one in parts)))
     kept = [one[shared] for one in parts]
     return xr.concat(kept, over, join=join, coords="minimal", compat="override").sortby(over)
