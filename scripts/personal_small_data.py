@@ -3,6 +3,7 @@ samples, and what it gains over training alone and over fine-tuned FedAvg in the
 
     otafl sweep scenarios/studies/personal_small_data.yaml
     otafl sweep scenarios/studies/personal_small_data_ends.yaml
+    otafl sweep scenarios/studies/personal_small_data_more_ends.yaml
     python scripts/personal_small_data.py [results] [--figure personal_small_data.png]
 """
 
@@ -26,6 +27,7 @@ from tables import (
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_end_total
 
+ENDS = ("", "_ends", "_more_ends")
 BASES = ("local_only", "fedavg, fine-tuned")
 KINDS = {"personal_own": "", "tuned_own": ", fine-tuned", "own": ", global model"}
 """Start of a variable's name -> what its model is called beside the method."""
@@ -57,7 +59,7 @@ def find_best(points: xr.Dataset, kind: str) -> tuple[xr.DataArray, str]:
 
 def open_all(results: Path) -> xr.Dataset:
     """Open the points of the study and those beyond the ends of its settings as one."""
-    parts = [open_result(results, f"personal_small_data{end}") for end in ("", "_ends")]
+    parts = [open_result(results, f"personal_small_data{end}") for end in ENDS]
     return join_grids(parts, "zip")
 
 
