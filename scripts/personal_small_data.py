@@ -35,6 +35,13 @@ APART = {"weights=cosine": ", cosine", "attention=0": ", silent", "adaptive=F": 
 """Setting -> what makes a method of its own of it."""
 
 
+def name_method(label: str) -> str:
+    """Name a method by its label, apart where a setting makes another method of it."""
+    name = label.partition("(")[0] + "".join(said for key, said in APART.items() if key in label)
+    steps = {float(step) for step in re.findall(r"learning_rate=([\d.e-]+)", label)}
+    return f"{name}, one step" if name == "apfl" and len(steps) == 1 else name
+
+
 def find_best(points: xr.Dataset, kind: str) -> tuple[xr.DataArray, str]:
     """Accuracy [trial] in percent at the settings that are best on validation samples, and those
     that several values were tried of; `*` marks the least and the most."""
@@ -66,10 +73,7 @@ def open_all(results: Path) -> xr.Dataset:
 def main() -> None:
     args = parse_study_arguments(__doc__, "personal_small_data.png")
     result = open_all(args.results)
-    names = [
-        str(one).partition("(")[0] + "".join(said for key, said in APART.items() if key in str(one))
-        for one in result["algorithm"].values
-    ]
+    names = [name_method(str(one)) for one in result["algorithm"].values]
     found, chosen, more, tried = {}, {}, {}, {}
     for name in dict.fromkeys(names):
         points = result.isel(zip=[i for i, one in enumerate(names) if one == name])
