@@ -1,6 +1,6 @@
 """What a run costs by its size: devices, population, trials, parameters, antennas, sweep points.
 
-    OMP_NUM_THREADS=1 python benchmarks/scale.py --figure results/reference/scale.png \
+    OMP_NUM_THREADS=1 python benchmarks/scale.py --figure results/pictures/scale.png \
         > results/benchmarks_scale.md
     OMP_NUM_THREADS=1 python benchmarks/scale.py --small       # to try it
     OMP_NUM_THREADS=1 python benchmarks/scale.py --axes trials antennas
@@ -282,7 +282,7 @@ def main() -> None:
     print(NOTE)
     print("Made by `OMP_NUM_THREADS=1 python benchmarks/scale.py --figure")
     print(
-        "results/reference/scale.png > results/benchmarks_scale.md`. Each size ran in a process of"
+        "results/pictures/scale.png > results/benchmarks_scale.md`. Each size ran in a process of"
     )
     print("its own on one thread. Times are processor seconds, of a round the median of up to")
     print(

@@ -57,7 +57,7 @@ class FedAsync(Algorithm):
 
     Examples
     --------
-    `scenarios/studies/deadline_stragglers.yaml` runs it beside synchronous methods.
+    `studies/time_and_energy/deadline_stragglers.yaml` runs it beside synchronous methods.
     """
 
     averages_increments: ClassVar[bool] = True

@@ -60,7 +60,7 @@ class FedBuff(Algorithm):
 
     Examples
     --------
-    `scenarios/studies/deadline_stragglers.yaml` runs it beside synchronous methods.
+    `studies/time_and_energy/deadline_stragglers.yaml` runs it beside synchronous methods.
     """
 
     broadcast_names: ClassVar[tuple[str, ...]] = (MODEL,)

@@ -51,7 +51,7 @@ class FedEM(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/pfedbred_fedem.yaml` compares it with pFedBreD.
+    `studies/pfedbred/pfedbred_fedem.yaml` compares it with pFedBreD.
     """
 
     private_state: ClassVar[str] = (

@@ -73,7 +73,7 @@ class FedFomo(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
 
     private_state: ClassVar[str] = (

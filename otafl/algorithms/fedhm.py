@@ -104,7 +104,7 @@ class FedHm(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/fedhm_table2.yaml` compares it with HeteroFL, FedRolex and Split-Mix.
+    `studies/fedhm/fedhm_table2.yaml` compares it with HeteroFL, FedRolex and Split-Mix.
     """
 
     needs: ClassVar[Needs] = "each"

@@ -49,7 +49,7 @@ class FedMiD(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/fedrlr_fig8.yaml` compares it with FedRLR.
+    `studies/fedrlr/fedrlr_fig8.yaml` compares it with FedRLR.
     """
 
     sends_model: ClassVar[bool] = True

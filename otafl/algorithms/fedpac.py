@@ -104,7 +104,7 @@ class FedPAC(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
+    `studies/pfedbred/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
     """
 
     private_state: ClassVar[str] = (

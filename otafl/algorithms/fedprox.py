@@ -50,7 +50,7 @@ class FedProx(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with personalised methods.
+    `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with personalised methods.
     """
 
     averages_increments: ClassVar[bool] = True

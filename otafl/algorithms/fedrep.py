@@ -115,7 +115,7 @@ class FedRep(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
+    `studies/pfedbred/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
     """
 
     private_state: ClassVar[str] = "the head: it is never sent"

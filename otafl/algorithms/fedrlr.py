@@ -79,7 +79,7 @@ class FedRLR(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/fedrlr_fig8.yaml` compares it with the paper's baselines.
+    `studies/fedrlr/fedrlr_fig8.yaml` compares it with the paper's baselines.
     """
 
     private_state: ClassVar[str] = (

@@ -124,7 +124,7 @@ class FedRLRPlus(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/fedrlr_plus.yaml` compares it with FedRLR.
+    `studies/fedrlr/fedrlr_plus.yaml` compares it with FedRLR.
     """
 
     model: LayeredModel

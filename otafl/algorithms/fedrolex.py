@@ -44,7 +44,7 @@ class FedRolex(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/fedhm_table2.yaml` compares it with FedHM.
+    `studies/fedhm/fedhm_table2.yaml` compares it with FedHM.
     """
 
     averages_increments: ClassVar[bool] = True

@@ -24,7 +24,7 @@ class LocalOnly(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with personalised methods.
+    `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with personalised methods.
     """
 
     private_state: ClassVar[str] = "the personal model: it is trained for the device alone"

@@ -39,7 +39,7 @@ class MagnitudePruning(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/fedrlr_fig8.yaml` compares it with FedRLR.
+    `studies/fedrlr/fedrlr_fig8.yaml` compares it with FedRLR.
     """
 
     sends_model: ClassVar[bool] = True

@@ -54,7 +54,7 @@ class PerFedAvg(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
 
     averages_increments: ClassVar[bool] = True

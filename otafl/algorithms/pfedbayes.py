@@ -85,7 +85,7 @@ class PFedBayes(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
 
     private_state: ClassVar[str] = (

@@ -71,7 +71,7 @@ class PFedHN(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
 
     per_device_state: ClassVar[tuple[str, ...]] = ("embedding",)

@@ -52,7 +52,7 @@ class ProxSgd(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/fedrlr_fig8.yaml` compares it with FedRLR.
+    `studies/fedrlr/fedrlr_fig8.yaml` compares it with FedRLR.
     """
 
     private_state: ClassVar[str] = "v of the momentum, a mean of the device's own gradients"

@@ -74,7 +74,7 @@ class Scaffold(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with personalised methods.
+    `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with personalised methods.
     """
 
     acknowledged_state: ClassVar[tuple[str, ...]] = ("control",)

@@ -55,7 +55,7 @@ class SplitMix(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/fedhm_table2.yaml` compares it with FedHM.
+    `studies/fedhm/fedhm_table2.yaml` compares it with FedHM.
     """
 
     averages_increments: ClassVar[bool] = True

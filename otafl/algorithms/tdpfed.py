@@ -92,7 +92,7 @@ class TDPFed(Algorithm):
 
     Examples
     --------
-    `scenarios/papers/tdpfed_table2.yaml` runs it with the settings of the paper.
+    `studies/tdpfed/tdpfed_table2.yaml` runs it with the settings of the paper.
     """
 
     private_state: ClassVar[str] = (

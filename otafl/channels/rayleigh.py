@@ -20,7 +20,7 @@ class Rayleigh(Channel):
     """Rayleigh fading; h [S, K, A, 1, 1] is complex with E|h|^2 = 1.
 
     A reflecting surface increases E|h|^2. For moving devices, whose h is a sum of sinusoids, the
-    closed forms are accurate to 0.2 %. Example: `scenarios/studies/nmse_snr.yaml`.
+    closed forms are accurate to 0.2 %. Example: `studies/physical_layer/nmse_snr.yaml`.
     """
 
     is_flat: ClassVar[bool] = True

@@ -37,25 +37,20 @@ seed: 0
 """
 """Scenario that starts from a preset."""
 
-GROUPS = {"": "start", "studies": "study", "papers": "paper"}
-"""Folder of a scenario -> its group in the list."""
+START = "start"
+"""Group of the scenarios that belong to no study."""
 
 
 def list_shipped() -> dict[str, Path]:
-    """Return the scenarios that come with otafl, by name: the quickstart first, then by group.
+    """Return the scenarios that come with otafl, by name: the quickstart first, then by study.
 
     An installed package has them inside, a checkout beside the package: the build puts them there.
     """
     package = Path(__file__).parents[1]
-    inside = package / "scenarios"
-    folder = inside if inside.is_dir() else package.parent / "scenarios"
-    groups = list(GROUPS)
-
-    def get_rank(file: Path) -> tuple[bool, int, Path]:
-        group = file.parent.name if file.parent != folder else ""
-        return file.stem != "quickstart", groups.index(group) if group in groups else 0, file
-
-    return {file.stem: file for file in sorted(folder.rglob("*.yaml"), key=get_rank)}
+    root = package if (package / "scenarios").is_dir() else package.parent
+    files = sorted((root / "scenarios").glob("*.yaml"), key=lambda file: file.stem != "quickstart")
+    files += sorted((root / "studies").glob("*/*.yaml"))
+    return {file.stem: file for file in files}
 
 
 def _list_names() -> list[str]:
@@ -103,7 +98,7 @@ def _rename(file: Path, target: Path) -> str:
 
     Columns of comments stay below each other.
     """
-    path = re.compile(rf"(scenarios/(?:\w+/)?{file.name})(  )?")
+    path = re.compile(rf"((?:scenarios|studies/\w+)/{file.name})(  )?")
     text = path.sub(
         lambda found: f"{target!s:{len(found[1])}}  " if found[2] else str(target),
         file.read_text(encoding="utf-8"),
@@ -121,10 +116,11 @@ def _extend(preset: str, target: Path) -> str:
 def _list() -> None:
     from rich.table import Table
 
-    groups: dict[str, list[Path]] = {group: [] for group in GROUPS.values()}
+    groups: dict[str, list[Path]] = {START: []}
     for file in list_shipped().values():
-        groups[GROUPS.get(file.parent.name, "start")].append(file)
-    groups["start"] += list_presets().values()
+        group = START if file.parent.name == "scenarios" else f"studies/{file.parent.name}"
+        groups.setdefault(group, []).append(file)
+    groups[START] += list_presets().values()
     out = make_console()
     for group, files in groups.items():
         lines = Table(title=group, title_justify="left", box=None, show_header=False)

@@ -9,7 +9,7 @@ from otafl.core.contracts import Context, Group, Tensors
 
 
 class Identity(Codec):
-    """No compression. Example: `scenarios/studies/field.yaml`."""
+    """No compression. Example: `studies/field/field.yaml`."""
 
     has_single_row = False
     is_lossless = True

@@ -29,7 +29,7 @@ from otafl.core.settings import declare_stackable
 
 
 class Obda(Codec):
-    """One-bit aggregation by majority vote. Study: `scenarios/studies/majority_votes.yaml`."""
+    """One-bit aggregation by majority vote. Study: `studies/published/majority_votes.yaml`."""
 
     sends_sums = True
 

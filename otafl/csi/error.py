@@ -20,7 +20,7 @@ PATH_ERROR = declare_family("csi_path_error", __name__)
 
 
 class NormalError(Csi):
-    """Normal estimation error. Study: `scenarios/studies/nmse_csi.yaml`."""
+    """Normal estimation error. Study: `studies/physical_layer/nmse_csi.yaml`."""
 
     class Settings(Csi.Settings):
         name: Literal["error"] = "error"

@@ -10,7 +10,10 @@ from otafl.csi.base import Csi
 
 
 class Perfect(Csi):
-    """Perfect channel state information. Example: `scenarios/fashion_mnist_gbma_ci.yaml`."""
+    """Perfect channel state information.
+
+    Study: `studies/power_control/fashion_mnist_gbma_ci.yaml`.
+    """
 
     is_perfect: ClassVar[bool] = True
 

@@ -82,7 +82,7 @@ class Cnn(LayeredModel):
 
     Examples
     --------
-    `scenarios/papers/fedrlr_cnn.yaml` trains it.
+    `studies/fedrlr/fedrlr_cnn.yaml` trains it.
     """
 
     class Settings(WindowSettings):

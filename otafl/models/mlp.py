@@ -27,7 +27,7 @@ class Mlp(LayeredModel):
 
     Examples
     --------
-    `scenarios/studies/waveform.yaml` trains it.
+    `scenarios/waveform.yaml` trains it.
     """
 
     class Settings(DropoutSettings):

@@ -49,7 +49,7 @@ class ResNet(Network):
 
     Examples
     --------
-    `scenarios/studies/fedhm_fair.yaml` trains it.
+    `studies/fedhm_fair/fedhm_fair.yaml` trains it.
     """
 
     class Settings(ResidualSettings):

@@ -23,7 +23,7 @@ class SoftmaxRegression(LayeredModel):
 
     Examples
     --------
-    `scenarios/studies/majority_votes.yaml` trains it.
+    `studies/published/majority_votes.yaml` trains it.
     """
 
     class Settings(ModelSettings):

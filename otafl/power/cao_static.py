@@ -30,7 +30,7 @@ from otafl.power.scalars import (
 
 
 class CaoStatic(PowerPolicy):
-    """Optimal power control of each fading state. Study: `scenarios/studies/reuse.yaml`."""
+    """Optimal power control of each fading state. Study: `studies/reuse/reuse.yaml`."""
 
     name: Literal["cao_static"] = "cao_static"
 

@@ -22,7 +22,7 @@ from otafl.power.scalars import (
 
 
 class ChannelInversion(PowerPolicy):
-    """Channel inversion. Study: `scenarios/studies/field.yaml`."""
+    """Channel inversion. Study: `studies/field/field.yaml`."""
 
     receiver: ClassVar[str] = "uniform_forcing"
 

@@ -36,7 +36,7 @@ from otafl.power.scalars import (
 
 
 class Cotaf(PowerPolicy):
-    """Time-varying precoding. Study: `scenarios/studies/deadline_stragglers.yaml`."""
+    """Time-varying precoding. Study: `studies/time_and_energy/deadline_stragglers.yaml`."""
 
     may_be_silent: ClassVar[bool] = True
 

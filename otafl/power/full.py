@@ -18,7 +18,7 @@ from otafl.power.scalars import (
 
 
 class Full(PowerPolicy):
-    """Full power. Study: `scenarios/studies/field.yaml`."""
+    """Full power. Study: `studies/field/field.yaml`."""
 
     alone: ClassVar[bool] = True
 

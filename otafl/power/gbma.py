@@ -30,7 +30,10 @@ from otafl.power.scalars import (
 
 
 class Gbma(PowerPolicy):
-    """Gradient-based multiple access. Example: `scenarios/fashion_mnist_gbma_ci.yaml`."""
+    """Gradient-based multiple access.
+
+    Study: `studies/power_control/fashion_mnist_gbma_ci.yaml`.
+    """
 
     name: Literal["gbma"] = "gbma"
     gain_target: Literal["auto", "amplitude", "energy"] = "auto"

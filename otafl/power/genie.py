@@ -16,7 +16,7 @@ from otafl.power.scalars import TINY, align_phases, get_transmitter_mask, invert
 
 
 class Genie(PowerPolicy):
-    """Genie without power constraint. Study: `scenarios/studies/on_device.yaml`."""
+    """Genie without power constraint. Study: `studies/on_device/on_device.yaml`."""
 
     name: Literal["genie"] = "genie"
 

@@ -60,7 +60,7 @@ from otafl.power.scalars import (
 
 
 class PreScaler(PowerPolicy):
-    """Biased pre-scalers. Study: `scenarios/studies/statistical_csi.yaml`."""
+    """Biased pre-scalers. Study: `scenarios/statistical_csi.yaml`."""
 
     is_adaptive: ClassVar[bool] = False
     example_without_noise: ClassVar[Mapping[str, Any]] = {"zero_bias": True}

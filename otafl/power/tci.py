@@ -37,7 +37,7 @@ from otafl.power.scalars import (
 
 
 class TruncatedChannelInversion(PowerPolicy):
-    """Truncated channel inversion. Study: `scenarios/studies/fedhm_over_the_air.yaml`."""
+    """Truncated channel inversion. Study: `studies/fedhm/fedhm_over_the_air.yaml`."""
 
     may_be_silent: ClassVar[bool] = True
 

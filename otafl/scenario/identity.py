@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from otafl.core.choices import Choice, get_choice
 from otafl.core.errors import UserError
 from otafl.core.settings import Settings, list_former_defaults
+from otafl.scenario.kept import Kept
 from otafl.scenario.keys import CHOICES, format_path, iterate_custom_sections, iterate_sections
 from otafl.scenario.renamed_keys import TO_FORMER, TO_PRESENT
 from otafl.scenario.schema import Scenario
@@ -32,6 +33,9 @@ Change = Callable[[type[BaseModel], dict[str, Any]], dict[str, Any]]
 
 NO_RESULT = re.compile(r"name$|track\b|output\.folder$|output\.labels\b|engine\.(?!dtype)")
 """Keys that no result depends on."""
+
+_hashes: Kept[str] = Kept()
+_texts: Kept[str] = Kept()
 
 
 def compute_scenario_hash(scenario: Scenario, former: bool = False) -> str:
@@ -47,6 +51,8 @@ def compute_scenario_hash(scenario: Scenario, former: bool = False) -> str:
     former: read the components of an axis as before defaults changed: keys that are not given have
     the first default.
     """
+    if not former and (kept := _hashes.get(scenario)):
+        return kept
     tree = _get_non_default_keys(scenario)
     tree.pop("name")
     tree.pop("track", None)
@@ -58,12 +64,13 @@ def compute_scenario_hash(scenario: Scenario, former: bool = False) -> str:
     tree["sweep"] = dict(_normalise_axis(key, v, former) for key, v in scenario.sweep.items())
     tree, _ = TO_FORMER.rename_tree(tree)
     tree["sweep"] = list(tree["sweep"].items())  # the order of the axes is the order of the dims
-    return _hash_tree(tree)
+    return _hash_tree(tree) if former else _hashes.keep(scenario, _hash_tree(tree))
 
 
 def describe_scenario(scenario: Scenario) -> dict[str, str]:
     """Return the attributes of a file that identify its scenario, see `is_same`."""
-    return {"scenario": to_yaml(scenario), "scenario_hash": compute_scenario_hash(scenario)}
+    text = _texts.get(scenario) or _texts.keep(scenario, to_yaml(scenario))
+    return {"scenario": text, "scenario_hash": compute_scenario_hash(scenario)}
 
 
 def is_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:

@@ -7,12 +7,16 @@ would block the program for long: very many values, aliases that stand for as ma
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+from yaml.composer import Composer
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
 
 from otafl.core.errors import UserError
 from otafl.core.problems import Path
@@ -28,6 +32,10 @@ MAX_DEPTH = 40
 
 MAX_DIGITS = 100
 """Largest number of digits of a whole number; the largest number in double precision has 309."""
+
+
+DISPUTED = re.compile(r"[\t\r\x85\u2028\u2029\ufeff]|[|>]#|^[^#\n]*\?", re.MULTILINE)
+"""What libyaml and PyYAML read differently in places."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +64,12 @@ class YamlError(UserError):
 
 def parse(text: str) -> Source:
     """Return the content of a YAML text and its places. Raises YamlError with its first error."""
+    if yaml.__with_libyaml__ and not DISPUTED.search(text):
+        with contextlib.suppress(YamlError, yaml.YAMLError, ValueError):  # told by the other parser
+            return _read(_FastLoader(text))
     try:
         loader = _Loader(text)
-        node = loader.get_single_node()
-        if node is None:
-            return Source(None)
-        places = {(): _get_place(node.start_mark)} | dict(_NodeWalker().walk(node, (), ()))
-        return Source(loader.construct_document(node), places)
+        return _read(loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         context = f"{error.context}: " if error.context else ""
@@ -81,6 +88,14 @@ def parse(text: str) -> Source:
         raise YamlError(
             f"bad YAML: the character U+{error.character:04X} is not allowed", place
         ) from error
+
+
+def _read(loader: Any) -> Source:
+    node = loader.get_single_node()
+    if node is None:
+        return Source(None)
+    places = {(): _get_place(node.start_mark)} | dict(_NodeWalker().walk(node, (), ()))
+    return Source(loader.construct_document(node), places)
 
 
 def dump(data: Any) -> str:
@@ -157,11 +172,15 @@ class _NodeWalker:
             yield from self.walk(value, (*path, key.value), above)
 
 
-class _Loader(yaml.SafeLoader):
+class _Nodes(Composer, SafeConstructor, Resolver):
+    """Nodes of a parser's events, not more than a scenario has, and their content."""
+
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 (PyYAML's own attribute)
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self) -> None:
+        Composer.__init__(self)
+        SafeConstructor.__init__(self)
+        Resolver.__init__(self)
         self._composed = self._deep = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -183,6 +202,26 @@ class _Loader(yaml.SafeLoader):
             kind = node.tag.rpartition(":")[2]
             place = _get_place(node.start_mark)
             raise YamlError(f"bad YAML: '{_shorten(node.value)}' is no {kind}", place) from error
+
+
+class _Loader(_Nodes, yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
+    """PyYAML's parser, whose errors are told."""
+
+    def __init__(self, text: str) -> None:
+        yaml.reader.Reader.__init__(self, text)
+        yaml.scanner.Scanner.__init__(self)
+        yaml.parser.Parser.__init__(self)
+        _Nodes.__init__(self)
+
+
+if yaml.__with_libyaml__:
+
+    class _FastLoader(_Nodes, yaml.cyaml.CParser):  # type: ignore[misc]
+        """The parser in C, if PyYAML was built with libyaml; it takes a fifth of the time."""
+
+        def __init__(self, text: str) -> None:
+            yaml.cyaml.CParser.__init__(self, text)
+            _Nodes.__init__(self)
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -208,7 +247,7 @@ _PLAIN_RESOLVERS = {
 """Tag -> pattern of its plain values and their possible first characters; int goes before float."""
 
 for _name, (_pattern, _first) in _PLAIN_RESOLVERS.items():
-    for _class in (_Loader, _Dumper):
+    for _class in (_Nodes, _Dumper):
         _class.add_implicit_resolver(
             f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), list(_first)
         )
@@ -239,11 +278,11 @@ def _list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flat)
 
 
-_Loader.yaml_constructors = {
+_Nodes.yaml_constructors = {
     tag: made
     for tag, made in yaml.SafeLoader.yaml_constructors.items()
     if tag is None or tag.rpartition(":")[2] in (*_PLAIN_RESOLVERS, "str", "seq", "map")
 }
-_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
-_Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
+_Nodes.add_constructor("tag:yaml.org,2002:int", _construct_int)
+_Nodes.add_constructor("tag:yaml.org,2002:float", _construct_float)
 _Dumper.add_representer(list, _list)

@@ -22,7 +22,7 @@ class BestChannel(Selection):
 
     Examples
     --------
-    `scenarios/studies/analog_vs_digital.yaml` uses it.
+    `studies/analog_vs_digital/analog_vs_digital.yaml` uses it.
     """
 
     uses_sounding: ClassVar[bool] = True

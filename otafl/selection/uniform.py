@@ -21,7 +21,7 @@ class Uniform(Selection):
 
     Examples
     --------
-    `scenarios/studies/analog_vs_digital.yaml` uses it.
+    `studies/analog_vs_digital/analog_vs_digital.yaml` uses it.
     """
 
     is_channel_blind: ClassVar[bool] = True

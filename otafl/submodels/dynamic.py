@@ -23,7 +23,7 @@ class DynamicLevels(SubmodelAssignment):
 
     Examples
     --------
-    `scenarios/papers/fedhm_table2.yaml` uses it.
+    `studies/fedhm/fedhm_table2.yaml` uses it.
     """
 
     class Settings(SubmodelAssignment.Settings):

@@ -14,7 +14,7 @@ class FixedLevels(SubmodelAssignment):
 
     Examples
     --------
-    `scenarios/papers/fedhm_table3.yaml` uses it.
+    `studies/fedhm/fedhm_table3.yaml` uses it.
     """
 
     class Settings(SubmodelAssignment.Settings):

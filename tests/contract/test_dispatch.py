@@ -1,7 +1,7 @@
 """The number of dispatched operations of a round depends neither on the trials nor on the devices:
 everything is stacked.
 
-Counted over as many rounds as random numbers are drawn for at once, here 8 in place of 64, and with
+Counted over as many rounds as random numbers are drawn for at once, here 4 in place of 64, and with
 a model so small that its noise is drawn in one piece, as all work is in one chunk: what is larger
 than the processor's cache is cut up. Fading is left out (the states are drawn beforehand): Sionna's
 generator is asked once in so many rounds for each trial.
@@ -23,7 +23,7 @@ from otafl.core.compiled_module import CompiledModule
 from otafl.core.contracts import ChannelState
 from otafl.data import DataSet, training_data
 
-WARM_UP, ROUNDS = 2, 8
+WARM_UP, ROUNDS = 2, 4
 
 
 class Drawn:

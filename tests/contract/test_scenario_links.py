@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from support.scenarios import SCENARIO_FILES
 from torch import Tensor
 
 from otafl.algorithms.custom import get_class
@@ -22,8 +23,6 @@ from otafl.engine.engine import Engine
 from otafl.models.base import flatten
 from otafl.scenario import Point, expand, load_scenario, make_stack_key
 from otafl.uplink.delivery import Delivery
-
-SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").rglob("*.yaml"))
 
 
 def uplinks(path: Path) -> list[Point]:
@@ -53,7 +52,7 @@ def uplinks(path: Path) -> list[Point]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SCENARIO_FILES, ids=lambda path: path.stem)
 def test_power_and_error(path: Path) -> None:
     """The noise's part of the error has the variance 2 P v^2, and 4 v times the distortion beside
     it; 6 standard deviations, for at most 60 uplinks."""

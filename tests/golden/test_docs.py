@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 from matplotlib.image import imread
+from support.scenarios import SCENARIO_FILES
 
 import otafl
 from otafl import cli
@@ -52,7 +53,12 @@ def anchors(text: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "page",
-    [*WRITTEN, ROOT / "README.md", *sorted((ROOT / "results").glob("*.md"))],
+    [
+        *WRITTEN,
+        ROOT / "README.md",
+        *sorted((ROOT / "results").glob("*.md")),
+        *sorted((ROOT / "studies").rglob("README.md")),
+    ],
     ids=lambda page: f"{page.parent.name}/{page.name}",
 )
 def test_links(page: Path) -> None:
@@ -188,20 +194,18 @@ def test_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_that_pages_name(name: str) -> None:
     """Scenarios, scripts and folders in code exist."""
     text = (DOCS / f"{name}.md").read_text()
-    for path in re.findall(
-        r"(?:scenarios|scripts|benchmarks|results/reference)/[\w*/.]+\w(?![\w$*])", text
-    ):
+    for path in re.findall(r"(?:scenarios|scripts|benchmarks|studies)/[\w*/.]+\w(?![\w$*])", text):
         assert list(ROOT.glob(path)), path
-    papers = [p.name for p in (ROOT / "scenarios" / "papers").iterdir()]
-    for file in re.findall(r"`(\w+\.yaml)`", text):
-        assert file in papers
+    names = {file.name for file in SCENARIO_FILES}
+    assert set(re.findall(r"`(\w+\.yaml)`", text)) <= names
 
 
-def test_every_paper_scenario_is_told() -> None:
+def test_every_scenario_of_a_study_is_told() -> None:
     text = (DOCS / "reproducing.md").read_text()
-    patterns = re.findall(r"`(?:scenarios/papers/)?([\w*]+\.yaml)`", text)
-    for file in (ROOT / "scenarios" / "papers").iterdir():
-        assert any(Path(file.name).match(pattern) for pattern in patterns), file.name
+    patterns = re.findall(r"`(?:studies/\w+/)?([\w*]+\.yaml)`", text)
+    for file in SCENARIO_FILES:
+        if file.parent.name != "scenarios":
+            assert any(Path(file.name).match(pattern) for pattern in patterns), file.name
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What the page about FedRLR claims of the committed results, and what its scripts compute.
 
-Its tables are compared by `tests/scripts/test_write_tables.py`.
+Its tables are compared by `tests/studies/test_write_tables.py`.
 
 Mutations that make a test here fail: the wrong step size or model taken, biases of one method left
 out of its symbols, a relaxation shown at a ratio that its rank or density does not meet.
@@ -8,23 +8,20 @@ out of its symbols, a relaxation shown at a ratio that its rank or density does 
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 
-import pytest
-
 import otafl
+from studies.common.tables import count_ideal_symbols
+from studies.fedrlr import analyse
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT / "results" / "reference" / "fedrlr"
+DATA = ROOT / "studies" / "fedrlr" / "data"
 
 
 def test_it_reaches_what_was_asked() -> None:
     """75 % after 75 rounds, 82 % after 1000; at 0 dB within a point of 25 dB and of no errors."""
 
-    runs = otafl.select_tuned(
-        otafl.open_results(REFERENCE / "fedrlr_plus.nc"), over="learning_rate"
-    )
+    runs = otafl.select_tuned(otafl.open_results(DATA / "fedrlr_plus.nc"), over="learning_rate")
     mean = runs["test_accuracy"].mean("trial")
     for t, least in ((75, 0.75), (1000, 0.82)):
         at_0, at_25, exact = mean.sel(round=t).transpose("zip").values
@@ -33,23 +30,20 @@ def test_it_reaches_what_was_asked() -> None:
         assert min(at_0, at_25) > exact - 0.01
 
 
-def test_biases_count_in_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_biases_count_in_all_rows() -> None:
     """522 more than the weights' reals wherever biases come free of error."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    beside = runpy.run_path(str(ROOT / "scripts" / "tables.py"))["count_ideal_symbols"]
-    ds = otafl.open_results(REFERENCE / "fedrlr_fig8.nc")
-    counted = otafl.compute_symbols_per_round(ds).mean("trial") + beside(ds, 522)
+    ds = otafl.open_results(DATA / "fedrlr_fig8.nc")
+    counted = otafl.compute_symbols_per_round(ds).mean("trial") + count_ideal_symbols(ds, 522)
     whole, thin, eight, many = 268_800 + 522, 7_272 + 522, 8 * 1_050 + 522, 200 * 1_050 + 522
     expected = [whole, *6 * [thin], whole, eight, many, eight, many, whole, 7_284]
     assert counted.values.tolist() == expected
 
 
-def test_relaxations_are_shown_where_they_meet_the_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relaxations_are_shown_where_they_meet_the_ratio() -> None:
     """Mean ranks of 256, 256 and 10 columns; shares of the weights."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    script = runpy.run_path(str(ROOT / "scripts" / "reproduce_fedrlr.py"))
     shares = [1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8]
-    for method, limits in (("tune_nuclear_norm", [1, 2, 4, 8, 14]), ("tune_l1_norm", shares)):
-        for limit, one in zip(limits, script[method](REFERENCE), strict=True):
+    tunings = (analyse.tune_nuclear_norm, [1, 2, 4, 8, 14]), (analyse.tune_l1_norm, shares)
+    for tune, limits in tunings:
+        for limit, one in zip(limits, tune(DATA), strict=True):
             assert (one["size"].dropna("trial") <= limit).all()
             assert one["test_accuracy"].notnull().all()

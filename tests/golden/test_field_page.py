@@ -1,6 +1,6 @@
 """What the script of the page about the whole field computes.
 
-Its tables are compared by `tests/scripts/test_write_tables.py`.
+Its tables are compared by `tests/studies/test_write_tables.py`.
 
 Mutations that make a test here fail: the end of each run for the same channel uses or joules, a
 diverged trial left out.
@@ -8,20 +8,14 @@ diverged trial left out.
 
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
-
 import numpy as np
-import pytest
 import xarray as xr
 
-ROOT = Path(__file__).parents[2]
+from studies.common.tables import interpolate_at_cost
 
 
-def test_values_are_read_where_so_much_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_read_where_so_much_is_spent() -> None:
     """Half-way between records; at the end of a run that spends less; a guess if it diverged."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    read = runpy.run_path(str(ROOT / "scripts" / "tables.py"))["interpolate_at_cost"]
     nan = np.nan
     rounds = {"round": [0, 2, 4], "final_round": 4}
     accuracy = [[0.1, 0.5, 0.9], [0.1, 0.4, 0.6], [0.1, 0.8, nan]]
@@ -31,5 +25,5 @@ def test_values_are_read_where_so_much_is_spent(monkeypatch: pytest.MonkeyPatch)
         dims=("trial", "round"),
         coords={"round": rounds["round"]},
     )
-    got = read(ds, "a", spent, xr.DataArray(15.0)).values
+    got = interpolate_at_cost(ds, "a", spent, xr.DataArray(15.0)).values
     np.testing.assert_allclose(got, [0.7, 0.6, 0.1])

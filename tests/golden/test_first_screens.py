@@ -12,12 +12,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "results"
-PAGES = [
-    path
-    for path in sorted(FOLDER.glob("*.md"))
-    if path.stem != "README" and not path.stem.startswith("benchmarks")
-]
+PAGES = sorted((Path(__file__).parents[2] / "studies").glob("*/README.md"))
 MOST_WORDS = 250
 CODE = re.compile(r"^```\n.*?^```$|(?:^ {4}\S.*\n)+", re.DOTALL | re.MULTILINE)
 """Commands, between fences or indented."""
@@ -39,7 +34,7 @@ def count_words(text: str) -> int:
     return len(re.sub(r"\]\(.*?\)", "", text).split())
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.parent.name)
 def test_one_screen(path: Path) -> None:
     screen = read_first_screen(path)
     before, picture, _ = screen.partition("![")
@@ -47,7 +42,7 @@ def test_one_screen(path: Path) -> None:
     assert "?" in before, "the title or the first paragraph asks the question"
     pictures = re.findall(r"!\[.*?\]\((.*?)\)", screen)
     assert len(pictures) == 1
-    assert (FOLDER / pictures[0]).is_file()
+    assert (path.parent / pictures[0]).is_file()
     assert 3 <= len(re.findall(r"^(?:-|\d\.) \*\*", screen, flags=re.MULTILINE)) <= 5
     commands = CODE.findall(screen)
     assert len(commands) == 1

@@ -16,7 +16,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(
-    path for folder in ("otafl", "scripts", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    path
+    for folder in ("otafl", "scripts", "studies", "benchmarks")
+    for path in (ROOT / folder).rglob("*.py")
 )
 FOLDERS = {
     "/".join(parts): list(paths)

@@ -1,5 +1,5 @@
-"""scripts/learn_power_policy.py with a third of its steps, the policy that it learns on the real
-transport, and the examples of docs/differentiable.md.
+"""studies/physical_layer/learn_power_policy.py with a third of its steps, the policy that it learns
+on the real transport, and the examples of docs/differentiable.md.
 
 Mutations that make a test here fail: the logarithm of the loss left out, the share blind to eta,
 pooling or softmax over states in place of devices, the first device for the mean, a power of two
@@ -27,7 +27,7 @@ DEVICES = 6
 
 @pytest.fixture(scope="module")
 def script() -> Any:
-    path = ROOT / "scripts" / "learn_power_policy.py"
+    path = ROOT / "studies" / "physical_layer" / "learn_power_policy.py"
     spec = importlib.util.spec_from_file_location("learn_power_policy", path)
     assert spec is not None
     assert spec.loader is not None

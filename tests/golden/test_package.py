@@ -21,6 +21,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from support.scenarios import SCENARIO_FILES
 
 import otafl
 from otafl.cli.new import list_shipped
@@ -72,7 +73,8 @@ def unpacked(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_package_and_the_scenarios(unpacked: Path) -> None:
     held = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
     there = {name for name in held if not name.startswith("otafl-")}
-    assert there == files("otafl") | {f"otafl/{name}" for name in files("scenarios")}
+    shipped = {f"otafl/{file.relative_to(ROOT)}" for file in SCENARIO_FILES}
+    assert there == files("otafl") | shipped
     (about,) = unpacked.glob("*.dist-info")
     said = email.message_from_string((about / "METADATA").read_text())
     assert (said["Name"], said["Version"]) == ("otafl", otafl.__version__)
@@ -86,10 +88,10 @@ def test_the_sdist_holds_what_its_tests_and_docs_read(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    for folder in ("otafl", "tests", "docs/pictures", "scripts", "scenarios", "results/reference"):
+    for folder in ("otafl", "tests", "docs/pictures", "scripts", "scenarios", "studies"):
         assert files(folder) <= held, folder
     single = "README.md CHANGELOG.md CONTRIBUTING.md CITATION.cff Dockerfile Makefile"
-    single += " SECURITY.md constraints.txt .dockerignore .pre-commit-config.yaml results/fedrlr.md"
+    single += " SECURITY.md constraints.txt .dockerignore .pre-commit-config.yaml"
     single += " constraints-flower.txt paper/paper.md paper/paper.bib"
     assert set(single.split()) <= held
 
@@ -182,11 +184,18 @@ def test_the_image_can_be_installed_from_what_docker_sees(tmp_path: Path) -> Non
     pytest.importorskip("hatchling")
     context, target = tmp_path / "otafl", tmp_path / "target"
     top = [path.name for path in ROOT.iterdir() if path.is_file()]
-    for name in [*top, *files("otafl"), *files("scenarios"), "tests/conftest.py"]:
+    for name in [
+        *top,
+        *files("otafl"),
+        *files("scenarios"),
+        *files("studies"),
+        "tests/conftest.py",
+    ]:
         if in_context(name):
             (context / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, context / name)
     assert not (context / "tests").exists()
+    assert not list((context / "studies").rglob("*.nc"))
     assert not (context / "CHANGELOG.md").exists()
     (ran,) = re.findall(r"^RUN (.*)$", DOCKERFILE, re.M)
     _, pip = ran.split(" && ")

@@ -1,6 +1,6 @@
 """Committed results come out again: a point of each cheap one, to single precision.
 
-`scripts/repeat.py` measures what each takes and whether it repeats (`repeats.csv`). A result
+`studies/common/repeat.py` measures what each takes and whether it repeats (`repeats.csv`). A result
 without a row there is repeated here too, so a new one is tested before anybody lists it.
 
 Mutations that make a test here fail: another random number, a changed default of a method, a
@@ -10,18 +10,17 @@ number of a committed file changed, the last round of a repeated run left out of
 from __future__ import annotations
 
 import csv
-import importlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
 
 from otafl.core.errors import UserError
+from studies.common import repeat
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "results" / "reference"
+FOLDER = ROOT / "studies"
 FILES = {str(path.relative_to(FOLDER)): path for path in sorted(FOLDER.rglob("*.nc"))}
 MAX_S = 1.6
 """Processor seconds of a result that is repeated here. The script repeats all."""
@@ -32,23 +31,17 @@ CHEAP = [n for n, row in ROWS.items() if row["state"] == "equal" and float(row["
 NAMES = [name for name in FILES if name in CHEAP or name not in ROWS]
 
 
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    return importlib.import_module("repeat")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_point_repeats(
-    name: str, script: Any, data_folder: str | None, monkeypatch: pytest.MonkeyPatch
+    name: str, data_folder: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = script.read_findings(FOLDER).get(name)
+    found = repeat.read_findings(FOLDER).get(name)
     if data_folder is not None:
         monkeypatch.setenv("OTAFL_DATA_DIR", data_folder)
     try:
-        again = script.repeat(FILES[name], FOLDER, None if found is None else found.point)
+        again = repeat.repeat(FILES[name], FOLDER, None if found is None else found.point)
     except UserError as error:
         if "otafl data get" not in str(error):
             raise
@@ -62,22 +55,22 @@ def test_repeated_results_are_cheap() -> None:
     assert sum(float(ROWS[name]["seconds"]) for name in CHEAP) <= MAX_TOTAL_S
 
 
-def test_differences_are_found_in_any_common_round(script: Any) -> None:
+def test_differences_are_found_in_any_common_round() -> None:
     stored = xr.Dataset(
         {"loss": ("round", [2.0, np.nan, 1.0]), "wall_time_s": ("round", [0.0, 1.0, 2.0])},
         {"round": [0, 5, 10]},
     )
     again = xr.Dataset({"loss": ("round", [2.0, 7.0, 1.5])}, {"round": [0, 5, 10]})
-    assert script.find_first_round(stored) == 10
-    assert script.compare(stored, again, 10) == {"loss": 0.25}
-    assert script.compare(stored, again, 5) == {"loss": 0.0}
+    assert repeat.find_first_round(stored) == 10
+    assert repeat.compare(stored, again, 10) == {"loss": 0.25}
+    assert repeat.compare(stored, again, 5) == {"loss": 0.0}
 
 
-def test_devices_are_summed_and_padding_is_left_out(script: Any) -> None:
+def test_devices_are_summed_and_padding_is_left_out() -> None:
     again = xr.Dataset({"energy_j": (("round", "device"), [[1.0, 2.0]])}, {"round": [5]})
     summed = xr.Dataset({"energy_j": ("round", [3.0])}, {"round": [5]})
     padded = xr.Dataset({"energy_j": (("round", "device"), [[1.0, 2.0, np.nan]])}, {"round": [5]})
-    assert script.compare(summed, again, 5) == script.compare(padded, again, 5) == {"energy_j": 0}
+    assert repeat.compare(summed, again, 5) == repeat.compare(padded, again, 5) == {"energy_j": 0}
 
 
 @pytest.mark.parametrize(
@@ -90,8 +83,6 @@ def test_devices_are_summed_and_padding_is_left_out(script: Any) -> None:
         ({"loss": 1e-3, "energy_j": 0.1}, {"energy_j": 1e-9}, "differs", ""),
     ],
 )
-def test_states(
-    gaps: dict[str, float], rounding: dict[str, float], state: str, other: str, script: Any
-) -> None:
-    judged = script.judge(gaps, rounding)
+def test_states(gaps: dict[str, float], rounding: dict[str, float], state: str, other: str) -> None:
+    judged = repeat.judge(gaps, rounding)
     assert (judged["state"], judged["other"]) == (state, other)

@@ -1,6 +1,6 @@
 """Reduced copies of results keep what the pages need.
 
-Tables between markers are compared by `tests/scripts/test_write_tables.py`.
+Tables between markers are compared by `tests/studies/test_write_tables.py`.
 
 Mutation that makes a test here fail: the round of divergence left out of a reduced copy.
 """
@@ -12,13 +12,17 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-REFERENCE = Path(__file__).parents[2] / "results" / "reference"
+STUDIES = Path(__file__).parents[2] / "studies"
 
 
 @pytest.mark.parametrize(
     ("name", "diverged"),
-    [("personal/personal_fading", 2050), ("personal/personal_fading_server", 180), ("reuse", 1)],
+    [
+        ("personal_fading/data/personal_fading", 2050),
+        ("personal_fading/data/personal_fading_server", 180),
+        ("reuse/data/reuse", 1),
+    ],
 )
 def test_reduced_results_keep_the_round_of_divergence(name: str, diverged: int) -> None:
-    with xr.open_dataset(REFERENCE / f"{name}.nc") as result:
+    with xr.open_dataset(STUDIES / f"{name}.nc") as result:
         assert int(result["diverged_round"].notnull().sum()) == diverged

@@ -6,34 +6,25 @@ best; a number of a page changed; a point that was not run; more channel uses th
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from otafl.results.end_values import count_diverged, select_at_end
+from studies.common.tables import open_result
+from studies.robust import robust_equal_uses as study
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT / "results" / "reference"
-PAGE = ROOT / "results" / "robust.md"
+STUDIES = ROOT / "studies"
 ROUNDS, COORDINATES = 600, 650
 """Of one sum."""
 
 
-@pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    return importlib.import_module("robust_equal_uses")
-
-
 @pytest.mark.slow
-def test_settings_are_the_best_without_attackers_and_ends_of_grids_are_marked(study: Any) -> None:
-    tables = importlib.import_module("tables")
-    result = tables.open_result(REFERENCE, study.STUDY)
+def test_settings_are_the_best_without_attackers_and_ends_of_grids_are_marked() -> None:
+    result = open_result(STUDIES, study.STUDY)
     tunings = [
-        count_diverged(tables.open_result(REFERENCE, f"{study.STUDY}_{end}"))
-        for end in study.TUNINGS
+        count_diverged(open_result(STUDIES, f"{study.STUDY}_{end}")) for end in study.TUNINGS
     ]
     best, entries = study.choose(tunings), study.list_entries(result)
     places = study.list_places(result)
@@ -44,7 +35,7 @@ def test_settings_are_the_best_without_attackers_and_ends_of_grids_are_marked(st
         assert best[key].learning_rate == float(result["learning_rate"][at])
     ends = [key for key in places if not best[key].is_interior]
     assert len(ends) <= 1
-    assert PAGE.read_text().count("(end of the grid)") == len(ends)
+    assert (STUDIES / "robust" / "README.md").read_text().count("(end of the grid)") == len(ends)
     uses = select_at_end(result, "uplink_symbols").mean(("trial", "attack", "byzantine"))
     uses = uses.isel(zip=list(places.values()))
     assert float(uses.max()) <= 1.001 * ROUNDS * COORDINATES

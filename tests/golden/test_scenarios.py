@@ -1,4 +1,4 @@
-"""Every YAML in scenarios/ loads, and runs two rounds at reduced size on generated images, with all
+"""Every scenario loads, and runs two rounds at reduced size on generated images, with all
 that it names and the first of the numbers that it sweeps, through the command line."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from support.scenarios import SCENARIO_FILES
 from support.small_sets import write_parkinsons, write_shakespeare
 
 from otafl import cli, load_scenario, open_results
@@ -25,10 +26,9 @@ from otafl.results.end_values import select_final
 from otafl.scenario import build_axes as axes
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "scenarios").rglob("*.yaml"))
 CASES = [
     file if file.stem == "quickstart" else pytest.param(file, marks=pytest.mark.slow)
-    for file in FILES
+    for file in SCENARIO_FILES
 ]
 TRAIN, TEST = 2000, 200
 SMALLER = {"rounds": 2, "local_steps": 2, "batch_size": 4, "eval_samples": 50, "eval_every": 2}
@@ -132,10 +132,10 @@ def done(*command: str | Path) -> None:
 
 
 def test_there_are_some() -> None:
-    assert ROOT / "scenarios" / "quickstart.yaml" in FILES
+    assert ROOT / "scenarios" / "quickstart.yaml" in SCENARIO_FILES
 
 
-@pytest.mark.parametrize("file", CASES, ids=lambda file: str(file.relative_to(ROOT / "scenarios")))
+@pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
 def test_scenario(
     file: Path, generated: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

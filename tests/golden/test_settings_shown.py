@@ -22,6 +22,7 @@ import pytest
 from golden.test_docs import BLOCK
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from support.scenarios import SCENARIO_FILES
 
 from otafl import cli
 from otafl.core.choices import Choice, Section, get_choice
@@ -33,8 +34,7 @@ from otafl.scenario.yaml_source import parse
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.md"))
-SCENARIOS = sorted((ROOT / "scenarios").rglob("*.yaml"))
-SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
+SCRIPTS = sorted([*(ROOT / "scripts").glob("*.py"), *(ROOT / "studies").rglob("*.py")])
 CELL = re.compile(r"^```\{code-cell\}.*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SCENE = ROOT / "otafl" / "channels" / "scenes" / "florence.nc"
 FILES = {
@@ -181,7 +181,7 @@ def every_key(kind: Kind, owner: str = "") -> Iterator[Key]:
 
 def examples() -> Iterator[Mapping[str, Any]]:
     """Yield every scenario, or part of one, that a user can read."""
-    for file in SCENARIOS:
+    for file in SCENARIO_FILES:
         yield parse(file.read_text()).data
     for page in PAGES:
         yield from (parse(text).data for text in yaml_blocks(page))

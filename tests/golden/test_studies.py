@@ -6,24 +6,24 @@ chooses the worst step size or takes means for medians.
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import otafl
+from studies.analog_vs_digital import uplink_costs
+from studies.common.looks import POLICIES
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT / "results" / "reference"
-PAGE = (ROOT / "results" / "physical_layer.md").read_text().splitlines()
+PAGE = (ROOT / "studies" / "physical_layer" / "README.md").read_text().splitlines()
 
 
 def test_policies_look_different() -> None:
     """Colours, and markers with lines, are each their own: one of the two is enough to tell."""
-    looks = runpy.run_path(str(ROOT / "scripts" / "looks.py"))["POLICIES"]
-    assert len({colour for colour, _, _ in looks.values()}) == len(looks) == 14
-    assert len({(marker, line) for _, marker, line in looks.values()}) == len(looks)
+    looks = POLICIES.values()
+    assert len({colour for colour, _, _ in looks}) == len(looks) == 14
+    assert len({(marker, line) for _, marker, line in looks}) == len(looks)
 
 
 def test_each_study_shows_where_methods_break_and_where_they_hold() -> None:
@@ -36,8 +36,6 @@ def test_each_study_shows_where_methods_break_and_where_they_hold() -> None:
 @pytest.mark.slow
 def test_packets_are_priced_as_the_simulation_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Learning is the same at each SNR and access; costs are in proportion to a packet's bits."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    study = runpy.run_path(str(ROOT / "scripts" / "uplink_costs.py"))
     digital = {"name": "digital", "gain_threshold": 0.3, "constraint": "peak"}
     ofdma = digital | {"access": "ofdma", "shares": "active"}
     scenario = {
@@ -59,9 +57,9 @@ def test_packets_are_priced_as_the_simulation_does(monkeypatch: pytest.MonkeyPat
     for access in range(2):
         one, sent = whole.isel(transport=access), fades.isel(transport=access)
         sent = sent.assign(tx_energy_j=sent["tx_energy_j"].sum("device"))
-        monkeypatch.setitem(study["compute_prices"].__globals__, "TARGET", 0.6)
-        monkeypatch.setitem(study["compute_prices"].__globals__, "CHOOSE", 0.5)
-        _, cost, rounds = study["compute_prices"](first, sent)
+        monkeypatch.setattr(uplink_costs, "TARGET", 0.6)
+        monkeypatch.setattr(uplink_costs, "CHOOSE", 0.5)
+        _, cost, rounds = uplink_costs.compute_prices(first, sent)
         for trial in range(2):
             there = one.isel(trial=trial).sel(round=rounds[trial])
             energy = there["tx_energy_j"].sum("device")

@@ -7,7 +7,7 @@ from typing import Any
 
 import h5py
 import pytest
-from support.scenarios import SCENARIOS, make_scenario, mark_large
+from support.scenarios import ROOT, SCENARIO_FILES, make_scenario, mark_large
 
 from otafl.core.settings import Settings
 from otafl.scenario import (
@@ -23,7 +23,7 @@ from otafl.scenario import (
 
 pytestmark = pytest.mark.exact
 
-REFERENCE = SCENARIOS.parent / "results" / "reference"
+STUDIES = ROOT / "studies"
 
 
 @pytest.mark.parametrize(
@@ -155,29 +155,29 @@ def test_the_order_of_axes_is_part_of_the_hash() -> None:
 
 
 BEFORE = {
-    "papers/fedrlr_fig5": "93f796fb17427cea",
-    "papers/fedrlr_fig6": "d18e420a4a79ed43",
-    "papers/fedrlr_fig7": "dc666e538ab66ec0",
-    "papers/fedrlr_fig8": "1bed111ad7586fb2",
-    "papers/fedrlr_fig9": "3f0a85b9a8df5b31",
-    "papers/fedrlr_fig9_l1": "fc2363b4dfb01026",
-    "papers/fedrlr_fig9_nuclear": "eb8485b9eb8938de",
-    "papers/fedrlr_grid": "b2226a78a96f7983",
-    "studies/on_device": "99c8b3499966b663",
+    "fedrlr/fedrlr_fig5": "93f796fb17427cea",
+    "fedrlr/fedrlr_fig6": "d18e420a4a79ed43",
+    "fedrlr/fedrlr_fig7": "dc666e538ab66ec0",
+    "fedrlr/fedrlr_fig8": "1bed111ad7586fb2",
+    "fedrlr/fedrlr_fig9": "3f0a85b9a8df5b31",
+    "fedrlr/fedrlr_fig9_l1": "fc2363b4dfb01026",
+    "fedrlr/fedrlr_fig9_nuclear": "eb8485b9eb8938de",
+    "fedrlr/fedrlr_grid": "b2226a78a96f7983",
+    "on_device/on_device": "99c8b3499966b663",
 }
 """Hashes, when the defaults of these scenarios' methods were the paper's."""
 
 
 @pytest.mark.parametrize("name", BEFORE)
 def test_a_scenario_that_states_the_former_defaults_keeps_its_hash(name: str) -> None:
-    assert compute_scenario_hash(load_scenario(SCENARIOS / f"{name}.yaml")).startswith(BEFORE[name])
+    assert compute_scenario_hash(load_scenario(STUDIES / f"{name}.yaml")).startswith(BEFORE[name])
 
 
-@pytest.mark.parametrize("file", [mark_large(path) for path in sorted(REFERENCE.rglob("*.nc"))])
+@pytest.mark.parametrize("file", [mark_large(path) for path in sorted(STUDIES.glob("*/data/*.nc"))])
 def test_committed_results_are_of_todays_scenarios(file: Path) -> None:
     with h5py.File(file) as opened:
         stored = dict(opened.attrs)
-    (path,) = SCENARIOS.rglob(f"{stored['title']}.yaml")
+    (path,) = (path for path in SCENARIO_FILES if path.stem == stored["title"])
     assert is_same(stored, describe_scenario(load_scenario(path)))
 
 

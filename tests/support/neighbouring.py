@@ -252,5 +252,5 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def _find_distinguishing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Return the names of what is not the same to the last bit."""
-    alike = [name for name in one if name in other and _is_same(one[name], other[name])]
+    alike = {name for name in one if name in other and _is_same(one[name], other[name])}
     return [name for name in {**one, **other} if name not in alike]

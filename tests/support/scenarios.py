@@ -9,9 +9,12 @@ import pytest
 
 from otafl.scenario import Scenario, load_scenario
 
-SCENARIOS = Path(__file__).parents[2] / "scenarios"
+ROOT = Path(__file__).parents[2]
+SCENARIOS = ROOT / "scenarios"
+SCENARIO_FILES = sorted([*SCENARIOS.glob("*.yaml"), *(ROOT / "studies").glob("*/*.yaml")])
+"""Every scenario that comes with otafl."""
 
-LARGE = {path.stem for path in SCENARIOS.rglob("*.yaml") if path.stat().st_size > 4500}
+LARGE = {path.stem for path in SCENARIO_FILES if path.stat().st_size > 4500}
 """Scenarios of so many points that they take long to read."""
 
 
@@ -20,7 +23,7 @@ def mark_large(path: Path) -> Any:
     return pytest.param(path, id=path.name, marks=pytest.mark.slow if path.stem in LARGE else ())
 
 
-EVERY_SCENARIO = [mark_large(path) for path in sorted(SCENARIOS.rglob("*.yaml"))]
+EVERY_SCENARIO = [mark_large(path) for path in SCENARIO_FILES]
 
 
 def make_scenario(**keys: Any) -> Scenario:

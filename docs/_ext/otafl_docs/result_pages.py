@@ -1,7 +1,8 @@
-"""The pages of `results/` and the changelog as pages of the site."""
+"""The pages of `results/`, those of the studies and the changelog as pages of the site."""
 
 from __future__ import annotations
 
+import os
 import re
 import textwrap
 from collections.abc import Iterator
@@ -12,15 +13,24 @@ FOLDER = "measured"
 
 COMMANDS = re.compile(r"(?<=\n\n)(?:    \S.*\n(?:    .*\n)*)")
 """An indented block; they are commands for a shell."""
+PAGE = r"(?:results/\w+|studies/(?:\w+/)?README)\.md"
+"""A file of the checkout that has a page of the site."""
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 
 
 def pages() -> Iterator[tuple[str, str]]:
     """Path without suffix, and text, of every page."""
-    for file in sorted((ROOT / "results").glob("*.md")):
-        text = COMMANDS.sub(_fenced, LINK.sub(_moved, file.read_text()))
-        yield f"{FOLDER}/{file.stem}", titled(re.sub(r"(?m)^\|.*", _unbroken, text))
-    yield "changelog", titled(LINK.sub(_from_root, (ROOT / "CHANGELOG.md").read_text()))
+    for file in [*(ROOT / "results").glob("*.md"), *(ROOT / "studies").rglob("README.md")]:
+        moved = _relink(file.read_text(), file.parent, ROOT / "docs" / "reference" / FOLDER)
+        text = COMMANDS.sub(_fenced, moved)
+        yield get_page(file), titled(re.sub(r"(?m)^\|.*", _unbroken, text))
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    yield "changelog", titled(_relink(changes, ROOT, ROOT / "docs" / "reference"))
+
+
+def get_page(file: Path) -> str:
+    """The page of the site, below `reference/`, of a file of results or of a study."""
+    return f"{FOLDER}/{file.parent.name if 'studies' in file.parts[-3:] else file.stem}"
 
 
 def _unbroken(row: re.Match[str]) -> str:
@@ -32,35 +42,36 @@ def _fenced(match: re.Match[str]) -> str:
     return f"```sh\n{textwrap.dedent(match[0])}```\n"
 
 
-def _moved(match: re.Match[str]) -> str:
-    """A link of a file in results/, seen from docs/reference/measured/."""
-    target = match[2]
-    if target.startswith("../docs/"):
-        target = "/" + target.removeprefix("../docs/")
-    elif target.startswith("../"):
-        target = "../../" + target
-    elif not target.endswith(".md"):
-        target = f"../../../results/{target}"
-    return match[1] + target + match[3]
+def _relink(text: str, folder: Path, site: Path) -> str:
+    """The text of a file in a folder with links as from a folder of the site."""
+
+    def relink(match: re.Match[str]) -> str:
+        target = (folder / match[2]).resolve()
+        return f"{match[1]}{_find_target(target, site)}{match[3]}"
+
+    return LINK.sub(relink, text)
 
 
-def _from_root(match: re.Match[str]) -> str:
-    """A link of a file in the root, seen from docs/reference/."""
-    target = match[2]
-    if target.startswith("docs/"):
-        target = "/" + target.removeprefix("docs/")
-    elif re.fullmatch(r"results/\w+\.md", target):
-        target = f"/reference/{FOLDER}/{target.removeprefix('results/')}"
-    else:
-        target = f"../../{target}"
-    return match[1] + target + match[3]
+def _find_target(target: Path, site: Path) -> str:
+    """A link to a file of the checkout from a folder of the site: to its page, if it has one."""
+    path = target.relative_to(ROOT)
+    if path.suffix == ".md" and path.parts[0] == "docs":
+        return f"/{path.relative_to('docs')}"
+    if path.suffix == ".md" and path.parts[0] in ("results", "studies"):
+        return f"/reference/{get_page(target)}.md"
+    return os.path.relpath(target, site)
+
+
+def _find_page(match: re.Match[str]) -> str:
+    """A link of a page of docs/ to a file that has a page."""
+    return f"](/reference/{get_page(ROOT / match[1])}.md"
 
 
 def in_site(text: str) -> str:
     """A page of docs/ whose links to results and to the changelog lead to the site's pages."""
     text = text.replace("](../CHANGELOG.md)", "](/reference/changelog.md)")
-    moved = rf"](/reference/{FOLDER}/\1.md\2)"
-    return titled(re.sub(r"\]\((?:\.\./)+results/(\w+)\.md(#[^)]*)?\)", moved, text))
+    linked = re.sub(rf"\]\((?:\.\./)+({PAGE})", _find_page, text)
+    return titled(linked)
 
 
 def titled(text: str) -> str:

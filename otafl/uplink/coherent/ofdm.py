@@ -137,7 +137,7 @@ def _no_multiple(carriers: int, groups: int) -> str:
 
 
 class Ofdm(Transport):
-    """Over-the-air aggregation of OFDM samples. Study: `scenarios/studies/waveform.yaml`."""
+    """Over-the-air aggregation of OFDM samples. Study: `scenarios/waveform.yaml`."""
 
     state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state", "_figures")
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})

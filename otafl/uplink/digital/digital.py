@@ -65,7 +65,10 @@ from otafl.uplink.impairments.impairments import Impairments
 
 
 class Digital(Transport):
-    """Orthogonal digital transmission. Study: `scenarios/studies/analog_vs_digital.yaml`."""
+    """Orthogonal digital transmission.
+
+    Study: `studies/analog_vs_digital/analog_vs_digital.yaml`.
+    """
 
     supports_snr_growth: ClassVar[bool] = True
     provides: ClassVar[frozenset[str]] = frozenset({"mean", "each"})

@@ -51,7 +51,7 @@ from otafl.uplink.signal import Signal, compute_squared_norm
 
 
 class FskMajorityVote(Transport):
-    """Majority vote by received energies. Study: `scenarios/studies/majority_votes.yaml`."""
+    """Majority vote by received energies. Study: `studies/published/majority_votes.yaml`."""
 
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"

@@ -46,7 +46,7 @@ from otafl.uplink.signal import Signal, divide_by_weights
 
 
 class Reed(Transport):
-    """Non-coherent aggregation of energies. Study: `scenarios/studies/reed.yaml`."""
+    """Non-coherent aggregation of energies. Study: `studies/published/reed.yaml`."""
 
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"

@@ -1,0 +1,313 @@
+"""What the studies of natural data share: settings that are best on validation data, paired
+differences over people, and a figure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib import pyplot as plt
+from scipy import stats
+
+from studies.common.looks import TYPE
+from studies.common.tables import find_file, open_result, print_head, print_row
+
+ALONE, TUNED = "local_only", "fedavg"
+LINKS = {
+    "ideal": ("ideal uplink", "#0072B2", "o"),
+    "over_the_air": ("Rayleigh fading, -20 dB", "#D55E00", "s"),
+}
+VIEWS = {"personal_own": "personal", "tuned_own": "fine-tuned"}
+RATE = "fine_tune_learning_rate"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study of natural data.
+
+    name : scenario of the final runs; that of the tuning has `_tuning` behind it.
+    title : the measure, for tables and the figure.
+    people : the devices, in the plural.
+    metric : last word of the variables of each device's errors.
+    convert : from that metric to the measure.
+    scale : factor from validation losses to the measure of the table of settings.
+    controls : names of the controls.
+    """
+
+    name: str
+    title: str
+    people: str
+    metric: str
+    convert: Callable[[np.ndarray], np.ndarray]
+    scale: float
+    controls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A point of a sweep: its method, link, and settings with their values."""
+
+    method: str
+    link: str
+    values: Mapping[str, float]
+
+    @property
+    def training(self) -> tuple[str, str, dict[str, float]]:
+        """The method, link and settings without those of the fine-tuning after training."""
+        return self.method, self.link, {k: v for k, v in self.values.items() if k != RATE}
+
+    def list_neighbours(self, others: list[Setting], key: str) -> list[float]:
+        """List the values of a setting that were tried with all others unchanged."""
+        rest = {name: value for name, value in self.values.items() if name != key}
+        return sorted(
+            one.values[key]
+            for one in others
+            if {name: value for name, value in one.values.items() if name != key} == rest
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The setting of a method that is best on validation data, and the model that is tested."""
+
+    setting: Setting
+    view: str
+    loss: float
+    tried: list[Setting]
+
+
+def list_settings(ds: xr.Dataset) -> list[Setting]:
+    """List the points of a sweep in their order."""
+    usual = float(np.median(ds["rounds"].values))
+    found = []
+    for place, label in enumerate(ds["algorithm"].values):
+        name = str(label).partition("(")[0]
+        if float(ds["rounds"][place]) > usual:
+            name += ", twice the rounds"
+        values = {key: float(value) for key, value in re.findall(r"(\w+)=([\d.e+-]+)", str(label))}
+        values[RATE] = float(ds[RATE][place])
+        found.append(Setting(name, str(ds["transport"].values[place]), values))
+    return found
+
+
+def read_end(ds: xr.Dataset, name: str) -> xr.DataArray:
+    """Read a variable of each point after the point's own number of rounds."""
+    return ds[name].sel(round=ds["rounds"].astype(ds["round"].dtype)).drop_vars("round")
+
+
+def choose(ds: xr.Dataset, final: xr.Dataset) -> dict[tuple[str, str], Choice]:
+    """Choose the settings of each method and link by the mean validation loss over trials.
+
+    A method is tested by its personal model as it is, or after the fine-tuning, whichever is
+    better; Per-FedAvg fine-tunes by itself. A setting is not chosen if a trial of it diverged, here
+    or in the final runs, which shows without test data.
+    """
+    settings = list_settings(ds)
+    lost = final["diverged_round"].notnull().any("trial").values
+    unstable = [
+        one.training for one, is_lost in zip(list_settings(final), lost, strict=True) if is_lost
+    ]
+    alive = ds["diverged_round"].isnull().all("trial").values
+    alive &= [one.training not in unstable for one in settings]
+    losses = {}
+    for view in VIEWS:
+        ends = read_end(ds, f"{view}_validation_loss").mean("trial", skipna=False).fillna(np.inf)
+        losses[view] = np.where(alive, ends.values, np.inf)
+    found = {}
+    for key in dict.fromkeys((one.method, one.link) for one in settings):
+        places = [i for i, one in enumerate(settings) if (one.method, one.link) == key]
+        views = [v for v in VIEWS if not (v == "tuned_own" and key[0] == "per_fedavg")]
+        loss, place, view = min((losses[v][i], i, v) for v in views for i in places)
+        found[key] = Choice(settings[place], view, float(loss), [settings[i] for i in places])
+    return found
+
+
+def print_settings(study: Study, choices: Mapping[tuple[str, str], Choice]) -> None:
+    """Print the chosen settings; `*` marks one without a tried value on each side."""
+    columns = ("method", "uplink", "points", "best settings", "model", "validation loss")
+    print_head("Settings", *columns)
+    for (method, link), choice in choices.items():
+        words = []
+        for key, value in choice.setting.values.items():
+            if len({one.values[key] for one in choice.tried}) == 1:
+                continue
+            if key == RATE and choice.view == "personal_own":
+                continue
+            tried = choice.setting.list_neighbours(choice.tried, key)
+            mark = "" if tried[0] < value < tried[-1] else "*"
+            words.append(f"{key.replace('_', ' ')} {value:g}{mark}")
+        loss = f"{study.scale * choice.loss:.4f}"
+        said = "-" if method.startswith(ALONE) else LINKS[link][0].partition(",")[0]
+        print_row(method, said, len(choice.tried), ", ".join(words), VIEWS[choice.view], loss)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Errors [trial, person] of a method over a link, and how many of these models diverged."""
+
+    errors: np.ndarray
+    diverged: int = 0
+
+
+def replace_diverged(errors: np.ndarray, guess: np.ndarray) -> np.ndarray:
+    """Replace errors [trial, person] of models that diverged by those of a guess [person].
+
+    A person's worst error in another trial stands in where it is above that of a guess, because
+    divergence is no gain.
+    """
+    worst = np.where(np.isfinite(errors), errors, -np.inf).max(0)
+    return np.where(np.isfinite(errors), errors, np.maximum(guess, worst))
+
+
+def read_outcomes(
+    study: Study, ds: xr.Dataset, choices: Mapping[tuple[str, str], Choice], guess: np.ndarray
+) -> dict[str, dict[str, Outcome]]:
+    """Read the errors of all methods by link; a model that diverged counts as a guess or worse.
+
+    Training alone is the same over both links. "fedavg, not fine-tuned" is FedAvg's one model.
+    Raises LookupError if a chosen setting has no final run.
+    """
+    settings = list_settings(ds)
+
+    def read(setting: Setting, view: str) -> Outcome:
+        if setting not in settings:
+            raise LookupError(f"{study.name}: no final run of {setting}")
+        own = ds.isel(zip=settings.index(setting))
+        values = read_end(own, f"device_{view}_test_{study.metric}").transpose("trial", "device")
+        lost = own["diverged_round"].notnull().values
+        errors = np.where(lost[:, None], np.nan, study.convert(values.values))
+        return Outcome(replace_diverged(errors, guess), int((~np.isfinite(errors)).sum()))
+
+    found: dict[str, dict[str, Outcome]] = {link: {} for link in LINKS}
+    for (method, link), choice in choices.items():
+        for one in LINKS if method.startswith(ALONE) else (link,):
+            found[one][method] = read(choice.setting, choice.view)
+        if method == TUNED:
+            found[link][f"{TUNED}, not fine-tuned"] = read(choice.setting, "own")
+    return found
+
+
+def compare_pairs(own: np.ndarray, base: np.ndarray) -> tuple[float, float, float, float]:
+    """Compare errors [trial, person], averaged over trials, paired by person.
+
+    Returns the mean difference, the ends of its 95 % interval over people, and the t-test's p.
+    """
+    gap = (own - base).mean(0)
+    mean, error = float(gap.mean()), float(gap.std(ddof=1)) / math.sqrt(len(gap))
+    half = float(stats.t.ppf(0.975, len(gap) - 1)) * error
+    return mean, mean - half, mean + half, float(2 * stats.t.sf(abs(mean) / error, len(gap) - 1))
+
+
+def compute_trial_half(own: np.ndarray, base: np.ndarray) -> float:
+    """Half the 95 % interval over trials of the mean difference over the same people."""
+    gap = (own - base).mean(1)
+    scale = float(stats.t.ppf(0.975, len(gap) - 1)) / math.sqrt(len(gap))
+    return scale * float(gap.std(ddof=1))
+
+
+def correct_holm(values: Mapping[str, float]) -> dict[str, float]:
+    """Correct p-values for their number by Holm's method."""
+    found, most = {}, 0.0
+    for place, name in enumerate(sorted(values, key=lambda one: values[one])):
+        most = max(most, (len(values) - place) * values[name])
+        found[name] = min(1.0, most)
+    return found
+
+
+def print_results(study: Study, outcomes: Mapping[str, Mapping[str, Outcome]]) -> None:
+    """Print errors and paired differences over people, for both uplinks."""
+    for link, methods in outcomes.items():
+        trials, people = methods[TUNED].errors.shape
+        said = f"{study.title}, {LINKS[link][0]}: {people} {study.people}, {trials} trials"
+        bases = (ALONE, TUNED, study.controls[0])
+        columns = (
+            f"minus {ALONE}",
+            "p (Holm)",
+            "+- over trials",
+            *(f"minus {b}" for b in bases[1:]),
+        )
+        print_head(said, "method", "mean", *columns, "diverged models")
+        rivals = [n for n in methods if n != ALONE and n not in study.controls]
+        base = methods[ALONE].errors
+        corrected = correct_holm({n: compare_pairs(methods[n].errors, base)[3] for n in rivals})
+        for name in sorted(methods, key=lambda n: float(methods[n].errors.mean())):
+            own = methods[name]
+            cells = [
+                "-" if one == name else _format(compare_pairs(own.errors, methods[one].errors))
+                for one in bases
+            ]
+            p = f"{corrected[name]:.2g}" if name in corrected else "-"
+            half = f"{compute_trial_half(own.errors, methods[ALONE].errors):.4f}"
+            half = "-" if name == ALONE else half
+            row = (name, f"{own.errors.mean():.4f}", cells[0], p, half, *cells[1:], own.diverged)
+            print_row(*row)
+
+
+def _format(pair: tuple[float, ...]) -> str:
+    return "{:+.4f} ({:+.4f} to {:+.4f})".format(*pair[:3])
+
+
+def draw(
+    study: Study, outcomes: Mapping[str, Mapping[str, Outcome]], path: Path, linear: float
+) -> None:
+    """Draw the paired differences from training alone, logarithmic beyond `linear`."""
+    plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
+    figure, axis = plt.subplots(figsize=(10, 5.8), layout="constrained")
+    first = outcomes["ideal"]
+    names = sorted((n for n in first if n != ALONE), key=lambda n: -float(first[n].errors.mean()))
+    for shift, (link, methods) in zip((0.14, -0.14), outcomes.items(), strict=True):
+        said, colour, marker = LINKS[link]
+        base = methods[ALONE].errors
+        mean, low, high, _ = np.array([compare_pairs(methods[n].errors, base) for n in names]).T
+        axis.errorbar(
+            *(mean, np.arange(len(names)) + shift),
+            xerr=[mean - low, high - mean],
+            fmt=marker,
+            color=colour,
+            capsize=2,
+            ms=5,
+            label=said,
+        )
+    axis.set_yticks(range(len(names)), names)
+    axis.axvline(0, color="black", lw=1)
+    said = f"{study.title[0].lower()}{study.title[1:]} minus that of training alone"
+    axis.set(xlabel=f"{said} (logarithmic beyond {linear:g})")
+    axis.set_xscale("symlog", linthresh=linear)
+    axis.legend(loc="lower left")
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+    print(f"\nfigure: {path}")
+
+
+def run_study(
+    study: Study,
+    results: Path,
+    figure: Path,
+    measure_controls: Callable[[xr.Dataset], np.ndarray],
+    linear: float,
+) -> None:
+    """Print the tables of a study and draw its figure.
+
+    measure_controls computes the errors [person, controls + 1] of the controls and of a guess from
+    the final runs' scenario. They are read from a file if there is one, which needs no data.
+    """
+    ds = open_result(results, study.name)
+    path = find_file(results, f"{study.name}_controls.csv")
+    if not path.exists():
+        np.savetxt(path, measure_controls(ds), "%.6e")
+    controls = np.loadtxt(path)
+    choices = choose(open_result(results, f"{study.name}_tuning"), ds)
+    outcomes = read_outcomes(study, ds, choices, controls[:, -1])
+    for methods in outcomes.values():
+        trials = len(methods[TUNED].errors)
+        for place, name in enumerate(study.controls):
+            methods[name] = Outcome(np.tile(controls[:, place], (trials, 1)))
+    print_settings(study, choices)
+    print_results(study, outcomes)
+    draw(study, outcomes, figure, linear)

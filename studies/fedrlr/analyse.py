@@ -1,0 +1,525 @@
+"""Figures 5 to 9 and Table II of the FedRLR paper (Xue and Lau), and why its global model fails,
+from the results of studies/fedrlr/fedrlr_*.yaml. Fig. 10 is drawn by benchmarks/low_rank.py.
+
+    for f in benchmark fig5 fig5_steps fig6 fig6_steps fig7 fig7_steps fig8 fig9 fig9_steps \
+        fig9_nuclear fig9_l1 global_model; do
+      otafl sweep studies/fedrlr/fedrlr_$f.yaml
+    done
+    python -m studies.fedrlr.analyse [results] [--figures studies]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+import otafl
+import studies.common.tables as tables
+from otafl import models
+from otafl.analysis.summary import format_mean_std
+from otafl.core.contracts import Workload
+from otafl.engine.assembly import build_algorithm
+from otafl.plots import COLOURS, LINES, MARKERS
+from otafl.results.end_values import select_end_total
+from studies.common.looks import draw_band
+from studies.common.tables import (
+    count_ideal_symbols,
+    expand_points,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
+
+READINGS = (
+    "as printed (1/K on loss and penalty)",
+    "1/K on the penalty alone",
+    "that and 40 local steps",
+)
+METHODS = (
+    "benchmark (digital)",
+    "proposed 1 (GBMA), as printed",
+    "proposed 2 (CI), as printed",
+    "proposed 1, 1/K on the penalty alone",
+    "proposed 2, 1/K on the penalty alone",
+    "proposed 1, that and 40 local steps",
+    "proposed 2, that and 40 local steps",
+    "B1 nuclear norm",
+    "B2 l1, A 8 x 256",
+    "B2 l1, A 200 x 256",
+    "B3 pruning, A 8 x 256",
+    "B3 pruning, A 200 x 256",
+    "B4 quantisation, 8 bits",
+    "FedRLR+ (GBMA)",
+)
+PAPER = {
+    0: "100 %",
+    5: "1.42 %",
+    6: "1.44 %",
+    7: "87.23 %",
+    9: "75.49 %",
+    11: "93.13 %",
+    12: "100 %",
+}
+"""Table II, by place in METHODS; the paper has one proposed 1 and one proposed 2."""
+BIASES, DEVICES = 522, 10
+SYMBOLS = 7_284
+"""Of FedRLR+ of rank 4, whose biases are in its factors."""
+BENCHMARK = 75 * (268_800 + BIASES)
+"""The paper's 2.02e7 sub-carriers, to which biases make no difference."""
+NEAREST = 74
+"""Last evaluation of Fig. 8, of every second round, within the 75 rounds of Table II."""
+FACTORS = (128, 64, 32, 16, 8)
+"""The compression is 1 / factor."""
+OF_ONE_RATIO = ("proposed 1 (GBMA)", "proposed 2 (CI)", "B3 pruning", "FedRLR+ (GBMA)")
+"""Methods of Fig. 9 whose settings fix the ratio."""
+SHOWN = (
+    *((0, "", "o", 1), (7, "", "s", 1), (12, "", "p", 1), (8, "", "v", 1), (11, "", "^", 1)),
+    *((1, "", "D", 1), (1, "local_", "P", 1), (5, "", "D", 40), (5, "local_", "P", 40)),
+    (13, "", "X", 1),
+)
+"""Of the headline's figure: place in METHODS, model, marker, local steps."""
+OF_STEPS = {1: COLOURS[0], 20: COLOURS[4], 40: COLOURS[2]}
+MARKED = {
+    "o": "digital FedAvg",
+    "s": "B1 nuclear norm",
+    "p": "B4 8 bits",
+    "v": "B2 l1 or B3 pruning, 8 rows",
+    "^": "B3 pruning, 200 rows",
+    "D": "FedRLR, global model",
+    "P": "FedRLR, local models",
+    "X": "FedRLR+",
+}
+CASES = ("zip", "batch_size", "device_count", "c1", "rank")
+"""Dims of cases, in the order in which they are named."""
+MODELS = ("global", "local")
+WEIGHTS = ("c1 = 0.006", "c1 = 0.06", "c1 = 0.6", "mu = 3", "mu = 0.3")
+UPLINKS = ("GBMA, 0 dB", "GBMA, 25 dB", "CI (tci), 25 dB")
+
+
+def format_at_round(values: xr.DataArray, round: int) -> str:
+    return format_mean_std(values.sel(round=round).values)
+
+
+def count_mflops(
+    result: xr.Dataset, steps: int, batch_size: int = 6, devices: int = 10, place: int = 0
+) -> float:
+    """Count the operations of a device in a round of a result's method, in millions."""
+    scenario = expand_points(result)[place].scenario
+    model = models.build(scenario.model, (1, 28, 28), 10, scenario.loss)
+    held = np.array([50_000.0 / devices])
+    load = Workload(steps, batch_size, held)
+    return float(build_algorithm(scenario, model).count_flops(load)[0]) / 1e6
+
+
+def draw_rounds(axis: Axes, values: xr.DataArray, label: str, place: int, line: str = "") -> None:
+    """Draw the mean over trials against the round, in a band of one standard deviation."""
+    style = {"color": COLOURS[place % len(COLOURS)], "ls": line or LINES[place % len(LINES)]}
+    draw_band(axis, values["round"], values.transpose("round", "trial"), label=label, **style)
+
+
+def tidy(axis: Axes, title: str, xlabel: str = "round", ncols: int = 2) -> None:
+    axis.set(title=title, xlabel=xlabel, ylim=(0, 1))
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=ncols)
+
+
+def draw_readings(
+    title: str, cases: Sequence[tuple[str, Sequence[xr.Dataset]]], work: np.ndarray, path: Path
+) -> None:
+    """Draw Figs. 5 to 7.
+
+    Parameters
+    ----------
+    cases : (name, its result in each reading)
+    work : megaflops of a device in a round, [case, reading]
+    """
+    print_head(
+        title,
+        *("reading", "case", "Mflop a round", "rounds", "local, 75 rounds", "local, 200 rounds"),
+        *("local, last", "global, last"),
+    )
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4.8), layout="constrained", sharey=True)
+    for reading, (axis, name) in enumerate(zip(axes, READINGS, strict=True)):
+        for place, (case, found) in enumerate(cases):
+            one = found[reading]
+            local, last = one["local_test_accuracy"], int(one["final_round"])
+            local = local.sel(round=slice(0, last))
+            shape = {"color": COLOURS[place], "ls": LINES[place], "lw": 4 - 0.7 * place}
+            draw_band(axis, local["round"], local, label=case, **shape)
+            cells = [format_at_round(local, t) for t in (75, 200, last)]
+            cells.append(format_at_round(one["test_accuracy"], last))
+            print_row(name, case, f"{work[place, reading]:.1f}", last, *cells)
+        axis.set(title=name, xlabel="round", ylim=(0, 1))
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("test accuracy, mean of the local models")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.savefig(path, dpi=150)
+
+
+def print_benchmark(results: Path, figures: Path) -> None:
+    ds = open_result(results, "fedrlr_benchmark")
+    rounds = (40, 75, 300)
+    to_target = otafl.compute_cost_to_reach(ds, "test_accuracy", 0.7)["round"]
+    print_head("The benchmark", "pixels", *(f"{t} rounds" for t in rounds), "rounds to 70 %")
+    for scale, name in (("raw", "0 to 255"), ("unit", "0 to 1")):
+        accuracy = ds["test_accuracy"].sel(pixel_scale=scale)
+        reached = to_target.sel(pixel_scale=scale).values
+        print_row(name, *(format_at_round(accuracy, t) for t in rounds), format_mean_std(reached))
+
+
+def draw_figures_5_to_7(results: Path, figures: Path) -> None:
+    ten_devices = open_result(results, "fedrlr_fig5_steps").sel(batch_size=6)
+    ten_devices = ten_devices.sel(round=slice(0, 200)).assign_coords(final_round=200)
+    for number, dim, name in ((5, "batch_size", "D_m = {}"), (6, "device_count", "K = {}")):
+        ds, steps = (open_result(results, f"fedrlr_fig{number}{end}") for end in ("", "_steps"))
+        values = ds[dim].values
+        cases, work = [], []
+        for value in values:
+            at = {dim: value}
+            more = steps.sel(at) if value in steps[dim] else ten_devices
+            cases.append((name.format(value), [*(ds.isel(zip=i).sel(at) for i in (0, 1)), more]))
+            size, count = (value, 10) if number == 5 else (6, value)
+            work.append([count_mflops(ds, J, size, count) for J in (1, 1, 40)])
+        path = figures / f"fedrlr_fig{number}.png"
+        draw_readings(f"Fig. {number}", cases, np.array(work), path)
+    ds, steps = (open_result(results, f"fedrlr_fig7{end}") for end in ("", "_steps"))
+    work = np.array([[count_mflops(ds, J) for J in (1, 1, 40)]] * len(WEIGHTS))
+    cases = [
+        (name, [ds.isel(zip=j), ds.isel(zip=5 + j), steps.isel(zip=j)])
+        for j, name in enumerate(WEIGHTS)
+    ]
+    draw_readings("Fig. 7", cases, work, figures / "fedrlr_fig7.png")
+
+
+def list_models(ds: xr.Dataset) -> list[tuple[str, str]]:
+    """(what it is called, variable) of the models that a point evaluates."""
+    both = [("global", "test_accuracy"), ("local", "local_test_accuracy")]
+    return [(name, variable) for name, variable in both if ds[variable].notnull().any()]
+
+
+def draw_figure_8_and_table_2(results: Path, figures: Path) -> None:
+    """Biases count for all: those that come free of error are digital, each device's its own."""
+    ds = open_result(results, "fedrlr_fig8")
+    reached = {
+        v: otafl.compute_cost_to_reach(ds, v, 0.7) for v in ("test_accuracy", "local_test_accuracy")
+    }
+    aside = count_ideal_symbols(ds, BIASES)
+    one_device = otafl.compute_symbols_per_round(ds).mean("trial") + aside
+    all_devices = otafl.compute_symbols_per_round(ds, "all").mean("trial") + DEVICES * aside
+    last = int(ds["round"].max())
+    print_head(
+        "Fig. 8 and Table II",
+        *("method", "model", f"accuracy, {NEAREST} rounds", f"{last} rounds", "Mflop a round"),
+        *(
+            "symbols a round",
+            "of ten devices",
+            "rounds to 70 %",
+            "trials that reach it",
+            "overhead, ours",
+        ),
+        "overhead, paper",
+    )
+    for place, name in enumerate(METHODS):
+        one = ds.isel(zip=place)
+        symbols, of_all = float(one_device[place]), float(all_devices[place])
+        for model, variable in list_models(one):
+            rounds = reached[variable]["round"].isel(zip=place)
+            there = int(rounds.notnull().sum())
+            overhead = rounds * symbols / BENCHMARK
+            print_row(
+                *(
+                    name,
+                    model,
+                    format_at_round(one[variable], NEAREST),
+                    format_at_round(one[variable], last),
+                    f"{count_mflops(ds, int(one['local_steps']), place=place):,.1f}",
+                    f"{symbols:,.0f}",
+                ),
+                *(f"{of_all:,.0f}", format_mean_std(rounds.values), f"{there} of {rounds.size}"),
+                f"{100 * float(overhead.mean()):.2f} %" if there else "-",
+                PAPER.get(place, ""),
+            )
+    draw_figure_8(ds, figures / "fedrlr_fig8.png")
+    draw_symbols_and_accuracy(results, ds, one_device, figures / "fedrlr.png")
+
+
+def draw_figure_8(ds: xr.Dataset, path: Path) -> None:
+    """Draw the rivals, and the global and the local models of FedRLR beside the benchmark."""
+    figure, axes = plt.subplots(1, 3, figsize=(13, 6.2), layout="constrained", sharey=True)
+    rivals = {0: METHODS[0], 7: METHODS[7], 12: METHODS[12], 9: METHODS[9], 11: METHODS[11]}
+    rivals |= {8: "B2 l1 or B3 pruning, A 8 x 256", 13: "FedRLR+, one local step"}
+    for turn, (place, name) in enumerate(rivals.items()):
+        draw_rounds(axes[0], ds["test_accuracy"].isel(zip=place), name, turn)
+    for axis, variable in zip(axes[1:], ("test_accuracy", "local_test_accuracy"), strict=True):
+        draw_rounds(axis, ds["test_accuracy"].isel(zip=0), METHODS[0], 0)
+        for turn, reading in enumerate(READINGS, 1):
+            for power, line in (("GBMA", "-"), ("CI", "--")):
+                one = ds[variable].isel(zip=2 * turn - (power == "GBMA"))
+                draw_rounds(axis, one, f"{power}, {reading}", turn, line)
+    titles = ("baselines, and FedRLR+", "FedRLR, global model", "FedRLR, local models")
+    for axis, title in zip(axes, titles, strict=True):
+        tidy(axis, title, ncols=1)
+    axes[0].set_ylabel("test accuracy, mean ± deviation")
+    figure.savefig(path, dpi=100)
+
+
+def draw_symbols_and_accuracy(
+    results: Path, ds: xr.Dataset, symbols: xr.DataArray, path: Path
+) -> None:
+    """Draw accuracies after 75 rounds against a device's symbols and operations of a round."""
+    plus = open_result(results, "fedrlr_plus")
+    best = otafl.select_tuned(plus, over="learning_rate").isel(zip=1)
+    whole = open_result(results, "fedavg_equal_symbols")
+    shown = [  # symbols, megaflops, accuracy [trial], marker, local steps
+        (
+            float(symbols[place]),
+            count_mflops(ds, steps, place=place),
+            ds[f"{model}test_accuracy"].isel(zip=place).sel(round=NEAREST),
+            *(marker, steps),
+        )
+        for place, model, marker, steps in SHOWN
+    ]
+    accuracy = best["test_accuracy"].sel(round=75)
+    shown.append((SYMBOLS, count_mflops(plus, 20), accuracy, "X", 20))
+    accuracy = whole["test_accuracy"].sel(round=75)
+    shown.append((float(symbols[0]), count_mflops(whole, 20), accuracy, "o", 20))
+    figure, axes = plt.subplots(1, 2, figsize=(10, 5.6), layout="constrained", sharey=True)
+    for one, mflops, accuracy, marker, steps in shown:
+        style = {"marker": marker, "color": OF_STEPS[steps], "ms": 9, "capsize": 3}
+        mean, deviation = float(accuracy.mean()), float(accuracy.std(ddof=1))
+        for axis, at in zip(axes, (one, mflops), strict=True):
+            axis.errorbar(at, mean, deviation, **style)
+    for steps, colour in OF_STEPS.items():
+        label = f"{steps} local step{'s' * (steps > 1)}{', tuned step size' * (steps == 20)}"
+        axes[0].plot([], [], color=colour, lw=4, label=label)
+    for marker, label in MARKED.items():
+        axes[0].plot([], [], marker, color="0.4", ms=8, label=label)
+    axes[0].set(xlabel="symbols a round, biases counted", ylabel="accuracy after 74 or 75 rounds")
+    axes[1].set_xlabel("local work a round and device, Mflop")
+    for axis in axes:
+        axis.axhline(0.7, color="0.5", lw=0.8, ls="--")
+        axis.set(xscale="log", ylim=(0, 0.9))
+        axis.grid(alpha=0.3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.savefig(path, dpi=150)
+
+
+def draw_figure_9(results: Path, figures: Path) -> None:
+    """Against the compression 1 / factor; the relaxed methods where they meet it."""
+    ds = open_result(results, "fedrlr_fig9")
+    names = OF_ONE_RATIO
+    figure, axes = plt.subplots(1, 2, figsize=(11, 6), layout="constrained", sharey=True)
+    of_model = dict(zip(MODELS, axes, strict=True))
+    print_head("Fig. 9", "method", "model", *(f"1/{factor}" for factor in FACTORS))
+    for place, name in enumerate(names):
+        points = ds.isel(zip=slice(place * len(FACTORS), (place + 1) * len(FACTORS)))
+        for model, variable in list_models(points):
+            accuracy = select_end_total(points, variable)
+            print_row(name, model, *(format_mean_std(values) for values in accuracy.values))
+            draw_by_ratio(of_model[model], list(accuracy), name, place)
+    relaxed = (
+        ("B1 nuclear norm", tune_nuclear_norm(results)),
+        ("B2 l1 norm", tune_l1_norm(results)),
+    )
+    for place, (name, found) in enumerate(relaxed, len(names)):
+        met = [one["test_accuracy"] for one in found]
+        print_row(name, "global", *(format_mean_std(one.values) for one in met))
+        draw_by_ratio(of_model["global"], met, f"{name}, tuned to the ratio", place)
+    place = len(names) + len(relaxed)
+    points = open_result(results, "fedrlr_fig9_steps").sel(rank=[128 // f for f in FACTORS])
+    for model, variable in list_models(points):
+        accuracy = select_end_total(points, variable).transpose("rank", "trial")
+        name = "proposed 1 (GBMA), 40 local steps"
+        print_row(name, model, *(format_mean_std(values) for values in accuracy.values))
+        draw_by_ratio(of_model[model], list(accuracy), name, place)
+    print_head(
+        "Fig. 9, relaxed",
+        *("method", "ratio", "trials that meet it", "weight", "rounds", "rank, or density"),
+    )
+    for (name, found), weight in zip(relaxed, ("nuclear_weight", "l1_weight"), strict=True):
+        for factor, one in zip(FACTORS, found, strict=True):
+            print_row(name, f"1/{factor}", *format_row(one, weight))
+    print_intermediate(results)
+    for model, axis in of_model.items():
+        axis.axhline(0.8, color="0.5", lw=0.8, ls="--", label="the paper: above this everywhere")
+        axis.set_xscale("log")
+        axis.set_xticks([1 / f for f in FACTORS], [f"1/{f}" for f in FACTORS])
+        axis.minorticks_off()
+        tidy(axis, f"{model} model{'s' * (model == 'local')}", "share of the weights", ncols=1)
+    axes[0].set_ylabel("test accuracy, mean ± deviation")
+    figure.savefig(figures / "fedrlr_fig9.png", dpi=150)
+
+
+def print_intermediate(results: Path) -> None:
+    """What B1 has while its rank falls, and B2 at the end by its weight, with the most rows."""
+    print_head("Relaxed", "method", "weight", "rounds", "accuracy", "rank, or density")
+    nuclear = open_result(results, "fedrlr_fig9_nuclear").isel(nuclear_weight=0)
+    for t in (25, 50, 75, 100, 125, 150, 175):
+        cells = (format_at_round(nuclear[name], t) for name in ("test_accuracy", "weight_rank"))
+        print_row("B1 nuclear norm", f"{float(nuclear['nuclear_weight']):g}", t, *cells)
+    l1 = open_result(results, "fedrlr_fig9_l1")
+    for place in range(len(FACTORS) - 1, l1.sizes["zip"]):
+        one = l1.isel(zip=place)
+        cells = (
+            format_mean_std(select_end_total(one, name).values)
+            for name in ("test_accuracy", "weight_density")
+        )
+        weight, rounds = float(one["l1_weight"]), int(one["final_round"])
+        print_row("B2 l1 norm, A 32 x 256", f"{weight:g}", rounds, *cells)
+
+
+def format_row(one: xr.Dataset, weight: str) -> tuple[str, ...]:
+    rounds = one["at"].dropna("trial").values
+    there = f"{rounds.size} of {one.sizes['trial']}"
+    if not rounds.size:
+        return there, "-", "-", "-"
+    span = f"{min(rounds):g} to {max(rounds):g}"
+    return (
+        there,
+        f"{float(one[weight]):g}",
+        span,
+        format_mean_std(one["size"].dropna("trial").values),
+    )
+
+
+def draw_by_ratio(axis: Axes, found: Sequence[xr.DataArray], label: str, place: int) -> None:
+    """Draw accuracies [trial] by ratio, each method's beside those of the others."""
+    axis.errorbar(
+        [1.03 ** (place - 3) / factor for factor in FACTORS],
+        [float(one.mean()) for one in found],
+        [float(one.std(ddof=1)) for one in found],
+        label=label,
+        color=COLOURS[place],
+        ls=LINES[place % len(LINES)],
+        marker=MARKERS[place],
+        capsize=2,
+    )
+
+
+def select_tuned(ds: xr.Dataset, weight: str, size: str, limit: float) -> xr.Dataset:
+    """Take the best round of each trial by validation accuracy whose rank or density is within the
+    limit, and the weight with which most trials have one, of several the best by that accuracy.
+
+    A trial without such a round counts as its untrained model, and its round and size are NaN.
+    """
+    ds = ds.assign(size=ds[size], at=ds["round"].broadcast_like(ds[size]))
+    eligible_mask = ds["validation_accuracy"].where(ds["size"] <= limit).fillna(-1.0)
+    taken = ds.isel(round=eligible_mask.argmax("round")).where(eligible_mask.max("round") >= 0)
+    accuracy = taken["validation_accuracy"]
+    score = accuracy.notnull().sum("trial") + accuracy.mean("trial").fillna(0.0)
+    guess = ds["test_accuracy"].sel(round=0, drop=True)
+    taken["test_accuracy"] = taken["test_accuracy"].fillna(guess)
+    return taken.isel({weight: int(score.argmax(weight))})
+
+
+def tune_nuclear_norm(results: Path) -> list[xr.Dataset]:
+    """B1 meets a ratio by its mean rank over the layers, of which the last has at most ten."""
+    ds = open_result(results, "fedrlr_fig9_nuclear")
+    limits = [(2 * 128 / factor + min(128 / factor, 10)) / 3 for factor in FACTORS]
+    return [select_tuned(ds, "nuclear_weight", "weight_rank", limit) for limit in limits]
+
+
+def tune_l1_norm(results: Path) -> list[xr.Dataset]:
+    """B2 meets a ratio by its density, with 256 / factor rows of A."""
+    ds = open_result(results, "fedrlr_fig9_l1")
+    rows = [int(str(codec).split("rows=")[1].rstrip(")")) for codec in ds["codec"].values]
+    found = []
+    for factor in FACTORS:
+        points = ds.isel(zip=[i for i, count in enumerate(rows) if count == 256 // factor])
+        points = points.swap_dims(zip="l1_weight")
+        found.append(select_tuned(points, "l1_weight", "weight_density", 1 / factor))
+    return found
+
+
+def open_result(results: Path, name: str) -> xr.Dataset:
+    """Open the result of a scenario; a trial that diverged counts as a guess to the last round."""
+    return tables.count_guesses(tables.open_result(results, name))
+
+
+def print_diverged(results: Path, figures: Path) -> None:
+    """Count the trials that the other tables contain as their untrained model."""
+    print_head("Trials that diverged", "experiment", "case", "diverged")
+    cases = {
+        "fig5_steps": [f"D_m = {size}, 40 local steps" for size in (3, 6, 12, 24)],
+        "fig6_steps": [f"K = {count}, 40 local steps" for count in (5, 20)],
+        "fig7": [f"{weight}, {reading}" for reading in READINGS[:2] for weight in WEIGHTS],
+        "fig7_steps": [f"{weight}, 40 local steps" for weight in WEIGHTS],
+        "fig8": list(METHODS),
+        "fig9": [f"{name}, 1/{factor}" for name in OF_ONE_RATIO for factor in FACTORS],
+        "fig9_steps": [f"40 local steps, 1/{factor}" for factor in reversed(FACTORS)],
+        "global_model": [
+            f"{uplink}, K = {count}, c1 = {c1:g}"
+            for uplink in UPLINKS
+            for count in (5, 10, 20)
+            for c1 in (0, 0.006, 0.06, 0.6)
+        ],
+    }
+    for name, labels in cases.items():
+        diverged = tables.open_result(results, f"fedrlr_{name}")["diverged_round"].notnull()
+        first = [dim for dim in CASES if dim in diverged.dims]
+        lost = diverged.sum("trial").transpose(*first).values.ravel()
+        for label, count in zip(labels, lost, strict=True):
+            if count:
+                figure = name.removesuffix("_steps").replace("fig", "Fig. ")
+                print_row(figure, label, f"{count} of {diverged.sizes['trial']}")
+
+
+def print_global_model(results: Path, figures: Path) -> None:
+    """Product errors are means over the recorded rounds: single rounds scatter widely."""
+    ds = open_result(results, "fedrlr_global_model")
+    print_head(
+        "The global model as written",
+        *("uplink", "K", "c1", "product error", "its law (unit gains)", "global", "local"),
+        "error-free mean, rank 4",
+    )
+    for place, uplink in enumerate(UPLINKS):
+        for count in ds["device_count"].values:
+            for c1 in ds["c1"].values:
+                one = ds.isel(zip=place).sel(device_count=count, c1=c1)
+                errors = (
+                    one[name].mean("round") for name in ("product_error", "product_error_law")
+                )
+                cells = ("test_accuracy", "local_test_accuracy", "mean_test_accuracy")
+                print_row(
+                    *(uplink, count, f"{c1:g}"),
+                    *(format_mean_std(e.values) for e in errors),
+                    *(format_mean_std(select_end_total(one, name).values) for name in cells),
+                )
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    for place, uplink in enumerate(UPLINKS):
+        one = ds.isel(zip=place).sel(device_count=10, c1=0.006)
+        error = one["product_error"]
+        draw_rounds(left, error.cumsum("round") / error.notnull().cumsum("round"), uplink, place)
+    draw_rounds(left, one["product_error_law"], "law, unit gains, no noise", 5)
+    one = ds.isel(zip=1).sel(device_count=10, c1=0.006)
+    draw_rounds(right, one["test_accuracy"], "global model (31)", 0)
+    draw_rounds(right, one["local_test_accuracy"], "local models", 1)
+    draw_rounds(right, one["mean_test_accuracy"], "error-free projected mean (20)", 2)
+    tidy(right, "test accuracy, GBMA, 25 dB, K = 10")
+    left.set(title="squared error of the product over that of the mean", xlabel="round")
+    left.set(ylim=(0, 4), ylabel="running mean over the rounds")
+    left.grid(alpha=0.3)
+    left.legend()
+    figure.savefig(figures / "fedrlr_global_model.png", dpi=150)
+
+
+def main() -> None:
+    args = parse_study_arguments(__doc__)
+    for part in (
+        print_benchmark,
+        draw_figures_5_to_7,
+        draw_figure_8_and_table_2,
+        draw_figure_9,
+        print_global_model,
+        print_diverged,
+    ):
+        part(args.results, args.figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,361 @@
+r"""FedRLR+ beside the paper's scheme, error-free averaging of the same payload, and digital FedAvg:
+accuracy of the global model over SNR and devices, each at its best step size on validation data.
+
+    for s in fedrlr_plus fedrlr_plus_momentum fedrlr_plus_momentum_steps fedrlr_plus_policies \
+        fedrlr_plus_grid fedrlr_plus_low_snr fedrlr_plus_small_steps fedrlr_grid \
+        fedrlr_references_grid fedavg_equal_symbols fedrlr_rivals fedrlr_rivals_momentum_grid \
+        fedrlr_rivals_steps fedrlr_rivals_small_steps fedrlr_rivals_tuned fedrlr_cnn; do
+      otafl sweep studies/fedrlr/$s.yaml
+    done
+    python -m studies.fedrlr.fedrlr_plus [results] [--figure fedrlr_plus.png]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import xarray as xr
+from matplotlib import pyplot as plt
+
+import otafl
+from otafl.analysis.summary import format_mean_std
+from otafl.plots import COLOURS, MARKERS
+from otafl.results.end_values import select_final
+from studies.common.looks import draw_errorbars
+from studies.common.tables import (
+    count_ideal_symbols,
+    format_points,
+    interpolate_at_cost,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+    read_end,
+)
+
+SYMBOLS, WHOLE = 7_284, 269_322
+"""Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg; with all biases."""
+BIASES_OF_CNN, DEVICES = 186, 10
+BETA = 0.8
+"""The momentum."""
+RIVALS = {
+    "shared_subset": "the same random reals",
+    "compressed_sensing": "compressed sensing",
+    "topk(keep=0.00033": "top-k in packets",
+    "topk(keep=0.027046": "top-k, error-free",
+    "identity": "the whole model, error-free",
+}
+"""Beginning of a codec's label -> name of FedAvg with it."""
+
+
+def find_best(results: Path, name: str, over: str = "learning_rate") -> xr.Dataset:
+    return otafl.select_tuned(open_result(results, name), over=over)
+
+
+def read_best_end(results: Path, name: str, over: str = "learning_rate") -> xr.DataArray:
+    """Read the accuracy at the end of the best step."""
+    return read_end(find_best(results, name, over), "test_accuracy")
+
+
+def print_long_runs(results: Path) -> None:
+    """1000 rounds at K = 10, and FedAvg at equal symbols and at equal rounds."""
+    plus = find_best(results, "fedrlr_plus")
+    fedavg = open_result(results, "fedavg_equal_symbols")["test_accuracy"]
+    rounds = (75, 200, 1000)
+    trials = plus.sizes["trial"]
+    print_head(f"K = 10, {trials} trials", "method", "step", *(f"{t} rounds" for t in rounds))
+    for place, name in enumerate(("FedRLR+, 0 dB", "FedRLR+, 25 dB", "same payload, error-free")):
+        one = plus.isel(zip=place)
+        cells = (format_mean_std(one["test_accuracy"].sel(round=t).values) for t in rounds)
+        print_row(name, f"{float(one['learning_rate']):g}", *cells)
+    done = [t if t in fedavg["round"] else None for t in rounds]
+    work = ["" if t is None else format_mean_std(fedavg.sel(round=t).values) for t in done]
+    print_row(f"FedAvg, digital, equal work ({fedavg.sizes['trial']} trials)", "0.1", *work)
+    for name, factor in (("one device's symbols", 1), ("all ten devices'", 10)):
+        equal = [t * SYMBOLS // (factor * WHOLE) for t in rounds]
+        cells = (f"{format_mean_std(fedavg.sel(round=t).values)} ({t} rounds)" for t in equal)
+        print_row(f"FedAvg, digital, equal symbols ({name})", "0.1", *cells)
+
+
+def name_rival(codec: str) -> str:
+    return next(name for start, name in RIVALS.items() if codec.startswith(start))
+
+
+def print_momentum(results: Path) -> None:
+    """Compare FedRLR+ with the server's momentum and without, K = 10, 25 dB, trial by trial."""
+    plus = find_best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
+    ds = open_result(results, "fedrlr_plus_momentum")
+    steps = ("learning_rate", "server_learning_rate")
+    points = ds.stack(point=steps)
+    score = read_end(points, "validation_accuracy").mean("trial")
+    place = int(score.argmax("point"))
+    accuracy = read_end(points, "test_accuracy")
+    print_head(
+        f"Momentum: 75 rounds at 25 dB, {ds.sizes['trial']} trials",
+        *("momentum", "device's step", "server's step", "accuracy", "points above 0.8 (95 %)"),
+    )
+    print_row("0.8", "0.1", "1", format_mean_std(plus.values), "")
+    for i in (list(points.indexes["point"]).index((0.1, 1.0)), place):
+        of_device, of_server = points.indexes["point"][i]
+        one = accuracy.isel(point=i).drop_vars(("point", *steps))
+        cells = f"{of_device:g}", f"{of_server:g}", format_mean_std(one.values)
+        print_row("0", *cells, format_points(one, plus))
+
+
+def read_at_equal_symbols(ds: xr.Dataset) -> xr.DataArray:
+    """Read the accuracy [zip, trial] where 75 rounds of symbols are spent; all 75 if error-free."""
+    spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
+    return interpolate_at_cost(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
+
+
+def print_rivals(results: Path) -> None:
+    """FedAvg at the symbols of FedRLR+, K = 10, 25 dB; differences trial by trial."""
+    plus = find_best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
+    found = read_rivals(results)
+    print_head(
+        f"75 rounds of {SYMBOLS:,} symbols, {plus.sizes['trial']} trials",
+        *("FedAvg with", "momentum", "device's step", "server's step", "accuracy"),
+        "points above FedRLR+ (95 %)",
+    )
+    for (name, beta), (*steps, accuracy) in sorted(found.items(), key=lambda f: order_row(*f[0])):
+        cells = *(f"{s:g}" for s in steps), format_mean_std(accuracy.values)
+        print_row(name, f"{beta:g}", *cells, format_points(accuracy, plus))
+    print_row("FedRLR+", f"{BETA:g}", "0.1", "1", format_mean_std(plus.values), "")
+
+
+def read_rivals(results: Path) -> dict[tuple[str, float], tuple[float, float, xr.DataArray]]:
+    """Read steps and accuracy [trial] by rival and momentum.
+
+    The accuracy is read where 75 rounds of FedRLR+'s symbols are spent, and without errors after
+    75 rounds.
+    """
+    whole = open_result(results, "fedrlr_references_grid").sel(algorithm="fedavg", device_count=10)
+    whole = otafl.select_tuned(whole, over="learning_rate")
+    of_whole = float(whole["learning_rate"]), 1.0, select_final(whole, "test_accuracy")
+    found = {(RIVALS["identity"], 0.0): of_whole}
+    for file in ("fedrlr_rivals", "fedrlr_rivals_tuned"):
+        ds = open_result(results, file)
+        spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
+        accuracy = interpolate_at_cost(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
+        for one in accuracy.transpose("zip", ...):
+            of = name_rival(str(one["codec"].values)), read_momentum(one)
+            found[of] = *read_steps(one), one
+    return found
+
+
+def read_momentum(point: xr.DataArray) -> float:
+    return BETA if "momentum" in str(point.coords.get("server", "")) else 0.0
+
+
+def read_steps(point: xr.DataArray) -> tuple[float, float]:
+    """Return the steps of the devices and of the server, which is 1 if it is no coordinate."""
+    return (
+        float(point.coords.get("learning_rate", 0.1)),
+        float(point.coords.get("server_learning_rate", 1.0)),
+    )
+
+
+def print_searches(results: Path) -> None:
+    """Print the validation accuracy at all steps that were searched, and what momentum gives."""
+    found: dict[tuple[str, float], dict[tuple[float, float], xr.DataArray]] = {}
+    for name, beta, steps, accuracy in list_searches(results):
+        found.setdefault((name, beta), {})[steps] = accuracy
+    rows = sorted(found.items(), key=lambda one: order_row(*one[0]))
+    columns = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4)
+    best = {}
+    print_head(
+        "Steps searched: server's step and validation accuracy in %, * is the best of a row",
+        *("method", "momentum", *(f"device's step {d:g}" for d in columns)),
+    )
+    for row, searched in rows:
+        means = {steps: float(accuracy.mean()) for steps, accuracy in searched.items()}
+        best[row] = top = max(means, key=means.__getitem__)
+        said = {s: f"{s[1]:g}: {100 * m:.1f}" + "*" * (s == top) for s, m in sorted(means.items())}
+        cells = [", ".join(text for (d, _), text in said.items() if d == at) for at in columns]
+        print_row(row[0], f"{row[1]:g}", *(cell or "-" for cell in cells))
+    print_head(
+        "Momentum of the rivals: validation accuracy at the best steps, three trials",
+        *("FedAvg with", "without", f"with {BETA:g}", "points gained (95 %)"),
+    )
+    for name in RIVALS.values():
+        ends = [found[name, beta][best[name, beta]] for beta in (0.0, BETA)]
+        gain = format_points(ends[1], ends[0])
+        print_row(name, *(format_mean_std(one.values) for one in ends), gain)
+
+
+def order_row(name: str, beta: float) -> tuple[int, float]:
+    return [*RIVALS.values(), "FedRLR+"].index(name), beta
+
+
+def list_searches(
+    results: Path,
+) -> Iterator[tuple[str, float, tuple[float, float], xr.DataArray]]:
+    """Yield method, momentum, steps of the devices and the server, validation accuracy [trial].
+
+    Three trials of the rivals, and ten of FedRLR+.
+    """
+    files: dict[str, tuple[str, float | None, int]] = {
+        "fedrlr_rivals": ("", 0.0, 3),
+        "fedrlr_references_grid": (RIVALS["identity"], 0.0, 3),
+        "fedrlr_rivals_momentum_grid": ("", BETA, 3),
+        "fedrlr_rivals_steps": ("", None, 3),
+        "fedrlr_rivals_small_steps": ("", None, 3),
+        "fedrlr_plus_momentum": ("FedRLR+", 0.0, 10),
+        "fedrlr_plus_momentum_steps": ("FedRLR+", BETA, 10),
+    }
+    for file, (name, beta, trials) in files.items():
+        ds = open_result(results, file).isel(trial=slice(trials))
+        if "device_count" in ds.dims:
+            ds = ds.sel(algorithm="fedavg", device_count=10)
+        accuracy = read_end(ds, "validation_accuracy")
+        points = accuracy.stack(point=[dim for dim in accuracy.dims if dim != "trial"])
+        for one in points.transpose("point", "trial"):
+            method = name or name_rival(str(one["codec"].values))
+            steps = read_steps(one)
+            values = xr.DataArray(one.values, dims="trial")
+            yield method, read_momentum(one) if beta is None else beta, steps, values
+
+
+def print_policies(results: Path) -> None:
+    """75 rounds at K = 10, and the difference to the error-free mean, trial by trial: same data,
+    starts, minibatches and channels.
+    """
+    ds = open_result(results, "fedrlr_plus_policies")
+    accuracy, nmse = (
+        select_final(ds, "test_accuracy"),
+        ds["aggregation_nmse"].mean(("trial", "round")),
+    )
+    off = 100 * (accuracy - accuracy.isel(zip=-1))
+    error = off.std("trial", ddof=1) / off.sizes["trial"] ** 0.5
+    print_head(
+        f"75 rounds, {off.sizes['trial']} trials",
+        *(
+            "power",
+            "SNR",
+            "NMSE of the mean",
+            "accuracy",
+            "points above error-free ± standard error",
+        ),
+    )
+    for place, power in enumerate(ds["power"].values[:-1]):
+        cells = f"{float(off[place].mean()):+.2f} ± {float(error[place]):.2f}"
+        snr = f"{float(ds['snr_db'][place]):g} dB"
+        print_row(
+            power, snr, f"{float(nmse[place]):.3f}", format_mean_std(accuracy[place].values), cells
+        )
+
+
+def print_convolutions(results: Path) -> None:
+    ds = open_result(results, "fedrlr_cnn")
+    print_head(
+        f"A convolutional network, ranks 8, 8, 4, 4 of four layers, {ds.sizes['trial']} trials",
+        *("method", "symbols a round", "of ten devices", "model"),
+        *(f"{t} rounds" for t in (20, 40, 60)),
+    )
+    shared, aside = (
+        otafl.compute_symbols_per_round(ds).mean("trial"),
+        count_ideal_symbols(ds, BIASES_OF_CNN),
+    )
+    symbols = [f"{count:,.0f}" for count in (shared + aside).values]
+    of_all = [f"{count:,.0f}" for count in (shared + DEVICES * aside).values]
+    for place, name, variable in (
+        (0, "FedRLR, global (31)", "test_accuracy"),
+        (0, "FedRLR, local", "local_test_accuracy"),
+        (1, "FedRLR+, global", "test_accuracy"),
+    ):
+        method, model = name.split(", ")
+        cells = (
+            format_mean_std(ds[variable].isel(zip=place).sel(round=t).values) for t in (20, 40, 60)
+        )
+        print_row(method, symbols[place], of_all[place], model, *cells)
+
+
+def print_small_steps(results: Path) -> None:
+    """Validation accuracy of five devices by step, where a grid had its best step at an end."""
+    rows: dict[float, dict[float, xr.DataArray]] = {-50.0: {}, -20.0: {}}
+    for name in ("fedrlr_plus_low_snr", "fedrlr_plus_grid", "fedrlr_plus_small_steps"):
+        ds = open_result(results, name)
+        ds = ds.sel(device_count=5) if "device_count" in ds.dims else ds
+        values = read_end(ds, "validation_accuracy")
+        points = values.stack(point=[dim for dim in values.dims if dim != "trial"])
+        for one in points.transpose("point", "trial"):
+            at, step = float(one["snr_db"]), float(one["learning_rate"])
+            if at in rows:
+                rows[at][round(step, 6)] = one
+    steps = sorted({*rows[-50.0], *rows[-20.0]})
+    title = "FedRLR+, five devices: validation accuracy after 75 rounds by step, 10 trials"
+    print_head(title, "SNR", *(f"{step:g}" for step in steps))
+    for at, tried in rows.items():
+        cells = (format_mean_std(tried[s].values) if s in tried else "-" for s in steps)
+        print_row(f"{at:g} dB", *cells)
+
+
+def draw_grids(results: Path, figure: Path) -> None:
+    """75 rounds over SNR and K."""
+    plus = read_best_end(results, "fedrlr_plus_grid")
+    low = read_best_end(results, "fedrlr_plus_low_snr")
+    plus = xr.concat([low, plus], "snr_db", join="outer", coords="minimal", compat="override")
+    paper = read_best_end(results, "fedrlr_grid", over="q")
+    bounds = read_best_end(results, "fedrlr_references_grid")
+    plus = plus.astype("float64").round(6)  # stored in single precision
+    counts, snrs = plus["device_count"].values, plus["snr_db"].values
+    assert plus.sizes["trial"] == paper.sizes["trial"]
+    trials = f"75 rounds, {plus.sizes['trial']} trials"
+    print_head(trials, "method", "K", *(f"{snr:g} dB" for snr in snrs))
+    for name, accuracy in (("FedRLR+", plus), ("FedRLR (31)", paper)):
+        for count in counts:
+            of = accuracy.sel(device_count=count).reindex(snr_db=snrs)
+            print_row(name, count, *(format_mean_std(of.sel(snr_db=snr).values) for snr in snrs))
+    free = f"75 rounds, free of error, {bounds.sizes['trial']} trials"
+    print_head(free, "K", "same payload as FedRLR+", "FedAvg, whole model")
+    for count in counts:
+        of = bounds.sel(device_count=count)
+        print_row(
+            count, *(format_mean_std(of.sel(algorithm=a).values) for a in ("fedrlr_plus", "fedavg"))
+        )
+    draw_grid(plus, paper, bounds, figure)
+
+
+def draw_grid(plus: xr.DataArray, paper: xr.DataArray, bounds: xr.DataArray, figure: Path) -> None:
+    """Draw accuracy over SNR: at all levels, and where FedRLR+ is near the error-free mean."""
+    _, axes = plt.subplots(1, 2, figsize=(11, 5.4), layout="constrained")
+    for accuracy, name, line in ((plus, "FedRLR+", "-"), (paper, "FedRLR", ":")):
+        for place, count in enumerate(accuracy["device_count"].values):
+            of = accuracy.sel(device_count=count).dropna("snr_db", how="all")
+            style = {"color": COLOURS[place], "marker": MARKERS[place], "ls": line}
+            style |= {"label": f"{name}, K = {count}"}
+            at = of["snr_db"].values + 0.6 * (place - 2)
+            for axis in axes[: 1 + (name == "FedRLR+")]:
+                draw_errorbars(axis, at, of.transpose("snr_db", "trial"), **style)
+    for method, name, line in (
+        ("fedrlr_plus", "payload of FedRLR+", "--"),
+        ("fedavg", "FedAvg, whole model", "-."),
+    ):
+        level = float(bounds.sel(algorithm=method, device_count=10).mean())
+        for axis in axes:
+            axis.axhline(level, color="k", ls=line, lw=1, label=f"{name}, error-free, K = 10")
+    axes[0].set(ylim=(0, 1), ylabel="test accuracy of the global model, mean ± deviation")
+    axes[1].set(xlim=(-32, 32), ylim=(0.72, 0.84), title="from -30 dB, enlarged")
+    for axis in axes:
+        axis.set_xlabel("SNR (dB)")
+        axis.grid(alpha=0.3)
+    handles = axes[0].get_legend_handles_labels()
+    axes[0].figure.legend(*handles, loc="outside lower center", ncols=4, fontsize="small")
+    plt.savefig(figure, dpi=150)
+
+
+def main() -> None:
+    args = parse_study_arguments(__doc__, "fedrlr_plus.png")
+    print_long_runs(args.results)
+    print_rivals(args.results)
+    print_momentum(args.results)
+    print_searches(args.results)
+    print_policies(args.results)
+    print_convolutions(args.results)
+    print_small_steps(args.results)
+    draw_grids(args.results, args.figure)
+
+
+if __name__ == "__main__":
+    main()

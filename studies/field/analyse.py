@@ -1,0 +1,149 @@
+"""What to send with: accuracy of every uplink at equal channel uses, and at equal radiated energy,
+each at the step that validation data favour there, beside `power: pre_scaler` trial by trial.
+
+    for s in field field_energy field_drain; do otafl sweep studies/field/$s.yaml; done
+    python -m studies.field.analyse [results] [--figure field.png]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from matplotlib import pyplot as plt
+
+from otafl.results.end_values import select_final
+from studies.common.looks import TYPE, UPLINKS
+from studies.common.tables import (
+    compute_gain,
+    interpolate_at_cost,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
+
+NAMES = [name for _, names in UPLINKS.values() for name in names]
+COLOURS = [colour for colour, names in UPLINKS.values() for _ in names]
+BASE, FULL = NAMES.index("pre_scaler"), NAMES.index("FSK-MV")
+CHANNELS = ("Rayleigh, 10 dB", "Rayleigh, -10 dB", "urban cell, 1 mW")
+SHARES = (1.0, 0.3, 0.1, 0.03)
+"""Budgets of radiated energy, over what full power radiates in as many symbols."""
+SWEPT = ("gbma", "cotaf", "cao_static", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
+"""Uplinks of `studies/field/field_energy.yaml`."""
+DRAINED = ("gbma", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
+"""Uplinks of `studies/field/field_drain.yaml`."""
+T_95 = 2.262
+"""Half a confidence interval of ten trials, in standard errors."""
+
+
+def find_best(ds: xr.Dataset, spent: xr.DataArray, budget: xr.DataArray) -> xr.DataArray:
+    """Test accuracy at each point's best step, [channel, zip, trial]; tells the steps."""
+    step = ds["server_learning_rate"]
+    choice = (
+        interpolate_at_cost(ds, "validation_accuracy", spent, budget)
+        .mean("trial")
+        .argmax(step.name)
+    )
+    print_head("Steps, in units of the scenario's", "uplink", *CHANNELS)
+    for name, places in zip(NAMES, choice.transpose("zip", "channel").values, strict=True):
+        ends = (0, step.size - 1)
+        print_row(name, *(f"{step.values[i]:g}" + " (end)" * (i in ends) for i in places))
+    chosen = interpolate_at_cost(ds, "test_accuracy", spent, budget).isel({step.name: choice})
+    return chosen.transpose("channel", "zip", "trial")
+
+
+def print_table(title: str, accuracy: xr.DataArray) -> None:
+    gains = 100 * compute_gain(accuracy, accuracy.isel(zip=BASE))
+    print_head(f"At {title}: accuracy, and points above `pre_scaler`", "uplink", *CHANNELS)
+    for j, name in enumerate(NAMES):
+        cells = [f"{float(mean):.3f}" for mean in accuracy.isel(zip=j).mean("trial")]
+        for i, (mean, low, high) in enumerate(gains[:, j]):
+            cells[i] += f" ({mean:+.1f}: {low:+.1f} to {high:+.1f})" * (j != BASE)
+        print_row(name, *cells)
+
+
+def print_budgets(ds: xr.Dataset, full_j: float) -> None:
+    """Print accuracies in the urban cell by the budget of radiated energy.
+
+    Parameters
+    ----------
+    full_j : joules that all devices radiate at full power over the symbols of a run
+    """
+    step, found = "server_learning_rate", []
+    for share in SHARES:
+        budget = xr.DataArray(share * full_j)
+        score = interpolate_at_cost(ds, "validation_accuracy", ds["tx_energy_j"], budget)
+        best = score.mean("trial").argmax(step)
+        values = interpolate_at_cost(ds, "test_accuracy", ds["tx_energy_j"], budget)
+        found.append((values.isel({step: best}).transpose("zip", "trial"), best.values))
+    columns = (f"{100 * share:g} % (step)" for share in SHARES)
+    print_head(
+        "Budgets of energy in the urban cell: accuracy, and points above `pre_scaler`",
+        *("uplink", "radiated in all", *columns),
+    )
+    spent = select_final(ds, "tx_energy_j").mean("trial") / full_j
+    for j, name in enumerate(SWEPT):
+        cells = []
+        for values, best in found:
+            mean, low, high = 100 * compute_gain(values[j], values[SWEPT.index("pre_scaler")])
+            gain = f" ({mean:+.1f}: {low:+.1f} to {high:+.1f})" * (name != "pre_scaler")
+            end = "*" * (best[j] in (0, ds.sizes[step] - 1))
+            cells.append(f"{float(values[j].mean()):.3f}{gain} ({ds[step].values[best[j]]:g}{end})")
+        print_row(name, f"{100 * float(spent[j, found[-1][1][j]]):.3g} %", *cells)
+
+
+def print_shares(ds: xr.Dataset) -> None:
+    """Print what share of the devices' drain is radiated, on phones."""
+    last = ds.isel(round=-1).mean("trial")
+    drain = last["device_energy_j"].sum("cause")
+    names = "Rayleigh, 100 mW", "urban cell, 1 mW"
+    print_head(
+        "Share of the phones' drain that is radiated",
+        *("uplink", *(f"{name}: {what}" for name in names for what in ("radiated", "of drain"))),
+    )
+    rounds = int(ds["round"].max())
+    for j, name in enumerate(DRAINED):
+        cells = []
+        for i in range(len(names)):
+            joules = float(last["tx_energy_j"].isel(channel=i, zip=j))
+            share = 100 * joules / float(drain.isel(channel=i, zip=j))
+            cells += [f"{1000 * joules / rounds:.2g} mJ a round", f"{share:.2g} %"]
+        print_row(name, *cells)
+
+
+def main() -> None:
+    args = parse_study_arguments(__doc__, "field.png")
+    ds = open_result(args.results, "field")
+    most = ds.isel(zip=FULL).max(["round", "trial", "server_learning_rate"])
+    budgets = {
+        "equal channel uses": (ds["uplink_symbols"], most["uplink_symbols"]),
+        "equal energy": (ds["tx_energy_j"], most["tx_energy_j"] / 10),
+    }
+    plt.rcParams.update(TYPE)
+    figure, axes = plt.subplots(1, 3, figsize=(10, 5.5), layout="constrained", sharey=True)
+    marks = ("o", "full", 0.17), ("s", "none", -0.17)
+    for (title, budget), (marker, fill, up) in zip(budgets.items(), marks, strict=True):
+        accuracy = find_best(ds, *budget)
+        print_table(title, accuracy)
+        half = T_95 * accuracy.std("trial", ddof=1) / accuracy.sizes["trial"] ** 0.5
+        style = {"marker": marker, "fillstyle": fill, "ls": "", "ms": 6}
+        for axis, means, halves in zip(axes, accuracy.mean("trial"), half, strict=True):
+            for j, (mean, error) in enumerate(zip(means.values, halves.values, strict=True)):
+                axis.errorbar(mean, up - j, xerr=error, color=COLOURS[j], **style)
+        axes[0].plot([], [], color="0.5", label=title, **style)
+    for kind, (colour, _) in UPLINKS.items():
+        axes[0].plot([], [], color=colour, lw=4, label=kind)
+    for axis, title in zip(axes, CHANNELS, strict=True):
+        axis.set(title=title, xlim=(0, 1), xlabel="test accuracy", xticks=(0.2, 0.4, 0.6, 0.8))
+        axis.set_yticks(-np.arange(len(NAMES)), NAMES)
+        axis.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=4)
+    figure.savefig(args.figure, dpi=150)
+    cell = most.isel(channel=CHANNELS.index("urban cell, 1 mW"))
+    print_budgets(open_result(args.results, "field_energy"), float(cell["tx_energy_j"]))
+    print_shares(open_result(args.results, "field_drain"))
+    print(f"\nfigure: {args.figure}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Personalised methods where training alone is not enough: each at its best settings on validation
+samples, and what it gains over training alone and over fine-tuned FedAvg in the same trials.
+
+    for f in studies/personal/*.yaml; do otafl sweep $f; done
+    python -m studies.personal.analyse [results] [--figure personal_small_data.png]
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import xarray as xr
+from matplotlib import pyplot as plt
+
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_end_total
+from studies.common.looks import TYPE
+from studies.common.tables import (
+    compute_gain,
+    join_grids,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
+
+ENDS = ("", "_ends", "_more_ends")
+BASES = ("local_only", "fedavg, fine-tuned")
+KINDS = {"personal_own": "", "tuned_own": ", fine-tuned", "own": ", global model"}
+"""Start of a variable's name -> what its model is called beside the method."""
+APART = {"weights=cosine": ", cosine", "attention=0": ", silent", "adaptive=F": ", fixed share"}
+"""Setting -> what makes a method of its own of it."""
+
+
+def name_method(label: str) -> str:
+    """Name a method by its label, apart where a setting makes another method of it."""
+    name = label.partition("(")[0] + "".join(said for key, said in APART.items() if key in label)
+    steps = {float(step) for step in re.findall(r"learning_rate=([\d.e-]+)", label)}
+    return f"{name}, one step" if name == "apfl" and len(steps) == 1 else name
+
+
+def find_best(points: xr.Dataset, kind: str) -> tuple[xr.DataArray, str]:
+    """Accuracy [trial] in percent at the settings that are best on validation samples, and those
+    that several values were tried of; `*` marks the least and the most.
+    """
+    place = int(
+        select_end_total(points, f"{kind}_validation_accuracy")
+        .mean("trial")
+        .fillna(0)
+        .argmax("zip")
+    )
+    said = [dict(re.findall(r"(\w+)=([\d.e-]+)", str(one))) for one in points["algorithm"].values]
+    for one, rate in zip(said, points["fine_tune_learning_rate"].values, strict=True):
+        one |= {"fine_tuning": f"{rate:g}"} if kind == "tuned_own" else {}
+    chosen = []
+    for key, value in said[place].items():
+        tried = sorted({float(one[key]) for one in said})
+        mark = "*" if float(value) in (tried[0], tried[-1]) else ""
+        chosen += [f"{key.replace('_', ' ')} {value}{mark}"] if len(tried) > 1 else []
+    return 100 * select_end_total(points.isel(zip=place), f"{kind}_test_accuracy"), ", ".join(
+        chosen
+    )
+
+
+def open_all(results: Path) -> xr.Dataset:
+    """Open the points of the study and those beyond the ends of its settings as one."""
+    parts = [open_result(results, f"personal_small_data{end}") for end in ENDS]
+    return join_grids(parts, "zip")
+
+
+def main() -> None:
+    args = parse_study_arguments(__doc__, "personal_small_data.png")
+    result = open_all(args.results)
+    names = [name_method(str(one)) for one in result["algorithm"].values]
+    found, chosen, more, tried = {}, {}, {}, {}
+    for name in dict.fromkeys(names):
+        points = result.isel(zip=[i for i, one in enumerate(names) if one == name])
+        own = bool(points["personal_own_test_accuracy"].notnull().any())
+        for kind in ["personal_own"] if own else ["tuned_own", "own"]:
+            found[name + KINDS[kind]], chosen[name + KINDS[kind]] = find_best(points, kind)
+            tried[name + KINDS[kind]] = points.sizes["zip"]
+        more |= {name: find_best(points, "tuned_own")[0]} if own else {}
+    order = sorted(found, key=lambda name: -float(found[name].mean()))
+    columns = ("accuracy, %", *(f"minus {one}" for one in BASES), "so with 5 more steps")
+    columns += ("settings", "chosen")
+    print_head(
+        f"majority class: {float(result['majority_accuracy'].mean()):.1%}", "model", *columns
+    )
+    for name in order:
+        pairs = (found[name], BASES[0]), (found[name], BASES[1]), (more.get(name), BASES[1])
+        gains = (compute_gain(one, found[base]) for one, base in pairs if one is not None)
+        cells = [f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains]
+        print_row(
+            name,
+            format_mean_std(found[name].values),
+            *cells,
+            *["-"] * (3 - len(cells)),
+            tried[name],
+            chosen[name],
+        )
+    plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
+    figure, axis = plt.subplots(figsize=(10, 7), layout="constrained")
+    for name in reversed(order):
+        mean, low, high = compute_gain(found[name], found[BASES[0]])
+        axis.errorbar(mean, name, xerr=[[mean - low], [high - mean]], fmt="oC0", capsize=3)
+    axis.axvline(0, color="black", lw=1)
+    axis.set(xlabel="points above training alone, 95 % interval over trials")
+    figure.savefig(args.figure, dpi=150)
+
+
+if __name__ == "__main__":
+    main()

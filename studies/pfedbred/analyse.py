@@ -1,0 +1,331 @@
+r"""Tables 1 to 4 and figures 2, 3 and 6 of the pFedBreD paper (Shi et al. 2023), Fashion-MNIST
+columns, from the results of studies/pfedbred/pfedbred_*.yaml.
+
+    for f in table1_mclr fedem table1_dnn table1_dnn_200 table3 table3_dnn table4 table4_alone \
+             coherence fig3 fig9_dnn fig6 fig6_dnn; do
+      otafl sweep studies/pfedbred/pfedbred_$f.yaml
+    done
+    python -m studies.pfedbred.analyse [results] [--figures studies]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib import pyplot as plt
+from scipy.signal import savgol_filter
+
+import otafl
+from otafl.analysis.summary import format_mean_std
+from otafl.plots import COLOURS, LINES
+from otafl.results.end_values import select_final
+from studies.common.tables import (
+    count_guesses,
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
+
+GLOBAL, PERSONAL, TUNED = "test_accuracy", "personal_own_test_accuracy", "tuned_own_test_accuracy"
+
+PAPER = {  # Table 1, Fashion-MNIST: (MCLR, DNN); Table 2 for lg and meg
+    "FedAvg (G)": ("82.75", "80.09"),
+    "FedAvg+AM (G)": ("82.58", "81.03"),
+    "FedEM (G)": ("95.78", "96.42"),
+    "pFedBayes (P)": ("98.46", "98.67"),
+    "FedAMP (P)": ("98.63", "98.72"),
+    "pFedMe (P)": ("97.60", "98.63"),
+    "pFedMe+FT (P)": ("97.63", "98.39"),
+    "pFedMe+AM (P)": ("97.57", "98.67"),
+    "Per-FedAvg (P)": ("94.28", "97.46"),
+    "Per-FedAvg+FT (P)": ("95.76", "98.10"),
+    "Per-FedAvg+AM (P)": ("92.08", "98.24"),
+    "lg (P)": ("98.3", "98.4"),
+    "meg (P)": ("97.8", "98.6"),
+    "mh (P)": ("98.44", "98.73"),
+    "mh+FT (P)": ("98.51", "98.98"),
+    "mh+AM (P)": ("98.48", "98.75"),
+}
+ROWS = (  # name, how its point is called (a part of the label), whether with AM, variable
+    ("FedAvg (G)", "fedavg", False, GLOBAL),
+    ("FedAvg+AM (G)", "fedavg", True, GLOBAL),
+    ("FedAvg+FT (P)", "fedavg", False, TUNED),
+    ("FedProx (G)", "fedprox", False, GLOBAL),
+    ("SCAFFOLD (G)", "scaffold", False, GLOBAL),
+    ("FedEM (G)", "fedem", False, GLOBAL),
+    ("FedEM (P)", "fedem", False, PERSONAL),
+    ("pFedBayes (P)", "pfedbayes", False, PERSONAL),
+    ("FedAMP (P)", "fedamp", False, PERSONAL),
+    ("FedFomo (P)", "fedfomo", False, PERSONAL),
+    ("FedPAC (P)", "fedpac", False, PERSONAL),
+    ("pFedHN (P)", "pfedhn", False, PERSONAL),
+    ("Ditto (P)", "ditto", False, PERSONAL),
+    ("APFL (P)", "apfl", False, PERSONAL),
+    ("FedRep (P)", "fedrep", False, PERSONAL),
+    ("local only (P)", "local_only", False, PERSONAL),
+    ("pFedMe (P)", "pfedme", False, PERSONAL),
+    ("pFedMe+FT (P)", "pfedme", False, TUNED),
+    ("pFedMe+AM (P)", "pfedme", True, PERSONAL),
+    ("Per-FedAvg (P)", "per_fedavg", False, PERSONAL),
+    ("Per-FedAvg+FT (P)", "per_fedavg", False, TUNED),
+    ("Per-FedAvg+AM (P)", "per_fedavg", True, PERSONAL),
+    ("lg (P)", "strategy=lg", False, PERSONAL),
+    ("meg (P)", "strategy=meg", False, PERSONAL),
+    ("mh (P)", "strategy=mh", False, PERSONAL),
+    ("mh+FT (P)", "strategy=mh", False, TUNED),
+    ("mh+AM (P)", "strategy=mh", True, PERSONAL),
+    ("mh, as in the text (P)", "variant=paper", False, PERSONAL),
+    ("mh (G)", "strategy=mh", False, GLOBAL),
+    ("mh+AM (G)", "strategy=mh", True, GLOBAL),
+)
+
+
+LONGER = {"mclr": (), "dnn": ("table1_dnn_200",)}
+"""Column of Table 1 -> what was run longer."""
+TABLE_3 = {  # of the scenario's name -> devices aggregated -> percent of the paper
+    "": {10: 80.0, 20: 82.6, 50: 81.8, 100: 82.7},
+    "_dnn": {10: 75.1, 20: 79.6, 50: 79.4, 100: 79.3},
+}
+
+
+def format_percent(values: xr.DataArray) -> str:
+    return format_mean_std(100.0 * values.values)
+
+
+def select_point(ds: xr.Dataset, part: str, doubled: bool) -> xr.Dataset | None:
+    """The point of a method, with or without the trick AM; None if it was not run."""
+    labels = [str(label) for label in ds["algorithm"].values]
+    places = [
+        i
+        for i, label in enumerate(labels)
+        if part in label.replace("(", " ").replace(")", " ").replace(",", " ").split()
+        and ("server_learning_rate" in label) == doubled
+        and ("variant" in label) == ("variant" in part)
+    ]
+    return ds.isel(zip=places[0]) if places else None
+
+
+def iterate_table_1(results: Path, model: str) -> Iterator[tuple[str, str, xr.DataArray]]:
+    """Each row of Table 1 that was run: its name, what the paper has, and accuracies [trial, round]
+    of the longest run.
+    """
+    runs = [open_result(results, f"pfedbred_table1_{model}")]
+    for name in LONGER[model]:
+        with contextlib.suppress(otafl.UserError):  # a sweep that has not been run
+            runs.insert(0, open_result(results, f"pfedbred_{name}"))
+    for name, part, doubled, variable in ROWS:
+        paper = PAPER.get(name, ("", ""))[model == "dnn"]
+        for ds in runs:
+            one = select_point(ds, part, doubled)
+            if one is not None and variable in one and bool(one[variable].notnull().any()):
+                yield name, paper, one[variable].dropna("round", how="all")
+                break  # else a method that needs a layer below the last
+
+
+def print_table_1(results: Path, figures: Path) -> None:
+    """Of each run the last round, and the best one, which is what the authors' program prints."""
+    for model in ("mclr", "dnn"):
+        ds = open_result(results, f"pfedbred_table1_{model}")
+        majority = format_percent(ds["majority_accuracy"].isel(zip=0)[:1])
+        print_head(
+            f"Table 1, Fashion-MNIST {model.upper()}: {ds.sizes['trial']} trials; "
+            f"the majority class alone: {majority} %",
+            *("method", "paper, 200 rounds", "rounds", "ours, last round", "ours, best round"),
+        )
+        for name, paper, values in iterate_table_1(results, model):
+            last = int(values["round"].max())
+            best = values.sel(round=slice(1, None)).max("round")
+            print_row(
+                name, paper, last, format_percent(values.sel(round=last)), format_percent(best)
+            )
+
+
+def print_participation(results: Path, figures: Path) -> None:
+    """FedEM where the devices that are aggregated train, and where all do, in the same trials."""
+    few = select_point(open_result(results, "pfedbred_table1_mclr"), "fedem", False)
+    every = open_result(results, "pfedbred_fedem")
+    assert few is not None
+    last = int(every["round"].max())
+    rounds = sorted({min(10, last), last // 2, last})
+    row = [f"{letter}, round {r}" for letter in "GP" for r in rounds]
+    print_head("FedEM, MCLR, by the devices that train in a round", "devices", *row)
+    cells = [
+        [one[name].sel(round=r) for name in (GLOBAL, PERSONAL) for r in rounds]
+        for one in (few, every)
+    ]
+    for name, values in zip(("20", "100"), cells, strict=True):
+        print_row(name, *map(format_percent, values))
+    print_row("100 - 20", *(format_points(b, a) for a, b in zip(*cells, strict=True)))
+
+
+def print_table_3(results: Path, figures: Path) -> None:
+    for name, printed in TABLE_3.items():
+        with contextlib.suppress(otafl.UserError):  # a sweep that has not been run
+            ds = open_result(results, f"pfedbred_table3{name}")
+            model, rounds = "DNN" if name else "MCLR", int(ds["round"].max())
+            trials = f"{rounds} rounds, {ds.sizes['trial']} trials"
+            row = f"Table 3: global model of mh, {model}, by the devices aggregated, {trials}"
+            print_head(row, "", *map(str, printed))
+            print_row("paper", *printed.values())
+            print_row(
+                "ours", *(format_percent(select_final(ds, GLOBAL).sel(senders=s)) for s in printed)
+            )
+
+
+def print_table_4(results: Path, figures: Path) -> None:
+    ds = open_result(results, "pfedbred_table4")
+    paper = {
+        ("fedavg", GLOBAL): (18.2, 14.8, 14.5, 11.9, 11.3, 11.2),
+        ("pfedme", PERSONAL): (89.5, 58.2, 24.2, 12.3, 11.8, 10.6),
+        ("pfedme", GLOBAL): (17.0, 14.3, 14.1, 12.3, 10.8, 10.9),
+        ("pfedbred", PERSONAL): (89.6, 58.7, 25.2, 13.1, 11.1, 11.0),
+        ("pfedbred", GLOBAL): (17.1, 14.6, 14.6, 12.4, 11.9, 11.9),
+    }
+    alphas = ds["alpha"].values
+    print_head(
+        "Table 4: Dirichlet, DNN, R = 1", "method", "whose", *(f"alpha = {a:g}" for a in alphas)
+    )
+    majority = ds["majority_accuracy"].isel(algorithm=0)
+    print_row("majority class", "", *(format_percent(majority.sel(alpha=a)) for a in alphas))
+    labels = [str(label) for label in ds["algorithm"].values]
+    for (name, variable), printed in paper.items():
+        (place,) = (i for i, label in enumerate(labels) if label.startswith(name))
+        values = select_final(ds.isel(algorithm=place), variable)
+        model = f"{name} ({'G' if variable == GLOBAL else 'P'})"
+        print_row(model, "paper", *printed)
+        print_row(model, "ours", *(format_percent(values.sel(alpha=a)) for a in alphas))
+    alone = select_final(open_result(results, "pfedbred_table4_alone"), PERSONAL)
+    print_row("local_only (P)", "ours", *(format_percent(alone.sel(alpha=a)) for a in alphas))
+
+
+def print_figure_2(results: Path, figures: Path) -> None:
+    ds = open_result(results, "pfedbred_coherence")
+    last = int(ds["round"].max())
+    strategies = [str(s) for s in ds["strategy"].values]
+    print_head(
+        "Fig. 2: log det of the updates' normalised Gram matrix, MCLR",
+        *("strategy", "rounds 1 to 20", f"rounds {last - 19} to {last}"),
+    )
+    figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
+    for place, strategy in enumerate(strategies):
+        values = ds["update_coherence_log"].sel(strategy=strategy, round=slice(1, None))
+        early, late = (
+            format_mean_std(values.sel(round=part).mean("round").values)
+            for part in (slice(1, 20), slice(last - 19, last))
+        )
+        print_row(strategy, early, late)
+        smooth = savgol_filter(values.mean("trial").values, 11, 3)
+        axis.plot(values["round"], smooth, label=strategy, color=COLOURS[place], ls=LINES[place])
+    axis.set(xlabel="round", ylabel="log det of the normalised Gram matrix")
+    axis.grid(alpha=0.3)
+    axis.legend()
+    figure.savefig(figures / "pfedbred_fig2.png", dpi=150)
+
+
+def print_figure_3(results: Path, figures: Path) -> None:
+    """Of client 0, as the paper: the mean over the classes that it has, and over the others."""
+    deviations = print_deviations(results, "pfedbred_fig3", "Figs. 3 and 9", "MCLR")
+    figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
+    for place, (strategy, away) in enumerate(deviations.items()):
+        common = away["common"].mean("trial").values
+        at = np.arange(10) + 0.2 * (place - 1.5)
+        axis.bar(at, common, 0.2, color=COLOURS[place], label=strategy)
+    axis.set(xlabel="class (device 0 has 0 and 1)", ylabel="deviation on the common test [nat]")
+    axis.set_xticks(range(10))
+    axis.grid(alpha=0.3, axis="y")
+    axis.legend()
+    figure.savefig(figures / "pfedbred_fig3.png", dpi=150)
+
+
+def print_figure_9(results: Path, figures: Path) -> None:
+    print_deviations(results, "pfedbred_fig9_dnn", "Fig. 9", "DNN")
+
+
+def print_deviations(results: Path, name: str, title: str, model: str) -> dict[str, xr.Dataset]:
+    """Print and return how far device 0's losses are from the devices' mean, by strategy."""
+    ds = open_result(results, name).isel(round=[-1])
+    print_head(
+        f"{title}: deviation of device 0's loss from the devices' mean [nat], {model}",
+        *("strategy", "common test, own classes", "common test, missing classes"),
+        *("own test, own classes", "own test, missing classes"),
+    )
+    found = {}
+    for strategy in map(str, ds["strategy"].values):
+        one = ds.sel(strategy=strategy)
+        found[strategy] = away = otafl.compute_loss_deviation(one).isel(device=0, round=0)
+        held = one["device_own_class_samples"].isel(device=0) > 0
+        cells = [
+            format_mean_std(away[name].where(which).mean("class").values)
+            for name in ("common", "own")
+            for which in (held, ~held)
+        ]
+        print_row(strategy, *cells)
+    return found
+
+
+def print_figure_6(results: Path, figures: Path) -> None:
+    print_grid(results, "pfedbred_fig6", "MCLR", "pfedbred_table1_mclr")
+    print_grid(results, "pfedbred_fig6_dnn", "DNN", "pfedbred_table1_dnn_200")
+
+
+def print_grid(results: Path, name: str, model: str, others: str) -> None:
+    """Accuracy by penalty and eta, training alone in the same trials, and how far it moves."""
+    ds = count_guesses(open_result(results, name))
+    etas, trials, last = ds["eta"].values, ds.sizes["trial"], int(ds["round"].max())
+    alone = select_point(open_result(results, others), "local_only", False)
+    assert alone is not None
+    alone = alone[PERSONAL].sel(round=last).isel(trial=slice(trials))
+    ended = f"{model}, {last} rounds, {trials} trial{'s' * (trials > 1)}"
+    both = {"G": ds[GLOBAL], "P": ds[PERSONAL]}
+    for letter, values in both.items():
+        print_head(f"Fig. 6: mh, {letter}, {ended}", "lambda", *(f"eta = {eta:g}" for eta in etas))
+        for weight in ds["penalty"].values:
+            row = values.sel(penalty=weight, round=last)
+            print_row(f"{weight:g}", *(format_percent(row.sel(eta=eta)) for eta in etas))
+    print_row("local only", *[format_percent(alone)] * len(etas))
+    over = ("over lambda, each eta", "over eta, each lambda", "over all")
+    print_head(f"Fig. 6: points between best and worst, {ended}", "model", "eta", "read", *over)
+    for letter, values in both.items():
+        for most in (etas[-2], etas[-1]):
+            for read, count in (("last round", 1), ("mean of the last five", 5)):
+                if ds.sizes["round"] > count:  # the first is before training
+                    some = 100 * values.sel(eta=slice(0, most)).isel(round=slice(-count, None))
+                    means = some.mean(("trial", "round"))
+                    spans = [means.max(d) - means.min(d) for d in ("penalty", "eta", means.dims)]
+                    cells = (format_span(one.values) for one in spans)
+                    print_row(letter, f"0 to {most:g}", read, *cells)
+
+
+def format_span(values: np.ndarray) -> str:
+    """Write the lowest and the highest value, or the only one."""
+    low, high = f"{values.min():.2f}", f"{values.max():.2f}"
+    return low if values.size == 1 else f"{low} to {high}"
+
+
+def main() -> None:
+    args = parse_study_arguments(__doc__)
+    for part in (
+        print_table_1,
+        print_participation,
+        print_table_3,
+        print_table_4,
+        print_figure_2,
+        print_figure_3,
+        print_figure_9,
+        print_figure_6,
+    ):
+        try:
+            part(args.results, args.figures)
+        except otafl.UserError as error:  # a sweep that has not been run
+            print(f"{part.__name__} left out: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

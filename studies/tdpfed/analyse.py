@@ -1,0 +1,240 @@
+r"""Tables II to IV of the TDPFed paper (Wang, Jin, Liu, Zong, Shao, Li), their MNIST columns on
+Fashion-MNIST, from the results of studies/tdpfed/tdpfed_*.yaml.
+
+    for f in table2 table3_rivals table3_sar table3_alone table4 \
+             table4_steps table4_half long; do
+      otafl sweep studies/tdpfed/tdpfed_$f.yaml
+    done
+    python -m studies.tdpfed.analyse [results] [--figure tdpfed.png]
+"""
+
+from __future__ import annotations
+
+import xarray as xr
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from otafl.analysis.summary import format_mean_std
+from otafl.plots import COLOURS, LINES
+from otafl.results.end_values import select_final
+from studies.common.looks import TYPE, draw_band, draw_errorbars
+from studies.common.tables import (
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
+
+GLOBAL, PERSONAL = "own_test_accuracy", "personal_own_test_accuracy"
+TABLE_2 = {("afm", 2.0): 98.97, ("act", 2.0): 99.07, ("afm", 1.5): 99.08, ("act", 1.5): 98.07}
+TABLE_3 = (  # method, paper (MNIST), whose model the paper's number is
+    ("TDPFed x1.5", 99.04, PERSONAL),
+    ("TDPFed x2", 99.16, PERSONAL),
+    ("FedAvg", 96.78, GLOBAL),
+    ("pFedMe", 98.64, PERSONAL),
+)
+SUBSETS = (
+    ("FedAvg (s.a.r.) x1.5", 96.15),
+    ("FedAvg (s.a.r.) x2", 95.80),
+    ("FedAvg, sent alone are averaged, x1.5", ""),
+    ("FedAvg, sent alone are averaged, x2", ""),
+)
+TABLE_4 = (  # of the scenario's points: what is set otherwise, paper (MNIST)
+    ("baseline", 98.97),
+    ("lambda = 8", 98.77),
+    ("lambda = 10", 98.91),
+    ("beta = 1.4", 98.95),
+    ("beta = 1.8", 99.11),
+    ("s = 2", 97.79),
+    ("s = 8", 97.85),
+    ("s' = 12", 98.94),
+    ("s' = 22", 98.88),
+)
+LONGER = (  # place, method and whose model, variable
+    (3, "TDPFed x2, personal", PERSONAL),
+    (2, "pFedMe, personal", PERSONAL),
+    (1, "each device alone", PERSONAL),
+    (0, "FedAvg, global", GLOBAL),
+    (2, "pFedMe, global", GLOBAL),
+    (3, "TDPFed x2, global", GLOBAL),
+)
+LONGER_SHOWN = (20, 100, 200, 400, 600, 800)
+"""Rounds, of those that were tested."""
+COMPARED = (  # places, and the variable of both
+    ("each device alone minus TDPFed x2, personal", 1, 3, PERSONAL),
+    ("pFedMe minus TDPFed x2, personal", 2, 3, PERSONAL),
+    ("FedAvg minus TDPFed x2, global", 0, 3, GLOBAL),
+    ("pFedMe minus FedAvg, global", 2, 0, GLOBAL),
+)
+
+
+def format_cells(one: xr.Dataset, variable: str) -> tuple[str, str]:
+    """In percent, after the last round and at the best one."""
+    if variable not in one or not bool(one[variable].notnull().any()):
+        return "-", "-"
+    values = 100.0 * one[variable]
+    best = values.sel(round=slice(1, None)).max("round")
+    return format_mean_std((100.0 * select_final(one, variable)).values), format_mean_std(
+        best.values
+    )
+
+
+def format_symbols(one: xr.Dataset) -> str:
+    """Reals that a device sends in a round."""
+    last = int(one["round"].max())
+    each = one["uplink_symbols"].sel(round=last) / last
+    return f"{float(each.mean()):,.0f}"
+
+
+def print_table_4(ds: xr.Dataset) -> None:
+    """One setting at a time, beside the same trials at the baseline's."""
+    print_head(
+        f"Table IV: {int(ds['round'].max())} rounds, {ds.sizes['trial']} trials",
+        *("settings", "paper (MNIST)", "minus baseline", "personal, last", "minus baseline"),
+        *("global, last", "minus baseline"),
+    )
+    for place, (setting, printed) in enumerate(TABLE_4):
+        cells: list[str] = []
+        for variable in (PERSONAL, GLOBAL):
+            values = select_final(ds, variable)
+            one, base = values.isel(zip=place), values.isel(zip=0)
+            cells += [
+                format_mean_std(100.0 * one.values),
+                format_points(one, base) if place else "",
+            ]
+        off = f"{printed - TABLE_4[0][1]:+.2f}" if place else ""
+        print_row(setting, printed, off, *cells)
+
+
+def print_solver_steps(ds: xr.Dataset, between: xr.Dataset, half: xr.Dataset) -> None:
+    """All s from 2 to 8, and the paper's with half the step."""
+    runs = {int(s): between.sel(solver_steps=s) for s in between["solver_steps"].values}
+    runs |= {s: ds.isel(zip=place) for s, place in ((2, 5), (5, 0), (8, 6))}
+    halves = {int(s): half.sel(solver_steps=s) for s in half["solver_steps"].values}
+    print_head("Table IV by every s", "eta_p", "model", *(f"s = {s}" for s in sorted(runs)))
+    for step, found in ((0.08, runs), (0.04, halves)):
+        for name, variable in (("personal", PERSONAL), ("global", GLOBAL)):
+            values = {
+                s: format_mean_std((100.0 * select_final(one, variable)).values)
+                for s, one in found.items()
+            }
+            print_row(step, name, *(values.get(s, "") for s in sorted(runs)))
+
+
+def print_long_runs(ds: xr.Dataset, axes: Axes) -> None:
+    """Accuracies by round, and what they gain over each other in the same trials."""
+    known = [int(t) for t in ds["round"].values if t and bool(ds[GLOBAL].sel(round=t).any())]
+    shown = [t for t in known if t in LONGER_SHOWN]
+    title = f"Table III for longer: {known[-1]} rounds, {ds.sizes['trial']} trials"
+    print_head(title, "method", *map(str, shown))
+    for place, (at, method, variable) in enumerate(LONGER):
+        curve = ds[variable].isel(zip=at)
+        print_row(method, *(format_mean_std(100.0 * curve.sel(round=t).values) for t in shown))
+        style = {"color": COLOURS[place], "ls": "-" if variable == PERSONAL else "--"}
+        draw_band(axes, known, curve.sel(round=known), label=method, **style)
+    print_head(f"{title}, in the same trials", "difference", *map(str, shown))
+    for difference, one, base, variable in COMPARED:
+        a, b = (ds[variable].isel(zip=place) for place in (one, base))
+        print_row(difference, *(format_points(a.sel(round=t), b.sel(round=t)) for t in shown))
+
+
+def draw_rounds(
+    axis: Axes, values: xr.DataArray, shift: float, label: str, colour: str, line: str
+) -> None:
+    """Draw the trained models of a method, beside those of others by `shift` rounds."""
+    trained = values.sel(round=slice(1, None)).dropna("round", how="all")
+    at = trained["round"].values + shift
+    draw_errorbars(axis, at, trained, label=label, color=colour, ls=line, marker="o")
+
+
+def main() -> None:
+    args = parse_study_arguments(__doc__, "tdpfed.png")
+    columns = ("personal, last", "personal, best", "global, last", "global, best")
+    second = open_result(args.results, "tdpfed_table2")
+    alone = open_result(args.results, "tdpfed_table3_alone")
+    majority = 100.0 * float(second["majority_accuracy"].mean())
+    rounds, trials = int(second["round"].max()), second.sizes["trial"]
+    print_head(
+        f"Table II: {rounds} rounds, {trials} trials; the majority class alone: {majority:.1f} %",
+        *("aggregation", "compression", "paper (MNIST)", *columns, "prox gap"),
+    )
+    plt.rcParams.update(TYPE)
+    figure, axes = plt.subplots(1, 3, figsize=(13, 5.2), layout="constrained", sharey=True)
+    left, right, longer = axes
+    for place, name in enumerate(second["aggregation"].values):
+        for rate in second["compression_rate"].values:
+            one = second.sel(aggregation=name, compression_rate=rate)
+            if not bool(one[PERSONAL].notnull().any()):  # an unfinished sweep
+                continue
+            gap = format_mean_std(select_final(one, "prox_gap").values)
+            paper = TABLE_2.get((str(name), float(rate)), "")
+            print_row(
+                name,
+                f"x{rate:g}",
+                paper,
+                *format_cells(one, PERSONAL),
+                *format_cells(one, GLOBAL),
+                gap,
+            )
+            label, colour = f"{name} x{rate:g}", COLOURS[place]
+            line = LINES[int(rate == 2)]
+            draw_rounds(left, one[PERSONAL], place - 1 + 0.25 * (rate == 2), label, colour, line)
+    early = alone.sel(round=slice(0, rounds))  # the same devices, samples and minibatches
+    same = format_cells(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
+    print_row("each device alone", "", "", *same, "-", "-", "-")
+    third = open_result(args.results, "tdpfed_table3_rivals")
+    subsets = open_result(args.results, "tdpfed_table3_sar")
+    rounds, trials = int(third["round"].max()), third.sizes["trial"]
+    print_head(
+        f"Table III: {rounds} rounds, {trials} trials",
+        *("method", "paper (MNIST)", *columns, "reals that a device sends in a round"),
+    )
+    for place, (method, paper, variable) in enumerate(TABLE_3):
+        one = third.isel(zip=place)
+        print_row(
+            method,
+            paper,
+            *format_cells(one, PERSONAL),
+            *format_cells(one, GLOBAL),
+            format_symbols(one),
+        )
+        shift = 0.4 * (place - 1.5)
+        draw_rounds(right, one[variable], shift, method, COLOURS[place], LINES[place])
+    print_row(
+        "each device alone",
+        "",
+        *format_cells(alone, PERSONAL),
+        *format_cells(alone, GLOBAL),
+        format_symbols(alone),
+    )
+    for place, (method, printed) in enumerate(SUBSETS):
+        one = subsets.isel(zip=place)
+        share = "2/3" if "x1.5" in method else "1/2"
+        print_row(
+            method,
+            printed,
+            "-",
+            "-",
+            *format_cells(one, GLOBAL),
+            f"{share} of {format_symbols(one)}",
+        )
+    fourth = open_result(args.results, "tdpfed_table4")
+    print_table_4(fourth)
+    others = (open_result(args.results, f"tdpfed_table4_{name}") for name in ("steps", "half"))
+    print_solver_steps(fourth, *others)
+    print_long_runs(open_result(args.results, "tdpfed_long"), longer)
+    titles = ("Table II: personal models", "Table III", "Table III for longer")
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set(title=title, xlabel="round")
+        axis.grid(alpha=0.3)
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=10)
+    left.set(
+        ylabel="accuracy on own test samples, mean ± deviation", ylim=(0.6, 1.0), xticks=(5, 10)
+    )
+    right.set_xticks((5, 10, 15))
+    figure.savefig(args.figure, dpi=150)
+
+
+if __name__ == "__main__":
+    main()

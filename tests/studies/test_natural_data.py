@@ -1,0 +1,77 @@
+"""What the studies of natural data share, and the counts that the study of roles compares with.
+
+Mutations that make a test here fail: the intervals paired by trial for those by person, p-values
+without correction, a diverged model as a guess where that is a gain, a neighbour that differs in
+two settings, counts of the token itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+
+from studies.common.natural_data import (
+    Setting,
+    compare_pairs,
+    compute_trial_half,
+    correct_holm,
+    read_end,
+    replace_diverged,
+)
+from studies.natural_roles.analyse import predict_by_counts
+
+pytestmark = pytest.mark.exact
+
+
+def test_intervals_are_over_people_and_over_trials() -> None:
+    own = np.array([[1.0, 2.0, 4.0], [3.0, 2.0, 6.0]])
+    base = np.zeros((2, 3))
+    mean, low, high, p = compare_pairs(own, base)
+    by_person = own.mean(0)
+    test = stats.ttest_1samp(by_person, 0.0)
+    interval = test.confidence_interval(0.95)
+    assert (mean, p) == pytest.approx((3.0, test.pvalue))
+    assert (low, high) == pytest.approx(interval)
+    over = stats.ttest_1samp(own.mean(1), 0.0).confidence_interval(0.95)
+    assert compute_trial_half(own, base) == pytest.approx((over.high - over.low) / 2)
+
+
+def test_divergence_is_no_gain() -> None:
+    errors = np.array([[np.nan, 2.0, np.nan], [5.0, np.nan, np.nan], [4.0, 2.0, np.nan]])
+    found = replace_diverged(errors, np.array([1.0, 3.0, 7.0]))
+    assert found.tolist() == [[5.0, 2.0, 7.0], [5.0, 3.0, 7.0], [4.0, 2.0, 7.0]]
+
+
+def test_holm_corrects_for_the_number_of_tests() -> None:
+    found = correct_holm({"a": 0.04, "b": 0.01, "c": 0.03})
+    assert found == pytest.approx({"b": 0.03, "c": 0.06, "a": 0.06})
+
+
+def test_neighbours_differ_in_one_setting() -> None:
+    tried = [
+        Setting("one", "ideal", {"x": x, "y": y}) for x, y in ((1, 1), (3, 1), (10, 3), (0.3, 1))
+    ]
+    assert tried[0].list_neighbours(tried, "x") == [0.3, 1, 3]
+    assert tried[0].list_neighbours(tried, "y") == [1]
+
+
+def test_each_point_is_read_after_its_own_rounds() -> None:
+    values = [[1.0, 2.0, np.nan], [4.0, np.nan, 6.0], [7.0, 8.0, np.nan]]
+    ds = xr.Dataset(
+        {"x": (("zip", "round"), values)},
+        {"round": [0, 60, 120], "rounds": ("zip", [60, 120, 120])},
+    )
+    found = read_end(ds, "x").values
+    assert found[:2].tolist() == [2.0, 6.0]
+    assert np.isnan(found[2])
+
+
+def test_counts_interpolate_by_witten_and_bell() -> None:
+    """Of tokens 0 and 1: after 0 comes 1 twice, after 1 comes 0 once; in all 1, 1, 0."""
+    train = np.array([[0], [0], [1]]), np.array([[1], [1], [0]])
+    p = predict_by_counts(train, np.array([[0]]), 1, 2)
+    shorter = (np.array([1, 2]) + 2 * 0.5) / (3 + 2)
+    assert p[0] == pytest.approx((np.array([0, 2]) + 1 * shorter) / (2 + 1))
+    assert p.sum() == pytest.approx(1.0)
