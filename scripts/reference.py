@@ -3,7 +3,7 @@
     python scripts/reference.py save FOLDER [--cases OTHER/cases.json] [--only TEXT]
     python scripts/reference.py compare FOLDER OTHER
 
-A collection has a case for every scenario of `scenarios/` at two rounds, for every method over
+A collection has a case for every scenario at two rounds, for every method over
 every transport, every component and every choice of its settings that the JSON schema lists, over
 small data. Kept are results with links, timelines and models, or the message of the error; and for
 every case the scenario filled in, its hash and which points share a stack. A change of the code
@@ -94,14 +94,15 @@ ENVIRONMENT = ("wall_time_s",)
 
 def build_cases() -> dict[str, dict[str, Any]]:
     """Name of a case -> a scenario's keys, or {"file": ..., "set": [...]}."""
+    from otafl.cli.new import list_shipped
+
     out: dict[str, dict[str, Any]] = {}
-    for file in sorted((ROOT / "scenarios").rglob("*.yaml")):
+    for file in list_shipped().values():
         changes = dict(TWO_ROUNDS)
         if "training.local_steps:" not in file.read_text():
             changes["training.local_steps"] = 2
-        name = str(file.relative_to(ROOT).with_suffix("")).replace("/", ".")
         settings = [f"{key}={value}" for key, value in changes.items()]
-        out[name] = {"file": str(file.relative_to(ROOT)), "set": settings}
+        out[f"scenario.{file.stem}"] = {"file": str(file.relative_to(ROOT)), "set": settings}
     out |= {name: change_keys(keys) for name, keys in _iterate_schema_cases()}
     return out
 

@@ -26,7 +26,7 @@ class _NoLoss:
 
     cohort: Cohort
     inputs: int
-    steps: int = 1
+    steps: int
 
     def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
         weight = self.cohort.weight.new_zeros(self.cohort.num_rows, 1)
@@ -123,21 +123,33 @@ def send_models(
     algorithm = FedRLR(FedRLR.Settings(rank=rank), model, devices)
     if weight is None:
         weight = torch.full((devices,), 1.0 / devices, dtype=F64, device=point.s.device)
-    cohort = make_cohort(weight.expand(trials, devices))
     own = {
-        f"{name}0": block.expand(trials, devices, *block.shape[1:]).flatten(0, 1)
+        f"{name}0": block.expand(devices, *block.shape[1:])
         for name, block in zip("usv", point, strict=True)
     }
-    own["b0"] = weight.new_zeros(trials * devices, n)
-    server = {name: block[::devices] for name, block in own.items()}
-    zero = weight.new_zeros(trials)
-    hyper = {"q": zero + 1.0, "nu": zero + 1.0, "c1": zero, "mu": zero}
-    rows = algorithm.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
-    work: Any = _NoLoss(cohort, m)
-    context = LocalContext(cohort, hyper, streams, 0, work)
-    _, payload, _ = algorithm.run_local_update(rows, own, context)
+    own["b0"] = weight.new_zeros(devices, n)
+    first = Streams([9], [0], streams.device, F64)
+    _, (state, _, _) = _run_local_update(algorithm, first, own, weight, 1)
+    same = {
+        name: state[name].repeat(trials, *[1] * (block.dim() - 1)) for name, block in own.items()
+    }
+    cohort, (_, payload, _) = _run_local_update(algorithm, streams, same, weight, 0)
     coded = {name: b.mT.unflatten(0, (trials, devices)) for name, b in payload[0].tensors.items()}
     return Sent(algorithm, cohort, coded)
+
+
+def _run_local_update(
+    algorithm: FedRLR, streams: Streams, own: Tensors, weight: Tensor, steps: int
+) -> tuple[Cohort, Any]:
+    """Run the local update of all devices, whose steps have no gradient and differ in no trial."""
+    cohort = make_cohort(weight.expand(streams.num_trials, -1))
+    server = {name: block[:: len(weight)] for name, block in own.items()}
+    zero = weight.new_zeros(streams.num_trials)
+    hyper = {"q": zero + 1.0, "nu": zero + 1.0, "c1": zero, "mu": zero}
+    rows = algorithm.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
+    work: Any = _NoLoss(cohort, own["u0"].shape[1], steps)
+    context = LocalContext(cohort, hyper, streams, 0, work)
+    return cohort, algorithm.run_local_update(rows, own, context)
 
 
 def draw_gains(streams: Streams, devices: int, faded: bool, name: str = "gain") -> Tensor:

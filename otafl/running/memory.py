@@ -44,6 +44,12 @@ SURELY = 1 / 64
 It requires a flat channel: nothing else of a stack is 64 times as large.
 """
 
+SAFELY = 1 / 4
+"""Share of the bound below which one trial is measured, and not two.
+
+Trials of a stack take at most as much each as one alone, but for what is rounded up.
+"""
+
 SMALL_BYTES = 2**28
 """Largest size of a state that is created to measure it, in bytes."""
 
@@ -85,6 +91,7 @@ def estimate_need(points: Sequence[Point]) -> MemoryNeed:
     """Return the memory that a stack of the points needs.
 
     It is measured on the first point, unless the estimate is far below `engine.memory_gb` for all.
+    Two trials are measured if as many times what one takes is not far below it.
     """
     scenario = points[0].scenario
     known = estimate_trial(scenario, read_shape(scenario.data)).bytes
@@ -95,7 +102,10 @@ def estimate_need(points: Sequence[Point]) -> MemoryNeed:
     if trials == 1 or small or known > bound:
         return MemoryNeed(0, known)
     try:
-        one, two = (_measure_peak(points[0], range(count)) for count in (1, 2))
+        one = _measure_peak(points[0], range(1))
+        if max(known, one) * trials < SAFELY * bound:
+            return MemoryNeed(0, max(known, one))
+        two = _measure_peak(points[0], range(2))
     except Exception as error:
         if not is_out_of_memory(error):
             raise

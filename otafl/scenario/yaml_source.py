@@ -184,7 +184,7 @@ class _Nodes(Composer, SafeConstructor, Resolver):
         self._composed = self._deep = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
+        event = self.peek_event()  # type: ignore[attr-defined]
         self._composed += 1
         self._deep += 1
         if self._composed > MAX_VALUES:
@@ -215,12 +215,13 @@ class _Loader(_Nodes, yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Pars
 
 
 if yaml.__with_libyaml__:
+    from yaml.cyaml import CParser  # type: ignore[attr-defined]
 
-    class _FastLoader(_Nodes, yaml.cyaml.CParser):  # type: ignore[misc]
+    class _FastLoader(_Nodes, CParser):
         """The parser in C, if PyYAML was built with libyaml; it takes a fifth of the time."""
 
         def __init__(self, text: str) -> None:
-            yaml.cyaml.CParser.__init__(self, text)
+            CParser.__init__(self, text)
             _Nodes.__init__(self)
 
 

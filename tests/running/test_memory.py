@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +111,15 @@ def find_shortages(keys: dict[str, Any]) -> tuple[str, ...]:
 
 
 def test_what_two_trials_have_in_common_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measured are stacks of one trial and of two."""
-    monkeypatch.setattr(
-        memory, "_measure_peak", lambda point, trials: 10**6 + 5 * 10**7 * len(trials)
-    )
+    """Measured are stacks of one trial and of two, unless there is room for many times one."""
+    fixed, each = 10**6, 5 * 10**7
+    monkeypatch.setattr(memory, "_measure_peak", lambda point, trials: fixed + each * len(trials))
     points = expand(scenario({"channel": "tdl-a", "trials": 2}))
-    assert memory.estimate_need(points) == memory.MemoryNeed(10**6, 5 * 10**7)
+    room = 8 * (fixed + each) / 2**30
+    for share, need in ((0.9, (fixed, each)), (1.1, (0, fixed + each))):
+        engine = points[0].scenario.engine.model_copy(update={"memory_gb": share * room})
+        changed = points[0].scenario.model_copy(update={"engine": engine})
+        assert memory.estimate_need([replace(points[0], scenario=changed)]) == need
 
 
 def test_many_devices_take_memory_too() -> None:
