@@ -158,9 +158,9 @@ def collect_steps(results: Path) -> dict[tuple[str, str], dict[float, xr.DataArr
         for number, point in enumerate(expand_points(ds)):
             place, at = divmod(number, len(SPLITS))
             one, algorithm = ds.isel(zip=place, partition=at), point.scenario.algorithm
-            values = find_best(one).dropna("level", how="all").transpose("trial", "level")
-            untrained = 100 * one["level_test_accuracy"].sel(round=0)
-            values = values.where(one["diverged_round"].isnull(), untrained)
+            untrained = 100 * one["level_test_accuracy"].sel(round=0, drop=True)
+            values = find_best(one).where(one["diverged_round"].isnull(), untrained)
+            values = values.dropna("level", how="all").transpose("trial", "level")
             key, step = (name_method(algorithm), SPLITS[at]), float(algorithm.learning_rate)
             found.setdefault(key, {})[step] = xr.DataArray(values.values, dims=("trial", "level"))
     return {key: dict(sorted(tried.items())) for key, tried in found.items() if len(tried) > 1}
