@@ -3,7 +3,7 @@ devices, in processor time. Prints a Markdown page.
 
     OMP_NUM_THREADS=1 python benchmarks/clock.py > results/benchmarks_clock.md
 
-Names of tables as arguments print these alone: clock, stacks, shares, day.
+Names of tables as arguments print these alone: clock, stacks, shares, softmax, day.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PROTOCOLS = {
     "quorum of 10": Rules(10, late="next", broadcast_first=False),
     "asynchronous": ASYNCHRONOUS,
 }
-QUICKSTART = {
+QUICKSTART: dict[str, Any] = {
     "name": "clock",
     "data": "digits",
     "algorithm": {"name": "fedavg", "learning_rate": 0.2},
@@ -160,16 +160,25 @@ def spin_stack(trials: int, devices: int, is_plain: bool) -> float:
     return 1e6 * spent_s / (rounds * trials)
 
 
-def share(trials: int, hidden: list[int], rounds: int = 20, turns: int = 7) -> None:
+def share(
+    trials: int,
+    hidden: list[int],
+    devices: int = 100,
+    steps: int = 5,
+    rounds: int = 20,
+    turns: int = 7,
+) -> None:
     """Processor time in the clock over that of the round it is part of."""
-    model = {"name": "mlp", "hidden": hidden}
-    loaded = load_scenario({**QUICKSTART, "model": model, "trials": trials})
+    model = {"name": "mlp", "hidden": hidden} if hidden else "softmax_regression"
+    training = {**QUICKSTART["training"], "local_steps": steps}
+    sections = {"model": model, "trials": trials, "devices": {"count": devices}}
+    loaded = load_scenario({**QUICKSTART, **sections, "training": training})
     engine = Engine(assemble(expand(loaded), range(trials)))
     spent: list[float] = []
     clock = engine.parts.clock
     for name in IN_A_ROUND:
         setattr(clock, name, time_calls(getattr(clock, name), spent))
-    shares, micros, t = [], [], 0
+    shares, micros, whole, t = [], [], [], 0
     gc.collect()
     gc.freeze()  # as `run_stack` does before its rounds
     for turn in range(turns + 1):
@@ -179,14 +188,17 @@ def share(trials: int, hidden: list[int], rounds: int = 20, turns: int = 7) -> N
             engine.run_round(t)
             t += 1
         if turn:  # the first warms up
-            shares.append(100 * sum(spent) / (time.process_time() - began))
-            micros.append(1e6 * sum(spent) / (rounds * trials * 100))
+            took_s = time.process_time() - began
+            shares.append(100 * sum(spent) / took_s)
+            micros.append(1e6 * sum(spent) / (rounds * trials * devices))
+            whole.append(1e6 * took_s / (rounds * trials))
     gc.unfreeze()
     sizes = "-".join(map(str, [64, *hidden, 10]))
-    title = f"FedAvg, {sizes}, 5 steps of 20, 100 devices, {trials} stacked"
+    title = f"FedAvg, {sizes}, {steps} steps of 20, {devices} devices, {trials:,} stacked"
     middle, low, high = statistics.median(shares), min(shares), max(shares)
     row(title, "clock's share of a round", f"{middle:.1f} % ({low:.1f} to {high:.1f})")
     row(title, "clock, a device's round", f"{statistics.median(micros):.2f} us")
+    row(title, "all of a trial's round", f"{statistics.median(whole):.0f} us")
 
 
 def time_calls(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
@@ -216,10 +228,16 @@ def measure_shares() -> None:
         share(trials, hidden)
 
 
+def measure_softmax() -> None:
+    """Softmax regression of ten devices in a thousand trials."""
+    share(1000, [], devices=10, steps=1)
+
+
 TABLES: dict[str, Callable[[], None]] = {
     "clock": measure_clock,
     "stacks": measure_stacks,
     "shares": measure_shares,
+    "softmax": measure_softmax,
     "day": day,
 }
 

@@ -1,7 +1,7 @@
 """Speed and memory of a sweep: 6 SNRs x 4 power policies x 10 trials of FedRLR, stacked beside one
 trial at a time, two workers beside one. Prints rows of a Markdown table for `benchmarks/run.py`.
 
-    python benchmarks/sweep.py
+    python benchmarks/sweep.py [workers]
 """
 
 from __future__ import annotations
@@ -97,14 +97,16 @@ def time_calls(function: Callable[..., Any], spent: list[float]) -> Callable[...
 def workers(title: str, size: dict[str, Any], rounds: int) -> None:
     """A sweep by one worker of one thread and by two, from start to end."""
     one = scenario(size, rounds)
-    ratios = []
-    for _ in range(2):
+    ratios, alone = [], []
+    for _ in range(5):
         times = {}
         for count in (1, 2):
             with tempfile.TemporaryDirectory() as folder:
                 plan_file.load_or_create(one, Path(folder), 2)  # the same stacks for both
                 times[count] = seconds(partial(sweeping.sweep, one, Path(folder), None, count))
         ratios.append(times[1] / times[2])
+        alone.append(times[1])
+    row(title, "one worker", f"{statistics.median(alone):.0f} s")
     row(title, "one worker / two, one thread each", spread(ratios, 2))
 
 
@@ -199,4 +201,8 @@ def rows() -> None:
 
 
 if __name__ == "__main__":
-    rows()
+    if sys.argv[1:] == ["workers"]:
+        for rounds in (200, 500):
+            workers(f"FedRLR, 64-32-10, {rounds} rounds", SMALL, rounds)
+    else:
+        rows()

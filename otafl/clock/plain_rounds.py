@@ -167,7 +167,7 @@ class PlainRounds:
         lasts_s = _broadcast(broadcast_s, self._trials)
         if not (_are_durations(down_s) and _are_durations(delay_s) and _are_durations(lasts_s)):
             return False  # the clock with SimPy raises the error
-        if not (np.diff(cell) > 0).all():
+        if not (cell[1:] > cell[:-1]).all():
             return False
         sent_s = self.now_s[trial]
         ready_s = sent_s + delay_s

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import time
+import warnings
 from types import ModuleType
 from typing import ClassVar
 
 from otafl.core.lazy import torch
+
+
+@functools.cache
+def has_numba() -> bool:
+    """Return whether Numba is installed; warn once if it is not, and tensor operations serve."""
+    found = importlib.util.find_spec("numba") is not None
+    if not found:
+        text = "Numba is not installed, so draws, sums and local steps take several times as long"
+        warnings.warn(f"{text}; install it with `pip install numba`", RuntimeWarning, stacklevel=2)
+    return found
 
 
 class CompiledModule:
@@ -52,12 +64,12 @@ class CompiledModule:
         """Return the module, or None if tensor operations are to be used."""
         if device.type != "cpu" or self.spent_s < self.CACHED_S:
             return None
-        if max(self.spent_s, self.total_s) < self.LOADING_S:
+        if max(self.spent_s, self.total_s) < self.LOADING_S or not has_numba():
             return None
         return import_loops(self._name)
 
 
 @functools.cache
 def import_loops(name: str) -> ModuleType:
-    """Import a module of compiled loops, or return it."""
+    """Import a module of compiled loops, which needs Numba, or return it."""
     return importlib.import_module(name)

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
-from numba.extending import intrinsic
-
 Loop = Callable[..., Any]
 
-make_intrinsic: Any = intrinsic
-"""Numba's decorator, whose annotation keeps the typing context among the arguments of a call."""
+try:
+    import numba
+    from numba.extending import intrinsic
+
+    make_intrinsic: Any = intrinsic
+    """Decorator of Numba, whose annotation keeps the typing context among a call's arguments."""
+except ImportError:  # tensor operations serve then, see `has_numba`
+    numba = None  # type: ignore[assignment]
+
+    def make_intrinsic(function: Loop) -> Loop:
+        """Take the place of Numba's decorator."""
+        return function
 
 
 @make_intrinsic
@@ -25,7 +32,7 @@ def multiply_add(context: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop:
-    """Compile a function of arrays at its first call.
+    """Compile a function of arrays at its first call; without Numba it stays as it is.
 
     The code is cached beside its source or in the user's cache, if either is writable.
 
@@ -41,6 +48,8 @@ def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop
     callable
         The compiled function, which releases the interpreter's lock.
     """
+    if numba is None:
+        return function
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
     try:
         made: Loop = numba.njit(cache=True, **options)(function)

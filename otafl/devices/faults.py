@@ -225,11 +225,9 @@ class Faults:
         TransmitLimits
             Limits with faults.
         """
-        limits = replace(
-            limits,
-            sent_fraction=self.draw_crashes(cohort, round),
-            num_copies=self.draw_copies(cohort, round),
-        )
+        crashes, copies = self.draw_crashes(cohort, round), self.draw_copies(cohort, round)
+        if crashes is not None or copies is not None:
+            limits = replace(limits, sent_fraction=crashes, num_copies=copies)
         if not self._has_attackers or isinstance(self._attack, Crash | Duplicate):
             return limits
         attacks = cohort.scatter_to_grid(self._find_attackers(cohort), False)

@@ -172,7 +172,7 @@ class LayeredModel(Model):
 
     def copy_trainable(self, params: Tensors) -> Tensors:
         narrow = {layer.weight for layer in self._linear if layer.outputs <= NARROW}
-        turned = {n: block.mT if n in narrow else block for n, block in params.items()}
+        turned = {n: _turn(block) if n in narrow else block for n, block in params.items()}
         return {n: block.mT if n in narrow else block for n, block in copy_params(turned).items()}
 
     def compute_gradients(self, params: Tensors, batch: Batch) -> tuple[Tensor, Tensors]:
@@ -336,3 +336,9 @@ class LayeredModel(Model):
 def _apply_layer(params: Mapping[str, Any], layer: Layer, x: Tensor) -> Tensor:
     """Compute x W + b [n, B, N] for x [n or 1, B, M]."""
     return add_bias(apply(params[layer.weight], x), params[layer.bias])
+
+
+def _turn(weight: Tensor) -> Tensor:
+    """Transpose weights [n, M, N]; rows that share their memory are transposed once."""
+    is_shared = weight.stride(0) == 0
+    return weight[:1].mT.contiguous().expand(len(weight), -1, -1) if is_shared else weight.mT

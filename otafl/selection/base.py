@@ -208,7 +208,8 @@ def select_lowest(key: np.ndarray, free: Devices, wanted: NumWanted) -> tuple[De
         wanted.
     """
     wanted = np.full(len(free), wanted) if isinstance(wanted, int) else np.asarray(wanted)
-    order = find_lowest(np.where(free, key, np.inf), int(wanted.max(initial=0)))
+    keys = key if free.all() else np.where(free, key, np.inf)
+    order = find_lowest(keys, int(wanted.max(initial=0)))
     chosen = np.zeros_like(free)
     rows = np.arange(len(free))[:, None]
     chosen[rows, order] = np.arange(order.shape[1]) < wanted[..., None]

@@ -250,7 +250,7 @@ class Tally:
             bits=sums.get("bits", zeros),
             side_symbols=sums.get("side", zeros),
             airtime_s=symbols / self._budget.bandwidth_hz,
-            participants=some["on_air"].sum(1).to(zeros.dtype) if "on_air" in some else zeros,
+            participants=some["on_air"].sum(1, dtype=zeros.dtype) if "on_air" in some else zeros,
             power=energy / sent.clamp_min(1.0),
             energy_j=energy * self._budget.unit_energy_j[:, None],
             on_air_s=sent / self._budget.bandwidth_hz[:, None],

@@ -286,7 +286,7 @@ def compute_error_free(sent: Signal) -> tuple[Tensors, Tensor | Tensors]:
     weight : Tensor [S], or Tensors [S, *shape]
         Delivered weight; of each coordinate if the rows have a mask.
     """
-    flat = sent.sum(sent.exact[:, None])[:, 0]
+    flat = sent.sum(sent.exact.unsqueeze(1)).select(1, 0)
     if sent.mask is None and sent.out_of_one:
         return sent.blocks(flat), (sent.cohort.rows_per_trial > 0).to(flat.dtype)
     if sent.mask is None:

@@ -66,7 +66,8 @@ TABLE_8 = (  # what, paper on CIFAR-10 IID and non-IID
     ("slim 0.54", "93.17", "91.25"),
     ("slim 0.45", "92.66", "90.21"),
 )
-"""Percent of ten classes that a guess gets right."""
+WHOLE = ("Split-Mix", "HeteroFL", "FedRolex")
+"""Rivals whose largest model has about as many parameters as FedHM's."""
 SLIM = 5
 """Place of the first slim model in Table 8's sweep."""
 UPLINKS = (
@@ -153,17 +154,34 @@ def collect_steps(results: Path) -> dict[tuple[str, str], dict[float, xr.DataArr
     Method and split are the keys. A trial that diverged counts as its untrained model.
     """
     found: dict[tuple[str, str], dict[float, xr.DataArray]] = {}
-    for name in ("fedhm_table3", "fedhm_table3_steps"):
-        ds = open_result(results, name)
+    for file in ("fedhm_table3", "fedhm_table3_steps"):
+        ds = open_result(results, file)
         for number, point in enumerate(expand_points(ds)):
             place, at = divmod(number, len(SPLITS))
             one, algorithm = ds.isel(zip=place, partition=at), point.scenario.algorithm
-            untrained = 100 * one["level_test_accuracy"].sel(round=0, drop=True)
-            values = find_best(one).where(one["diverged_round"].isnull(), untrained)
-            values = values.dropna("level", how="all").transpose("trial", "level")
             key, step = (name_method(algorithm), SPLITS[at]), float(algorithm.learning_rate)
-            found.setdefault(key, {})[step] = xr.DataArray(values.values, dims=("trial", "level"))
+            if not is_done(one):
+                continue
+            found.setdefault(key, {})[step] = find_ends(one)
     return {key: dict(sorted(tried.items())) for key, tried in found.items() if len(tried) > 1}
+
+
+def find_ends(one: xr.Dataset) -> xr.DataArray:
+    """Best accuracy in percent [trial, level] by size; a diverged trial counts as untrained."""
+    untrained = 100 * one["level_test_accuracy"].sel(round=0, drop=True)
+    values = find_best(one).where(one["diverged_round"].isnull(), untrained)
+    values = values.dropna("level", how="all").transpose("trial", "level")
+    return xr.DataArray(values.values, dims=("trial", "level"))
+
+
+def print_pairs(best: dict[tuple[str, str], xr.DataArray], title: str) -> None:
+    """Print by how many points FedHM is above each rival in the same trials."""
+    print_head(title, "rival", "size", *SPLITS)
+    for rival in (method for method in METHODS if method != "FedHM" and (method, "iid") in best):
+        sizes = {"smallest": -1} | ({"largest": 0} if rival in WHOLE else {})
+        for size, place in sizes.items():
+            pairs = ([best[method, at][:, place] for method in ("FedHM", rival)] for at in SPLITS)
+            print_row(rival, size, *(format_points(*pair) for pair in pairs))
 
 
 def print_steps(results: Path) -> None:
@@ -179,14 +197,7 @@ def print_steps(results: Path) -> None:
         small = {step: format_mean_std(one[:, -1].values) for step, one in tried.items()}
         end = "*" if top in (min(tried), max(tried)) else ""
         print_row(*key, *(small.get(step, "-") for step in steps), f"{top:g}{end}")
-    print_head("Table 3 at the best steps: points of FedHM above (95 %)", "rival", "size", *SPLITS)
-    for rival, size, place in (
-        ("HeteroFL", "smallest", -1),
-        ("HeteroFL", "largest", 0),
-        ("FedAvg, slim", "smallest", -1),
-    ):
-        pairs = ([best[method, at][:, place] for method in ("FedHM", rival)] for at in SPLITS)
-        print_row(rival, size, *(format_points(*pair) for pair in pairs))
+    print_pairs(best, "Table 3 at the best steps: points of FedHM above (95 %)")
 
 
 def print_homogeneous(ds: xr.Dataset) -> None:

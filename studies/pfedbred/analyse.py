@@ -169,14 +169,22 @@ def print_table_3(results: Path, figures: Path) -> None:
     for name, printed in TABLE_3.items():
         with contextlib.suppress(otafl.UserError):  # a sweep that has not been run
             ds = open_result(results, f"pfedbred_table3{name}")
-            model, rounds = "DNN" if name else "MCLR", int(ds["round"].max())
-            trials = f"{rounds} rounds, {ds.sizes['trial']} trials"
-            row = f"Table 3: global model of mh, {model}, by the devices aggregated, {trials}"
-            print_head(row, "", *map(str, printed))
+            model, last = "DNN" if name else "MCLR", int(ds["round"].max())
+            row = f"Table 3: global model of mh, {model}, by the devices aggregated"
+            print_head(f"{row}, {ds.sizes['trial']} trials", "", *map(str, printed))
             print_row("paper", *printed.values())
-            print_row(
-                "ours", *(format_percent(select_final(ds, GLOBAL).sel(senders=s)) for s in printed)
-            )
+            values = count_guesses(ds)[GLOBAL]
+            reads = {f"{n} rounds": values.sel(round=n) for n in sorted({50, last})}
+            tests = values.sel(round=slice(1, None))
+            if tests.sizes["round"] > 5:
+                reads["mean of the last five tests"] = tests[..., -5:].mean("round")
+            reads["best test"] = tests.max("round")
+            for read, at in reads.items():
+                print_row(read, *(format_percent(at.sel(senders=n)) for n in printed))
+                both = ((at.sel(senders=n), at.sel(senders=20)) for n in printed)
+                gains = (format_points(*pair) for pair in both)
+                cells = ("" if n == 20 else gain for n, gain in zip(printed, gains, strict=True))
+                print_row("minus 20 devices", *cells)
 
 
 def print_table_4(results: Path, figures: Path) -> None:

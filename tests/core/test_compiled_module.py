@@ -1,16 +1,23 @@
-"""A module of compiled loops is loaded once it pays, together with others that need Numba.
+"""A module of compiled loops is loaded once it pays, together with others that need Numba; without
+Numba tensor operations give the same numbers.
 
-Mutations that make a test here fail: the time of other modules left out, or enough by itself.
+Mutations that make a test here fail: the time of other modules left out, or enough by itself; Numba
+imported without being asked whether it is there, a warning for each module.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+import warnings
+from pathlib import Path
 
 import pytest
 import torch
+import xarray as xr
 
-from otafl.core.compiled_module import CompiledModule
+from otafl.core.compiled_module import CompiledModule, has_numba
 
 pytestmark = pytest.mark.exact
 
@@ -35,3 +42,53 @@ def test_time_of_all_modules_pays_for_numba() -> None:
     assert first.get(CPU) is second.get(CPU) is not None
     assert third.get(CPU) is None
     assert first.get(torch.device("meta")) is None
+
+
+PROGRAM = """
+import sys, warnings
+sys.modules["numba"] = None  # as if it were not installed
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "numba" else find(name, *rest)
+import otafl
+from otafl.core.compiled_module import CompiledModule
+CompiledModule.LOADING_S = CompiledModule.CACHED_S = 0.0
+warnings.simplefilter("always")
+otafl.run(SCENARIO, sys.argv[1])
+"""
+SCENARIO = {
+    "name": "small",
+    "data": {"name": "digits"},
+    "devices": {"count": 3},
+    "channel": "rayleigh",
+    "training": {"rounds": 2, "eval_every": 1, "batch_size": 4},
+    "sweep": {"transport": ["over_the_air", "reed", "fsk_majority_vote"]},
+}
+"""All kinds of compiled loops would run in it."""
+
+
+@pytest.mark.slow
+def test_without_numba_the_numbers_are_the_same_and_it_is_said_once(tmp_path: Path) -> None:
+    program = PROGRAM.replace("SCENARIO", repr(SCENARIO))
+    results = []
+    for number, text in enumerate((program, program[program.index("import otafl") :])):
+        file = tmp_path / f"{number}.nc"
+        code = text if number == 0 else f"import sys, warnings\n{text}"
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True
+        )
+        assert done.stderr.count("Numba is not installed") == (number == 0)
+        results.append(xr.load_dataset(file, engine="h5netcdf").drop_vars("wall_time_s"))
+    xr.testing.assert_allclose(*results, rtol=1e-5)
+
+
+def test_a_missing_numba_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_numba.cache_clear()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.warns(RuntimeWarning, match="pip install numba"):
+        assert not has_numba()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not has_numba()
+    monkeypatch.undo()
+    has_numba.cache_clear()

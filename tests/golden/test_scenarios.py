@@ -32,7 +32,7 @@ CASES = [
 ]
 TRAIN, TEST = 2000, 200
 SMALLER = {"rounds": 2, "local_steps": 2, "batch_size": 4, "eval_samples": 50, "eval_every": 2}
-FEW = {"fine_tune_steps": 2}
+FEW = {"fine_tune_steps": 2, "hidden": 24, "min_characters": 1000, "norm_samples": 50, "rows": 8}
 """Numbers that are made smaller wherever a scenario has them."""
 
 
@@ -57,7 +57,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pixels = generator.integers(0, 256, (count, 28, 28))
             (folder / name).write_bytes(idx(labels if "labels" in name else pixels))
     write_parkinsons(home / Parkinsons.files.folder, [12] * 42)
-    write_shakespeare(home / Shakespeare.files.folder, {f"ROLE {k}": 700 for k in range(36)})
+    write_shakespeare(home / Shakespeare.files.folder, {f"ROLE {k}": 60 for k in range(36)})
     return home
 
 

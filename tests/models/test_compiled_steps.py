@@ -102,6 +102,20 @@ def test_other_bits_are_refused(kernel: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert run._steps is None
 
 
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_copy_of_shared_weights_has_the_layout_of_other_copies(rows: int) -> None:
+    model = LayeredModel(number_layers([(7, 10)]))
+    params = {name: torch.randn(1, *shape) for name, shape in model.shapes.items()}
+    shared = {name: block.expand(rows, *block.shape[1:]) for name, block in params.items()}
+    own = {name: block.repeat(rows, *[1] * (block.dim() - 1)) for name, block in params.items()}
+    for got, expected in zip(
+        *(model.copy_trainable(p).values() for p in (shared, own)), strict=True
+    ):
+        assert torch.equal(got, expected)
+        assert got.stride() == expected.stride()
+        assert len({row.data_ptr() for row in got}) == rows
+
+
 @pytest.mark.parametrize("case", ["threads", "gradients", "double"])
 def test_unsuitable_steps_use_tensors(kernel: Any, case: str) -> None:
     """Steps on several threads, with gradients or in double precision use tensor operations."""

@@ -125,7 +125,8 @@ class Cohort(Renamed):
     @functools.cached_property
     def participants(self) -> list[np.ndarray]:
         """The devices of each trial, on the host."""
-        return np.split(self.host_trial_device[1], np.cumsum(self.counts)[:-1])
+        device, bounds = self.host_trial_device[1], zip(self._ends, self.counts, strict=True)
+        return [device[end - count : end] for end, count in bounds]
 
     @functools.cached_property
     def rows_per_trial(self) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from otafl.core.compiled_module import has_numba
 from otafl.core.compiling import compile_loop
 from otafl.core.lazy import Tensor, torch
 from otafl.uplink.segments import Segments
@@ -46,6 +47,7 @@ def serves(sent: Signal, antennas: int) -> bool:
     """Return whether the kernel computes the energies of a payload."""
     return (
         sent.x.device.type == "cpu"
+        and has_numba()
         and antennas <= MAX_ANTENNAS
         and sent.num_coordinates >= AT_LEAST
     )

@@ -30,6 +30,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from otafl.core.compiled_module import has_numba
 from otafl.core.contracts import LinkBudget, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem
@@ -139,6 +140,6 @@ class Reed(Transport):
 
 def _total(sent: Signal, stop: Tensor | None) -> Tensor:
     """Compute the sums of the magnitudes of rows, [n], which are zero from a crash on."""
-    if sent.x.device.type == "cpu":
+    if sent.x.device.type == "cpu" and has_numba():
         return energy_kernel.magnitudes(sent.x)
     return torch.linalg.vector_norm(sent.x, 1, dim=1)
