@@ -24,6 +24,7 @@ from studies.common.looks import TYPE
 from studies.common.tables import (
     command,
     compute_gain,
+    count_guesses,
     format_points,
     interpolate_at_cost,
     open_result,
@@ -38,7 +39,7 @@ ROUNDS = 40
 USES = ROUNDS * 677.0
 """Budget of channel uses: two reals each."""
 GUESS = 0.2
-"""Accuracy of a guess among five classes, which a trial that diverged counts as."""
+"""Accuracy of a guess among five classes, for runs without the variable that chooses steps."""
 BASE = "both"
 ARMS = {
     "both": ("both", "#000000", "o"),
@@ -84,7 +85,7 @@ class Run:
     def read(self, name: str, axis: str) -> xr.DataArray:
         """Read a variable of each trial where the budget of an axis is spent."""
         spent, budget = self.measure(axis), self.get_budget(axis)
-        return interpolate_at_cost(self.trials, name, spent, budget, GUESS).reset_coords(drop=True)
+        return interpolate_at_cost(self.trials, name, spent, budget).reset_coords(drop=True)
 
     def get_budget(self, axis: str) -> xr.DataArray:
         """Return the budget of each trial."""
@@ -266,7 +267,7 @@ def print_controls(results: Path, found: dict[str, Found]) -> None:
         base = found["joules"][BASE, 0.0].read("test_accuracy", "joules")
         own = run.read("test_accuracy", "joules")
         uses = run.measure("channel uses").sel(round=40).mean() / 40
-        ends = run.trials["test_accuracy"].sel(round=40).fillna(GUESS)
+        ends = count_guesses(run.trials)["test_accuracy"].sel(round=40)
         print_row(
             *(CONTROLS[run.arm], format_step(tuned[run.arm, 0.0])),
             f"{run.count_rounds('joules'):.1f}",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import multiprocessing
 import os
 import time
@@ -25,6 +26,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import xarray as xr
 
@@ -278,6 +280,31 @@ def print_tables(found: dict[str, Finding]) -> None:
         print_row(f"`{name}`", sum(name in one.other.split() for one in found.values()))
 
 
+RECORDED = {
+    "scenario, seed, versions of otafl and its packages, processor": (),
+    "also checksum of the data, hash of otafl's source, sizes of batches": ("inputs", "batches"),
+    "also the commit": ("inputs", "batches", "commit"),
+}
+"""What results record in words -> keys of the origins of their points."""
+ALWAYS = ("scenario", "seed", "otafl_version", "torch_version", "numpy_version", "device_name")
+
+
+def print_records(folder: Path) -> None:
+    """Print how many results record what made them."""
+    counts = dict.fromkeys(RECORDED, 0)
+    for path in sorted(folder.rglob("*.nc")):
+        with h5py.File(path) as file:
+            attributes = dict(file.attrs)
+        origins = json.loads(attributes.get("origins", "[]"))
+        for text, keys in RECORDED.items():
+            is_known = all(name in attributes for name in ALWAYS)
+            of_points = bool(origins) and all(one.get(key) for one in origins for key in keys)
+            counts[text] += is_known and (of_points or not keys)
+    print_head("What the committed results record", "recorded", "results")
+    for text, count in counts.items():
+        print_row(text, count)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("studies"))
@@ -289,6 +316,7 @@ def main() -> None:
     found = read_findings(args.folder)
     if args.table:
         print_tables(found)
+        print_records(args.folder)
         return
     for path in sorted(args.folder.rglob("*.nc")):
         if args.only in str(path):

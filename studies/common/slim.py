@@ -21,8 +21,11 @@ from otafl.results import checksums
 from otafl.results.files import write_part
 
 DENSE = {"zlib": True, "complevel": 9, "fletcher32": True}
-"""Encoding of the smallest files. Counts and values that stay repeat whole, so bytes stay in place.
-"""
+"""Encoding of the smallest files. Counts and values that stay repeat whole, so bytes stay in place;
+those of joules, which grow at any rate, are shuffled."""
+
+TEXT = {"dtype": "S1", "zlib": True, "complevel": 9}
+"""Encoding of labels: HDF5 compresses characters, and not strings of any length."""
 
 
 def main() -> None:
@@ -60,8 +63,13 @@ def main() -> None:
 
 def write_smallest(slim: xr.Dataset, path: Path) -> None:
     """Write a result as `write_part` does, in fewer bytes."""
-    encoding = {name: DENSE | {"chunksizes": v.shape} for name, v in slim.items() if v.size}
+    encoding = {
+        name: DENSE | {"chunksizes": v.shape, "shuffle": v.attrs.get("units") == "J"}
+        for name, v in slim.items()
+        if v.size
+    }
     slim = slim.drop_encoding()
+    encoding |= {name: TEXT for name, v in slim.coords.items() if v.dtype.kind in "UO" and v.ndim}
     with write_atomically(path, replaces=True) as temporary:
         slim.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
         checksums.append(temporary)

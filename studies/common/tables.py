@@ -9,7 +9,7 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -41,12 +41,57 @@ def open_file(path: Path) -> xr.Dataset:
     return result.assign_coords(power=result["power"].copy(data=labels))
 
 
-def open_grids(results: Path, names: Sequence[str], over: str) -> xr.Dataset:
-    """The results of scenarios that differ in the values of one setting, as one in their order."""
-    parts = [open_result(results, name) for name in names]
+def open_grids(
+    results: Path, names: Sequence[str], over: str, join: Literal["exact", "outer"] = "exact"
+) -> xr.Dataset:
+    """The results of scenarios that differ in the values of one setting, as one in their order.
+
+    join: whether all have the same other values ("exact"), or what did not run is NaN ("outer").
+    """
+    return join_grids([open_result(results, name) for name in names], over, join)
+
+
+def join_grids(
+    parts: Sequence[xr.Dataset], over: str, join: Literal["exact", "outer"] = "exact"
+) -> xr.Dataset:
+    """The results that differ in the values of one setting, as one in their order."""
     shared = sorted(set.intersection(*({*map(str, one.data_vars)} for one in parts)))
     kept = [one[shared] for one in parts]
-    return xr.concat(kept, over, join="exact", coords="minimal", compat="override").sortby(over)
+    return xr.concat(kept, over, join=join, coords="minimal", compat="override").sortby(over)
+
+
+def find_ends(ds: xr.Dataset, over: str) -> tuple[xr.DataArray, xr.DataArray]:
+    """The least and the largest value of a setting that ran, at each point of the other axes."""
+    ran = ds[over].where(ds["final_round"].notnull())
+    return ran.min(over), ran.max(over)
+
+
+def count_guesses(ds: xr.Dataset) -> xr.Dataset:
+    """Count trials that diverged as `count_diverged` does, up to the last round of the result.
+
+    A stack of only diverged trials ends early, where `count_diverged` ends too.
+    """
+    from otafl.results.end_values import DIVERGED, count_diverged
+    from otafl.results.variables import has_guess
+
+    ds = count_diverged(ds)
+    if DIVERGED not in ds:
+        return ds
+    lost = ds[DIVERGED] <= ds["round"]
+    filled = {}
+    for name in filter(has_guess, map(str, ds.data_vars)):
+        if {"round", "trial"} <= {*ds[name].dims}:
+            guess = ds[name].sel(round=0, drop=True)
+            values = ds[name].where(~lost | ds[name].notnull(), guess)
+            filled[name] = values.transpose(*ds[name].dims)
+    return ds.assign(filled)
+
+
+def read_end(ds: xr.Dataset, name: str) -> xr.DataArray:
+    """A variable at the end of each trial; a diverged one counts as `count_diverged` says."""
+    from otafl.results.end_values import count_diverged, select_at_end
+
+    return select_at_end(count_diverged(ds, [name]), name)
 
 
 def print_row(*cells: object) -> None:
@@ -156,20 +201,27 @@ def open_result_at(path: Path, sel: Sequence[str] | None) -> xr.Dataset:
 
 
 def interpolate_at_cost(
-    ds: xr.Dataset, name: str, spent: xr.DataArray, budget: xr.DataArray, guess: float = 0.1
+    ds: xr.Dataset,
+    name: str,
+    spent: xr.DataArray,
+    budget: xr.DataArray,
+    guess: float | None = None,
 ) -> xr.DataArray:
     """An accuracy where so much has been spent, on a straight line between records; at the end of
-    the run, where that was less. A trial that diverged guesses.
+    the run, where that was less. A trial that diverged counts as its untrained model, or as `guess`
+    (of a loss).
     """
     from otafl.results.end_values import select_final
 
+    untrained = ds[name].sel(round=0, drop=True) if guess is None else guess
+
     def read(spent: np.ndarray, values: np.ndarray, budget: float) -> float:
         there = np.isfinite(spent) & np.isfinite(values)
-        return float(np.interp(budget, spent[there], values[there])) if there.any() else guess
+        return float(np.interp(budget, spent[there], values[there])) if there.any() else np.nan
 
     read_along = {"input_core_dims": [["round"], ["round"], []], "vectorize": True}
     read_at = xr.apply_ufunc(read, spent.load(), ds[name].load(), budget, **read_along)
-    return read_at.where(select_final(ds, name).notnull(), guess)
+    return read_at.where(select_final(ds, name).notnull(), untrained)
 
 
 def draw_panels(

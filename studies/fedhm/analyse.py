@@ -68,8 +68,6 @@ TABLE_8 = (  # what, paper on CIFAR-10 IID and non-IID
 )
 WHOLE = ("Split-Mix", "HeteroFL", "FedRolex")
 """Rivals whose largest model has about as many parameters as FedHM's."""
-GUESS = 10.0
-"""Percent of ten classes that a guess gets right."""
 SLIM = 5
 """Place of the first slim model in Table 8's sweep."""
 UPLINKS = (
@@ -153,7 +151,7 @@ def name_method(algorithm: Any) -> str:
 def collect_steps(results: Path) -> dict[tuple[str, str], dict[float, xr.DataArray]]:
     """Collect the best accuracy in percent [trial, level] of the sizes that there are, by step.
 
-    Method and split are the keys. A trial that diverged guesses.
+    Method and split are the keys. A trial that diverged counts as its untrained model.
     """
     found: dict[tuple[str, str], dict[float, xr.DataArray]] = {}
     for file in ("fedhm_table3", "fedhm_table3_steps"):
@@ -169,9 +167,10 @@ def collect_steps(results: Path) -> dict[tuple[str, str], dict[float, xr.DataArr
 
 
 def find_ends(one: xr.Dataset) -> xr.DataArray:
-    """Best accuracy in percent [trial, level] by size; a trial that diverged guesses."""
-    values = find_best(one).dropna("level", how="all").transpose("trial", "level")
-    values = values.where(one["diverged_round"].isnull(), GUESS)
+    """Best accuracy in percent [trial, level] by size; a diverged trial counts as untrained."""
+    untrained = 100 * one["level_test_accuracy"].sel(round=0, drop=True)
+    values = find_best(one).where(one["diverged_round"].isnull(), untrained)
+    values = values.dropna("level", how="all").transpose("trial", "level")
     return xr.DataArray(values.values, dims=("trial", "level"))
 
 

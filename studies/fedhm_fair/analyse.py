@@ -16,7 +16,6 @@ import xarray as xr
 from matplotlib import pyplot as plt
 
 from otafl.analysis.summary import format_mean_std
-from otafl.results.end_values import select_final
 from studies.common.looks import TYPE
 from studies.common.tables import (
     compute_gain,
@@ -25,6 +24,7 @@ from studies.common.tables import (
     parse_study_arguments,
     print_head,
     print_row,
+    read_end,
 )
 
 METHODS = {"FedAvg, slim": "C2", "FedHM": "C0", "HeteroFL": "C1"}
@@ -37,8 +37,8 @@ PAIRS = (*((*both, "smallest") for both in RIVALS), (*RIVALS[1], "largest"))
 def read_searches(results: Path) -> dict[tuple[str, str], list[xr.DataArray]]:
     """Accuracy [learning_rate, trial] of each size on held-out images; nan at a step not tried."""
     found = read_ends(open_result(results, "fedhm_fair_steps"))
-    small = select_final(open_result(results, "fedhm_fair_small_steps"), "level_test_accuracy")
-    small = small.isel(level=0, drop=True).astype(float).fillna(0.1)
+    small = read_end(open_result(results, "fedhm_fair_small_steps"), "level_test_accuracy")
+    small = small.isel(level=0, drop=True).astype(float)
     extended = xr.concat([small, found[ORDER[0]][0]], "learning_rate", coords="minimal")
     found[ORDER[0]] = [extended.sortby("learning_rate")]
     steps = extended["learning_rate"]
@@ -46,13 +46,8 @@ def read_searches(results: Path) -> dict[tuple[str, str], list[xr.DataArray]]:
 
 
 def read_ends(ds: xr.Dataset) -> dict[tuple[str, str], list[xr.DataArray]]:
-    """Accuracy of each size after the last round, the largest first; who diverged guesses."""
-    last = (
-        select_final(ds, "level_test_accuracy")
-        .astype(float)
-        .fillna(0.1)
-        .transpose("zip", ..., "level")
-    )
+    """Accuracy of each size after the last round, the largest first."""
+    last = read_end(ds, "level_test_accuracy").astype(float).transpose("zip", ..., "level")
     levels = {name: range(1 if "slim" in name else 4) for name in METHODS}
     return {key: [last[at, ..., k] for k in levels[key[0]]] for at, key in enumerate(ORDER)}
 

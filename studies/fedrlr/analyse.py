@@ -25,7 +25,7 @@ from otafl.analysis.summary import format_mean_std
 from otafl.core.contracts import Workload
 from otafl.engine.assembly import build_algorithm
 from otafl.plots import COLOURS, LINES, MARKERS
-from otafl.results.end_values import count_diverged, select_end_total
+from otafl.results.end_values import select_end_total
 from studies.common.looks import draw_band
 from studies.common.tables import (
     count_ideal_symbols,
@@ -437,19 +437,8 @@ def tune_l1_norm(results: Path) -> list[xr.Dataset]:
 
 
 def open_result(results: Path, name: str) -> xr.Dataset:
-    """Open the result of a scenario; a trial that diverged counts as a guess to the last round.
-
-    A stack of only diverged trials ends early, where `count_diverged` ends too.
-    """
-    ds = count_diverged(tables.open_result(results, name))
-    if "diverged_round" not in ds:
-        return ds
-    lost = ds["diverged_round"] <= ds["round"]
-    scores = [name for name in ds.data_vars if str(name).endswith("test_accuracy")]
-    filled = {
-        n: ds[n].where(~lost | ds[n].notnull(), ds[n].sel(round=0, drop=True)) for n in scores
-    }
-    return ds.assign({n: values.transpose(*ds[n].dims) for n, values in filled.items()})
+    """Open the result of a scenario; a trial that diverged counts as a guess to the last round."""
+    return tables.count_guesses(tables.open_result(results, name))
 
 
 def print_diverged(results: Path, figures: Path) -> None:

@@ -2,9 +2,9 @@ r"""FedRLR+ beside the paper's scheme, error-free averaging of the same payload,
 accuracy of the global model over SNR and devices, each at its best step size on validation data.
 
     for s in fedrlr_plus fedrlr_plus_momentum fedrlr_plus_momentum_steps fedrlr_plus_policies \
-        fedrlr_plus_grid fedrlr_plus_low_snr fedrlr_grid fedrlr_references_grid \
-        fedavg_equal_symbols fedrlr_rivals fedrlr_rivals_momentum_grid fedrlr_rivals_steps \
-        fedrlr_rivals_small_steps fedrlr_rivals_tuned fedrlr_cnn; do
+        fedrlr_plus_grid fedrlr_plus_low_snr fedrlr_plus_small_steps fedrlr_grid \
+        fedrlr_references_grid fedavg_equal_symbols fedrlr_rivals fedrlr_rivals_momentum_grid \
+        fedrlr_rivals_steps fedrlr_rivals_small_steps fedrlr_rivals_tuned fedrlr_cnn; do
       otafl sweep studies/fedrlr/$s.yaml
     done
     python -m studies.fedrlr.fedrlr_plus [results] [--figure fedrlr_plus.png]
@@ -31,12 +31,12 @@ from studies.common.tables import (
     parse_study_arguments,
     print_head,
     print_row,
+    read_end,
 )
 
 SYMBOLS, WHOLE = 7_284, 269_322
 """Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg; with all biases."""
 BIASES_OF_CNN, DEVICES = 186, 10
-CHANCE = 0.1
 BETA = 0.8
 """The momentum."""
 RIVALS = {
@@ -53,9 +53,9 @@ def find_best(results: Path, name: str, over: str = "learning_rate") -> xr.Datas
     return otafl.select_tuned(open_result(results, name), over=over)
 
 
-def read_end(results: Path, name: str, over: str = "learning_rate") -> xr.DataArray:
-    """Read the accuracy at the end; a trial that diverged counts as a guess."""
-    return select_final(find_best(results, name, over), "test_accuracy").fillna(CHANCE)
+def read_best_end(results: Path, name: str, over: str = "learning_rate") -> xr.DataArray:
+    """Read the accuracy at the end of the best step."""
+    return read_end(find_best(results, name, over), "test_accuracy")
 
 
 def print_long_runs(results: Path) -> None:
@@ -88,9 +88,9 @@ def print_momentum(results: Path) -> None:
     ds = open_result(results, "fedrlr_plus_momentum")
     steps = ("learning_rate", "server_learning_rate")
     points = ds.stack(point=steps)
-    score = select_final(points, "validation_accuracy").fillna(CHANCE).mean("trial")
+    score = read_end(points, "validation_accuracy").mean("trial")
     place = int(score.argmax("point"))
-    accuracy = select_final(points, "test_accuracy").fillna(CHANCE)
+    accuracy = read_end(points, "test_accuracy")
     print_head(
         f"Momentum: 75 rounds at 25 dB, {ds.sizes['trial']} trials",
         *("momentum", "device's step", "server's step", "accuracy", "points above 0.8 (95 %)"),
@@ -208,7 +208,7 @@ def list_searches(
         ds = open_result(results, file).isel(trial=slice(trials))
         if "device_count" in ds.dims:
             ds = ds.sel(algorithm="fedavg", device_count=10)
-        accuracy = select_final(ds, "validation_accuracy").fillna(CHANCE)
+        accuracy = read_end(ds, "validation_accuracy")
         points = accuracy.stack(point=[dim for dim in accuracy.dims if dim != "trial"])
         for one in points.transpose("point", "trial"):
             method = name or name_rival(str(one["codec"].values))
@@ -271,13 +271,33 @@ def print_convolutions(results: Path) -> None:
         print_row(method, symbols[place], of_all[place], model, *cells)
 
 
+def print_small_steps(results: Path) -> None:
+    """Validation accuracy of five devices by step, where a grid had its best step at an end."""
+    rows: dict[float, dict[float, xr.DataArray]] = {-50.0: {}, -20.0: {}}
+    for name in ("fedrlr_plus_low_snr", "fedrlr_plus_grid", "fedrlr_plus_small_steps"):
+        ds = open_result(results, name)
+        ds = ds.sel(device_count=5) if "device_count" in ds.dims else ds
+        values = read_end(ds, "validation_accuracy")
+        points = values.stack(point=[dim for dim in values.dims if dim != "trial"])
+        for one in points.transpose("point", "trial"):
+            at, step = float(one["snr_db"]), float(one["learning_rate"])
+            if at in rows:
+                rows[at][round(step, 6)] = one
+    steps = sorted({*rows[-50.0], *rows[-20.0]})
+    title = "FedRLR+, five devices: validation accuracy after 75 rounds by step, 10 trials"
+    print_head(title, "SNR", *(f"{step:g}" for step in steps))
+    for at, tried in rows.items():
+        cells = (format_mean_std(tried[s].values) if s in tried else "-" for s in steps)
+        print_row(f"{at:g} dB", *cells)
+
+
 def draw_grids(results: Path, figure: Path) -> None:
     """75 rounds over SNR and K."""
-    plus = read_end(results, "fedrlr_plus_grid")
-    low = read_end(results, "fedrlr_plus_low_snr")
+    plus = read_best_end(results, "fedrlr_plus_grid")
+    low = read_best_end(results, "fedrlr_plus_low_snr")
     plus = xr.concat([low, plus], "snr_db", join="outer", coords="minimal", compat="override")
-    paper = read_end(results, "fedrlr_grid", over="q")
-    bounds = read_end(results, "fedrlr_references_grid")
+    paper = read_best_end(results, "fedrlr_grid", over="q")
+    bounds = read_best_end(results, "fedrlr_references_grid")
     plus = plus.astype("float64").round(6)  # stored in single precision
     counts, snrs = plus["device_count"].values, plus["snr_db"].values
     assert plus.sizes["trial"] == paper.sizes["trial"]
@@ -333,6 +353,7 @@ def main() -> None:
     print_searches(args.results)
     print_policies(args.results)
     print_convolutions(args.results)
+    print_small_steps(args.results)
     draw_grids(args.results, args.figure)
 
 

@@ -1,13 +1,14 @@
 """Personalised methods where training alone is not enough: each at its best settings on validation
 samples, and what it gains over training alone and over fine-tuned FedAvg in the same trials.
 
-    otafl sweep studies/personal/personal_small_data.yaml
+    for f in studies/personal/*.yaml; do otafl sweep $f; done
     python -m studies.personal.analyse [results] [--figure personal_small_data.png]
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import xarray as xr
 from matplotlib import pyplot as plt
@@ -17,17 +18,26 @@ from otafl.results.end_values import select_end_total
 from studies.common.looks import TYPE
 from studies.common.tables import (
     compute_gain,
+    join_grids,
     open_result,
     parse_study_arguments,
     print_head,
     print_row,
 )
 
+ENDS = ("", "_ends", "_more_ends")
 BASES = ("local_only", "fedavg, fine-tuned")
 KINDS = {"personal_own": "", "tuned_own": ", fine-tuned", "own": ", global model"}
 """Start of a variable's name -> what its model is called beside the method."""
 APART = {"weights=cosine": ", cosine", "attention=0": ", silent", "adaptive=F": ", fixed share"}
 """Setting -> what makes a method of its own of it."""
+
+
+def name_method(label: str) -> str:
+    """Name a method by its label, apart where a setting makes another method of it."""
+    name = label.partition("(")[0] + "".join(said for key, said in APART.items() if key in label)
+    steps = {float(step) for step in re.findall(r"learning_rate=([\d.e-]+)", label)}
+    return f"{name}, one step" if name == "apfl" and len(steps) == 1 else name
 
 
 def find_best(points: xr.Dataset, kind: str) -> tuple[xr.DataArray, str]:
@@ -53,13 +63,16 @@ def find_best(points: xr.Dataset, kind: str) -> tuple[xr.DataArray, str]:
     )
 
 
+def open_all(results: Path) -> xr.Dataset:
+    """Open the points of the study and those beyond the ends of its settings as one."""
+    parts = [open_result(results, f"personal_small_data{end}") for end in ENDS]
+    return join_grids(parts, "zip")
+
+
 def main() -> None:
     args = parse_study_arguments(__doc__, "personal_small_data.png")
-    result = open_result(args.results, "personal_small_data")
-    names = [
-        str(one).partition("(")[0] + "".join(said for key, said in APART.items() if key in str(one))
-        for one in result["algorithm"].values
-    ]
+    result = open_all(args.results)
+    names = [name_method(str(one)) for one in result["algorithm"].values]
     found, chosen, more, tried = {}, {}, {}, {}
     for name in dict.fromkeys(names):
         points = result.isel(zip=[i for i, one in enumerate(names) if one == name])

@@ -25,6 +25,7 @@ from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
 from otafl.results.end_values import select_final
 from studies.common.tables import (
+    count_guesses,
     format_points,
     open_result,
     parse_study_arguments,
@@ -32,8 +33,6 @@ from studies.common.tables import (
     print_row,
 )
 
-CHANCE = 0.1
-"""What a trial that diverged counts as."""
 GLOBAL, PERSONAL, TUNED = "test_accuracy", "personal_own_test_accuracy", "tuned_own_test_accuracy"
 
 PAPER = {  # Table 1, Fashion-MNIST: (MCLR, DNN); Table 2 for lg and meg
@@ -174,7 +173,7 @@ def print_table_3(results: Path, figures: Path) -> None:
             row = f"Table 3: global model of mh, {model}, by the devices aggregated"
             print_head(f"{row}, {ds.sizes['trial']} trials", "", *map(str, printed))
             print_row("paper", *printed.values())
-            values = ds[GLOBAL].fillna(CHANCE)
+            values = count_guesses(ds)[GLOBAL]
             reads = {f"{n} rounds": values.sel(round=n) for n in sorted({50, last})}
             tests = values.sel(round=slice(1, None))
             if tests.sizes["round"] > 5:
@@ -286,13 +285,13 @@ def print_figure_6(results: Path, figures: Path) -> None:
 
 def print_grid(results: Path, name: str, model: str, others: str) -> None:
     """Accuracy by penalty and eta, training alone in the same trials, and how far it moves."""
-    ds = open_result(results, name)
+    ds = count_guesses(open_result(results, name))
     etas, trials, last = ds["eta"].values, ds.sizes["trial"], int(ds["round"].max())
     alone = select_point(open_result(results, others), "local_only", False)
     assert alone is not None
     alone = alone[PERSONAL].sel(round=last).isel(trial=slice(trials))
     ended = f"{model}, {last} rounds, {trials} trial{'s' * (trials > 1)}"
-    both = {"G": ds[GLOBAL].fillna(CHANCE), "P": ds[PERSONAL].fillna(CHANCE)}
+    both = {"G": ds[GLOBAL], "P": ds[PERSONAL]}
     for letter, values in both.items():
         print_head(f"Fig. 6: mh, {letter}, {ended}", "lambda", *(f"eta = {eta:g}" for eta in etas))
         for weight in ds["penalty"].values:

@@ -2,8 +2,7 @@
 error-free uplink in the same trials; says which policies collapse and which come within a point,
 and what a step of the server in the place of the devices' makes of the policies of least error.
 
-    otafl sweep studies/physical_layer/policies.yaml
-    otafl sweep studies/physical_layer/policies_server.yaml
+    for f in studies/physical_layer/policies*.yaml; do otafl sweep $f; done
     python -m studies.physical_layer.policy_accuracy [results] [--figure policy_accuracy.png]
 """
 
@@ -19,15 +18,17 @@ from matplotlib import pyplot as plt
 
 import otafl
 from otafl.analysis.summary import format_mean_std
-from otafl.results.end_values import select_final
 from studies.common.looks import TYPE, get_policy_style
 from studies.common.tables import (
     classify_budgets,
     compute_gain,
+    find_ends,
+    open_grids,
     open_result,
     parse_study_arguments,
     print_head,
     print_row,
+    read_end,
 )
 
 COLLAPSE = 0.3
@@ -44,7 +45,7 @@ def main() -> None:
     (joint,) = {best["power"].dims[0]}
     names = ["ideal", *map(str, best["power"].values[1:])]
     kept = classify_budgets(result) | {"ideal": "none"}
-    accuracy = select_final(best, "test_accuracy").fillna(0.1)  # a diverged model guesses
+    accuracy = read_end(best, "test_accuracy")
     order = sorted(range(len(names)), key=lambda i: BUDGETS.index(kept[names[i]]))
     names = [names[i] for i in order]
     accuracy = accuracy.isel({joint: order}).transpose("partition", joint, "snr_db", "trial")
@@ -101,31 +102,32 @@ def draw(accuracy: xr.DataArray, ideal: xr.DataArray, path: Path) -> None:
 
 def print_by_server(results: Path, ideal: xr.DataArray, figure: Path) -> None:
     """Points below the ideal with the step of the server that is best on validation data."""
+    over = "server_learning_rate"
     try:
-        every = open_result(results, "policies_server")
+        every = open_grids(results, ("policies_server", "policies_server_ends"), over, join="outer")
     except otafl.UserError as error:  # it has not been run
         print(f"the server's steps: left out: {error}", file=sys.stderr)
         return
-    ends = every["server_learning_rate"].values[[0, -1]]
-    best = otafl.select_tuned(every, over="server_learning_rate")
-    best = best.transpose("partition", "power", "snr_db", ...)
-    accuracy = select_final(best, "test_accuracy").fillna(0.1)
-    for title, each, base, steps in zip(
-        best["partition"].values, accuracy, ideal, best["server_learning_rate"].values, strict=True
-    ):
+    best = otafl.select_tuned(every, over=over).transpose("partition", "power", "snr_db", ...)
+    best = best.assign_coords(is_end=sum(best[over] == end for end in find_ends(every, over)) > 0)
+    accuracy = read_end(best, "test_accuracy")
+    for each, base in zip(accuracy, ideal, strict=True):
+        title = each["partition"].values
         levels = (f"{snr:g} dB" for snr in best["snr_db"].values)
         print_head(
             f"{title}, the server's step tuned: minus ideal, points (step)", "power", *levels
         )
-        for name, gain, chosen in zip(best["power"].values, each, steps, strict=True):
-            apart = 100 * compute_gain(gain, base)
-            print_row(
-                name,
-                *(
-                    f"{mean:.1f} ({low:.1f} to {high:.1f}) ({step:g}{'*' * (step in ends)})"
-                    for (mean, low, high), step in zip(apart, chosen, strict=True)
-                ),
-            )
+        for one in each:
+            cells = [
+                f"{mean:.1f} ({low:.1f} to {high:.1f}) ({step:g}{'*' * int(is_end)})"
+                for (mean, low, high), step, is_end in zip(
+                    100 * compute_gain(one, base),
+                    one[over].values,
+                    one["is_end"].values,
+                    strict=True,
+                )
+            ]
+            print_row(one["power"].values, *cells)
 
     draw(accuracy, ideal, figure)
 

@@ -27,14 +27,15 @@ from studies.common.tables import (
     classify_budgets,
     command,
     compute_gain,
+    count_guesses,
     format_points,
     open_result,
     parse_study_arguments,
     print_head,
     print_row,
+    read_end,
 )
 
-CHANCE = 0.1
 RESAMPLES = 2000
 T_95 = 2.262
 """Half a confidence interval of ten trials, in standard errors."""
@@ -85,7 +86,7 @@ def main() -> None:
     best = otafl.select_tuned(result, over="server_learning_rate").transpose(
         "channel", "power", ...
     )
-    accuracy = select_final(best, "test_accuracy").fillna(CHANCE)  # a diverged model guesses
+    accuracy = read_end(best, "test_accuracy")
     error = select_final(best, "aggregation_nmse").median("trial").values
     names = [shorten(str(label)) for label in best["channel"].values]
     powers = [str(label) for label in best["power"].values]
@@ -160,9 +161,9 @@ def print_cells(results: Path, result: xr.Dataset) -> None:
 def read_tuned(ds: xr.Dataset, rounds: int) -> tuple[xr.DataArray, str]:
     """Return the test accuracy [trial] at the best step on validation data, and that step."""
     step = "server_learning_rate"
-    one = ds.sel(round=rounds)
-    place = int(one["validation_accuracy"].fillna(CHANCE).mean("trial").argmax(step))
-    values = one["test_accuracy"].isel({step: place}).fillna(CHANCE)
+    one = count_guesses(ds).sel(round=rounds)
+    place = int(one["validation_accuracy"].mean("trial").argmax(step))
+    values = one["test_accuracy"].isel({step: place})
     star = "*" * (place in (0, ds.sizes[step] - 1))
     kept = values.drop_vars([name for name in values.coords if name != "trial"])
     return kept, f"{float(ds[step][place]):g}{star}"

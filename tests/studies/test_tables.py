@@ -1,0 +1,68 @@
+"""What the scripts of the studies share: grids that are joined, diverged trials, small copies.
+
+Mutations that make a test here fail: the ends of all points for those of each, a diverged trial
+left out, the rows of a joined grid in the order of their numbers, labels cut to the first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import otafl
+from studies.common import slim, tables
+from studies.time_and_energy import cost_by_axis
+
+pytestmark = pytest.mark.exact
+
+DATA = Path(__file__).parents[2] / "studies" / "time_and_energy" / "data"
+
+
+def make_grid(steps: list[float], rows: list[str], best: float) -> xr.Dataset:
+    """A result with rows of a joint axis; the accuracy is largest at a step."""
+    values = -np.abs(np.log(steps) - np.log(best)) * np.ones((len(rows), 1))
+    grid = xr.Dataset(
+        {"a": (("zip", "step", "trial"), values[..., None])},
+        {"zip": range(len(rows)), "step": steps, "final_round": (("zip", "step"), values * 0 + 5)},
+    )
+    return grid.assign_coords(dict.fromkeys(("transport", "power", "codec"), ("zip", rows)))
+
+
+def test_steps_of_some_rows_join_the_rows_of_their_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost_by_axis, "STEP", "step")
+    every = make_grid([0.1, 1.0], ["b", "a", "c"], best=10)
+    joined = cost_by_axis.join_rows(every, make_grid([1.0, 10.0], ["a"], best=10))
+    assert joined["power"].values.tolist() == ["b", "a", "c"]
+    assert joined["step"].values.tolist() == [0.1, 1.0, 10.0]
+    np.testing.assert_array_equal(np.isfinite(joined["a"].values[:, 2, 0]), [False, True, False])
+    least, most = tables.find_ends(joined, "step")
+    np.testing.assert_array_equal(least, [0.1, 0.1, 0.1])
+    np.testing.assert_array_equal(most, [1.0, 10.0, 1.0])
+
+
+def test_a_diverged_trial_counts_as_untrained_to_the_last_round() -> None:
+    """Also where its stack ended early; other variables than guesses stay as they are."""
+    nan = np.nan
+    accuracy = [[0.1, 0.5, 0.9], [0.07, 0.02, nan]]
+    ds = xr.Dataset(
+        {
+            "test_accuracy": (("trial", "round"), np.array(accuracy)),
+            "train_loss": (("trial", "round"), np.array(accuracy)),
+            "diverged_round": ("trial", np.array([nan, 2.0])),
+        },
+        coords={"round": [0, 2, 4], "final_round": 2},
+    )
+    counted = tables.count_guesses(ds)
+    np.testing.assert_allclose(counted["test_accuracy"][1], [0.07, 0.07, 0.07])
+    np.testing.assert_allclose(counted["test_accuracy"][0], accuracy[0])
+    np.testing.assert_allclose(counted["train_loss"][1], [0.07, nan, nan])
+    np.testing.assert_allclose(tables.read_end(ds, "test_accuracy"), [0.5, 0.07])
+
+
+def test_the_smallest_copy_has_equal_labels(tmp_path: Path) -> None:
+    ds = otafl.open_results(DATA / "cost_to_accuracy_more_ends.nc")
+    slim.write_smallest(ds, tmp_path / "a.nc")
+    assert otafl.open_results(tmp_path / "a.nc").identical(ds)
