@@ -36,7 +36,7 @@ from studies.analog_vs_digital.uplink_costs import (
     select_winner,
 )
 from studies.common.looks import TYPE
-from studies.common.tables import parse_study_arguments, print_head, print_row
+from studies.common.tables import command, parse_study_arguments, print_head, print_row
 
 
 def print_costs(found: Found) -> None:
@@ -257,4 +257,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -19,6 +19,7 @@ import otafl
 from otafl.core.files import write_atomically
 from otafl.results import checksums
 from otafl.results.files import write_part
+from studies.common.tables import command
 
 DENSE = {"zlib": True, "complevel": 9, "fletcher32": True}
 """Encoding of the smallest files. Counts and values that stay repeat whole, so bytes stay in place;
@@ -76,4 +77,4 @@ def write_smallest(slim: xr.Dataset, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import io
 import os
 import re
@@ -32,7 +33,7 @@ TABLE = re.compile(r"(<!-- table: (.+?) -->\n)(.*?)(<!-- end table -->)", re.DOT
 
 
 class UnknownTableError(Exception):
-    """A page marks a table that no command of the page prints."""
+    """A page names a command that is not there, or marks a table that none of them prints."""
 
 
 def collect_tables(printed: str) -> dict[str, str]:
@@ -94,7 +95,10 @@ def run_command(command: str, folder: Path) -> str:
         mock.patch.object(sys, "path", [str(ROOT), *sys.path]),
         mock.patch.dict(os.environ, MPLBACKEND="agg"),
     ):
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            raise UnknownTableError(f"expected a module of this checkout, got {module!r}")
+        runpy.run_path(spec.origin, run_name="__main__")
     return printed.getvalue()
 
 

@@ -22,6 +22,7 @@ from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
 from studies.common.looks import TYPE, draw_band, draw_errorbars
 from studies.common.tables import (
+    command,
     expand_points,
     format_points,
     open_result,
@@ -325,4 +326,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

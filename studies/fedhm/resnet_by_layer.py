@@ -20,7 +20,7 @@ from otafl.core import registry
 from otafl.models import layer_steps
 from otafl.models.layer_costs import count_costs
 from otafl.plots import COLOURS
-from studies.common.tables import print_head, print_row
+from studies.common.tables import command, print_head, print_row
 
 NETWORKS = {
     "ResNet-18, CIFAR-10": ("resnet18", 10, 32),
@@ -100,4 +100,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -18,6 +18,7 @@ from matplotlib import pyplot as plt
 from otafl.analysis.summary import format_mean_std
 from studies.common.looks import TYPE
 from studies.common.tables import (
+    command,
     compute_gain,
     format_points,
     open_result,
@@ -100,4 +101,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -19,6 +19,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.factorised.lowrank import LowRank, compress, project, retract, to_dense
 from otafl.scenario import expand
+from studies.common.tables import command
 
 SCENARIO = {
     "name": "aggregation_designs",
@@ -157,4 +158,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -28,6 +28,7 @@ from otafl.plots import COLOURS, LINES, MARKERS
 from otafl.results.end_values import select_end_total
 from studies.common.looks import draw_band
 from studies.common.tables import (
+    command,
     count_ideal_symbols,
     expand_points,
     parse_study_arguments,
@@ -522,4 +523,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

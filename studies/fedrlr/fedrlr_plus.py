@@ -24,6 +24,7 @@ from otafl.plots import COLOURS, MARKERS
 from otafl.results.end_values import select_final
 from studies.common.looks import draw_errorbars
 from studies.common.tables import (
+    command,
     count_ideal_symbols,
     format_points,
     interpolate_at_cost,
@@ -358,4 +359,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

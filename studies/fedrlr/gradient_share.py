@@ -16,6 +16,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.factorised.lowrank import LowRank, project, to_dense
 from otafl.scenario import expand
+from studies.common.tables import command
 
 TRIALS = 5
 
@@ -64,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -23,6 +23,7 @@ from torch import Tensor
 from otafl.factorised.lowrank import LowRank, Tangent, project, retract, to_dense
 from otafl.factorised.shrinkage import count_rank, threshold_singular_values
 from otafl.plots import COLOURS, LINES
+from studies.common.tables import command
 
 M, N, RANK, SCALE = 1000, 2000, 40, 815.0  # SCALE: singular value number RANK of the teacher
 BATCH, STEP, ITERATIONS, SETTLED = 500, 0.1, 40, 15
@@ -98,4 +99,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -14,6 +14,7 @@ from matplotlib import pyplot as plt
 from otafl.results.end_values import select_final
 from studies.common.looks import TYPE, UPLINKS
 from studies.common.tables import (
+    command,
     compute_gain,
     interpolate_at_cost,
     open_result,
@@ -146,4 +147,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -18,6 +18,7 @@ from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_end_total
 from studies.common.looks import TYPE
 from studies.common.tables import (
+    command,
     compute_gain,
     open_result,
     parse_study_arguments,
@@ -150,4 +151,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -25,6 +25,7 @@ from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
 from otafl.results.end_values import select_final
 from studies.common.tables import (
+    command,
     count_guesses,
     format_points,
     open_result,
@@ -336,4 +337,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

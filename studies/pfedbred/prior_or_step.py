@@ -16,6 +16,7 @@ from matplotlib import pyplot as plt
 from otafl.results.end_values import select_end_total
 from studies.common.looks import TYPE
 from studies.common.tables import (
+    command,
     compute_gain,
     open_result,
     parse_study_arguments,
@@ -96,4 +97,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

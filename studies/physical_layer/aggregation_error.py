@@ -17,6 +17,7 @@ import xarray as xr
 from studies.common.looks import PEAK_TCI, POLICIES, TYPE, get_policy_style
 from studies.common.tables import (
     classify_budgets,
+    command,
     compute_gain,
     open_result,
     parse_study_arguments,
@@ -96,4 +97,4 @@ def _format_cell(trials: np.ndarray) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

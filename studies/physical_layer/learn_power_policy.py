@@ -26,6 +26,7 @@ from otafl.power.cao_static import CaoStatic
 from otafl.power.ci import ChannelInversion
 from otafl.power.full import Full
 from otafl.power.scalars import cophase
+from studies.common.tables import command
 
 SNRS_DB = (0.0, 10.0, 20.0)
 HELD_OUT = 10_000  # states at each SNR
@@ -155,4 +156,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

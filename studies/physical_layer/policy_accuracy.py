@@ -21,6 +21,7 @@ from otafl.analysis.summary import format_mean_std
 from studies.common.looks import TYPE, get_policy_style
 from studies.common.tables import (
     classify_budgets,
+    command,
     compute_gain,
     find_ends,
     open_grids,
@@ -133,4 +134,4 @@ def print_by_server(results: Path, ideal: xr.DataArray, figure: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

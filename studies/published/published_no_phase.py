@@ -20,6 +20,7 @@ from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_final
 from studies.common.looks import draw_errorbars, make_frame, save
 from studies.common.tables import (
+    command,
     format_points,
     open_grids,
     open_result,
@@ -115,4 +116,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -19,6 +19,7 @@ from otafl.power.pre_scaler import minimise_cost, solve_zero_bias
 from otafl.results.end_values import select_final, sum_over_devices
 from studies.common.looks import draw_errorbars, make_frame, save
 from studies.common.tables import (
+    command,
     format_points,
     open_grids,
     open_result,
@@ -133,4 +134,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from otafl.factorised import cp
-from studies.common.tables import print_head, print_row
+from studies.common.tables import command, print_head, print_row
 
 KERNELS = {  # of Table I: modes, rank at x2
     "conv1": ((3, 3, 3, 32), 11),
@@ -59,4 +59,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -19,6 +19,7 @@ from otafl.plots import COLOURS, LINES
 from otafl.results.end_values import select_final
 from studies.common.looks import TYPE, draw_band, draw_errorbars
 from studies.common.tables import (
+    command,
     format_points,
     open_result,
     parse_study_arguments,
@@ -237,4 +238,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -17,6 +17,7 @@ from otafl.plots import COLOURS, LINES
 from otafl.results.end_values import select_end_total
 from studies.common.looks import TYPE, draw_errorbars
 from studies.common.tables import (
+    command,
     format_points,
     open_result,
     parse_study_arguments,
@@ -102,4 +103,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

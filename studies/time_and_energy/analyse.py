@@ -18,7 +18,7 @@ from matplotlib import pyplot as plt
 import otafl
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_final
-from studies.common.tables import format_points
+from studies.common.tables import command, format_points
 
 PLAIN = {"fedavg", "rounds", "drop", "null", "nan"}
 OTHER = {"final_round", "learning_rate"}
@@ -86,4 +86,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)
