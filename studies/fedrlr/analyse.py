@@ -106,6 +106,11 @@ def format_at_round(values: xr.DataArray, round: int) -> str:
     return format_mean_std(values.sel(round=round).values)
 
 
+def format_share(mask: xr.DataArray) -> str:
+    """Write how many of the trials a mask has."""
+    return f"{int(mask.sum())} of {mask.size}"
+
+
 def count_mflops(
     result: xr.Dataset, steps: int, batch_size: int = 6, devices: int = 10, place: int = 0
 ) -> float:
@@ -471,23 +476,26 @@ def print_diverged(results: Path, figures: Path) -> None:
 
 
 def print_global_model(results: Path, figures: Path) -> None:
-    """Product errors are means over the recorded rounds: single rounds scatter widely."""
+    """Product errors are means over the recorded rounds, as single rounds scatter widely, of the
+    trials that did not diverge.
+    """
     ds = open_result(results, "fedrlr_global_model")
     print_head(
         "The global model as written",
-        *("uplink", "K", "c1", "product error", "its law (unit gains)", "global", "local"),
-        "error-free mean, rank 4",
+        *("uplink", "K", "c1", "diverged", "product error of the others", "its law (unit gains)"),
+        *("global", "local", "error-free mean, rank 4"),
     )
     for place, uplink in enumerate(UPLINKS):
         for count in ds["device_count"].values:
             for c1 in ds["c1"].values:
                 one = ds.isel(zip=place).sel(device_count=count, c1=c1)
+                whole = one.isel(trial=one["diverged_round"].isnull().values)
                 errors = (
-                    one[name].mean("round") for name in ("product_error", "product_error_law")
+                    whole[name].mean("round") for name in ("product_error", "product_error_law")
                 )
                 cells = ("test_accuracy", "local_test_accuracy", "mean_test_accuracy")
                 print_row(
-                    *(uplink, count, f"{c1:g}"),
+                    *(uplink, count, f"{c1:g}", format_share(one["diverged_round"].notnull())),
                     *(format_mean_std(e.values) for e in errors),
                     *(format_mean_std(select_end_total(one, name).values) for name in cells),
                 )
