@@ -151,6 +151,7 @@ def draw_readings(
     )
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.8), layout="constrained", sharey=True)
     for reading, (axis, name) in enumerate(zip(axes, READINGS, strict=True)):
+        longest = max(int(found[reading]["final_round"]) for _, found in cases)
         for place, (case, found) in enumerate(cases):
             one = found[reading]
             local, last = one["local_test_accuracy"], int(one["final_round"])
@@ -160,9 +161,9 @@ def draw_readings(
             cells = [format_at_round(local, t) for t in (75, 200, last)]
             cells.append(format_at_round(one["test_accuracy"], last))
             print_row(name, case, f"{work[place, reading]:.1f}", last, *cells)
-        axis.set(title=name, xlabel="round", ylim=(0, 1))
+        axis.set(title=f"{name}:\n{longest} rounds", xlabel="round", ylim=(0, 1))
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("test accuracy, mean of the local models")
+    axes[0].set_ylabel("accuracy of local models, mean ± deviation")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     figure.savefig(path, dpi=150)
 
@@ -305,7 +306,8 @@ def draw_symbols_and_accuracy(
         axes[0].plot([], [], color=colour, lw=4, label=label)
     for marker, label in MARKED.items():
         axes[0].plot([], [], marker, color="0.4", ms=8, label=label)
-    axes[0].set(xlabel="symbols a round, biases counted", ylabel="accuracy after 74 or 75 rounds")
+    axes[0].set_xlabel("symbols a round, biases counted")
+    axes[0].set_ylabel("accuracy after 74 or 75 rounds, ± deviation")
     axes[1].set_xlabel("local work a round and device, Mflop")
     for axis in axes:
         axis.axhline(0.7, color="0.5", lw=0.8, ls="--")
@@ -509,9 +511,9 @@ def print_global_model(results: Path, figures: Path) -> None:
     draw_rounds(right, one["test_accuracy"], "global model (31)", 0)
     draw_rounds(right, one["local_test_accuracy"], "local models", 1)
     draw_rounds(right, one["mean_test_accuracy"], "error-free projected mean (20)", 2)
-    tidy(right, "test accuracy, GBMA, 25 dB, K = 10")
+    tidy(right, "test accuracy ± deviation, GBMA, 25 dB, K = 10")
     left.set(title="squared error of the product over that of the mean", xlabel="round")
-    left.set(ylim=(0, 4), ylabel="running mean over the rounds")
+    left.set(ylim=(0, 4), ylabel="running mean ± deviation")
     left.grid(alpha=0.3)
     left.legend()
     figure.savefig(figures / "fedrlr_global_model.png", dpi=150)
