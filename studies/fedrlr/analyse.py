@@ -1,9 +1,9 @@
 """Figures 5 to 9 and Table II of the FedRLR paper (Xue and Lau), and why its global model fails,
 from the results of studies/fedrlr/fedrlr_*.yaml. Fig. 10 is drawn by benchmarks/low_rank.py.
 
-    for f in benchmark fig5 fig5_steps fig6 fig6_steps fig7 fig7_steps fig8 fig9 fig9_steps \
-        fig9_nuclear fig9_l1 global_model; do
-      otafl sweep studies/fedrlr/fedrlr_$f.yaml
+    for f in fedrlr_{benchmark,fig5,fig5_steps,fig6,fig6_steps,fig7,fig7_steps,fig8,fig9} \
+        fedrlr_{fig9_steps,fig9_nuclear,fig9_l1,global_model,plus} fedavg_equal_symbols; do
+      otafl sweep studies/fedrlr/$f.yaml
     done
     python -m studies.fedrlr.analyse [results] [--figures studies]
 """
