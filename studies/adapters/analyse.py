@@ -377,7 +377,7 @@ def draw(found: dict[str, Found], path: Path) -> None:
         panel.axhline(0, color="0.3", lw=1)
         panel.set(title=f"equal {axis}")
         panel.grid(alpha=0.3, axis="y")
-    axes[0].set_ylabel("points of accuracy above mode both")
+    axes[0].set_ylabel("points above mode both, 95 % interval")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(path, dpi=100)
     plt.close(figure)

@@ -223,7 +223,7 @@ def draw(found: Found, path: Path) -> None:
             values = digital[place].select_best()[0]
             plot_range(axis, values, 0.6 * turn, name, colour, marker, line)
         axis.set(xlabel="SNR at full power (dB)", ylabel=label)
-        axis.set(yscale="log", xticks=SNRS)
+        axis.set(yscale="log", xticks=SNRS, title="median and range of trials")
         axis.grid(alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     figure.savefig(path, dpi=100)

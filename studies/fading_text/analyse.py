@@ -130,7 +130,7 @@ def draw(ds: xr.Dataset, path: Path) -> None:
     untrained = GUESS - float(bits[BASE].mean())
     axis.axhline(untrained, color="0.5", ls=":", lw=1, label="uniform guess")
     axis.axhline(0, color=UPLINKS[BASE][1], lw=1, label=UPLINKS[BASE][0])
-    axis.set(xlabel="SNR [dB]", ylabel="bits per character above no channel")
+    axis.set(xlabel="SNR [dB]", ylabel="bits per character above no channel, 95 % interval")
     axis.set_xticks(ds["snr_db"].values)
     axis.grid(alpha=0.3)
     figure.legend(loc="outside right center", frameon=False)

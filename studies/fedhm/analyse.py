@@ -1,11 +1,8 @@
 """Tables 2, 3, 7 and 8 and Figs. 2 to 4 and 8 of the FedHM paper (Yao et al.), its CIFAR-10 columns
 beside Fashion-MNIST, and its factors over a fading uplink, from the results of
-studies/fedhm/fedhm_*.yaml and studies/fedhm/fedhm_over_the_air.yaml.
+studies/fedhm/fedhm_*.yaml.
 
-    for f in papers/fedhm_table2 papers/fedhm_table3 papers/fedhm_table3_steps \
-        papers/fedhm_table7 papers/fedhm_table8 studies/fedhm_over_the_air; do
-      otafl sweep scenarios/$f.yaml
-    done
+    for f in studies/fedhm/*.yaml; do otafl sweep $f; done
     python -m studies.fedhm.analyse [results] [--figure fedhm.png]
 """
 

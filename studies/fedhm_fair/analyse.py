@@ -69,8 +69,11 @@ def main() -> None:
         said = (f"{steps[k]:g}{'*' * (k in ends)}" for k in best)
         cells = ("-" if np.isnan(one) else f"{one:.1f}" for one in means[-1])
         print_row(", ".join(key), *cells, *said)
-        left.semilogx(steps, means[-1], f"o{CLIPS[key[1]]}{METHODS[key[0]]}", label=", ".join(key))
-    left.set(title="held-out images", xlabel="step", ylabel="smallest model, %", ylim=(55, None))
+        extremes = np.stack([100 * sizes[-1].min("trial"), 100 * sizes[-1].max("trial")])
+        style = {"fmt": f"o{CLIPS[key[1]]}{METHODS[key[0]]}", "capsize": 3}
+        left.errorbar(steps, means[-1], np.abs(extremes - means[-1]), label=", ".join(key), **style)
+    left.set(title="held-out images, bars: range of two trials", xlabel="step", xscale="log")
+    left.set(ylabel="smallest model, %", ylim=(55, None))
     left.set_xticks(steps, [f"{step:g}" for step in steps])
     left.minorticks_off()
     left.legend(fontsize="small", loc="lower left")

@@ -1,9 +1,9 @@
 """Figures 5 to 9 and Table II of the FedRLR paper (Xue and Lau), and why its global model fails,
 from the results of studies/fedrlr/fedrlr_*.yaml. Fig. 10 is drawn by benchmarks/low_rank.py.
 
-    for f in benchmark fig5 fig5_steps fig6 fig6_steps fig7 fig7_steps fig8 fig9 fig9_steps \
-        fig9_nuclear fig9_l1 global_model; do
-      otafl sweep studies/fedrlr/fedrlr_$f.yaml
+    for f in fedrlr_{benchmark,fig5,fig5_steps,fig6,fig6_steps,fig7,fig7_steps,fig8,fig9} \
+        fedrlr_{fig9_steps,fig9_nuclear,fig9_l1,global_model,plus} fedavg_equal_symbols; do
+      otafl sweep studies/fedrlr/$f.yaml
     done
     python -m studies.fedrlr.analyse [results] [--figures studies]
 """
@@ -106,6 +106,11 @@ def format_at_round(values: xr.DataArray, round: int) -> str:
     return format_mean_std(values.sel(round=round).values)
 
 
+def format_share(mask: xr.DataArray) -> str:
+    """Write how many of the trials a mask has."""
+    return f"{int(mask.sum())} of {mask.size}"
+
+
 def count_mflops(
     result: xr.Dataset, steps: int, batch_size: int = 6, devices: int = 10, place: int = 0
 ) -> float:
@@ -146,6 +151,7 @@ def draw_readings(
     )
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.8), layout="constrained", sharey=True)
     for reading, (axis, name) in enumerate(zip(axes, READINGS, strict=True)):
+        longest = max(int(found[reading]["final_round"]) for _, found in cases)
         for place, (case, found) in enumerate(cases):
             one = found[reading]
             local, last = one["local_test_accuracy"], int(one["final_round"])
@@ -155,9 +161,9 @@ def draw_readings(
             cells = [format_at_round(local, t) for t in (75, 200, last)]
             cells.append(format_at_round(one["test_accuracy"], last))
             print_row(name, case, f"{work[place, reading]:.1f}", last, *cells)
-        axis.set(title=name, xlabel="round", ylim=(0, 1))
+        axis.set(title=f"{name}:\n{longest} rounds", xlabel="round", ylim=(0, 1))
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("test accuracy, mean of the local models")
+    axes[0].set_ylabel("accuracy of local models, mean ± deviation")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     figure.savefig(path, dpi=150)
 
@@ -300,7 +306,8 @@ def draw_symbols_and_accuracy(
         axes[0].plot([], [], color=colour, lw=4, label=label)
     for marker, label in MARKED.items():
         axes[0].plot([], [], marker, color="0.4", ms=8, label=label)
-    axes[0].set(xlabel="symbols a round, biases counted", ylabel="accuracy after 74 or 75 rounds")
+    axes[0].set_xlabel("symbols a round, biases counted")
+    axes[0].set_ylabel("accuracy after 74 or 75 rounds, ± deviation")
     axes[1].set_xlabel("local work a round and device, Mflop")
     for axis in axes:
         axis.axhline(0.7, color="0.5", lw=0.8, ls="--")
@@ -471,23 +478,26 @@ def print_diverged(results: Path, figures: Path) -> None:
 
 
 def print_global_model(results: Path, figures: Path) -> None:
-    """Product errors are means over the recorded rounds: single rounds scatter widely."""
+    """Product errors are means over the recorded rounds, as single rounds scatter widely, of the
+    trials that did not diverge.
+    """
     ds = open_result(results, "fedrlr_global_model")
     print_head(
         "The global model as written",
-        *("uplink", "K", "c1", "product error", "its law (unit gains)", "global", "local"),
-        "error-free mean, rank 4",
+        *("uplink", "K", "c1", "diverged", "product error of the others", "its law (unit gains)"),
+        *("global", "local", "error-free mean, rank 4"),
     )
     for place, uplink in enumerate(UPLINKS):
         for count in ds["device_count"].values:
             for c1 in ds["c1"].values:
                 one = ds.isel(zip=place).sel(device_count=count, c1=c1)
+                whole = one.isel(trial=one["diverged_round"].isnull().values)
                 errors = (
-                    one[name].mean("round") for name in ("product_error", "product_error_law")
+                    whole[name].mean("round") for name in ("product_error", "product_error_law")
                 )
                 cells = ("test_accuracy", "local_test_accuracy", "mean_test_accuracy")
                 print_row(
-                    *(uplink, count, f"{c1:g}"),
+                    *(uplink, count, f"{c1:g}", format_share(one["diverged_round"].notnull())),
                     *(format_mean_std(e.values) for e in errors),
                     *(format_mean_std(select_end_total(one, name).values) for name in cells),
                 )
@@ -501,9 +511,9 @@ def print_global_model(results: Path, figures: Path) -> None:
     draw_rounds(right, one["test_accuracy"], "global model (31)", 0)
     draw_rounds(right, one["local_test_accuracy"], "local models", 1)
     draw_rounds(right, one["mean_test_accuracy"], "error-free projected mean (20)", 2)
-    tidy(right, "test accuracy, GBMA, 25 dB, K = 10")
+    tidy(right, "test accuracy ± deviation, GBMA, 25 dB, K = 10")
     left.set(title="squared error of the product over that of the mean", xlabel="round")
-    left.set(ylim=(0, 4), ylabel="running mean over the rounds")
+    left.set(ylim=(0, 4), ylabel="running mean ± deviation")
     left.grid(alpha=0.3)
     left.legend()
     figure.savefig(figures / "fedrlr_global_model.png", dpi=150)

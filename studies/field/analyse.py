@@ -135,9 +135,10 @@ def main() -> None:
     for kind, (colour, _) in UPLINKS.items():
         axes[0].plot([], [], color=colour, lw=4, label=kind)
     for axis, title in zip(axes, CHANNELS, strict=True):
-        axis.set(title=title, xlim=(0, 1), xlabel="test accuracy", xticks=(0.2, 0.4, 0.6, 0.8))
+        axis.set(title=title, xlim=(0, 1), xticks=(0.2, 0.4, 0.6, 0.8))
         axis.set_yticks(-np.arange(len(NAMES)), NAMES)
         axis.grid(alpha=0.3)
+    axes[1].set_xlabel("test accuracy, 95 % interval")
     figure.legend(loc="outside lower center", ncols=4)
     figure.savefig(args.figure, dpi=150)
     cell = most.isel(channel=CHANNELS.index("urban cell, 1 mW"))

@@ -116,7 +116,7 @@ def draw(ends: dict[str, list[np.ndarray]], path: Path) -> None:
     for axis, title in zip(axes, titles, strict=True):
         axis.set(title=title, xlabel="energy of a round, P", xscale="log")
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("test accuracy")
+    axes[0].set_ylabel("test accuracy (bars: range of two trials)")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.savefig(path, dpi=120)
 

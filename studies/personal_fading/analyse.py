@@ -30,6 +30,7 @@ ALONE = "local_only"
 KNOWN = ("channels known", "channels known with errors")
 LARGEST, SMALLEST = " l", " s"
 """What is behind an accuracy at the largest and at the smallest step that was tried."""
+ABOVE = "points above training alone, ± half the 95 % interval"
 WHOLE = 45.0
 """Points of full colour in the figure."""
 
@@ -75,23 +76,25 @@ def select_cells(methods: dict[str, xr.Dataset], power: str, place: int) -> dict
 def draw(methods: dict[str, xr.Dataset], powers: list[str], path: Path) -> None:
     """Points above training alone: a panel for each power policy and channel knowledge."""
     plt.rcParams.update(TYPE | {"font.size": 10})
-    size = {"figsize": (12, 8.4), "sharex": True, "sharey": True, "layout": "constrained"}
+    size = {"figsize": (12, 10), "sharex": True, "sharey": True, "layout": "constrained"}
     figure, axes = plt.subplots(len(KNOWN), len(powers), **size)
     for (down, across), axis in np.ndenumerate(axes):
         here = select_cells(methods, powers[across], down)
         alone = here.pop(ALONE)["accuracy"]
-        above = np.stack([(one["accuracy"] - alone).mean("trial").values for one in here.values()])
+        gains = np.stack([compute_gain(one["accuracy"], alone) for one in here.values()])
+        above, half = gains[..., 0], (gains[..., 2] - gains[..., 1]) / 2
         shown = axis.imshow(above, cmap="RdBu", vmin=-WHOLE, vmax=WHOLE, aspect="auto")
         for (i, j), value in np.ndenumerate(above):
             ink = "white" if abs(value) > 0.6 * WHOLE else "black"
-            axis.text(j, i, f"{value:+.1f}", ha="center", va="center", color=ink)
+            said = f"{value:+.1f}\n± {half[i, j]:.1f}"
+            axis.text(j, i, said, ha="center", va="center", color=ink, linespacing=1.1)
         axis.set_title(f"{powers[across]}, {KNOWN[down]}", fontsize=12)
         axis.set_xticks(range(len(alone)), [f"{value:g}" for value in alone["snr_db"].values])
         axis.set_yticks(range(len(here)), list(here))
     for axis in axes[-1]:
         axis.set_xlabel("SNR [dB]")
-    figure.colorbar(shown, ax=axes, shrink=0.6, label="points above training alone")
-    figure.savefig(path, dpi=100)
+    figure.colorbar(shown, ax=axes, shrink=0.6, label=ABOVE)
+    figure.savefig(path, dpi=74)
 
 
 def print_server(ds: xr.Dataset) -> None:

@@ -14,7 +14,7 @@ import xarray as xr
 from matplotlib import pyplot as plt
 
 from otafl.results.end_values import select_end_total
-from studies.common.looks import TYPE
+from studies.common.looks import TYPE, compute_half_interval
 from studies.common.tables import (
     command,
     compute_gain,
@@ -79,11 +79,16 @@ def main() -> None:
     table = {name: (paper, one) for name, paper, one in iterate_table_1(args.results, "mclr")}
     table = {name[:-4]: pair for name, pair in table.items() if name.endswith("(P)")}
     shown = [name for name, (paper, _) in table.items() if paper]
-    ours = {name: 100 * float(table[name][1].max("round").mean()) for name in [*shown, ALONE]}
+    best = {name: 100 * table[name][1].max("round") for name in [*shown, ALONE]}
+    ours = {name: float(values.mean()) for name, values in best.items()}
     shown.sort(key=lambda name: ours[name])
     paper = [float(table[name][0]) for name in shown]
     left.plot(paper, shown, "s", color="#D55E00", mfc="none", ms=8, label="paper")
-    left.plot([ours[name] for name in shown], shown, "o", color="#0072B2", label="ours")
+    halves = [float(compute_half_interval(best[name])) for name in shown]
+    style = {"fmt": "o", "color": "#0072B2", "capsize": 3}
+    left.errorbar(
+        [ours[name] for name in shown], shown, xerr=halves, label="ours, 95 % interval", **style
+    )
     left.axvline(ours[ALONE], color="black", ls="--", label="training alone, ours")
     left.set(title="Table 1, MCLR", xlabel="accuracy on own test samples, %", xlim=(91.7, 99.4))
     left.legend(fontsize="small")

@@ -42,7 +42,7 @@ def compare_votes(results: Path, figures: Path) -> None:
     print_head(
         "Majority votes: accuracy (step)", "data", "who votes", *(f"{db:g} dB" for db in snr)
     )
-    figure, axes = make_frame(2, "test accuracy")
+    figure, axes = make_frame(2, "test accuracy, mean ± deviation")
     titles = ("IID", "two of ten classes")
     for axis, title, part in zip(axes, titles, accuracy["partition"].values, strict=True):
         here = accuracy.sel(partition=part).transpose("absentee", "snr_db", "trial")
@@ -85,7 +85,7 @@ def compare_energies(results: Path, figures: Path) -> None:
     above = "points above no channel"
     columns = ("data", "uplink", "its program", above, "otafl", above, "error")
     print_head(f"REED: accuracy after {int(ds['round'].max())} rounds", *columns)
-    figure, axes = make_frame(2, "test accuracy")
+    figure, axes = make_frame(2, "test accuracy, mean")
     for axis, title, part in zip(
         axes, ("IID", "Dirichlet, 0.3"), ds["partition"].values, strict=True
     ):

@@ -180,7 +180,7 @@ def draw(accuracy: xr.DataArray, labels: list[str], path: Path) -> None:
             )
         axis.axhline(GUESS, color="#808080", linewidth=0.8, linestyle="--", label="guess")
         axis.set(title=title(part), xlabel="attackers (%)", xticks=[0, 10, 20, 30], ylim=(0, 0.9))
-    axes[0].set_ylabel("accuracy, worst attack")
+    axes[0].set_ylabel("accuracy, worst attack, mean ± deviation")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(path, dpi=120)
 

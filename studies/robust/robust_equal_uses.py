@@ -290,7 +290,7 @@ def draw(result: xr.Dataset, path: Path) -> None:
             )
         axis.axhline(GUESS, color="#808080", linewidth=0.8, linestyle="--", label="guess")
         axis.set(title=title, xlabel="attackers (%)", xticks=[0, 10, 20, 30], ylim=(0, 1.0))
-    axes[0].set_ylabel("accuracy, worse attack")
+    axes[0].set_ylabel("accuracy, worse attack, mean ± deviation")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.savefig(path, dpi=110)
 

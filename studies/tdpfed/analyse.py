@@ -1,15 +1,20 @@
-r"""Tables II to IV of the TDPFed paper (Wang, Jin, Liu, Zong, Shao, Li), their MNIST columns on
-Fashion-MNIST, from the results of studies/tdpfed/tdpfed_*.yaml.
+r"""Tables II to IV and Figs. 2 and 3 of the TDPFed paper (Wang, Jin, Liu, Zong, Shao, Li), their
+MNIST columns on Fashion-MNIST, from the results of studies/tdpfed/tdpfed_*.yaml.
 
     for f in table2 table3_rivals table3_sar table3_alone table4 \
              table4_steps table4_half long; do
       otafl sweep studies/tdpfed/tdpfed_$f.yaml
     done
     python -m studies.tdpfed.analyse [results] [--figure tdpfed.png]
+
+The losses are drawn beside the figure, in tdpfed_losses.png.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
@@ -17,7 +22,14 @@ from matplotlib.axes import Axes
 from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
 from otafl.results.end_values import select_final
-from studies.common.looks import TYPE, draw_band, draw_errorbars
+from studies.common.looks import (
+    TYPE,
+    compute_half_interval,
+    draw_band,
+    draw_errorbars,
+    make_frame,
+    save,
+)
 from studies.common.tables import (
     command,
     format_points,
@@ -67,6 +79,26 @@ COMPARED = (  # places, and the variable of both
     ("pFedMe minus TDPFed x2, personal", 2, 3, PERSONAL),
     ("FedAvg minus TDPFed x2, global", 0, 3, GLOBAL),
     ("pFedMe minus FedAvg, global", 2, 0, GLOBAL),
+)
+LOSSES = (  # panel, place, method, line, variable
+    (0, 3, "TDPFed x2", "-", "train_loss"),
+    (0, 2, "pFedMe", "-", "train_loss"),
+    (0, 0, "FedAvg", "-", "train_loss"),
+    (0, 1, "each device alone", "-", "train_loss"),
+    (1, 3, "TDPFed x2", "-", "personal_own_test_loss"),
+    (1, 2, "pFedMe", "-", "personal_own_test_loss"),
+    (1, 1, "each device alone", "-", "personal_own_test_loss"),
+    (1, 3, "TDPFed x2", "--", "own_test_loss"),
+    (1, 2, "pFedMe", "--", "own_test_loss"),
+    (1, 0, "FedAvg", "--", "own_test_loss"),
+)
+RATIOS = (  # places, and the variable of both
+    ("training loss, TDPFed x2 over pFedMe", 3, 2, "train_loss"),
+    ("training loss, TDPFed x2 over FedAvg", 3, 0, "train_loss"),
+    ("training loss, TDPFed x2 over each device alone", 3, 1, "train_loss"),
+    ("test loss, personal, TDPFed x2 over pFedMe", 3, 2, "personal_own_test_loss"),
+    ("test loss, personal, TDPFed x2 over each device alone", 3, 1, "personal_own_test_loss"),
+    ("test loss, global, TDPFed x2 over FedAvg", 3, 0, "own_test_loss"),
 )
 
 
@@ -140,6 +172,40 @@ def print_long_runs(ds: xr.Dataset, axes: Axes) -> None:
         print_row(difference, *(format_points(a.sel(round=t), b.sel(round=t)) for t in shown))
 
 
+def draw_log_interval(axis: Axes, values: xr.DataArray, **style: str) -> None:
+    """Draw the geometric mean over trials by round, in its 95 % interval."""
+    logs = np.log(values.sel(round=slice(1, None)).dropna("round", how="all"))
+    mean, half = logs.mean("trial"), compute_half_interval(logs)
+    axis.plot(logs["round"], np.exp(mean), **style)
+    low, high = np.exp(mean - half), np.exp(mean + half)
+    axis.fill_between(logs["round"], low, high, color=style["color"], alpha=0.15, lw=0)
+
+
+def print_losses(ds: xr.Dataset, path: Path) -> None:
+    """Print ratios of losses in the same trials, and draw the losses by round (Fig. 3)."""
+    print_head("Ratios of losses", "ratio", *map(str, LONGER_SHOWN))
+    for name, one, base, variable in RATIOS:
+        shown = np.log(ds[variable].sel(round=list(LONGER_SHOWN)))
+        logs = shown.isel(zip=one) - shown.isel(zip=base)
+        half, mean = compute_half_interval(logs), logs.mean("trial")
+        ends = np.exp(np.stack([mean, mean - half, mean + half], -1))
+        print_row(name, *("{:.2f} ({:.2f} to {:.2f})".format(*of_round) for of_round in ends))
+    figure, axes = make_frame(2, "loss: mean, 95 % interval")
+    colours = dict(zip((3, 2, 1, 0), COLOURS, strict=False))
+    for panel, at, name, line, variable in LOSSES:
+        draw_log_interval(
+            axes[panel],
+            ds[variable].isel(zip=at),
+            color=colours[at],
+            ls=line,
+            label="" if panel else name,
+        )
+    titles = ("training", "own test samples: personal (-), global (- -)")
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set(title=title, xlabel="round", yscale="log")
+    save(figure, axes[0], path)
+
+
 def draw_rounds(
     axis: Axes, values: xr.DataArray, shift: float, label: str, colour: str, line: str
 ) -> None:
@@ -180,7 +246,8 @@ def main() -> None:
             )
             label, colour = f"{name} x{rate:g}", COLOURS[place]
             line = LINES[int(rate == 2)]
-            draw_rounds(left, one[PERSONAL], place - 1 + 0.25 * (rate == 2), label, colour, line)
+            shift = 0.2 * (place - 1) + (0.05 if rate == 2 else -0.05)
+            draw_rounds(left, one[PERSONAL], shift, label, colour, line)
     early = alone.sel(round=slice(0, rounds))  # the same devices, samples and minibatches
     same = format_cells(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
     print_row("each device alone", "", "", *same, "-", "-", "-")
@@ -200,7 +267,7 @@ def main() -> None:
             *format_cells(one, GLOBAL),
             format_symbols(one),
         )
-        shift = 0.4 * (place - 1.5)
+        shift = 0.15 * (place - 1.5)
         draw_rounds(right, one[variable], shift, method, COLOURS[place], LINES[place])
     print_row(
         "each device alone",
@@ -224,15 +291,16 @@ def main() -> None:
     print_table_4(fourth)
     others = (open_result(args.results, f"tdpfed_table4_{name}") for name in ("steps", "half"))
     print_solver_steps(fourth, *others)
-    print_long_runs(open_result(args.results, "tdpfed_long"), longer)
+    long = open_result(args.results, "tdpfed_long")
+    print_long_runs(long, longer)
+    print_losses(long, args.figure.with_name("tdpfed_losses.png"))
     titles = ("Table II: personal models", "Table III", "Table III for longer")
     for axis, title in zip(axes, titles, strict=True):
         axis.set(title=title, xlabel="round")
         axis.grid(alpha=0.3)
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=10)
-    left.set(
-        ylabel="accuracy on own test samples, mean ± deviation", ylim=(0.6, 1.0), xticks=(5, 10)
-    )
+    left.set(ylabel="own test accuracy, mean ± one deviation", ylim=(0.6, 1.0))
+    left.set(xticks=(5, 10))
     right.set_xticks((5, 10, 15))
     figure.savefig(args.figure, dpi=150)
 

@@ -22,6 +22,7 @@ EXAMPLES = {
     "paired_test": "-30 dB  ci    -0.",
     "trace": "gbma",
     "personalised": "apfl",
+    "adapters": "freeze_a         586",
     "dask_cluster": "[32]",
     "optuna_search": "best validation accuracy 0.",
     "report": " MB in ",
