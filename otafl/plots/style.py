@@ -60,7 +60,8 @@ def draw_banded_line(
         curves do not coincide.
     step : where a staircase has its steps, as "post"; else a line.
     """
-    x, y, low, high = (np.where(np.abs(one) < LARGEST, one, np.nan) for one in values)
+    doubles = (np.asarray(one, float) for one in values)  # of single precision in small copies
+    x, y, low, high = (np.where(np.abs(one) < LARGEST, one, np.nan) for one in doubles)
     every = max(1, len(x) // markers)
     style = get_style(i) | {"linestyle": LINES[(i + 2 * (i // len(COLOURS))) % len(LINES)]}
     if step:

@@ -1,0 +1,55 @@
+"""Accuracy by power policy, SNR and number of devices, what each policy gains on equal power
+(points, 95 % interval over pairs of trials), and the figure. A diverged trial counts as a guess.
+
+    otafl sweep studies/power_control/fashion_mnist_gbma_ci.yaml
+    python -m studies.power_control.analyse [results] [--figure fashion_mnist_gbma_ci.png]
+"""
+
+from __future__ import annotations
+
+from otafl.analysis.summary import format_mean_std
+from otafl.plots import curve_data, draw
+from otafl.results.end_values import count_diverged, select_at_end
+from studies.common.tables import (
+    command,
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
+
+STUDY = "fashion_mnist_gbma_ci"
+BASE = "gbma"
+
+
+def main() -> None:
+    args = parse_study_arguments(__doc__, f"{STUDY}.png")
+    result = open_result(args.results, STUDY)
+    accuracy = select_at_end(count_diverged(result), "test_accuracy")
+    lost = result["diverged_round"].notnull().sum("trial")
+    policies, snrs = result["power"].values, result["snr_db"].values
+    columns = [f"{snr:g} dB" for snr in snrs]
+    print_head("Accuracy (* with diverged trials)", "power", "devices", *columns)
+    for power in policies:
+        for count in result["device_count"].values:
+            at = {"power": power, "device_count": count}
+            cells = [
+                format_mean_std(accuracy.sel(at | {"snr_db": snr}).values)
+                + "*" * bool(lost.sel(at | {"snr_db": snr}))
+                for snr in snrs
+            ]
+            print_row(power, count, *cells)
+    print_head("Points above GBMA (95 % interval)", "power", "devices", *columns)
+    for power in policies[policies != BASE]:
+        for count in result["device_count"].values:
+            own, base = (accuracy.sel(power=one, device_count=count) for one in (power, BASE))
+            cells = [format_points(own.sel(snr_db=snr), base.sel(snr_db=snr)) for snr in snrs]
+            print_row(power, count, *cells)
+    lines = curve_data(result, "test_accuracy", "snr_db", hue="power", facet="device_count")
+    draw(lines, args.figure)
+    print(f"\nfigure: {args.figure}")
+
+
+if __name__ == "__main__":
+    command(main)
