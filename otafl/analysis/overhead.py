@@ -121,9 +121,9 @@ def select_soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:
     """Return the result at the value of an axis that is soonest at a target on validation data.
 
     The value is chosen at every point of the other axes, by the mean over trials of the first
-    record that is within a hundredth of the target (of an error, a hundredth of its value): a trial
-    may stop before it is at the target itself. One that never gets there counts as ten times the
-    longest.
+    record that is within a hundredth of the target (of an error, a hundredth of its value). A trial
+    that stopped at its own target before (`training.stop_at`) is there where it stopped. One that
+    never gets there counts as ten times the longest.
 
     Parameters
     ----------
@@ -139,6 +139,8 @@ def select_soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:
     by = find_validation_variable(result)
     room = -0.01 * abs(target) if falls_to_target(by) else 0.01
     rounds = compute_cost_to_reach(result, by, target - room)["round"]
+    if "stop_round" in result:
+        rounds = rounds.fillna(result["stop_round"])
     late = rounds.fillna(10.0 * float(result["round"].max()))
     return result.isel({over: late.mean("trial").argmin(over)})
 

@@ -137,13 +137,18 @@ def open_study(results: Path, part: str = "") -> xr.Dataset:
 
 
 def find_costs(ds: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return validation and test costs [cost, point, SNR, trial], rounds [point, SNR, trial]."""
+    """Return validation and test costs [cost, point, SNR, trial], rounds [point, SNR, trial].
+
+    A trial ends when it is at the target on test data. Where it is not there on validation data by
+    then, its end counts.
+    """
     found = [
         otafl.compute_cost_to_reach(ds, name, goal)
         for name, goal in (("validation_accuracy", CHOOSE), ("test_accuracy", TARGET))
     ]
     order = ("zip", "snr_db", "trial")
     choose, cost = (np.stack([f[c].transpose(*order).values for c in COSTS]) for f in found)
+    choose = np.where(np.isnan(choose), cost, choose)
     return choose, cost, found[1]["round"].transpose(*order).values
 
 
@@ -221,7 +226,7 @@ def compute_prices(learned: xr.Dataset, fades: xr.Dataset) -> tuple[np.ndarray, 
         joules = some["tx_energy_j"].sel(round=at) * factor
         costs = (seconds / 1e6, joules)
         found.append(np.stack([c.transpose("snr_db", "trial").values for c in costs]))
-    return found[0], found[1], first.values
+    return np.where(np.isnan(found[0]), found[1], found[0]), found[1], first.values
 
 
 def list_digital(results: Path) -> Iterator[Measured]:

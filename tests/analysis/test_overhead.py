@@ -258,3 +258,19 @@ def test_the_soonest_on_validation_data_is_kept() -> None:
     assert again["learning_rate"].values.tolist() == [0.3, 0.1]
     with pytest.raises(otafl.UserError, match=r"soonest: 'lr' is no axis of this result"):
         overhead.select_soonest(grown, "lr", 0.8)
+
+
+def test_a_trial_that_stopped_at_its_target_is_there() -> None:
+    """On test data, where those for validation are behind: it is no trial that never gets there."""
+    ds = result()
+    values = np.full((2, 2, 2, 4), 0.1)
+    values[:, 0, :, 3] = 0.8
+    dims = ("snr_db", "learning_rate", "trial", "round")
+    grown = ds.expand_dims(learning_rate=[0.1, 0.3]).assign(validation_accuracy=(dims, values))
+    grown = grown.assign_coords(final_round=ds["final_round"])
+    stopped = np.full((2, 2, 2), np.nan)
+    stopped[0, 1] = ds["round"].values[1]
+    over = "learning_rate"
+    assert overhead.select_soonest(grown, over, 0.8)[over].values.tolist() == [0.1, 0.1]
+    grown["stop_round"] = (dims[:-1], stopped)
+    assert overhead.select_soonest(grown, over, 0.8)[over].values.tolist() == [0.3, 0.1]
