@@ -121,7 +121,7 @@ def compare_pre_scalers(results: Path, figures: Path) -> None:
         axes[0].plot(wide, lines[:, j], ls, color=COLOURS[j == 3], label=label)
     axes[0].set(yscale="log", ylim=(1e-3, None), title="plan")
     axes[0].legend()
-    axes[1].set(title="test accuracy", xticks=SPREADS)
+    axes[1].set(title="test accuracy, mean ± deviation", xticks=SPREADS)
     for axis in axes:
         axis.set_xlabel("spread of received powers (dB)")
     save(figure, axes[1], figures / "pre_scalers.png")
