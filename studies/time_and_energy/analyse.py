@@ -109,7 +109,9 @@ def draw(best: xr.Dataset, lives: Lives, path: Path) -> None:
         axes[1].set(xlabel="simulated time (s)", ylabel="devices that are there")
     else:
         axes[1].set(xlabel="energy of all devices (J)", ylabel="test accuracy", xscale="log")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9
+    )
     figure.savefig(path, dpi=150)
     plt.close(figure)
     print(f"\nfigure: {path}")
