@@ -21,11 +21,9 @@ from studies.common.tables import command, open_result, print_head, print_row
 
 def fit_exponent(seconds: xr.DataArray) -> str:
     """Write the slope of the logarithms of values [device_count, trial], and its interval."""
-    logs = np.log(seconds)
-    slopes = logs.assign_coords(device_count=np.log(seconds["device_count"])).polyfit(
-        "device_count", 1
-    )
-    slope = slopes["polyfit_coefficients"].sel(degree=1)
+    logs = np.log(seconds.transpose("device_count", "trial").values)
+    slopes = np.polyfit(np.log(seconds["device_count"].values), logs, 1)[0]
+    slope = xr.DataArray(slopes, dims="trial")
     mean, half = float(slope.mean()), float(compute_half_interval(slope))
     return f"{mean:.2f} ({mean - half:.2f} to {mean + half:.2f})" if half > 1e-9 else f"{mean:.2f}"
 

@@ -1,6 +1,7 @@
 """What a sweep over protocols, deadlines or power policies comes to in time and energy: accuracy at
 the end, its gain on the first row's (points, 95 % interval over pairs of trials), updates used and
-lost, joules by cause, devices left; each at the step size that validation data favour.
+lost, joules by cause, and where devices die also how long they live; each at the step size that
+validation data favour. A diverged trial counts as a guess.
 
     otafl sweep studies/time_and_energy/deadline_stragglers.yaml
     python -m studies.time_and_energy.analyse results/deadline_stragglers [--figure time.png]
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -17,19 +19,102 @@ from matplotlib import pyplot as plt
 
 import otafl
 from otafl.analysis.summary import format_mean_std
-from otafl.results.end_values import select_final
-from studies.common.tables import command, format_points
+from studies.common.tables import command, format_points, print_head, print_row, read_end
 
-PLAIN = {"fedavg", "rounds", "drop", "null", "nan"}
+LATE = {"drop": "late ones dropped", "next": "late ones in the next slot"}
+PLAIN = {"fedavg", "null", "nan"}
 OTHER = {"final_round", "learning_rate"}
 """Values, and coordinates, that are not worth saying in a row's name."""
 
 
-def format_titles(ds: xr.Dataset, dim: str) -> list[str]:
+class Lives(NamedTuple):
+    """Where more than half of the devices are still there, of each trial; NaN if they stay."""
+
+    seconds: xr.DataArray
+    accuracy: xr.DataArray
+
+
+def name_rows(ds: xr.Dataset, dim: str) -> list[str]:
     """A name for each place along a dim, of all its coordinates."""
-    coords = [c for c in ds.coords.values() if c.dims == (dim,) and c.name not in {dim, *OTHER}]
-    rows = zip(*(c.values for c in coords or [ds[dim]]), strict=True)
-    return [" ".join(t for v in row if (t := f"{v}") not in PLAIN) or "all" for row in rows]
+    names = [str(c) for c in ds.coords if ds[c].dims == (dim,) and c not in {dim, *OTHER}]
+    places = range(ds.sizes[dim])
+    return [name_row({name: ds[name].values[i] for name in names or [dim]}) for i in places]
+
+
+def name_row(row: dict[str, object]) -> str:
+    """A row's name; of rounds, what becomes of late devices."""
+    said = [f"{value}" for value in row.values() if f"{value}" not in PLAIN]
+    if row.get("protocol") != "rounds":
+        return ", ".join(one for one in said if one not in LATE)
+    deadline = f"{row['deadline_s']}"
+    if deadline in PLAIN:
+        return "rounds, all"
+    return f"rounds, deadline {deadline} s, {LATE[str(row['late'])]}"
+
+
+def sum_joules(ds: xr.Dataset) -> xr.DataArray:
+    """Energy of all devices by cause; a small copy has the sum already."""
+    joules = ds["device_energy_j"]
+    return joules.sum("device") if "device" in joules.dims else joules
+
+
+def find_lives(best: xr.Dataset) -> Lives:
+    """How long more than half of the cell lives, and its accuracy then."""
+    present = best["present"]
+    lives = present > present.max() / 2
+    dies = (~lives & present.notnull()).any("round")
+    seconds = best["sim_time_s"].where(lives).max("round").where(dies)
+    accuracy = best["test_accuracy"].where(best["sim_time_s"] == seconds).max("round")
+    return Lives(seconds, accuracy)
+
+
+def print_table(title: str, best: xr.Dataset, lives: Lives, causes: list[str]) -> None:
+    """Print a row for each place along the one axis of a result."""
+    (dim,) = (str(one) for one in best["final_round"].dims)
+    dies = bool(lives.seconds.notnull().any())
+    accuracy, joules = read_end(best, "test_accuracy"), read_end(best, "energy")
+    columns = {"accuracy": 100 * accuracy}
+    if dies:
+        columns |= {"seconds": read_end(best, "sim_time_s"), "half gone after": lives.seconds}
+        columns["accuracy then"] = 100 * lives.accuracy
+    columns |= {"updates used": read_end(best, "updates_used")}
+    columns |= {"lost": read_end(best, "updates_lost")}
+    names = name_rows(best, dim)
+    heads = list(columns)
+    heads.insert(1, f"minus {names[0]}")
+    print_head(title, "", *heads, *(f"{cause} J" for cause in causes), "step")
+    for row, name in enumerate(names):
+        here = {dim: row}
+        cells = [format_mean_std(values.isel(here).values) for values in columns.values()]
+        cells.insert(1, format_points(accuracy.isel(here), accuracy.isel({dim: 0})) if row else "")
+        cells += [f"{float(joules.isel(here).sel(cause=one).mean()):.3g}" for one in causes]
+        print_row(name, *cells, f"{best['learning_rate'].isel(here).item():g}")
+
+
+def draw(best: xr.Dataset, lives: Lives, path: Path) -> None:
+    """Draw the first trial: accuracy by time, and devices by time or accuracy by energy."""
+    (dim,) = (str(one) for one in best["final_round"].dims)
+    dies = bool(lives.seconds.notnull().any())
+    figure, axes = plt.subplots(1, 2, figsize=(13, 5), layout="constrained")
+    for row, name in enumerate(name_rows(best, dim)):
+        style = {"color": f"C{row % 10}", "ls": "-" if row < 10 else "--", "label": name}
+        one = best.isel({dim: row, "trial": 0}).dropna("round", subset=["sim_time_s"])
+        axes[0].plot(one["sim_time_s"], one["test_accuracy"], **style)
+        died = (one["sim_time_s"], one["present"])
+        axes[1].plot(
+            *(died if dies else (one["energy"].sum("cause"), one["test_accuracy"])), **style
+        )
+    axes[0].set(xlabel="simulated time (s)", ylabel="test accuracy of the global model")
+    if dies:
+        axes[1].set(xlabel="simulated time (s)", ylabel="devices that are there")
+    else:
+        axes[1].set(xlabel="energy of all devices (J)", ylabel="test accuracy", xscale="log")
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9
+    )
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+    print(f"\nfigure: {path}")
 
 
 def main() -> None:
@@ -37,52 +122,21 @@ def main() -> None:
     parser.add_argument("result", type=Path)
     parser.add_argument("--figure", type=Path, default=Path("time_and_energy.png"))
     args = parser.parse_args()
-    best = otafl.select_tuned(otafl.open_results(args.result), over="learning_rate")
-    first, *others = best["final_round"].dims
-    names = format_titles(best, str(first))
-    ends = {name: select_final(best, name) for name in ("test_accuracy", "sim_time_s", "present")}
-    used, lost = select_final(best, "updates_used"), select_final(best, "updates_lost")
-    joules = select_final(best, "device_energy_j").sum("device")
-    whole = best["present"] > best.sizes["device"] / 2  # more than half of the cell is there
-    dies = (best["present"] <= best.sizes["device"] / 2).any("round")
-    half_s = best["sim_time_s"].where(whole).max("round").where(dies)
-    half = best["test_accuracy"].where(best["sim_time_s"] == half_s).max("round") * 100
-    figure, axes = plt.subplots(1, 2, figsize=(13, 5), layout="constrained")
-    for place in np.ndindex(*(best.sizes[d] for d in others)):
-        at = dict(zip(map(str, others), place, strict=True))
-        said = ", ".join(f"{d} = {best[d].values[i]}" for d, i in at.items())
-        print(f"\n{said or 'All'}: mean and spread of {best.sizes['trial']} trials\n")
-        causes = " | ".join(f"{c} J" for c in best["cause"].values)
-        titled = "seconds | half gone after | accuracy then | updates used | lost | devices left"
-        print(f"| | accuracy | minus {names[0]} | {titled} | {causes} | step |")
-        print("|---|" + "---|" * (9 + best.sizes["cause"]))
-        accuracy = ends["test_accuracy"].isel(at)
-        for row, title in enumerate(names):
-            here = at | {str(first): row}
-            values = [ends["test_accuracy"] * 100, ends["sim_time_s"], half_s, half, used, lost]
-            values.append(ends["present"])
-            cells = [format_mean_std(v.isel(here).values) for v in values]
-            gain = format_points(*(accuracy.isel({str(first): i}) for i in (row, 0)))
-            cells.insert(1, gain if row else "")
-            cells += [f"{v:.3g}" for v in joules.isel(here).mean("trial").values]
-            print(
-                f"| {title} | {' | '.join(cells)} | {best['learning_rate'].isel(here).item():g} |"
-            )
-            if not any(place):
-                style = {"color": f"C{row % 10}", "ls": "-" if row < 10 else "--", "label": title}
-                one = best.isel(here).isel(trial=0).dropna("round", subset=["sim_time_s"])
-                axes[0].plot(one["sim_time_s"], one["test_accuracy"], **style)
-                drawn = one["device_energy_j"].sum(("device", "cause"))
-                died, cost = (one["sim_time_s"], one["present"]), (drawn, one["test_accuracy"])
-                axes[1].plot(*(died if dies.any() else cost), **style)
-    axes[0].set(xlabel="simulated time (s)", ylabel="test accuracy of the global model")
-    if dies.any():
-        axes[1].set(xlabel="simulated time (s)", ylabel="devices that are there")
-    else:
-        axes[1].set(xlabel="energy of all devices (J)", ylabel="test accuracy", xscale="log")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    figure.savefig(args.figure, dpi=150)
-    print(f"\nfigure: {args.figure}")
+    result = otafl.open_results(args.result)
+    best = otafl.select_tuned(result, over="learning_rate")
+    best = best.assign(energy=sum_joules(best))
+    spent = best["energy"].sum([dim for dim in best["energy"].dims if dim != "cause"])
+    causes = [str(one) for one in spent["cause"].values if spent.sel(cause=one) > 0]
+    lives = find_lives(best)
+    _, *others = map(str, best["final_round"].dims)
+    for place in np.ndindex(*(best.sizes[dim] for dim in others)):
+        at = dict(zip(others, place, strict=True))
+        said = ", ".join(f"{dim} {best[dim].values[i]:g}" for dim, i in at.items())
+        title = f"{result.attrs['title']}{', ' if said else ''}{said}"
+        here = Lives(*(one.isel(at) for one in lives))
+        print_table(title, best.isel(at), here, causes)
+        if not any(place):
+            draw(best.isel(at), here, args.figure)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,12 @@ def test_values_beyond_an_axis_are_left_out(tmp_path: Path) -> None:
     draw(data, tmp_path / "a.png")
 
 
+@pytest.mark.filterwarnings("error")
+def test_small_copies_of_single_precision_are_drawn_without_a_warning(tmp_path: Path) -> None:
+    ds = make_dataset("power").astype("float32")
+    draw(curve_data(ds, "test_accuracy", "round", hue="power"), tmp_path / "a.png")
+
+
 def test_ticks_under_rounds_are_whole() -> None:
     (ax,) = plot(make_dataset("power"), "test_accuracy", "round", hue="power").axes
     low, high = ax.get_xlim()
