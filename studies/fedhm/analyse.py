@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
 
+from otafl.analysis.paired import adjust_p_values, compare_values
 from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
 from studies.common.looks import TYPE, draw_band, draw_errorbars
@@ -66,8 +67,8 @@ TABLE_8 = (  # what, paper on CIFAR-10 IID and non-IID
 )
 WHOLE = ("Split-Mix", "HeteroFL", "FedRolex")
 """Rivals whose largest model has about as many parameters as FedHM's."""
-SLIM = 5
-"""Place of the first slim model in Table 8's sweep."""
+FRESH = (("FedAvg, slim", "smallest", -1), ("HeteroFL", "smallest", -1), ("HeteroFL", "largest", 0))
+"""Rival, size and place of the level compared in fresh trials."""
 UPLINKS = (
     "tangent, over the air",
     "tangent, whole base, over the air",
@@ -198,6 +199,33 @@ def print_steps(results: Path) -> None:
     print_pairs(best, "Table 3 at the best steps: points of FedHM above (95 %)")
 
 
+def print_fresh(results: Path) -> None:
+    """Table 3 at the best steps in trials that chose no step."""
+    ds = open_result(results, "fedhm_table3_best")
+    title = f"Table 3 at the best steps, {ds.sizes['trial']} fresh trials"
+    print_head(f"{title}: best round, %", "method", "split", "step", "largest to smallest")
+    best = {}
+    for number, point in enumerate(expand_points(ds)):
+        place, at = divmod(number, len(SPLITS))
+        algorithm = point.scenario.algorithm
+        key = name_method(algorithm), SPLITS[at]
+        best[key] = find_ends(ds.isel(zip=place, partition=at)) / 100
+        cells = " / ".join(format_mean_std(level.values) for level in 100 * best[key].T)
+        print_row(*key, f"{algorithm.learning_rate:g}", cells)
+    asked = [(*one, split) for one in FRESH for split in SPLITS]
+    pairs = [[best[name, at][:, k] for name in ("FedHM", rival)] for rival, _, k, at in asked]
+    p = np.array([float(compare_values(one, other)["p"]) for one, other in pairs])
+    print_head(
+        f"{title}: points of FedHM above (95 %)",
+        *("rival", "size", "split", "points", "trials in which FedHM is above", "p (t)"),
+        f"p (Holm, {len(p)} comparisons)",
+    )
+    for one, pair, *tests in zip(asked, pairs, p, adjust_p_values(p), strict=True):
+        rival, size, _, split = one
+        above = int((pair[0] > pair[1]).sum())
+        print_row(rival, size, split, format_points(*pair), above, *(f"{x:.2g}" for x in tests))
+
+
 def print_homogeneous(ds: xr.Dataset) -> None:
     """Table 8, and what Figs. 3 and 4 ask: what it took to get there."""
     rounds, trials = int(ds["round"].max()), ds.sizes["trial"]
@@ -315,6 +343,7 @@ def main() -> None:
     print_mixes(args.results, "fedhm_table2", "Table 2, levels change (dynamic)", TABLE_2)
     third = print_mixes(args.results, "fedhm_table3", "Table 3, levels fixed", TABLE_3)
     print_steps(args.results)
+    print_fresh(args.results)
     alone = open_result(args.results, "fedhm_table8")
     print_partners(third, open_result(args.results, "fedhm_table7"), alone)
     print_homogeneous(alone)
