@@ -2,7 +2,7 @@ r"""Tables 1 to 4 and figures 2, 3 and 6 of the pFedBreD paper (Shi et al. 2023)
 columns, from the results of studies/pfedbred/pfedbred_*.yaml.
 
     for f in table1_mclr fedem table1_dnn table1_dnn_200 table3 table3_dnn table4 table4_alone \
-             coherence fig3 fig9_dnn fig6 fig6_dnn; do
+             coherence fig3 fig9_dnn fig6 fig6_dnn fig6_trials; do
       otafl sweep studies/pfedbred/pfedbred_$f.yaml
     done
     python -m studies.pfedbred.analyse [results] [--figures studies]
@@ -26,7 +26,9 @@ from otafl.plots import COLOURS, LINES
 from otafl.results.end_values import select_final
 from studies.common.tables import (
     command,
+    compute_gain,
     count_guesses,
+    expand_points,
     format_points,
     open_result,
     parse_study_arguments,
@@ -87,12 +89,21 @@ ROWS = (  # name, how its point is called (a part of the label), whether with AM
     ("mh+AM (G)", "strategy=mh", True, GLOBAL),
 )
 
-
 LONGER = {"mclr": (), "dnn": ("table1_dnn_200",)}
 """Column of Table 1 -> what was run longer."""
 TABLE_3 = {  # of the scenario's name -> devices aggregated -> percent of the paper
     "": {10: 80.0, 20: 82.6, 50: 81.8, 100: 82.7},
     "_dnn": {10: 75.1, 20: 79.6, 50: 79.4, 100: 79.3},
+}
+ENDS = {  # model -> over what -> better and worse (lambda, eta) in the one trial of Fig. 6
+    "G": {"lambda": ((100, 0.5), (15, 0.5)), "eta": ((15, 0), (15, 0.5))},
+    "P": {"lambda": ((15, 0.5), (1, 0.5)), "eta": ((15, 0.5), (15, 0))},
+}
+CONTRASTS = {
+    "G, change over lambda minus change over eta": (("G", "lambda"), ("G", "eta")),
+    "P, change over lambda minus change over eta": (("P", "lambda"), ("P", "eta")),
+    "over lambda, change of G minus change of P": (("G", "lambda"), ("P", "lambda")),
+    "over eta, change of G minus change of P": (("G", "eta"), ("P", "eta")),
 }
 
 
@@ -312,6 +323,54 @@ def print_grid(results: Path, name: str, model: str, others: str) -> None:
                     print_row(letter, f"0 to {most:g}", read, *cells)
 
 
+def print_figure_6_trials(results: Path, figures: Path) -> None:
+    """How far lambda and eta move each model, in trials that chose none of the points."""
+    ds = count_guesses(open_result(results, "pfedbred_fig6_trials"))
+    last, places = int(ds["round"].max()), {}
+    for place, point in enumerate(expand_points(ds)):
+        algorithm = point.scenario.algorithm
+        places[float(algorithm.penalty), float(algorithm.eta)] = place
+    title = f"Fig. 6: mh, MCLR, {last} rounds, {ds.sizes['trial']} fresh trials"
+    reads = {"last round": 1, "mean of the last five": 5}
+    columns = (f"{letter}, {read}" for letter in "GP" for read in reads)
+    print_head(title, "lambda", "eta", *columns)
+    values = {
+        (letter, read): ds[name].isel(round=slice(-count, None)).mean("round")
+        for letter, name in (("G", GLOBAL), ("P", PERSONAL))
+        for read, count in reads.items()
+    }
+    for (penalty, eta), place in sorted(places.items()):
+        row = (format_percent(one.isel(zip=place)) for one in values.values())
+        print_row(f"{penalty:g}", f"{eta:g}", *row)
+    print_head(f"{title}: changes in points (95 %)", "change, at (lambda, eta)", *reads)
+    moved = {
+        key: {
+            over: [one.isel(zip=places[at], drop=True) for at in ends]
+            for over, ends in ENDS[key[0]].items()
+        }
+        for key, one in values.items()
+    }
+    for letter, ends in ENDS.items():
+        for over, (best, worst) in ends.items():
+            points = "({:g}, {:g}) minus ({:g}, {:g})".format(*best, *worst)
+            print_row(
+                f"{letter}, over {over}: {points}",
+                *(format_fine(*moved[letter, read][over]) for read in reads),
+            )
+    for said, (one, other) in CONTRASTS.items():
+        pairs = [
+            [best - worst for best, worst in (moved[w[0], read][w[1]] for w in (one, other))]
+            for read in reads
+        ]
+        print_row(said, *(format_fine(*pair) for pair in pairs))
+
+
+def format_fine(values: xr.DataArray, base: xr.DataArray) -> str:
+    """Write a gain in hundredths of a point: mean, ends of the paired interval."""
+    mean, low, high = 100 * compute_gain(values, base)
+    return f"{mean:+.2f} ({low:+.2f} to {high:+.2f})"
+
+
 def format_span(values: np.ndarray) -> str:
     """Write the lowest and the highest value, or the only one."""
     low, high = f"{values.min():.2f}", f"{values.max():.2f}"
@@ -329,6 +388,7 @@ def main() -> None:
         print_figure_3,
         print_figure_9,
         print_figure_6,
+        print_figure_6_trials,
     ):
         try:
             part(args.results, args.figures)
