@@ -48,7 +48,8 @@ def list_shipped() -> dict[str, Path]:
     """
     package = Path(__file__).parents[1]
     root = package if (package / "scenarios").is_dir() else package.parent
-    files = sorted((root / "scenarios").glob("*.yaml"), key=lambda file: file.stem != "quickstart")
+    start = (root / "scenarios").glob("*.yaml")
+    files = sorted(start, key=lambda file: (file.stem != "quickstart", file))
     files += sorted((root / "studies").glob("*/*.yaml"))
     return {file.stem: file for file in files}
 

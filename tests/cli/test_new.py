@@ -32,6 +32,9 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_scenario_is_found_by_its_name() -> None:
     assert sorted(list_shipped().values()) == SCENARIO_FILES
     assert next(iter(list_shipped())) == "quickstart"
+    assert [name for name in list_shipped() if name != "quickstart"] == [
+        file.stem for file in SCENARIO_FILES if file.stem != "quickstart"
+    ]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
