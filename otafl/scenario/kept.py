@@ -29,7 +29,7 @@ class Kept(Generic[T]):
         return value if own is not None and own() is scenario else None
 
     def keep(self, scenario: Scenario, value: T) -> T:
-        """Keep the value of a scenario, and return it."""
+        """Return the value of a scenario, which `get` returns from now on."""
         key = id(scenario)
         reference = weakref.ref(scenario, lambda _: self._values.pop(key, None))
         self._values[key] = reference, value

@@ -96,7 +96,7 @@ def list_settings(ds: xr.Dataset) -> list[Setting]:
     return found
 
 
-def read_end(ds: xr.Dataset, name: str) -> xr.DataArray:
+def read_own_end(ds: xr.Dataset, name: str) -> xr.DataArray:
     """Read a variable of each point after the point's own number of rounds."""
     return ds[name].sel(round=ds["rounds"].astype(ds["round"].dtype)).drop_vars("round")
 
@@ -117,7 +117,9 @@ def choose(ds: xr.Dataset, final: xr.Dataset) -> dict[tuple[str, str], Choice]:
     alive &= [one.training not in unstable for one in settings]
     losses = {}
     for view in VIEWS:
-        ends = read_end(ds, f"{view}_validation_loss").mean("trial", skipna=False).fillna(np.inf)
+        ends = (
+            read_own_end(ds, f"{view}_validation_loss").mean("trial", skipna=False).fillna(np.inf)
+        )
         losses[view] = np.where(alive, ends.values, np.inf)
     found = {}
     for key in dict.fromkeys((one.method, one.link) for one in settings):
@@ -179,7 +181,9 @@ def read_outcomes(
         if setting not in settings:
             raise LookupError(f"{study.name}: no final run of {setting}")
         own = ds.isel(zip=settings.index(setting))
-        values = read_end(own, f"device_{view}_test_{study.metric}").transpose("trial", "device")
+        values = read_own_end(own, f"device_{view}_test_{study.metric}").transpose(
+            "trial", "device"
+        )
         lost = own["diverged_round"].notnull().values
         errors = np.where(lost[:, None], np.nan, study.convert(values.values))
         return Outcome(replace_diverged(errors, guess), int((~np.isfinite(errors)).sum()))

@@ -129,9 +129,8 @@ def classify_budgets(result: xr.Dataset) -> dict[str, str]:
 
 
 def count_ideal_symbols(result: xr.Dataset, biases: int) -> xr.DataArray:
-    """Reals that a device sends at each point on the ideal route, which `compute_symbols_per_round`
-    leaves
-    out: the biases of algorithms whose `bias_mode` is ideal. By the points of a zip.
+    """Reals that a device sends at each point on the ideal route: the biases of algorithms whose
+    `bias_mode` is ideal, which `compute_symbols_per_round` leaves out. By the points of a zip.
     """
     modes = [getattr(one.scenario.algorithm, "bias_mode", "ota") for one in expand_points(result)]
     return xr.DataArray([biases * (mode == "ideal") for mode in modes], dims="zip")
@@ -145,19 +144,25 @@ def compute_gain(values: xr.DataArray, base: xr.DataArray) -> np.ndarray:
     return np.stack([found[key].values for key in ("difference", "low", "high")], -1)
 
 
-def format_points(values: xr.DataArray, base: xr.DataArray) -> str:
+def format_points(values: xr.DataArray, base: xr.DataArray, decimals: int = 1) -> str:
     """Write what an accuracy gains over another in points: mean, ends of the paired interval."""
-    mean, low, high = 100 * compute_gain(values, base)
-    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+    mean, low, high = (f"{one:+.{decimals}f}" for one in 100 * compute_gain(values, base))
+    return f"{mean} ({low} to {high})"
+
+
+def make_study_parser(doc: str | None) -> argparse.ArgumentParser:
+    """A parser with the argument `results`, a folder; `doc` is the script's docstring."""
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n\n")[0])
+    where = "folder of results; `studies` for the committed ones; default %(default)s"
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"), help=where)
+    return parser
 
 
 def parse_study_arguments(doc: str | None, figure: str | None = None) -> argparse.Namespace:
     """What a study's script is told: the folder `results`, and the file `figure` to draw into, or
     the folder `figures`. `doc` is the script's docstring.
     """
-    parser = argparse.ArgumentParser(description=(doc or "").partition("\n\n")[0])
-    where = "folder of results; `studies` for the committed ones; default %(default)s"
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"), help=where)
+    parser = make_study_parser(doc)
     if figure:
         parser.add_argument("--figure", type=Path, default=Path(figure))
     else:

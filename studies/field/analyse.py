@@ -12,7 +12,7 @@ import xarray as xr
 from matplotlib import pyplot as plt
 
 from otafl.results.end_values import select_final
-from studies.common.looks import TYPE, UPLINKS
+from studies.common.looks import TYPE, UPLINKS, compute_half_interval
 from studies.common.tables import (
     command,
     compute_gain,
@@ -33,8 +33,6 @@ SWEPT = ("gbma", "cotaf", "cao_static", "pre_scaler", "FSK-MV, absentees", "REED
 """Uplinks of `studies/field/field_energy.yaml`."""
 DRAINED = ("gbma", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
 """Uplinks of `studies/field/field_drain.yaml`."""
-T_95 = 2.262
-"""Half a confidence interval of ten trials, in standard errors."""
 
 
 def read_at(ds: xr.Dataset, name: str, spent: xr.DataArray, budget: xr.DataArray) -> xr.DataArray:
@@ -130,7 +128,7 @@ def main() -> None:
     for (title, budget), (marker, fill, up) in zip(budgets.items(), marks, strict=True):
         accuracy = find_best(ds, *budget)
         print_table(title, accuracy)
-        half = T_95 * accuracy.std("trial", ddof=1) / accuracy.sizes["trial"] ** 0.5
+        half = compute_half_interval(accuracy)
         style = {"marker": marker, "fillstyle": fill, "ls": "", "ms": 6}
         for axis, means, halves in zip(axes, accuracy.mean("trial"), half, strict=True):
             for j, (mean, error) in enumerate(zip(means.values, halves.values, strict=True)):

@@ -18,7 +18,7 @@ from studies.common.natural_data import (
     Study,
     compare_pairs,
     list_settings,
-    read_end,
+    read_own_end,
     run_study,
 )
 from studies.common.tables import command, expand_points, open_result, parse_study_arguments
@@ -63,7 +63,7 @@ def print_same_step(ds: xr.Dataset) -> None:
     for words, pair in pairs.items():
         both = ds.isel(zip=[settings.index(one) for one in pair])
         kept = both["diverged_round"].isnull().all("zip").values
-        errors = read_end(both, "device_tuned_own_test_mse").transpose("zip", "trial", "device")
+        errors = read_own_end(both, "device_tuned_own_test_mse").transpose("zip", "trial", "device")
         own, base = errors.values[:, kept]
         mean, low, high, _ = compare_pairs(own, base)
         print(

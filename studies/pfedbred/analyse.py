@@ -26,7 +26,6 @@ from otafl.plots import COLOURS, LINES
 from otafl.results.end_values import select_final
 from studies.common.tables import (
     command,
-    compute_gain,
     count_guesses,
     expand_points,
     format_points,
@@ -355,20 +354,14 @@ def print_figure_6_trials(results: Path, figures: Path) -> None:
             points = "({:g}, {:g}) minus ({:g}, {:g})".format(*best, *worst)
             print_row(
                 f"{letter}, over {over}: {points}",
-                *(format_fine(*moved[letter, read][over]) for read in reads),
+                *(format_points(*moved[letter, read][over], decimals=2) for read in reads),
             )
     for said, (one, other) in CONTRASTS.items():
         pairs = [
             [best - worst for best, worst in (moved[w[0], read][w[1]] for w in (one, other))]
             for read in reads
         ]
-        print_row(said, *(format_fine(*pair) for pair in pairs))
-
-
-def format_fine(values: xr.DataArray, base: xr.DataArray) -> str:
-    """Write a gain in hundredths of a point: mean, ends of the paired interval."""
-    mean, low, high = 100 * compute_gain(values, base)
-    return f"{mean:+.2f} ({low:+.2f} to {high:+.2f})"
+        print_row(said, *(format_points(*pair, decimals=2) for pair in pairs))
 
 
 def format_span(values: np.ndarray) -> str:

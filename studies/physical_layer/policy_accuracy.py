@@ -18,7 +18,7 @@ from matplotlib import pyplot as plt
 
 import otafl
 from otafl.analysis.summary import format_mean_std
-from studies.common.looks import TYPE, get_policy_style
+from studies.common.looks import TYPE, compute_half_interval, get_policy_style
 from studies.common.tables import (
     classify_budgets,
     command,
@@ -35,8 +35,6 @@ from studies.common.tables import (
 COLLAPSE = 0.3
 BUDGETS = ("none", "peak", "average")
 TITLES = {"iid": "IID", "label_skew(classes_per_device=2)": "two classes a device"}
-T_95 = 2.262
-"""Half a confidence interval of ten trials, in standard errors."""
 
 
 def main() -> None:
@@ -87,11 +85,11 @@ def draw(accuracy: xr.DataArray, ideal: xr.DataArray, path: Path) -> None:
     for axis, each, base in zip(axes, accuracy, ideal, strict=True):
         curves = {"ideal": base} | {str(one["power"].values): one for one in each}
         for turn, (name, one) in enumerate(curves.items()):
-            values = one.transpose("snr_db", "trial").values
-            half = T_95 * values.std(-1, ddof=1) / np.sqrt(values.shape[-1])
             style = get_policy_style("genie" if name == "ideal" else name)
             at = snrs + 0.5 * (turn - 2.5)
-            axis.errorbar(at, values.mean(-1), half, label=name, capsize=2, **style)
+            axis.errorbar(
+                at, one.mean("trial"), compute_half_interval(one), label=name, capsize=2, **style
+            )
         title = str(each["partition"].values)
         axis.set(title=TITLES.get(title, title), xlabel="SNR (dB)", ylim=(0, 1), xticks=snrs)
         axis.grid(alpha=0.3)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from otafl.analysis.summary import format_mean_std
 from otafl.plots import curve_data, draw
-from otafl.results.end_values import count_diverged, select_at_end
 from studies.common.tables import (
     command,
     format_points,
@@ -17,6 +16,7 @@ from studies.common.tables import (
     parse_study_arguments,
     print_head,
     print_row,
+    read_end,
 )
 
 STUDY = "fashion_mnist_gbma_ci"
@@ -26,7 +26,7 @@ BASE = "gbma"
 def main() -> None:
     args = parse_study_arguments(__doc__, f"{STUDY}.png")
     result = open_result(args.results, STUDY)
-    accuracy = select_at_end(count_diverged(result), "test_accuracy")
+    accuracy = read_end(result, "test_accuracy")
     lost = result["diverged_round"].notnull().sum("trial")
     policies, snrs = result["power"].values, result["snr_db"].values
     columns = [f"{snr:g} dB" for snr in snrs]

@@ -7,14 +7,13 @@ largest common mean gain, the one of least error, and bias. A diverged trial cou
 
 from __future__ import annotations
 
-import argparse
 import ast
-from pathlib import Path
 
 from otafl.analysis.summary import format_mean_std
 from studies.common.tables import (
     command,
     format_points,
+    make_study_parser,
     open_result,
     print_head,
     print_row,
@@ -26,10 +25,7 @@ PLANS = ("largest common gain", "best common gain", "plan with bias")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    where = "folder of results; `studies` for the committed ones; default %(default)s"
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"), help=where)
-    result = open_result(parser.parse_args().results, "common_gain")
+    result = open_result(make_study_parser(__doc__).parse_args().results, "common_gain")
     errors = result["aggregation_nmse"].mean(("trial", "round"))
     accuracy = read_end(result, "test_accuracy")
     print_head(

@@ -22,7 +22,7 @@ from scipy import stats
 import otafl
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_final
-from studies.common.looks import TYPE, get_policy_style
+from studies.common.looks import TYPE, compute_half_interval, get_policy_style
 from studies.common.tables import (
     classify_budgets,
     command,
@@ -37,8 +37,6 @@ from studies.common.tables import (
 )
 
 RESAMPLES = 2000
-T_95 = 2.262
-"""Half a confidence interval of ten trials, in standard errors."""
 NAMES = {"rayleigh": "Rayleigh", "cdl-b": "CDL-B", "umi": "UMi"}
 SMALL: dict[str, Any] = {
     "data": "digits",
@@ -209,13 +207,13 @@ def draw(
     """Draw a group of points for each channel, without lines: channels have no order."""
     plt.rcParams.update(TYPE)
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(8.5, 8), layout="constrained", sharex=True)
-    values = accuracy.transpose("channel", "power", "trial").values
-    half = T_95 * values.std(-1, ddof=1) / np.sqrt(values.shape[-1])
+    accuracy = accuracy.transpose("channel", "power", "trial")
+    mean, half = accuracy.mean("trial").values, compute_half_interval(accuracy).values
     places = np.arange(len(names))
     for k, name in enumerate(powers):
         at = places + 0.055 * (k - (len(powers) - 1) / 2)
         style = get_policy_style(name) | {"ls": ""}
-        top.errorbar(at, values[:, k].mean(-1), half[:, k], label=name, **style)
+        top.errorbar(at, mean[:, k], half[:, k], label=name, **style)
         bottom.semilogy(at, error[:, k], **style)
     top.set(ylabel="test accuracy, 95 % interval")
     bottom.set(ylabel="aggregation error, median")

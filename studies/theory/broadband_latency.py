@@ -7,16 +7,13 @@ and the exponents with which they grow (95 % intervals over trials).
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import numpy as np
 import xarray as xr
 
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_at_end
 from studies.common.looks import compute_half_interval
-from studies.common.tables import command, open_result, print_head, print_row
+from studies.common.tables import command, make_study_parser, open_result, print_head, print_row
 
 
 def fit_exponent(seconds: xr.DataArray) -> str:
@@ -29,10 +26,7 @@ def fit_exponent(seconds: xr.DataArray) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    where = "folder of results; `studies` for the committed ones; default %(default)s"
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"), help=where)
-    result = open_result(parser.parse_args().results, "broadband_latency")
+    result = open_result(make_study_parser(__doc__).parse_args().results, "broadband_latency")
     one_sum, ofdma = (select_at_end(result, "airtime_s").isel(zip=i) for i in (0, 1))
     ratio = ofdma / one_sum
     print_head(

@@ -19,6 +19,7 @@ from matplotlib import pyplot as plt
 
 import otafl
 from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import sum_over_devices
 from studies.common.tables import command, format_points, print_head, print_row, read_end
 
 LATE = {"drop": "late ones dropped", "next": "late ones in the next slot"}
@@ -50,12 +51,6 @@ def name_row(row: dict[str, object]) -> str:
     if deadline in PLAIN:
         return "rounds, all"
     return f"rounds, deadline {deadline} s, {LATE[str(row['late'])]}"
-
-
-def sum_joules(ds: xr.Dataset) -> xr.DataArray:
-    """Energy of all devices by cause; a small copy has the sum already."""
-    joules = ds["device_energy_j"]
-    return joules.sum("device") if "device" in joules.dims else joules
 
 
 def find_lives(best: xr.Dataset) -> Lives:
@@ -124,7 +119,7 @@ def main() -> None:
     args = parser.parse_args()
     result = otafl.open_results(args.result)
     best = otafl.select_tuned(result, over="learning_rate")
-    best = best.assign(energy=sum_joules(best))
+    best = best.assign(energy=sum_over_devices(best["device_energy_j"], {"cause"}))
     spent = best["energy"].sum([dim for dim in best["energy"].dims if dim != "cause"])
     causes = [str(one) for one in spent["cause"].values if spent.sel(cause=one) > 0]
     lives = find_lives(best)

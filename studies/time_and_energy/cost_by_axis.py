@@ -19,6 +19,7 @@ import otafl
 from otafl.analysis.overhead import select_soonest
 from otafl.analysis.points import flatten_points, swap_to_coordinate
 from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import sum_over_devices
 from studies.common.tables import (
     command,
     draw_panels,
@@ -75,10 +76,7 @@ def main() -> None:
         drawn = ds.sel({args.by: args.at})
         drawn = drawn.sel(round=drawn["round"] > 0)
         drawn = drawn.assign_coords(point=[name_point(str(one)) for one in drawn["point"].values])
-        drawn["energy_j"] = drawn["device_energy_j"].sum(
-            [dim for dim in ("device", "cause") if dim in drawn["device_energy_j"].dims],
-            min_count=1,
-        )
+        drawn["energy_j"] = sum_over_devices(drawn["device_energy_j"])
         drawn["energy_j"].attrs = {"units": "J", "long_name": "energy drawn by all devices"}
         pairs = [("test_accuracy", x) for x in ("energy_j", "sim_time_s")]
         draw_panels(drawn, pairs, args.figure, args.target)

@@ -17,7 +17,7 @@ from studies.common.natural_data import (
     compare_pairs,
     compute_trial_half,
     correct_holm,
-    read_end,
+    read_own_end,
     replace_diverged,
 )
 from studies.natural_roles.analyse import predict_by_counts
@@ -63,7 +63,7 @@ def test_each_point_is_read_after_its_own_rounds() -> None:
         {"x": (("zip", "round"), values)},
         {"round": [0, 60, 120], "rounds": ("zip", [60, 120, 120])},
     )
-    found = read_end(ds, "x").values
+    found = read_own_end(ds, "x").values
     assert found[:2].tolist() == [2.0, 6.0]
     assert np.isnan(found[2])
 
