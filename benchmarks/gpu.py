@@ -29,10 +29,16 @@ from otafl.running.memory import MemoryNeed, estimate_need, is_out_of_memory
 from otafl.scenario import Point, expand, load_scenario
 
 STACKS = (1, 10, 100, 1_000, 10_000)
-CPU_SECONDS = 120.0
-"""A stack is not tried on the CPU if a round of it would take longer, by the stack before."""
+WARM_UP = 5
+"""Rounds in which libraries start, and graphs are recorded."""
 
 CASES: dict[str, dict[str, Any]] = {
+    "FedAvg, softmax regression on digits, K = 10, 1 step of 20": {
+        "data": {"name": "digits"},
+        "model": "softmax_regression",
+        "algorithm": "fedavg",
+        "training": {"batch_size": 20},
+    },
     "FedRLR, 784-256-256-10, K = 10, rank 4": {
         "model": {"name": "mlp", "hidden": [256, 256]},
         "algorithm": {"name": "fedrlr", "rank": 4},
@@ -48,6 +54,11 @@ CASES: dict[str, dict[str, Any]] = {
         "algorithm": {"name": "pfedbred", "strategy": "mh"},
         "training": {"local_steps": 20, "batch_size": 20},
     },
+    "TDPFed, 784-100-10, K = 10, 20 steps of 20": {
+        "model": {"name": "mlp", "hidden": [100]},
+        "algorithm": "tdpfed",
+        "training": {"local_steps": 20, "batch_size": 20},
+    },
     "FedAvg, the CNN of the FedAvg paper, K = 10, 6 steps of 10": {
         "model": "cnn",
         "algorithm": "fedavg",
@@ -56,7 +67,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def points(case: str, device: str, trials: int, small: bool) -> list[Point]:
+def points(case: str, device: str, trials: int, small: bool, graphs: bool = True) -> list[Point]:
     """The one point of a case, of so many trials, on a processor."""
     tree = {
         "name": "gpu",
@@ -65,7 +76,7 @@ def points(case: str, device: str, trials: int, small: bool) -> list[Point]:
         "power": "gbma",
         "devices": {"count": 10},
         "trials": trials,
-        "engine": {"device": device},
+        "engine": {"device": device, "cuda_graphs": graphs},
         **CASES[case],
     }
     if small:  # the same on digits, of 8 x 8 pixels
@@ -107,7 +118,7 @@ def waits(engine: Engine, t: int) -> int | None:
             engine.run_round(t)
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    return sum("synchronizing" in str(one.message) for one in caught)
+    return sum("called a synchronizing" in str(one.message) for one in caught)
 
 
 def peak_bytes(device: str) -> int:
@@ -120,28 +131,33 @@ def peak_bytes(device: str) -> int:
 class Measured:
     """Rounds of one stack: seconds of a round, operations of its devices, bytes, waits."""
 
-    def __init__(self, case: str, device: str, trials: int, rounds: int, small: bool) -> None:
+    def __init__(
+        self, case: str, device: str, trials: int, rounds: int, small: bool, graphs: bool = True
+    ) -> None:
+        began_s = time.perf_counter()
         if device == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-        engine = Engine(assemble(points(case, device, trials, small), range(trials)))
-        engine.run_round(0)  # what is drawn and made once
-        engine.run_round(1)
-        took = [
-            seconds(device, functools.partial(engine.run_round, t)) for t in range(2, 2 + rounds)
-        ]
+        engine = Engine(assemble(points(case, device, trials, small, graphs), range(trials)))
+        for t in range(WARM_UP):
+            engine.run_round(t)
+        timed = range(WARM_UP, WARM_UP + rounds)
+        took = [seconds(device, functools.partial(engine.run_round, t)) for t in timed]
         self.round_s = sorted(took)[rounds // 2]
         with torch.inference_mode():
-            cohort = engine.select_cohort(None, 2 + rounds)
+            cohort = engine.select_cohort(None, timed.stop)
         self.flops = float(engine.parts.submodels.count_flops(cohort).sum())
         self.bytes = peak_bytes(device)
-        self.waits = waits(engine, 2 + rounds)
+        self.waits = waits(engine, timed.stop)
+        self.all_s = time.perf_counter() - began_s
 
 
-def try_stack(case: str, device: str, trials: int, rounds: int, small: bool) -> Measured | None:
+def try_stack(
+    case: str, device: str, trials: int, rounds: int, small: bool, graphs: bool = True
+) -> Measured | None:
     """A stack's figures; None where memory is too short for it."""
     try:
-        return Measured(case, device, trials, rounds, small)
+        return Measured(case, device, trials, rounds, small, graphs)
     except Exception as error:
         if not is_out_of_memory(error):
             raise
@@ -156,32 +172,46 @@ def table(case: str, asked: argparse.Namespace) -> None:
     header(
         "trials",
         f"trial-rounds/s, {asked.device}",
-        "trial-rounds/s, CPU",
-        "ratio",
+        "ms a round",
+        "over no graphs",
+        "over the CPU",
         "share of the roofline",
         "memory",
         "reckoned",
         "waits a round",
     )
     estimated: MemoryNeed = estimate_need(points(case, asked.device, 2, asked.small))
-    slowest_s = 0.0
+    last_s = dict.fromkeys(("ours", "plain", "cpu"), 0.0)
+
+    def attempt(name: str, trials: int, device: str, graphs: bool) -> Measured | None:
+        """A stack's figures, unless it would take too long by the stack before."""
+        if last_s[name] * 10 > asked.seconds / (1 if name == "ours" else 4):
+            return None
+        rounds = max(1, asked.rounds // 5) if name == "cpu" else asked.rounds
+        found = try_stack(case, device, trials, rounds, asked.small, graphs)
+        last_s[name] = asked.seconds if found is None else found.all_s
+        return found
+
     for trials in asked.stacks:
-        ours = try_stack(case, asked.device, trials, asked.rounds, asked.small)
+        if last_s["ours"] * 10 > asked.seconds:
+            row(f"{trials:,}", "not tried", *[""] * 7)
+            continue
+        ours = attempt("ours", trials, asked.device, True)
         expected_gb = (estimated.fixed + estimated.per_trial * trials) / 1e9
         if ours is None:
-            row(f"{trials:,}", "out of memory", "", "", "", "", f"{three(expected_gb)} GB", "")
+            row(f"{trials:,}", "out of memory", *[""] * 5, f"{three(expected_gb)} GB", "")
             continue
-        beside = None
-        if asked.device != "cpu" and slowest_s * 10 < CPU_SECONDS:
-            beside = try_stack(case, "cpu", trials, max(1, asked.rounds // 5), asked.small)
-            slowest_s = CPU_SECONDS if beside is None else beside.round_s
-        speed = trials / ours.round_s
+        plain = beside = None
+        if asked.device != "cpu":
+            plain = attempt("plain", trials, asked.device, False)
+            beside = attempt("cpu", trials, "cpu", False)
         share = ours.flops / ours.round_s / peak_flops(asked.device, asked.side)
         row(
             f"{trials:,}",
-            three(speed),
-            "" if beside is None else three(trials / beside.round_s),
-            "" if beside is None else three(ours.round_s**-1 * beside.round_s),
+            three(trials / ours.round_s),
+            three(1e3 * ours.round_s),
+            "" if plain is None else three(plain.round_s / ours.round_s),
+            "" if beside is None else three(beside.round_s / ours.round_s),
             f"{100 * share:.2g} %",
             f"{three(ours.bytes / 1e9)} GB",
             f"{three(expected_gb)} GB",
@@ -197,18 +227,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="timed rounds of a stack")
     parser.add_argument("--side", type=int, default=8192, help="of the roofline's matrices")
     parser.add_argument("--small", action="store_true", help="on digits")
+    parser.add_argument("--seconds", type=float, default=120.0, help="about the most for a stack")
     asked = parser.parse_args()
     if asked.device == "cuda" and not torch.cuda.is_available():
         parser.exit(2, "torch sees no GPU; use --device cpu, or a machine with one\n")
     print("# Stacks on a GPU\n")
     print(
         "Made by `python benchmarks/gpu.py > results/benchmarks_gpu.md`. Times are medians of "
-        f"{asked.rounds} rounds after two,\nin float32, over Rayleigh fading with GBMA; every "
-        "device takes part. The roofline is the best speed of\nproducts of two float32 matrices "
-        f"of {asked.side} x {asked.side} on this processor; a round's operations are those of the "
-        "devices'\nlocal work. Memory is the most in use, beside what `engine.memory_gb` is "
-        "compared with. Waits are the\noperations of a round in which the host waits for the GPU, "
-        "as torch.cuda.set_sync_debug_mode finds them;\ntests/gpu/test_waiting.py lists where "
+        f"{asked.rounds} rounds after {WARM_UP},\nin float32, over Rayleigh fading with GBMA; "
+        "every device takes part. Beside them stand the same rounds without\nCUDA graphs "
+        "(`engine.cuda_graphs: false`) and on the CPU of the machine, where they do not take too "
+        "long. The\nroofline is the best speed of products of two float32 matrices of "
+        f"{asked.side} x {asked.side} on this processor; a round's\noperations are those of the "
+        "devices' local work. Memory is the most in use, beside what `engine.memory_gb`\nis "
+        "compared with. Waits are the operations of a round in which the host waits for the GPU, "
+        "as\ntorch.cuda.set_sync_debug_mode finds them; tests/gpu/test_waiting.py lists where "
         "they are.\n"
     )
     peak = peak_flops(asked.device, asked.side) / 1e9

@@ -218,7 +218,7 @@ def train_(
         Mean loss over the steps, without the penalty.
     """
     trial = local_data.cohort.trial
-    rate = compute_step_size(settings, hyper, local_data.round)[trial]
+    rate = compute_step_size(settings, hyper, int(local_data.round))[trial]
     decay, momentum = hyper["weight_decay"][trial], hyper["momentum"][trial]
     present = find_present_classes(local_data, settings)
     velocity: c.Tensors = {}

@@ -14,6 +14,7 @@ from otafl.algorithms.deliveries import replace_delivered
 from otafl.core import settings
 from otafl.core.contracts import Group, Hyper, Payload, Received, Tensors
 from otafl.core.lazy import Tensor
+from otafl.core.rng import Round
 from otafl.core.settings import DataDisclosure, declare_stackable
 from otafl.models.base import Model
 from otafl.models.layered import LayeredModel
@@ -47,14 +48,14 @@ def list_weights(model: Model) -> tuple[str, ...]:
     return tuple(name for name, shape in model.shapes.items() if len(shape) >= 2)
 
 
-def compute_step_size(hyper: Hyper, round: int) -> Tensor:
+def compute_step_size(hyper: Hyper, round: Round) -> Tensor:
     """Compute the step size of a round.
 
     Parameters
     ----------
     hyper : mapping of str to Tensor [S]
         Stackable settings, with `learning_rate` and `decay`.
-    round : int
+    round : int, or Tensor, int64 []
         Index of the round, t.
 
     Returns

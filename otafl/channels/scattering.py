@@ -126,20 +126,21 @@ class BlockFading:
                     taps = self._draw_taps(seed, rounds, blocks)
                     by_seed[seed] = taps.permute(0, 3, 2, 1)[kept]
             drawn.append(torch.stack([by_seed[seed] for seed in seeds], 1))
-        return correlate_antennas(torch.cat(drawn, 2), self._neighbours, 3)
+        h = torch.cat(drawn, 2).to(self._streams.device)  # one transfer for all trials
+        return correlate_antennas(h, self._neighbours, 3)
 
     def _draw_taps(self, seed: int, rounds: int, blocks: int) -> Tensor:
         """Draw [rounds, blocks, A, DEVICES_PER_DRAW] on the CPU.
 
         They are the numbers of Sionna's RayleighBlockFading on a CPU with this seed, on any device.
         """
-        streams, generator = self._streams, torch.Generator("cpu").manual_seed(seed)
+        generator = torch.Generator("cpu").manual_seed(seed)
         size = (rounds, blocks, self._antennas, DEVICES_PER_DRAW)
         real, imaginary = (
-            torch.normal(0.0, 0.5**0.5, size, generator=generator, dtype=streams.dtype)
+            torch.normal(0.0, 0.5**0.5, size, generator=generator, dtype=self._streams.dtype)
             for _ in range(2)
         )
-        return torch.complex(real, imaginary).to(streams.device)
+        return torch.complex(real, imaginary)
 
 
 class _Cache:

@@ -20,7 +20,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -64,9 +64,20 @@ class Purpose(str):
         return _make_purpose(f"{self}/{part}", self.module, True)
 
 
-def make_step_key(round: int, step: int) -> int:
+Round: TypeAlias = "int | Tensor"
+"""Index of a round: a number that the host knows, or int64 [] on the processor that computes."""
+
+
+def make_step_key(round: Round, step: int) -> Round:
     """Return the round number under which a step of a round's local work draws from a stream."""
     return (round << STEP_BITS) + step
+
+
+def list_rounds(first: Round, count: int, device: torch.device) -> Tensor:
+    """Return the numbers first .. first + count - 1, int64 [count], without any wait for them."""
+    if torch.is_tensor(first):
+        return torch.arange(count, device=device) + first
+    return torch.arange(first, first + count, device=device)
 
 
 def declare_purpose(name: str, module: str) -> Purpose:
@@ -197,22 +208,22 @@ class Streams:
         """The number of trials, S."""
         return len(self._place)
 
-    def draw_uniform(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
+    def draw_uniform(self, purpose: str, round: Round, shape: tuple[int, ...]) -> Tensor:
         """Draw [S, *shape] uniform in (0, 1), for each trial."""
         return self._draw(_fill_uniform, purpose, round, shape, None)
 
-    def draw_normal(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
+    def draw_normal(self, purpose: str, round: Round, shape: tuple[int, ...]) -> Tensor:
         """Draw [S, *shape] standard normal, for each trial."""
         return self._draw(_fill_normal, purpose, round, shape, None)
 
     def draw_device_uniform(
-        self, purpose: str, round: int, trial: Tensor, device: Tensor, shape: tuple[int, ...]
+        self, purpose: str, round: Round, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
         """Draw [n, *shape] uniform in (0, 1), for the pairs trial [n], device [n]."""
         return self._draw(_fill_uniform, purpose, round, shape, (trial, device))
 
     def draw_device_normal(
-        self, purpose: str, round: int, trial: Tensor, device: Tensor, shape: tuple[int, ...]
+        self, purpose: str, round: Round, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
         """Draw [n, *shape] standard normal, for the pairs trial [n], device [n]."""
         return self._draw(_fill_normal, purpose, round, shape, (trial, device))
@@ -229,12 +240,12 @@ class Streams:
         """Derive the keys [R, n] int64 of `draw_device_uniform_rounds`, for a compiled draw."""
         return self._derive_keys(purpose, rounds, (trial, device))
 
-    def draw_words(self, purpose: str, round: int, count: int) -> Tensor:
+    def draw_words(self, purpose: str, round: Round, count: int) -> Tensor:
         """Draw [S, count] int64 of 64 random bits each, for each trial."""
         return self._draw(_fill_words, purpose, round, (count,), None)
 
     def draw_device_words(
-        self, purpose: str, round: int, trial: Tensor, device: Tensor, count: int
+        self, purpose: str, round: Round, trial: Tensor, device: Tensor, count: int
     ) -> Tensor:
         """Draw [n, count] int64 of 64 random bits each, for the pairs trial [n], device [n]."""
         return self._draw(_fill_words, purpose, round, (count,), (trial, device))
@@ -249,13 +260,15 @@ class Streams:
         return [np.random.Generator(np.random.Philox(s)) for s in self.draw_seeds(purpose, index)]
 
     def _draw(
-        self, law: _Law, purpose: str, round: int, shape: tuple[int, ...], pairs: _Pairs
+        self, law: _Law, purpose: str, round: Round, shape: tuple[int, ...], pairs: _Pairs
     ) -> Tensor:
         """Draw one round.
 
         If a stream is read round after round for the same rows, several rounds are drawn at once.
         This costs fewer dispatched operations and changes no bit.
         """
+        if torch.is_tensor(round):
+            return self._draw_rounds(law, purpose, round[None], shape, pairs)[0]
         tag = (law, purpose, shape)
         ahead = self._lookahead.get(tag)
         follows = ahead is not None and ahead.is_next(round, pairs)
@@ -263,7 +276,7 @@ class Streams:
             rows = self.num_trials if pairs is None else len(pairs[0])
             most = _NUMBERS_AHEAD // max(1, rows * math.prod(shape))
             count = max(1, min(_ROUNDS_AHEAD, most)) if follows else 1
-            rounds = torch.arange(round, round + count, device=self.device)
+            rounds = list_rounds(round, count, self.device)
             ahead = _Lookahead(
                 round, pairs, self._draw_rounds(law, purpose, rounds, shape, pairs), round
             )

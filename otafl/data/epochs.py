@@ -20,7 +20,14 @@ import numpy as np
 from otafl.core.contracts import Cohort
 from otafl.core.contracts.learning import count_epoch_steps
 from otafl.core.lazy import Tensor, torch
-from otafl.core.rng import Streams, declare_family, derive_words, make_step_key
+from otafl.core.rng import (
+    Round,
+    Streams,
+    declare_family,
+    derive_words,
+    list_rounds,
+    make_step_key,
+)
 from otafl.data.padding import compute_sample_weights
 
 EPOCH = declare_family("epoch", __name__)
@@ -81,7 +88,7 @@ class EpochBatches:
         If the numbers of local steps of the rows differ.
     """
 
-    def __init__(self, plan: EpochPlan, streams: Streams, round: int, cohort: Cohort) -> None:
+    def __init__(self, plan: EpochPlan, streams: Streams, round: Round, cohort: Cohort) -> None:
         steps = np.unique(plan.count_steps(cohort))
         if len(steps) > 1:
             raise ValueError(
@@ -131,7 +138,7 @@ class EpochBatches:
         """
         plan, cohort, row = self._plan, self._cohort, self._cohort.flat_index
         purpose = EPOCH / draw if draw else EPOCH
-        tick = torch.full((1,), make_step_key(self._round, epoch), device=row.device)
+        tick = list_rounds(make_step_key(self._round, epoch), 1, row.device)
         key = self._streams.derive_device_keys(purpose, tick, cohort.trial, cohort.device)[0]
         place = torch.arange(self._width, device=row.device)
         held = place < plan.count[row][:, None]

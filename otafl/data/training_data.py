@@ -17,10 +17,12 @@ from otafl.core.contracts import Batch, Cohort
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import (
     STEP_BITS,
+    Round,
     Streams,
     count_draw_time,
     declare_family,
     get_kernel,
+    list_rounds,
     make_step_key,
     mix_counters,
 )
@@ -118,12 +120,12 @@ class TrainingData:
         cells = torch.arange(self.num_trials * self.num_devices, device=self.count.device)
         return cells, cells // self.num_devices, cells % self.num_devices
 
-    def make_epochs(self, round: int, cohort: Cohort) -> EpochBatches | None:
+    def make_epochs(self, round: Round, cohort: Cohort) -> EpochBatches | None:
         """Return the minibatches of epochs; None if the local work is given in steps."""
         plan = self.epochs
         return None if plan is None else EpochBatches(plan, self._streams, round, cohort)
 
-    def select_cohort(self, round: int, cohort: Cohort) -> CohortData:
+    def select_cohort(self, round: Round, cohort: Cohort) -> CohortData:
         """Return the local data of a chunk of cohort rows in a round."""
         return CohortData(self, round, cohort)
 
@@ -253,13 +255,13 @@ class TrainingData:
 class CohortData:
     """Local data of the rows of a cohort in one round; see `contracts.LocalData`."""
 
-    def __init__(self, data: TrainingData, round: int, cohort: Cohort) -> None:
+    def __init__(self, data: TrainingData, round: Round, cohort: Cohort) -> None:
         self.round, self.steps, self.cohort = round, data.steps, cohort
         self._data, self._epochs = data, data.make_epochs(round, cohort)
         if self._epochs is not None:
             self.steps = self._epochs.num_steps
         self._flat_index = cohort.flat_index
-        self._ahead = data.uses_lookahead(cohort)
+        self._ahead = not torch.is_tensor(round) and data.uses_lookahead(cohort)
         self._gathers_ahead = self._ahead and data.can_gather_rounds(cohort.num_rows)
         self._drawn_ahead: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
         self._gathered: dict[int, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
@@ -332,10 +334,10 @@ class CohortData:
         if not self._ahead:
             return data.gather(self._draw_samples(step, draw), weight)
         if not self._gathers_ahead:
-            sample = data.draw_ahead(self.round, draw)[step].index_select(0, self._flat_index)
+            sample = data.draw_ahead(int(self.round), draw)[step].index_select(0, self._flat_index)
             return data.gather(sample, weight)
         if draw not in self._gathered:
-            sample = data.draw_ahead(self.round, draw).index_select(1, self._flat_index)
+            sample = data.draw_ahead(int(self.round), draw).index_select(1, self._flat_index)
             whole = data.gather(sample, None)
             self._gathered[draw] = whole.x.unbind(0), whole.y.unbind(0)
         x, y = self._gathered[draw]
@@ -391,14 +393,15 @@ def choose(uniform: Tensor, count: Tensor) -> Tensor:
     return pick
 
 
-def _make_step_keys(round: int, rounds: int, start: int, stop: int, device: torch.device) -> Tensor:
+def _make_step_keys(
+    round: Round, rounds: int, start: int, stop: int, device: torch.device
+) -> Tensor:
     """Return the stream keys of the steps start..stop of the rounds.
 
     They are int64 [rounds * (stop - start)].
     """
     if rounds == 1:
-        first_key = make_step_key(round, start)
-        return torch.arange(first_key, first_key + stop - start, device=device)
+        return list_rounds(make_step_key(round, start), stop - start, device)
     step = torch.arange(start, stop, device=device)
-    first = torch.arange(round, round + rounds, device=device)
+    first = list_rounds(round, rounds, device)
     return ((first << STEP_BITS)[:, None] + step).view(-1)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Outcome
-from otafl.core.contracts import Broadcast, Cohort, LocalContext, LocalData, Payload
+from otafl.core.contracts import Broadcast, Cohort, Decisions, LocalContext, LocalData, Payload
+from otafl.core.rng import Round
 from otafl.data.keyed_data import KeyedData
 from otafl.downlink.base import Delivery
 from otafl.engine.assembly import Parts
 from otafl.engine.device_store import DeviceStore
+from otafl.engine.local_graphs import MAX_GRAPHS, LocalGraphs, UpdateInputs, make_recorder
 from otafl.engine.payload_collector import PayloadCollector, reorder_payload, select_transmitted
+from otafl.user_code.custom_part import CustomPart
 
-CHUNK_MB = {"cpu": 4.0, "cuda": 256.0}
+CHUNK_MB = {"cpu": 4.0, "cuda": 2048.0}
 """Default memory of the rows that are trained together, if it is neither set nor measured.
 
-It fits a core's own cache; a GPU processes many rows at once.
+It fits a core's own cache. A GPU processes as many rows at once as the default of
+`engine.memory_gb` has room for.
 """
 
 MIN_ROWS = 8
@@ -34,6 +40,17 @@ class LocalTraining:
         self._parts, self._devices = parts, devices
         self._rows_at_once: int | None = None
         self._buffers: dict[tuple[int, str], Tensor] = {}
+        self.graphs = self._make_graphs()
+
+    def _make_graphs(self) -> LocalGraphs | None:
+        """Return the graphs of local updates; None if they are not recorded."""
+        parts = self._parts
+        scenario, device = parts.scenario, parts.streams.device
+        recorder = make_recorder(device) if scenario.engine.cuda_graphs else None
+        chosen = scenario.algorithm, scenario.model, scenario.loss
+        if recorder is None or any(isinstance(one, CustomPart) for one in chosen):
+            return None
+        return LocalGraphs(recorder, self._update, device)
 
     def train_cohort(
         self, broadcast: Broadcast | Delivery, cohort: Cohort, t: int
@@ -91,7 +108,12 @@ class LocalTraining:
         size = max(1, -(-cohort.num_rows // chunks))
         for start in range(0, cohort.num_rows, size):
             stop = min(start + size, cohort.num_rows)
-            chunk, (state, payload, loss) = self.train(broadcast, cohort, start, stop, t)
+            inputs = self._get_inputs(broadcast, cohort, start, stop)
+            if self.graphs is None or chunks > MAX_GRAPHS:
+                state, payload, loss = self._update(inputs, t)
+            else:
+                state, payload, loss = self.graphs.run(inputs, t, self._get_host_key(inputs.chunk))
+            chunk = inputs.chunk
             self._devices.put(chunk, state)
             losses.append(loss)
             sent = payload if cohort.all_transmit else select_transmitted(payload, chunk)
@@ -104,19 +126,42 @@ class LocalTraining:
 
         They must take the same number of local steps.
         """
-        parts = self._parts
+        inputs = self._get_inputs(broadcast, cohort, start, stop)
+        return inputs.chunk, self._update(inputs, t)
+
+    def _get_inputs(
+        self, broadcast: Broadcast | Delivery, cohort: Cohort, start: int, stop: int
+    ) -> UpdateInputs:
+        """Return what the rows start..stop of the cohort receive, and their state."""
         chunk = cohort if stop - start == cohort.num_rows else cohort.slice_rows(start, stop)
+        distorts = isinstance(broadcast, Delivery) and broadcast.distort is not None
+        if distorts:
+            sent = broadcast.expand_rows(cohort, start, stop)
+        else:
+            whole = broadcast.sent if isinstance(broadcast, Delivery) else broadcast
+            sent = whole.slice_rows(start, stop)
+        return UpdateInputs(sent, distorts, self._devices.get_rows(chunk), chunk)
+
+    def _update(
+        self, inputs: UpdateInputs, t: Round, decisions: Decisions | None = None
+    ) -> Outcome:
+        """Return the outcome of the local update of a chunk, in a round of this index."""
+        parts, chunk = self._parts, inputs.chunk
         true: LocalData = parts.samples.training_data.select_cohort(t, chunk)
         if parts.model.uses_dropout:
             true = KeyedData(true, parts.streams)
         work = parts.faults.change_labels(true, chunk)
-        context = LocalContext(chunk, parts.hyper, parts.streams, t, work)
-        reads = parts.algorithm.only_reads_broadcast
-        get_rows = broadcast.view_rows if reads else broadcast.expand_rows
-        received = get_rows(cohort, start, stop)
-        return chunk, parts.algorithm.run_local_update(
-            received, self._devices.get_rows(chunk), context
-        )
+        context = LocalContext(chunk, parts.hyper, parts.streams, t, work, decisions=decisions)
+        is_read_only = inputs.is_own or parts.algorithm.only_reads_broadcast
+        get_rows = inputs.sent.view_rows if is_read_only else inputs.sent.expand_rows
+        received = get_rows(chunk, 0, chunk.num_rows)
+        return parts.algorithm.run_local_update(received, inputs.rows, context)
+
+    def _get_host_key(self, chunk: Cohort) -> Hashable:
+        """Return what local work in epochs reads on the host: which devices the rows are."""
+        if self._parts.samples.training_data.epochs is None:
+            return None
+        return chunk.host_flat_index.tobytes()
 
     def estimate_row_bytes(self, broadcast: Broadcast | Delivery) -> int:
         """Estimate the memory that a row works on: its copies of model and state, a minibatch."""

@@ -8,6 +8,7 @@ Golub, Van Loan 2013, "Matrix Computations", 4th edition (GvL).
 from __future__ import annotations
 
 from otafl.core.lazy import Tensor, torch
+from otafl.factorised import jacobi
 
 
 def svd(matrix: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
@@ -16,6 +17,9 @@ def svd(matrix: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Ten
     A matrix that is not finite has singular values of NaN, so that a diverging trial does not end
     the other trials of its stack. A matrix whose decomposition fails is decomposed in double
     precision, because drivers in single precision fail for some valid matrices.
+
+    Small matrices on a GPU are decomposed by Jacobi rotations, for which the host does not wait.
+    Their singular vectors can have other signs than those of the library.
 
     Parameters
     ----------
@@ -34,6 +38,8 @@ def svd(matrix: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Ten
     torch.linalg.LinAlgError
         If the decomposition fails in double precision too.
     """
+    if matrix.is_cuda and jacobi.fits(matrix, full_matrices):
+        return jacobi.decompose_at_once(matrix)
     try:
         return torch.linalg.svd(matrix, full_matrices=full_matrices)
     except torch.linalg.LinAlgError:

@@ -35,7 +35,7 @@ from otafl.scenario import Point, Scenario, extract_structure
 CACHE_DIR = "OTAFL_CACHE_DIR"
 """Environment variable: the folder of the measurements, by default the user's cache."""
 
-CANDIDATES_MB = {"cpu": (2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0), "cuda": (64.0, 256.0, 1024.0)}
+CANDIDATES_MB = {"cpu": (2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0), "cuda": (256.0, 1024.0, 4096.0)}
 
 SHARE = 0.02
 """Largest share of a run's computing time for the measurement."""

@@ -23,7 +23,7 @@ from otafl.core import registry
 from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
 from otafl.core.hyper import build_hyper
-from otafl.core.rng import Streams
+from otafl.core.rng import Round, Streams
 from otafl.core.suggestions import format_count
 from otafl.data.shape import DataShape, read_shape
 from otafl.engine.assembly import assemble, build_algorithm
@@ -245,7 +245,7 @@ class _ShapeOnlyStreams(Streams):
         self.device = torch.device("meta")
 
     def _draw(
-        self, law: Any, purpose: str, round: int, shape: tuple[int, ...], pairs: Any
+        self, law: Any, purpose: str, round: Round, shape: tuple[int, ...], pairs: Any
     ) -> torch.Tensor:
         rows = self.num_trials if pairs is None else len(pairs[0])
         return torch.empty(rows, *shape, dtype=self.dtype, device=self.device)

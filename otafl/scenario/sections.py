@@ -173,6 +173,9 @@ class EngineSettings(Settings):
     """precision"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """processor; auto takes a GPU if there is one"""
+    cuda_graphs: bool = True
+    """whether a GPU records the local work of built-in methods and models in CUDA graphs, which it
+    replays in later rounds"""
     device_state: DeviceState = "memory"
     """storage of the devices' own models between rounds: memory of the processor; host memory, for
     a GPU with less; or disk, in temporary files ($TMPDIR)"""

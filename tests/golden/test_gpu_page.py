@@ -22,14 +22,14 @@ def test_every_case_has_a_row_a_stack() -> None:
     done = page("--device", "cpu", "--stacks", "1", "2", "--rounds", "1", "--side", "64", "--small")
     assert done.returncode == 0, done.stderr
     tables = done.stdout.split("\n## ")[1:]
-    assert len(tables) == 4
+    assert len(tables) == 6
     for table in tables:
         rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line[:1] == "|"]
         assert [row[0] for row in rows[2:]] == ["1", "2"]
         for row in rows[2:]:
             assert float(row[1].replace(",", "")) > 0
-            assert float(row[4].removesuffix(" %")) > 0
-            assert float(row[6].removesuffix(" GB")) > 0
+            assert float(row[5].removesuffix(" %")) > 0
+            assert float(row[7].removesuffix(" GB")) > 0
 
 
 @pytest.mark.slow

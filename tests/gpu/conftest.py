@@ -16,4 +16,9 @@ if ON == "pretended":
 
     register_device()
 
+if ON:
+    from support.signs import fix_signs
+
+    fix_signs()
+
 collect_ignore_glob = [] if ON in ("pretended", "cuda") else ["test_*.py"]

@@ -71,7 +71,7 @@ def waits() -> Iterator[Counter[str]]:
     waited: Counter[str] = Counter()
 
     def note(message: Any, *_: Any, **__: Any) -> None:
-        if "synchronizing" in str(message):
+        if "called a synchronizing" in str(message):
             waited[find_caller(sys._getframe(1))[0]] += 1
 
     with warnings.catch_warnings():

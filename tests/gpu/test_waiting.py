@@ -36,8 +36,7 @@ READ = {
     "submodels.deadline.DeadlineLevels.assign_levels _to_copy": CLOCK,
     "selection.base.draw_random_key _to_copy": CLOCK,
     "selection.threshold.Threshold.select_devices _to_copy": CLOCK,
-    "channels.scattering.BlockFading.draw _to_copy _unique2": "who takes part is drawn",
-    "algorithms.submodel_training.group_by_level.<listcomp> nonzero": ROWS,
+    "algorithms.submodel_training.group_by_level nonzero": ROWS,
     "algorithms.local_samples.split_into_pieces nonzero": ROWS,
     "algorithms.split_mix.SplitMix.run_local_update nonzero": ROWS,
     "codecs.amp._recover_rows nonzero": ROWS,
@@ -50,9 +49,9 @@ READ = {
     "uplink.signal._merge_repeated _unique2": ROWS,
     "uplink.signal.select_rows nonzero": ROWS,
     "uplink.signal.make_signal nonzero": ROWS,
-    "factorised.decomposition.svd _linalg_svd": FACTORS,
     "factorised.shrinkage.threshold_singular_values _linalg_eigh": FACTORS,
     "receivers.eigen.compute_first_eigenvector _linalg_eigh": FACTORS,
+    "robust.geometric_median.find_coefficients _local_scalar_dense": SHORT,
     "uplink.coherent.arrivals.Arrivals.__init__ _local_scalar_dense": "how late paths are is how "
     "much work they are",
     "uplink.digital.digital.Digital.transmit equal": SHORT,
@@ -86,10 +85,10 @@ COUNTS = {
     "fedavg over ideal": {READS: 1},
     "fedavg over over_the_air": {READS: 1},
     "fedavg over digital": {READS: 2},
-    "fedrlr over over_the_air": {READS: 4},
+    "fedrlr over over_the_air": {READS: 1},
     "pfedbred over over_the_air": {READS: 1},
 }
-"""How often in a round: once for the clock at its end, once for each SVD, once to know whether all
+"""How often in a round: once for the clock at its end, once to know whether all
 packets arrived. Fewer is better; more needs a reason."""
 
 

@@ -115,7 +115,7 @@ class Processor(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
-        if _is_composite(func):  # inference mode hands these on whole
+        if is_composite(func):  # inference mode hands these on whole
             with self:
                 return func.decompose(*args, **kwargs)
         asked = kwargs.get("device")
@@ -178,7 +178,7 @@ def _describe_call(
         indices = [leaf for leaf in tree_leaves(args[1]) if isinstance(leaf, Tensor)]
         if any(leaf.dtype is torch.bool for leaf in indices):
             return READS
-        return SENDS if given > ours else None
+        return SENDS if given > ours else None  # a number to put is sent as well
     return None
 
 
@@ -187,7 +187,7 @@ def _get_held(value: Any) -> Any:
 
 
 @functools.cache
-def _is_composite(func: Any) -> bool:
+def is_composite(func: Any) -> bool:
     key = "CompositeImplicitAutograd"
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
 
@@ -196,9 +196,10 @@ def find_caller(frame: FrameType | None) -> tuple[str, str]:
     """The innermost function of otafl in a stack, as `package.module.function`, and its line."""
     while frame is not None:
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(ROOT):
+        if path.is_relative_to(ROOT) and not frame.f_code.co_qualname.startswith("_Watch."):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             name = frame.f_code.co_qualname.replace(".<locals>", "")
+            name = name.removesuffix(".<listcomp>").removesuffix(".<dictcomp>")  # inline since 3.12
             return f"{module}.{name}", f"{path}:{frame.f_lineno}"
         frame = frame.f_back
     return "", ""

@@ -12,6 +12,7 @@ from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.tensors import Tensors, take_rows
 from otafl.core.lazy import Tensor
 from otafl.core.renamed import Renamed
+from otafl.core.rng import Round
 
 PredictFn = Callable[[Tensors, Tensor], Tensor]
 """Function of params [n, *shape] and samples [n or 1, B, *input], with scores [n, B, classes]."""
@@ -124,7 +125,7 @@ class LocalData(Protocol):
     steps, which `training.local_epochs` gives, are in other chunks.
     """
 
-    round: int
+    round: Round
     steps: int
     cohort: Cohort
 

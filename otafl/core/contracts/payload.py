@@ -72,6 +72,13 @@ class Broadcast(Renamed):
             return self.expand_rows(cohort, start, stop)
         return Broadcast(views, per_device=True)
 
+    def slice_rows(self, start: int, stop: int) -> Broadcast:
+        """Return the tensors for the rows from start to stop of the cohort, without any copy."""
+        if not self.per_device:
+            return Broadcast(self.tensors)
+        views = {name: block[start:stop] for name, block in self.tensors.items()}
+        return Broadcast(views, per_device=True)
+
     def select_rows(self, keep: Tensor) -> Broadcast:
         """Return the broadcast to the rows of the cohort that `keep` [N] bool selects."""
         rows, tensors, coordinates = keep.nonzero()[:, 0], self.tensors, self.coordinates_per_row

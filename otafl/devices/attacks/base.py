@@ -55,8 +55,7 @@ class Attacked:
     def honest_mask(self) -> Tensor:
         """The rows of honest devices, bool [n]."""
         honest = torch.ones_like(self.trial, dtype=torch.bool)
-        honest[self.rows] = False
-        return honest
+        return honest.index_fill_(0, self.rows, False)
 
     def count_rows(self) -> tuple[Tensor, Tensor]:
         """Count the rows of each trial, and the honest ones among them, float [S]."""
