@@ -91,3 +91,15 @@ def test_latencies_are_read_as_written(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "rows.csv") == rows
     with pytest.raises(otafl.UserError, match="no such file"):
         read_rows(tmp_path / "other.csv")
+
+
+def test_what_is_kept_at_ends_is_read_there() -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    ds = xr.Dataset(
+        {"a": (("trial", "round"), values), "end_round": ("trial", [5.0, np.nan])},
+        {"round": [0, 5, 10], "final_round": 10.0},
+    )
+    kept = slim.keep_ends(ds, ["a"])
+    expected = [[np.nan, 1.0, np.nan], [np.nan, np.nan, 5.0]]
+    np.testing.assert_array_equal(kept["a"].values, expected)
+    assert tables.read_end(ds, "a").values.tolist() == [1.0, 5.0]
