@@ -5,7 +5,8 @@ all devices together, without what each device had (but by class, or if named), 
     python -m studies.common.slim results/fading_text fading_text.nc --smallest
 
 With --smallest the joules are also summed over their causes, and each variable is one chunk. Such a
-file is about half as large, and is read as a whole.
+file is about half as large, and is read as a whole. With --ends some variables are kept at the end
+of each trial alone, which is where tables of whole runs read them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def main() -> None:
     parser.add_argument("result", type=Path, help="file, or folder of a sweep")
     parser.add_argument("copy", type=Path, help="file to write")
     parser.add_argument("--variables", metavar="A,B", help="keep these alone, and how trials end")
+    parser.add_argument("--ends", metavar="A,B", help="keep these at the end of each trial alone")
     parser.add_argument("--smallest", action="store_true", help="no causes, and one chunk each")
     args = parser.parse_args()
     ds = otafl.open_results(args.result)
@@ -52,6 +54,8 @@ def main() -> None:
     if args.variables:
         ends = [name for name in ("end_round", "stop_round", "diverged_round") if name in slim]
         slim = slim[[*args.variables.split(","), *ends]]
+    if args.ends:
+        slim = keep_ends(slim, args.ends.split(","))
     if all("device" not in values.dims for values in slim.values()):
         slim = slim.drop_vars("device", errors="ignore")
     if all("cause" not in values.dims for values in slim.values()):
@@ -60,6 +64,14 @@ def main() -> None:
         slim[name] = slim[name].astype("float32", keep_attrs=True)
     write_smallest(slim, args.copy) if args.smallest else write_part(slim, args.copy)
     print(f"{args.copy}: {args.copy.stat().st_size / 2**10:.0f} KiB")
+
+
+def keep_ends(ds: xr.Dataset, names: list[str]) -> xr.Dataset:
+    """Keep variables at the round at which each trial ends, as `select_at_end` finds it."""
+    ends = ds["final_round"]
+    for early in ("end_round", "stop_round"):
+        ends = ds[early].fillna(ends) if early in ds else ends
+    return ds.assign({name: ds[name].where(ds["round"] == ends) for name in names})
 
 
 def write_smallest(slim: xr.Dataset, path: Path) -> None:

@@ -5,9 +5,10 @@ and figures of several panels.
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +31,21 @@ def open_result(results: Path, name: str) -> xr.Dataset:
 def find_file(results: Path, name: str) -> Path:
     """The path of a file in a folder of results or, of `studies`, in the data of a study."""
     return next(iter(sorted(results.glob(f"*/data/{name}"))), results / name)
+
+
+def write_lines(path: Path, names: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
+    """Write a small result as a CSV file, below a line of names."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([names, *lines])
+
+
+def read_lines(path: Path) -> list[dict[str, str]]:
+    """Read what `write_lines` wrote; UserError if the file is not there."""
+    if not path.is_file():
+        raise otafl.UserError(f"{path}: no such file; run the script that computes it first")
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def open_file(path: Path) -> xr.Dataset:

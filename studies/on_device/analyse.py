@@ -3,12 +3,13 @@ beside the dense one, in PyTorch, onnxruntime and LiteRT.
 
     otafl sweep studies/on_device/on_device.yaml
     pip install 'otafl[onnx,tensorflow]'
-    python -m studies.on_device.analyse
+    python -m studies.on_device.analyse              measures, and writes results/on_device.csv
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,28 +19,29 @@ import otafl
 from otafl.exporting import deployment, litert, measure, onnx
 from otafl.exporting.measure import Run
 from otafl.models.modules import count_macs, count_numbers
-from studies.common.tables import command, make_parser, print_head, print_row
+from studies.common.tables import command, make_parser
+from studies.on_device.latencies import AGAIN, NAME, Latency, print_tables, write_rows
 
 REPEATS = 9
 
 
 def make_runs(
     chosen: deployment.SelectedModel, name: str, folder: Path
-) -> dict[str, tuple[Run, str]]:
+) -> dict[str, tuple[Run, int | None]]:
     """Runtime -> what runs the model there, and its file's bytes."""
     module = chosen.build_module()
-    out: dict[str, tuple[Run, str]] = {"PyTorch": (measure.make_run_fn(module), "")}
+    out: dict[str, tuple[Run, int | None]] = {"PyTorch": (measure.make_run_fn(module), None)}
     for tool in (onnx, litert):
         path = folder / f"{name}{tool.SUFFIX}"
         tool.write(module, chosen.input_shape, path)
-        out[tool.NAME] = tool.make_runner(path), f"{path.stat().st_size:,}"
+        out[tool.NAME] = tool.make_runner(path), path.stat().st_size
     return out
 
 
-def print_width(result: Path, hidden: str, algorithms: list[str]) -> None:
-    runs, x = {}, np.zeros(0, np.float32)
+def measure_width(result: Path, hidden: str, algorithms: list[str]) -> Iterator[Latency]:
+    """Yield the latencies of the models with these hidden layers, in each runtime."""
+    runs, facts, x = {}, {}, np.zeros(0, np.float32)
     with tempfile.TemporaryDirectory() as folder:
-        print_head(f"Hidden layers {hidden}", "model", "parameters", "multiplications", "accuracy")
         for algorithm in algorithms:
             low_rank = algorithm.startswith("fedrlr")
             name = f"R = {algorithm.split('rank=')[1].split(',')[0]}" if low_rank else "dense"
@@ -52,35 +54,35 @@ def print_width(result: Path, hidden: str, algorithms: list[str]) -> None:
             for one in scores[1:]:
                 if fault := measure.find_fault(scores[0], one, quantised=False):
                     raise otafl.UserError(f"{name}: {fault}")
-            module, same = chosen.build_module(), f"{scores[0].accuracy:.4f} in all three"
-            print_row(
-                name,
-                f"{count_numbers(module):,}",
-                f"{count_macs(module, torch.from_numpy(x[:1])):,}",
-                same,
-            )
-        runs["dense, again"] = runs["dense"]
+            module = chosen.build_module()
+            macs = count_macs(module, torch.from_numpy(x[:1]))
+            facts[name] = count_numbers(module), macs, scores[0].accuracy
+        runs[AGAIN], facts[AGAIN] = runs["dense"], facts["dense"]
         for runtime in runs["dense"]:
-            print_head(
-                runtime, "model", "file, bytes", "median, us (range)", "dense / model (range)"
-            )
             each = {name: of[runtime][0] for name, of in runs.items()}
             times = [measure.measure_latencies(each, x[:1], rounds=2) for _ in range(REPEATS)]
             for name in each:
                 some = np.array([1e6 * one[name].median_s for one in times])
                 ratio = np.array([one["dense"].median_s / one[name].median_s for one in times])
-                print_row(name, runs[name][runtime][1], format_spread(some), format_spread(ratio))
+                size, spans = runs[name][runtime][1], (*span(some), *span(ratio))
+                yield Latency(hidden.strip("[]"), runtime, name, *facts[name], size, *spans)
 
 
-def format_spread(values: np.ndarray) -> str:
-    return f"{np.median(values):.3g} ({values.min():.3g} to {values.max():.3g})"
+def span(values: np.ndarray) -> tuple[float, float, float]:
+    """Compute median, least and largest value."""
+    return float(np.median(values)), float(values.min()), float(values.max())
 
 
 def main() -> None:
-    args = make_parser(__doc__, "results/on_device").parse_args()
+    parser = make_parser(__doc__, "results/on_device")
+    parser.add_argument("--out", type=Path, default=Path("results") / NAME, help="file to write")
+    args = parser.parse_args()
     result = otafl.open_results(args.result)
-    for hidden in result["hidden"].values:
-        print_width(args.result, str(hidden), [str(one) for one in result["algorithm"].values])
+    algorithms = [str(one) for one in result["algorithm"].values]
+    hidden = [str(one) for one in result["hidden"].values]
+    rows = [row for of in hidden for row in measure_width(args.result, of, algorithms)]
+    write_rows(rows, args.out)
+    print_tables(rows)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,16 @@
 policy, channel knowledge and SNR, at the steps that are best on validation data.
 
     otafl sweep studies/personal_fading/personal_fading.yaml
+    otafl sweep studies/personal_fading/personal_fading_own_steps.yaml
+    otafl sweep studies/personal_fading/personal_fading_own_steps_ends.yaml
     otafl sweep studies/personal_fading/personal_fading_server.yaml
     python -m studies.personal_fading.analyse [results] [--figure personal_fading.png]
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +32,17 @@ from studies.common.tables import (
 
 ALONE = "local_only"
 KNOWN = ("channels known", "channels known with errors")
-LARGEST, SMALLEST = " l", " s"
-"""What is behind an accuracy at the largest and at the smallest step that was tried."""
+LARGEST, SMALLEST, OWN_END = " l", " s", " o"
+"""What is behind an accuracy at the largest and at the smallest step of what is sent, and at an end
+of a method's own steps.
+"""
+OWN_STEPS = ("personal_fading_own_steps", "personal_fading_own_steps_ends")
+"""Results of APFL and FedRep at more steps of their own parts."""
+OWN = "personal_learning_rate"
+ENDS = ("end_round", "stop_round", "diverged_round")
+"""How trials end."""
+USUAL = 0.2
+"""The own step of APFL and FedRep in the first result."""
 ABOVE = "points above training alone, ± half the 95 % interval"
 WHOLE = 45.0
 """Points of full colour in the figure."""
@@ -40,23 +53,92 @@ def get_personal_variable(name: str) -> str:
     return "tuned_own" if name == "fedavg" else "personal_own"
 
 
-def select_methods(ds: xr.Dataset) -> dict[str, xr.Dataset]:
-    """Method -> `accuracy` [..., trial] in percent of its personal model at the step that is best
-    on validation samples, and the `mark` of a step at an end of the grid. The largest step is
-    first, and taken where several are equal.
+def read_steps(label: str) -> tuple[float, float]:
+    """Read a method's own step, 0 of training alone, and the step of what it sends."""
+    given = {key: float(value) for key, value in re.findall(r"(\w+)=([\d.e-]+)", label)}
+    own = given.pop(OWN, 0.0)
+    sent = given.get("learning_rate", given.get("factor_learning_rate"))
+    return (0.0, own) if sent is None else (own, sent)
+
+
+def open_methods(results: Path) -> dict[str, xr.Dataset]:
+    """Open each method's points, [algorithm, ...] with the largest own and sent step first."""
+    parts: dict[str, list[xr.Dataset]] = {}
+    for file in ("personal_fading", *OWN_STEPS):
+        ds = open_result(results, file)
+        ds = ds.assign_coords(power=[str(one).partition("(")[0] for one in ds["power"].values])
+        names = [str(label).partition("(")[0] for label in ds["algorithm"].values]
+        for name in dict.fromkeys(names):
+            points = ds.isel(algorithm=[i for i, one in enumerate(names) if one == name])
+            kind = get_personal_variable(name)
+            accuracies = (f"{kind}_{of}_accuracy" for of in ("test", "validation"))
+            parts.setdefault(name, []).append(points[[*accuracies, *ENDS]])
+    whole = {name: xr.concat(some, "algorithm") for name, some in parts.items()}
+    return {name: ds.isel(algorithm=order_points(ds)) for name, ds in whole.items()}
+
+
+def order_points(ds: xr.Dataset) -> list[int]:
+    """Return the places of a method's points from the largest steps to the smallest."""
+    steps = [read_steps(str(label)) for label in ds["algorithm"].values]
+    return sorted(range(len(steps)), key=lambda place: [-step for step in steps[place]])
+
+
+def select_best(name: str, points: xr.Dataset) -> xr.Dataset:
+    """Select `accuracy` [..., trial] in percent at the steps that are best on validation samples.
+
+    The largest steps are first, and taken where several are equal. `own` and `sent` are the steps,
+    and `mark` says which of them is at an end of those that were tried.
     """
-    names = [str(label).partition("(")[0] for label in ds["algorithm"].values]
-    out = {}
-    for name in dict.fromkeys(names):
-        points = ds.isel(algorithm=[i for i, one in enumerate(names) if one == name])
-        kind = get_personal_variable(name)
-        validation = select_end_total(points, f"{kind}_validation_accuracy").mean("trial").fillna(0)
-        best = validation.round(6).argmax("algorithm")  # equal means, but for rounding, are equal
-        accuracy = 100 * select_end_total(points, f"{kind}_test_accuracy").isel(algorithm=best)
-        last = points.sizes["algorithm"] - 1
-        mark = xr.where(best == 0, LARGEST, xr.where(best == last, SMALLEST, ""))
-        out[name] = xr.Dataset({"accuracy": accuracy, "mark": mark}).drop_vars("algorithm")
-    return out
+    steps = [read_steps(str(label)) for label in points["algorithm"].values]
+    kind = get_personal_variable(name)
+    validation = select_end_total(points, f"{kind}_validation_accuracy").mean("trial").fillna(0)
+    best = validation.round(6).argmax("algorithm")  # equal means, but for rounding, are equal
+    accuracy = 100 * select_end_total(points, f"{kind}_test_accuracy").isel(algorithm=best)
+    chosen = xr.Dataset({"accuracy": accuracy}).drop_vars("algorithm")
+    for step, values in zip(("own", "sent", "mark"), describe_steps(steps), strict=True):
+        chosen[step] = xr.DataArray(np.array(values), dims="algorithm")[best]
+    return chosen
+
+
+def describe_steps(
+    steps: Sequence[tuple[float, float]],
+) -> tuple[list[float], list[float], list[str]]:
+    """Return own steps, sent steps and the marks of ends."""
+    owns = [own for own, _ in steps]
+    marks = []
+    for own, sent in steps:
+        beside = [other for at, other in steps if at == own]
+        mark = LARGEST if sent == max(beside) else SMALLEST if sent == min(beside) else ""
+        is_end = own in (min(owns), max(owns)) and len({*owns}) > 1
+        marks.append(mark + OWN_END * is_end)
+    return owns, [sent for _, sent in steps], marks
+
+
+def print_own_steps(points: dict[str, xr.Dataset], methods: dict[str, xr.Dataset]) -> None:
+    """Print the chosen own and sent steps, and what the choice of an own step gains."""
+    levels = [f"{value:g} dB" for value in methods[ALONE]["snr_db"].values]
+    searched = [name for name, one in methods.items() if len({*one["own"].values.flat}) > 1]
+    head = ("method", "power", *levels)
+    print_head("Own step, step of what is sent: chosen, channels known", *head)
+    for name in searched:
+        for power in methods[name]["power"].values:
+            one = methods[name].sel(power=power).isel(variance=0)
+            pairs = zip(one["own"].values, one["sent"].values, one["mark"].values, strict=True)
+            print_row(name, power, *(f"{own:g}, {sent:g}{mark}" for own, sent, mark in pairs))
+    print_head(f"Points above the own step {USUAL:g}, channels known", *head)
+    for name in searched:
+        labels = points[name]["algorithm"].values
+        usual = [i for i, label in enumerate(labels) if read_steps(str(label))[0] == USUAL]
+        before = select_best(name, points[name].isel(algorithm=usual))["accuracy"]
+        for power in methods[name]["power"].values:
+            at = [one.sel(power=power).isel(variance=0) for one in (methods[name], before)]
+            gains = compute_gain(at[0]["accuracy"], at[1])
+            print_row(name, power, *map(format_gain, gains))
+
+
+def format_gain(gain: np.ndarray) -> str:
+    mean, low, high = gain
+    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
 
 
 def print_ends(methods: dict[str, xr.Dataset]) -> None:
@@ -118,11 +200,11 @@ def print_server(ds: xr.Dataset) -> None:
 
 def main() -> None:
     args = parse_study_arguments(__doc__, "personal_fading.png")
-    ds = open_result(args.results, "personal_fading")
-    powers = [str(one).partition("(")[0] for one in ds["power"].values]
-    ds = ds.assign_coords(power=powers)
-    levels = [f"{value:g} dB" for value in ds["snr_db"].values]
-    methods = select_methods(ds)
+    points = open_methods(args.results)
+    methods = {name: select_best(name, one) for name, one in points.items()}
+    powers = [str(one) for one in methods[ALONE]["power"].values]
+    snr_db = methods[ALONE]["snr_db"].values
+    levels = [f"{value:g} dB" for value in snr_db]
     for place, known in enumerate(KNOWN):
         for power in powers:
             here = select_cells(methods, power, place)
@@ -130,9 +212,7 @@ def main() -> None:
             print_head(f"Points above training alone, {power}, {known}", "method", *levels)
             for name, one in here.items():
                 gains = compute_gain(one["accuracy"], alone)
-                print_row(
-                    name, *(f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains)
-                )
+                print_row(name, *map(format_gain, gains))
     for place, known in enumerate(KNOWN):
         for power in powers:
             print_head(f"Personal models, %, {power}, {known}", "method", *levels)
@@ -141,16 +221,18 @@ def main() -> None:
                 cells = zip(values, one["mark"].values, strict=True)
                 print_row(name, *(f"{format_mean_std(value)}{mark}" for value, mark in cells))
     print_ends(methods)
-    ends = [(power, level) for power in powers for level in ds["snr_db"].values[-2:]]
+    print_own_steps(points, methods)
+    ends = [(power, level) for power in powers for level in snr_db[-2:]]
     columns = (f"{power}, {level:g} dB" for power, level in ends)
     print_head("Points that errors of what is known of channels cost", "method", *columns)
     for name, one in methods.items():
         at = [one["accuracy"].sel(power=power, snr_db=level) for power, level in ends]
         costs = (compute_gain(part.isel(variance=0), part.isel(variance=1)) for part in at)
-        print_row(name, *(f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in costs))
+        print_row(name, *map(format_gain, costs))
     print_server(open_result(args.results, "personal_fading_server"))
     draw(methods, powers, args.figure)
-    print(f"\nmajority class alone: {100 * float(ds['majority_accuracy'].mean()):.1f} %")
+    majority = open_result(args.results, "personal_fading")["majority_accuracy"]
+    print(f"\nmajority class alone: {100 * float(majority.mean()):.1f} %")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ data, and by aggregation error; differences are paired, trial by trial.
 
     otafl sweep studies/rank_by_channel/rank_by_channel.yaml
     otafl sweep studies/rank_by_channel/cell_snr.yaml
+    otafl sweep studies/rank_by_channel/cell_causes.yaml
     python -m studies.rank_by_channel.analyse [results] [--figure rank_by_channel.png]
 """
 
@@ -36,7 +37,7 @@ from studies.common.tables import (
     read_end,
 )
 
-RESAMPLES = 2000
+RESAMPLES, TIMES = 2000, (40, 200)
 NAMES = {"rayleigh": "Rayleigh", "cdl-b": "CDL-B", "umi": "UMi"}
 SMALL: dict[str, Any] = {
     "data": "digits",
@@ -127,33 +128,73 @@ def main() -> None:
 def print_cells(results: Path, result: xr.Dataset) -> None:
     """Print `cotaf` and `pre_scaler` in UMi in the settings of two studies, and at both powers.
 
-    What the two studies have is taken from their results, and the rest from `cell_snr`.
+    What the two studies have is taken from their results, and the rest from the results `cell_*`.
     """
     try:
-        new, field = (open_result(results, name) for name in ("cell_snr", "field"))
+        first, more, field = (
+            open_result(results, name) for name in ("cell_snr", "cell_causes", "field")
+        )
     except otafl.UserError as error:  # they have not been run
         print(f"the two settings in UMi: left out: {error}", file=sys.stderr)
         return
-    here = result.isel(channel=2)
-    there = field.isel(channel=2)
-    digits, fashion = "digits, as in the field", "Fashion-MNIST, as here"
-    rows = (  # setting, power, rounds, results of cotaf and of pre_scaler, cotaf's low threshold
-        (digits, "SNR 0 dB", 40, new.isel(zip=0), new.isel(zip=1), None),
-        (digits, "SNR 0 dB", 200, new.isel(zip=0), new.isel(zip=1), None),
-        (digits, "1 mW", 200, there.isel(zip=3), there.isel(zip=5), new.isel(zip=2)),
-        (fashion, "SNR 0 dB", 40, here.sel(power="cotaf"), here.sel(power="pre_scaler"), None),
-        (fashion, "1 mW", 40, new.isel(zip=3), new.isel(zip=4), new.isel(zip=5)),
+    here, there = result.isel(channel=2), field.isel(channel=2)
+    digits, fashion = "digits", "Fashion-MNIST"
+    own = [here.sel(power=name) for name in ("cotaf", "pre_scaler")]
+    field_own = [there.isel(zip=place) for place in (3, 5)]
+    both = [more.isel(zip=8), first.isel(zip=1)]
+    rows = (  # data, quadratures, power, rounds, results of cotaf and of pre_scaler
+        *((digits, "two", "0 dB", rounds, both) for rounds in TIMES),
+        *((digits, "one", "0 dB", rounds, [more.isel(zip=i) for i in (9, 10)]) for rounds in TIMES),
+        (f"{digits}, the field", "two", "1 mW", 200, field_own),
+        (f"{fashion}, this page", "one", "0 dB", 40, own),
+        (fashion, "two", "0 dB", 40, [more.isel(zip=i) for i in (11, 12)]),
+        (fashion, "one", "1 mW", 40, [first.isel(zip=i) for i in (3, 4)]),
     )
     print_head(
         "UMi in the settings of two studies: `cotaf` and `pre_scaler`",
-        *("setting", "power", "rounds", "cotaf (step)", "pre_scaler (step)"),
-        *("points of pre_scaler above cotaf", "of cotaf with h_min 0.01 above cotaf"),
+        *("data and model", "quadratures", "power", "rounds", "cotaf (step)", "pre_scaler (step)"),
+        "points of pre_scaler above cotaf",
     )
-    for setting, power, rounds, *results in rows:
-        found = [read_tuned(one, rounds) for one in results if one is not None]
-        gains = [format_points(values, found[0][0]) for values, _ in found[1:]]
-        cells = [f"{format_mean_std(values.values)} ({step})" for values, step in found[:2]]
-        print_row(setting, power, rounds, *cells, *gains, *[""] * (3 - len(found)))
+    for *setting, rounds, pair in rows:
+        found = [read_tuned(one, rounds) for one in pair]
+        cells = [f"{format_mean_std(values.values)} ({step})" for values, step in found]
+        print_row(*setting, rounds, *cells, format_points(found[1][0], found[0][0]))
+    # who is silent depends on places and fades only, so the count at 0 dB is that at 1 mW
+    usual = field_own[0].assign(participants=read_senders(more.isel(zip=8)))
+    of_digits = {0.3: more.isel(zip=0), 0.1: usual} | dict(
+        zip((0.03, 0.01, 0.003), (more.isel(zip=i) for i in (1, 2, 3)), strict=True)
+    )
+    of_fashion = {0.3: more.isel(zip=4), 0.1: first.isel(zip=3)} | dict(
+        zip((0.03, 0.01, 0.003), (more.isel(zip=i) for i in (5, 6, 7)), strict=True)
+    )
+    print_head(
+        "UMi at 1 mW by the threshold of `cotaf`",
+        *("data and model", "h_min", "devices that send", "validation, %", "accuracy (step)"),
+        *("points above h_min 0.1", "points of pre_scaler above it"),
+    )
+    print_thresholds(digits, of_digits, field_own[1], 200)
+    print_thresholds(fashion, of_fashion, first.isel(zip=4), 40)
+
+
+def print_thresholds(
+    setting: str, found: dict[float, xr.Dataset], pre_scaler: xr.Dataset, rounds: int
+) -> None:
+    """Print devices that send and accuracy by threshold: its result."""
+    usual, bound = (read_tuned(one, rounds)[0] for one in (found[0.1], pre_scaler))
+    for least, one in found.items():
+        values, step = read_tuned(one, rounds)
+        at = {"server_learning_rate": float(step.rstrip("*"))}
+        score = count_guesses(one).sel(round=rounds, **at)["validation_accuracy"].mean()
+        cells = f"{float(read_senders(one)):.1f}", f"{100 * float(score):.1f}"
+        accuracy = f"{format_mean_std(values.values)} ({step})"
+        gain = "" if least == 0.1 else format_points(values, usual)
+        print_row(setting, f"{least:g}", *cells, accuracy, gain, format_points(bound, values))
+
+
+def read_senders(ds: xr.Dataset) -> xr.DataArray:
+    """Read the mean number of devices that send in a round."""
+    sent = ds["participants"]
+    return sent.isel(round=slice(1, None)).mean() if "round" in sent.dims else sent
 
 
 def read_tuned(ds: xr.Dataset, rounds: int) -> tuple[xr.DataArray, str]:

@@ -3,12 +3,17 @@
 Its tables are compared by `tests/studies/test_write_tables.py`.
 
 Mutations that make a test here fail: the wrong step size or model taken, biases of one method left
-out of its symbols, a relaxation shown at a ratio that its rank or density does not meet.
+out of its symbols, a relaxation shown at a ratio that its rank or density does not meet, trials
+that reach no target left out of its rounds.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
 
 import otafl
 from studies.common.tables import count_ideal_symbols
@@ -47,3 +52,20 @@ def test_relaxations_are_shown_where_they_meet_the_ratio() -> None:
         for limit, one in zip(limits, tune(DATA), strict=True):
             assert (one["size"].dropna("trial") <= limit).all()
             assert one["test_accuracy"].notnull().all()
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said", "median"),
+    [
+        ([2, 4, 9], "4 (2 to 9)", 4.0),
+        ([2, 4, np.nan], "4 (2 to never)", 4.0),
+        ([2, np.nan, np.nan], "never (2 to never)", np.inf),
+        ([2, 4, np.nan, np.nan], "never (2 to never)", np.inf),
+        ([np.nan, np.nan], "never", np.inf),
+        ([3, 3], "3", 3.0),
+    ],
+)
+def test_a_trial_that_reaches_no_target_takes_infinitely_many_rounds(
+    rounds: list[float], said: str, median: float
+) -> None:
+    assert analyse.format_reached(xr.DataArray(rounds, dims="trial")) == (said, median)

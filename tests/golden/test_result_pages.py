@@ -20,6 +20,8 @@ STUDIES = Path(__file__).parents[2] / "studies"
     [
         ("personal_fading/data/personal_fading", 2050),
         ("personal_fading/data/personal_fading_server", 180),
+        ("personal_fading/data/personal_fading_own_steps", 1622),
+        ("personal_fading/data/personal_fading_own_steps_ends", 1408),
         ("reuse/data/reuse", 1),
     ],
 )

@@ -1,7 +1,8 @@
 """What the scripts of the studies share: grids that are joined, diverged trials, small copies.
 
 Mutations that make a test here fail: the ends of all points for those of each, a diverged trial
-left out, the rows of a joined grid in the order of their numbers, labels cut to the first.
+left out, the rows of a joined grid in the order of their numbers, labels cut to the first, an end
+of own steps without a mark.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import xarray as xr
 
 import otafl
 from studies.common import slim, tables
+from studies.on_device.latencies import Latency, read_rows, write_rows
+from studies.personal_fading import analyse as personal_fading
 from studies.time_and_energy import cost_by_axis
 
 pytestmark = pytest.mark.exact
@@ -66,3 +69,37 @@ def test_the_smallest_copy_has_equal_labels(tmp_path: Path) -> None:
     ds = otafl.open_results(DATA / "cost_to_accuracy_more_ends.nc")
     slim.write_smallest(ds, tmp_path / "a.nc")
     assert otafl.open_results(tmp_path / "a.nc").identical(ds)
+
+
+def test_steps_are_read_from_labels_and_ends_are_marked() -> None:
+    labels = (
+        "local_only(personal_learning_rate=3)",
+        "apfl(learning_rate=0.1, personal_learning_rate=0.2)",
+        "tdpfed(factor_learning_rate=3e-05, personal_learning_rate=0.08, penalty=2)",
+    )
+    assert [*map(personal_fading.read_steps, labels)] == [(0.0, 3.0), (0.2, 0.1), (0.08, 3e-5)]
+    grid = [(own, sent) for own in (3.0, 2.0, 1.0) for sent in (0.3, 0.2, 0.1)]
+    _, _, marks = personal_fading.describe_steps(grid)
+    assert marks == [" l o", " o", " s o", " l", "", " s", " l o", " o", " s o"]
+    assert personal_fading.describe_steps(grid[:3])[2] == [" l", "", " s"]
+
+
+def test_latencies_are_read_as_written(tmp_path: Path) -> None:
+    numbers = (7, 6, 0.5, None, 3.0, 2.0, 4.0, 1.0, 0.9, 1.1)
+    rows = [Latency("256, 256", "PyTorch", model, *numbers) for model in ("dense", "R = 4")]
+    write_rows(rows, tmp_path / "rows.csv")
+    assert read_rows(tmp_path / "rows.csv") == rows
+    with pytest.raises(otafl.UserError, match="no such file"):
+        read_rows(tmp_path / "other.csv")
+
+
+def test_what_is_kept_at_ends_is_read_there() -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    ds = xr.Dataset(
+        {"a": (("trial", "round"), values), "end_round": ("trial", [5.0, np.nan])},
+        {"round": [0, 5, 10], "final_round": 10.0},
+    )
+    kept = slim.keep_ends(ds, ["a"])
+    expected = [[np.nan, 1.0, np.nan], [np.nan, np.nan, 5.0]]
+    np.testing.assert_array_equal(kept["a"].values, expected)
+    assert tables.read_end(ds, "a").values.tolist() == [1.0, 5.0]
