@@ -190,6 +190,8 @@ def table(case: str, asked: argparse.Namespace) -> None:
         rounds = max(1, asked.rounds // 5) if name == "cpu" else asked.rounds
         found = try_stack(case, device, trials, rounds, asked.small, graphs)
         last_s[name] = asked.seconds if found is None else found.all_s
+        if trials == asked.stacks[0] and found is not None:
+            last_s[name] = 0.0  # libraries start in the first one
         return found
 
     for trials in asked.stacks:

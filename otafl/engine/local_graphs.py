@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import warnings
 import weakref
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
@@ -66,7 +67,9 @@ class CudaRecorder:
     def rehearse(self, run: Callable[[], Outcome]) -> Outcome:
         """Return what `run` returns. Raises NotRecordableError if it waits for the GPU."""
         before = torch.cuda.get_sync_debug_mode()
-        torch.cuda.set_sync_debug_mode("error")
+        with warnings.catch_warnings():  # that the mode is a prototype
+            warnings.simplefilter("ignore")
+            torch.cuda.set_sync_debug_mode("error")
         try:
             return run()
         except RuntimeError as error:

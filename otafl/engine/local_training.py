@@ -15,7 +15,7 @@ from otafl.data.keyed_data import KeyedData
 from otafl.downlink.base import Delivery
 from otafl.engine.assembly import Parts
 from otafl.engine.device_store import DeviceStore
-from otafl.engine.local_graphs import MAX_GRAPHS, LocalGraphs, UpdateInputs, make_recorder
+from otafl.engine.local_graphs import LocalGraphs, UpdateInputs, make_recorder
 from otafl.engine.payload_collector import PayloadCollector, reorder_payload, select_transmitted
 from otafl.user_code.custom_part import CustomPart
 
@@ -109,7 +109,7 @@ class LocalTraining:
         for start in range(0, cohort.num_rows, size):
             stop = min(start + size, cohort.num_rows)
             inputs = self._get_inputs(broadcast, cohort, start, stop)
-            if self.graphs is None or chunks > MAX_GRAPHS:
+            if self.graphs is None or chunks > 1:  # several chunks keep a GPU busy
                 state, payload, loss = self._update(inputs, t)
             else:
                 state, payload, loss = self.graphs.run(inputs, t, self._get_host_key(inputs.chunk))
