@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from otafl.channels.base import Channel
 from otafl.channels.fading import DRAWS, FAR, NUMBERS
@@ -20,6 +22,25 @@ LEAST = 256
 
 AT_ONCE = 1 << 18
 """Channel coefficients that are combined together; a receiver needs as many steps for one state."""
+
+ENOUGH = 128
+"""Smallest number of different states where the last ones are repeated (`repeat_states`)."""
+
+_REPEATS: ContextVar[bool] = ContextVar("repeats", default=False)
+
+
+@contextmanager
+def repeat_states() -> Iterator[None]:
+    """Draw only the first states of every average, and repeat the last of them.
+
+    The tensors are as many and as large as those of different states, so that memory is measured in
+    a part of the time.
+    """
+    before = _REPEATS.set(True)
+    try:
+        yield
+    finally:
+        _REPEATS.reset(before)
 
 
 class _StateDraws:
@@ -48,12 +69,16 @@ class _StateDraws:
     def _yield_batches(self, count: int) -> Iterator[list[tuple[Tensor, Tensor]]]:
         """Yield h and h_hat [S, C, K, A] of `count` states, some at a time."""
         some: list[tuple[Tensor, Tensor]] = []
-        for state, estimate in self._yield_states(count):
+        for done, (state, estimate) in enumerate(self._yield_states(count), 1):
             root = state.gain.sqrt()[:, None, :, None]
             h, h_hat = (root * one.flatten(3).permute(0, 3, 1, 2) for one in (state.h, estimate))
             some.append((h, h_hat))
             if len(some) * h.numel() >= AT_ONCE:
                 yield some
+                if _REPEATS.get() and ENOUGH <= done > len(some):  # two batches were there at once
+                    for left in range(count - done, 0, -len(some)):
+                        yield some[:left]
+                    return
                 some = []
         if some:
             yield some

@@ -44,6 +44,8 @@ LEAST_PANEL = 0.7
 """Inches: narrower panels are refused."""
 GAP = 3.0
 """Pixels between texts at the least."""
+SETTLED = 1e-9
+"""Inches that a figure's size still changes by where further changes would be rounding."""
 LETTERS_PER_INCH = 13.0
 """Approximate number of letters per inch of labels and titles."""
 
@@ -253,8 +255,12 @@ def _fit(
         _write_title(figure, lines, total)
         _lay_out(figure)
         have = np.min([ax.get_window_extent().size for ax in axes], axis=0) / figure.dpi
-        width, height = figure.get_size_inches() + numbers * (size - have)
-        figure.set_size_inches(width, max(height, tall / figure.dpi + 0.3))
+        before = figure.get_size_inches()
+        width, height = before + numbers * (size - have)
+        height = max(height, tall / figure.dpi + 0.3)
+        figure.set_size_inches(width, height)
+        if np.abs((width, height) - before).max() < SETTLED:
+            return
 
 
 def _write_title(figure: Figure, lines: list[str], total: float) -> None:

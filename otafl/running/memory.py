@@ -25,6 +25,7 @@ from otafl.core.errors import UserError
 from otafl.core.hyper import build_hyper
 from otafl.core.rng import Round, Streams
 from otafl.core.suggestions import format_count
+from otafl.csi.long_term import repeat_states
 from otafl.data.shape import DataShape, read_shape
 from otafl.engine.assembly import assemble, build_algorithm
 from otafl.engine.engine import Engine
@@ -303,7 +304,7 @@ def _measure_peak(point: Point, trials: Sequence[int]) -> int:
     The rows that devices get in later rounds are added.
     """
     counter = MemoryCounter()
-    with counter:
+    with counter, repeat_states():
         engine = Engine(assemble([point], trials))
         engine.run_round(0)
     stores = [engine.memory]
