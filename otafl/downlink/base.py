@@ -115,12 +115,6 @@ class Delivery(Renamed):
             )
         return own
 
-    def view_rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
-        """Return `expand_rows` for a reader that never writes to the tensors."""
-        if self.distort is None:
-            return self.sent.view_rows(cohort, start, stop)
-        return self.expand_rows(cohort, start, stop)
-
 
 class Downlink(ABC):
     """Transmission of the server's broadcast to the devices.

@@ -106,7 +106,7 @@ def test_the_fields_and_properties_of_an_object_and_the_one_that_was_meant() -> 
         "broadcast: Broadcast with tensors {model}, per_device False, coordinates_per_row None,"
         in said
     )
-    assert "expand_rows, num_coordinates, num_sent, select_rows, view_rows\n" in said
+    assert "expand_rows, num_coordinates, num_sent, select_rows, slice_rows,\n" in said
     assert "broadcast: Broadcast with" in said
     assert "self" not in said
 
