@@ -55,7 +55,10 @@ class Recorder(Protocol):
         """Return what `run` returns. Raises NotRecordableError if it waits for the processor."""
 
     def record(self, run: Callable[[], Outcome]) -> tuple[Outcome, Callable[[], None]]:
-        """Record `run`; return its outcome, whose tensors each call of the function fills."""
+        """Record `run`; return its outcome, whose tensors each call of the function fills.
+
+        Raises NotRecordableError if that fails.
+        """
 
 
 class CudaRecorder:
@@ -80,10 +83,16 @@ class CudaRecorder:
             torch.cuda.set_sync_debug_mode(before)
 
     def record(self, run: Callable[[], Outcome]) -> tuple[Outcome, Callable[[], None]]:
-        """Record `run` without running it; return its outcome and what replays it."""
+        """Record `run` without running it; return its outcome and what replays it.
+
+        Raises NotRecordableError if memory is short, or if a library does what no graph can have.
+        """
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            outcome = run()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                outcome = run()
+        except RuntimeError as error:
+            raise NotRecordableError from error
         return outcome, graph.replay
 
 
@@ -156,6 +165,12 @@ class _Shape:
     left_tensors: bool = False
     is_refused: bool = False
 
+    def refuse(self) -> None:
+        """Record no more graphs; those that there are still read the inputs."""
+        self.is_refused = True
+        if not self.graphs:
+            self.inputs = None
+
 
 class LocalGraphs:
     """Graphs of the local updates of a stack, one for each shape and each set of decisions.
@@ -211,7 +226,7 @@ class LocalGraphs:
         try:
             return self._add_graph(shape, shape.inputs, t)
         except NotRecordableError:
-            shape.is_refused, shape.inputs = True, None
+            shape.refuse()
             return self._update(inputs, t, None)
 
     def _add_graph(self, shape: _Shape, inputs: UpdateInputs, t: int) -> Outcome:
@@ -224,7 +239,9 @@ class LocalGraphs:
         outcome = _copy_outcome(ran)
         if watch.has_left_tensors(ran):
             # of a cache that it filled: in a graph they would have no numbers before the replay
-            shape.is_refused, shape.left_tensors = shape.left_tensors, True
+            if shape.left_tensors:
+                shape.refuse()
+            shape.left_tensors = True
             return outcome
         del ran
         watch, decisions = _Watch(), Decisions(t)
@@ -233,7 +250,11 @@ class LocalGraphs:
             with watch:
                 return self._update(inputs.forget_derived(), self._round, decisions)
 
-        recorded, replay = self._recorder.record(run)
+        try:
+            recorded, replay = self._recorder.record(run)
+        except NotRecordableError:
+            shape.refuse()
+            return outcome
         shape.graphs.append(_Graph(decisions, recorded, replay, list(watch.read.values())))
         return outcome
 

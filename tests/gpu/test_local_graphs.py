@@ -15,10 +15,11 @@ import torch
 from contract.small import close, engine, run, scores
 from gpu.cases import CASES, QUICK
 from support.pretended import use_processor
-from support.tape import use_tapes
+from support.tape import TapeRecorder, use_tapes
 
 from otafl.core.contracts import Decisions
 from otafl.engine.engine import Engine
+from otafl.engine.local_graphs import NotRecordableError
 
 ROUNDS = 6
 
@@ -113,6 +114,20 @@ def test_decisions_are_made_again() -> None:
     assert decisions.are_same(4)
     assert not decisions.are_same(5)  # odd
     assert not decisions.are_same(6)  # 6 // 3 is 2
+
+
+def test_a_failed_recording_changes_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: TapeRecorder, run: Any) -> Any:
+        run()
+        raise NotRecordableError
+
+    monkeypatch.setattr(TapeRecorder, "record", fail)
+    case = "roles that alternate"
+    with use_processor(monkeypatch) as one, use_tapes(monkeypatch, one):
+        ran = make.__wrapped__(case, "cuda")
+        found = scores(ran)
+        assert count_replays(ran) == 0
+    close(found, scores(make(case, "cpu")), 1e-13)
 
 
 def test_user_defined_parts_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
