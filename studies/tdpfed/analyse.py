@@ -141,15 +141,17 @@ def print_table_4(ds: xr.Dataset) -> None:
 
 
 def print_solver_steps(ds: xr.Dataset, between: xr.Dataset, half: xr.Dataset) -> None:
-    """All s from 2 to 8, and the paper's with half the step."""
+    """All s from 2 to 8, and the paper's with half the step, in the last round that all have."""
     runs = {int(s): between.sel(solver_steps=s) for s in between["solver_steps"].values}
     runs |= {s: ds.isel(zip=place) for s, place in ((2, 5), (5, 0), (8, 6))}
     halves = {int(s): half.sel(solver_steps=s) for s in half["solver_steps"].values}
-    print_head("Table IV by every s", "eta_p", "model", *(f"s = {s}" for s in sorted(runs)))
+    last = min(int(one["round"].max()) for one in (ds, between, half))
+    title = f"Table IV by every s, after {last} rounds"
+    print_head(title, "eta_p", "model", *(f"s = {s}" for s in sorted(runs)))
     for step, found in ((0.08, runs), (0.04, halves)):
         for name, variable in (("personal", PERSONAL), ("global", GLOBAL)):
             values = {
-                s: format_mean_std((100.0 * select_final(one, variable)).values)
+                s: format_mean_std((100.0 * one[variable].sel(round=last)).values)
                 for s, one in found.items()
             }
             print_row(step, name, *(values.get(s, "") for s in sorted(runs)))
