@@ -24,6 +24,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -85,13 +86,13 @@ class CudaRecorder:
     def record(self, run: Callable[[], Outcome]) -> tuple[Outcome, Callable[[], None]]:
         """Record `run` without running it; return its outcome and what replays it.
 
-        Raises NotRecordableError if memory is short, or if a library does what no graph can have.
+        Raises NotRecordableError if memory is short.
         """
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 outcome = run()
-        except RuntimeError as error:
+        except torch.OutOfMemoryError as error:
             raise NotRecordableError from error
         return outcome, graph.replay
 
@@ -106,13 +107,15 @@ class UpdateInputs:
     """What differs from round to round in the local update of a chunk of n rows.
 
     sent: what the rows receive, of their trials or in a row for each. is_own: whether it is memory
-    of the chunk alone. rows: state of the devices [n, *shape]. chunk: the rows.
+    of the chunk alone. rows: state of the devices [n, *shape]. chunk: the rows. host_index: which
+    devices they are, `Cohort.host_flat_index`, if the host reads it in the update.
     """
 
     sent: Broadcast
     is_own: bool
     rows: Tensors
     chunk: Cohort
+    host_index: np.ndarray | None = None
 
     def list_tensors(self) -> list[Tensor]:
         """List all tensors, always in the same order."""
@@ -125,7 +128,8 @@ class UpdateInputs:
         tensors = tuple((one.shape, one.stride(), one.dtype) for one in self.list_tensors())
         names = tuple(sent.tensors), tuple(self.rows)
         host = chunk.counts, chunk.num_devices, chunk.all_transmit, sent.per_device, self.is_own
-        return (*host, names, tensors)
+        index = None if self.host_index is None else self.host_index.tobytes()
+        return (*host, names, tensors, index)
 
     def copy(self) -> UpdateInputs:
         """Copy all tensors."""
@@ -134,12 +138,15 @@ class UpdateInputs:
             self,
             sent=Broadcast(_copy(self.sent.tensors), per_device=self.sent.per_device),
             rows=_copy(self.rows),
-            chunk=_replace_tensors(self.chunk, of_chunk),
+            chunk=replace(self.chunk, **of_chunk),
         )
 
     def forget_derived(self) -> UpdateInputs:
         """Return the same inputs, without what the chunk has computed from its tensors."""
-        return replace(self, rows=dict(self.rows), chunk=_replace_tensors(self.chunk, {}))
+        chunk = replace(self.chunk)
+        if self.host_index is not None:
+            vars(chunk)["host_flat_index"] = self.host_index  # a cached property
+        return replace(self, rows=dict(self.rows), chunk=chunk)
 
 
 Update = Callable[[UpdateInputs, Round, Decisions | None], Outcome]
@@ -199,12 +206,9 @@ class LocalGraphs:
         """The number of recorded updates."""
         return sum(len(shape.graphs) for shape in self._shapes.values())
 
-    def run(self, inputs: UpdateInputs, t: int, key: Hashable = None) -> Outcome:
-        """Return the outcome of a round's local update of a chunk.
-
-        key: what else the update reads on the host.
-        """
-        key = key, inputs.describe_shape()
+    def run(self, inputs: UpdateInputs, t: int) -> Outcome:
+        """Return the outcome of a round's local update of a chunk."""
+        key = inputs.describe_shape()
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) < MAX_SHAPES:
@@ -288,31 +292,14 @@ class _Watch(TorchDispatchMode):
         return any(one is not None and id(one) not in handed for one in alive)
 
 
-def _replace_tensors(chunk: Cohort, tensors: dict[str, Any]) -> Cohort:
-    """Return a chunk with other tensors for the same devices, as the host knows them."""
-    made = replace(chunk, **tensors)
-    if "host_flat_index" in vars(chunk):
-        vars(made)["host_flat_index"] = chunk.host_flat_index
-    return made
-
-
 def _find_tensors(tree: Any) -> Iterator[Tensor]:
     """Yield the tensors among the arguments or results of an operation."""
     return (leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
 
 
 def _copy(tensors: Tensors) -> Tensors:
-    """Copy tensors; repeats along an expanded dimension stay one copy."""
-    return {name: _copy_tensor(one) for name, one in tensors.items()}
-
-
-def _copy_tensor(one: Tensor) -> Tensor:
-    """Copy a tensor, without the repeats of an expanded dimension."""
-    base = one
-    for place, stride in enumerate(one.stride()):
-        if stride == 0:
-            base = base.narrow(place, 0, 1)
-    return base.clone().expand_as(one)
+    """Copy tensors to memory of their own."""
+    return {name: one.clone() for name, one in tensors.items()}
 
 
 def _copy_group(group: Group) -> Group:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,7 +13,7 @@ from otafl.data.keyed_data import KeyedData
 from otafl.downlink.base import Delivery
 from otafl.engine.assembly import Parts
 from otafl.engine.device_store import DeviceStore
-from otafl.engine.local_graphs import LocalGraphs, UpdateInputs, make_recorder
+from otafl.engine.local_graphs import MAX_GRAPHS, LocalGraphs, UpdateInputs, make_recorder
 from otafl.engine.payload_collector import PayloadCollector, reorder_payload, select_transmitted
 from otafl.user_code.custom_part import CustomPart
 
@@ -109,10 +107,10 @@ class LocalTraining:
         for start in range(0, cohort.num_rows, size):
             stop = min(start + size, cohort.num_rows)
             inputs = self._get_inputs(broadcast, cohort, start, stop)
-            if self.graphs is None or chunks > 1:  # several chunks keep a GPU busy
+            if self.graphs is None or chunks > MAX_GRAPHS:
                 state, payload, loss = self._update(inputs, t)
             else:
-                state, payload, loss = self.graphs.run(inputs, t, self._get_host_key(inputs.chunk))
+                state, payload, loss = self.graphs.run(inputs, t)
             chunk = inputs.chunk
             self._devices.put(chunk, state)
             losses.append(loss)
@@ -140,7 +138,9 @@ class LocalTraining:
         else:
             whole = broadcast.sent if isinstance(broadcast, Delivery) else broadcast
             sent = whole.slice_rows(start, stop)
-        return UpdateInputs(sent, distorts, self._devices.get_rows(chunk), chunk)
+        epochs = self._parts.samples.training_data.epochs
+        index = None if epochs is None else chunk.host_flat_index
+        return UpdateInputs(sent, distorts, self._devices.get_rows(chunk), chunk, index)
 
     def _update(
         self, inputs: UpdateInputs, t: Round, decisions: Decisions | None = None
@@ -156,12 +156,6 @@ class LocalTraining:
         get_rows = inputs.sent.view_rows if is_read_only else inputs.sent.expand_rows
         received = get_rows(chunk, 0, chunk.num_rows)
         return parts.algorithm.run_local_update(received, inputs.rows, context)
-
-    def _get_host_key(self, chunk: Cohort) -> Hashable:
-        """Return what local work in epochs reads on the host: which devices the rows are."""
-        if self._parts.samples.training_data.epochs is None:
-            return None
-        return chunk.host_flat_index.tobytes()
 
     def estimate_row_bytes(self, broadcast: Broadcast | Delivery) -> int:
         """Estimate the memory that a row works on: its copies of model and state, a minibatch."""

@@ -18,9 +18,6 @@ def svd(matrix: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Ten
     the other trials of its stack. A matrix whose decomposition fails is decomposed in double
     precision, because drivers in single precision fail for some valid matrices.
 
-    Small matrices on a GPU are decomposed by Jacobi rotations, for which the host does not wait.
-    Their singular vectors can have other signs than those of the library.
-
     Parameters
     ----------
     matrix : Tensor [n, a, b]
@@ -38,8 +35,6 @@ def svd(matrix: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Ten
     torch.linalg.LinAlgError
         If the decomposition fails in double precision too.
     """
-    if matrix.is_cuda and jacobi.fits(matrix, full_matrices):
-        return jacobi.decompose_at_once(matrix)
     try:
         return torch.linalg.svd(matrix, full_matrices=full_matrices)
     except torch.linalg.LinAlgError:
@@ -48,6 +43,18 @@ def svd(matrix: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Ten
         parts = zip(*(_decompose_single(one, full_matrices) for one in sound), strict=True)
         u, s, vt = (torch.stack(part) for part in parts)
         return u, s.where(finite, torch.nan), vt
+
+
+def svd_of_full_rank(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute U, s and V^T of square matrices [n, a, a], as `svd`.
+
+    Small matrices on a GPU are decomposed by Jacobi rotations, for which the host does not wait.
+    Their singular vectors can have other signs than those of the library. Columns of U are
+    orthonormal only where s is above rounding.
+    """
+    if matrix.is_cuda and jacobi.fits(matrix):
+        return jacobi.decompose_at_once(matrix)
+    return svd(matrix)
 
 
 def _decompose_single(matrix: Tensor, full_matrices: bool) -> tuple[Tensor, ...]:

@@ -15,6 +15,7 @@ Brent and Luk 1985, "The Solution of Singular-Value and Symmetric Eigenvalue Pro
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from otafl.core.lazy import Tensor, torch
@@ -33,11 +34,9 @@ rounding in float64 (at 2 to 16 columns).
 """
 
 
-def fits(matrix: Tensor, full_matrices: bool) -> bool:
-    """Return whether matrices [n, a, b] are small enough, and no columns are to be completed."""
-    rows, columns = matrix.shape[-2:]
-    is_thin = rows == columns or not full_matrices
-    return is_thin and 0 < min(rows, columns) <= MAX_COLUMNS
+def fits(matrix: Tensor) -> bool:
+    """Return whether matrices [n, a, b] are small enough."""
+    return 0 < min(matrix.shape[-2:]) <= MAX_COLUMNS
 
 
 def decompose(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -51,7 +50,8 @@ def decompose(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Returns
     -------
     Tensor [n, a, r], Tensor [n, r], Tensor [n, r, b]
-        U, s in decreasing order and V^T with r = min(a, b). A column of U is 0 where s is 0.
+        U, s in decreasing order and V^T with r = min(a, b). Columns of U are orthonormal where s is
+        above rounding, and elsewhere they are not completed to a basis.
 
     Notes
     -----
@@ -62,13 +62,16 @@ def decompose(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if rows < columns:
         v, s, ut = decompose(matrix.mT)
         return ut.mT, s, v.mT
+    tiny = torch.finfo(matrix.dtype).tiny
+    scale = matrix.abs().amax((1, 2)).clamp_min(tiny)  # so that no square is too small or large
     pairs = (columns + 1) // 2
     one = torch.eye(columns, dtype=matrix.dtype, device=matrix.device)
-    w = torch.cat([matrix.mT, one.expand(len(matrix), -1, -1)], 2)  # columns of A over those of V
+    w = torch.cat(
+        [matrix.mT / scale[:, None, None], one.expand(len(matrix), -1, -1)], 2
+    )  # columns of A over those of V
     if columns % 2:
         w = torch.nn.functional.pad(w, (0, 0, 0, 1))
     order = _get_order(pairs, matrix.device)
-    tiny = torch.finfo(matrix.dtype).tiny
     sweeps = MIN_SWEEPS + (2 * pairs - 1).bit_length()
     for _ in range(sweeps * max(1, 2 * pairs - 1)):
         pair = w.view(-1, 2, w.shape[2])
@@ -84,7 +87,7 @@ def decompose(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     s, place = s[:, :columns], place[:, :columns, None].expand(-1, -1, w.shape[2])
     w = w.gather(1, place)
     u = w[:, :, :rows] / s.clamp_min(tiny)[:, :, None]
-    return u.mT, s, w[:, :, rows:]
+    return u.mT, s * scale[:, None], w[:, :, rows:]
 
 
 def decompose_at_once(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -94,7 +97,11 @@ def decompose_at_once(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     if matrix.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
         return decompose(matrix)
-    known = _get_graph(matrix.shape, matrix.dtype, matrix.device)
+    uses = _get_uses(matrix.shape, matrix.dtype, matrix.device)
+    if not uses.graph and not uses.is_repeated:
+        uses.is_repeated = True  # the next matrices of the shape are worth a graph
+        return decompose(matrix)
+    known = uses.graph = uses.graph or _record(matrix)
     known.matrix.copy_(matrix)
     known.graph.replay()
     u, s, vt = known.result
@@ -109,11 +116,23 @@ class _Graph(NamedTuple):
     result: tuple[Tensor, Tensor, Tensor]
 
 
+@dataclass
+class _Uses:
+    """Whether matrices of a shape came before, and the graph for them."""
+
+    is_repeated: bool = False
+    graph: _Graph | None = None
+
+
 @functools.lru_cache(maxsize=MAX_GRAPHS)
-def _get_graph(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> _Graph:
-    """Record the decomposition of matrices of a shape."""
-    matrix = torch.ones(shape, dtype=dtype, device=device)
-    decompose(matrix)  # libraries and constants are made at the first call
+def _get_uses(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> _Uses:
+    """Return the uses of matrices of a shape, so far none."""
+    return _Uses()
+
+
+def _record(matrix: Tensor) -> _Graph:
+    """Record the decomposition of matrices like these."""
+    matrix = torch.empty_like(matrix)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         result = decompose(matrix)

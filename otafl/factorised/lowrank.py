@@ -23,6 +23,7 @@ from otafl.factorised.decomposition import (
     count_svd_flops,
     count_triangular_inverse_flops,
     svd,
+    svd_of_full_rank,
 )
 
 SINGULAR_FLOOR = 1e-12
@@ -217,7 +218,7 @@ def _retract_equal_ranks(points: Sequence[LowRank], steps: Sequence[Tangent]) ->
     corner = torch.cat([step.h for step in steps])
     corner.diagonal(dim1=1, dim2=2).add_(torch.cat([point.s for point in points]))
     core = torch.cat([torch.cat([corner, tv.mT], 2), torch.cat([tu, torch.zeros_like(tu)], 2)], 1)
-    a, s, bt = svd(core)
+    a, s, bt = svd_of_full_rank(core)
     s = torch.maximum(s[:, :rank], SINGULAR_FLOOR * s[:, :1])
     turn = torch.cat([a[:, :, :rank], bt.mT[:, :, :rank]])
     along = turn[:, :rank].chunk(2 * layers)
@@ -337,7 +338,7 @@ def _decompose_by_size(cores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Te
         sizes.setdefault(core.shape, []).append(index)
     out = dict[int, tuple[Tensor, Tensor, Tensor]]()
     for chosen in sizes.values():
-        a, s, bt = svd(torch.cat([cores[i] for i in chosen]))
+        a, s, bt = svd_of_full_rank(torch.cat([cores[i] for i in chosen]))
         count = len(chosen)
         parts = zip(a.chunk(count), s.chunk(count), bt.mT.chunk(count), strict=True)
         out |= zip(chosen, parts, strict=True)

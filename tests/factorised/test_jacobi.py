@@ -53,9 +53,23 @@ def test_a_faulty_matrix_spoils_no_other() -> None:
         assert found[others].equal(exact[others])
 
 
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+def test_any_size(size: float) -> None:
+    a = make("normal", 8, 8, torch.float32)
+    s = jacobi.decompose(a)[1]
+    small = jacobi.decompose(a * size)
+    assert (small[1] / size - s).abs().max() <= ROUNDING[torch.float32] * s.max()
+    assert ((small[0] * small[1][:, None] / size) @ small[2] - a).abs().max() <= 2e-5 * s.max()
+
+
+def test_leading_columns_of_a_low_rank_are_orthonormal() -> None:
+    a = make("normal", 8, 4, torch.float64)
+    u, s, _ = jacobi.decompose(a @ a.mT)
+    assert (u[:, :, :4].mT @ u[:, :, :4] - torch.eye(4)).abs().max() <= 1e-12
+    assert (s[:, 4:] <= 1e-13 * s[:, :1]).all()
+
+
 def test_what_is_left_to_a_library() -> None:
-    assert jacobi.fits(torch.ones(2, 16, 16), True)
-    assert jacobi.fits(torch.ones(2, 784, 8), False)
-    assert not jacobi.fits(torch.ones(2, 784, 8), True)
-    assert not jacobi.fits(torch.ones(2, 17, 17), True)
-    assert not jacobi.fits(torch.ones(2, 0, 4), False)
+    assert jacobi.fits(torch.ones(2, 16, 16))
+    assert not jacobi.fits(torch.ones(2, 17, 17))
+    assert not jacobi.fits(torch.ones(2, 0, 4))

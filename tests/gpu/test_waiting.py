@@ -49,6 +49,7 @@ READ = {
     "uplink.signal._merge_repeated _unique2": ROWS,
     "uplink.signal.select_rows nonzero": ROWS,
     "uplink.signal.make_signal nonzero": ROWS,
+    "factorised.decomposition.svd _linalg_svd": FACTORS,
     "factorised.shrinkage.threshold_singular_values _linalg_eigh": FACTORS,
     "receivers.eigen.compute_first_eigenvector _linalg_eigh": FACTORS,
     "robust.geometric_median.find_coefficients _local_scalar_dense": SHORT,
