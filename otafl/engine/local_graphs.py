@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Iterator
@@ -39,6 +40,12 @@ MAX_GRAPHS = 8
 
 MAX_SHAPES = 64
 """Most different chunks that are looked out for; beyond them rounds hardly repeat."""
+
+LOOKS = 5
+"""How often to look for tensors that outlive an update, before they count as kept by a cache."""
+
+PAUSE_S = 0.02
+"""Time between these looks."""
 
 COHORT_TENSORS = tuple(
     one.name for one in dataclasses.fields(Cohort) if one.type in ("Tensor", Tensor)
@@ -286,10 +293,14 @@ class _Watch(TorchDispatchMode):
 
     def has_left_tensors(self, outcome: Outcome) -> bool:
         """Return whether tensors that were made outlive the operations, beside the outcome."""
-        gc.collect()
         handed = {id(one) for own in _list_tensors(outcome) for one in (own, own._base)}
-        alive = (made() for made in self._made.values())
-        return any(one is not None and id(one) not in handed for one in alive)
+        for _ in range(LOOKS):
+            gc.collect()
+            alive = (made() for made in self._made.values())
+            if not any(one is not None and id(one) not in handed for one in alive):
+                return False
+            time.sleep(PAUSE_S)  # threads of autograd drop a gradient's tensors a little later
+        return True
 
 
 def _find_tensors(tree: Any) -> Iterator[Tensor]:

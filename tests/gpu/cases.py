@@ -71,6 +71,7 @@ MORE: dict[str, dict[str, Any]] = {
     },
     "cells at several places": {
         "channel": {"name": "umi", "subcarrier_groups": 1},
+        "power": "ci",  # which needs no long-term state of the channel
         "topology": {"name": "cells", "servers": 3},
     },
     "a cloud": {"topology": {"name": "hierarchical", "servers": 3, "cloud_every": 1}},
