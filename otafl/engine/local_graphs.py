@@ -32,7 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from otafl.algorithms.base import Outcome
-from otafl.core.contracts import Broadcast, Cohort, Decisions, Group, Payload, Tensors
+from otafl.core.contracts import Broadcast, Cohort, Decisions, Tensors
 from otafl.core.rng import Round
 
 MAX_GRAPHS = 8
@@ -313,35 +313,25 @@ def _copy(tensors: Tensors) -> Tensors:
     return {name: one.clone() for name, one in tensors.items()}
 
 
-def _copy_group(group: Group) -> Group:
-    """Copy the tensors of a payload group."""
-
-    def copy(one: Tensor | None) -> Tensor | None:
-        return None if one is None else one.clone()
-
-    return replace(
-        group,
-        tensors=_copy(group.tensors),
-        row_index=copy(group.row_index),
-        mask=None if group.mask is None else _copy(group.mask),
-        known_fraction=copy(group.known_fraction),
-        power_factor=copy(group.power_factor),
-    )
+def _map_outcome(outcome: Outcome, change: Callable[[Tensor], Tensor]) -> Outcome:
+    """Return an outcome with all tensors changed."""
+    state, payload, loss = outcome
+    changed = {name: change(one) for name, one in state.items()}
+    return changed, tuple(group.map_tensors(change) for group in payload), change(loss)
 
 
 def _copy_outcome(outcome: Outcome) -> Outcome:
     """Copy the tensors of an outcome, which a replay would overwrite."""
-    state, payload, loss = outcome
-    copied: Payload = tuple(_copy_group(group) for group in payload)
-    return _copy(state), copied, loss.clone()
+    return _map_outcome(outcome, torch.clone)
 
 
 def _list_tensors(outcome: Outcome) -> list[Tensor]:
     """List the tensors of an outcome."""
-    state, payload, loss = outcome
-    found = [*state.values(), loss]
-    for group in payload:
-        found += [*group.tensors.values(), *(group.mask or {}).values()]
-        others = group.row_index, group.known_fraction, group.power_factor
-        found += [one for one in others if one is not None]
+    found: list[Tensor] = []
+
+    def note(one: Tensor) -> Tensor:
+        found.append(one)
+        return one
+
+    _map_outcome(outcome, note)
     return found

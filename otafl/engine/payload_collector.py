@@ -50,18 +50,7 @@ def reorder_group(group: Group, new_index: Tensor) -> Group:
     assert group.row_index is not None
     rows = new_index[group.row_index]
     order = torch.argsort(rows, stable=True)
-
-    def sort_rows(tensors: Tensors) -> Tensors:
-        return {name: block[order] for name, block in tensors.items()}
-
-    return replace(
-        group,
-        row_index=rows[order],
-        tensors=sort_rows(group.tensors),
-        mask=None if group.mask is None else sort_rows(group.mask),
-        known_fraction=None if group.known_fraction is None else group.known_fraction[order],
-        power_factor=None if group.power_factor is None else group.power_factor[order],
-    )
+    return replace(group, row_index=rows).map_tensors(lambda block: block[order])
 
 
 def reorder_payload(payload: Payload, new_index: Tensor) -> Payload:

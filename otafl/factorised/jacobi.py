@@ -1,9 +1,8 @@
 """Singular value decompositions of many small matrices that never wait for a GPU.
 
-A library's decomposition asks the GPU whether it went well, and treats a batch nearly one matrix at
-a time. One-sided Jacobi rotations are the same operations for every matrix: the number of sweeps is
-fixed, and n / 2 pairs of columns are rotated at once. So they fit in a CUDA graph, and the time
-hardly grows with the batch.
+A library's decomposition asks the GPU whether it went well. One-sided Jacobi rotations are the same
+operations for every matrix: the number of sweeps is fixed, and n / 2 pairs of columns are rotated
+at once. So they fit in a CUDA graph.
 
 References
 ----------
@@ -93,9 +92,12 @@ def decompose(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def decompose_at_once(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return `decompose` on a GPU, launched as one CUDA graph for each shape of matrices.
 
-    Within another graph, or on a processor without graphs, its operations are launched one by one.
+    Its operations are launched one by one within another graph, where waits are looked for, as in
+    the rehearsal of such a graph, and on a processor without graphs.
     """
     if matrix.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        return decompose(matrix)
+    if torch.cuda.get_sync_debug_mode():  # recording a graph waits for the GPU
         return decompose(matrix)
     uses = _get_uses(matrix.shape, matrix.dtype, matrix.device)
     if not uses.graph and not uses.is_repeated:

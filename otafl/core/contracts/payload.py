@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -217,6 +217,33 @@ class Group(Renamed):
         known = torch.stack([block.flatten(1).sum(1) for block in mask.values()]).sum(0)
         return replace(self, known_fraction=known / self.num_coordinates)
 
+    def map_tensors(self, change: Callable[[Tensor], Tensor]) -> Group:
+        """Return the group with every tensor of its rows changed, also `row_index` and masks.
+
+        Parameters
+        ----------
+        change : callable
+            Function of a tensor [n, ...].
+
+        Returns
+        -------
+        Group
+            The changed tensors; what is None stays None.
+        """
+
+        def change_one(one: Tensor | None) -> Tensor | None:
+            return None if one is None else change(one)
+
+        masks = self.mask
+        return replace(
+            self,
+            tensors={name: change(block) for name, block in self.tensors.items()},
+            row_index=change_one(self.row_index),
+            mask=None if masks is None else {name: change(mask) for name, mask in masks.items()},
+            known_fraction=change_one(self.known_fraction),
+            power_factor=change_one(self.power_factor),
+        )
+
     def select(self, keep: Tensor, renumber: Tensor) -> Group:
         """Select the part of the group whose cohort rows are kept.
 
@@ -238,15 +265,10 @@ class Group(Renamed):
             else torch.arange(len(keep), device=keep.device)
         )
         inside = keep[rows].nonzero().squeeze(1)
-        mask = self.full_mask
-        return replace(
-            self,
-            row_index=renumber[rows[inside]],
-            tensors={name: block[inside] for name, block in self.tensors.items()},
-            mask=None if mask is None else {name: m[inside] for name, m in mask.items()},
-            known_fraction=None if self.known_fraction is None else self.known_fraction[inside],
-            power_factor=None if self.power_factor is None else self.power_factor[inside],
-        )
+        whole = replace(self, row_index=rows, mask=self.full_mask)
+        some = whole.map_tensors(lambda block: block[inside])
+        assert some.row_index is not None
+        return replace(some, row_index=renumber[some.row_index])
 
 
 Payload = tuple[Group, ...]
