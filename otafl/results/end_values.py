@@ -42,7 +42,9 @@ def select_final(dataset: xr.Dataset, name: str) -> xr.DataArray:
     return values.where(dataset[DIVERGED].isnull()).drop_vars("final_round", errors="ignore")
 
 
-def count_diverged(dataset: xr.Dataset, names: Iterable[str] | None = None) -> xr.Dataset:
+def count_diverged(
+    dataset: xr.Dataset, names: Iterable[str] | None = None, to_last_round: bool = False
+) -> xr.Dataset:
     """Count trials that diverged as guesses, which means over trials then include.
 
     From the round of divergence to the point's last, an accuracy, mean squared error or perplexity
@@ -53,11 +55,15 @@ def count_diverged(dataset: xr.Dataset, names: Iterable[str] | None = None) -> x
     Parameters
     ----------
     names : of variables; None: all that have rounds.
+    to_last_round : whether guesses continue to the last round of the dataset, also where all trials
+        of a point diverged and its last round is earlier.
     """
     if "round" not in dataset.dims or not describe_diverged(dataset):
         return dataset
     rounds = dataset["round"]
-    lost = (rounds >= dataset[DIVERGED]) & (rounds <= dataset["final_round"])
+    lost = rounds >= dataset[DIVERGED]
+    if not to_last_round:
+        lost &= rounds <= dataset["final_round"]
     out = {}
     for name in dataset.data_vars if names is None else names:
         values = dataset[name]

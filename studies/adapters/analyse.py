@@ -19,12 +19,11 @@ import xarray as xr
 from matplotlib import pyplot as plt
 
 from otafl.analysis.summary import format_mean_std
-from otafl.results.end_values import select_at_end
+from otafl.results.end_values import count_diverged, select_at_end
 from studies.common.looks import TYPE
 from studies.common.tables import (
     command,
     compute_gain,
-    count_guesses,
     format_points,
     interpolate_at_cost,
     open_result,
@@ -267,7 +266,7 @@ def print_controls(results: Path, found: dict[str, Found]) -> None:
         base = found["joules"][BASE, 0.0].read("test_accuracy", "joules")
         own = run.read("test_accuracy", "joules")
         uses = run.measure("channel uses").sel(round=40).mean() / 40
-        ends = count_guesses(run.trials)["test_accuracy"].sel(round=40)
+        ends = count_diverged(run.trials, to_last_round=True)["test_accuracy"].sel(round=40)
         print_row(
             *(CONTROLS[run.arm], format_step(tuned[run.arm, 0.0])),
             f"{run.count_rounds('joules'):.1f}",

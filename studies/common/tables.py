@@ -82,27 +82,6 @@ def find_ends(ds: xr.Dataset, over: str) -> tuple[xr.DataArray, xr.DataArray]:
     return ran.min(over), ran.max(over)
 
 
-def count_guesses(ds: xr.Dataset) -> xr.Dataset:
-    """Count trials that diverged as `count_diverged` does, up to the last round of the result.
-
-    A stack of only diverged trials ends early, where `count_diverged` ends too.
-    """
-    from otafl.results.end_values import DIVERGED, count_diverged
-    from otafl.results.variables import has_guess
-
-    ds = count_diverged(ds)
-    if DIVERGED not in ds:
-        return ds
-    lost = ds[DIVERGED] <= ds["round"]
-    filled = {}
-    for name in filter(has_guess, map(str, ds.data_vars)):
-        if {"round", "trial"} <= {*ds[name].dims}:
-            guess = ds[name].sel(round=0, drop=True)
-            values = ds[name].where(~lost | ds[name].notnull(), guess)
-            filled[name] = values.transpose(*ds[name].dims)
-    return ds.assign(filled)
-
-
 def read_end(ds: xr.Dataset, name: str) -> xr.DataArray:
     """A variable at the end of each trial; a diverged one counts as `count_diverged` says."""
     from otafl.results.end_values import count_diverged, select_at_end

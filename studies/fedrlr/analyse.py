@@ -25,7 +25,7 @@ from otafl.analysis.summary import format_mean_std
 from otafl.core.contracts import Workload
 from otafl.engine.assembly import build_algorithm
 from otafl.plots import COLOURS, LINES, MARKERS
-from otafl.results.end_values import select_end_total
+from otafl.results.end_values import count_diverged, select_end_total
 from studies.common.looks import draw_band
 from studies.common.tables import (
     command,
@@ -459,7 +459,7 @@ def tune_l1_norm(results: Path) -> list[xr.Dataset]:
 
 def open_result(results: Path, name: str) -> xr.Dataset:
     """Open the result of a scenario; a trial that diverged counts as a guess to the last round."""
-    return tables.count_guesses(tables.open_result(results, name))
+    return count_diverged(tables.open_result(results, name), to_last_round=True)
 
 
 def print_diverged(results: Path, figures: Path) -> None:

@@ -23,10 +23,9 @@ from scipy.signal import savgol_filter
 import otafl
 from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
-from otafl.results.end_values import select_final
+from otafl.results.end_values import count_diverged, select_final
 from studies.common.tables import (
     command,
-    count_guesses,
     expand_points,
     format_points,
     open_result,
@@ -184,7 +183,7 @@ def print_table_3(results: Path, figures: Path) -> None:
             row = f"Table 3: global model of mh, {model}, by the devices aggregated"
             print_head(f"{row}, {ds.sizes['trial']} trials", "", *map(str, printed))
             print_row("paper", *printed.values())
-            values = count_guesses(ds)[GLOBAL]
+            values = count_diverged(ds, to_last_round=True)[GLOBAL]
             reads = {f"{n} rounds": values.sel(round=n) for n in sorted({50, last})}
             tests = values.sel(round=slice(1, None))
             if tests.sizes["round"] > 5:
@@ -296,7 +295,7 @@ def print_figure_6(results: Path, figures: Path) -> None:
 
 def print_grid(results: Path, name: str, model: str, others: str) -> None:
     """Accuracy by penalty and eta, training alone in the same trials, and how far it moves."""
-    ds = count_guesses(open_result(results, name))
+    ds = count_diverged(open_result(results, name), to_last_round=True)
     etas, trials, last = ds["eta"].values, ds.sizes["trial"], int(ds["round"].max())
     alone = select_point(open_result(results, others), "local_only", False)
     assert alone is not None
@@ -324,7 +323,7 @@ def print_grid(results: Path, name: str, model: str, others: str) -> None:
 
 def print_figure_6_trials(results: Path, figures: Path) -> None:
     """How far lambda and eta move each model, in trials that chose none of the points."""
-    ds = count_guesses(open_result(results, "pfedbred_fig6_trials"))
+    ds = count_diverged(open_result(results, "pfedbred_fig6_trials"), to_last_round=True)
     last, places = int(ds["round"].max()), {}
     for place, point in enumerate(expand_points(ds)):
         algorithm = point.scenario.algorithm

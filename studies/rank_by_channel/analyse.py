@@ -22,13 +22,12 @@ from scipy import stats
 
 import otafl
 from otafl.analysis.summary import format_mean_std
-from otafl.results.end_values import select_final
+from otafl.results.end_values import count_diverged, select_final
 from studies.common.looks import TYPE, compute_half_interval, get_policy_style
 from studies.common.tables import (
     classify_budgets,
     command,
     compute_gain,
-    count_guesses,
     format_points,
     open_result,
     parse_study_arguments,
@@ -184,7 +183,8 @@ def print_thresholds(
     for least, one in found.items():
         values, step = read_tuned(one, rounds)
         at = {"server_learning_rate": float(step.rstrip("*"))}
-        score = count_guesses(one).sel(round=rounds, **at)["validation_accuracy"].mean()
+        counted = count_diverged(one, to_last_round=True)
+        score = counted["validation_accuracy"].sel(round=rounds, **at).mean()
         cells = f"{float(read_senders(one)):.1f}", f"{100 * float(score):.1f}"
         accuracy = f"{format_mean_std(values.values)} ({step})"
         gain = "" if least == 0.1 else format_points(values, usual)
@@ -200,7 +200,7 @@ def read_senders(ds: xr.Dataset) -> xr.DataArray:
 def read_tuned(ds: xr.Dataset, rounds: int) -> tuple[xr.DataArray, str]:
     """Return the test accuracy [trial] at the best step on validation data, and that step."""
     step = "server_learning_rate"
-    one = count_guesses(ds).sel(round=rounds)
+    one = count_diverged(ds, to_last_round=True).sel(round=rounds)
     place = int(one["validation_accuracy"].mean("trial").argmax(step))
     values = one["test_accuracy"].isel({step: place})
     star = "*" * (place in (0, ds.sizes[step] - 1))

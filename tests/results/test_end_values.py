@@ -155,3 +155,24 @@ def test_the_end_of_a_run_and_show_say_it(
     call("run", file, "--out", tmp_path / "b.nc", "--quiet")
     assert said in capsys.readouterr().err
     assert open_results(tmp_path / "a.nc").attrs["complete"] == 1
+
+
+def test_a_diverged_trial_counts_as_untrained_to_the_last_round() -> None:
+    """Also where its stack ended early; other variables than guesses stay as they are."""
+    nan = np.nan
+    accuracy = [[0.1, 0.5, 0.9], [0.07, 0.02, nan]]
+    ds = xr.Dataset(
+        {
+            "test_accuracy": (("trial", "round"), np.array(accuracy)),
+            "train_loss": (("trial", "round"), np.array(accuracy)),
+            "diverged_round": ("trial", np.array([nan, 2.0])),
+        },
+        coords={"round": [0, 2, 4], "final_round": 2},
+    )
+    counted = count_diverged(ds, to_last_round=True)
+    np.testing.assert_allclose(counted["test_accuracy"][1], [0.07, 0.07, 0.07])
+    np.testing.assert_allclose(counted["test_accuracy"][0], accuracy[0])
+    np.testing.assert_allclose(counted["train_loss"][1], [0.07, nan, nan])
+    (to_own_end,) = count_diverged(ds, ["test_accuracy"])["test_accuracy"][1:]
+    np.testing.assert_allclose(to_own_end, [0.07, 0.07, nan])
+    np.testing.assert_allclose(select_end_total(ds, "test_accuracy"), [0.5, 0.07])

@@ -1,8 +1,7 @@
-"""What the scripts of the studies share: grids that are joined, diverged trials, small copies.
+"""What the scripts of the studies share: grids that are joined, small copies.
 
-Mutations that make a test here fail: the ends of all points for those of each, a diverged trial
-left out, the rows of a joined grid in the order of their numbers, labels cut to the first, an end
-of own steps without a mark.
+Mutations that make a test here fail: the ends of all points for those of each, the rows of a joined
+grid in the order of their numbers, labels cut to the first, an end of own steps without a mark.
 """
 
 from __future__ import annotations
@@ -44,25 +43,6 @@ def test_steps_of_some_rows_join_the_rows_of_their_labels(monkeypatch: pytest.Mo
     least, most = tables.find_ends(joined, "step")
     np.testing.assert_array_equal(least, [0.1, 0.1, 0.1])
     np.testing.assert_array_equal(most, [1.0, 10.0, 1.0])
-
-
-def test_a_diverged_trial_counts_as_untrained_to_the_last_round() -> None:
-    """Also where its stack ended early; other variables than guesses stay as they are."""
-    nan = np.nan
-    accuracy = [[0.1, 0.5, 0.9], [0.07, 0.02, nan]]
-    ds = xr.Dataset(
-        {
-            "test_accuracy": (("trial", "round"), np.array(accuracy)),
-            "train_loss": (("trial", "round"), np.array(accuracy)),
-            "diverged_round": ("trial", np.array([nan, 2.0])),
-        },
-        coords={"round": [0, 2, 4], "final_round": 2},
-    )
-    counted = tables.count_guesses(ds)
-    np.testing.assert_allclose(counted["test_accuracy"][1], [0.07, 0.07, 0.07])
-    np.testing.assert_allclose(counted["test_accuracy"][0], accuracy[0])
-    np.testing.assert_allclose(counted["train_loss"][1], [0.07, nan, nan])
-    np.testing.assert_allclose(tables.read_end(ds, "test_accuracy"), [0.5, 0.07])
 
 
 def test_the_smallest_copy_has_equal_labels(tmp_path: Path) -> None:
