@@ -1,24 +1,21 @@
-"""Compilation of loops over arrays by Numba."""
+"""Compilation of loops over arrays by Numba.
+
+Modules of compiled loops import this one, so they are imported only where Numba is installed, see
+`otafl.core.compiled_module`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numba
+from numba.extending import intrinsic
+
 Loop = Callable[..., Any]
 
-try:
-    import numba
-    from numba.extending import intrinsic
-
-    make_intrinsic: Any = intrinsic
-    """Decorator of Numba, whose annotation keeps the typing context among a call's arguments."""
-except ImportError:  # tensor operations serve then, see `has_numba`
-    numba = None  # type: ignore[assignment]
-
-    def make_intrinsic(function: Loop) -> Loop:
-        """Take the place of Numba's decorator."""
-        return function
+make_intrinsic: Any = intrinsic
+"""Decorator of Numba, whose annotation keeps the typing context among a call's arguments."""
 
 
 @make_intrinsic
@@ -32,7 +29,7 @@ def multiply_add(context: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop:
-    """Compile a function of arrays at its first call; without Numba it stays as it is.
+    """Compile a function of arrays at its first call.
 
     The code is cached beside its source or in the user's cache, if either is writable.
 
@@ -48,8 +45,6 @@ def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop
     callable
         The compiled function, which releases the interpreter's lock.
     """
-    if numba is None:
-        return function
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
     try:
         made: Loop = numba.njit(cache=True, **options)(function)

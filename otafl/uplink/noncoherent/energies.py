@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
+from otafl.core.compiled_module import has_numba, import_loops
 from otafl.core.constants import get_constant
 from otafl.core.contracts import NOISE_VARIANCE, Cohort
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.noncoherent import energy_kernel
-from otafl.uplink.noncoherent.energy_kernel import BLOCK, PLACES, RUN
 from otafl.uplink.noncoherent.pairs import OnPairs
 from otafl.uplink.segments import MAX_LOOP, Segments
 from otafl.uplink.signal import Signal
@@ -36,6 +36,20 @@ NUMBERS = 1 << 17
 
 With fewer, dispatch takes longer; more do not fit the cache.
 """
+
+MAX_ANTENNAS = 8
+"""Largest number of antennas for the compiled sum; with more, one matrix product serves all."""
+
+AT_LEAST = 256
+"""Smallest number of coordinates for the compiled sum; runs of a shorter payload are too short."""
+
+RUN = 128
+"""Pairs whose random bits have the same position in consecutive words."""
+
+PLACES = 16
+"""QPSK symbols from 32 random bits."""
+
+BLOCK = RUN * PLACES
 
 ANGLE_BITS = 9
 """Bits, out of 32 random ones, that choose the direction of the noise.
@@ -55,6 +69,8 @@ Cast = Callable[[Signal, slice, Tensor | None], Tensor]
 
 Its arguments are rows, columns, and the pairs before the rows' crashes, [n, 1] or None.
 """
+
+_KERNEL = "otafl.uplink.noncoherent.energy_kernel"
 
 
 class Energies:
@@ -95,9 +111,9 @@ class Energies:
         signal, round, index = on_air.signal, on_air.slot.round, on_air.sent.index
         cohort, antennas, streams = signal.cohort, on_air.antennas, self._streams
         others = self._impairments.interferers(antennas, round)
-        at_once = others is None and energy_kernel.serves(signal, antennas)
+        kernel: Any = get_kernel(signal, antennas) if others is None else None
         ways = _ways(on_air)
-        gains = None if at_once else _gains(cohort.pad_by_trial(ways), others)
+        gains = _gains(cohort.pad_by_trial(ways), others) if kernel is None else None
         blocks = -(-signal.num_coordinates // BLOCK)
         run = min(RUN, -(-signal.num_coordinates // PLACES))  # a short payload fills no block
         count = -(-blocks * run // 2)
@@ -112,14 +128,14 @@ class Energies:
         if others is not None:
             shape = (2, others.shape[1], 2, signal.num_coordinates)
             interference = streams.draw_normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
-        rows = 4 * cohort.num_trials if at_once else cohort.num_rows
+        rows = cohort.num_rows if kernel is None else 4 * cohort.num_trials
         most = max(1, NUMBERS // (BLOCK * max(1, rows)))
         for block in range(0, blocks, most):
             columns = slice(block * BLOCK, min((block + most) * BLOCK, signal.num_coordinates))
             votes, exact = None if cast is None else cast(signal, columns, on_air.stop), None
             words = bits[:, block : block + most]
             if gains is None:
-                energy, exact = energy_kernel.draw_energies(
+                energy, exact = kernel.draw_energies(
                     *(signal, columns, votes, words, ways, on_air.segments, weight)
                 )
             else:
@@ -197,6 +213,20 @@ def _ways(on_air: OnPairs) -> Tensor:
     """Return the received amplitude of a unit magnitude, [n, A, Q] complex."""
     h = on_air.sent.take_rows(on_air.slot.h)[..., list(on_air.segments.cells)]
     return h * on_air.row_amplitude[:, None, None]
+
+
+def get_kernel(sent: Signal, antennas: int) -> Any:
+    """Return the compiled module for the energies of a payload; None if tensor operations serve."""
+    fits = antennas <= MAX_ANTENNAS and sent.num_coordinates >= AT_LEAST
+    return import_loops(_KERNEL) if fits and sent.x.device.type == "cpu" and has_numba() else None
+
+
+def sum_magnitudes(x: Tensor) -> Tensor:
+    """Compute the sums of the magnitudes of rows x [n, P], [n]."""
+    if x.device.type == "cpu" and has_numba():
+        total: Tensor = import_loops(_KERNEL).sum_magnitudes(x)
+        return total
+    return torch.linalg.vector_norm(x, 1, dim=1)
 
 
 def _gains(rows: Tensor, others: Tensor | None) -> Tensor:

@@ -2,7 +2,7 @@
 
 A coordinate costs a root, two random bits and, for each antenna, four products. Tensor operations
 write each intermediate result to memory before the next one reads it, which takes two to five times
-as long with one antenna. With more antennas than `MAX_ANTENNAS`, one matrix product serves all.
+as long with one antenna.
 """
 
 from __future__ import annotations
@@ -14,25 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from otafl.core.compiled_module import has_numba
 from otafl.core.compiling import compile_loop
 from otafl.core.lazy import Tensor, torch
+from otafl.uplink.noncoherent.energies import BLOCK
 from otafl.uplink.segments import Segments
 from otafl.uplink.signal import Signal
-
-MAX_ANTENNAS = 8
-"""Largest number of antennas."""
-
-AT_LEAST = 256
-"""Smallest number of coordinates; runs of a shorter payload are too short."""
-
-RUN = 128
-"""Pairs whose random bits have the same position in consecutive words."""
-
-PLACES = 16
-"""QPSK symbols from 32 random bits."""
-
-BLOCK = RUN * PLACES
 
 WORTH_A_THREAD = 1 << 19
 """Coordinates of all rows that are worth a thread; they take about half a millisecond."""
@@ -43,17 +29,7 @@ TILE = BLOCK // 2
 _compile = functools.partial(compile_loop, fastmath=frozenset({"contract", "nsz", "reassoc"}))
 
 
-def serves(sent: Signal, antennas: int) -> bool:
-    """Return whether the kernel computes the energies of a payload."""
-    return (
-        sent.x.device.type == "cpu"
-        and has_numba()
-        and antennas <= MAX_ANTENNAS
-        and sent.num_coordinates >= AT_LEAST
-    )
-
-
-def magnitudes(x: Tensor) -> Tensor:
+def sum_magnitudes(x: Tensor) -> Tensor:
     """Compute the sums of the magnitudes of rows, [n]."""
     out = x.new_empty(len(x))
     _add_magnitudes(x.contiguous().numpy(), out.numpy())

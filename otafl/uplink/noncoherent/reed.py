@@ -30,7 +30,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.core.compiled_module import has_numba
 from otafl.core.contracts import LinkBudget, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem
@@ -40,8 +39,8 @@ from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.interleaving import Uses
 from otafl.uplink.layout import Slot
-from otafl.uplink.noncoherent import energy_kernel, pairs
-from otafl.uplink.noncoherent.energies import Energies
+from otafl.uplink.noncoherent import pairs
+from otafl.uplink.noncoherent.energies import Energies, sum_magnitudes
 from otafl.uplink.report import NOT_SAVED, Saves
 from otafl.uplink.signal import Signal, divide_by_weights
 
@@ -140,6 +139,4 @@ class Reed(Transport):
 
 def _total(sent: Signal, stop: Tensor | None) -> Tensor:
     """Compute the sums of the magnitudes of rows, [n], which are zero from a crash on."""
-    if sent.x.device.type == "cpu" and has_numba():
-        return energy_kernel.magnitudes(sent.x)
-    return torch.linalg.vector_norm(sent.x, 1, dim=1)
+    return sum_magnitudes(sent.x)
