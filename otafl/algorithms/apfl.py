@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, declare_personal_rate
+from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.parameters import (
     add_prefix,
     build_increment_,
@@ -24,6 +24,7 @@ from otafl.algorithms.parameters import (
     make_view,
     select_prefix,
 )
+from otafl.algorithms.shared_settings import AveragedSettings, declare_personal_rate
 from otafl.core.contracts import (
     MODEL,
     Broadcast,

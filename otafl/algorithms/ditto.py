@@ -18,20 +18,19 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from otafl.algorithms.base import (
-    Algorithm,
-    AveragedSettings,
-    Outcome,
-    declare_penalty,
-    declare_personal_rate,
-    find_overshoot,
-)
+from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import (
     add_prefix,
     build_increment_,
     get_received_params,
     select_prefix,
     take_penalised_step_,
+)
+from otafl.algorithms.shared_settings import (
+    AveragedSettings,
+    declare_penalty,
+    declare_personal_rate,
+    find_overshoot,
 )
 from otafl.core.contracts import Broadcast, LocalContext, Tensors, Workload
 from otafl.core.lazy import torch

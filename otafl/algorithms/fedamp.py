@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, declare_penalty
+from otafl.algorithms.base import Algorithm, Needs, Outcome
 from otafl.algorithms.deliveries import get_delivered
 from otafl.algorithms.device_tables import update_table
 from otafl.algorithms.parameters import (
@@ -33,6 +33,7 @@ from otafl.algorithms.parameters import (
     select_prefix,
 )
 from otafl.algorithms.prox import PENALISED, take_gradient_steps
+from otafl.algorithms.shared_settings import declare_penalty
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.lazy import Tensor, torch

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
-from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
+from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import build_increment, copy_received_params, run_sgd_
+from otafl.algorithms.shared_settings import DecayedSettings
 from otafl.algorithms.whole_models import (
     IDEAL_ROUTE,
     build_payload,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
+from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.parameters import add_prefix, build_increment_, run_sgd_
 from otafl.algorithms.partly_shared import (
     LOCAL_PREFIX,
@@ -25,6 +25,7 @@ from otafl.algorithms.partly_shared import (
     make_personal_view,
     split_start,
 )
+from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core.contracts import Broadcast, Hyper, LocalContext, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams

@@ -31,15 +31,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from otafl.algorithms.base import (
-    Algorithm,
-    AveragedSettings,
-    Needs,
-    Outcome,
-    Views,
-    declare_penalty,
-    declare_personal_rate,
-)
+from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.deliveries import get_delivered
 from otafl.algorithms.device_tables import find_delivered, scatter_to_table, update_table
 from otafl.algorithms.local_samples import add_, get_sample_mask, select_rows, split_into_pieces
@@ -48,6 +40,11 @@ from otafl.algorithms.parameters import (
     apply_mean_increment,
     build_increment_,
     make_device_view,
+)
+from otafl.algorithms.shared_settings import (
+    AveragedSettings,
+    declare_penalty,
+    declare_personal_rate,
 )
 from otafl.algorithms.simplex_qp import solve_programs
 from otafl.core import contracts as c

@@ -20,14 +20,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.algorithms.base import (
-    Algorithm,
-    AveragedSettings,
-    Outcome,
-    declare_penalty,
-    find_overshoot,
-)
+from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import build_increment, get_received_params, take_penalised_step_
+from otafl.algorithms.shared_settings import AveragedSettings, declare_penalty, find_overshoot
 from otafl.core.contracts import Broadcast, LocalContext, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_purpose

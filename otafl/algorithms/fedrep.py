@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, declare_personal_rate
+from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.parameters import add_prefix, build_increment_
 from otafl.algorithms.partly_shared import (
     LOCAL_PREFIX,
@@ -31,6 +31,7 @@ from otafl.algorithms.partly_shared import (
     make_personal_view,
     split_start,
 )
+from otafl.algorithms.shared_settings import AveragedSettings, declare_personal_rate
 from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor, torch

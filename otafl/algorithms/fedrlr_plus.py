@@ -22,8 +22,9 @@ from typing import Any, Literal
 import numpy as np
 
 from otafl.algorithms import low_rank_layers
-from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome, Views
+from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.low_rank_layers import LowRankSettings, get_point, name_point
+from otafl.algorithms.shared_settings import DecayedSettings
 from otafl.algorithms.whole_models import compute_step_size
 from otafl.core import contracts as c
 from otafl.core.lazy import Tensor, torch

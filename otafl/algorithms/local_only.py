@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from otafl.algorithms.base import Algorithm, Outcome, declare_personal_rate
+from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import add_prefix, run_sgd_, select_prefix
+from otafl.algorithms.shared_settings import declare_personal_rate
 from otafl.core import settings
 from otafl.core.contracts import Broadcast, Context, Hyper, LocalContext, Received, Tensors
 from otafl.core.rng import Streams

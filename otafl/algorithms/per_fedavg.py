@@ -16,9 +16,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
+from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.parameters import build_increment_, get_received_params
 from otafl.algorithms.prox import take_step
+from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core import contracts as c
 from otafl.core.lazy import torch
 from otafl.core.rng import Streams

@@ -31,16 +31,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from otafl.algorithms.base import (
-    Algorithm,
+from otafl.algorithms.base import Algorithm, Outcome, Views
+from otafl.algorithms.device_tables import make_flat_personal_view
+from otafl.algorithms.parameters import apply_mean_increment
+from otafl.algorithms.shared_settings import (
     AveragedSettings,
-    Outcome,
-    Views,
     declare_penalty,
     declare_personal_rate,
 )
-from otafl.algorithms.device_tables import make_flat_personal_view
-from otafl.algorithms.parameters import apply_mean_increment
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor, functional, torch

@@ -24,14 +24,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from otafl.algorithms.base import (
-    Algorithm,
-    AveragedSettings,
-    Outcome,
-    Views,
-    declare_penalty,
-    declare_personal_rate,
-)
+from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.parameters import (
     add_prefix,
     build_increment_,
@@ -47,6 +40,11 @@ from otafl.algorithms.prox import (
     find_divergence,
     take_envelope_step,
     take_step,
+)
+from otafl.algorithms.shared_settings import (
+    AveragedSettings,
+    declare_penalty,
+    declare_personal_rate,
 )
 from otafl.core.contracts import MODEL, Broadcast, Hyper, LocalContext, Tensors
 from otafl.core.lazy import Tensor, torch

@@ -22,13 +22,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.algorithms.base import (
-    Algorithm,
-    AveragedSettings,
-    Outcome,
-    declare_penalty,
-    declare_personal_rate,
-)
+from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import add_prefix, build_increment_, get_received_params
 from otafl.algorithms.prox import (
     ENVELOPE,
@@ -38,6 +32,11 @@ from otafl.algorithms.prox import (
     find_divergence,
     take_envelope_step,
     take_gradient_steps,
+)
+from otafl.algorithms.shared_settings import (
+    AveragedSettings,
+    declare_penalty,
+    declare_personal_rate,
 )
 from otafl.core.contracts import Batch, Broadcast, LocalContext, Tensors
 from otafl.core.lazy import Tensor, torch

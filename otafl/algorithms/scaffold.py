@@ -23,9 +23,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
+from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.deliveries import sum_per_trial
 from otafl.algorithms.parameters import apply_mean_increment, copy_received_params
+from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core.contracts import (
     MODEL,
     Broadcast,

@@ -22,7 +22,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
+from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.shared_settings import DecayedSettings
 from otafl.algorithms.whole_models import compute_step_size
 from otafl.core.contracts import (
     MODEL,
