@@ -209,7 +209,7 @@ MUTATIONS = build_mutations(
         "counts rounded down": ("rounded counts", replace_by(f"{TYPES}:project", _round_down)),
         "counts that need not add up to K": (
             "lattice",
-            replace_by(f"{TYPES}:nearest_type", _place_apart),
+            replace_by("otafl.uplink.type_based.projection:find_nearest_type", _place_apart),
         ),
         "values rounded up": ("rounding to levels", replace_by(f"{TYPES}:_levels", _always_up)),
         "a pulse at the power of a use": (

@@ -63,6 +63,7 @@ from otafl.uplink.segments import compute_energies, cut
 from otafl.uplink.signal import Signal
 from otafl.uplink.transmit import transmit
 from otafl.uplink.type_based import histograms
+from otafl.uplink.type_based.projection import project
 
 ROUNDING = declare_family("rounding_to_levels", __name__)
 
@@ -72,7 +73,7 @@ CHUNK = 1 << 14
 TINY = 1e-30
 """Smallest range that is divided by."""
 
-BENT = ("carrier_offset", "timing_offset", "clip_db", "adc_bits")
+UNMODELLED = ("carrier_offset", "timing_offset", "clip_db", "adc_bits")
 """Impairments of single symbols, which the model of counts does not include."""
 
 
@@ -138,7 +139,7 @@ class TypeBased(Transport):
                     "receiver.scale",
                     "transport",
                 )
-            yield from refuse_distortion(scenario, BENT, "counts")
+            yield from refuse_distortion(scenario, UNMODELLED, "counts")
             if self.estimate != "mean" and get_class(scenario.algorithm).needs_sums:
                 text = (
                     f"{self.estimate} gives no sum, which algorithm '{scenario.algorithm.name}' "
@@ -243,9 +244,9 @@ class TypeBased(Transport):
             noise = self.streams.draw_normal(
                 NOISE / sent.index, make_step_key(round, number), (count, width)
             )
-            y = at.counts(columns, level, count, noise[..., : top.shape[1]])
-            y = project(y, at.senders(columns), self.settings.project)
-            estimate[:, columns] = top * self._summarise(y, unit, at.senders(columns))
+            y = at.receive_counts(columns, level, count, noise[..., : top.shape[1]])
+            y = project(y, at.count_senders(columns), self.settings.project)
+            estimate[:, columns] = top * self._summarise(y, unit, at.count_senders(columns))
         if self.settings.estimate == "mean":
             estimate *= on_air.expand(on_air.unit * (on_air.weight > 0))
             return estimate, sent.sum(sent.exact[:, None])[:, 0]
@@ -345,7 +346,7 @@ class Air:
         self._column = self.segments.index_segments(gain.device)
         self._known = on_air.sent.x
 
-    def counts(self, columns: slice, level: Tensor, count: int, noise: Tensor) -> Tensor:
+    def receive_counts(self, columns: slice, level: Tensor, count: int, noise: Tensor) -> Tensor:
         """Return the received counts y [S, M, C] of some columns.
 
         Parameters
@@ -366,7 +367,7 @@ class Air:
         y.scatter_add_(1, cohort.pad_by_trial(level), rows)
         return y
 
-    def senders(self, columns: slice) -> Tensor:
+    def count_senders(self, columns: slice) -> Tensor:
         """Return the number K [S, C] of devices that count and have a coordinate."""
         known = self._active[:, self._column[columns]] * self._known[:, columns]
         return self._signal.sum_by_trial(known)
@@ -385,64 +386,3 @@ def _levels(part: Tensor, count: int, draw: Tensor | None) -> Tensor:
     place = (part.clamp(-1.0, 1.0) + 1.0) * (0.5 * (count - 1))
     place = place.round() if draw is None else (place + draw).floor()
     return place.clamp(0, count - 1).long()
-
-
-def project(y: Tensor, senders: Tensor, how: str) -> Tensor:
-    """Project received counts to feasible ones.
-
-    Parameters
-    ----------
-    y : Tensor, float [S, M, C]
-        Received counts.
-    senders : Tensor, float [S, C]
-        Number of devices, K.
-    how : {"none", "round", "lattice"}
-        Projection.
-
-    Returns
-    -------
-    Tensor, float [S, M, C]
-        The counts that the server uses.
-    """
-    if how == "none":
-        return y
-    most = senders[:, None]
-    return y.round().clamp_min(0.0).minimum(most) if how == "round" else nearest_type(y, most)
-
-
-def nearest_type(y: Tensor, total: Tensor) -> Tensor:
-    """Return the nearest non-negative integers to y whose sum over the levels is `total`.
-
-    Parameters
-    ----------
-    y : Tensor, float [S, M, C]
-        Received counts.
-    total : Tensor, float [S, 1, C]
-        Number of devices, K.
-
-    Returns
-    -------
-    Tensor, float [S, M, C]
-        Integer counts.
-
-    Notes
-    -----
-    A common shift moves y to the nearest point of the simplex with that sum, which is then rounded.
-    Missing or surplus units are added or removed, one at each level, where they cost least: the
-    second unit of a level never costs less than the first of another.
-    """
-    count = y.shape[1]
-    ordered = y.sort(1, descending=True).values
-    ranks = torch.arange(1, count + 1, dtype=y.dtype, device=y.device)[:, None]
-    shift = (ordered.cumsum(1) - total) / ranks
-    kept = (ordered > shift).sum(1, keepdim=True).clamp_min(1)
-    near = (y - shift.gather(1, kept - 1)).round().clamp_min(0.0)
-    missing = total - near.sum(1, keepdim=True)
-    up = _rank(near - y) < missing
-    down = _rank(torch.where(near > 0, y - near, torch.inf)) < -missing
-    return near + up.to(y.dtype) - down.to(y.dtype)
-
-
-def _rank(cost: Tensor) -> Tensor:
-    """Return the ranks [S, M, C] of costs, 0 for the lowest."""
-    return cost.argsort(dim=1, stable=True).argsort(dim=1)

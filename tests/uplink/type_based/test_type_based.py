@@ -1,14 +1,12 @@
 """Type-based multiple access, against counting real by real and device by device.
 
 Mutations that make a test here fail: levels one off, the noise of another segment, the weight left
-out of what is rounded, K of the cohort for who knows a real or is on air, m = 1 for 1 / M, a unit
-too many taken off where it costs most, a negative count, side information of a range that is given,
-circuits or a crash counted in reals.
+out of what is rounded, K of the cohort for who knows a real or is on air, m = 1 for 1 / M, side
+information of a range that is given, circuits or a crash counted in reals.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -17,6 +15,7 @@ import pytest
 import torch
 from support.limited_bench import compute_radiated, make_table, send
 from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort, make_given
+from twins.counts import find_nearest_counts
 
 import otafl
 from otafl.core.contracts import NO_LIMITS, Group, LinkReport, TransmitLimits
@@ -24,7 +23,6 @@ from otafl.core.errors import UserError
 from otafl.core.rng import make_step_key
 from otafl.scenario import load_scenario
 from otafl.uplink.type_based import type_based
-from otafl.uplink.type_based.type_based import nearest_type
 
 pytestmark = pytest.mark.exact
 
@@ -32,13 +30,6 @@ K, M, P = 6, 5, 23
 WHO = make_cohort(weight=WEIGHTS)
 WEIGHT = WHO.normalised_weight.numpy()
 PROJECTS = ("none", "round", "lattice")
-
-
-def nearest(y: np.ndarray, total: int) -> np.ndarray:
-    """The nearest whole numbers, none negative, of this sum: of all that there are."""
-    found = [n for n in itertools.product(range(total + 1), repeat=len(y)) if sum(n) == total]
-    off = [float(((np.array(n) - y) ** 2).sum()) for n in found]
-    return np.array(found[int(np.argmin(off))], dtype=float)
 
 
 def twin(
@@ -84,7 +75,7 @@ def twin(
         if how == "round":
             y = np.clip(np.round(y), 0, senders)
         elif how == "lattice":
-            y = nearest(y, senders)
+            y = find_nearest_counts(y, senders)
         out[i] = v @ y / (K * on) if on else 0.0
     return out
 
@@ -123,18 +114,6 @@ def test_against_counting(case: str, how: str, monkeypatch: pytest.MonkeyPatch) 
         exact = exact / np.maximum((WEIGHT[:, None] * mask).sum(0), 1e-12)
     error = ((got - exact) ** 2).sum() / (exact**2).sum()
     np.testing.assert_allclose(report.nmse, [error], rtol=1e-9)
-
-
-def test_nearest_type_is_the_nearest() -> None:
-    """Of all types: 400 draws of three and four levels, from close to far off."""
-    rng = np.random.default_rng(0)
-    for count, total, spread in itertools.product((3, 4), (0, 1, 5), (0.2, 1.0, 4.0)):
-        near = rng.multinomial(total, np.full(count, 1 / count), 20).T
-        y = near + spread * rng.standard_normal((count, 20))
-        senders = torch.full((1, 1, 20), float(total), dtype=torch.float64)
-        got = nearest_type(torch.from_numpy(y)[None], senders)[0].numpy()
-        for column in range(20):
-            np.testing.assert_array_equal(got[:, column], nearest(y[:, column], total))
 
 
 def test_power_energy_uses_and_side_information() -> None:
