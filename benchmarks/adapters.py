@@ -20,8 +20,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.models.linear_map import apply
-from otafl.models.modules import TransformerModule
 from otafl.models.transformer import Transformer
+from otafl.models.transformer_module import TransformerModule
 
 DEVICES, SAMPLES, RANK, SIDE, CLASSES = 10, 20, 4, 28, 10
 PAIRS = 15

@@ -24,7 +24,8 @@ from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
 from otafl.exporting.measure import Run
-from otafl.models.modules import Mean, Mixture, Sum
+from otafl.models.modules import Mean, Mixture
+from otafl.models.network_module import Sum
 
 SUFFIX = ".tflite"
 NAME = "LiteRT"

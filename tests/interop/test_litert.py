@@ -19,7 +19,8 @@ from torch import nn
 
 from otafl.core.errors import UserError
 from otafl.exporting import deployment, litert, measure
-from otafl.models.modules import Mean, Mixture, Sum
+from otafl.models.modules import Mean, Mixture
+from otafl.models.network_module import Sum
 
 pytest.importorskip("tensorflow")
 
