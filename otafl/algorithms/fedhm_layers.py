@@ -13,8 +13,9 @@ from otafl.core.lazy import Tensor, torch
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors, compute_rank
 from otafl.models.base import Model, Shapes, flatten, unflatten
+from otafl.models.kernel_matrices import roll_weight, unroll_weight
 from otafl.models.layer_steps import Conv, Linear, Unroll, iterate_steps
-from otafl.models.network import Network, ResizableModel, roll_weight, unroll_weight
+from otafl.models.network import Network, ResizableModel
 
 FRAME = "frame"
 

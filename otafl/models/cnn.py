@@ -29,11 +29,12 @@ from pydantic import Field
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.models.base import Count, HiddenWidths, OutputChannels
+from otafl.models.chain_network import to_network
 from otafl.models.geometry import Window, find_image_shape
 from otafl.models.layer_steps import Channels
 from otafl.models.layered import LayeredModel
 from otafl.models.linear_layer import DropoutSettings, Layer, number_layers
-from otafl.models.network import Network, to_network
+from otafl.models.network import Network
 
 
 class WindowSettings(DropoutSettings):

@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from otafl.models.base import Count
+from otafl.models.chain_network import to_network
 from otafl.models.layer_steps import Channels
 from otafl.models.layered import LayeredModel
 from otafl.models.linear_layer import DropoutSettings, number_layers
-from otafl.models.network import Network, to_network
+from otafl.models.network import Network
 
 
 class Mlp(LayeredModel):

@@ -5,10 +5,6 @@ steps. The images of n rows are side by side, [B, n C, H, W]. A convolution of a
 grouped convolution. A channel of the batch normalisation belongs to one row, so that rows share no
 statistics. Gradients come from autograd. (One call for each row takes 0.8 to 3.1 times as long as a
 grouped call: benchmarks/network.py.)
-
-A low-rank convolution is two convolutions with nothing between them (FedHM, section 2.2): its
-kernel W [out, in, k1, k2], as the matrix of `unroll_weight`, is L R. First come the kernels of R,
-then those of L.
 """
 
 from __future__ import annotations
@@ -23,8 +19,8 @@ from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor, functional, torch
 from otafl.models import layer_steps as plan
 from otafl.models.base import Draw, Model, Shapes
+from otafl.models.kernel_matrices import to_kernels
 from otafl.models.layer_costs import count_costs
-from otafl.models.layered import LayeredModel
 
 EPSILON = 1e-5
 """Number that normalisation adds to a variance, as in PyTorch."""
@@ -196,7 +192,7 @@ class _Mode:
 class _Flow:
     """Forward pass of images [B, n C, H, W], and of vectors [B, n M] after a linear layer."""
 
-    build_network: Network
+    network: Network
     params: Mapping[str, Any]
     n: int
     mode: _Mode
@@ -211,7 +207,7 @@ class _Flow:
         """Run a step."""
         if isinstance(step, plan.Conv):
             x = self.convolve(step, x)
-            scale = self.build_network.scale
+            scale = self.network.scale
             return x / scale if self.mode.training and scale != 1.0 else x
         if isinstance(step, plan.Linear):
             return self.apply_linear(step, x)
@@ -226,7 +222,7 @@ class _Flow:
         return self.run(step.body, x) + self.run(step.shortcut, x)
 
     def convolve(self, step: plan.Conv, x: Tensor) -> Tensor:
-        """Run a convolution, or two for a low-rank one."""
+        """Run a convolution, or two for a low-rank one (`otafl.models.kernel_matrices`)."""
         bias = self.params[f"{step.name}.bias"].flatten() if step.bias else None
         s, p = step.stride, step.padding
         if step.rank is None:
@@ -236,10 +232,10 @@ class _Flow:
             self.params[f"{step.name}.left"],
             self.params[f"{step.name}.right"],
             step.kernel,
-            self.build_network.unroll,
+            self.network.unroll,
         )
         one, two = ((s, 1), (p, 0)), ((1, s), (0, p))
-        if self.build_network.unroll == "horizontal_first":
+        if self.network.unroll == "horizontal_first":
             one, two = two, one
         # contiguous: double precision on a processor takes no other kernels
         first, second = first.flatten(0, 1).contiguous(), second.flatten(0, 1).contiguous()
@@ -297,140 +293,9 @@ class _Flow:
         return functional.batch_norm(x, None, None, weight, bias, training=True, eps=EPSILON)
 
 
-def to_kernels(left: Tensor, right: Tensor, k: int, unroll: plan.Unroll) -> tuple[Tensor, Tensor]:
-    """Return the two kernels of a low-rank convolution.
-
-    Parameters
-    ----------
-    left : Tensor [n, out k, r]
-        Left factor.
-    right : Tensor [n, r, in k]
-        Right factor.
-    k : int
-        Side of the window.
-    unroll : {"vertical_first", "horizontal_first"}
-        Order of the windows.
-
-    Returns
-    -------
-    Tensor [n, r, in, k, 1]
-        First kernels, [n, r, in, 1, k] for horizontal_first.
-    Tensor [n, out, r, 1, k]
-        Second kernels, [n, out, r, k, 1] for horizontal_first.
-    """
-    n, _, r = left.shape
-    first = right.view(n, r, -1, k)
-    second = left.view(n, -1, k, r).transpose(2, 3)
-    if unroll == "vertical_first":
-        return first[..., None], second[..., None, :]
-    return first[..., None, :], second[..., None]
-
-
-def unroll_weight(weight: Tensor, unroll: plan.Unroll) -> Tensor:
-    """Reshape a step's weight to matrices.
-
-    Parameters
-    ----------
-    weight : Tensor [n, out, in, k1, k2], or [n, in, out]
-        Weight of a convolution or a linear layer.
-    unroll : {"vertical_first", "horizontal_first"}
-        Order of the windows.
-
-    Returns
-    -------
-    Tensor [n, out k, in k], or [n, out, in]
-        Matrices with rows (out, k2) and columns (in, k1); k1 and k2 exchanged for horizontal_first.
-    """
-    if weight.dim() < 5:  # one leading dimension
-        return weight.mT
-    n, out, inputs, k, _ = weight.shape
-    order = (0, 1, 4, 2, 3) if unroll == "vertical_first" else (0, 1, 3, 2, 4)
-    return weight.permute(order).reshape(n, out * k, inputs * k)
-
-
-def roll_weight(matrix: Tensor, shape: Sequence[int], unroll: plan.Unroll) -> Tensor:
-    """Reshape matrices to a step's weight, inverting `unroll_weight`.
-
-    Parameters
-    ----------
-    matrix : Tensor [n, out k, in k], or [n, out, in]
-        Matrices.
-    shape : sequence of int
-        Shape of the weight.
-    unroll : {"vertical_first", "horizontal_first"}
-        Order of the windows.
-
-    Returns
-    -------
-    Tensor [n, *shape]
-        Weight.
-    """
-    if len(shape) < 4:
-        return matrix.mT
-    out, inputs, k, _ = shape
-    parts = matrix.reshape(-1, out, k, inputs, k)
-    order = (0, 1, 3, 4, 2) if unroll == "vertical_first" else (0, 1, 3, 2, 4)
-    return parts.permute(order).contiguous()
-
-
 @runtime_checkable
 class ResizableModel(Protocol):
     """Model that can be made as a `Network` of any width."""
 
     def build_network(self, channels: plan.Channels) -> Network:
         """Return the model with channels(c) instead of c channels in every hidden layer."""
-
-
-def to_network(model: LayeredModel, channels: plan.Channels) -> Network:
-    """Convert a chain of layers to a network of another width.
-
-    It has the same functions of the samples, but other parameters. Convolutions and linear layers
-    are "layer0", "layer1", .... A convolution's weight is by output, input, height, width, and the
-    last images are read in the order channel, height, width. Weights start uniform in +-sqrt(6 /
-    fan_in).
-
-    Parameters
-    ----------
-    model : LayeredModel
-        Chain of layers.
-    channels : callable
-        Function of a number of channels that returns the new number.
-
-    Returns
-    -------
-    Network
-        The network.
-
-    Raises
-    ------
-    UserError
-        If the model has dropout, which a network has not.
-    """
-    if model.uses_dropout:
-        raise UserError(
-            f"model.dropout: got {model.dropout:g}, but submodels train without dropout; use "
-            "dropout: 0, or a method without submodels"
-        )
-    first = model.layers[0]
-    if first.window is None:
-        image = (first.inputs, 1, 1)
-    else:
-        image = (first.window.channels, first.window.height, first.window.width)
-    width, pixels = image[0], 1
-    steps: list[plan.Step] = []
-    for number, layer in enumerate(model.layers):
-        name, inner = f"layer{number}", number > 0
-        if layer.window is None:
-            last = number == len(model.layers) - 1
-            steps.append(plan.Linear(name, width, layer.outputs, pixels, inner, last))
-            pixels = 1
-        else:
-            w = layer.window
-            conv = plan.Conv(name, width, layer.outputs, w.kernel, w.stride, w.padding, True, inner)
-            steps += [conv, plan.MaxPool(w.pool)] if w.pool > 1 else [conv]
-            pixels = w.features
-        steps.append(plan.Relu(model.leaky_slope))
-        width = layer.outputs
-    network = Network(image, plan.replace_widths(steps[:-1], channels))
-    network.loss = model.loss
-    return network

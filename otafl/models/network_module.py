@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from otafl.models.kernel_matrices import to_kernels
 from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu, Step
-from otafl.models.network import EPSILON, Network, to_kernels
+from otafl.models.network import EPSILON, Network
 from otafl.models.torch_layers import (
     NamedModules,
     make_activation,

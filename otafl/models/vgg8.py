@@ -19,10 +19,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from otafl.models.base import HiddenWidths, OutputChannels
+from otafl.models.chain_network import to_network
 from otafl.models.cnn import WindowSettings, build_layers
 from otafl.models.layer_steps import Channels
 from otafl.models.layered import LayeredModel
-from otafl.models.network import Network, to_network
+from otafl.models.network import Network
 
 
 class Vgg8(LayeredModel):

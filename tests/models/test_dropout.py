@@ -13,10 +13,10 @@ from support.training_scores import score_training
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Model, differentiate
+from otafl.models.chain_network import to_network
 from otafl.models.dropout import draw_dropout
 from otafl.models.layered import LayeredModel
 from otafl.models.linear_layer import number_layers
-from otafl.models.network import to_network
 from otafl.models.transformer import Transformer
 
 pytestmark = pytest.mark.exact

@@ -1,10 +1,9 @@
 """Networks of steps: low-rank convolutions against dense ones (FedHM, section 2.2), normalisation
 that padding does not touch.
 
-Mutations that must fail: in `to_kernels`, `unroll_weight` and `roll_weight`, another order of
-sides, one unroll for the other; in `convolve`, the stride of the first kernel at the second, the
-other's padding, the bias left out or given to both, the scaler in tests, none in training; in
-`linear`, left for right; in `normalise_batch`, padded samples counted, their units left out.
+Mutations that must fail: in `convolve`, the stride of the first kernel at the second, the other's
+padding, the bias left out or given to both, the scaler in tests, none in training; in
+`apply_linear`, left for right; in `normalise_batch`, padded samples counted, their units left out.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from torch.nn import functional
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
+from otafl.models.kernel_matrices import roll_weight, to_kernels, unroll_weight
 from otafl.models.layer_steps import Conv, Linear, MeanPool, Norm, Relu, Unroll
-from otafl.models.network import Network, roll_weight, to_kernels, unroll_weight
+from otafl.models.network import Network
 from otafl.models.resnet import ResNet18
 
 pytestmark = pytest.mark.exact
@@ -116,28 +116,6 @@ def test_a_whole_resnet_at_full_rank(unroll: Unroll) -> None:
         scores = score_training(network, params, x)
         torch.testing.assert_close(score_training(low, factors, x), scores, **CLOSE)
     assert scores.std() > 0.1
-
-
-def test_a_plain_reshape_is_not_the_matrix() -> None:
-    weight = draw_normal(1, 4, 3, 3, 3)
-    wrong = weight.reshape(1, 12, 9)
-    eye = torch.eye(9, dtype=F64)[None]
-    for unroll in ("vertical_first", "horizontal_first"):
-        torch.testing.assert_close(
-            roll_weight(unroll_weight(weight, unroll), (4, 3, 3, 3), unroll), weight
-        )
-        first, second = to_kernels(wrong, eye, 3, unroll)
-        product = torch.einsum("onrij,ormkl->onmikjl", second, first).reshape(1, 4, 3, 3, 3)
-        assert (product - weight).abs().max() > weight.abs().max() / 2
-
-
-def test_singular_values_of_the_two_unrollings() -> None:
-    weight = draw_normal(2, 4, 3, 3, 3)
-    vertical = torch.linalg.svdvals(unroll_weight(weight, "vertical_first"))
-    horizontal = torch.linalg.svdvals(unroll_weight(weight, "horizontal_first"))
-    turned = torch.linalg.svdvals(unroll_weight(weight.mT, "horizontal_first"))
-    torch.testing.assert_close(turned, vertical, **CLOSE)
-    assert (horizontal - vertical).abs().max() > 0.1
 
 
 def test_padding_is_in_no_statistics() -> None:
