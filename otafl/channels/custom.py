@@ -71,8 +71,7 @@ class Draws(Renamed):
     """
 
     def __init__(self, streams: Streams, devices: int, rounds: Tensor) -> None:
-        pair = torch.arange(streams.num_trials * devices, device=streams.device)
-        self._pairs = pair // devices, pair % devices
+        self._pairs = streams.list_pairs(devices)
         self._streams, self._count = streams, 0
         self.trials, self.devices = streams.num_trials, devices
         self.rounds = rounds[:, None, None]

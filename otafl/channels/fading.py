@@ -28,8 +28,7 @@ def draw_static_uniform(
     streams: Streams, devices: int, purpose: Purpose, shape: tuple[int, ...]
 ) -> Tensor:
     """Draw [S, K, *shape] uniform in (0, 1), float64, constant during a run."""
-    pair = torch.arange(streams.num_trials * devices, device=streams.device)
-    draw = streams.draw_device_uniform(purpose, 0, pair // devices, pair % devices, shape)
+    draw = streams.draw_device_uniform(purpose, 0, *streams.list_pairs(devices), shape)
     return draw.double().view(streams.num_trials, devices, *shape)
 
 

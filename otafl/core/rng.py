@@ -48,8 +48,8 @@ class Purpose(str):
 
     Examples
     --------
-    >>> NOISE = purpose("noise", __name__)
-    >>> START = family("init", __name__)
+    >>> NOISE = declare_purpose("noise", __name__)
+    >>> START = declare_family("init", __name__)
     >>> streams.draw_normal(NOISE, round, shape)
     >>> streams.draw_uniform(START / "weight0", 0, shape)
     """
@@ -207,6 +207,11 @@ class Streams:
     def num_trials(self) -> int:
         """The number of trials, S."""
         return len(self._place)
+
+    def list_pairs(self, devices: int) -> tuple[Tensor, Tensor]:
+        """List trial and device of every pair of the S trials and K devices, int64 [S K] each."""
+        pair = torch.arange(self.num_trials * devices, device=self.device)
+        return pair // devices, pair % devices
 
     def draw_uniform(self, purpose: str, round: Round, shape: tuple[int, ...]) -> Tensor:
         """Draw [S, *shape] uniform in (0, 1), for each trial."""

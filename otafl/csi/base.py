@@ -113,10 +113,8 @@ def draw_device_errors(
     streams: Streams, purpose: str, round: int, like: Tensor, variance: Tensor
 ) -> Tensor:
     """Draw CN(0, variance) in the shape of `like`, complex [S, K, ...], by device."""
-    trials, devices = like.shape[:2]
-    pair = torch.arange(trials * devices, device=like.device)
-    trial, device = pair // devices, pair % devices
-    draw = streams.draw_device_normal(purpose, round, trial, device, (*like.shape[2:], 2))
+    pairs = streams.list_pairs(like.shape[1])
+    draw = streams.draw_device_normal(purpose, round, *pairs, (*like.shape[2:], 2))
     return torch.view_as_complex(draw).view(like.shape) * (variance / 2.0).sqrt()
 
 

@@ -1,13 +1,9 @@
 """Faults: devices that misbehave, stragglers, deep fades and a jammer.
 
 The files of `otafl.devices.attacks` contain what a device does that misbehaves. This module says
-which devices do it: the first ones in every round, or each device by chance. Slow computing comes
-in bursts, by the two states of Gilbert. The fault of a device in a round does not depend on the
-other participants.
-
-References
-----------
-Gilbert 1960, "Capacity of a Burst-Noise Channel".
+which devices do it: the first ones in every round, or each device by chance. The fault of a device
+in a round does not depend on the other participants. Slow computing is in
+`otafl.devices.slow_bursts`.
 """
 
 from __future__ import annotations
@@ -39,6 +35,7 @@ from otafl.devices.attacks.base import Attack, Attacked
 from otafl.devices.attacks.crash import Crash
 from otafl.devices.attacks.duplicate import Duplicate
 from otafl.devices.false_labels import FalseLabels
+from otafl.devices.slow_bursts import SlowBursts
 
 FAULT = declare_family("fault", __name__)
 CRASH, DUPLICATE = FAULT / "crash", FAULT / "duplicate"
@@ -148,8 +145,15 @@ class Faults:
         self._twice = attack is Duplicate or any(one.duplicate_probability for one in sections)
         self.downtime_s = np.array([one.crash_downtime_s for one in sections])
         self._pairs: tuple[Tensor, Tensor] | None = None
-        slow = any(one.straggler_probability for one in sections)
-        self._bursts = Bursts(sections, streams) if slow else None
+        self._bursts: SlowBursts | None = None
+        if any(one.straggler_probability for one in sections):
+            self._bursts = SlowBursts(
+                np.array([one.straggler_probability for one in sections]),
+                np.array([one.straggler_rounds for one in sections]),
+                np.array([one.straggler_factor for one in sections]),
+                streams,
+                STRAGGLER,
+            )
 
     def tamper(self, payload: Payload, cohort: Cohort, round: int) -> Payload:
         """Return the payload with the updates of the attackers in a cohort.
@@ -325,7 +329,7 @@ class Faults:
             return channel
         trials, devices = channel.h.shape[:2]
         if self._pairs is None:
-            self._pairs = _list_pairs(trials, devices, channel.h.device)
+            self._pairs = self._streams.list_pairs(devices)
         draw = self._streams.draw_device_uniform(FADE, round, *self._pairs, ())
         faded = draw.view(trials, devices) < self._hyper["fade_probability"][:, None]
         amplitude = db_to_linear(-self._hyper["fade_db"] / 2.0)  # square root of the power
@@ -372,70 +376,7 @@ class Faults:
         )
 
 
-class Bursts:
-    """Bursts of slow computing, a two-state Markov chain for each device.
-
-    A burst begins with probability p in a round, and continues with probability 1 - 1/L in each
-    next round. No device is slow before round 0. The state does not depend on the participants of
-    earlier rounds.
-
-    Parameters
-    ----------
-    sections : Sequence of Faults.Settings
-        Sections `faults` of S trials, with p and L.
-    streams : Streams
-        Random streams of the trials.
-    """
-
-    def __init__(self, sections: Sequence[Faults.Settings], streams: Streams) -> None:
-        def numbers(name: str) -> np.ndarray:
-            return np.array([getattr(one, name) for one in sections])[:, None]
-
-        self._begins, self._factor = numbers("straggler_probability"), numbers("straggler_factor")
-        self._ends = 1.0 / numbers("straggler_rounds")
-        self._streams = streams
-        self._start(1)
-
-    def _start(self, devices: int) -> None:
-        """Reset the state to that before round 0, for so many devices."""
-        trials = len(self._begins)
-        self._pairs = _list_pairs(trials, devices, self._streams.device)
-        self._slow = np.zeros((trials, devices), dtype=bool)
-        self._next = 0
-
-    def draw_factor(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray:
-        """Draw the slowdown of local work.
-
-        Parameters
-        ----------
-        trial, device : ndarray, int64 [N]
-            Trials and devices.
-        round : int
-            Number of the round.
-
-        Returns
-        -------
-        ndarray, float64 [N]
-            Factors of the seconds of local work, 1 outside of bursts.
-        """
-        devices, most = self._slow.shape[1], int(device.max(initial=-1)) + 1
-        if round < self._next - 1 or most > devices:  # an earlier round, or further devices
-            self._start(devices if most <= devices else max(most, 2 * devices))
-        while self._next <= round:
-            draw = self._streams.draw_device_uniform(STRAGGLER, self._next, *self._pairs, ())
-            u = draw.view(self._slow.shape).cpu().numpy()
-            self._slow = np.where(self._slow, u >= self._ends, u < self._begins)
-            self._next += 1
-        return np.where(self._slow, self._factor, 1.0)[trial, device]
-
-
 def compute_jammer_power(sections: Sequence[Faults.Settings], streams: Streams) -> Tensor:
     """Compute the jammer's mean power over the receiver's complex noise, [S], else 0."""
     powers = [0.0 if one.jammer_db is None else db_to_linear(one.jammer_db) for one in sections]
     return torch.tensor(powers, dtype=streams.dtype, device=streams.device)
-
-
-def _list_pairs(trials: int, devices: int, on: torch.device) -> tuple[Tensor, Tensor]:
-    """Return trial and device of every pair, [S * K] each."""
-    pair = torch.arange(trials * devices, device=on)
-    return pair // devices, pair % devices

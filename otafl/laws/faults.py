@@ -187,7 +187,7 @@ MUTATIONS = build_mutations(
         ),
         "bursts that last a round more": (
             "bursts of slowness",
-            change_objects("otafl.devices.faults:Bursts", _longer),
+            change_objects("otafl.devices.slow_bursts:SlowBursts", _longer),
         ),
         "decibels of amplitude": (
             "deep fades",

@@ -229,54 +229,6 @@ def test_a_draw_is_the_devices_own(method: str) -> None:
     assert torch.equal(getattr(alone, method)(own, 5)[0], getattr(one, method)(SOME, 5)[0])
 
 
-def slow(one: Faults, rounds: int) -> np.ndarray:
-    """[rounds, 2, MANY] factors."""
-    trial, device = np.divmod(np.arange(2 * MANY), MANY)
-    drawn = [one.draw_slowdown(trial, device, t) for t in range(rounds)]
-    return np.stack([d for d in drawn if d is not None]).reshape(rounds, 2, MANY)
-
-
-BURSTS: dict[str, Any] = {
-    "straggler_probability": (0.02, 0.1),
-    "straggler_rounds": (8.0, 3.0),
-    "straggler_factor": (4.0, 2.5),
-}
-
-
-def test_bursts_are_a_function_of_the_round() -> None:
-    """Whoever is asked for, in which order, stacked or alone, with rounds left out or again."""
-    whole, other = slow(faults(**BURSTS), 40), faults(**BURSTS)
-    for t, trial, device in (
-        (9, [0], [3]),
-        (30, [1, 1], [2, 49]),
-        (31, [0, 1], [49, 0]),
-        (5, [1], [7]),
-        (39, [0, 0, 0], [0, 1, 2]),
-        (39, [], []),
-    ):
-        drawn = other.draw_slowdown(np.array(trial, dtype=int), np.array(device, dtype=int), t)
-        assert drawn is not None
-        np.testing.assert_array_equal(drawn, whole[t, trial, device])
-    alone = faults((3,), **{name: values[:1] for name, values in BURSTS.items()})
-    for t in range(40):
-        drawn = alone.draw_slowdown(np.zeros(MANY, dtype=int), np.arange(MANY), t)
-        np.testing.assert_array_equal(drawn, whole[t, 0])
-
-
-def test_a_burst_by_hand() -> None:
-    """Draws below p begin one, draws below 1/L end it, in the round that they are of."""
-    one, streams = faults(**BURSTS), Streams([3, 3], [0, 1], dtype=torch.float64)
-    pair = torch.tensor([1]), torch.tensor([4])
-    state, expected = False, []
-    for t in range(60):
-        u = float(streams.draw_device_uniform("fault/straggler", t, *pair, ())[0])
-        state = not u < 1 / 3.0 if state else u < 0.1
-        expected.append(2.5 if state else 1.0)
-    drawn = [one.draw_slowdown(np.array([1]), np.array([4]), t) for t in range(60)]
-    assert np.concatenate(drawn).tolist() == expected  # type: ignore[arg-type]
-    assert len(set(expected)) == 2
-
-
 def test_a_fade_is_the_trials_own() -> None:
     """Alone or stacked; the gain and the channel that was given stay."""
     both = faults(fade_probability=(0.2, 0.5), fade_db=(10.0, 30.0))

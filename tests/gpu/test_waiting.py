@@ -30,7 +30,7 @@ READ = {
     "engine.submodel_workload.SubmodelWorkload.count_flops _to_copy": CLOCK,
     "core.contracts.cohort.Cohort.host_flat_index _to_copy": CLOCK,
     "downlink.ideal.IdealDownlink.send _to_copy": CLOCK,
-    "devices.faults.Bursts.draw_factor _to_copy": CLOCK,
+    "devices.slow_bursts.SlowBursts.draw_factor _to_copy": CLOCK,
     "devices.jitter.Jitter.draw_factor _to_copy": CLOCK,
     "cpu_frequency.joint.JointFrequency._compute_rho _to_copy": CLOCK,
     "submodels.deadline.DeadlineLevels.assign_levels _to_copy": CLOCK,

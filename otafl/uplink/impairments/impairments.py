@@ -326,11 +326,9 @@ class Impairments:
 
     def _spread(self, purpose: str, devices: int, round: int) -> Tensor:
         """Draw uniform numbers in (-1, 1) for each device, [S, K]."""
-        trials = len(self.clip)
-        pair = torch.arange(trials * devices, device=self.clip.device)
-        trial, device = pair // devices, pair % devices
-        draw = self.streams.draw_device_uniform(purpose, round, trial, device, ())
-        return 2.0 * draw.view(trials, devices) - 1.0
+        pairs = self.streams.list_pairs(devices)
+        draw = self.streams.draw_device_uniform(purpose, round, *pairs, ())
+        return 2.0 * draw.view(-1, devices) - 1.0
 
 
 def refuse_distortion(scenario: Any, keys: Iterable[str], computes: str) -> Iterator[Problem]:
