@@ -111,7 +111,7 @@ class Energies:
         signal, round, index = on_air.signal, on_air.slot.round, on_air.sent.index
         cohort, antennas, streams = signal.cohort, on_air.antennas, self._streams
         others = self._impairments.interferers(antennas, round)
-        kernel: Any = get_kernel(signal, antennas) if others is None else None
+        kernel: Any = choose_kernel(signal, antennas) if others is None else None
         ways = _ways(on_air)
         gains = _gains(cohort.pad_by_trial(ways), others) if kernel is None else None
         blocks = -(-signal.num_coordinates // BLOCK)
@@ -215,7 +215,7 @@ def _ways(on_air: OnPairs) -> Tensor:
     return h * on_air.row_amplitude[:, None, None]
 
 
-def get_kernel(sent: Signal, antennas: int) -> Any:
+def choose_kernel(sent: Signal, antennas: int) -> Any:
     """Return the compiled module for the energies of a payload; None if tensor operations serve."""
     fits = antennas <= MAX_ANTENNAS and sent.num_coordinates >= AT_LEAST
     return import_loops(_KERNEL) if fits and sent.x.device.type == "cpu" and has_numba() else None

@@ -62,7 +62,7 @@ def test_as_tensor_operations(case: str, reals: int, monkeypatch: pytest.MonkeyP
     x = torch.randn(sum(COUNTS), reals, generator=torch.Generator().manual_seed(0)).double()
     x[:, ::7], x[:, 1::7] = 0.0, -0.0
     compiled = delivered(x, **CASES[case])
-    monkeypatch.setattr(energies, "get_kernel", lambda sent, antennas: None)
+    monkeypatch.setattr(energies, "choose_kernel", lambda sent, antennas: None)
     for one, other in zip(compiled, delivered(x, **CASES[case]), strict=True):
         torch.testing.assert_close(one, other)
 
@@ -90,7 +90,7 @@ def test_in_single_precision(transport: str, monkeypatch: pytest.MonkeyPatch) ->
         "training": {"rounds": 3},
     }
     compiled = otafl.run(scenario)
-    monkeypatch.setattr(energies, "get_kernel", lambda sent, antennas: None)
+    monkeypatch.setattr(energies, "choose_kernel", lambda sent, antennas: None)
     tensors = otafl.run(scenario)
     for name in ("train_loss", "aggregation_nmse"):
         assert bool(compiled[name].notnull().any())
