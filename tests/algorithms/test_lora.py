@@ -1,4 +1,4 @@
-"""What LoRA sends, keeps and costs in each mode, and what it refuses; ranks, power and models.
+"""What LoRA sends, keeps and costs in each mode; ranks, power and models.
 
 The contract suite tries its default mode; here every mode is the same however a run is cut up.
 """
@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import close, engine, equal, points, run, scenario, scores
+from contract.small import close, engine, equal, points, run, scores
 from torch import Tensor
 
 from otafl.algorithms import lora_products
-from otafl.algorithms.adapters import AdaptedWeight, Backbone, FrozenWeight
 from otafl.algorithms.lora_factors import truncate_ranks
-from otafl.algorithms.lora_payload import build_factor_groups, compute_power_factors
 from otafl.core.contracts import Broadcast, Cohort, LocalContext
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
@@ -165,37 +163,6 @@ def test_downlink(name: str) -> None:
     assert one.parts.algorithm.broadcast(one.server, cohort).num_coordinates == DOWN[name] + HEAD
 
 
-def test_the_backbone_is_stored_once() -> None:
-    weight = torch.arange(24.0).view(1, 4, 6).expand(3, -1, -1)
-    same = Backbone.store({"w": weight})
-    assert same.params["w"].shape == (1, 4, 6)
-    other = Backbone.store({"w": weight * torch.arange(3)[:, None, None]})
-    assert other.params["w"].shape == (3, 4, 6)
-
-
-def make_rows(counts: tuple[int, ...]) -> Cohort:
-    trial = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
-    device = torch.cat([torch.arange(count) for count in counts])
-    return Cohort.create(trial, device, torch.ones(len(trial)), counts, max(counts))
-
-
-@pytest.mark.parametrize("counts", [(2, 2, 2), (2, 0, 2), (0, 3, 0), (1, 3, 2)])
-def test_shared_weights_multiply_their_rows(counts: tuple[int, ...]) -> None:
-    """Whatever rows a chunk has, each is multiplied by the weight of its trial, both ways."""
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(3, 4, 6, generator=generator)
-    rows = make_rows(counts)
-    n = rows.num_rows
-    x, g = (torch.randn(n, 5, side, generator=generator) for side in (4, 6))
-    a, b = (torch.randn(n, *shape, generator=generator) for shape in ((2, 4), (6, 2)))
-    own = weight[rows.trial] + 0.5 * (b @ a).mT
-    found = AdaptedWeight(Backbone({"w": weight}).freeze("w", rows), a, b, 0.5)
-    torch.testing.assert_close(found.forward(x), x @ own, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.backward(g), g @ own.mT, rtol=1e-5, atol=1e-5)
-    whole = FrozenWeight(weight)
-    torch.testing.assert_close(whole.forward(x[:1]), x[:1] @ weight)
-
-
 def test_blocks_of_zeros() -> None:
     """With B = 0 and one step the gradient by A is zero: its group adds nothing, not even noise."""
     keys = of("both", **{"training.local_steps": 1, "channel.snr_db": -10.0})
@@ -281,21 +248,6 @@ def test_weights_by_norm() -> None:
         torch.testing.assert_close(one.server[name], before[name] + change)
 
 
-def test_power_factors() -> None:
-    """Groups of 12 and 4 coordinates with norms 3 and 1."""
-    first, second = torch.zeros(1, 12), torch.zeros(1, 4)
-    first[0, 0], second[0, 0] = 3.0, 1.0
-    parts = [{"A.w": first}, {"B.w": second}]
-    assert compute_power_factors(parts, "symbol") == [None, None]
-    for split, share in (("equal", 0.5), ("norm", 0.9), ("laser", 0.75)):
-        found = [float(one) for one in compute_power_factors(parts, split) if one is not None]
-        np.testing.assert_allclose(found, [share * 16 / 12, (1 - share) * 16 / 4], rtol=1e-6)
-        assert found[0] * 12 + found[1] * 4 == pytest.approx(16)  # the energy of the slot
-    zeros = [{"A.w": 0.0 * first}, {"B.w": 0.0 * second}]
-    found = [float(one) for one in compute_power_factors(zeros, "norm") if one is not None]
-    assert found == pytest.approx([0.5 * 16 / 12, 0.5 * 16 / 4])
-
-
 @pytest.mark.parametrize("split", ["equal", "norm", "laser"])
 def test_energy_does_not_depend_on_the_split(split: str) -> None:
     """Of devices that send at full power."""
@@ -304,28 +256,6 @@ def test_energy_does_not_depend_on_the_split(split: str) -> None:
     plain = keys | {"algorithm": keys["algorithm"] | {"power_split": "symbol"}}
     one, other = (run(engine(tree), 3).means.take() for tree in (keys, plain))
     np.testing.assert_allclose(one["radio_j"], other["radio_j"], rtol=1e-6)
-
-
-def test_rows_of_groups_keep_their_power() -> None:
-    """Where rows are selected or joined, their share of coordinates and power go with them."""
-    layers = engine(of("both")).parts.algorithm.layers
-    draw = torch.Generator().manual_seed(0)
-    parts = [
-        {"A.weight0": torch.randn(4, 2, 64, generator=draw)},
-        {"B.weight0": torch.randn(4, 4, 2, generator=draw)},
-    ]
-    ranks = torch.tensor([2, 1, 2, 1])
-    (a, _) = build_factor_groups(layers, parts, ranks, "laser", None)
-    assert a.known_fraction is not None
-    assert a.known_fraction.tolist() == [1.0, 0.5, 1.0, 0.5]
-    keep = torch.tensor([False, True, True, False])
-    part = a.select(keep, keep.cumsum(0) - 1)
-    assert part.power_factor is not None
-    assert a.power_factor is not None
-    assert torch.equal(part.power_factor, a.power_factor[1:3])
-    both = type(a).join([a, part], [4, 2])
-    assert both.power_factor is not None
-    assert torch.equal(both.power_factor, torch.cat([a.power_factor, a.power_factor[1:3]]))
 
 
 T = {"name": "transformer", "patch": 4, "depth": 2, "width": 8, "heads": 2}
@@ -382,42 +312,6 @@ def test_targets() -> None:
     found = [layer.weight for layer in method.layers]
     assert found == ["block0.up", "block1.key", "block1.up", "head"]
     assert method.head == ("head_bias",)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"algorithm.mode": "residual"}, "needs each of them; .* algorithm.mode: both or freeze_a"),
-        ({"algorithm.aggregate": "svd"}, "needs each of them"),
-        ({"algorithm.aggregate": "dense", "algorithm.mode": "square"}, "needs mode: both"),
-        ({"algorithm.mode": "square"}, "pretrained_here, or basis: weight"),
-        ({"algorithm.mode": "tangent", "algorithm.alpha": 8}, "alpha scales factors"),
-        ({"algorithm.weights": "norm", "algorithm.mode": "share_a"}, "weights: norm needs"),
-        ({"algorithm.weights": "norm", "privacy.clip": 1.0}, "the noise that hides data"),
-        (
-            {"algorithm.weights": "norm", "robust.groups": 2, "robust.rule": "norm_bound"},
-            "no robust mean",
-        ),
-        ({"algorithm.targets": [], "algorithm.head": "frozen"}, "trains nothing"),
-        ({"algorithm.targets": [], "algorithm.mode": "square"}, "mode: is for adapters"),
-        ({"server": "momentum"}, "steps along averaged increments"),
-        ({"algorithm.levels": [2, 4]}, "levels must decrease"),
-        ({"algorithm.levels": [8, 2]}, "use rank: 8"),
-        ({"algorithm.levels": [2, 1], "algorithm.mode": "tangent"}, "both or freeze_a"),
-        ({"algorithm.power_split": "norm", "algorithm.mode": "share_a"}, "do not send together"),
-        ({"algorithm.power_split": "norm", "transport": "digital"}, "transport: over_the_air"),
-        ({"algorithm.mode": "alternate", "devices.protocol": "quorum"}, "use protocol: rounds"),
-        ({"algorithm.mode": "alternate", "codec": "topk"}, "use codec: identity"),
-        (
-            {"algorithm.mode": "residual", "transport": "ideal", "robust.groups": 2},
-            "needs the update of each device by itself",
-        ),
-    ],
-)
-def test_refusals(changes: dict[str, Any], words: str) -> None:
-    tree: dict[str, Any] = {"algorithm.name": "lora", "algorithm.rank": 2} | changes
-    with pytest.raises(UserError, match=words):
-        scenario(tree)
 
 
 @pytest.mark.parametrize(
