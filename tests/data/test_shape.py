@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from otafl.core import registry
 from otafl.data.digits import Digits
 from otafl.data.femnist import Femnist
+from otafl.data.loading import load
 from otafl.data.shape import get_declared_shape, read_shape
 
 pytestmark = pytest.mark.exact
@@ -26,3 +28,12 @@ def test_what_is_not_declared() -> None:
     shape = get_declared_shape(Femnist())
     assert shape is not None
     assert (shape.classes, shape.samples) == (62, 0)
+
+
+def test_declared_sizes() -> None:
+    data = load(Digits())
+    assert (len(data.y_train), len(data.y_test)) == Digits.samples
+    declared = [
+        one for one in registry.list_names("data") if registry.load_component("data", one).samples
+    ]
+    assert declared == ["digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "ridge"]

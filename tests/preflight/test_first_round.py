@@ -11,12 +11,9 @@ import pytest
 import yaml
 from support.command import call
 
-from otafl import models
-from otafl.core import registry
+from otafl.core.errors import UserError
 from otafl.core.problems import Problem
-from otafl.data.digits import Digits
-from otafl.data.loading import load
-from otafl.preflight import first_round, report
+from otafl.preflight import first_round
 from otafl.user_code import sources
 
 pytestmark = pytest.mark.exact
@@ -369,15 +366,6 @@ def g():
 """
 
 
-def test_points_of_one_structure_are_tried_once() -> None:
-    asked = []
-    report(
-        {**SMALL, "sweep": {"channel.snr_db": [0, 10, 20], "power": ["gbma", "ci"]}},
-        look=lambda one, fits: asked.append(one) or [],
-    )
-    assert [one.power.name for one in asked] == ["gbma", "ci"]
-
-
 def test_errors_of_made_up_samples_say_nothing() -> None:
     def fails() -> None:
         raise ZeroDivisionError
@@ -386,8 +374,6 @@ def test_errors_of_made_up_samples_say_nothing() -> None:
 
 
 def test_a_sentence_names_its_key() -> None:
-    from otafl.core.errors import UserError
-
     def refuse(text: str) -> Problem | None:
         def attempt() -> None:
             raise UserError(text)
@@ -396,43 +382,3 @@ def test_a_sentence_names_its_key() -> None:
 
     keys = [refuse(text).path for text in ("a.b_c: x", "a.rank[1]: x", "a: x", "the file a.b: x")]
     assert keys == [("a", "b_c"), ("a", "rank"), ("a",), ()]
-
-
-def test_declared_sizes() -> None:
-    data = load(Digits())
-    assert (len(data.y_train), len(data.y_test)) == Digits.samples
-    declared = [
-        one for one in registry.list_names("data") if registry.load_component("data", one).samples
-    ]
-    assert declared == ["digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "ridge"]
-
-
-@pytest.mark.parametrize(
-    ("keys", "times"),
-    [
-        ({}, 1),
-        ({"devices": {"count": 4, "participants": 3}, "privacy": {"clip": 1.0}}, 1),
-        ({"devices": {"count": 4, "deadline_s": 1e3}}, 2),
-        ({"faults": {"byzantine": 1}}, 2),
-        ({"model": {"hidden": [60_000]}}, 2),
-    ],
-)
-def test_a_structure_is_put_together_once(
-    keys: dict[str, Any], times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A second time only where the round is that of a small copy, which differs in more than its
-    work. Fails if the assembled parts are not passed on to the round."""
-    counts = {"parts": 0, "models": 0}
-
-    def count(name: str, real: Any) -> Any:
-        def counted(*args: Any) -> Any:
-            counts[name] += 1
-            return real(*args)
-
-        return counted
-
-    monkeypatch.setattr(first_round, "assemble", count("parts", first_round.assemble))
-    monkeypatch.setattr(models, "build", count("models", models.build))
-    found = report({**SMALL, **keys, "sweep": {"channel.snr_db": [0, 10]}})
-    assert found.seconds is not None
-    assert counts == {"parts": times, "models": times + 1}

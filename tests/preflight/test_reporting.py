@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from otafl import preflight
+from otafl import models, preflight
 from otafl.cli.app import load
 from otafl.core.problems import Problem
 from otafl.data.shape import read_shape
@@ -142,3 +142,43 @@ def test_what_is_about_to_run_prints_notes(
     Path("s.yaml").write_text("name: s\npower: ci\ntransport: digital\n")
     load(Path("s.yaml"), None, None)
     assert "otafl: warning: power: 'ci' without effect" in capsys.readouterr().err
+
+
+def test_points_of_one_structure_are_tried_once() -> None:
+    asked = []
+    preflight.report(
+        {**SMALL, "sweep": {"channel.snr_db": [0, 10, 20], "power": ["gbma", "ci"]}},
+        look=lambda one, fits: asked.append(one) or [],
+    )
+    assert [one.power.name for one in asked] == ["gbma", "ci"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "times"),
+    [
+        ({}, 1),
+        ({"devices": {"count": 4, "participants": 3}, "privacy": {"clip": 1.0}}, 1),
+        ({"devices": {"count": 4, "deadline_s": 1e3}}, 2),
+        ({"faults": {"byzantine": 1}}, 2),
+        ({"model": {"hidden": [60_000]}}, 2),
+    ],
+)
+def test_a_structure_is_put_together_once(
+    keys: dict[str, Any], times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second time only where the round is that of a small copy, which differs in more than its
+    work. Fails if the assembled parts are not passed on to the round."""
+    counts = {"parts": 0, "models": 0}
+
+    def count(name: str, real: Any) -> Any:
+        def counted(*args: Any) -> Any:
+            counts[name] += 1
+            return real(*args)
+
+        return counted
+
+    monkeypatch.setattr(first_round, "assemble", count("parts", first_round.assemble))
+    monkeypatch.setattr(models, "build", count("models", models.build))
+    found = preflight.report({**SMALL, **keys, "sweep": {"channel.snr_db": [0, 10]}})
+    assert found.seconds is not None
+    assert counts == {"parts": times, "models": times + 1}
