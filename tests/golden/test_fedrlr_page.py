@@ -17,7 +17,7 @@ import xarray as xr
 
 import otafl
 from studies.common.tables import count_ideal_symbols
-from studies.fedrlr import analyse
+from studies.fedrlr import analyse, compression
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "studies" / "fedrlr" / "data"
@@ -47,7 +47,7 @@ def test_biases_count_in_all_rows() -> None:
 def test_relaxations_are_shown_where_they_meet_the_ratio() -> None:
     """Mean ranks of 256, 256 and 10 columns; shares of the weights."""
     shares = [1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8]
-    tunings = (analyse.tune_nuclear_norm, [1, 2, 4, 8, 14]), (analyse.tune_l1_norm, shares)
+    tunings = (compression.tune_nuclear_norm, [1, 2, 4, 8, 14]), (compression.tune_l1_norm, shares)
     for tune, limits in tunings:
         for limit, one in zip(limits, tune(DATA), strict=True):
             assert (one["size"].dropna("trial") <= limit).all()
