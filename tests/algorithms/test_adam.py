@@ -1,7 +1,4 @@
-"""Adam on the gradient of a penalty, against its definition.
-
-Mutations that must fail: epsilon without lambda, one row's rate for all.
-"""
+"""Adam on the gradient of a penalty, against its definition."""
 
 from __future__ import annotations
 

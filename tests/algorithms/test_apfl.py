@@ -1,11 +1,6 @@
 """Holds APFL against its looped twin and in its limits: two trials of different rates, five devices
 of unequal shares, a round of all and two of some, so that absent devices and the state between
 rounds count.
-
-Mutations that must fail: alpha left out of v's gradient, w after its step in the mixture, alpha
-adapted at every step, or by the gradient at w, or without its decay, not kept in 0 to 1, the new
-alpha in v's first step, one trial's w in the view, the trained w there, server_learning_rate
-ignored; the refusal left out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Holds what is true of personalised methods whoever trains, whatever they are called and however
 often they are tested: invariants 10, 11, 12, 13 and 17 of pFedBreD's facts, F13 of TDPFed's.
-
-Mutations that make a test here fail: half of the server's step, or twice; the global model moved by
-devices that train without sending; a prior that forgets what its device has learned; a device's
-share taken by its number; one sender too many.
 """
 
 from __future__ import annotations

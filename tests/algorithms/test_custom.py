@@ -1,10 +1,4 @@
-"""A method of the user's own, and what is said of a wrong one.
-
-Mutations that make a test here fail: settings not read from the section, stackable settings not
-stacked, the class's own settings in the stack key left out, `needs` or `averages_increments` of the
-class ignored, checks of sizes and ranks that do not see the settings, shapes unchecked, a method
-that a checkpoint cannot keep.
-"""
+"""A method of the user's own, and what is said of a wrong one."""
 
 from __future__ import annotations
 

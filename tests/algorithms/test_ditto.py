@@ -1,9 +1,6 @@
 """Holds Ditto against its looped twin and in its limits: two trials of different rates, five
 devices of unequal shares, a round of all and two of some, so that absent devices and the state
 between rounds count.
-
-Mutations that must fail: v pulled to the trained w, a penalty of 1, v stepping by the other rate, v
-starting anew each round, server_learning_rate ignored; the refusal left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Steps of CP factors towards dense models: a few rows at a time, and where nothing pulls.
-
-Mutations that must fail: in `FactorPull`, every tile given the first one's targets, or the rates of
-the first rows; in `cp.factor_gradients`, the residual made by baddbmm, begun with -target.
-"""
+"""Steps of CP factors towards dense models: a few rows at a time, and where nothing pulls."""
 
 from __future__ import annotations
 

@@ -1,12 +1,6 @@
 """Holds FedAMP and HeurFedAMP against their looped twin, by hand and in their limits: two trials
 that differ in their settings, devices of unequal shares, some absent, one whose payload is lost in
 each round.
-
-Mutations that must fail: weights from the old models, own weight left out of the mixture, sigma or
-attention of one trial for all, the diagonal not excluded, the solver started at u, one gradient
-step a minibatch, the pull towards the broadcast of the round before, cosine of unnormalised models,
-lost rows kept as zeros; attention with the distance in place of its square, or scaled by K - 1; a
-Gram matrix of models far from zero in single precision, not centred; self_weight ignored.
 """
 
 from __future__ import annotations

@@ -1,11 +1,5 @@
 """Holds FedAsync against its looped twin in sequences of arrivals, against numbers by hand, and in
 limits in which it is federated averaging.
-
-Mutations that must fail: s without the + 1, or with the root of it, or 1/(1 + d); the hinge at
-d < b, without + 1, or falling from 0; one trial's exponent for all; alpha missing, or s in the
-uplink's weights but not in a (or twice); data shares left out of a; a of rows known to be lost;
-x_new - x for x_new - x_tau with increments; rho left out of the local steps, or its centre the
-server's present model.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
 """Holds FedAvg against its looped twin: two trials of different step sizes, decay and server rates,
 five devices of unequal shares, one of them with fewer samples than a minibatch. What they send is
 the increment in one block, or the model in a block for each parameter, biases apart.
-
-Mutations that must fail: decay ignored (or multiplied by the step), the server rate ignored (with
-either), equal weights, the model sent in place of its increment or the other way, one trial's rates
-for all, unweighted padding, mean loss not divided by the steps, bias_mode ignored, weights and
-biases in one group.
 """
 
 from __future__ import annotations

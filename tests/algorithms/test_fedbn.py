@@ -1,9 +1,6 @@
 """Holds FedBN against its looped twin, and to the layers that it keeps: two trials of different
 rates, five devices of unequal shares, a round of all and two of some, so that absent devices and
 the state between rounds count.
-
-Mutations that must fail: norms anew each round, or not trained, or sent, server_learning_rate
-ignored; norms of some layers not found; the refusal left out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 """Holds FedBuff against its looped twin in sequences of arrivals, against numbers by hand, and in
 limits in which it is federated averaging.
-
-Mutations that must fail: the buffer's mean under s in place of the sum over M, 1/came left out, the
-buffer or the count not emptied, emptied in all trials, steps not counted, momentum from the last
-slot and not the last step, the step taken twice by a slot that brings twice as many, data shares in
-the weights, the number that came not rounded, lost rows counted; the buffer broadcast.
 """
 
 from __future__ import annotations

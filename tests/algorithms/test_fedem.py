@@ -1,11 +1,4 @@
-"""Holds FedEM against its looped twin, against numbers by hand, and in its limits.
-
-Mutations that must fail: the posterior of a minibatch from the trained models or the new pi, or
-without pi; pi from the minibatches, or over the padding; the E-step on the trained models; the
-posterior not normalised over the models; a model stepping by another's posterior, or undivided by
-the batch size; components from one start; the mixture of scores in place of probabilities; the
-global view with one device's pi.
-"""
+"""Holds FedEM against its looped twin, against numbers by hand, and in its limits."""
 
 from __future__ import annotations
 

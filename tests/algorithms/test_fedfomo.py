@@ -1,13 +1,6 @@
 """Holds FedFomo against its looped twin, its offers and its validation samples: two trials that
 differ in their settings, devices of unequal shares, some absent, one whose payload is lost in each
 round.
-
-Mutations that must fail: gains not divided by the distance, negative ones kept, not normalised, the
-baseline's training kept, or dropped where nothing is held out, the trained model no candidate, base
-not renewed, affinity overwritten or of another device, reports of lost payloads counted, lost rows
-kept as zeros; a device forwarded its own model, or one twice; the least liked in the place of the
-most; exploring when explore is 0; validation samples in training minibatches, or all of them at one
-end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""FedHM's facts: prefixes, Frobenius decay, weights, sizes, and the masked loss.
-
-Mutations that must fail: the penalty not halved or of the factors' norms, the other unrolling, a
-dense prefix ignored, weights of the other rule, of the wrong sign, or the same for all levels.
-"""
+"""FedHM's facts: prefixes, Frobenius decay, weights, sizes, and the masked loss."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What FedHM's analysis stands on: gradients by factors (10), and padding of ranks with zeros (12).
-
-Mutations that make a test here fail: the gradient of a factor by the other factor's side, a decay
-or momentum on one factor alone, Frobenius decay of each factor for that of their product, a
-penalty that sees the padding's rank.
-"""
+"""What FedHM's analysis rests on: gradients by factors (10), and padding ranks with zeros (12)."""
 
 from __future__ import annotations
 

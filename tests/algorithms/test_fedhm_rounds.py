@@ -1,9 +1,4 @@
-"""Rounds of FedHM: what they equal, and that it does not matter who trains beside whom.
-
-Mutations that must fail: coordinates beyond a rank known, a level without rows trained, the frame
-of a dense device not charged, dense weights sent where nobody has them, the low-rank model's start
-not the spectral one, the truncation gap of roots in place of squares.
-"""
+"""Rounds of FedHM: what they equal, and that it does not matter who trains beside whom."""
 
 from __future__ import annotations
 

@@ -1,14 +1,6 @@
 """FedHM against its looped twin: two trials of different step size, momentum and decays, five
 devices at mixed levels and with few classes each, over two rounds; what they send, the base, the
 weights, lost devices and the server as a participant.
-
-Mutations that must fail: weight decay on factors, no Frobenius decay or the first trial's, lost
-devices that count, bias and weight of the classifier not masked alike, absent classes averaged,
-coordinates averaged over those who have them alone, counts of masked coordinates ignored, the
-second block of coordinates not transposed, a dense device's frame too narrow, B of the wrong base
-or a rank short, a dense device counted as a low-rank one, truncations not taken off, the server's
-own part ignored, always there, or left out of B, another trial's factors, rows of levels out of
-order, a frame that is not renewed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""FedHM in the engine, over uplinks of every kind: without errors all ways to send are one method.
-
-Mutations that must fail: rows of levels out of order, counts of masked coordinates ignored, a
-coordinate beyond a device's rank charged.
-"""
+"""FedHM in the engine, over every uplink: without errors all ways to send are one method."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""FedMiD: whole rounds against the looped twin, its measure by hand.
-
-Mutations that must fail: svt by the step or by lambda alone; the prox before the step, or once for
-all local steps; svt of the biases; server prox left out, without the factor J, or of the round
-before; server_prox ignored; one trial's lambda for all; bias_mode ignored; decay ignored.
-"""
+"""FedMiD: whole rounds against the looped twin, its measure by hand."""
 
 from __future__ import annotations
 

@@ -1,11 +1,5 @@
 """Holds FedPAC against its looped twin, by hand and in its limits: two trials that differ in their
 settings, devices of unequal shares, some absent, one whose payload is lost in each round.
-
-Mutations that must fail: head trained after the extractor, on its minibatches, with the old one;
-the pull on unknown classes or without 1/d; statistics after training; centroids before it,
-unweighted, of lost payloads; variance not divided by n; equal head weights; absent devices in the
-mixture; heads of lost devices renewed; lost rows kept as zeros; V not the variance of an estimate;
-layers before the last one not asked for.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Holds FedProx against its looped twin and in its limits: two trials of different rates, five
 devices of unequal shares, some with fewer samples than a minibatch.
-
-Mutations that must fail: the penalty's centre the model itself, the gradient step not divided by
-1 - s, one trial's penalty for all, server_learning_rate ignored; the refusal left out; the steps
-of stragglers not cut, cut for all alike, none left, their losses over all steps.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
 """Holds FedRep against its looped twin, and to its head and what it sends: two trials of different
 rates, five devices of unequal shares, a round of all and two of some, so that absent devices and
 the state between rounds count.
-
-Mutations that must fail: the body stepping with the head, heads trained after the body, on the
-body's minibatches, the head left free in the body's steps, by the body's rate,
-server_learning_rate ignored; the payload with the head, its head gradient of other parameters; the
-refusal left out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 """FedRLR's numbers worked by hand: the penalty's contraction, the schedules, what is sent, an
 exact uplink; and what it refuses.
-
-Mutations that must fail: kappa forgotten, or on one term only; mu = c1 eta; the other schedule; the
-correction of drift by rounds in place of local steps; the zero start kept (NaN); sqrt(w) left
-out; 1/R for 1/sqrt(R); a convolution's positions not counted; biases counted with the factors, or
-sent in the memory of the state.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """FedRLR's coders of different layers and rounds, which `otafl.laws.linear_coding` does not have.
 
 Every mean must lie within 4.5 standard errors of its law: false-alarm level 7e-6 a number compared.
-
-Mutations that must fail: one F for all layers or for all rounds; another F for V than for U.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""FedRLR's local steps on convolutional networks against dense ones.
-
-Mutations that must fail: a layer's rank or bias for another's, no penalty, no projection.
-"""
+"""FedRLR's local steps on convolutional networks against dense ones."""
 
 from __future__ import annotations
 

@@ -1,11 +1,5 @@
 """What FedRLR says of itself besides the accuracy of its models, against dense algebra, and how it
 gets into a result.
-
-Mutations that must fail: equal weights for w_k; T of one layer; the mean of ratios over layers for
-the ratio of sums; Theta_0 for T in consensus_gap; the sum over devices for their mean; <Theta_k,
-Theta_j> by left or right factors alone; the pair terms' <Theta_k, Theta_j> left out of the law;
-Theta_0* without its truncation, or with the biases' plain mean; the first layer's compression for
-the middle one's; measures asked before the first round; the validation accuracy of the last view.
 """
 
 from __future__ import annotations

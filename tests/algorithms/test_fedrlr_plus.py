@@ -3,12 +3,6 @@
 Two trials of different step sizes and momenta, four devices of unequal size (one with fewer
 samples than a minibatch), three layers, two local steps, ranks below the layers' sides, at them
 and with 2R above them; reception free of error and with errors.
-
-Mutations that must fail: the gradient's part along U V^T counted twice (B not kept orthogonal to
-V); B not updated; the bias row left out of A, of x U or of the prediction; another point for the
-tangent space; the mean unweighted; momentum not carried over, carried over without projection, or
-scaled by the step; the step on one factor only; the retraction left out; decay
-ignored; the received part along V kept.
 """
 
 from __future__ import annotations

@@ -4,13 +4,6 @@ Two trials of different step sizes and penalties, four devices (one with fewer s
 minibatch), two hidden layers, two local steps; ranks below and above the layers' sides, and with
 2R above them; all placements of 1/K, both penalty schedules, biases free of error and over the
 air, GBMA and truncated inversion with silent devices.
-
-Mutations that must fail: the tangent point Theta_0 for Theta_k; a missing term of the projection;
-the penalty's H part or its normal parts left out; kappa on one term only; mu of the other
-schedule, or of the first local step's eta only; no retraction of the second local step; one F for
-all devices, layers or rounds; another F for V than for U; 1/R or 1/K^(1/2) missing; division by K
-in place of what arrived; sqrt(w) forgotten; the start not rescaled; Theta_k overwritten by
-Theta_0; penalty of the biases left out.
 """
 
 from __future__ import annotations

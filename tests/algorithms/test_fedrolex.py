@@ -1,10 +1,5 @@
 """FedRolex: which channels a slice has, by hand and in networks of every kind; a round against the
 looped twin.
-
-Mutations that must fail: the window that stands still, rolls the other way, or by two; that ends
-at the last channel; no wrap-around; rows of flattened pixels rolled by channels (or pixel-major);
-the window of inputs or outputs left out; the full size rolled; views of the first channels, or of
-the round before; a stopped trial's window moved on.
 """
 
 from __future__ import annotations

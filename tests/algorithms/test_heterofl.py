@@ -1,11 +1,4 @@
-"""HeteroFL against its looped twin, and by hand.
-
-Mutations that must fail: the mean over all participants in place of those that know a parameter;
-the count of one block for all; rows of absent classes sent (weight or bias); weights by samples;
-models sent in place of increments; slices of the last channels; ratio times channels rounded the
-other way; nobody's parameters set to 0; a level's rows trained as another's; levels of `own`
-mixed; the same start for every own level; the whole model charged to all.
-"""
+"""HeteroFL against its looped twin, and by hand."""
 
 from __future__ import annotations
 

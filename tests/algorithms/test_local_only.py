@@ -1,8 +1,6 @@
 """Holds training alone against its looped twin, and to sending nothing: two trials of different
 rates, five devices of unequal shares, a round of all and two of some, so that absent devices and
 the state between rounds count.
-
-Mutations that must fail: a payload, devices of the other trial's rate, absent devices trained.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Holds the pieces of local samples to all of them, once.
-
-Mutations that must fail: a sample left out or worked on twice, the padding counted.
-"""
+"""Holds the pieces of local samples to all of them, once."""
 
 from __future__ import annotations
 

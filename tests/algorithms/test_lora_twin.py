@@ -1,9 +1,5 @@
 """Each mode of LoRA against its looped twin, two trials of different step sizes, over three rounds;
 and against FedAvg on the weights, where the adapters have full rank.
-
-Mutations that must fail: the scale left out, or applied to one factor; A trained in freeze_a, or B
-in odd rounds of alternate; the head left out; a bias of a hidden layer trained; a mean without
-weights; the residual of the opposite sign, or not scaled; R on the wrong side.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Ranks of layers that no model has, said when the scenario is read, each once.
-
-Mutations that must fail: the larger side for the smaller; a list of another length taken; a rank
-above one layer's side refused for all; TDPFed's list not looked at.
-"""
+"""Ranks of layers that no model has, said when the scenario is read, each once."""
 
 from __future__ import annotations
 

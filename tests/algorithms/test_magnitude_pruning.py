@@ -1,8 +1,4 @@
-"""Magnitude pruning: whole rounds against the looped twin, its measure by hand.
-
-Mutations that must fail: pruning before the last step, of each row; scope global by layer;
-bias_mode ignored; decay ignored; measured blocks divided by K twice.
-"""
+"""Magnitude pruning: whole rounds against the looped twin, its measure by hand."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Holds the operations that every method says its devices do to what is counted in a real round.
-
-Mutations that must fail: those of `MUTATIONS`, and any other factor or summand of more than 5 %.
-"""
+"""Holds the operations that every method says its devices do to what is counted in a real round."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Holds Per-FedAvg to numbers worked out by hand, and its second-order term against autograd.
-
-Mutations that must fail: the inner step left out, the Hessian's term with the wrong sign or factor,
-flops or gradients_per_step that forget the meta-step.
-"""
+"""Holds Per-FedAvg to numbers worked out by hand, and its second-order term against autograd."""
 
 from __future__ import annotations
 

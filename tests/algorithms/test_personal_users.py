@@ -3,10 +3,6 @@ server written as the published programs are, on the minibatches that the engine
 parameters, personal models and memories after every round, to 1e-12.
 
 Six devices of unequal shares train, three of them are aggregated, in two trials.
-
-Mutations that must fail: another minibatch's gradient in the prior, the solver's start of another
-variant, theta or last of another round, a step in the place of another, the server's beta left out,
-weights of all who train.
 """
 
 from __future__ import annotations

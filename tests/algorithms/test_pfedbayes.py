@@ -1,11 +1,5 @@
 """Holds pFedBayes against its looped twin over two rounds, its divergence against
 torch.distributions, its limits and what it refuses.
-
-Mutations that must fail: sigma = exp(rho), the derivative of sigma left out, noise of another step
-or of all devices alike, the divergence the other way, not divided by n_i or by all samples of the
-batch, the copy moved before the device's distribution or with its old values, rho not sent, the
-server's step on mu alone, rates exchanged, the increment to something else than the broadcast, the
-copy in the place of the personal model, a limit on the penalty at 1 or at a mean sigma, or none.
 """
 
 from __future__ import annotations

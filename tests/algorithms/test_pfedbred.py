@@ -1,9 +1,4 @@
-"""Holds pFedBreD to numbers worked out by hand, to its limits, and to what it measures and refuses.
-
-Mutations that must fail: lg's or meg's start of the solver exchanged, mh's base unmoved; flops or
-gradients_per_step that forget the meta-step; the envelope gradient kept with the other sign, of the
-first local step, or without the penalty.
-"""
+"""Holds pFedBreD to numbers by hand, to its limits, and to what it measures and refuses."""
 
 from __future__ import annotations
 

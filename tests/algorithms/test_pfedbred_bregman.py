@@ -1,10 +1,6 @@
 """The theory behind pFedBreD, which the program has in the Gaussian case alone. Bregman divergences
 of the four families: values worked by hand, duality, the closed proximal map
 of a linear loss, and envelopes against finite differences.
-
-Mutations that must fail: Sigma in the place of its inverse, a natural parameter as second argument
-of a divergence, the curvature left out of the envelope's gradient or taken at the solution, a sign
-in a map, the proximal step without the mirror map, the linear prox in mean parameters.
 """
 
 from __future__ import annotations

@@ -1,15 +1,6 @@
 """Holds pFedBreD in all its strategies and variants, pFedMe and Per-FedAvg against looped twins:
 two trials of different rates, five devices of unequal shares, one of them with fewer samples than a
 minibatch, three rounds. And the first layer kept in the span of a minibatch against the plain form.
-
-Mutations that must fail: eta, eta_alpha, penalty, rates or server rate of another trial; the memory
-theta or last not kept, or the broadcast model in its place; the memory's sign; the solver started
-elsewhere; mh's base unmoved in "code" or moved in "c2"; one minibatch where there are two, or the
-draws exchanged; the step of the envelope without the penalty; theta written before w has moved
-(stale span); the Gram matrix transposed or of the wrong minibatches; the padding's weight ignored;
-decay or warm start left out of "original", or its personal model theta; the Hessian's term with the
-wrong sign or factor; a tile's rows taken from another, or the last tile left out; the minibatch
-beside in the place of the span's.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 """Holds pFedHN against its looped twin over two rounds with absent devices and lost payloads, its
 server step against autograd, its start, and its views.
-
-Mutations that must fail: the step the other way, divided by all devices or by none, embeddings by
-the mean too, embeddings of absent or lost devices moved, gradients through ReLU's dead side, layers
-after the moved ones, one trial's rate for all, the output bias or weights started otherwise, views
-of the received models.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Holds pFedMe to numbers worked out by hand, to its limits, and to what it counts and refuses.
-
-Mutations that must fail: one gradient step too many or too few, the envelope's step without lambda;
-the warm start or decay of "original" left out; flops or gradients_per_step of another number.
-"""
+"""Holds pFedMe to numbers worked out by hand, to its limits, and to what it counts and refuses."""
 
 from __future__ import annotations
 

@@ -2,11 +2,6 @@
 a network. Sampling of devices without replacement.
 
 Every number here is deterministic: enumerations and fixed seeds.
-
-Mutations that must fail: the momentum of Nesterov's steps constant or one step early, its
-look-ahead point returned, the envelope's step without lambda; sampling with replacement in the
-enumeration's formula, the solver's start at the centre where it is told otherwise, the penalty's
-half or double.
 """
 
 from __future__ import annotations

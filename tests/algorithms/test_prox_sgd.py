@@ -1,9 +1,4 @@
-"""Proximal SGD: whole rounds against the looped twin, its measure by hand.
-
-Mutations that must fail: soft threshold on biases; rho on the old v; v forgotten between rounds, or
-of another device; one trial's lambda for all; bias_mode ignored; decay ignored; one matrix for all
-layers.
-"""
+"""Proximal SGD: whole rounds against the looped twin, its measure by hand."""
 
 from __future__ import annotations
 

@@ -1,11 +1,6 @@
 """Holds SCAFFOLD against its looped twin, in its limits, and to what it sends and keeps: two trials
 of different rates, five devices of unequal shares, a round of all and two of some, so that absent
 devices and the state between rounds count.
-
-Mutations that must fail: c - c_i with the other sign or unscaled by the rate, c_i+ without - c
-(option II), or not divided by K or by eta_l, c moved by the mean without the share that was there,
-or by the share of devices, eta_g on c, server_learning_rate ignored; groups joined in one, the
-broadcast without c, c moved as if all had arrived, c_i of devices that were not heard moved.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Holds the quadratic programs over the simplex against SciPy, and to the gap to their optimum.
-
-Mutations that must fail: the program over absent coordinates, or stopped after a few iterations.
-"""
+"""Holds the quadratic programs over the simplex against SciPy, and to the gap to their optimum."""
 
 from __future__ import annotations
 

@@ -1,12 +1,4 @@
-"""Split-Mix against its looped twin, and by hand.
-
-Mutations that must fail: the queue dealt by device number, not to those that take part; not moved
-on between rounds (or moved by all devices); one order for all laps or all trials; an atom twice at
-a device; budgets of other levels; other minibatches for other atoms; an atom's sum, or its mean
-over all participants; rows of absent classes sent; atoms nobody trained set to 0; equal starts;
-scores of all atoms for every budget, or of the last; statistics of one atom for all; the loss a
-sum over atoms; all atoms charged to everybody.
-"""
+"""Split-Mix against its looped twin, and by hand."""
 
 from __future__ import annotations
 

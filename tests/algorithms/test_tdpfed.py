@@ -1,9 +1,5 @@
 """TDPFed by itself: settings, limits, what travels over which link, and the paper's facts that are
 not algebra.
-
-Mutations that must fail: `needs` the same for all aggregations, a rate that is ignored, ranks not
-clipped, a lost device counted in act's mean, a start or a number of sweeps of act that is ignored,
-the residual not over all layers, prox_gap not relative.
 """
 
 from __future__ import annotations

@@ -1,12 +1,5 @@
 """TDPFed against its looped twin: two trials of different rates, three devices of unequal shares,
 one with fewer samples than a minibatch; perceptron and convolutions.
-
-Mutations that must fail: the penalty's centre kept from the round's start, theta reset in each
-local round, the momentum constant or carried from one minibatch to the next, the point ahead
-returned, Adam's state reset in each local round, no bias correction, one trial's rates for all,
-gradients of alternate steps from old factors, biases not trained, beta ignored in any aggregation,
-uniform weights ignored or not scaled, the tensor sent but not started from, the local model in the
-personal one's place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""FedAvg that sends whole models, FedRLR's baseline 4: whole rounds against the looped twin.
-
-Mutations that must fail: the quantiser over all layers together; server rate of fedavg ignored with
-sends: model; the increment sent in place of the model; bias_mode ignored; decay ignored.
-"""
+"""FedAvg that sends whole models, FedRLR's baseline 4: whole rounds against the looped twin."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Networks of fewer channels, as HeteroFL trains them.
-
-Mutations that must fail: rows of a level trained in the place of another's; a row's mask given to
-another; the scaler in tests too, or the ratio in place of the ratio over the largest; widths
-rounded by another rule; a level's work charged as the whole's; views without moments, or whose
-prediction leaves them out.
-"""
+"""Networks of fewer channels, as HeteroFL trains them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Zeroth-order learning against its looped twin and against gradients: two trials of different
 steps, five devices of unequal shares, one of them with fewer samples than a minibatch.
-
-Mutations that must fail: one-sided differences, slopes not divided by 2 mu, directions that differ
-between server and devices, a local step that does not move, the mean over the directions left out,
-equal weights, a step of `one` that counts once, a backward pass counted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Accuracies no better than a guess: which points, and where the learning is.
-
-Mutations that make a test here fail: no margin, or one that does not shrink with the trials; the
-share of a device's own majority class for a global model; the mean over points in place of each;
-trials without a value counted; the learning named where nothing has learned.
-"""
+"""Accuracies no better than a guess: which points, and where the learning is."""
 
 from __future__ import annotations
 

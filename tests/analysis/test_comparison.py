@@ -1,10 +1,4 @@
-"""`otafl diff`: which settings and which numbers differ.
-
-Mutations that make a test here fail: points aligned by position, a swept key's default told as a
-difference, NaN unequal to NaN, a value that one has alone taken for equal, the largest difference's
-place lost by a transposed axis, a tolerance that is absolute, the wall time counted, A - B, all
-trials for the common ones, random numbers called common though the seed differs.
-"""
+"""`otafl diff`: which settings and which numbers differ."""
 
 from __future__ import annotations
 

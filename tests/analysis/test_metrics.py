@@ -1,8 +1,4 @@
-"""Targets, costs, tables and tuning take any metric, and know which way it is better.
-
-Mutations that these tests notice: the largest error as the best, an error that is reached from
-below, a diverged trial that counts as 0 in an error.
-"""
+"""Targets, costs, tables and tuning take any metric, and know which way it is better."""
 
 from __future__ import annotations
 

@@ -1,12 +1,4 @@
-"""What it cost to reach a target, and whose symbols are counted.
-
-Mutations that make a test here fail: > for >=; the last record for the first, or the largest value;
-rounds counted from 1; a trial that never got there given its end; energies of one device, or 0 for
-devices that are not there; the digital uplink's sum for one device's, or the error-free slot for
-all devices'; the plain mean of records of unequal intervals; the scenario's transport for the
-axis's; causes added up over no device; participants of the first record, or the last one's; symbols
-of a digital upload times the devices; the scenario's bandwidth for the axis's.
-"""
+"""What it cost to reach a target, and whose symbols are counted."""
 
 from __future__ import annotations
 

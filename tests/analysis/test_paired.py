@@ -1,10 +1,4 @@
-"""Paired comparison of points under common random numbers.
-
-Mutations that make a test here fail: n for n - 1, a normal quantile for Student's, a one-sided p,
-Bonferroni or nothing for Holm, the smallest p not carried on, baseline - value, a diverged trial
-counted as 0 or dropped from one side alone, unpaired variance, joules of devices averaged, the
-baseline kept among the others.
-"""
+"""Paired comparison of points under common random numbers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Labels of a scenario in figures, tables and reports.
-
-Mutations that make a test here fail: labels in the hash, a label of a name that is not drawn
-refused, labels of the command ignored, values of numeric axes renamed, the caller's result changed.
-"""
+"""Labels of a scenario in figures, tables and reports."""
 
 from __future__ import annotations
 

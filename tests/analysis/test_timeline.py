@@ -1,10 +1,4 @@
-"""The table of a trial's events and what is added up of it, number by number.
-
-Mutations that make a test here fail: the NaN padding kept, or rows in the order of the file; the
-first trial whatever is asked; a place in ACTIVITIES for its name; events that end before the
-window, or begin after it, kept; seconds not clipped to the window, or added up over all devices;
-the sleep of a device that is away twice at once counted twice.
-"""
+"""The table of a trial's events and what is added up of it, number by number."""
 
 from __future__ import annotations
 

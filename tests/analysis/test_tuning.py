@@ -1,8 +1,4 @@
-"""Choosing a step size after a sweep.
-
-Mutations that make a test here fail: the smallest for the largest, one choice for all points, a
-diverged trial left out of the mean, the first record for the last, the chosen value not reported.
-"""
+"""Choosing a step size after a sweep."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""The race of simulators: its table, its works, and the two runners that need no other environment.
-
-Mutations that make a test here fail: the plain loop's share of a time for its inverse, a ratio of
-medians for the median of ratios, the slowest repetition, the limit of another work, a convolution
-without its zeros, a layer short, all devices where few take part, the mean over all of what few
-sent, warm-up rounds among the measured.
-"""
+"""The race of simulators: table, works, and the two runners that need no other environment."""
 
 from __future__ import annotations
 

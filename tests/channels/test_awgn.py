@@ -1,8 +1,4 @@
-"""The channel without fading. The statistical test has a false-alarm level of 1e-4, seeds fixed.
-
-Mutations that make a test here fail: an h other than one, one antenna for all, a closed form of
-several antennas, the estimate's error left out of the mean inverse.
-"""
+"""The channel without fading. The statistical test has a false-alarm level of 1e-4, seeds fixed."""
 
 from __future__ import annotations
 

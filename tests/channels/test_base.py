@@ -1,8 +1,5 @@
 """What all channels have in common. Seeds are fixed; the statistical test has a false-alarm level
 of 1e-4.
-
-Mutations that make a test here fail: closed forms of one antenna claimed for several or under a
-surface, fading of another mean power than one, a channel that is called flat and is not.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The link budget, worked by hand.
-
-Mutations that make a test here fail: the noise figure subtracted, bandwidth left out of the noise
-power, devices' offsets left out, not repeated, or taken off, a channel's own path loss overlooked,
-what devices' hardware has more taken for another device's.
-"""
+"""The link budget, worked by hand."""
 
 from __future__ import annotations
 

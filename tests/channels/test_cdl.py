@@ -1,8 +1,5 @@
 """Clustered delay lines against Sionna's, and laws of theirs. Seeds are fixed; a statistical test's
 false-alarm level over all that it compares is 1e-4.
-
-Mutations that make a test here fail: the bearing left out, the vertical angle left out of the
-array's phase, a ray's offset without its sign.
 """
 
 from __future__ import annotations

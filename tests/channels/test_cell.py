@@ -1,11 +1,5 @@
 """Gains of cells against hand-worked path losses and plain laws. Statistical tests have a
 false-alarm level of 1e-4, seeds fixed.
-
-Mutations that make a test here fail: the gain's sign, penetration loss or shadowing left out or
-twice, decibels as amplitudes, a gain over the mean of all trials, the mean of a physical trial
-taken out, two-dimensional for three-dimensional distance, path loss or shadowing that does not
-move, shadowing that forgets its start or whose correlation has another distance, a default of
-another cell's, cars in a town.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Sionna's drops against hand-worked path losses and Sionna's own channel.
-
-Mutations that make a test here fail: a line of sight of the wrong power or delay, clusters split
-without being the strongest, sub-clusters' delays without the cluster spread, angles of the device
-at the server, penetration loss outdoors.
-"""
+"""Sionna's drops against hand-worked path losses and Sionna's own channel."""
 
 from __future__ import annotations
 

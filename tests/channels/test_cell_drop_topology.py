@@ -1,8 +1,4 @@
-"""Where devices are. The statistical test has a false-alarm level of 1e-4, seeds fixed.
-
-Mutations that make a test here fail: distance for its square in the drop, reflection at the wrong
-side or with the wrong angle, a chord forgotten.
-"""
+"""Where devices are. The statistical test has a false-alarm level of 1e-4, seeds fixed."""
 
 from __future__ import annotations
 

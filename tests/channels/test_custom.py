@@ -1,9 +1,4 @@
-"""A channel of the user's own, and what is said of a wrong one.
-
-Mutations that make a test here fail: rounds drawn from where a block starts, draws of a call that
-are all the same, common keys not passed on, shapes, numbers or the mean power unchecked, several
-antennas lost, `correlation_rounds` ignored.
-"""
+"""A channel of the user's own, and what is said of a wrong one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Antennas that are correlated, and fading that is drawn many rounds at once.
-
-Mutations that make a test here fail: sqrt(1 - r) for sqrt(1 - r^2), blocks of rounds that start
-anywhere, or are drawn anew each time.
-"""
+"""Antennas that are correlated, and fading that is drawn many rounds at once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Moving devices against a looped twin, by hand and by numerical search.
-
-Mutations that make a test here fail: phases in double for whole numbers that wrap, no cos alpha in
-the Doppler shift, km/h taken for m/s, J0's bound a fifth as far.
-"""
+"""Moving devices against a looped twin, by hand and by numerical search."""
 
 from __future__ import annotations
 

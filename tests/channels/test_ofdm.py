@@ -1,9 +1,5 @@
 """States of frequency-selective channels. Seeds are fixed; the statistical test's false-alarm level
 over all that it compares is 1e-4.
-
-Mutations that make a test here fail: the delay spread or the bandwidth of another trial, the
-block's time or index left out, one draw for all trials or all devices, rounds drawn as if the
-first, draws that depend on how many devices there are.
 """
 
 from __future__ import annotations
@@ -150,10 +146,7 @@ def test_draws_are_independent(name: str) -> None:
     ids=lambda section: str(section["name"]),
 )
 def test_h_follows_from_the_paths(section: dict[str, Any]) -> None:
-    """sum_l a_l exp(-j 2 pi f tau_l) at the groups' centres, in every block of a later round.
-
-    Mutation that makes it fail: paths of the round's first block in all of them.
-    """
+    """sum_l a_l exp(-j 2 pi f tau_l) at the groups' centres, in every block of a later round."""
     groups, bandwidth = 6, 2e7
     section = section | {"subcarrier_groups": groups, "bandwidth_hz": bandwidth}
     state = Bench().build_rig(4, 2, {"channel": section}).link.channel.get_state(3)

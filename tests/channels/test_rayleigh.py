@@ -1,8 +1,4 @@
-"""The Rayleigh channel's shapes and closed forms.
-
-Mutations that make a test here fail: E1(threshold) without the mean gain, the threshold ignored in
-mean_inverse.
-"""
+"""The Rayleigh channel's shapes and closed forms."""
 
 from __future__ import annotations
 

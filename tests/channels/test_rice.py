@@ -1,8 +1,4 @@
-"""The Rice law in closed form against SciPy and numerical integration.
-
-Mutations that make a test here fail: the Laguerre function without its I1, one n too few or no
-exponential integral in the mean inverse.
-"""
+"""The Rice law in closed form against SciPy and numerical integration."""
 
 from __future__ import annotations
 

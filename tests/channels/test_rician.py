@@ -1,8 +1,4 @@
-"""The line of sight, alone and over scattered fading.
-
-Mutations that make a test here fail: a line of sight whose phase changes with the round or has no
-Doppler shift, half the array's phase slope, K of the first trial for all.
-"""
+"""The line of sight, alone and over scattered fading."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Reflecting surfaces by hand and by search.
-
-Mutations that make a test here fail: cascade phases not conjugated, the weakest device or the sum
-without its gain, the blocked share for its root.
-"""
+"""Reflecting surfaces by hand and by search."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A reflecting surface that is set by what is believed of the paths, in place of the truth.
-
-Mutations that make a test here fail: the true paths for the believed ones, of the direct path or of
-the cascades; the antennas' estimates not put together by g, or g not conjugated; an error that
-changes with the blocks asked for; the paths' pilots not counted; the paths of another round.
-"""
+"""A reflecting surface that is set by what is believed of the paths, in place of the truth."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""States of flat channels, whose draws are Sionna's.
-
-Mutations that make a test here fail: blocks drawn from the stream of the rounds, the first of the
-later blocks not h, a block's place in its batch ignored, antennas taken for devices in the draw,
-the imaginary part drawn first, phases drawn for each device at a random surface, rounds that are
-kept counted from the wrong one.
-"""
+"""States of flat channels, whose draws are Sionna's."""
 
 from __future__ import annotations
 

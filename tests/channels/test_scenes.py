@@ -1,8 +1,4 @@
-"""The traced places that come along, by what can be checked of them without a ray tracer.
-
-Mutations that make a test here fail: an amplitude's real and imaginary parts of different rounds,
-the delay of a path that is not there, coverage of a beam, a place that is missing or too large.
-"""
+"""The traced places that come along, by what can be checked of them without a ray tracer."""
 
 from __future__ import annotations
 

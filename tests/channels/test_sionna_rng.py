@@ -1,8 +1,4 @@
-"""Sionna draws from our streams, and leaves the process as it was.
-
-Mutations that make a test here fail: Sionna's generator not put back, torch's not put back, an
-import of Sionna where a module is imported.
-"""
+"""Sionna draws from our streams, and leaves the process as it was."""
 
 from __future__ import annotations
 

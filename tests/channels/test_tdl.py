@@ -1,8 +1,4 @@
-"""Sinusoids of moving taps against Sionna's.
-
-Mutations that make a test here fail: tap powers for their roots, alpha for its cosine in the
-Doppler shift, kilometres an hour for metres a second.
-"""
+"""Sinusoids of moving taps against Sionna's."""
 
 from __future__ import annotations
 

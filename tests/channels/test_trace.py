@@ -1,12 +1,5 @@
 """Traces: what is written comes back, impulse responses become the frequency responses of their
 formula, and a file that will not do is refused in one sentence.
-
-Mutations that make a test here fail: real and imaginary part swapped, rounds not wrapped, the start
-of one trial for all, a start past the file, gains as amplitudes, a gain over the mean of each
-device, a gain taken out that the file gives, the sign of the delays, the band of the file for the
-run's, antennas and devices swapped in Sionna's axes, time and batch in the wrong order, transmitter
-and receiver not swapped in the downlink, blocks that all take the same round, places of another
-trial's devices, gains over the mean of all devices of the file.
 """
 
 from __future__ import annotations

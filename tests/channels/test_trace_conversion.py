@@ -1,9 +1,4 @@
-"""Traces from arrays, NumPy files and CSV files.
-
-Mutations that make a test here fail: antennas and devices swapped, real and imaginary parts
-swapped, a missing row taken as zero, an order of rows that matters, a pickled file loaded, an
-archive without a bound.
-"""
+"""Traces from arrays, NumPy files and CSV files."""
 
 from __future__ import annotations
 

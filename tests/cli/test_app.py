@@ -1,7 +1,4 @@
-"""What `--help` says.
-
-A mutation that makes a test here fail: brackets escaped for a terminal that does not take them off.
-"""
+"""What `--help` says."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`otafl check --no-code`: everything but the code that a scenario names.
-
-Mutations that make a test here fail: code is imported, a mistake elsewhere is passed over because
-code is not imported, nothing is said of what was not checked.
-"""
+"""`otafl check --no-code`: everything but the code that a scenario names."""
 
 from __future__ import annotations
 

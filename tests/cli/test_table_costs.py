@@ -1,9 +1,4 @@
-"""`otafl table --target` on a small sweep whose numbers were put in by hand.
-
-Mutations that make a test here fail: means over all trials with 0 for those that never got there;
-a point's label of a joint axis' number; rows in another order than their labels; one cause for all;
-radiated joules for drawn ones; the highest value of the last record alone.
-"""
+"""`otafl table --target` on a small sweep whose numbers were put in by hand."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""`otafl table` and `otafl compare` on results whose numbers were put in by hand.
-
-Mutations that make a test here fail: cells of another row, the last record for the end of a trial,
-a standard deviation with n, the baseline swapped, p not corrected, the best of a row for that of a
-column, the largest error taken for the best, bold without significance, an unescaped underscore, a
-column short, an exponent over means in another order, the first trial for their mean.
-"""
+"""`otafl table` and `otafl compare` on results whose numbers were put in by hand."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Plain rounds with arrays against the same rounds with SimPy, bit by bit.
-
-Mutations that make a test here fail: a sum in another order; a sleeping or waiting device draws
-nothing; a stopped trial goes on; a round that is not plain is taken for one.
-"""
+"""Plain rounds with arrays against the same rounds with SimPy, bit by bit."""
 
 from __future__ import annotations
 

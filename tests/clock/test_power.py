@@ -1,10 +1,5 @@
 """Joules by cause and batteries that run empty: instants worked by hand, and conservation over
 random lives.
-
-Mutations that make a test here fail: a battery that empties while its device waits is found out at
-the slot only; a device comes back before its restart charge; an empty device goes on drawing;
-sleeping is free; a transmission that the battery cannot finish is charged whole; the rest of the
-slot is charged as transmitting.
 """
 
 from __future__ import annotations

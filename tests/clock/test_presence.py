@@ -1,9 +1,4 @@
-"""Devices that are asked whether they are there, against a process for each.
-
-Mutations that make a test here fail: a device that leaves keeps its update, or loses the next one
-too; one that has come back is not found; an instant rounded otherwise than an event's; a life that
-was forgotten goes on where another was; the clock waits beyond the first return, or for ever.
-"""
+"""Devices that are asked whether they are there, against a process for each."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Batteries of devices that only sleep, all at once, against a battery each.
-
-Mutations that make a test here fail: the harvest or the draw left out; a battery that is taken out
-begins with its charge at the start, or as if it had not slept; nobody is told of a battery that
-empties in its device's sleep, or only of the first one.
-"""
+"""Batteries of devices that only sleep, all at once, against a battery each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The clocks of several trials.
-
-Mutations that make a test here fail: a trial's numbers go to another's devices; a stopped trial
-goes on, or stops the others.
-"""
+"""The clocks of several trials."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The clock against times worked by hand and against a plain loop over ready times.
-
-Mutations that make a test here fail: the slot opens during the broadcast, or before what happens at
-its very instant; a late device is available; a dropped update makes a later slot; the deadline
-counts from the end of the broadcast.
-"""
+"""The clock against times worked by hand and against a plain loop over ready times."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Devices that leave, come back and crash: which of their updates are sent, kept and lost.
-
-Mutations that make a test here fail: a device that left keeps its update; one that leaves while it
-transmits loses it; the clock does not wait for devices to come.
-"""
+"""Devices that leave, come back and crash: which of their updates are sent, kept and lost."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """How long ready devices wait for a slot, against queueing theory. Seeds are fixed; each test
 states its sample size and how its bound was set.
-
-Mutations that make a test here fail: two in a slot that has room for one, the last come first
-served (its mean is the same: the variance is not), a slot that waits for the broadcast, airtime
-counted twice.
 """
 
 from __future__ import annotations

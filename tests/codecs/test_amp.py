@@ -1,8 +1,5 @@
 """Approximate message passing where it fails, where there is nothing to recover, and its threshold
 by search; its laws are in `otafl validate`.
-
-Mutations that make a test here fail: the last estimate for the best one, hard for soft
-thresholding.
 """
 
 from __future__ import annotations

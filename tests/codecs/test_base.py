@@ -1,9 +1,4 @@
-"""What all codecs do: bits, words and back, the ideal route, what they refuse.
-
-Mutations that make a test here fail: side floats of the extremes uncounted, norms of buckets
-uncounted, one too many kept, the list of positions where a map is shorter, the ideal route decoded
-too, the weight of measurements taken for one of reals.
-"""
+"""What all codecs do: bits, words and back, the ideal route, what they refuse."""
 
 from __future__ import annotations
 

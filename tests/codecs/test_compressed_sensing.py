@@ -1,9 +1,4 @@
-"""Random projections of sparse updates, by hand and back.
-
-Mutations that make a test here fail: chunks of neighbours for every C-th real, a matrix of variance
-1, the padding left in, devices told apart left undecoded; a memory that forgets what was not
-received, or was in part.
-"""
+"""Random projections of sparse updates, by hand and back."""
 
 from __future__ import annotations
 

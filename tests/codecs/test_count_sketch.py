@@ -1,9 +1,4 @@
-"""Codec count_sketch: sums of coordinates in buckets that all devices share.
-
-Mutations that must fail: signs left out, a hash for each device, the same in all rounds or groups,
-or of another seed; rows that share their buckets; a median over an even number of rows that takes
-one of the middle two; the mean not divided by the rows; positions counted as bits.
-"""
+"""Codec count_sketch: sums of coordinates in buckets that all devices share."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Codec laser: one factor of each layer in turn, against a looped power iteration.
-
-Mutations that must fail: a factor that is not orthonormal, or of each device; both rounds with the
-same factor; a received factor that is not kept, or is kept by a trial that received nothing; the
-memory of what was delivered; gains that are not removed, or that do not follow the last norms of
-the same direction; layers of a flat model not found; small layers factorised.
-"""
+"""Codec laser: one factor of each layer in turn, against a looped power iteration."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """Codec matrix_sensing and the recovery by AMP: what is measured, how many reals go on air, what
 comes back. (Rounds with it: test_fedrlr_baselines.)
-
-Mutations that must fail: the matrix scaled by 1/sqrt(side) or not at all; another matrix for each
-trial, or one for all layers; matrix_seed ignored; the other side measured, or side ignored; the
-smaller of two equally common sides; blocks on the ideal route measured; `each` not decoded; the
-last iterate of AMP for the best one; no stop of what is lost, or of all with the first.
 """
 
 from __future__ import annotations

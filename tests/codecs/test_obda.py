@@ -1,10 +1,4 @@
-"""One-bit aggregation: votes by hand, their ties, and their error over the air.
-
-Mutations that make a test here fail: zero as -1 or as 0, a tie as -1, the sum or the mean in place
-of its sign, the step of another trial or its square, votes weighted where each device has one and
-the other way round, a vote where nothing arrived, a weight that arrived handed on as 1,
-one bit a real counted as 32.
-"""
+"""One-bit aggregation: votes by hand, their ties, and their error over the air."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""QSGD against a loop.
-
-Mutations that make a test here fail: s = 2^(b-1) levels, always rounded down, one draw for all
-devices, the sign lost, the norm of the whole stack.
-"""
+"""QSGD against a loop."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Codec random_subset: FedAvg with so many parameters of a random choice.
-
-Mutations that must fail: the same subset for all devices, rounds or groups, a share in place of an
-exact count, what is not sent left in, the mask forgotten with fill: keep, a payload's own mask
-forgotten, positions counted or not the other way round, ideal groups thinned.
-"""
+"""Codec random_subset: FedAvg with so many parameters of a random choice."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Codec shared_subset: everybody's reals at the same random places.
-
-Mutations that make a test here fail: a subset for each device, the same in all rounds or groups, or
-of another seed; zeros sent for what is left out; reals put back in another place; a memory that
-keeps what was received, or forgets what was not; positions counted as bits; a share rounded down.
-"""
+"""Codec shared_subset: everybody's reals at the same random places."""
 
 from __future__ import annotations
 

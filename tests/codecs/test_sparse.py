@@ -1,8 +1,4 @@
-"""Random subsets by their law, and the bits of their positions; seeds are fixed.
-
-Mutations that make a test here fail: a map that is never shorter than a list, bits for the
-positions of all numbers, subsets counted with order, logarithms in base e.
-"""
+"""Random subsets by their law, and the bits of their positions; seeds are fixed."""
 
 from __future__ import annotations
 

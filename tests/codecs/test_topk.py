@@ -1,10 +1,4 @@
-"""The largest magnitudes with error feedback, by hand.
-
-Mutations that make a test here fail: top-k by value for by magnitude, one too many kept, chosen
-among all blocks for block by block, the residual forgotten, added twice or of the wrong device, the
-memory of unknown coordinates wiped; what was not received forgotten, by row or by real; rounding
-of the zeros, to 2^b magnitudes or without a memory.
-"""
+"""The largest magnitudes with error feedback, by hand."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Uniform quantisation by hand.
-
-Mutations that make a test here fail: 2^b levels for 2^b - 1 steps, extremes of the whole stack for
-those of a device's block, a constant block divided by zero, blocks of the ideal route quantised
-too, extremes that count what a row does not know.
-"""
+"""Uniform quantisation by hand."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 A method that is registered is tested; what cannot learn so early (FedRLR's global model, a
 product of two superposed sums) and the need of layers to normalise (FedBN) are declared.
-
-Mutations that make a test here fail: FedRLR's q of 2 or its 1/K on the gradient, a step of 0.002 of
-methods that send the model, an l1 weight of 0.02: the paper's, for pixels from 0 to 255.
 """
 
 from __future__ import annotations

@@ -3,10 +3,6 @@
 A server that hears 3 of 10 devices of equal weight must step as if these 3 had been the only ones
 to send. So a method that reads too large a weight (a buffer that fills too fast, SCAFFOLD's c), or
 divides by one that is too small, differs from the round of the three.
-
-Mutations that make a test here fail: a vote that hands on a weight of 1, of obda and of
-fsk_majority_vote; the weight of a sum handed on as that of a mean; packets that count lost votes; a
-weight of measurements for one of reals; a vote on reals of which nothing arrived.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@ sets: what reaches the servers differs by no more than the noise is charged for.
 
 A combination counts as accepted if nothing refuses the scenario before or in its first rounds. What
 a component cannot do without is in its settings (`example`, `DataDisclosure.instead`).
-
-Mutations that make a test here fail are executed at the end of the file.
 """
 
 from __future__ import annotations

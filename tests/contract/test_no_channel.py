@@ -1,9 +1,5 @@
 """A device without a channel is silent, whatever carries the updates: nothing of it is heard or
 charged, and the others' mean is theirs. Where nobody has one, the round changes nothing.
-
-Mutations that make a test here fail: silence left out of one policy, of the common scale, of the
-mean gain or of the receiver; the update of a silent device counted; a rate of zero kept above it; a
-mean of zero taken for one that arrived; a plan divided by zero.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@ declares, so that adding one is a file, a word in the registry and a test.
 
 A collection of examples says so in the line above it, `# examples: why these`; a table of a page
 by `<!-- examples: why these -->`. What is said of examples must hold without a new component.
-
-Mutations that make a test here fail: two methods in a parametrisation, or as keys of a dictionary.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """A device of a trace that no path reaches in any round has neither fading nor a large-scale gain;
 everything runs with it, and it is silent.
-
-Mutations that make a test here fail: a trace that refuses a gain of zero, or whose relative gains
-are a device's over its own mean.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Every component of a table of classes does the same when a scenario names it as a class of the
 user's own, `module:Class`: what adapts and checks the user's leaves results as they are, bit by
 bit; keys, stacked numbers, memory and randomness included.
-
-Mutations that make a test here fail: keys or stacked numbers not passed on, an attribute of the
-class ignored, a check that refuses what a built-in class does, the stack key blind to the class's
-settings.
 """
 
 from __future__ import annotations

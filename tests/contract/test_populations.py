@@ -1,11 +1,5 @@
 """A device has the same numbers whoever else there is and takes part: state, codec memory, fading
 and records that are kept for those who take part alone are those that are kept for all.
-
-Mutations that make a test here fail: a new row that begins at zero; rows of the last devices kept
-for others (`DeviceStore._begin` left out, or `_rows` without looking up); fading of others
-(`BlockFading.draw` with the batches in another order); a policy, receiver or codec that reads the
-channel of a device that does not send; personal models of devices at the start scored as those of
-one that has left it.
 """
 
 from __future__ import annotations

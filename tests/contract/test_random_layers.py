@@ -1,8 +1,5 @@
 """Every registered method with dropout and batch normalisation: it trains with them, the same alone
 as in a stack and after a resume, or refuses them in one sentence.
-
-Mutations that must fail: keys without the trial, without the round, of the place in the chunk; a
-method that trains without dropout and does not say so; running statistics among the parameters.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Every scenario that comes with otafl, on the uplink that it names: power within budget, and the
 aggregation error that follows from what `output.save_link` keeps.
-
-Mutations that make a test here fail: noise of variance sigma^2, an error left out of the saved
-gains, amplitudes above the budget; a masked sum divided by the weight of all, or noise spread
-over the coordinates alike.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@ server has not received.
 
 A method whose devices keep something says what: `private_state`, which they keep whatever the
 uplink does, or `acknowledged_state`, which changes by what was received.
-
-Mutations that make a test here fail: SCAFFOLD's c_i written in local work; a server's table that
-takes lost rows, or a step without updates; a codec that forgets what was not heard.
 """
 
 from __future__ import annotations

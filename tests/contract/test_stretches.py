@@ -1,9 +1,5 @@
 """A payload of several fades, in some of which some devices are silent: what the server makes of
 each stretch is the mean of those who were heard in it, and where nobody was it keeps what it has.
-
-Mutations that make a test here fail: the first stretch's weight taken for all; the zeros of a
-stretch that nobody sent taken for a model; FedBuff's number of updates by the first stretch; sums
-of factors over the root of another stretch's weight.
 """
 
 from __future__ import annotations

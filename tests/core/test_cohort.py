@@ -1,7 +1,4 @@
-"""The rows of a cohort.
-
-Mutations that make a test here fail: a chunk's row counts for another trial.
-"""
+"""The rows of a cohort."""
 
 from __future__ import annotations
 

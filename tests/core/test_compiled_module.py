@@ -1,8 +1,5 @@
 """A module of compiled loops is loaded once it pays, together with others that need Numba; without
 Numba tensor operations give the same numbers.
-
-Mutations that make a test here fail: the time of other modules left out, or enough by itself; Numba
-imported without being asked whether it is there, a warning for each module.
 """
 
 from __future__ import annotations

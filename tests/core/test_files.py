@@ -1,8 +1,4 @@
-"""Files are whole or not there, and what killed programs left of them goes.
-
-Mutations that make a test here fail: nothing is removed; what a living program writes is removed,
-or what is of another file or machine.
-"""
+"""Files are whole or not there, and what killed programs left of them goes."""
 
 from __future__ import annotations
 

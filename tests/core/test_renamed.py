@@ -1,8 +1,4 @@
-"""Old names of contracts work, and warn.
-
-Mutations: the new name not set; a class with both names loses its own; no warning; a table of old
-names that names nothing.
-"""
+"""Old names of contracts work, and warn."""
 
 from __future__ import annotations
 

@@ -3,10 +3,6 @@
 Uniforms are compared bit for bit. Normals go through log, sqrt, sin and cos, whose last bit may
 depend on how a processor's vector units meet the tail of an array, so they are held to a few units
 in the last place.
-
-Mutations that make a test here fail: the device left out of the key, device for device + 1, the
-counter left unmixed, blocks drawn ahead kept for other rows, trials in sorted order, arithmetic in
-place of logical shifts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Files of named tensors: what is written is read, and a damaged file is refused.
-
-Mutations that must fail: an error of the package that comes through; views that are not copied.
-"""
+"""Files of named tensors: what is written is read, and a damaged file is refused."""
 
 from __future__ import annotations
 

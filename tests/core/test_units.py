@@ -1,8 +1,4 @@
-"""Decibels worked by hand.
-
-Mutations that make a test here fail: 20 dB a decade of power, dBm without the -30 dB to watt, the
-noise figure subtracted, bandwidth left out of the noise power.
-"""
+"""Decibels worked by hand."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The slowest clock that meets a deadline, against closed forms.
-
-Mutations that make a test here fail: the deadline counted from the end of the broadcast; a clock
-just too slow; bounds left out or exchanged; a trial's deadline for another's; `share` left out.
-"""
+"""The slowest clock that meets a deadline, against closed forms."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """The joint choice of frequency and power: energy by the definition of the digital uplink's bits,
 band, noise and watts.
-
-Mutations that make a test here fail: circuits left out or not shared in turns; n left out of a, or
-of the SNR of parts of the band; the gap, the rate factor, the amplifier left out; a device that is
-late at half power; the cells' mean SNR for what they carry.
 """
 
 from __future__ import annotations

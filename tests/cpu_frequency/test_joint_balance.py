@@ -1,8 +1,4 @@
-"""The joint choice of frequency and power against fine grids and the optimum's own conditions.
-
-Mutations that make a test here fail: 2 kappa C^3 without its 2; h without x; Lambert's W without
-its 1; a device that others' steps go on for.
-"""
+"""The joint choice of frequency and power against fine grids and the optimum's own conditions."""
 
 from __future__ import annotations
 

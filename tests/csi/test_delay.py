@@ -1,9 +1,4 @@
-"""The channel of some rounds ago, state by state and under Jakes' spectrum.
-
-Mutations that make a test here fail: a delay of no, one or two rounds too many, round 0 for the
-rounds before it, the present blocks in place of the past ones, states looked up again, or in turns
-before and after the start.
-"""
+"""The channel of some rounds ago, state by state and under Jakes' spectrum."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A channel that is known with an error.
-
-Mutations that make a test here fail: the error's variance not halved, or that of another trial, one
-error for all devices. Its laws are those of `otafl validate`.
-"""
+"""A channel that is known with an error."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """What is known of a channel in the long run. Seeds are fixed; a statistical test's false-alarm
 level is 1e-4 for each number.
-
-Mutations that make a test here fail: a closed form where there is none, an average over rounds that
-are correlated, the threshold or the gain left out.
 """
 
 from __future__ import annotations

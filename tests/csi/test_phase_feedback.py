@@ -1,8 +1,4 @@
-"""Quantised phases, by hand and over Rayleigh fading.
-
-Mutations that make a test here fail: 2^(b-1) or 2^b + 1 levels of phase, levels half a step off or
-half as dense, all trials with the first trial's bits, an amplitude quantised too.
-"""
+"""Quantised phases, by hand and over Rayleigh fading."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Estimates from pilots against twins written out and numbers worked by hand.
-
-Mutations that make a test here fail: the pilots' power, their number, the gain or `power_db` left
-out of the error, the error's variance of one device used for all, the MMSE's factor 1 + v taken for
-1 - v, pilots counted on every group of a comb, a comb that starts at the second group, antennas and
-blocks swapped before interpolation, a known variance claimed for MMSE, for a comb, for unequal
-budgets or for a gain that is not the budget's.
-"""
+"""Estimates from pilots against twins written out and numbers worked by hand."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Random crops and flips against a loop over pixels, and their independence of who takes part.
-
-Mutations that must fail: rows and columns changed about, or their numbers; the flip of what is cut
-left out of the columns that are read, or before the cut; black as 0 where it is not; all channels
-by the first one's numbers alone; numbers that depend on the place in the cohort, not on the step,
-not on the draw, or that all samples share; offsets from 0 to 2 p - 1.
-"""
+"""Random crops and flips against a loop over pixels, and their independence of who takes part."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""CIFAR-10 and CIFAR-100 from small files in the format of the official ones, and their scales.
-
-Mutations that must fail: channels last, the batches in another order, the test batch among them;
-labels by the coarse key; an unpickler without its list of what may be made; shapes, dtypes or
-labels not checked; a standardised set with the other set's means, by deviation times, or with
-black left at 0.
-"""
+"""CIFAR-10 and CIFAR-100 from small files in the format of the official ones, and their scales."""
 
 from __future__ import annotations
 

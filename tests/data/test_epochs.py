@@ -1,8 +1,4 @@
-"""Minibatches of epochs: every sample once a pass, in an order that nothing beside it changes.
-
-Mutations that must fail: samples in their order, one order for all epochs, the last minibatch left
-out or full, weights of the padding above zero, an order that depends on the longest device.
-"""
+"""Minibatches of epochs: every sample once a pass, in an order that nothing beside it changes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""FEMNIST from small files in TensorFlow Federated's SQLite format.
-
-Mutations that must fail: in `federated_sqlite`, a wrong byte order, no sign in a number, a field of
-another message, splits not both asked for, samples of all clients.
-"""
+"""FEMNIST from small files in TensorFlow Federated's SQLite format."""
 
 from __future__ import annotations
 

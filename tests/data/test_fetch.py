@@ -1,8 +1,4 @@
-"""What is downloaded, how it is unpacked, and what is left behind where that fails.
-
-Mutations that must fail: a file that is unpacked not checked, taken from another place of the
-archive, or the archive kept.
-"""
+"""What is downloaded, how it is unpacked, and what is left behind where that fails."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """FEMNIST from small files in LEAF's JSON format: users, their training and test samples, and how
 users are sampled.
-
-Mutations that must fail: `split` with nothing left to train on or to test with, or out of order;
-`sample` by the number of users, without the least number of samples, or one user short; samples of
-other users; owners by training counts in the test set; test folder and training folder changed
-about; `data.train_samples` or the pooled set without their owners.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The recordings are read person by person in the order of time, and split there.
-
-Mutations that these tests notice: test samples that are not the last, standardised by all samples,
-the copies kept, people in another order.
-"""
+"""The recordings are read person by person in the order of time, and split there."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The generated regression has the Hessian and the heterogeneity that are asked for.
-
-Mutations that these tests notice: eigenvalues of another condition, optima that differ at spread 0,
-noise without its scale.
-"""
+"""The generated regression has the Hessian and the heterogeneity that are asked for."""
 
 from __future__ import annotations
 

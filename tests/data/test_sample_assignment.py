@@ -1,8 +1,4 @@
-"""Who has which samples, in two arrays, against arrays of each device.
-
-Mutations that make a test here fail: the smaller parts first; places of a group out of order; a
-device's first sample counted from the first of all; padding with another device's sample.
-"""
+"""Who has which samples, in two arrays, against arrays of each device."""
 
 from __future__ import annotations
 

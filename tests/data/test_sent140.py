@@ -1,9 +1,4 @@
-"""Sent140 from small files in LEAF's format and in the authors' own.
-
-Mutations that must fail: words in upper case, without apostrophes or marks, beyond the length; a
-word that is not known as another's vector, padding in front; polarity 4 as 0; users in the order of
-the file; the text of another column; owners of other tweets.
-"""
+"""Sent140 from small files in LEAF's format and in the authors' own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GloVe's vectors. A mutation that must fail: the vector of the second of two equal words."""
+"""GloVe's vectors."""
 
 from __future__ import annotations
 

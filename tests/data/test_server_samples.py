@@ -1,8 +1,4 @@
-"""Samples of the server are samples of no device.
-
-Mutations that must fail: withheld samples left with the devices; tests of withheld classes kept;
-the share taken of all samples where classes are given.
-"""
+"""Samples of the server are samples of no device."""
 
 from __future__ import annotations
 

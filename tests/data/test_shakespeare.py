@@ -1,8 +1,4 @@
-"""Speakers are users, their texts are cut into sequences, and the last ones test.
-
-Mutations that these tests notice: labels that are not one character further, speeches of equal
-names apart, test sequences from the beginning, short speakers kept.
-"""
+"""Speakers are users, their texts are cut into sequences, and the last ones test."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A battery's charge, at instants worked by hand.
-
-Mutations that make a test here fail: harvest while the battery is full counts; a battery is empty
-at the instant at which the last draw begins.
-"""
+"""A battery's charge, at instants worked by hand."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""Byzantine devices, refusals and the jammer, by hand.
-
-Mutations that make a test here fail: the last devices in place of the first, one count or one scale
-for all trials, rows of a group taken for rows of the cohort, a flip without its scale or its sign,
-noise without the update's norm or its own taken off, norms block by block, a mask ignored, one
-noise for all devices, blocks or rounds, the payload written to, a stack without attackers tampered
-with, a jammer's decibels taken as they are, or none for 0 dB; a refusal of the honest, of rows of a
-group for rows of the cohort, for one group or block alone, of all or of nothing where it is not
-asked for.
-"""
+"""Byzantine devices, refusals and the jammer, by hand."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Hardware of several trials, by hand.
-
-Mutations that make a test here fail: rows of the first trial alone; a trial's numbers for those of
-another.
-"""
+"""Hardware of several trials, by hand."""
 
 from __future__ import annotations
 

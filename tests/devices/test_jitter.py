@@ -1,9 +1,5 @@
 """The jitter of local work by its laws, and what it costs. Seeds are fixed; each test of a law
 states its sample size and the chance that a right sampler fails it under another seed.
-
-Mutations that make a test here fail: the jitter's shift or its mean off, one draw for all devices
-or all rounds, one trial's scale for another's; jitter that costs joules, or that is another in a
-stack.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Bursts of slow computing: a function of trial, device and round.
-
-Mutations that make a test here fail: a burst that ends by the probability that one begins, a state
-of the devices that were asked for, an earlier round that is not begun anew.
-"""
+"""Bursts of slow computing: a function of trial, device and round."""
 
 from __future__ import annotations
 

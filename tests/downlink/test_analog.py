@@ -1,13 +1,4 @@
-"""The analogue downlink against a twin written out, and what the engine makes of it.
-
-Mutations that make a test here fail: the noise of a complex symbol in place of a real's, an SNR
-with the wrong sign, the power of one block or of one trial for all, an own broadcast scaled by
-another's, noise on integers, one noise for all devices, for all rounds or for all blocks, rows of a
-chunk numbered from its own start, |h| in place of |h|^2, no or double shrinkage, the mean square
-not told, integers sent for nothing, one copy of broadcasts that differ, seconds by the downlink
-rate or bits for what is sent uncoded, the server's own model made noisy, the engine's devices given
-the broadcast without noise.
-"""
+"""The analogue downlink against a twin written out, and what the engine makes of it."""
 
 from __future__ import annotations
 

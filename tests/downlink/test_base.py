@@ -1,7 +1,4 @@
-"""An arrival cut to those who heard it.
-
-Mutations that make a test here fail: an arrival cut without its blocks, noise or times.
-"""
+"""An arrival cut to those who heard it."""
 
 from __future__ import annotations
 

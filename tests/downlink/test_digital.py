@@ -1,12 +1,4 @@
-"""The digital downlink: times by hand, losses and repetitions against a plain loop.
-
-Mutations that make a test here fail: a model for each that is broadcast, a unicast that begins anew
-for each trial's neighbours, rows in another trial's turn, all rows served when the last one is, a
-broadcast that goes on when all have it or stops when one has, an attempt too many or too few, a
-repetition at no cost in bits, a copy without a link that takes time, the rate of the strongest, of
-those who have it already, of another trial or of a real symbol, integers left out, sizes of others
-in place of a row's own.
-"""
+"""The digital downlink: times by hand, losses and repetitions against a plain loop."""
 
 from __future__ import annotations
 

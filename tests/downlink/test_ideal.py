@@ -1,7 +1,4 @@
-"""The error-free downlink by hand.
-
-Mutations that make a test here fail: one copy of broadcasts that differ, integers left out.
-"""
+"""The error-free downlink by hand."""
 
 from __future__ import annotations
 

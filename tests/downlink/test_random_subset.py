@@ -1,8 +1,4 @@
-"""Downlink random_subset.
-
-Mutations that must fail: one copy for all devices, blocks thinned by one choice, another one in
-each chunk, the server's own blocks thinned, positions left out.
-"""
+"""Downlink random_subset."""
 
 from __future__ import annotations
 

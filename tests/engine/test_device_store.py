@@ -1,11 +1,4 @@
-"""Rows of devices that have taken part, against one table of all devices.
-
-Mutations that make a test here fail: a device that comes later begins at zero, or at another
-trial's start; a row is found by device and not by trial and device; what was kept is forgotten when
-there is made room for more, or when all get rows; rows that were put back out of a checkpoint in
-the order in which devices came; the start is the server's own memory; models of devices at the
-start scored as another's.
-"""
+"""Rows of devices that have taken part, against one table of all devices."""
 
 from __future__ import annotations
 

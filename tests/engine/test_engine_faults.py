@@ -1,12 +1,4 @@
-"""Faults in rounds: the round goes on, what is counted is right, and the result says it.
-
-Mutations that make a test here fail: crashes of devices that are not in the slot, crashed packets
-in the mean, or a count of those that did not crash; downtime not served, or by others; a burst that
-shortens the work or burns joules; a fade that the transport or the power policy does not see, or
-selection alone; copies that the transport does not get; counts that start anew at each record;
-tampering after the codec or after the choice by norm; a refusal after the codec or the choice by
-norm; refusals not counted, a round without updates that goes wrong.
-"""
+"""Faults in rounds: the round goes on, what is counted is right, and the result says it."""
 
 from __future__ import annotations
 

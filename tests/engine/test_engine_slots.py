@@ -1,10 +1,5 @@
 """The engine under every protocol and with devices that come, go and run empty: each update is used
 once or lost, stacked is alone, replays are equal, budgets hold.
-
-Mutations that make a test here fail: a lost device's payload is delivered with its next one; late
-payloads are dropped where the protocol keeps them; the staleness is of the slot before; a device
-that cannot afford its work takes part; the radio's limit forgets the circuits; trials that end are
-not recorded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Local work in epochs of devices with different numbers of samples, against looped twins.
-
-Mutations that must fail: payloads in the order of training, losses in the order of training, an
-equal number of steps for all devices, seconds of the mean number of steps.
-"""
+"""Local work in epochs of devices with different numbers of samples, against looped twins."""
 
 from __future__ import annotations
 

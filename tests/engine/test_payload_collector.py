@@ -1,7 +1,4 @@
-"""Payloads of chunks, joined in the order of the rows.
-
-Mutation that must fail: a chunk with all transmitting rows is left out because another has none.
-"""
+"""Payloads of chunks, joined in the order of the rows."""
 
 from __future__ import annotations
 

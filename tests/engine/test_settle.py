@@ -1,11 +1,4 @@
-"""`Algorithm.on_ack`: what a device does once it knows whether its update arrived.
-
-Mutations that make a test here fail: devices that did not send settled, or those of another trial;
-`heard` in the order of devices and not of rows; settled before the server's step, or under the
-round in which a late update was made; the state that it returns not kept; updates that miss every
-slot not settled, or twice; what the codec or an attacker made of a payload in the place of the
-method's own, or another device's; a codec with memory that does not count.
-"""
+"""`Algorithm.on_ack`: what a device does once it knows whether its update arrived."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What the engine makes of model sizes: time, joules, bits and counts go by a device's level.
-
-Mutations that make a test here fail: the largest level's operations charged to all, on the clock or
-in joules; one device's samples taken for every device's, or padding for samples; a participant of
-no level counted, exchanged parameters of one direction.
-"""
+"""What the engine makes of model sizes: time, joules, bits and counts go by a device's level."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""How devices weigh in the server's mean.
-
-Mutations that make a test here fail: the weights of samples whatever is asked, weights that do not
-sum to one over those who take part.
-"""
+"""How devices weigh in the server's mean."""
 
 from __future__ import annotations
 

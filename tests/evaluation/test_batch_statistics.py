@@ -1,11 +1,4 @@
-"""Statistics of batch normalisation for a test, against torch's own and by hand.
-
-Mutations that make a test here fail: one batch for several, variances with a divisor of n, samples
-that no device holds, a device's statistics from other devices' samples, those of the first trial
-for all, batches left out of the mean, all samples where a number is given, the first ones in the
-place of spread ones; statistics from a test's samples once `norm_from_round` is reached, or of the
-training's before.
-"""
+"""Statistics of batch normalisation for a test, against torch's own and by hand."""
 
 from __future__ import annotations
 

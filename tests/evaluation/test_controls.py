@@ -1,8 +1,4 @@
-"""Predictions without a model: a person's mean, and a person's line in time.
-
-Mutations that these tests notice: the mean of all people, lines of the test samples, times of other
-samples.
-"""
+"""Predictions without a model: a person's mean, and a person's line in time."""
 
 from __future__ import annotations
 

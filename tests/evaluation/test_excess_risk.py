@@ -1,8 +1,4 @@
-"""The excess risk is the objective over its minimum, for every way to be affine.
-
-Mutations that these tests notice: a penalised intercept, samples weighted equally, an optimum of
-the test samples, no ridge.
-"""
+"""The excess risk is the objective over its minimum, for every way to be affine."""
 
 from __future__ import annotations
 

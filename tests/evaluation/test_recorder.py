@@ -1,8 +1,4 @@
-"""What is recorded of populations that are too large for a record of each device.
-
-Mutations that make a test here fail: sums over trials or causes; means left out with what they are
-means of; one device fewer recorded each than the bound says.
-"""
+"""What is recorded of populations that are too large for a record of each device."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Values of trials, of those of their servers.
-
-Mutations that make a test here fail: sums for means, the mean epsilon of servers, servers and
-devices in the wrong order, devices numbered alike at every server, a trial that stops where one
-server has reached the target.
-"""
+"""Values of trials, of those of their servers."""
 
 from __future__ import annotations
 

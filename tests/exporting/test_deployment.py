@@ -1,11 +1,4 @@
-"""Trained models kept with a result, and loaded as plain PyTorch modules.
-
-Mutations that must fail: in `collect`, no statistics, no fine-tuning, the rows of trials and points
-exchanged; in `join`, rows of one batch only, no expansion; in `modules`, u and v or the sides of a
-factor exchanged, no root of s, no reordering of the last images, the unrolling exchanged, the log
-of a mixture's weights twice; in `get_params`, always device 0; in `_point`, the axes in another
-order.
-"""
+"""Trained models kept with a result, and loaded as plain PyTorch modules."""
 
 from __future__ import annotations
 

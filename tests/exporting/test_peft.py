@@ -1,8 +1,5 @@
 """Adapters alone in PEFT's layout, and merged weights as safetensors; PEFT is the oracle of both
 loading and merging, where it is installed (the extra peft).
-
-Mutations that must fail: A and B exchanged, a scale other than 1, the base with adapters, the head
-left out or not saved, a prefix of another version.
 """
 
 from __future__ import annotations

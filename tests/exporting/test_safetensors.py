@@ -1,7 +1,4 @@
-"""A transformer leaves as safetensors, ONNX and a PyTorch program, and begins again from its file.
-
-Mutations that must fail: weights under the names of a module; another trial's weights.
-"""
+"""A transformer is written as safetensors, ONNX and a PyTorch program, and starts from its file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Generalised coherence.
-
-Mutations that must fail: vectors not scaled to length one, zero vectors counted as dependent, the
-trials mixed, single precision, det in place of 1 - det, a cut into columns that loses the rest.
-"""
+"""Generalised coherence."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""CP algebra, against definitions and autograd.
-
-Mutations that must fail: Khatri-Rao products in descending order, one mode's factor left in its own
-gradient, the residual's sign, ALS with the old factors in V_n, ranks rounded down, N in place of 2N
-in the start's deviation.
-"""
+"""CP algebra, against definitions and autograd."""
 
 from __future__ import annotations
 

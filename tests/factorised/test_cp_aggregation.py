@@ -1,9 +1,4 @@
-"""The three aggregations of CP factors, against definitions and each other.
-
-Mutations that must fail: a mean of tensors without weights, an SVD that is not split evenly, the
-half of the normal parts left out, conjugate gradients stopped early, the change's coordinates
-without what A_t has, a retraction that is not turned back or loses the ratio of norms.
-"""
+"""The three aggregations of CP factors, against definitions and each other."""
 
 from __future__ import annotations
 

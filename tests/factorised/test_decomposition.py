@@ -1,8 +1,4 @@
-"""Singular values of batches in which some matrices cannot be decomposed.
-
-Mutations that make a test here fail: the whole batch redone in double precision; NaN or infinity
-that ends the others; a failure in double precision kept quiet.
-"""
+"""Singular values of batches in which some matrices cannot be decomposed."""
 
 from __future__ import annotations
 

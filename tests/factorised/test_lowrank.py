@@ -1,11 +1,5 @@
 """The fixed-rank manifold, in factors, against dense algebra (the facts are numbered as the
 quantities of the FedRLR paper need them: projection (47), retraction (18)-(19), product (31)).
-
-Mutations that must fail: in `project`, bu or bv without its minus term, h transposed, the normal
-part of a square basis as it is rounded; in `retract`, h, either normal part or s left out, 1 in
-place of T^-1, U and V swapped, no truncation; in `_factor_gram`, no ridge (rank-deficient steps
-give NaN), or one a million times larger; in `compress`, truncation forgotten; in `truncate`, no
-rescaling; in `_orthonormalise`, 1 and 0 for 1.5 and -0.5.
 """
 
 from __future__ import annotations

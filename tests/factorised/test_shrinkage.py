@@ -1,8 +1,4 @@
-"""Proximal maps: thresholds on singular values and on entries.
-
-Mutations that must fail: soft threshold hard; pruning of magnitudes signed; the Gram matrix in
-single precision, or of what is not finite; measured along the other side.
-"""
+"""Proximal maps: thresholds on singular values and on entries."""
 
 from __future__ import annotations
 

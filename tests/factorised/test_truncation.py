@@ -1,9 +1,4 @@
-"""Truncated factors of matrices, and coordinates of changes in them.
-
-Mutations that must fail: ranks rounded up or 0, factors not balanced, a NaN trial ending the SVD,
-singular vectors made of rounding, the overlap M of coordinates not halved, the old factors in the
-place of the new ones, a sum of products without weights.
-"""
+"""Truncated factors of matrices, and coordinates of changes in them."""
 
 from __future__ import annotations
 

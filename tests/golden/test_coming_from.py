@@ -1,8 +1,5 @@
 """The experiments of docs/coming_from.md: our side of each runs as it stands and ends where the
 page says; so do the other side's, where what they need is installed.
-
-Mutations that make a test here fail: an equal-power policy whose scaling is not the mean amplitude,
-a local step fewer or a step size halved on one side, devices weighed otherwise.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""`otafl convert`, and `otafl show` of many points.
-
-Mutations that make a test here fail: text coordinates or attributes lost, rounds that a point has
-not filled, the old file gone before the new one is whole, a block of a large CSV left out or with a
-second head, coordinates of a joint axis left out, --force ignored.
-"""
+"""`otafl convert`, and `otafl show` of many points."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The records of decisions have one form, and the overview of the design is that of the code.
-
-Mutations that make a test here fail: a number left out, a date before that of the record above, a
-section left out, a title that differs in the table, a layer in another place, a step of the round
-left out, a class in the diagram that a step does not take or give.
-"""
+"""The records of decisions have one form, and the overview of the design is that of the code."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The programs in examples/ run, each in its own process, and are short.
-
-Mutations that make a test here fail: a name of the API that changes, a program that prints nothing
-or NaN where it should not, a program without a test.
-"""
+"""The programs in examples/ run, each in its own process, and are short."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
 """What the page about FedRLR claims of the committed results, and what its scripts compute.
 
 Its tables are compared by `tests/studies/test_write_tables.py`.
-
-Mutations that make a test here fail: the wrong step size or model taken, biases of one method left
-out of its symbols, a relaxation shown at a ratio that its rank or density does not meet, trials
-that reach no target left out of its rounds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """What the script of the page about the whole field computes.
 
 Its tables are compared by `tests/studies/test_write_tables.py`.
-
-Mutations that make a test here fail: the end of each run for the same channel uses or joules, a
-diverged trial left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """A study's page begins with what a reader wants: the question, one figure, a few answers with
 their numbers, and two commands, in at most 250 words. All else is below "Details".
-
-Mutations that make a test here fail: a page without a question, a second figure, a sixth answer, a
-word too many.
 """
 
 from __future__ import annotations

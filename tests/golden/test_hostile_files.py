@@ -1,8 +1,4 @@
-"""Files that someone else may have written are data: nothing in them is run, whoever reads them.
-
-Mutations that make a test here fail: a checkpoint or a record read with `weights_only=False`, a
-journal that may name any method, `guard_imports` that does nothing, a module that need not be one.
-"""
+"""Files that someone else may have written are data: nothing in them is run, whoever reads them."""
 
 from __future__ import annotations
 

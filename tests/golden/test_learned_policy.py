@@ -1,9 +1,5 @@
 """studies/physical_layer/learn_power_policy.py with a third of its steps, the policy that it learns
 on the real transport, and the examples of docs/differentiable.md.
-
-Mutations that make a test here fail: the logarithm of the loss left out, the share blind to eta,
-pooling or softmax over states in place of devices, the first device for the mean, a power of two
-budgets, a table that divides by another row; in `otafl.own_loop.differentiable`, sigma^2 for N.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The commands for those who work on otafl: targets of the Makefile, and hooks before a commit.
-
-Mutations that make a test here fail: a target without a line, or not first in the Makefile; a hook
-of a repository elsewhere, a pattern that finds nothing.
-"""
+"""The commands for those who work on otafl: targets of the Makefile, and hooks before a commit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The notebooks of docs/notebooks run from top to bottom, each in a kernel of its own, and show
 what their texts say.
-
-Mutations that make a test here fail: the policy of the page inverting for all (`share` unread),
-`cao_static` not taking the least error, FedRLR+ sending what FedAvg does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""What is built from the checkout: the wheel, the sdist, what the Dockerfile installs.
-
-Mutations that make a test here fail: `force-include` taken out of pyproject.toml, a file of the
-package or a scenario left out, a README that twine refuses, a folder left out of .dockerignore, a
-Dockerfile that installs without constraints.txt.
-"""
+"""What is built from the checkout: the wheel, the sdist, what the Dockerfile installs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The committed page of published claims says what its scripts print of the committed results.
-
-Mutations that make a test here fail: a number of the page changed, a table left out, the worst step
-for the best, a plan's bias left out of its cost.
-"""
+"""The committed page of published claims says what its scripts print of the committed results."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`otafl.run` and `otafl.sweep` take what the commands take.
-
-Mutations that make a test here fail: an option dropped on its way, a bar without `progress`,
-unknown arguments accepted, a device that a loaded scenario keeps.
-"""
+"""`otafl.run` and `otafl.sweep` take what the commands take."""
 
 from __future__ import annotations
 

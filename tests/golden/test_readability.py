@@ -4,9 +4,6 @@ line that says what the page is for.
 Words, sentences and syllables are counted here, without a package. The reading ease is Flesch's
 206.835 - 1.015 words a sentence - 84.6 syllables a word (Flesch 1948, "A New Readability
 Yardstick"). Code, tables, headings, formulas and pictures are left out; inline code is one word.
-
-Mutations that make a test here fail: a sentence of 41 words on a page, three clauses joined by
-semicolons, a page that begins with a detail, a banned phrase.
 """
 
 from __future__ import annotations

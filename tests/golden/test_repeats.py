@@ -2,9 +2,6 @@
 
 `studies/common/repeat.py` measures what each takes and whether it repeats (`repeats.csv`). A result
 without a row there is repeated here too, so a new one is tested before anybody lists it.
-
-Mutations that make a test here fail: another random number, a changed default of a method, a
-number of a committed file changed, the last round of a repeated run left out of the comparison.
 """
 
 from __future__ import annotations

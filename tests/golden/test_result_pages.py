@@ -1,8 +1,6 @@
 """Reduced copies of results keep what the pages need.
 
 Tables between markers are compared by `tests/studies/test_write_tables.py`.
-
-Mutation that makes a test here fail: the round of divergence left out of a reduced copy.
 """
 
 from __future__ import annotations

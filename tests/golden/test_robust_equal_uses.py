@@ -1,8 +1,4 @@
-"""The study at equal channel uses: settings tuned without attackers, and tables of its pages.
-
-Mutations that make a test here fail: a second step size at an end of the grid, or another than the
-best; a number of a page changed; a point that was not run; more channel uses than one sum takes.
-"""
+"""The study at equal channel uses: settings tuned without attackers, and tables of its pages."""
 
 from __future__ import annotations
 

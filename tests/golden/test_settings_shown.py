@@ -2,9 +2,6 @@
 
 An example gives the key in its own section, of a component that has it. A mention in a sentence,
 the generated reference and the tests are none. YAML blocks of pages must load as they stand.
-
-Mutations that make a test here fail: a new key that no page shows, a block taken from a page, a key
-that a component has lost on a page, keys compared by their names alone.
 """
 
 from __future__ import annotations

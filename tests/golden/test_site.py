@@ -1,8 +1,5 @@
 """Ways into the site: cards of what there is to choose from, and a search that knows the words that
 users come with.
-
-Mutations that make a test here fail: a table without a figure, a figure beyond its frame, a synonym
-that leads nowhere, an index entry that is not a main one, names that are one word to the search.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The committed page about the physical layer says what its scripts print of the committed results.
-
-Mutations that make a test here fail: a number of the page changed, a table left out, a script that
-chooses the worst step size or takes means for medians.
-"""
+"""The page about the physical layer says what its scripts print of the committed results."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The commands and files that studies name exist: on their pages, in headers of scenarios and in
 docstrings of scripts.
-
-Mutations that make a test here fail: a scenario of another study's folder in a command; a script
-called by its path, which cannot import `studies.common`; a renamed module.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The diagram of the uplink in docs/design.md names what the code has, in the order of the code.
-
-Mutations that make a test here fail: a step renamed, left out or in another place of the diagram, a
-type that no step returns, a fifth type that holds the update, a scheme that inherits from another,
-an import of the ideal link.
-"""
+"""The diagram of the uplink in docs/design.md names what the code has, in the order of the code."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@ listed here with its reason; no tensor is made on the host.
 
 A GPU works while its host prepares what comes next, until the host asks for a number. What is
 listed is either needed by the clock, which is the host's, or decides how much work there is.
-
-Mutations that make a test here fail: an `.item()` or a tensor without a device in the loop of
-`LocalTraining`; a constant that is made anew in each round instead of by `constant`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """`otafl.flower` with real Flower: in its simulation runtime, with a backend that runs the
 ClientApps in this process in place of Ray's actors; on a grid that calls them directly, which waits
 for nothing; and in its older server.
-
-Mutations that make a test here fail: weights of the mean ignored, models sent in place of
-increments, the base of another round, replies of lost updates kept, nodes and devices mixed up,
-rounds counted from 1, metrics not added, Krum let through, a silent round that changes the model.
 """
 
 from __future__ import annotations

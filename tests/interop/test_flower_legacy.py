@@ -1,8 +1,4 @@
-"""`otafl.flower.LegacyOverTheAir` with real Flower, in its older server.
-
-Mutations that make a test here fail: weights of the mean ignored, models sent in place of
-increments, failures that send, metrics not added, Krum let through.
-"""
+"""`otafl.flower.LegacyOverTheAir` with real Flower, in its older server."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Data sets made here with Hugging Face's library, and Flower's partitioners on otafl's.
-
-Mutations that make a test here fail: height and width changed over, colours last, labels of a split
-numbered by themselves, held out samples that train too, the seed of every trial the same, samples
-not shuffled before, places in the shuffled order taken for samples.
-"""
+"""Data sets made here with Hugging Face's library, and Flower's partitioners on otafl's."""
 
 from __future__ import annotations
 

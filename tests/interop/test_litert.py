@@ -1,9 +1,4 @@
-"""Trained models as LiteRT files, run by its interpreter.
-
-Mutations that must fail: in `litert.Layers`, a flattening that leaves channels last, kernels whose
-sides are exchanged, no padding, a stride left out, groups of channels in another order, epsilon
-left out of a normalisation, the largest score of a mixture left out.
-"""
+"""Trained models as LiteRT files, run by its interpreter."""
 
 from __future__ import annotations
 

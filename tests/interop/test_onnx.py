@@ -1,9 +1,4 @@
-"""Trained models as ONNX, run by onnxruntime; and `otafl export`, whatever the format.
-
-Mutations that must fail: in `onnx.write`, a fixed batch, the notes of the exporter kept; in
-`measure.fault`, no bound on scores, no accuracy; in `_faults`, nothing recorded; in the command, no
-exit code.
-"""
+"""Trained models as ONNX, run by onnxruntime; and `otafl export`, whatever the format."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A search of settings in batches: docs/tuning.md and its script, with the real package.
-
-Mutations that make a test here fail: values told to other trials, a batch that is several stacks,
-the budget overrun by a batch that it does not divide.
-"""
+"""A search of settings in batches: docs/tuning.md and its script, with the real package."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What every model shares: parameters side by side, and what is said before it is built.
-
-Mutations that must fail: the blocks in another order, copies for views.
-"""
+"""What every model shares: parameters side by side, and what is said before it is built."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The convolutional network: sizes, its start, and what is refused.
-
-Mutations that must fail: `Layer.positions` left out of `macs`; another fan-in; in
-`list_layer_sides`, another side; a problem of another key.
-"""
+"""The convolutional network: sizes, its start, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Compiled passes of SGD steps have the bits of the tensor operations.
-
-Mutations that make a test here fail: in `step_kernel`, the lanes of a sum added before the rest,
-three partial sums, a level of eight rows, the step of the bias left out or taken from another row,
-the slope left out forward or backward; in `AdaptiveRun`, losses left behind when sizes change.
-"""
+"""Compiled passes of SGD steps have the bits of the tensor operations."""
 
 from __future__ import annotations
 

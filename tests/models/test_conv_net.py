@@ -1,8 +1,4 @@
-"""The small network of convolutions, against `torch.nn.functional`.
-
-Mutations that must fail: ReLU, norms or poolings left out; `last_pool` or `hidden` ignored; groups
-that do not divide.
-"""
+"""The small network of convolutions, against `torch.nn.functional`."""
 
 from __future__ import annotations
 

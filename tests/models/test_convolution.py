@@ -1,9 +1,4 @@
-"""Convolutions: against a NumPy loop, and a fold that transposes.
-
-Mutations that must fail: in `fold_patches`, stride left out, height for width; in
-`extract_patches`, another order of channel and pixel, the grey shortcut for all; in `to_kernels`,
-height and width exchanged; in `Window`, one position less, no padding, height for width.
-"""
+"""Convolutions: against a NumPy loop, and a fold that transposes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Layers in CP form against the dense layers that their factors make: facts F1, F2.
-
-Mutations that must fail: height and width exchanged, the bias in an early stage, padding or stride
-on one side only, an image of all rows not repeated, factors of one row used for all, a transpose
-missing in either pass, samples of one part only.
-"""
+"""Layers in CP form against the dense layers that their factors make: facts F1, F2."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A user's module against the same network written out.
-
-Mutations that must fail: changing buffers accepted, one row's parameters for all rows, the module's
-own start, statistics of padding, one mask for all rows.
-"""
+"""A user's module against the same network written out."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Factors of dropout, and otafl's own networks with it.
-
-Mutations that must fail: factors without 1 / (1 - p), equal factors of two layers,
-gradients through dropped outputs.
-"""
+"""Factors of dropout, and otafl's own networks with it."""
 
 from __future__ import annotations
 

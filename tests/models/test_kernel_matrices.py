@@ -1,8 +1,4 @@
-"""Kernels as matrices, and their factors as kernels. `test_network` runs low-rank convolutions.
-
-Mutations that must fail, here or there: in `to_kernels`, `unroll_weight` and `roll_weight`, another
-order of sides, one unroll for the other.
-"""
+"""Kernels as matrices, and their factors as kernels. `test_network` runs low-rank convolutions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The costs of a network's steps, against torch's own counter and by hand.
-
-Mutations that must fail: in `count_costs`, height for width, the first kernel's stride on both
-sides, no middle of a low-rank step, another pooled size, no shortcuts.
-"""
+"""The costs of a network's steps, against torch's own counter and by hand."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The steps of a network: their start, and their form as plain data.
-
-Mutations that must fail: in `compute_start_bound`, another fan-in, the last layer as the others,
-the factors as dense.
-"""
+"""The steps of a network: their start, and their form as plain data."""
 
 from __future__ import annotations
 

@@ -1,11 +1,5 @@
 """Chains of layers: the written-out backward pass against autograd and a loop, factored weights
 against dense ones.
-
-Mutations that must fail: in `pairs`, the ReLU's gate left out or taken from the wrong layer, the
-transposed weight for the weight; in `compute_softmax_gradient_`, no -1 at the label, no 1/B,
-the sample weights ignored in g or in the loss; in `sgd_`, the bias by the mean over samples, the
-step applied twice; in `LowRankMap`, s left out on one side; the slope of a leaky ReLU left out of
-the forward or of the backward pass, in the perceptron, the scores or the convolutions.
 """
 
 from __future__ import annotations

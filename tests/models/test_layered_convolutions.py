@@ -1,10 +1,5 @@
 """Convolutional networks: forward and backward against torch's own layers and autograd, in the
 dense and in the factored form.
-
-Mutations that must fail: in `_compute_grouped_gradients` and `_compute_patch_pairs`, the ReLU's
-gate left out, the gate of the scores for that of the image; in `unpool`, the gradient at all equal
-numbers; in `convolve_backward`, height and width exchanged; in `_features`, the samples' parts in
-another order, the rows of x for the rows of the weights.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Linear regression is one affine layer with a penalty, and its gradient is that of autograd.
-
-Mutations that these tests notice: a penalised bias, no penalty in the loss, a start that is not
-zero.
-"""
+"""Linear regression is one affine layer with a penalty, and its gradient is that of autograd."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""The LSTM against torch.nn.LSTM with the same weights, and what its classifier reads.
-
-Mutations that must fail: in `_run`, c not carried on (f left out), i and f changed about, h fed
-back without the output gate; in `_layer`, the way back not reversed before or not after, one of the
-two biases left out; in `logits`, the way back read at the last position only, or the forward one
-read once; the classifier without its slope; one row's parameters for all; macs without the length.
-"""
+"""The LSTM against torch.nn.LSTM with the same weights, and what its classifier reads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The perceptron: its start and its sizes.
-
-Mutations that must fail: uniform biases in the range of another layer; an operation a MAC.
-"""
+"""The perceptron: its start and its sizes."""
 
 from __future__ import annotations
 

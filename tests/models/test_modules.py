@@ -1,9 +1,4 @@
-"""Low-rank layers as PyTorch modules, against the dense product and otafl's own model.
-
-Mutations that must fail: in `weights`, s for its root on either side, u and v swapped, no bias; in
-`_chain`, no activation, one after the last layer, no flattening; in `linear`, a start drawn on the
-CPU, no clone, parameters that stay in inference mode.
-"""
+"""Low-rank layers as PyTorch modules, against the dense product and otafl's own model."""
 
 from __future__ import annotations
 

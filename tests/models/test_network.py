@@ -1,9 +1,5 @@
 """Networks of steps: low-rank convolutions against dense ones (FedHM, section 2.2), normalisation
 that padding does not touch.
-
-Mutations that must fail: in `convolve`, the stride of the first kernel at the second, the other's
-padding, the bias left out or given to both, the scaler in tests, none in training; in
-`apply_linear`, left for right; in `normalise_batch`, padded samples counted, their units left out.
 """
 
 from __future__ import annotations

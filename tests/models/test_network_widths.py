@@ -1,9 +1,5 @@
 """Networks whose width and rank can be cut: what is cut of them, `mlp` and `cnn` as networks
 against themselves.
-
-Mutations that must fail: channels(c) at the image or the classes, not at hidden layers, norms or
-biases; the pixels of a flattened image before its channels in `axes`; the slope ignored; 1x1
-shortcuts or the classifier in `factorisable`; the dense prefix of another network.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Holds the operations that models say they cost to what is counted.
-
-Mutations that must fail: 6 operations a MAC, first layers included; the second map of a first
-low-rank layer taken for its first; the loss, or elementwise work, left out or not in the backward
-pass.
-"""
+"""Holds the operations that models say they cost to what is counted."""
 
 from __future__ import annotations
 

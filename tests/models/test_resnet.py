@@ -1,12 +1,6 @@
 """Residual networks: parameters and multiplications as printed in FedHM's Tables 1 to 3 and drawn
 in its Fig. 7 (exact numbers by an independent count), rows of a stack against plain `torch.nn`
 layers.
-
-Mutations that must fail: a stride of 2 at the first stage, none at the others, the shortcut left
-out, without its norm or with a 3x3 kernel, ReLU inside the sum, the norm before its convolution, a
-bias beside a norm, none without one, statistics of all rows together, of the batch where some are
-given, biased or exchanged moments, `stem_stride` ignored, the shortcuts or the classifier
-factorisable, the image's channels or the classes cut, group norms of another number of groups.
 """
 
 from __future__ import annotations

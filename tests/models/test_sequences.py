@@ -1,8 +1,4 @@
-"""Models of token sequences against plain loops, and they see only the past.
-
-Mutations that these tests notice: a context that looks ahead, positions in another order, an
-embedding of another row, gates in another order.
-"""
+"""Models of token sequences against plain loops, and they see only the past."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The transformer against torch's own encoder layers, row by row.
-
-Mutations that must fail: the causal mask left out; the norm after a block's layer; heads cut from
-positions; the class token after the patches; positions of another row; GELU's approximation by
-tanh.
-"""
+"""The transformer against torch's own encoder layers, row by row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""VGG, against `torch.nn.functional`.
-
-Mutations that must fail: a pooling of one pixel, one left out earlier; a norm or ReLU left out.
-"""
+"""VGG, against `torch.nn.functional`."""
 
 from __future__ import annotations
 

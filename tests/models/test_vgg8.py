@@ -1,7 +1,4 @@
-"""VGG8 of the TDPFed paper: its layers, and images that are too small for it.
-
-Mutations that must fail: another size of a layer, a pooling of one pixel, that of a `cnn` left out.
-"""
+"""VGG8 of the TDPFed paper: its layers, and images that are too small for it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """The closed forms of `otafl.own_loop.differentiable`, against finite differences in double
 precision or a derivative worked by hand.
-
-Mutations that make a test here fail: the combiner not conjugated, p conjugated, sqrt(eta) for eta
-in the gains or the noise, K for K^2, the common part's own squares not taken off, the budget
-without its root.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Gradients through the real transport, against finite differences in double precision.
-
-Mutations that make a test here fail: m of detached signals, the transmit scalar's modulus detached
-where clipping acts, a squared modulus whose gradient at zero is not a number, an infinite clipping
-level in a quotient.
-"""
+"""Gradients through the real transport, against finite differences in double precision."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`over_the_air`, the uplink as one function.
-
-Mutations that make a test here fail: seed or round not passed on, blocks of a dict sent as groups
-of their own, watts left in noise units, the dtype not given back.
-"""
+"""`over_the_air`, the uplink as one function."""
 
 from __future__ import annotations
 

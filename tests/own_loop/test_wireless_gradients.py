@@ -1,8 +1,4 @@
-"""Gradients through `otafl.over_the_air`, by updates and by policies that learn.
-
-Mutations that make a test here fail: over_the_air under no_grad, its updates detached, its report
-attached; the policy's p detached or its power unchecked.
-"""
+"""Gradients through `otafl.over_the_air`, by updates and by policies that learn."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`WirelessUplink`, the uplink of a loop over rounds.
-
-Mutations that make a test here fail: seed or trial not passed on, codec memory at the row in place
-of the device, rows not sorted by device, a fresh policy state in each round, signalling uncharged,
-totals of the last round alone, single updates in the cohort's order.
-"""
+"""`WirelessUplink`, the uplink of a loop over rounds."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The Gantt chart, number by number.
-
-Mutations that make a test here fail: slots of the drawn devices alone; rows by the devices' numbers
-instead of their places; bars not clipped, in seconds on an axis of hours; a hatch on rows that are
-too low for it; outlines on crowded rows.
-"""
+"""The Gantt chart, number by number."""
 
 from __future__ import annotations
 

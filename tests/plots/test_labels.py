@@ -1,8 +1,4 @@
-"""Names of points cover neither each other nor marks, and stay in their panel.
-
-Mutations that make a test here fail: names that are not remembered, marks that are not in the way,
-the frame left out, the nearest place whatever it covers, a leader to another point.
-"""
+"""Names of points cover neither each other nor marks, and stay in their panel."""
 
 from __future__ import annotations
 

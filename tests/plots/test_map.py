@@ -1,9 +1,4 @@
-"""The map of devices and their base station: whose places and gains it shows, and what is refused.
-
-Mutations that make a test here fail: the gain without the budget, another trial's places, places
-from the corner of the scene, a device without a path among those with one, coverage in another unit
-than the devices' SNR.
-"""
+"""The map of devices and their base station: places, gains, and what is refused."""
 
 from __future__ import annotations
 

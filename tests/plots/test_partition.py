@@ -1,9 +1,4 @@
-"""The picture of a partition: what is counted, which axes are panels, and what is refused.
-
-Mutations that make a test here fail: another trial's partition, labels before the partition renames
-them, test samples counted, classes stacked from zero each, the axis that changes nothing as panels,
-code of a result imported.
-"""
+"""The picture of a partition: what is counted, which axes are panels, and what is refused."""
 
 from __future__ import annotations
 

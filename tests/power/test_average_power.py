@@ -1,9 +1,5 @@
 """The state's equations and the plan of an average power budget: against numerical minimisation,
 which knows nothing of multipliers or closed forms.
-
-Mutations that make a test here fail: the amplitude's |h| or eta misplaced, the weights m missing,
-the multiplier not over the budget, silence decided at sum g / lambda <= 2 N, multipliers not let go
-to zero, the Hessian without its rank-one parts (the plan does not converge).
 """
 
 from __future__ import annotations

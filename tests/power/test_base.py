@@ -1,9 +1,4 @@
-"""Facts that all power policies share.
-
-Mutations that make a test here fail: the bound for its root, m left out of the bound, silent
-devices in ci's minimum or at full power, a mean over all for one over the senders; any detached
-tensor on the way from budgets or channels to p and eta.
-"""
+"""Facts that all power policies share."""
 
 from __future__ import annotations
 

@@ -9,11 +9,6 @@ three SNRs and three numbers of devices. c and eta of the closed form are those 
 normal, so that the summed squared error of D symbols over its closed form is chi-squared with D
 degrees of freedom: exact, no approximation. Seeds are fixed; the false-alarm level of each test
 over all that it compares is 1e-4, that is, at 20,000 symbols, 5 to 6 per cent of the error.
-
-Mutations that make a test here fail: the root of eta for eta, sigma^2 for sigma^2 / 2 or m left
-out in a policy's optimum, the conjugate of the phase missing, the bound for its root, cao's index
-off by one, thresholds of tci and cotaf with |h| and |h|^2 swapped, blind without A; noise of twice
-the power in the simulation here.
 """
 
 from __future__ import annotations

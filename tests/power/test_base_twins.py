@@ -1,13 +1,4 @@
-"""Power policies against the formula sheet of `otafl validate`, one trial and segment at a time.
-
-Mutations that make a test here fail: min and max swapped (ci's eta; the common scale of gbma, tci
-and cotaf), the root of eta for eta, sigma^2 for sigma^2 / 2, the conjugate of h missing, m left
-out of the bound, of `full`'s numerator or of its denominator, the bound for its root, the
-thresholds of tci and cotaf with |h| and |h|^2 swapped, silent devices in ci's minimum or at full
-power, a mean over all for one over the senders, tci's peak without the threshold, cao's index off
-by one, smcv's free devices not answering the capped ones, blind without A, without beta or with the
-sum over all, alpha's sign, no clamp at the budget, `genie_reference`'s symbol power missing.
-"""
+"""Power policies against the formula sheet of `otafl validate`, one trial and segment at a time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Blind aggregation, and the receiver that it is for.
-
-Mutations that make a test here fail: the receiver without conjugation, A or K; a noise of A
-antennas for that of one; the gain of a device without a channel in the mean.
-"""
+"""Blind aggregation, and the receiver that it is for."""
 
 from __future__ import annotations
 

@@ -1,12 +1,5 @@
 """`budget_paced`: what it remembers between slots, by hand, and the level that it chooses in one,
 against all others.
-
-Mutations that make a test here fail: an allowance of the whole slot for each group; the unspent
-energy forgotten; the battery, the burst or the peak left out; greedy paced; the level of the most
-or of the fewest devices, K/a without its square, the noise without it, the devices that are silent
-left out of the error; a sum below the noise sent; energies charged without m or |h| for |p|, an
-allowance not divided by the slots ahead. Comparisons of policies have a false-alarm level of 1e-4
-and fixed seeds; bounds on energy hold with certainty.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Average power: budgets on the states planned for, and what a plan depends on.
-
-Mutations that make a test here fail: the multiplier not over the budget, multipliers not let go to
-zero, the weights m missing, the receive scaling of equal m for unequal ones.
-"""
+"""Average power: budgets on the states planned for, and what a plan depends on."""
 
 from __future__ import annotations
 

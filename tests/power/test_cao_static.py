@@ -1,9 +1,5 @@
 """The optimum of Cao, Zhu, Xu and Huang 2020 for one fading state: against numerical minimisation,
 which knows nothing of thresholds or closed forms.
-
-Mutations that make a test here fail: the index of the threshold off by one either way (the known
-public mistake), max for min over it, devices sorted by |h| or by q m, sigma^2 for sigma^2 / 2, m
-missing in the numerator or the denominator.
 """
 
 from __future__ import annotations

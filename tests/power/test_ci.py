@@ -1,8 +1,5 @@
 """Channel inversion over fading. Seeds are fixed; every test's false-alarm level over all that it
 compares is 1e-4.
-
-Mutations that make a test here fail: max for min over the devices, the root of eta for eta, an
-error of the estimate that is taken out.
 """
 
 from __future__ import annotations

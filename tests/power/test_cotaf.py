@@ -1,8 +1,4 @@
-"""Time-varying precoding.
-
-Mutations that make a test here fail: sum or mean for the largest norm, alpha left constant; silent
-by |h|^2.
-"""
+"""Time-varying precoding."""
 
 from __future__ import annotations
 

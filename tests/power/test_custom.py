@@ -1,8 +1,4 @@
-"""A policy of the user's own, and what is said of a wrong one.
-
-Mutations that make a test here fail: the budget not checked, or checked without m, the mask of
-senders not applied, options not passed on, shapes unchecked, NaN let through, `constraint` ignored.
-"""
+"""A policy of the user's own, and what is said of a wrong one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Full power, and the receive scaling of least error.
-
-Mutations that make a test here fail: m left out of the numerator or of the denominator, sigma^2 for
-sigma^2 / 2.
-"""
+"""Full power, and the receive scaling of least error."""
 
 from __future__ import annotations
 

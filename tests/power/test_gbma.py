@@ -1,8 +1,4 @@
-"""Equal power and pre-compensated phases.
-
-Mutations that make a test here fail: amplitude and energy targets swapped, the conjugate of h
-missing.
-"""
+"""Equal power and pre-compensated phases."""
 
 from __future__ import annotations
 

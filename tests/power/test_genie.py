@@ -1,7 +1,4 @@
-"""Ideal gains.
-
-Mutations that make a test here fail: scaled by the weakest, the symbol power missing.
-"""
+"""Ideal gains."""
 
 from __future__ import annotations
 

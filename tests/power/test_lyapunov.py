@@ -1,9 +1,5 @@
 """`lyapunov`: its queues by hand, and the problem that it solves in a slot, against numerical
 minimisation.
-
-Mutations that make a test here fail: the queue charged without m or with |p|; no max with 0, e_bar
-in every call, V and Q swapped, K, M or m left out of the price, the cap on a_k missing, a root of
-another equation, 1/eta for eta.
 """
 
 from __future__ import annotations

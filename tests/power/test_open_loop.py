@@ -1,8 +1,4 @@
-"""Fractional compensation of the path loss.
-
-Mutations that make a test here fail: compensation of |h| for that of the large-scale gain, alpha /
-2 for alpha.
-"""
+"""Fractional compensation of the path loss."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""What several policies share: inversion, common scales, thresholds and the receive scaling.
-
-Mutations that make a test here fail: min and max swapped in the common scale, a mean over all for
-one over the senders, |h| for |h|^2 in a threshold, m missing in the receive scaling, the policy's
-eta where something is received, a device without a channel in one segment on air in it or in the
-scale of the others.
-"""
+"""What several policies share: inversion, common scales, thresholds and the receive scaling."""
 
 from __future__ import annotations
 

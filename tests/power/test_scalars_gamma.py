@@ -1,8 +1,4 @@
-"""`gamma` of gbma and tci: FedRLR's figures give gamma = 1 itself, not an SNR.
-
-Mutations that must fail: gamma taken as an amplitude; a budget that still bounds it; sqrt(w_k) of a
-product not made up for; truncation left out of tci; the receiver not told.
-"""
+"""`gamma` of gbma and tci: FedRLR's figures give gamma = 1 itself, not an SNR."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What policies with energy for life have in common: slots of several groups and segments.
-
-Mutations that make a test here fail: left or the queue charged without m, with |p|, without the
-symbols or by segment; the slots ahead counted by call and not by symbols, or in slots of nobody;
-an allowance of the whole slot for each group.
-"""
+"""What policies with energy for life have in common: slots of several groups and segments."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """Gradient-statistics-aware power control (Zhang and Tao 2021) against numerical minimisation over
 the receive scaling and all gains at once, and its limits.
-
-Mutations that make a test here fail: beta for beta / (1 + beta), 1 + beta left off the noise, the
-uncapped not making up for the capped (t = 0), t divided by the capped ones' number, caps by |h| for
-sqrt(q), root m missing in the caps, one correction of the capped set in place of many, devices that
-do not send counted among the uncapped, the round's own beta ignored.
 """
 
 from __future__ import annotations

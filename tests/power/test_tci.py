@@ -1,8 +1,4 @@
-"""Truncated channel inversion: who is silent, and what settings do not go together.
-
-Mutations that make a test here fail: the threshold on |h| for |h|^2, the peak without the
-threshold.
-"""
+"""Truncated channel inversion: who is silent, and what settings do not go together."""
 
 from __future__ import annotations
 

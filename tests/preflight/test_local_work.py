@@ -1,8 +1,4 @@
-"""Local work in words, for scenarios whose numbers of samples are known before they are read.
-
-Mutations that must fail: steps by the mean of the devices for each, epochs rounded down, points
-that differ described by the first one.
-"""
+"""Local work in words, for scenarios whose numbers of samples are known before they are read."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""One pass over a scenario: what the report holds, and how often things are looked at.
-
-Mutations that make a test here fail: a point tried though it has errors or this machine has no room
-for it, points validated twice, size or time guessed where the data are unknown, a note that a run
-does not print.
-"""
+"""One pass over a scenario: what the report holds, and how often things are looked at."""
 
 from __future__ import annotations
 

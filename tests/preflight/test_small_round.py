@@ -1,8 +1,5 @@
 """What `otafl check --dry-run` finds: each part of the user's that fails, each for itself, and what
 the data hold; nothing is written.
-
-Mutations that make a test here fail: only the first part told, a part tried beside one that fails,
-data not read, every point tried, a population cut down to those who take part.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Guarantees from mu, against integrals of densities; the laws are in tests/laws too.
-
-Mutations that make a test here fail: e^epsilon or a sign left out of delta(epsilon); the loss of a
-neighbour that is replaced in units of the whole distance; a sampled level rounded down; the highest
-level but one.
-"""
+"""Guarantees from mu, against integrals of densities; the laws are in tests/laws too."""
 
 from __future__ import annotations
 

@@ -1,13 +1,5 @@
 """Clipping, transmit scales and accounting by hand; the attacks are in `otafl validate`, whose
 mutations tests/laws/test_privacy.py has.
-
-Mutations that make a test here fail: a norm over all rows or without the square root; small
-payloads scaled up; a scale from what is sent; power above the budget, or a bound that is not taken
-of it; groups' or rounds' mu added without squares; the count of rounds that the bound limits taken
-over devices; what is left shared by all planned rounds; state that a checkpoint lacks; devices that
-were not drawn left out; a group on the ideal route let pass; rows that are not finite left as they
-are; other servers left out, or their gains added to the wrong device; empty slots or trials that
-have stopped charged wrongly; carriers that turn a payload out of the quadrature that counts.
 """
 
 from __future__ import annotations

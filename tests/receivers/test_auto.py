@@ -1,8 +1,4 @@
-"""What `auto` stands for.
-
-Mutations that make a test here fail: the policy's receiver with one antenna, none for blind devices
-with one, the section's scaling lost.
-"""
+"""What `auto` stands for."""
 
 from __future__ import annotations
 

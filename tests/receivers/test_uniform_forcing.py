@@ -1,7 +1,6 @@
 """Uniform forcing against random combiners, the eigenvector, and by hand.
 
-A mutation that makes a test here fail: a device without a channel for the weakest. Mutations of
-the tangent's bound are executed here.
+Mutations of the tangent's bound are executed here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Files are read as xarray reads them, whichever program wrote them.
-
-Mutations that make a test here fail: a dimension named after the first variable along it, text as
-objects, fill values kept, a file with groups read without them.
-"""
+"""Files are read as xarray reads them, whichever program wrote them."""
 
 from __future__ import annotations
 

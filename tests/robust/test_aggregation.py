@@ -1,10 +1,4 @@
-"""Groups in slots and rules in rounds: what the server gets, what it costs, and what is refused.
-
-Mutations that make a test here fail: groups of unequal sizes, or the same in each round; group
-means under weights of all devices; a rule before the codec's decoder; channel uses, pilots or
-circuits counted once for all groups, or energy G times; power control over all devices; masks of
-delivery of the last group alone; a rule's memory that is not in checkpoints.
-"""
+"""Groups in slots and rules in rounds: what the server gets, what it costs, and what is refused."""
 
 from __future__ import annotations
 

@@ -18,9 +18,6 @@ that differ:
 - ByzFL's Mimic copies the honest device that it is given, ours the first.
 
 The median of an even number of inputs is the mean of the two in the middle in both.
-
-Mutations that make a test here fail: a lower median; a trim by one too many; a score with one
-neighbour more; clipping about the mean; a deviation of the population; a flipped sign of a shift.
 """
 
 from __future__ import annotations

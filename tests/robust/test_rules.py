@@ -2,11 +2,6 @@
 
 The twins are written from the papers, one trial and one vector at a time. `test_byzfl.py` compares
 with another package.
-
-Mutations that make a test here fail: a lower median; a trim on one side, or by one too many; a
-score with an input's distance to itself, or with one neighbour more; a mean of f best inputs;
-Weiszfeld without its denominator; clipping about zero; inputs that were not delivered counted as
-zeros.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""How many devices are worked on together: set, measured once, or by default.
-
-Mutations that make a test here fail: what is set is measured; a short run or a busy machine is
-measured; what was measured is measured again, or not kept; the key leaves out the method; a file
-that is damaged ends the run.
-"""
+"""How many devices are worked on together: set, measured once, or by default."""
 
 from __future__ import annotations
 

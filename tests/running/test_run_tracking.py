@@ -1,9 +1,4 @@
-"""Runs that a tracker follows: what it is told, when it is interrupted, and when it fails itself.
-
-Mutations that make a test here fail: the round before the checkpoint not told again; a resumed
-run's file opened to append; a trial's row taken for another's; energies of one device; an exception
-of a tracker let through; the tracker in the scenario's hash or in a stack's key.
-"""
+"""Runs with a tracker: what it is told, when it is interrupted, and when it fails itself."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Scenarios that start from a preset or another file.
-
-Mutations that make a test here fail: the base wins over the scenario, a section of another
-component keeps the base's keys, an error of the base names the scenario's file, a base's name is
-taken, a circle is followed, a key that the base sweeps is set in vain.
-"""
+"""Scenarios that start from a preset or another file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What a scenario asks for that makes no difference is noted, and nothing else is.
-
-Mutations that make a test here fail: a default noted, a policy noted that another point obeys, a
-prefix that must be a sample longer than the last path.
-"""
+"""What a scenario asks for that makes no difference is noted, and nothing else is."""
 
 from __future__ import annotations
 

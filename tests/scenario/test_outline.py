@@ -1,8 +1,4 @@
-"""What `otafl check` prints: keys that were set, keys that matter, and keys without effect.
-
-Mutations that make a test here fail: a key that was set is left out, a default is printed without
-remark, a key with an effect at one point is marked. That it reads back is in `test_writing.py`.
-"""
+"""What `otafl check` prints: keys that were set, keys that matter, and keys without effect."""
 
 from __future__ import annotations
 

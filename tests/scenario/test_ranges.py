@@ -1,8 +1,4 @@
-"""Ranges in `--set`.
-
-Mutations that make a test here fail: the last number left out, rounding of decimals, a range
-outside of the sweep expanded, a step of zero that never ends.
-"""
+"""Ranges in `--set`."""
 
 from __future__ import annotations
 

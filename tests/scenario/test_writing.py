@@ -1,7 +1,4 @@
-"""Scenarios as text, and the JSON schema.
-
-Mutation that makes a test here fail: a remark that makes the text of `otafl check` unreadable.
-"""
+"""Scenarios as text, and the JSON schema."""
 
 from __future__ import annotations
 

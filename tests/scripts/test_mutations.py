@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -27,3 +28,10 @@ def test_a_stale_mistake_says_so(text: str) -> None:
     mutation: Any = SCRIPT["Mutation"]("a sum is off", "power/ci.py", "y = 2", "y = 3")
     with pytest.raises(ValueError, match=r"otafl/power/ci.py has [02] times, not once: y = 2"):
         mutation.apply(text)
+
+
+def test_mistakes_are_put_into_the_code_and_not_listed_in_prose() -> None:
+    listed = re.compile(r"mutations? that (?:make|must)", re.IGNORECASE)
+    files = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    assert len(files) > 300
+    assert [path.name for path in files if listed.search(path.read_text())] == []

@@ -1,10 +1,7 @@
 """The ray tracer's script, where Sionna RT is installed, which otafl's own environment cannot have:
 
-    rays/bin/pip install pytest
-    rays/bin/python -m pytest --noconftest -c /dev/null tests/scripts/test_ray_trace.py
-
-Mutations that make a test here fail: the amplitude of another carrier, delays after the first path,
-paths that go through walls, a walk without its seed, compression that stores the time.
+rays/bin/pip install pytest
+rays/bin/python -m pytest --noconftest -c /dev/null tests/scripts/test_ray_trace.py
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The notebooks with outputs have the cells of their texts, small pictures, and links that exist.
-
-Mutations that must fail: a cell changed in the text alone, outputs removed, a link to the site's
-text in place of the file.
-"""
+"""Notebooks with outputs have the cells of their texts, small pictures, and links that exist."""
 
 from __future__ import annotations
 

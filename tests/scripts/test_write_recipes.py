@@ -1,8 +1,4 @@
-"""The page of recipes: twenty questions, each with an answer, a picture, a scenario and its table.
-
-Mutations that must fail: a table of another axis, a recipe without an answer, a table left out, a
-picture of other colours or of another recipe.
-"""
+"""The recipes: twenty questions, each with an answer, a picture, a scenario and its table."""
 
 from __future__ import annotations
 

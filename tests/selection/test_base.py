@@ -1,8 +1,4 @@
-"""What all selections have in common, and what the engine makes of each of the table.
-
-Mutations that make a test here fail: busy devices chosen; side information left out; of devices of
-equal keys not the first (`find_lowest` with a sort that is not stable).
-"""
+"""What all selections have in common, and what the engine makes of each of the table."""
 
 from __future__ import annotations
 

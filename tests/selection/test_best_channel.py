@@ -1,8 +1,4 @@
-"""The best channels, worked by hand; and what they gain under Rayleigh fading.
-
-Mutations that make a test here fail: ties by the higher number; the smallest gain, the true channel
-in place of the estimate, the first antenna alone, large-scale gain left out.
-"""
+"""The best channels, worked by hand; and what they gain under Rayleigh fading."""
 
 from __future__ import annotations
 

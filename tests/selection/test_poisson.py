@@ -1,8 +1,4 @@
-"""Devices drawn each by itself, by their laws.
-
-Mutations that make a test here fail: a threshold on the wrong side of the key; the same key for all
-devices or all rounds; one probability for all trials.
-"""
+"""Devices drawn each by itself, by their laws."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Proportional fairness against a twin written out, and by its laws.
-
-Mutations that make a test here fail: throughput not forgotten, not earned, earned by all, a rate
-without the budget, one window for all trials; the rate in place of its ratio to what a device has
-had.
-"""
+"""Proportional fairness against a twin written out, and by its laws."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Devices in turn, worked by hand.
-
-Mutations that make a test here fail: the queue not moved, moved for those who were busy too, or
-filled by number.
-"""
+"""Devices in turn, worked by hand."""
 
 from __future__ import annotations
 

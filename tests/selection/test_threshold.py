@@ -1,9 +1,4 @@
-"""Devices that are heard well enough, by hand and by their law.
-
-Mutations that make a test here fail: a threshold in linear units, on the amplitude, on the gain
-alone, the best in place of a random choice among those above it; `is_narrowing` of the threshold
-ignored.
-"""
+"""Devices that are heard well enough, by hand and by their law."""
 
 from __future__ import annotations
 

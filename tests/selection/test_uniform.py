@@ -1,7 +1,4 @@
-"""Uniform selection against a twin written out.
-
-Mutations that make a test here fail: the largest of the uniform draws; busy devices chosen.
-"""
+"""Uniform selection against a twin written out."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""The largest updates, worked by hand, and what the engine makes of them.
-
-Mutations that make a test here fail: the smallest norm, blocks on the ideal route counted, a mask
-ignored, norms given to the wrong rows, devices that do not send counted; a codec that sees the
-updates of those not chosen, the shortcut of a full slot taken when others than the chosen made it,
-nobody's round combined.
-"""
+"""The largest updates, worked by hand, and what the engine makes of them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What the studies of natural data share, and the counts that the study of roles compares with.
-
-Mutations that make a test here fail: the intervals paired by trial for those by person, p-values
-without correction, a diverged model as a guess where that is a gain, a neighbour that differs in
-two settings, counts of the token itself.
-"""
+"""What the studies of natural data share, and the counts that the study of roles compares with."""
 
 from __future__ import annotations
 

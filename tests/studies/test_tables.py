@@ -1,8 +1,4 @@
-"""What the scripts of the studies share: grids that are joined, small copies.
-
-Mutations that make a test here fail: the ends of all points for those of each, the rows of a joined
-grid in the order of their numbers, labels cut to the first, an end of own steps without a mark.
-"""
+"""What the scripts of the studies share: grids that are joined, small copies."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Marked tables of the pages of results equal what the studies' scripts print.
-
-Mutations that make a test here fail: a number of a marked table changed, a marker without a
-table, a printed table without a marker, a title's second table for its first.
-"""
+"""Marked tables of the pages of results equal what the studies' scripts print."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Levels by the channel, against hand-worked tables.
-
-Mutations that make a test here fail: the smallest model for the best heard; shares of the
-population for those of a round's participants; the gain without the budget, thresholds in linear
-units.
-"""
+"""Levels by the channel, against hand-worked tables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Levels by speed, against a hand-worked table.
-
-Mutations that make a test here fail: the smallest model for the fastest.
-"""
+"""Levels by speed, against a hand-worked table."""
 
 from __future__ import annotations
 

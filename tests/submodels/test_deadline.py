@@ -1,8 +1,4 @@
-"""Levels by a deadline, against hand-worked seconds.
-
-Mutations that make a test here fail: the whole band for each of those who share it, the upload or
-the local work left out of the deadline, the first level in place of the last where none is in time.
-"""
+"""Levels by a deadline, against hand-worked seconds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Levels that are drawn in every round: chi-squared over 3,200 draws, false alarm 1e-3.
-
-Mutations that make a test here fail: shares not normalised; one draw for all rounds, or for all
-devices.
-"""
+"""Levels that are drawn in every round: chi-squared over 3,200 draws, false alarm 1e-3."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Levels for the whole run, against hand-worked tables.
-
-Mutations that make a test here fail: the smallest model for the first block; shares not normalised.
-"""
+"""Levels for the whole run, against hand-worked tables."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Levels by memory, against hand-worked tables.
-
-Mutations that make a test here fail: a level whose training does not fit in memory, momentum or the
-minibatch forgotten, the largest memory looked at alone, shares of no classes.
-"""
+"""Levels by memory, against hand-worked tables."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A sweep with more values on its axes, or more trials, goes on from what its folder holds.
-
-Mutations that make a test here fail: points kept under their old numbers, new trials numbered from
-0, the plan put in its place before the parts, models kept under old numbers, earlier trials joined
-with those of other data, an axis of other keys taken for a grown one.
-"""
+"""A sweep with more values on its axes, or more trials, goes on from what its folder holds."""
 
 from __future__ import annotations
 

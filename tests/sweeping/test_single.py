@@ -1,9 +1,5 @@
 """A sweep that ends as one file: what is written, interruptions while it puts the finished stacks
 together, and a file that is there already.
-
-Mutations that make a test here fail: a file taken up without a look at what it was computed by, its
-models under the numbers of other stacks, the plan put in its place after the parts, trials of a
-grown file computed again.
 """
 
 from __future__ import annotations

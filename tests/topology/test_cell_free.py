@@ -1,8 +1,4 @@
-"""Access points that stand apart, as one array at the centre.
-
-Mutations that make a test here fail: gains that are not each point's own, amplitudes scaled by the
-gain and not its root, points that draw alike, places that depend on how many devices there are.
-"""
+"""Access points that stand apart, as one array at the centre."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Servers that share a band: each is a run of its own but for what it hears, the clock of their
 slots, and the part of the band that it has.
-
-Mutations that make a test here fail: servers drawing alike, a common partition for `deal: each`,
-slots that open by themselves, budgets that do not follow the part of the band.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Devices that average with their neighbours.
-
-Mutations that make a test here fail: weights transposed or not renormalised, the own share left
-out, models that start apart, the sender's model where the receiver's belongs, one slot for all,
-joules of whom hears in place of who sends.
-"""
+"""Devices that average with their neighbours."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The lattice of servers: every site sees the same, and parts of the band keep their distance.
-
-Mutations that make a test here fail: the nearest place of a site only, a site's own images left
-out, or received by itself.
-"""
+"""The lattice of servers: every site sees the same, and parts of the band keep their distance."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Servers that average their models in a cloud.
-
-Mutations that make a test here fail: servers weighted alike, models that start apart, averages in
-every round, a cloud that waits for nobody, a backhaul that takes no time.
-"""
+"""Servers that average their models in a cloud."""
 
 from __future__ import annotations
 

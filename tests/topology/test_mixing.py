@@ -1,8 +1,4 @@
-"""Graphs, the weights of their edges, and slots in which nodes hear each other.
-
-Mutations that make a test here fail: rows that do not sum to one, weights that are not symmetric, a
-torus that is a grid, slots that part neighbours only, no search for fewer slots.
-"""
+"""Graphs, the weights of their edges, and slots in which nodes hear each other."""
 
 from __future__ import annotations
 

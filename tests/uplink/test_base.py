@@ -1,8 +1,4 @@
-"""The delivery of a payload by any scheme.
-
-Mutations that make a test here fail: groups on the ideal route carried, a payload without others
-carried, a payload that the scheme refuses delivered, updates one by one of a scheme that sums.
-"""
+"""The delivery of a payload by any scheme."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""Energy and power limits of a slot, by hand and against a symbol-by-symbol twin.
-
-Mutations that make a test here fail: a share taken of the amplitude, of one group alone or not by
-the digital transport; energy scaled in p in place of its square, up as well as down, each segment
-by itself, anew for every group, without the circuits, with the circuits of one group; the receive
-scaling changed with it; a device without energy on air, counted or paid for its symbols; a trial
-without energy alive; energy that policies do not see, or see with what earlier groups spent; a
-packet begun that cannot be paid, its circuits or its share of the band forgotten; a limit on the
-ideal uplink.
-"""
+"""Energy and power limits of a slot, by hand and against a symbol-by-symbol twin."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The scalar channels behind the server's combiner, by hand.
-
-Mutations that make a test here fail: f^T h for f^H h, the estimate turned by a phase that nobody
-knows, a device without energy among the transmitters, the channel of another cell.
-"""
+"""The scalar channels behind the server's combiner, by hand."""
 
 from __future__ import annotations
 

@@ -1,13 +1,5 @@
 """Crashes in the middle of a slot and updates sent twice, by hand and against a symbol-by-symbol
 twin.
-
-Mutations that make a test here fail: the share of each group in place of the slot's symbols, of
-reals in place of channel uses, one symbol more; the second quadrature or the symbols before the
-crash lost too; a crashed device silent from the start, its scalars those of what it sends, its
-weight out of the mean, its error out of the report, or all its energy charged; a crashed packet in
-the mean, for nothing or paid in full; a repeated update that is neither twice in the sum nor twice
-in the mean symbol power, that the server knows of, or that goes over the budget; a repeated packet
-in the mean twice, lost with its first copy, or sent without the energy for it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""What a delivery gathers before and while its groups go over the channel.
-
-Mutations that make a test here fail: means in the order in which they were given, the ideal route
-charged or on the uplink, updates one by one from a transport that does not tell devices apart, a
-trial that nothing came from taken for alive, rows that arrived lost, groups on the ideal route not
-heard or the order of the groups lost.
-"""
+"""What a delivery gathers before and while its groups go over the channel."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""What a server hears of other servers' devices, against a plain complex loop and its mean power.
-
-Mutations that make a test here fail: the other's channels to its own server for those to this one,
-this server's scalars for theirs, the sign of the imaginary part, its own devices heard twice,
-devices of another part of the band heard, eta of the sender's server, a missing K w_k, one place
-of a server that is seen at several.
-"""
+"""What a server hears of other servers' devices, by a plain complex loop and its mean power."""
 
 from __future__ import annotations
 

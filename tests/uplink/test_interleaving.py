@@ -1,10 +1,4 @@
-"""Symbols in a pseudo-random order over the cells of a channel.
-
-Mutations that make a test here fail: symbols sent in order, the order not undone or undone twice, a
-mask left in order, channel uses of a group dealt out twice, a crash counted in symbols of the group
-alone, what is heard left in the order of the air, rows and columns in place of a pseudo-random
-order, flat channels mixed too.
-"""
+"""Symbols in a pseudo-random order over the cells of a channel."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The slot of a payload, by hand.
-
-Mutations that make a test here fail: a gain in place of its root, cells that end in channel uses
-where symbols are meant, pilots once for all devices or for one block, groups that share channel
-uses, circuits of one channel use for a symbol of several.
-"""
+"""The slot of a payload, by hand."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Compiled norms have the bits of torch, and serve only rounds on one thread.
-
-Mutations that make a test here fail: squares added with one rounding, four sums of a row, lanes
-of the row before, a tail left out or rounded
-twice, the stride of the other operand.
-"""
+"""Compiled norms have the bits of torch, and serve only rounds on one thread."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Scales, energies and powers of symbols, by hand.
-
-Mutations that make a test here fail: w_k for K w_k, the energy before the scale, the mean power of
-the channel uses of a segment for that of its stretch, a mean that is not taken off, or taken off of
-rows with a mask, a variation about each device's own mean.
-"""
+"""Scales, energies and powers of symbols, by hand."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What is known of a group on air.
-
-Mutations that make a test here fail: K^2 for K (K - 1), who counts for who is on air, the power of
-the mean with that of the devices' own parts in it.
-"""
+"""What is known of a group on air."""
 
 from __future__ import annotations
 

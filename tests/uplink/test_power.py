@@ -1,9 +1,4 @@
-"""What a power policy is asked, and what it sets, by hand.
-
-Mutations that make a test here fail: the true channel for the estimate, energies for mean powers, a
-repeated update that the policy does not see, the state of the policy lost, the receive scaling of
-the policy where the receiver asks for its own.
-"""
+"""What a power policy is asked, and what it sets, by hand."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What the server makes of a sum, by hand.
-
-Mutations that make a test here fail: means given back of devices that were silent, or without their
-weights, a coordinate divided by the weight of all, the error relative to the estimate.
-"""
+"""What the server makes of a sum, by hand."""
 
 from __future__ import annotations
 

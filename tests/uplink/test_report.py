@@ -1,10 +1,4 @@
-"""Whom the server has heard in a slot.
-
-Mutations that make a test here fail: who is silent, lost or crashes heard; what a device sends
-before its crash not heard, or of another group, or a real more; an update on the ideal route that
-speaks for a silent one; a device that sends one group of several heard in all or in none; nobody
-heard over the ideal transport; a segment of the payload that speaks for the others.
-"""
+"""Whom the server has heard in a slot."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Where a group is cut, and what its segments sum to, by hand.
-
-Mutations that make a test here fail: a cut at the end of a group, a cell or a stretch that is
-numbered from the wrong one, a last segment that is taken for as long as the others, the second
-quadrature summed with the first one's coefficients, a stretch's sum divided by its segments.
-"""
+"""Where a group is cut, and what its segments sum to, by hand."""
 
 from __future__ import annotations
 

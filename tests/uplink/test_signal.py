@@ -1,9 +1,4 @@
-"""What all transports sum: masked means, who does not send, rows of some devices, repeated rows.
-
-Mutations that make a test here fail: masked means over all weights or left as sums, devices that do
-not send in the mean or charged, repeated rows summed, the ideal route charged; in `_product`, the
-last columns left out, or every part written where the first is.
-"""
+"""What all transports sum: masked means, who does not send, rows of some devices, repeated rows."""
 
 from __future__ import annotations
 

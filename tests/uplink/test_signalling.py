@@ -1,11 +1,4 @@
-"""What a slot takes beside its payload, by hand.
-
-Mutations that make a test here fail: symbols charged where it is off, twice, in time but not in
-joules or the other way; synchronisation for each device, feedback for silent ones or once; a slot
-that nobody is in charged; the server's symbols radiated by the devices; pilots radiated by all in
-place of their share, by silent ones, at the power of the payload, or of one trial for all; the
-power of the payload changed; the engine's clock, energy or counts without it.
-"""
+"""What a slot takes beside its payload, by hand."""
 
 from __future__ import annotations
 

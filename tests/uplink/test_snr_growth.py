@@ -1,8 +1,4 @@
-"""An SNR that grows by a power of the round, by a falling noise.
-
-Mutations that these tests notice: a growth of amplitudes, rounds counted from 1, a noise that the
-policy does not know of, growth in the uplink alone.
-"""
+"""An SNR that grows by a power of the round, by a falling noise."""
 
 from __future__ import annotations
 

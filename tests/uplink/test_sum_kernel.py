@@ -1,8 +1,4 @@
-"""Compiled sums have the bits of torch's products, and serve only rounds on one thread.
-
-Mutations that make a test here fail: a product with two roundings, the coefficients of the other
-sum, rows beyond a multiple of four left out, the rows of the first trial for all.
-"""
+"""Compiled sums have the bits of torch's products, and serve only rounds on one thread."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The sum over the air, by hand.
-
-Mutations that make a test here fail: noise of variance N for N / eta, the noise before the scale of
-the mean, a device turned in the wrong direction, the error-free sum of what has arrived.
-"""
+"""The sum over the air, by hand."""
 
 from __future__ import annotations
 

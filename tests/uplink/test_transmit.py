@@ -1,8 +1,4 @@
-"""What is transmitted within the limits of a slot, by hand.
-
-Mutations that make a test here fail: a share of the energy taken of the amplitude, the receive
-scaling changed with p, a crash that cuts what the error is about, energy of what was not sent.
-"""
+"""What is transmitted within the limits of a slot, by hand."""
 
 from __future__ import annotations
 

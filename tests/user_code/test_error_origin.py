@@ -1,8 +1,4 @@
-"""What is said of an exception in the user's own code: the object, the line, and what it was given.
-
-Mutations that make a test here fail: an error of otafl's own told as the user's, the innermost line
-not found, a property or field not listed, a text cut short, the cause lost.
-"""
+"""What is said of an exception in the user's code: the object, the line, what it was given."""
 
 from __future__ import annotations
 

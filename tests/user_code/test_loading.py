@@ -1,8 +1,4 @@
-"""What a scenario may name as code, and what of it is called.
-
-Mutations that make a test here fail: what is Python's own is called, a callable is called before
-its signature is looked at, code is imported within `disable_imports`.
-"""
+"""What a scenario may name as code, and what of it is called."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Functions and classes that a scenario in Python gives as objects.
-
-Mutations that must fail: one name for two closures, a hash of addresses, a lambda that workers are
-sent.
-"""
+"""Functions and classes that a scenario in Python gives as objects."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """The split of pFedMe and pFedBreD against a plain reading of its published code, and against the
 numbers that are known of it.
-
-Mutations that must fail: the two seeds changed about; one of the draws left out, or b before a; the
-class size without the reserve; the share read at another place of the draw; `<=` for `<` where a
-class runs out; no shuffle, or test samples from the other end; the labels 0, 1, 2 on the samples
-that come after the first; `times` on the share alone; a draw where the factor is fixed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A partition of the user's own, a function of the deck, and what is said of a wrong one.
-
-Mutations that make a test here fail: options not passed on, an attribute ignored, a sample that two
-devices have let through, a device without samples, places that are none.
-"""
+"""A partition of the user's own, a function of the deck, and what is said of a wrong one."""
 
 from __future__ import annotations
 

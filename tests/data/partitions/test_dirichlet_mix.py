@@ -1,8 +1,4 @@
-"""Equally many samples for each device, of a class mix of its own.
-
-Mutations that must fail: in `_counts`, more taken than there is, nothing drawn again, a mix that is
-not made to sum to one; devices that choose in turn.
-"""
+"""Equally many samples for each device, of a class mix of its own."""
 
 from __future__ import annotations
 

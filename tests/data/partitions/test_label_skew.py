@@ -1,7 +1,4 @@
-"""A fixed number of classes for each device.
-
-A mutation that must fail: size_sigma ignored.
-"""
+"""A fixed number of classes for each device."""
 
 from __future__ import annotations
 

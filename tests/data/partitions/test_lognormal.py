@@ -1,8 +1,4 @@
-"""Parts of log-normal sizes.
-
-Mutations that must fail: `split_lognormal` without the least number, or with the shares not made to
-sum to one.
-"""
+"""Parts of log-normal sizes."""
 
 from __future__ import annotations
 

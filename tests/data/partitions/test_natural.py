@@ -1,8 +1,4 @@
-"""Devices that are users, or groups of users.
-
-Mutations that must fail: the users of another device, all users where there are fewer devices,
-groups of fewer than min_users, samples out of order.
-"""
+"""Devices that are users, or groups of users."""
 
 from __future__ import annotations
 

@@ -1,12 +1,6 @@
 """Every attack: what is sent, by looped twins, what happens on the air, what is refused.
 
 `tests/robust/test_byzfl.py` compares with another package.
-
-Mutations that make a test here fail: a mean or deviation over the attackers too, or over all
-trials; a deviation of the population; z of another count; a copy of an attacker, or of another
-trial's device; labels of honest devices flipped, or counted as they were; full power out of phase,
-or of all devices; a reported norm taken for its square, or one that raises the power beyond the
-budget; a crash or a copy of honest devices.
 """
 
 from __future__ import annotations

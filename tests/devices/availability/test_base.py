@@ -1,8 +1,5 @@
 """Comings and goings of the form that the clock reads, of every law of the table, and lives that
 depend on nobody else.
-
-Mutations that make a test here fail: a life seeded by the trial alone or drawn from a stream that
-devices share; an absence at the start not told.
 """
 
 from __future__ import annotations

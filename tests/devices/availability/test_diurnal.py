@@ -1,9 +1,5 @@
 """Laws of devices that follow the time of day. Each test's false-alarm level over all that it
 compares is 1e-4; seeds are fixed.
-
-Mutations that make a test here fail: a return rate without p', without p / s, or over p; thinning
-without its ratio; a bound too low for an hour; the peak moved the wrong way; no spread; the
-amplitude's bound without the session's length.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Laws of comings and goings after exponential times. Each test's false-alarm level over all that
 it compares is 1e-4; seeds are fixed.
-
-Mutations that make a test here fail: a start away from the stationary law; on and off times
-exchanged, or of a fixed length.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Traces worked by hand, and files that are refused.
-
-Mutations that make a test here fail: a trace's intervals in the file's order; devices beyond the
-file's without any; an interval that ends with the period cut there; the last departure left out;
-intervals that touch not one; a blank line not counted.
-"""
+"""Traces worked by hand, and files that are refused."""
 
 from __future__ import annotations
 

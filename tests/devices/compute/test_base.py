@@ -1,8 +1,4 @@
-"""What all kinds of devices have, against numbers worked by hand; and every kind of the table.
-
-Mutations that make a test here fail: a share of the charge or of the restart forgotten; a battery
-on mains; the highest frequency not by the operations a cycle.
-"""
+"""What all kinds of devices have, against numbers worked by hand; and every kind of the table."""
 
 from __future__ import annotations
 

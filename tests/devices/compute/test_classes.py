@@ -1,9 +1,4 @@
-"""Devices of several classes, against numbers worked by hand; drawn classes by their law.
-
-Mutations that make a test here fail: classes dealt out by blocks, a class's own number lost, or
-given to the section; the highest frequency from the section's operations a cycle where the class
-has its own; a share not normalised.
-"""
+"""Devices of several classes, against numbers worked by hand; drawn classes by their law."""
 
 from __future__ import annotations
 

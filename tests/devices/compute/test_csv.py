@@ -1,8 +1,4 @@
-"""Devices from a file, against numbers worked by hand, and files that are refused.
-
-Mutations that make a test here fail: a file's empty cell as 0, its rows not round again, frequency
-and speed mixed up.
-"""
+"""Devices from a file, against numbers worked by hand, and files that are refused."""
 
 from __future__ import annotations
 

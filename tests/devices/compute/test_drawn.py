@@ -1,9 +1,5 @@
 """Devices whose quantities are drawn, and their laws. Seeds are fixed; each test of a law states
 its sample size and the chance that a right sampler fails it under another seed.
-
-Mutations that make a test here fail: normal numbers clipped at the least in place of drawn again,
-or the mirror's tail; a choice that leaves out its last value; two quantities from one draw; a law's
-range not checked.
 """
 
 from __future__ import annotations

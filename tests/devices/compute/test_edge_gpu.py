@@ -1,8 +1,4 @@
-"""The embedded GPU against its data sheet.
-
-Mutations that make a test here fail: preset numbers that do not add up to the powers of the data
-sheet.
-"""
+"""The embedded GPU against its data sheet."""
 
 from __future__ import annotations
 

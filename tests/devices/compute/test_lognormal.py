@@ -1,7 +1,5 @@
 """Speeds by their law. Seeds are fixed; each test states its sample size and the chance that a
 right sampler fails it under another seed.
-
-Mutations that make a test here fail: another median or sigma.
 """
 
 from __future__ import annotations

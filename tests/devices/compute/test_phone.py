@@ -1,8 +1,4 @@
-"""Phones against numbers worked by hand, and the law of their clocks.
-
-Mutations that make a test here fail: another range of frequencies; a battery that does not come
-with its radio, or takes the place of what is given.
-"""
+"""Phones against numbers worked by hand, and the law of their clocks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The asynchronous uplink, worked by hand for three devices.
-
-Mutations that make a test here fail: the asynchronous uplink serves by number, not by who was ready
-first.
-"""
+"""The asynchronous uplink, worked by hand for three devices."""
 
 from __future__ import annotations
 

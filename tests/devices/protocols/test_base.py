@@ -1,8 +1,4 @@
-"""What all protocols have in common, and what a scenario may not ask of them.
-
-Mutations that make a test here fail: a protocol that goes on drops what misses its slot; a deadline
-that is not kept to.
-"""
+"""What all protocols have in common, and what a scenario may not ask of them."""
 
 from __future__ import annotations
 

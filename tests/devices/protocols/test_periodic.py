@@ -1,8 +1,4 @@
-"""Periodic slots, worked by hand for three devices.
-
-Mutations that make a test here fail: a slot opens before what happens at its very instant; a
-periodic slot at the instant of the last one, or one that a transmission covers.
-"""
+"""Periodic slots, worked by hand for three devices."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Slots of a quorum, worked by hand for three devices.
-
-Mutations that make a test here fail: a slot opens before what happens at its very instant; a quorum
-of devices that are not there waits for ever.
-"""
+"""Slots of a quorum, worked by hand for three devices."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Starts from files, from central training and from a user's module.
-
-Mutations that must fail: weights of one trial for another; a start that a method ignores; a file
-that is loaded with its code; a head that is not drawn anew; a cache that ignores its settings.
-"""
+"""Starts from files, from central training and from a user's module."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Over-the-air sums as OFDM samples: beside the symbols of over_the_air, what they cost, what is
 refused.
-
-Mutations that make a test here fail: noise of another stream, sub-carriers in another order than
-the channel's groups, prefixes that cost nothing, a group of a payload that overwrites another,
-energies of crashed or empty devices, figures that are lost with a checkpoint.
 """
 
 from __future__ import annotations

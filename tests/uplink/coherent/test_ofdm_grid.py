@@ -1,8 +1,4 @@
-"""Channel uses on sub-carriers.
-
-Mutations that make a test here fail: OFDM symbols filled before groups, a coherence block that
-begins within an OFDM symbol, groups of uneven length that share an OFDM symbol.
-"""
+"""Channel uses on sub-carriers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""OFDM samples beside plain loops, and beside Sionna's modulator and filters.
-
-Mutations that make a test here fail: a prefix one sample longer, paths that bring the OFDM symbol
-before where it is the one before that, carrier offsets that begin anew with each symbol, an
-amplifier before the clipping, sub-carriers whose centre turns.
-"""
+"""OFDM samples beside plain loops, and beside Sionna's modulator and filters."""
 
 from __future__ import annotations
 

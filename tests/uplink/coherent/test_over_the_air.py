@@ -1,11 +1,4 @@
-"""The over-the-air uplink against a plain complex simulation, closed forms, and means by hand.
-
-Mutations that make a test here fail: one noise per device, noise of variance sigma^2 for
-sigma^2 / 2, the same noise for all blocks or groups, all devices for those that take part in K,
-weights not renormalised over who is on air, the estimate used in place of h, the conjugate of h
-missing, a root of eta forgotten, weights that m does not square, masked means over all weights or
-left as sums.
-"""
+"""The over-the-air uplink against a plain complex simulation, closed forms, and means by hand."""
 
 from __future__ import annotations
 

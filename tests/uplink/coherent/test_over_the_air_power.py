@@ -1,8 +1,4 @@
-"""Powers, energies and airtimes of the over-the-air uplink, by hand.
-
-Mutations that make a test here fail: energy without m, total energy not spread over the payload's
-symbols, one scalar for blocks that are normalised apart, noise units for watts.
-"""
+"""Powers, energies and airtimes of the over-the-air uplink, by hand."""
 
 from __future__ import annotations
 

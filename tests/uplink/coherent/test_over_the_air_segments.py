@@ -1,11 +1,6 @@
 """The over-the-air uplink in general: several antennas, coherence blocks and sub-carrier groups,
 both quadratures, deviations from a mean, against a simulation of the complex baseband written
 symbol by symbol.
-
-Mutations that make a test here fail: the conjugate of the combiner missing, noise of every antenna
-added, a cell's channel used for its neighbour, the last cell's remainder lost, the second
-quadrature's cross-talk with the wrong sign or left out, m of one real for a symbol of two, means
-not given back or given back for silent devices, a receive scaling that is not the best.
 """
 
 from __future__ import annotations

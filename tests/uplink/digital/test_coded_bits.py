@@ -1,9 +1,4 @@
-"""Real bits through LDPC codes, QAM and noise.
-
-Mutations that make a test here fail: noise of twice the power, words read from the wrong end,
-errors kept where the block is dropped, scrambling undone at one end only, the SNR of the whole band
-in OFDMA's noise.
-"""
+"""Real bits through LDPC codes, QAM and noise."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""The digital uplink: rates, airtime and energy by hand.
-
-Mutations that make a test here fail: OFDMA at the SNR of the whole band, its slot as long as the
-sum of turns, or in channel uses of a device's own band, its energy for its share of the band; a
-TDMA slot as long as its longest turn, the rate's factor ignored; one antenna for all, amplitudes
-for powers in combining, the rate of the mean SNR, the first cell for all; silent ones charged; the
-bound for each device for one shared, one shared by the population for the senders.
-"""
+"""The digital uplink: rates, airtime and energy by hand."""
 
 from __future__ import annotations
 

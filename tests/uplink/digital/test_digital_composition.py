@@ -1,9 +1,4 @@
-"""OFDMA, truncation at peak power and sparse packets beside the other parts that they meet.
-
-Mutations that make a test here fail: energy above the budget during a device's own time, the slot
-of OFDMA as long as the sum of its packets, a share of the band by the batch for by the trial, a
-charge of silent devices, rounded values without a memory.
-"""
+"""OFDMA, truncation at peak power and sparse packets beside the other parts that they meet."""
 
 from __future__ import annotations
 

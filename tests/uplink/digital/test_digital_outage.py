@@ -1,10 +1,4 @@
-"""Updates that are lost because their rate was above what the channel carries.
-
-Mutations that make a test here fail: the true channel known to the chooser, the estimate in place
-of it in the outage rule, the margin in the outage rule too, the gap forgotten in it, combining by
-the truth; a lost device in the mean, the count of what is lost, lost devices uncharged, the rows of
-lost devices among each.
-"""
+"""Updates that are lost because their rate was above what the channel carries."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What devices know of a digital uplink beforehand, worked by hand.
-
-Mutations that make a test here fail: the gap in decibels, or without the margin of rates that may
-be lost; the bits of another codec.
-"""
+"""What devices know of a digital uplink beforehand, worked by hand."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Devices in deep fades that are silent, under an average and under a peak power constraint.
-
-Mutations that make a test here fail: the power not raised, raised by the threshold in place of the
-chance, raised under a peak constraint, silent devices charged, the threshold on the SNR, on the sum
-over antennas, on the last coherence block; a band or a slot divided among silent devices with
-shares: active, or among those that transmit with shares: all; a threshold of the first trial for
-all of a batch; the plan of a power that is raised.
-"""
+"""Devices in deep fades that are silent, under an average and under a peak power constraint."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""As many bits a real as fit into the slot, by hand.
-
-Mutations that make a test here fail: bits a real rounded up, rounded to nearest.
-"""
+"""As many bits a real as fit into the slot, by hand."""
 
 from __future__ import annotations
 

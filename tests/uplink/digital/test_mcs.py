@@ -1,8 +1,4 @@
-"""Modulation and coding schemes, and who takes which.
-
-Mutations that make a test here fail: the last supported scheme for the fastest, a row of a table
-left out.
-"""
+"""Modulation and coding schemes, and who takes which."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Symmetric alpha-stable numbers, and what they do on the uplink.
-
-Mutations that make a test here fail: 1 - alpha for alpha in the sine, waits of the wrong sign in
-the exponent, a scale that is the variance, tails that are not scaled with the receiver.
-"""
+"""Symmetric alpha-stable numbers, and what they do on the uplink."""
 
 from __future__ import annotations
 

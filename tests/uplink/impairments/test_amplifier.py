@@ -1,8 +1,4 @@
-"""Amplifiers and clipping, and the peaks that they meet.
-
-Mutations that make a test here fail: amplitudes for powers in the exponent, peaks over the mean of
-an OFDM symbol of its own, a peak clipped in each quadrature.
-"""
+"""Amplifiers and clipping, and the peaks that they meet."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What bends a signal within a payload, symbol by symbol.
-
-Mutations that make a test here fail: a carrier offset from symbol 1 on or without 2 pi, the
-previous symbol's share of a late device left out, the aligned sample's noise not enlarged,
-stretches between edges in the wrong order, clipping after the channel.
-"""
+"""What bends a signal within a payload, symbol by symbol."""
 
 from __future__ import annotations
 

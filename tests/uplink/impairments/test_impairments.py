@@ -1,8 +1,4 @@
-"""The server's converter, interference and jamming.
-
-Mutations that make a test here fail: the converter's range per device, or of what is scaled
-already; interference that the policy does not expect, or a jammer that it does.
-"""
+"""The server's converter, interference and jamming."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""One compiled pass over a payload gives what tensor operations give, in all that it is used for.
-
-Mutations that make a test here fail: real and imaginary bits in each other's place, bits of the
-wrong block, the first segment's channel for all, an antenna left out, a negative zero on -, votes
-of the wrong columns, votes as large as their reals, weights of the row before, a trial's rows in
-another's sum.
-"""
+"""One compiled pass over a payload gives what tensor operations give, wherever it is used."""
 
 from __future__ import annotations
 

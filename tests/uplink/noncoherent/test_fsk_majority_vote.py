@@ -1,9 +1,5 @@
 """Majority votes by energy: at 200 dB without a rival all votes are right, absentees and unknown
 coordinates cast none, crashes and energy bound what is sent.
-
-Mutations that make a test here fail: the other use, zero as a vote for -, absentees that vote,
-votes of the unknown, of what comes after a crash, of who has no energy, a step of another trial,
-weights where each device has one vote, energy P in place of 2 P.
 """
 
 from __future__ import annotations

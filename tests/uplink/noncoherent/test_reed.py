@@ -1,9 +1,5 @@
 """Energy differences: the estimate without rivals, its scale, masks, several groups, crashes, and
 channels of several cells.
-
-Mutations that make a test here fail: the scale of the mean device, a weight left out, a mask's
-coordinates divided by the weight of all, energies of the wrong cell, side information not counted,
-noise of half the energy.
 """
 
 from __future__ import annotations

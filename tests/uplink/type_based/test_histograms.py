@@ -1,8 +1,4 @@
-"""Median and trimmed mean of histograms, against those of the values themselves.
-
-Mutations that make a test here fail: a lower or an upper median alone; negative counts kept; a trim
-at one end; levels of weighted updates; a median over R forgotten; the statistic scaled by 1 / K.
-"""
+"""Median and trimmed mean of histograms, against those of the values themselves."""
 
 from __future__ import annotations
 

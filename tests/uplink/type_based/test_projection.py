@@ -1,8 +1,4 @@
-"""Feasible counts, against all that there are.
-
-Mutations that make a test here fail: a unit too many taken off where it costs most, a negative
-count, counts rounded beyond the number of devices.
-"""
+"""Feasible counts, against all that there are."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Type-based multiple access, against counting real by real and device by device.
-
-Mutations that make a test here fail: levels one off, the noise of another segment, the weight left
-out of what is rounded, K of the cohort for who knows a real or is on air, m = 1 for 1 / M, side
-information of a range that is given, circuits or a crash counted in reals.
-"""
+"""Type-based multiple access, against counting real by real and device by device."""
 
 from __future__ import annotations
 
