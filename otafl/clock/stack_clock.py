@@ -19,7 +19,7 @@ from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
 
-_NOTED = {
+_JOURNAL_METHODS = {
     **{name: name for name in ("wait_for_devices", "begin", "open_slot", "transmit")},
     "charge_j": "compute_charge_j",
     "stop": "stop",
@@ -226,13 +226,13 @@ class Clock:
         """Advance to the slots with SimPy."""
         if self.together == 1:
             return [
-                _get_nothing(trial) if trial.stopped else trial.admit() for trial in self.trials
+                _make_empty_slot(trial) if trial.stopped else trial.admit() for trial in self.trials
             ]
         for trial in self.trials:
             if not trial.stopped:
                 trial.reach_slot()
         self._synchronise(self.together)
-        return [_get_nothing(trial) if trial.stopped else trial.open() for trial in self.trials]
+        return [_make_empty_slot(trial) if trial.stopped else trial.open() for trial in self.trials]
 
     def synchronise(self, trials: int, seconds: Sequence[float]) -> None:
         """Advance consecutive trials to the latest time of their group, then by `seconds` [S]."""
@@ -309,11 +309,13 @@ class Clock:
         """End the round with S values of each argument of `TrialClock.transmit`."""
         self._record_call("transmit", *columns)
         if self._plain is not None:
-            airtime_s, downtime_s = np.asarray(columns[0]), np.asarray(columns[4])
+            airtime_s, *by_device, downtime_s = columns
             joules, on_air_s, crashed = (
-                _scatter_to_devices(one, self.devices) for one in columns[1:4]
+                _scatter_to_devices(one, self.devices) for one in by_device
             )
-            if self._plain.close_slot(airtime_s, joules, on_air_s, crashed, downtime_s):
+            if self._plain.close_slot(
+                np.asarray(airtime_s), joules, on_air_s, crashed, np.asarray(downtime_s)
+            ):
                 return
         for trial, *own in zip(self.trials, *columns, strict=True):
             if not trial.stopped:
@@ -397,9 +399,11 @@ class Clock:
         """
         self.journal = []
         for method, *given in journal:
-            if method not in _NOTED:
-                raise ValueError(f"journal: got {method!r}; must be one of {', '.join(_NOTED)}")
-            getattr(self, _NOTED[method])(*given)
+            if method not in _JOURNAL_METHODS:
+                raise ValueError(
+                    f"journal: got {method!r}; must be one of {', '.join(_JOURNAL_METHODS)}"
+                )
+            getattr(self, _JOURNAL_METHODS[method])(*given)
 
     def _record_call(self, method: str, *given: Any) -> None:
         """Add a call to the journal, if there is one."""
@@ -411,8 +415,8 @@ class Clock:
         return np.broadcast_to(np.asarray(value, dtype=float), (self._num_trials,)).tolist()
 
 
-def _get_nothing(trial: TrialClock) -> Slot:
-    """Return an empty slot at the time of a stopped trial."""
+def _make_empty_slot(trial: TrialClock) -> Slot:
+    """Make an empty slot at the time of a stopped trial."""
     return Slot(trial.get_time_s(), [], [])
 
 
