@@ -11,7 +11,7 @@ method = {
     "model": {"name": "mlp", "hidden": [32]},
     "algorithm": {"name": "fedavg", "learning_rate": 0.2},
     "training": {"rounds": 20, "local_steps": 5, "eval_every": 20},
-    "trials": 2,
+    "trials": 1,
 }
 
 for preset in list_presets():

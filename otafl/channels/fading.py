@@ -60,18 +60,28 @@ class RoundBlocks:
         Maps the first round and the number of rounds to a Tensor [rounds, ...].
     length : int
         Rounds of a block.
+    far_spacing : int
+        Distance between the rounds of long-term averages, from `FAR` on. If a block would have no
+        more than one of them, these rounds are drawn alone.
     """
 
-    def __init__(self, draw: Callable[[int, int], Tensor], length: int = ROUNDS_PER_BLOCK) -> None:
+    def __init__(
+        self,
+        draw: Callable[[int, int], Tensor],
+        length: int = ROUNDS_PER_BLOCK,
+        far_spacing: int = 1,
+    ) -> None:
         self._draw = draw
         self._length = length
+        self._far_length = length if far_spacing < length else 1
         self._first = -1
         self._block: Tensor | None = None
 
     def __getitem__(self, round: int) -> Tensor:
-        first = round - round % self._length
+        length = self._length if round < FAR else self._far_length
+        first = round - round % length
         if self._block is None or first != self._first:
-            self._first, self._block = first, self._draw(first, self._length)
+            self._first, self._block = first, self._draw(first, length)
         return self._block[round - first]
 
 

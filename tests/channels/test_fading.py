@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from otafl.channels.fading import RoundBlocks, correlate_antennas
+from otafl.channels.fading import FAR, RoundBlocks, correlate_antennas
 
 pytestmark = pytest.mark.exact
 
@@ -33,3 +33,19 @@ def test_rounds_are_drawn_in_blocks_that_start_at_multiples_of_their_length() ->
     rounds = RoundBlocks(draw, 8)
     assert [int(rounds[t]) for t in (3, 7, 0, 8, 2**40 + 5)] == [3, 7, 0, 8, 2**40 + 5]
     assert asked == [(0, 8), (8, 8), (2**40, 8)]
+
+
+@pytest.mark.parametrize(("spacing", "lengths"), [(7, [8, 8]), (8, [1] * 3), (1000, [1] * 3)])
+def test_far_rounds_are_drawn_alone_if_a_block_has_one_of_them(
+    spacing: int, lengths: list[int]
+) -> None:
+    asked: list[int] = []
+
+    def draw(first: int, rounds: int) -> Tensor:
+        asked.append(rounds)
+        return torch.arange(first, first + rounds)
+
+    rounds = RoundBlocks(draw, 8, spacing)
+    wanted = (3, FAR - 1, FAR, FAR + spacing, FAR + 2 * spacing)
+    assert [int(rounds[t]) for t in wanted] == list(wanted)
+    assert asked == [8, 8, *lengths]

@@ -128,22 +128,31 @@ def check(all_: Sequence[Left], signals: Sequence[signal.Signals], own: str = ""
             assert said.count("\n") <= len(signals), left
 
 
+@pytest.fixture(scope="module")
+def whole_sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """The scenario's file, beside the folder `whole` of a sweep that nobody disturbed, and how long
+    its command took."""
+    file = tmp_path_factory.mktemp("sweep") / "short.yaml"
+    file.write_text(SCENARIO)
+    return file, undisturbed("sweep", file, "--out", file.with_name("whole"), "--quiet")[0]
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sweep_is_interrupted_at_any_moment(kind: str, tmp_path: Path) -> None:
+def test_a_sweep_is_interrupted_at_any_moment(
+    kind: str, whole_sweep: tuple[Path, float], tmp_path: Path
+) -> None:
     """The same command goes on to the numbers of a sweep that nobody disturbed."""
     signals, moments = KINDS[kind]
-    file = tmp_path / "short.yaml"
-    file.write_text(SCENARIO)
+    file, longest = whole_sweep[0], 1.1 * whole_sweep[1]
 
     def command(number: int) -> list:
         return ["sweep", file, "--out", tmp_path / str(number), "--quiet"]
 
-    longest = 1.1 * undisturbed(*command(-1))[0]
     all_ = lives(signals, moments, longest, command)
     check(all_, signals)
     assert any(left.code for left in all_)
     scenario = load_scenario(file)
-    whole = sweeping.sweep(scenario, tmp_path / "-1").load()
+    whole = sweeping.sweep(scenario, file.with_name("whole")).load()
     for number in range(moments):
         folder = tmp_path / str(number)
         same(sweeping.sweep(scenario, folder), whole)
