@@ -220,17 +220,6 @@ def _weaken_battery(real: Any) -> Any:
     return lambda self, now_s, draws: real(self, now_s, [(at_s, w / 2) for at_s, w in draws])
 
 
-def _serve_the_last(real: Any) -> Any:
-    """Open slots for the device that was ready last."""
-
-    def open_slot(self: Any) -> Any:
-        if self._ready:
-            self._ready.insert(0, self._ready.pop())
-        return real(self)
-
-    return open_slot
-
-
 def _every_other_period(real: Any) -> Any:
     def build_timer(self: Any) -> Any:
         rules = self.rules
@@ -260,10 +249,6 @@ MUTATIONS = build_mutations(
 ) + build_mutations(
     "clock: wait ",
     {
-        "the last first": (
-            "of a busy uplink",
-            replace_by("otafl.clock.trial_clock:TrialClock.open", _serve_the_last),
-        ),
         "slots that last longer": (
             {"of a busy uplink", "of two devices"},
             replace_by(
