@@ -72,12 +72,12 @@ def _select(
     section = registry.load_settings_class("selection", name)()
     selection: Any = registry.make_component("selection", section, setup)
     free = np.ones((trials, len(gains)), bool)
-    who, power = [], []
+    chosen, power = [], []
     for round in range(ROUNDS):
         state = channel.get_state(round)
-        who.append(selection.select_devices(free, wanted, round, state))
+        chosen.append(selection.select_devices(free, wanted, round, state))
         power.append((state.gain * state.h[..., 0, 0, 0].abs().square()).cpu().numpy())
-    return np.stack(who), np.stack(power)
+    return np.stack(chosen), np.stack(power)
 
 
 @state_law("selection best_channel: sum of the best gains", RENYI, "{0[0]} of {0[1]}", BEST)
@@ -87,9 +87,9 @@ def _best_channel(bench: Bench, case: tuple[int, int]) -> Iterator[Check]:
     The i-th largest of K exponential numbers has the mean sum_{j=i}^K 1 / j.
     """
     wanted, devices = case
-    who, power = _select(bench, "best_channel", wanted, (1.0,) * devices)
+    chosen, power = _select(bench, "best_channel", wanted, (1.0,) * devices)
     law = sum(1.0 / j for i in range(1, wanted + 1) for j in range(i, devices + 1))
-    yield check_mean(law, (power * who).sum(2))
+    yield check_mean(law, (power * chosen).sum(2))
 
 
 GAINS = (0.5, 1.0, 4.0)
@@ -97,10 +97,10 @@ GAINS = (0.5, 1.0, 4.0)
 
 @state_law("selection threshold: share of rounds", "exp(-threshold / SNR)")
 def _threshold(bench: Bench) -> Iterator[Check]:
-    who, _ = _select(bench, "threshold", 3, GAINS, min_snr_db=LEAST_SNR_DB)
+    chosen, _ = _select(bench, "threshold", 3, GAINS, min_snr_db=LEAST_SNR_DB)
     for device, gain in enumerate(GAINS):
         law = np.exp(-db_to_linear(LEAST_SNR_DB) / gain)
-        there = who[:, :, device]
+        there = chosen[:, :, device]
         yield check_share(float(law), int(there.sum()), there.size, f"SNR {gain:g}")
 
 
@@ -116,11 +116,11 @@ def _fair(bench: Bench) -> Iterator[Check]:
     nearly at the best of three gains, of the mean 1 + 1/2 + 1/3. The best channel is nearly always
     that of the strongest device.
     """
-    who, power = _select(bench, "proportional_fair", 1, APART, window=50.0)
-    late = who[100:]
+    chosen, power = _select(bench, "proportional_fair", 1, APART, window=50.0)
+    late = chosen[100:]
     spread = np.sqrt(2.0 / 9.0 / len(late))  # an upper bound, as selections repel each other
     yield largest((late.mean(0) - 1.0 / 3.0) / spread, "share of the rounds")
-    served = (power * who)[100:].sum(0) / late.sum(0) / np.array(APART)
+    served = (power * chosen)[100:].sum(0) / late.sum(0) / np.array(APART)
     yield check_mean(11.0 / 6.0, served.mean(1), "gain when served", bias=0.05 * 11.0 / 6.0)
     best, _ = _select(bench, "best_channel", 1, APART)
     yield check_at_least(0.85, float(best[:, :, 2].mean()), "the strongest by best_channel")
@@ -140,11 +140,11 @@ def _poisson(bench: Bench) -> Iterator[Check]:
     free, rounds = np.ones((2, 5), bool), bench.scale_size(4000)
     state: Any = None
     drawn = np.stack([selection.select_devices(free, 5, t, state) for t in range(rounds)])
-    who, share = torch.from_numpy(drawn), q[:, None]
-    yield _check_counts(share, who.sum(0), rounds, "devices")
-    pairs = who[:, :, :-1] & who[:, :, 1:]
+    chosen, share = torch.from_numpy(drawn), q[:, None]
+    yield _check_counts(share, chosen.sum(0), rounds, "devices")
+    pairs = chosen[:, :, :-1] & chosen[:, :, 1:]
     yield _check_counts(share**2, pairs.sum(0), rounds, "neighbours")
-    twice = who[0::2] & who[1::2]
+    twice = chosen[0::2] & chosen[1::2]
     yield _check_counts(share**2, twice.sum(0), len(twice), "two rounds")
 
 
@@ -271,7 +271,7 @@ def _keep_decibels(real: Any) -> Any:
 
 
 def _share_keys(real: Any) -> Any:
-    """Give neighbouring devices one random number."""
+    """Use for neighbouring devices one random number."""
 
     def draw(*args: Any) -> Any:
         key = real(*args)

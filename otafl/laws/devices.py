@@ -257,7 +257,7 @@ def _jitter_rounds(bench: Bench) -> Iterator[Check]:
 
 
 def _present_at_first(real: Any) -> Any:
-    """Let every device be present at the start."""
+    """Make every device present at the start."""
 
     def list_changes(self: Any, trial: int, device: int) -> Any:
         for at_s, there in real(self, trial, device):
@@ -268,7 +268,7 @@ def _present_at_first(real: Any) -> Any:
 
 
 def _without_spread(real: Any) -> Any:
-    """Give all devices one peak."""
+    """Use one peak for all devices."""
 
     def list_changes(self: Any, trial: int, device: int) -> Any:
         settings = self.settings

@@ -375,7 +375,14 @@ MUTATIONS = (
         "power cotaf: ",
         {
             "a larger threshold": (
-                "silent fraction",
+                {
+                    "K counts the transmitters",
+                    "error given the channel",
+                    "noise falls with updates",
+                    "path loss",
+                    "scalars as on the formula sheet",
+                    "silent fraction",
+                },
                 scale_result("otafl.power.cotaf:compute_reference_gain", 1.5),
             ),
             "power of the updates for its root": (
