@@ -94,18 +94,6 @@ def test_gain_outdoors_is_the_formulas(name: str, formula: Any, speed: float | N
     assert torch.equal(positions_in(channel, 0), positions_in(channel))
 
 
-@pytest.mark.slow
-@pytest.mark.law
-def test_shadowing_is_lognormal() -> None:
-    """First devices of 100 trials, 4 dB in line of sight and 7.82 dB without (UMi): KS."""
-    channel = cell("umi", 1, 100, indoor_probability=0.0)
-    links = channel.links
-    shadowing = db(channel.get_state(0).gain) + links.path_loss_db
-    std = torch.where(channel.line_of_sight, 4.0, 7.82)
-    assert stats.kstest((shadowing / std).flatten(), "norm").pvalue > LEVEL
-    assert not torch.equal(db(channel.get_state(0).gain), -links.path_loss_db)
-
-
 @pytest.mark.exact
 @pytest.mark.parametrize("snr_db", [None, 10.0])
 def test_budgets_are_over_thermal_noise_or_at_the_mean_gain(snr_db: float | None) -> None:
