@@ -191,7 +191,7 @@ def _measure_parts(bench: Bench, interleave: bool) -> np.ndarray:
 
 
 @state_law("transport over_the_air: interleaved parts", "(3 E D^2 - (E D)^2) / n between the parts")
-def _interleaved(bench: Bench) -> Iterator[Check]:
+def _compare_interleaved_parts(bench: Bench) -> Iterator[Check]:
     """Compare the errors of parts whose n symbols are spread over all coherence blocks.
 
     D is the error of a block. The mean error is that without interleaving. The variance between the
