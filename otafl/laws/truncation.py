@@ -142,7 +142,7 @@ MUTATIONS = build_mutations(
             replace_by(LOAD, _never_raised),
         ),
         "threshold of the amplitude": (
-            {"outage of truncation", "airtime of truncation"},
+            {"outage of truncation", "power of truncation", "airtime of truncation"},
             replace_by(LOAD, _amplitude_threshold),
         ),
     },
