@@ -188,6 +188,9 @@ def _shadowing(bench: Bench, name: str) -> Iterator[Check]:
     for (kind, here), spread in zip(_kinds(rig).items(), SHADOWING_DB[name], strict=True):
         ratio = (shadowing[here] / spread) ** 2
         yield check_mean_square(spread**2, ratio, int(ratio.size / ALIKE), kind)
+    spreads = np.select([*_kinds(rig).values()], SHADOWING_DB[name])
+    few = (shadowing / spreads)[:, :16]  # of which hardly any two are neighbours
+    yield check_distribution(few, stats.norm.cdf, "log-normal")
 
 
 def _penetration(bench: Bench, name: str) -> Iterator[Check]:

@@ -97,19 +97,47 @@ def draw_blocks(
 
 
 def _power(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare the mean power over a device's antennas, cells and rounds with 1.
+    """Compare the mean power over a device's antennas, cells and rounds with 1, moving ones too.
 
     Devices and trials are independent. Channels that drop devices take long for many trials.
     """
     kind: Any = registry.load_settings_class("channel", name)
     trials = 8 if kind(name=name).is_physical else 128
-    h = draw_fading(bench, 16, bench.scale_size(trials), 8, name)
-    yield check_mean(1.0, (np.abs(h) ** 2).mean((0, 3, 4, 5)), bias=1e-9)
+    two = {"antennas": 2, "subcarrier_groups": 2}
+    for case, keys in (("at rest", {}), ("moving, two antennas", MOVING | two)):
+        own = {key: value for key, value in keys.items() if key in kind.model_fields}
+        h = draw_fading(bench, 16, bench.scale_size(trials), 8, name, **own)
+        yield check_mean(1.0, (np.abs(h) ** 2).mean((0, 3, 4, 5)), case, bias=1e-9)
 
 
 @state_law("channel awgn: no fading", "h = 1")
 def _awgn(bench: Bench) -> Iterator[Check]:
     yield check_exact(0.0, float(np.abs(draw_fading(bench, 4, 4, 2, "awgn") - 1.0).max()), 1e-12)
+
+
+INVERSES = [
+    (threshold, gain, variance)
+    for threshold, gain in ((0.1, 1.0), (0.5, 0.4), (0.01, 0.02))
+    for variance in (1e-6, 0.01, 0.3, 2.0)
+]
+"""Threshold on the estimated power gain, gain, and variance of the estimate's error."""
+
+
+@state_law(
+    "channel awgn: mean inverse of estimates",
+    "E[1 / |h_hat|^2; |h_hat|^2 >= g_th]",
+    "g_th={0[0]:g}, gain {0[1]:g}, v={0[2]:g}",
+    INVERSES,
+)
+def _mean_inverse(bench: Bench, case: tuple[float, float, float]) -> Iterator[Check]:
+    """Compare the integral that policies plan with to a simulation of estimates."""
+    threshold, gain, variance = case
+    channel: Any = bench.build_rig(1, 1, {"channel": "awgn", "power": "full"}).link.channel
+    z = np.random.default_rng(0).standard_normal((2, bench.scale_size(400_000)))
+    power = gain * np.abs(1.0 + (z[0] + 1j * z[1]) * math.sqrt(variance / 2.0)) ** 2
+    inverse = np.where(power >= threshold, 1.0 / power, 0.0)
+    law = channel.compute_mean_inverse(threshold, gain, variance)
+    yield check_mean(law, inverse, bias=1e-9)
 
 
 def _antennas(bench: Bench, name: str) -> Iterator[Check]:
@@ -254,6 +282,15 @@ MUTATIONS = (
             "a constant gain above one": (
                 {"no fading", "mean power"},
                 change_after("otafl.channels.awgn:Awgn.prepare", _other_gain),
+            ),
+            "estimates without an error": (
+                "mean inverse of estimates",
+                replace_by(
+                    "otafl.channels.awgn:Awgn.compute_mean_inverse",
+                    lambda real: (
+                        lambda self, threshold, gain, variance: real(self, threshold, gain, 1e-9)
+                    ),
+                ),
             ),
         },
     )

@@ -1,20 +1,31 @@
-"""Laws of the simulated clock: energy is conserved."""
+"""Laws of the simulated clock: energy is conserved, and waiting follows queueing theory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from otafl import clock
 from otafl.clock import Clock
+from otafl.clock.trial_clock import TrialClock
 from otafl.core.rng import Streams
 from otafl.devices import compute
 from otafl.devices.activities import ACTIVITIES, CAUSES
+from otafl.devices.compute.fixed import Fixed
+from otafl.devices.protocols import Rules
 from otafl.laws.bench import CONFORMANCE, Bench
-from otafl.laws.checks import Check, check_at_most, check_exact, state_law
+from otafl.laws.checks import (
+    Check,
+    check_at_most,
+    check_distribution,
+    check_exact,
+    check_mean,
+    state_law,
+)
 from otafl.laws.mutations import build_mutations, change_result, replace_by
 from otafl.scenario import load_scenario
 
@@ -128,12 +139,97 @@ def _cause_joules(bench: Bench, radio: str) -> Iterator[Check]:
         yield check_exact(joules, float(spent[name]), 1e-9, name)
 
 
+SERVICE_S = 1.0
+LOADS = ("load {:g}", (0.3, 0.8))
+BATCHES = 40
+
+
+def _measure_waits(rules: Rules, devices: int, mean_s: float, slots: int, seed: int) -> np.ndarray:
+    """Return the seconds from ready to its slot of every update.
+
+    Devices compute for exponential times, and start again after each transmission.
+    """
+    draw = np.random.default_rng(seed)
+    hardware = Fixed().build_hardware(devices, draw)
+    trial, free = TrialClock(hardware, rules, log=True), list(range(devices))
+    for round in range(slots):
+        none = [0.0] * len(free)
+        trial.start(round, free, none, draw.exponential(mean_s, len(free)).tolist(), none)
+        free = trial.admit().on_time
+        trial.transmit(SERVICE_S if free else 0.0)
+    history = trial.history()
+    waits = {
+        (one.device, one.round): one.end_s - one.start_s
+        for one in history
+        if one.activity == "wait"
+    }
+    sent = [(one.device, one.round) for one in history if one.activity == "transmit"]
+    return np.array([waits.get(one, 0.0) for one in sent])
+
+
+def _average_batches(values: np.ndarray) -> np.ndarray:
+    """Average a correlated series over long batches, which are nearly independent."""
+    length = len(values) // BATCHES
+    means: np.ndarray = values[: length * BATCHES].reshape(BATCHES, length).mean(1)
+    return means
+
+
+ONE_BY_ONE = Rules(1, max_ready=1, late="next", broadcast_first=False)
+
+
+@state_law("clock: wait of a busy uplink", "Pollaczek and Khinchine; M/D/1 queue", *LOADS)
+def _busy_uplink(bench: Bench, load: float) -> Iterator[Check]:
+    """Compare mean and mean square of the wait for slots that take one device each.
+
+    Devices that compute for long make arrivals nearly Poisson. The mean is W = load D / (2 (1 -
+    load)), the mean square 2 W^2 + load D^2 / (3 (1 - load)).
+    """
+    devices, slots = 2000, bench.scale_size(10_000)
+    waits = _measure_waits(ONE_BY_ONE, devices, devices * SERVICE_S / load, slots, 5)[slots // 10 :]
+    mean = load * SERVICE_S / (2.0 * (1.0 - load))
+    square = 2.0 * mean**2 + load * SERVICE_S**2 / (3.0 * (1.0 - load))
+    yield check_mean(mean, _average_batches(waits), "mean")
+    yield check_mean(square, _average_batches(waits**2), "mean square")
+
+
+@state_law("clock: wait of two devices", "D - a (1 - exp(-D / a))")
+def _two_devices(bench: Bench) -> Iterator[Check]:
+    """Compare the wait of two devices with a mean computing time a and slots of D seconds.
+
+    A device only waits for the rest of the other's slot, E[(D - t)^+] of an exponential time t.
+    """
+    mean_s = 1.5
+    waits = _measure_waits(ONE_BY_ONE, 2, mean_s, bench.scale_size(10_000), 6)[100:]
+    law = SERVICE_S - mean_s * (1.0 - np.exp(-SERVICE_S / mean_s))
+    yield check_mean(float(law), _average_batches(waits))
+
+
+@state_law("clock: wait for periodic slots", "uniform over the period")
+def _periodic_slots(bench: Bench) -> Iterator[Check]:
+    """Compare the wait of devices whose work does not depend on the slots."""
+    rules = Rules(0, 2.0, late="next", broadcast_first=False)
+    waits = _measure_waits(rules, bench.scale_size(4000), 600.0, 200, 7)
+    yield check_distribution(waits, stats.uniform(0.0, 2.0).cdf)
+
+
 # Mutations
 
 
 def _weaken_battery(real: Any) -> Any:
     """Draw half of the power from a battery."""
     return lambda self, now_s, draws: real(self, now_s, [(at_s, w / 2) for at_s, w in draws])
+
+
+def _every_other_period(real: Any) -> Any:
+    def build_timer(self: Any) -> Any:
+        rules = self.rules
+        self.rules = replace(rules, period_s=2.0 * rules.period_s)
+        try:
+            return real(self)
+        finally:
+            self.rules = rules
+
+    return build_timer
 
 
 MUTATIONS = build_mutations(
@@ -148,6 +244,21 @@ MUTATIONS = build_mutations(
         "a battery gives half": (
             "energy balance",
             replace_by("otafl.devices.battery:Battery.plan", _weaken_battery),
+        ),
+    },
+) + build_mutations(
+    "clock: wait ",
+    {
+        "slots that last longer": (
+            {"of a busy uplink", "of two devices"},
+            replace_by(
+                "otafl.clock.trial_clock:TrialClock.transmit",
+                lambda real: lambda self, airtime_s, *rest: real(self, 1.2 * airtime_s, *rest),
+            ),
+        ),
+        "a slot in every other period": (
+            "for periodic slots",
+            replace_by("otafl.clock.trial_clock:TrialClock._build_timer", _every_other_period),
         ),
     },
 )

@@ -36,7 +36,9 @@ SNR_DB = 10.0
 SNR = db_to_linear(SNR_DB)
 ROUNDS = 5
 DELAYS = (1, 4)
-"""Delays in rounds; the last recorded round is compared."""
+"""Delays in rounds."""
+FRESH = ("rayleigh", "tdl-a", "umi")
+"""Channels whose fading is drawn anew in each round if devices are at rest."""
 
 
 def _record(bench: Bench, csi: Any, **channel: Any) -> Record:
@@ -148,6 +150,24 @@ def _uses(bench: Bench, transport: str) -> Iterator[Check]:
     yield check_exact(5.0 * (2 * 2 * 3 + SIDE[transport]), float(side.mean()))
 
 
+COMB, WIDTH = 2, 5
+"""Groups of sub-carriers between two pilots, and number of groups."""
+
+
+@state_law("csi pilots: error between pilots", "half of N0 / (L P) midway between two")
+def _between_pilots(bench: Bench) -> Iterator[Check]:
+    """Compare the errors of a flat channel with pilots on every second group of sub-carriers."""
+    channel = {"name": "tdl-a", "subcarrier_groups": WIDTH, "delay_spread_s": 0.0, "snr_db": SNR_DB}
+    csi = {"name": "pilots", "comb": COMB, "length": 3}
+    point = {"channel": channel, "csi": csi, "power": "full"}
+    link = bench.build_rig(50, bench.scale_size(160), point).link
+    state = link.channel.get_state(0)
+    off = (link.csi.estimate(state.h, state.gain, 0) - state.h).abs().square()[..., 0, 0, :]
+    for group in range(WIDTH):
+        law = (1.0 if group % COMB == 0 else 0.5) / (3.0 * SNR)
+        yield check_mean(law, off[..., group].cpu().numpy(), f"group {group}")
+
+
 FAR_DB = 95.0
 FAR = {"snr_db": None, "path_loss_db": FAR_DB, "tx_power_dbm": 20.0, "bandwidth_hz": 1e6}
 """Budgets of 20 dBm over thermal noise of -109 dBm with its noise figure: 34 dB of received SNR."""
@@ -171,17 +191,36 @@ def _feedback(bench: Bench, bits: int) -> Iterator[Check]:
     The phase error is uniform in plus or minus x.
     """
     x = math.pi / 2**bits
-    yield check_mean(math.sin(x) / x, _record(bench, {"name": "phase_feedback", "bits": bits}).c)
+    record = _record(bench, {"name": "phase_feedback", "bits": bits})
+    yield check_mean(math.sin(x) / x, record.c, "mean gain")
+    error = np.angle(record.h * record.h_hat.conj())
+    yield check_distribution(error, stats.uniform(-x, 2.0 * x).cdf, "phase error")
 
 
 @state_law("csi delay: correlation with the channel", "Jakes, J0(2 pi f_D tau)", "{} ms", DELAYS)
 def _delay(bench: Bench, rounds: int) -> Iterator[Check]:
     """Compare 1 - E|h_hat - h|^2 / 2 with J0, at 30 km/h and rounds 1 ms apart.
 
-    Devices and trials are independent.
+    Devices and trials are independent. In the first round, estimates are of times before it.
     """
     record = _record(bench, {"name": "delay", "rounds": rounds}, **MOVING)
-    yield check_mean(jakes(rounds), 1.0 - _compute_squared_errors(record)[-1] / 2.0)
+    for case, round in (("first round", 0), ("last round", -1)):
+        yield check_mean(jakes(rounds), 1.0 - _compute_squared_errors(record)[round] / 2.0, case)
+        product = record.h[round] * record.h_hat[round].conj()
+        yield check_mean(0.0, product.imag, f"{case}, imaginary")
+
+
+@state_law("csi delay: fading anew in each round", "E h h_hat^* = 0", "{}", FRESH)
+def _fresh(bench: Bench, channel: str) -> Iterator[Check]:
+    """Compare the first round's channels of devices at rest with their estimates."""
+    groups = {} if channel == "rayleigh" else {"subcarrier_groups": 1}
+    point = {"channel": {"name": channel} | groups, "csi": "delay", "power": "full"}
+    link = bench.build_rig(bench.scale_size(2000), 1, point).link
+    state = link.channel.get_state(0)
+    h_hat = link.csi.estimate(state.h, state.gain, 0)
+    product = (state.h * h_hat.conj()).flatten().cpu().numpy()
+    yield check_mean(0.0, product.real, "real")
+    yield check_mean(0.0, product.imag, "imaginary")
 
 
 # Mutations
@@ -225,6 +264,15 @@ def _round_down(real: Any) -> Any:
     return round_phases
 
 
+def _never_before_the_run(real: Any) -> Any:
+    """Use the channel of round 0 in the rounds that have none before."""
+
+    def estimate(self: Any, h: Any, gain: Any, round: int) -> Any:
+        return h if round < self.settings.rounds else real(self, h, gain, round)
+
+    return estimate
+
+
 def _a_round_older(real: Any) -> Any:
     return lambda self, h, gain, round: real(self, h, gain, round - 1)
 
@@ -246,7 +294,12 @@ MUTATIONS = (
                 change_objects("otafl.csi.pilots:Pilots", _use_every_group),
             ),
             "half the pilots": (
-                {"error of MMSE", "error of least squares", "error over a path loss"},
+                {
+                    "error between pilots",
+                    "error of MMSE",
+                    "error of least squares",
+                    "error over a path loss",
+                },
                 replace_by("otafl.csi.pilots:Pilots.error_variance", _half_the_pilots),
             ),
         },
@@ -292,6 +345,10 @@ MUTATIONS = (
             "the channel of a round before": (
                 "correlation with the channel",
                 replace_by("otafl.csi.delay:Delay.estimate", _a_round_older),
+            ),
+            "the channel of the first round": (
+                {"correlation with the channel", "fading anew in each round"},
+                replace_by("otafl.csi.delay:Delay.estimate", _never_before_the_run),
             ),
         },
     )

@@ -17,6 +17,7 @@ import torch
 from scipy import stats
 
 from otafl.core.contracts import NOISE_VARIANCE
+from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record, Rig
 from otafl.laws.checks import (
@@ -34,6 +35,7 @@ from otafl.laws.mutations import (
     replace_by,
     scale_result,
 )
+from otafl.uplink.impairments.alpha_stable import alpha_stable
 
 NOISELESS_DB = 200.0
 N = 0.5
@@ -256,6 +258,18 @@ def _characteristic(bench: Bench, index: float) -> Iterator[Check]:
     yield check_mean(0.0, np.sin(received / TAIL_SCALE), "odd part")
 
 
+@state_law("impairment heavy-tailed interference: tail", "Nolan 2020, 1.2; C_a |x|^-a")
+def _far_tail(bench: Bench) -> Iterator[Check]:
+    """Count the numbers beyond 30 at a tail index of 1.5; the next term of the series is 3 %."""
+    index, far = 1.5, 30.0
+    count = bench.scale_size(400_000)
+    streams = Streams([3], [0], bench.torch_device, torch.float64)
+    alpha = torch.tensor([index], dtype=torch.float64, device=bench.torch_device)
+    beyond = (alpha_stable(streams, "heavy_tails/0", 5, alpha, count).abs() > far).double()
+    law = 2.0 * math.gamma(index) * math.sin(math.pi * index / 2.0) / math.pi * far**-index
+    yield check_mean(law, beyond.cpu().numpy(), bias=0.03 * law)
+
+
 @state_law("impairment heavy-tailed interference: unknown to the policy", "full power with N")
 def _tails_unknown(bench: Bench) -> Iterator[Check]:
     """Compare full power's receive scaling with that for the noise alone."""
@@ -331,6 +345,17 @@ def _weaker_jammer(impairments: Any) -> None:
 MUTATIONS = build_mutations(
     FAMILY,
     {
+        "tails of index 1.4": (
+            "heavy-tailed interference: tail",
+            replace_by(
+                "otafl.laws.impairments:alpha_stable",
+                lambda real: (
+                    lambda streams, stream, round, alpha, count: real(
+                        streams, stream, round, alpha - 0.1, count
+                    )
+                ),
+            ),
+        ),
         "half the phase": (
             {"residual phase: error", "residual phase: mean gain", "residual phase: variance"},
             scale_result(f"{DRAWN}.phases", 0.5),

@@ -35,6 +35,7 @@ STARTS = 4
 PLANS: dict[str, dict[str, Any]] = {
     "weight 1": {},
     "weight 0.1": {"weight": 0.1},
+    "weight 0": {"weight": 0.0},
     "zero bias": {"zero_bias": True},
     "best common gain": {"zero_bias": True, "common_gain": "best"},
 }

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record
 from otafl.laws.checks import (
     Check,
+    check_distribution,
     check_exact,
     check_mean,
     check_normal_errors,
@@ -60,6 +61,13 @@ def _ci_exact(bench: Bench, devices: int) -> Iterator[Check]:
     point = {"channel": {"name": "rayleigh", "snr_db": 200.0}, "power": "ci"}
     record = bench.build_rig(devices, 8, point).record(4, REALS)
     yield check_exact(0.0, float(record.nmse.max()), 1e-12)
+
+
+@state_law("power ci: reach of the weakest device", "eta / P = min |h|^2, exponential of mean 1/K")
+def _ci_weakest(bench: Bench) -> Iterator[Check]:
+    """Compare the receive scaling of ten devices with equal budgets and symbol powers."""
+    weakest = _rayleigh(bench, 10, "ci").eta / 10.0
+    yield check_distribution(weakest, stats.expon(scale=0.1).cdf)
 
 
 @state_law("power gbma: mean gain over fading", f"{SERY}; E|h| = sqrt(pi)/2", "{}", GBMA_MEAN)
@@ -130,6 +138,20 @@ def _tci_estimated_power(bench: Bench, threshold: float) -> Iterator[Check]:
 def _tci_scale(bench: Bench, threshold: float) -> Iterator[Check]:
     record = _rayleigh(bench, 10, "tci", threshold=threshold)
     yield check_exact(10.0 / special.exp1(threshold), float(record.eta[0, 0]))
+
+
+@state_law("power cotaf: silent fraction", "1 - exp(-h_min^2 / (1 + v))", "v={:g}", (0.0, ERROR))
+def _cotaf_silent(bench: Bench, variance: float) -> Iterator[Check]:
+    """Count the devices whose estimated amplitude is below the threshold."""
+    least = 0.5
+    point = {
+        "channel": {"name": "rayleigh", "snr_db": 10.0},
+        "csi": {"name": "error", "variance": variance} if variance else "perfect",
+        "power": {"name": "cotaf", "h_min": least},
+    }
+    active = bench.build_rig(10, 64, point).record(bench.scale_size(64), 1, 1.0).active
+    law = 1.0 - math.exp(-(least**2) / (1.0 + variance))
+    yield check_share(law, int((~active).sum()), active.size)
 
 
 @state_law("power cotaf: noise falls with updates", "Sery et al. 2021, eq. 8-10")
@@ -352,6 +374,17 @@ MUTATIONS = (
     + build_mutations(
         "power cotaf: ",
         {
+            "a larger threshold": (
+                {
+                    "K counts the transmitters",
+                    "error given the channel",
+                    "noise falls with updates",
+                    "path loss",
+                    "scalars as on the formula sheet",
+                    "silent fraction",
+                },
+                scale_result("otafl.power.cotaf:compute_reference_gain", 1.5),
+            ),
             "power of the updates for its root": (
                 {
                     "K counts the transmitters",

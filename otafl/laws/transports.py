@@ -19,6 +19,7 @@ from otafl.laws.bench import Bench, Rig
 from otafl.laws.checks import (
     Check,
     check_exact,
+    check_mean,
     check_mean_square,
     check_normal,
     check_ratios,
@@ -173,6 +174,36 @@ def _precisions(bench: Bench) -> Iterator[Check]:
     yield check_exact(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-4)
 
 
+CELLS, LENGTH = 8, 250
+"""Coherence blocks of a payload, and symbols of each."""
+
+
+def _measure_parts(bench: Bench, interleave: bool) -> np.ndarray:
+    """Return the squared errors [S, 8] of the parts of a payload as long as a coherence block."""
+    channel = {"name": "rayleigh", "snr_db": 20.0, "block_symbols": LENGTH}
+    transport = {"name": "over_the_air", "interleave": interleave}
+    point = {"channel": channel, "transport": transport, "power": "gbma"}
+    rig = bench.build_rig(6, bench.scale_size(200), point)
+    x = rig.draw_symbols(CELLS * LENGTH, 0, 1.0)
+    target = x.view(rig.num_trials, 6, -1).mean(1)
+    off = 6.0 * (rig.send(x, 0)[0] - target).square()
+    return off.unflatten(1, (CELLS, LENGTH)).mean(2).cpu().numpy()
+
+
+@state_law("transport over_the_air: interleaved parts", "(3 E D^2 - (E D)^2) / n between the parts")
+def _compare_interleaved_parts(bench: Bench) -> Iterator[Check]:
+    """Compare the errors of parts whose n symbols are spread over all coherence blocks.
+
+    D is the error of a block. The mean error is that without interleaving. The variance between the
+    parts of a trial is that of n symbols of random blocks, up to what their equal shares take off.
+    """
+    plain, mixed = (_measure_parts(bench, interleave) for interleave in (False, True))
+    yield check_mean(0.0, plain.mean(1) - mixed.mean(1), "mean of all parts")
+    law = (3.0 * (plain**2).mean(1) - plain.mean(1) ** 2) / LENGTH
+    found = mixed.var(1, ddof=1) / law.mean()
+    yield check_mean(1.0, found, "variance between parts", bias=0.25)
+
+
 # Mutations
 
 
@@ -240,6 +271,10 @@ MUTATIONS = build_mutations(
         "total energy for each symbol": (
             "total energy",
             replace_by("otafl.uplink.coherent.over_the_air:lay_out_reals", ignore_total_energy),
+        ),
+        "symbols in order": (
+            "interleaved parts",
+            replace_by_value("otafl.uplink.coherent.analog:interleave", lambda sent: sent),
         ),
         "a symbol too late": (
             "coherence blocks",

@@ -56,6 +56,7 @@ def _truncated_power(bench: Bench, constraint: str) -> Iterator[Check]:
     Under a peak constraint |p|^2 is P, and never more. An average constraint has P / Pr(|h|^2 >=
     g_th), which is P exp(g_th) under Rayleigh fading.
     """
+    least = THRESHOLDS[1]
     law = SNR * (1.0 if constraint == "peak" else math.exp(THRESHOLDS[1]))
     for access in ACCESS:
         setting = {"access": access, "constraint": constraint}
@@ -63,6 +64,13 @@ def _truncated_power(bench: Bench, constraint: str) -> Iterator[Check]:
         power = np.concatenate([report.power.cpu().numpy().ravel() for report in reports])
         used = power[power > 0]
         yield check_ratios(used, np.full_like(used, law), case=access)
+    if constraint == "average":  # of two antennas the chance is that of Gamma(2, 1/2), by counting
+        setting = {"constraint": constraint}
+        reports = _send_truncated(bench, least, {"antennas": 2}, **setting)
+        power = np.concatenate([report.power.cpu().numpy().ravel() for report in reports]) / SNR
+        chance = math.exp(-2.0 * least) * (1.0 + 2.0 * least)
+        counted = 6.0 * math.sqrt((1.0 / chance - 1.0) / 4096)
+        yield check_mean(1.0, power, "two antennas, mean", bias=counted)
 
 
 @state_law(
@@ -134,7 +142,7 @@ MUTATIONS = build_mutations(
             replace_by(LOAD, _never_raised),
         ),
         "threshold of the amplitude": (
-            {"outage of truncation", "airtime of truncation"},
+            {"outage of truncation", "power of truncation", "airtime of truncation"},
             replace_by(LOAD, _amplitude_threshold),
         ),
     },

@@ -1,5 +1,5 @@
 """Holds the proximal solvers to closed forms of linear and quadratic losses, and to their error on
-a network. Sampling of devices without replacement.
+a network.
 
 Every number here is deterministic: enumerations and fixed seeds.
 """
@@ -102,20 +102,6 @@ def test_nesterov_steps() -> None:
     assert torch.equal(START, vectors(2))
 
 
-@pytest.mark.law
-def test_mean_over_a_sample_of_devices() -> None:
-    """Lemma 4 holds with equality: over all 2 of 6 devices, E |mean of the sample - mean|^2 = (N/S
-    - 1) / (N - 1) times the mean squared distance from the mean."""
-    generator = torch.Generator().manual_seed(0)
-    v = torch.randn(6, 4, dtype=torch.float64, generator=generator)
-    centred = v - v.mean(0)
-    for size in (1, 2, 3, 6):
-        samples = itertools.combinations(range(6), size)
-        errors = [(centred[list(rows)].mean(0) ** 2).sum() for rows in samples]
-        expected = (6 / size - 1) / 5 * (centred**2).sum(1).mean()
-        torch.testing.assert_close(torch.stack(errors).mean(), expected, rtol=1e-12, atol=1e-15)
-
-
 @pytest.fixture
 def setting():  # type: ignore[no-untyped-def]
     """Make two devices' networks, a minibatch, and a centre away from them."""
@@ -132,7 +118,7 @@ def setting():  # type: ignore[no-untyped-def]
     return model, batch, w, centre
 
 
-@pytest.mark.law
+@pytest.mark.exact
 def test_solvers_converge_and_the_envelope_has_the_gradient_they_imply(setting) -> None:  # type: ignore[no-untyped-def]
     """At the solution grad f + lambda (theta - mu) = 0 by autograd; errors of gradient descent fall
     by a constant factor a step and Nesterov's faster; and lambda (mu - theta) is the gradient of

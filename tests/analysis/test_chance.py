@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from contract.small import tree
+from scipy import stats
 
 import otafl
 from otafl import cli
@@ -42,15 +43,12 @@ def test_the_margin_is_three_standard_errors_of_a_guess(trials: int) -> None:
     assert not chance.describe(result(trials, test_accuracy=[limit + 1e-9]))
 
 
-@pytest.mark.law
 def test_a_guess_is_seldom_taken_for_learning() -> None:
-    """False alarms of 20,000 guessing models: 0.13 % each by the normal law, at most 0.3 % for a
-    binomial of 400 samples; the bound of 90 is exceeded with a probability below 1e-4 then."""
-    rng = np.random.default_rng(0)
-    right = rng.binomial(SAMPLES, GUESS, 20_000) / SAMPLES
-    ds = result(test_accuracy=list(right))
-    taken = int((~chance.judge(ds)["test_accuracy"].is_at_chance).sum())
-    assert 5 < taken < 90
+    """The probability is 0.13 % by the normal law, and 0.17 % for a binomial of 400 samples."""
+    right = np.arange(SAMPLES + 1)
+    ds = result(test_accuracy=list(right / SAMPLES))
+    taken = ~chance.judge(ds)["test_accuracy"].is_at_chance
+    assert stats.binom(SAMPLES, GUESS).pmf(right)[taken].sum() == pytest.approx(0.0017, abs=1e-4)
 
 
 def test_it_names_the_points() -> None:

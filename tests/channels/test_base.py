@@ -4,15 +4,8 @@ of 1e-4.
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-import numpy as np
 import pytest
-import torch
 from pydantic import ValidationError
-from scipy import stats
-from support.fading_laws import LEVEL, draw_fading
 from support.made_channels import make_channel
 
 from otafl.channels.base import Channel
@@ -29,12 +22,6 @@ NAMES = [
 ]
 
 
-def known(name: str, **keys: Any) -> dict[str, Any]:
-    """Those of the keys that the channel's section has."""
-    fields = registry.load_settings_class("channel", name).model_fields
-    return {key: value for key, value in keys.items() if key in fields}
-
-
 @pytest.mark.exact
 @pytest.mark.parametrize("name", registry.list_names("channel"))
 def test_a_channel_derives_from_the_contract(name: str) -> None:
@@ -48,23 +35,6 @@ def test_a_flat_channel_has_one_group(name: str) -> None:
     assert channel.get_state(0).h.shape[4] == 1 or not channel.is_flat
     assert channel.is_flat or name not in ("awgn", "rayleigh", "rician")
     assert channel.correlation_rounds == 1
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "awgn"])
-@pytest.mark.parametrize("speed", [None, 30.0])
-def test_mean_power_is_one(name: str, speed: float | None) -> None:
-    """64 rounds of 50 devices of 4 trials, two antennas and two groups. Over a device's rounds the
-    mean of |h|^2 has a standard deviation of at most 1 / 8 when rounds are independent, which a
-    speed of 30 km/h and seconds between rounds are nearly; 200 links are independent."""
-    keys = known(name, speed_kmh=speed, antennas=2, subcarrier_groups=2)
-    h = draw_fading(make_channel(name, 50, range(4), torch.float32, seed=5, **keys), 64)
-    link = (np.abs(h) ** 2).mean((0, 3, 4)).ravel()
-    bound = stats.norm.isf(LEVEL / 2) * link.std() / math.sqrt(link.size)
-    assert abs(link.mean() - 1) < bound
-    assert bound < 0.1
-    cellwise = (np.abs(h) ** 2).mean((0, 1, 2))
-    assert (np.abs(cellwise - 1) < 0.15).all()
 
 
 @pytest.mark.exact

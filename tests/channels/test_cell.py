@@ -94,34 +94,6 @@ def test_gain_outdoors_is_the_formulas(name: str, formula: Any, speed: float | N
     assert torch.equal(positions_in(channel, 0), positions_in(channel))
 
 
-@pytest.mark.law
-def test_houses_and_cars() -> None:
-    """Below 6 GHz, a house takes 20 dB and 0.5 dB for each of up to 25 metres inside; a car N(9 dB,
-    5 dB), a KS test over 128 of them."""
-    channel = cell("umi", 128, shadowing=False, indoor_probability=0.5)
-    loss = channel.links.penetration_db[0]
-    inside = channel.indoor[0]
-    assert 40 < inside.sum() < 88
-    assert not loss[~inside].any()
-    assert stats.kstest((loss[inside] - 20) / 12.5, "uniform").pvalue > LEVEL
-    outdoors = db(channel.get_state(0).gain)[0] + channel.links.path_loss_db[0]
-    torch.testing.assert_close(outdoors, -loss, rtol=0, atol=1e-9)
-    rural = cell("rma", 128, shadowing=False, indoor_probability=0.0)
-    assert stats.kstest((rural.links.penetration_db[0] - 9) / 5, "norm").pvalue > LEVEL
-
-
-@pytest.mark.slow
-@pytest.mark.law
-def test_shadowing_is_lognormal() -> None:
-    """First devices of 100 trials, 4 dB in line of sight and 7.82 dB without (UMi): KS."""
-    channel = cell("umi", 1, 100, indoor_probability=0.0)
-    links = channel.links
-    shadowing = db(channel.get_state(0).gain) + links.path_loss_db
-    std = torch.where(channel.line_of_sight, 4.0, 7.82)
-    assert stats.kstest((shadowing / std).flatten(), "norm").pvalue > LEVEL
-    assert not torch.equal(db(channel.get_state(0).gain), -links.path_loss_db)
-
-
 @pytest.mark.exact
 @pytest.mark.parametrize("snr_db", [None, 10.0])
 def test_budgets_are_over_thermal_noise_or_at_the_mean_gain(snr_db: float | None) -> None:

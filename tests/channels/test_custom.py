@@ -98,7 +98,6 @@ def states(channel: dict[str, Any], rounds: list[int], **keys: Any) -> torch.Ten
     return torch.stack([found.get_state(round).h[..., 0, 0] for round in rounds])
 
 
-@pytest.mark.law
 @pytest.mark.parametrize("m", [0.5, 1.0, 3.0])
 def test_ten_lines_of_nakagami(m: float) -> None:
     """The amplitudes of 64 rounds and 50 devices against SciPy's law at 1e-4, with uniform
@@ -108,7 +107,6 @@ def test_ten_lines_of_nakagami(m: float) -> None:
     assert stats.kstest(np.angle(h) / (2 * math.pi) + 0.5, "uniform").pvalue > 1e-4
 
 
-@pytest.mark.law
 def test_normal_draws() -> None:
     draw = Draws(Streams([1], [0], dtype=torch.float64), 200, torch.arange(50))
     assert stats.kstest(draw.draw_normal().numpy().ravel(), "norm").pvalue > 1e-4

@@ -121,18 +121,6 @@ def aligned_power(elements: int, factor: float) -> float:
 
 
 @pytest.mark.law
-@pytest.mark.slow
-@pytest.mark.parametrize("bits", [1, 2, 3])
-def test_phases_of_so_many_bits(bits: int) -> None:
-    """Errors uniform in [-x, x], x = pi / 2^b: factor E exp(j phi) = sin(x) / x, one device, direct
-    path blocked, 32 elements, 1,500 trials; false-alarm level 1e-4 over the three."""
-    keys: dict[str, Any] = {"ris": ris(32, blocked=1.0)}
-    channel, _ = surface("phase_feedback", 1500, seen={"bits": bits}, **keys)
-    x = math.pi / 2**bits
-    assert_mean(power_of(channel), aligned_power(32, math.sin(x) / x), 3)
-
-
-@pytest.mark.law
 @pytest.mark.parametrize("interval_s", [0.01, 0.025])
 def test_paths_of_rounds_ago_decorrelate(interval_s: float) -> None:
     """A complex normal path and its past of correlation rho: E r exp(-j angle r^) = rho E|r|,

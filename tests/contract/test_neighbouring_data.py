@@ -26,8 +26,6 @@ from otafl.privacy.mechanism import Privacy
 from otafl.uplink.layout import Slot
 from otafl.uplink.signal import Signal
 
-pytestmark = pytest.mark.law
-
 ROUNDS = 3
 MIN_ROUNDS = 2
 """State that the first round leaves is sent in the second."""

@@ -5,17 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from support.csi_bench import (
-    DEVICES,
     DOUBLE,
-    LEVEL,
-    ROUNDS,
-    TRIALS,
     Recorded,
     compute_link_budget,
     make_csi,
-    make_links,
 )
 
 from otafl.core.contracts import ChannelState
@@ -47,23 +41,3 @@ def test_phase_levels() -> None:
     for row, (bits, level) in enumerate(levels.items()):
         turned = amplitude.numpy() * np.exp(2j * np.pi * np.array(level) / 2**bits)
         np.testing.assert_allclose(got[row].flatten().numpy(), turned, atol=1e-12)
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("bits", [1, 2, 3, 5])
-def test_phase_feedback(bits: int) -> None:
-    """The error of 20,000 Rayleigh phases is uniform in +-x, x = pi / 2^bits (KS), and its mean
-    cosine is sin(x) / x, its variance 1/2 + sin(2x) / (4x) - (sin(x) / x)^2. The false-alarm
-    level over all is 1e-4."""
-    ones = torch.ones(TRIALS, DEVICES, dtype=DOUBLE)
-    channel, link, streams = make_links(ones, ones)
-    hyper = {"bits": torch.full((TRIALS,), float(bits), dtype=DOUBLE)}
-    csi = make_csi("phase_feedback", channel, link, streams, hyper)
-    h = torch.stack([channel.get_state(t).h for t in range(ROUNDS)])
-    h_hat = torch.stack([csi.estimate(one, ones, t) for t, one in enumerate(h)])
-    error = (h * h_hat.conj()).angle().flatten().numpy()
-    x = np.pi / 2**bits
-    assert stats.kstest(error, "uniform", args=(-x, 2 * x)).pvalue > LEVEL / 2
-    mean = np.sin(x) / x
-    spread = np.sqrt((0.5 + np.sin(2 * x) / (4 * x) - mean**2) / error.size)
-    assert abs(np.cos(error).mean() - mean) < stats.norm.isf(LEVEL / 4) * spread

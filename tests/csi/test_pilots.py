@@ -147,23 +147,3 @@ def test_sionna_least_squares() -> None:
     for estimate in (h_sionna.view_as(h), csi.estimate(h, link.gain, 0)):
         error = float((estimate - h).abs().square().mean()) * power
         assert abs(error - 1) < bound
-
-
-@pytest.mark.law
-def test_sionna_between_the_pilots() -> None:
-    """Midway between two pilots the error is the mean of two: of half the variance, on a channel
-    that is linear in frequency. 16,000 errors, within 4.1 standard deviations."""
-    devices, groups = 16000, 5
-    budget = torch.full((1, devices), 4.0, dtype=DOUBLE)
-    channel, link, streams = make_links(budget, torch.ones_like(budget))
-    hyper = {"power_db": torch.zeros(1, dtype=DOUBLE)}
-    ramp = torch.arange(groups, dtype=DOUBLE) * (1.0 - 0.5j)
-    h = ramp.expand(1, devices, 1, 1, groups).contiguous()
-    state = channel.get_state(0)
-    ramps = type(state)(h, state.gain)
-    channel.get_state_of_devices = lambda round, devices: ramps  # type: ignore[method-assign]
-    csi = make_csi("pilots", channel, link, streams, hyper, comb=2, length=3)
-    power = (csi.estimate(h, link.gain, 0) - h).abs().square().mean((0, 1, 2, 3)) * 12.0
-    expected = torch.tensor([1.0, 0.5, 1.0, 0.5, 1.0], dtype=DOUBLE)
-    bound = stats.norm.isf(LEVEL / 10) / devices**0.5
-    assert ((power / expected - 1).abs() < bound).all()

@@ -105,25 +105,6 @@ def test_numbers_are_a_devices_own() -> None:
         assert not torch.equal(first, other)
 
 
-@pytest.mark.law
-def test_laws() -> None:
-    """Every offset equally likely, half of the images flipped: 4,000 images, level 1e-6."""
-    streams = Streams([1], [0])
-    act = Augmentation(AugmentSettings(crop=1, flip=True), images((1, 3, 3)), streams)
-    x = torch.arange(1.0, 10.0).view(1, 1, 1, 3, 3).expand(1, 4000, -1, -1, -1)
-    zero = torch.zeros(1, dtype=torch.int64)
-    seen = act(x, zero, zero, zero, 0)[0, :, 0]
-    centre, counts = seen[:, 1, 1].unique(return_counts=True)
-    assert centre.tolist() == list(range(1, 10))
-    expected = 4000 / 9
-    chi_square = float(((counts - expected) ** 2 / expected).sum())
-    assert chi_square < 43  # 8 degrees of freedom
-    # With the middle column inside on both sides, left is below right unless flipped.
-    inside = seen[(seen[:, 1] > 0).all(1)]
-    flipped = (inside[:, 1, 0] > inside[:, 1, 2]).float().mean()
-    assert abs(flipped - 0.5) < 5 * 0.5 / len(inside) ** 0.5
-
-
 def test_grey_images_and_all_data() -> None:
     """A long vector is a square image; the whole local data are left as they are."""
     settings = AugmentSettings(crop=1)

@@ -44,14 +44,6 @@ def test_without_spread_and_noise_all_users_share_the_optimum() -> None:
     assert 0.3 < np.mean(away) < 2.0
 
 
-@pytest.mark.law
-def test_the_residual_is_the_label_noise() -> None:
-    data = read(optimum_spread=0.0, label_noise=0.3, user_samples=400)
-    left = data.y_train - data.x_train @ solve(data)
-    n = left.size - 10
-    assert (left**2).sum() / n == pytest.approx(0.09, abs=4 * 0.09 * np.sqrt(2 / n))
-
-
 @pytest.mark.exact
 def test_users_samples_and_seeds() -> None:
     data = read(users=3, user_samples=7, user_test_samples=2)

@@ -4,14 +4,12 @@ states its sample size and the chance that a right sampler fails it under anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from contract.small import engine, run, scenario
-from scipy import stats
 
 from otafl.core.rng import Streams
 from otafl.devices.activities import CAUSES
@@ -20,7 +18,6 @@ from otafl.devices.jitter import Jitter
 from otafl.scenario.errors import ScenarioError
 
 SAMPLES = 20_000
-FALSE_ALARM = 1e-3
 
 
 def jitter(law: Any, scales: list[float]) -> Jitter:
@@ -31,31 +28,11 @@ def jitter(law: Any, scales: list[float]) -> Jitter:
 PAIRS = torch.arange(2).repeat_interleave(SAMPLES), torch.arange(SAMPLES).repeat(2)
 
 
-@pytest.mark.law
-@pytest.mark.parametrize(
-    ("law", "cdf"),
-    [
-        ("exponential", lambda s: stats.expon(1.0 - s, s).cdf),
-        ("lognormal", lambda s: stats.lognorm(s, scale=np.exp(-(s**2) / 2)).cdf),
-    ],
-    ids=["exponential", "lognormal"],
-)
-def test_jitter_has_its_law_and_mean_one(law: str, cdf: Callable[[float], Any]) -> None:
-    """KS of two trials of unlike scale, 20,000 devices each, false alarm 1e-3; means within 4
-    standard errors, false alarm 6e-5."""
-    factor = jitter(law, [0.8, 0.3]).draw_factor(*PAIRS, 3)
-    assert factor.dtype == np.float64
-    for own, scale in zip(np.split(factor, 2), (0.8, 0.3), strict=True):
-        assert stats.kstest(own, cdf(scale)).pvalue > FALSE_ALARM
-        assert abs(own.mean() - 1.0) < 4 * own.std() / SAMPLES**0.5
-
-
-@pytest.mark.law
-def test_jitter_is_drawn_anew_for_each_device_and_round_and_for_nobody_elses_sake() -> None:
-    """Spearman's rank correlation of two rounds, 20,000 samples, false alarm 1e-3."""
+@pytest.mark.exact
+def test_jitter_does_not_depend_on_the_other_devices() -> None:
     drawn = jitter("exponential", [0.5, 0.5])
     first, second = drawn.draw_factor(*PAIRS, 0), drawn.draw_factor(*PAIRS, 1)
-    assert stats.spearmanr(first, second).pvalue > FALSE_ALARM
+    assert not np.array_equal(first, second)
     assert len(np.unique(first[:1000])) > 990
     some = torch.tensor([3, SAMPLES + 5])
     assert np.array_equal(

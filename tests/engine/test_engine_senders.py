@@ -12,34 +12,9 @@ import pytest
 import torch
 from contract.small import engine, run
 
-from otafl.core.contracts import Cohort
-from otafl.core.rng import Streams
 from otafl.scenario import ScenarioError
-from otafl.selection.choosing import draw_subset
 
 pytestmark = pytest.mark.exact
-
-
-def cohort(counts: tuple[int, ...], num_devices: int) -> Cohort:
-    trial = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    device = torch.cat([torch.arange(n) for n in counts])
-    return Cohort.create(trial, device, torch.ones(len(trial)), counts, num_devices)
-
-
-@pytest.mark.law
-def test_some_of_each_trial() -> None:
-    streams = Streams([0, 0, 0], [0, 1, 2])
-    who = cohort((5, 1, 8), 8)
-    seen = torch.zeros(14)
-    for round in range(400):
-        sends = draw_subset(who, 2, round, streams)
-        by_trial = [int(part.sum()) for part in sends.split([5, 1, 8])]
-        assert by_trial == [2, 1, 2]
-        seen += sends
-    # 5 standard deviations of a binomial
-    for part, share in zip(seen.split([5, 1, 8]), (2 / 5, 1.0, 2 / 8), strict=True):
-        spread = 5 * (400 * share * (1 - share)) ** 0.5
-        assert (part - 400 * share).abs().max() <= spread
 
 
 def test_senders_alone_are_aggregated_and_all_train() -> None:

@@ -30,16 +30,6 @@ def draw(model: Model, samples: int = 4) -> tuple[Tensors, Batch]:
     return params, Batch(x, y, None, KEYS)
 
 
-@pytest.mark.law
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_factors(share: float) -> None:
-    """Values 0 and 1 / (1 - p); within four standard deviations of the mean 1 (level 6e-5)."""
-    factors = draw_dropout(KEYS, 0, (200, 100), share, torch.float64)
-    assert set(factors.unique().tolist()) == {0.0, 1.0 / (1.0 - share)}
-    deviation = (share / (1.0 - share) / factors.numel()) ** 0.5
-    assert abs(float(factors.mean()) - 1.0) < 4.0 * deviation
-
-
 def test_factors_of_rows_layers_and_samples() -> None:
     factors = draw_dropout(KEYS, 0, (8, 16), 0.5, torch.float32)
     assert torch.equal(draw_dropout(KEYS[1], 0, (8, 16), 0.5, torch.float32), factors[1])

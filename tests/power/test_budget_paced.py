@@ -106,7 +106,7 @@ def test_the_level_by_hand() -> None:
 PACED = {"energy_db": 10 * math.log10(SHARE), "rounds": SLOTS}
 
 
-@pytest.mark.law
+@pytest.mark.exact
 @pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("burst", [1, 2, 5])
 def test_pacing_never_overspends(burst: int, spread: bool) -> None:
@@ -119,7 +119,6 @@ def test_pacing_never_overspends(burst: int, spread: bool) -> None:
         assert spent.mean() > 0.8
 
 
-@pytest.mark.law
 @pytest.mark.parametrize("spread", [False, True])
 def test_pacing_beats_spending_at_once(spread: bool) -> None:
     """The same energy in all: below full power until the battery is empty, below channel inversion

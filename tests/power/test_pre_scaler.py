@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy import optimize, stats
+from scipy import optimize
 from support.power_links import (
     N,
     fill_in,
@@ -28,7 +28,6 @@ from otafl.power.pre_scaler import PreScaler, minimise_cost, solve_best_zero_bia
 LEVEL, STATES = 1e-4, 20_000
 GAIN = torch.tensor([0.1, 0.3, 1.0, 2.0, 5.0, 10.0], dtype=torch.float64)
 K, P = len(GAIN), 4.0
-BEST = {"zero_bias": True, "common_gain": "best"}
 SPREADS = {"spread": np.geomspace(0.3, 30.0, 5), "two kinds": np.array([0.5, 0.5, 40.0, 40.0])}
 
 
@@ -175,27 +174,6 @@ def test_fewer_devices_a_round_are_reckoned_with() -> None:
             moved = gamma.copy()
             moved[k] = min(moved[k] * factor, math.sqrt(strength[k] / 2.0))
             assert hand(moved) >= hand(gamma)
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("fields", [{}, {"zero_bias": True}, BEST, {"weight": 0.0}])
-def test_mean_gain_and_silence(fields: dict[str, Any]) -> None:
-    """Over fading c_k has the mean K p_k (1 where the bias is zero), and device k is silent with
-    probability 1 - exp(-gamma_k^2 / (Lambda_k P)): normal intervals and binomial tests of 20,000
-    states, the level shared by twelve. Nobody but the device knows."""
-    link, got, alpha = coefficients(**fields)
-    c = ((link.h * got.p).real / got.eta.sqrt()[..., None])[:, 0]
-    law = K * alpha / alpha.sum()
-    if fields.get("zero_bias"):
-        torch.testing.assert_close(law, torch.ones(K).double())
-    room = stats.norm.isf(LEVEL / 24) * c.std(0) / math.sqrt(STATES)
-    assert ((c.mean(0) - law).abs() <= room).all()
-    assert got.active_mask.all()
-    gamma = (got.p * link.h).abs().amax(0)[0]
-    for k in range(K):
-        silent = int((~got.on_air_mask[:, 0, k]).sum())
-        share = 1 - math.exp(-float(gamma[k] ** 2 / (GAIN[k] * P)))
-        assert stats.binomtest(silent, STATES, share).pvalue > LEVEL / 12
 
 
 @pytest.mark.exact

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from scipy import stats
-from support.fading_choices import LEVEL, select_devices
 from support.selections import ALL, K, S, make_cohort, make_selection, make_state, to_sets
 
 
@@ -47,15 +45,3 @@ def test_pilots_of_those_who_are_not_busy() -> None:
         told = made.count_overhead_symbols(available, make_cohort())
         assert told is not None
         assert told.tolist() == expected
-
-
-@pytest.mark.law
-@pytest.mark.parametrize(("wanted", "devices"), [(1, 2), (1, 10), (3, 10)])
-def test_best_of_k(wanted: int, devices: int) -> None:
-    """Renyi: the ith largest of K exponentials has mean sum_{j=i}^K 1/j, so the `wanted` best add
-    up to the sum of these; over 8,000 rounds, by their own spread."""
-    who, power, _ = select_devices("best_channel", wanted, torch.ones(devices))
-    total = (power * who).sum(2)
-    expected = sum(1 / j for i in range(1, wanted + 1) for j in range(i, devices + 1))
-    z = (total.mean() - expected) / (total.std() / total.size**0.5)
-    assert abs(z) < stats.norm.isf(LEVEL / 2)

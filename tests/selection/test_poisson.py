@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from contract.small import engine, equal, run
-from scipy import stats
-from support.selections import ALL, FLAT, K, S, make_selection, to_sets
+from support.selections import ALL, FLAT, K, make_selection, to_sets
 
 from otafl.core.errors import UserError
 from otafl.scenario import load_scenario
-
-LEVEL = 1e-4
-ROUNDS = 4000
-
-
-@pytest.mark.law
-def test_each_by_itself() -> None:
-    """Each device is drawn in a share q of 4,000 rounds, two of them and two rounds in a row in q^2
-    (binomial)."""
-    q = np.array([0.1, 0.7])
-    made = make_selection("poisson", probability=q.tolist())
-    who = np.stack([made.select_devices(ALL, K, t, FLAT) for t in range(ROUNDS)])
-
-    def z(found: np.ndarray, p: np.ndarray) -> np.ndarray:
-        return (found.mean(0) - p) / np.sqrt(p * (1 - p) / len(found))
-
-    single = z(who, np.broadcast_to(q[:, None], (S, K)))
-    both = z(who[:, :, :-1] & who[:, :, 1:], np.broadcast_to(q[:, None] ** 2, (S, K - 1)))
-    in_a_row = z(who[::2] & who[1::2], np.broadcast_to(q[:, None] ** 2, (S, K)))
-    found = np.concatenate([single.ravel(), both.ravel(), in_a_row.ravel()])
-    assert np.abs(found).max() < stats.norm.isf(LEVEL / (2 * found.size))
 
 
 @pytest.mark.exact

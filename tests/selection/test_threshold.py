@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine, equal, run
-from scipy import stats
-from support.fading_choices import LEVEL, ROUNDS, TRIALS, select_devices
 from support.selections import ALL, DOUBLE, FLAT, K, S, make_selection, make_state, to_sets
 
 from otafl.core.rng import Streams
@@ -31,17 +29,6 @@ def test_threshold() -> None:
         for trial, heard in enumerate([[1, 2, 3, 4], [2, 3, 4]]):
             order = sorted(heard, key=lambda k: draw[trial, k])
             assert chosen[trial] == sorted(order[:2])
-
-
-@pytest.mark.law
-def test_threshold_probability() -> None:
-    """exp(-threshold / s) of mean SNR s, each device on its own: 8,000 binomial draws a device."""
-    gain = torch.tensor([0.5, 1.0, 4.0])
-    who, _, _ = select_devices("threshold", 3, gain, min_snr_db=-3.0)
-    p = np.exp(-(10**-0.3) / gain.numpy())
-    count = TRIALS * ROUNDS
-    z = (who.mean((0, 1)) - p) / np.sqrt(p * (1 - p) / count)
-    assert np.abs(z).max() < stats.norm.isf(LEVEL / 6)
 
 
 @pytest.mark.exact

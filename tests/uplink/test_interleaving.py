@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from contract.small import engine, run
 from contract.test_links import saved_link
 from pydantic import ValidationError
-from scipy import stats
 from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort, make_given
 from torch import Tensor
 
@@ -206,35 +203,3 @@ def test_gradients_pass_after_a_run() -> None:
 def test_blocks_that_are_normalised_alone_are_not_mixed() -> None:
     with pytest.raises(ValidationError, match="needs normalise: payload"):
         OverTheAir.Settings(interleave=True, normalise="block")
-
-
-def errors_of(interleave: bool, strided: bool, trials: int) -> np.ndarray:
-    """The squared error of eight parts of a payload over their power, [S, 8], under gbma: layers
-    one after the other, or (strided) neurons j with the reals j, j + 8, ..."""
-    link = make_bench("gbma", tuple(range(trials)), snr_db=20.0, interleave=interleave)
-    x = torch.from_numpy(np.random.default_rng(4).standard_normal((trials * K, CELLS * LENGTH)))
-    link = make_given(link, groups=CELLS)
-    received, _ = link.deliver((Group({"a": x}),), make_cohort((K,) * trials, K))
-    exact = x.view(trials, K, -1).mean(1)
-    error = K * (received.mean[0]["a"] - exact).square()
-    parts = error.unflatten(1, (LENGTH, CELLS)).mT if strided else error.unflatten(1, (CELLS, -1))
-    return parts.mean(2).numpy()
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("strided", [False, True], ids=["layers", "neurons"])
-def test_each_part_has_the_error_of_all_fades(strided: bool) -> None:
-    """Over 400 trials of 8 cells the mean error is that without interleaving, in 3.9 standard
-    errors of the paired difference (level 1e-4). A part's error is the mean over its 250 reals,
-    each of a random cell of error D_c times a chi square, so its variance between the parts of a
-    trial is (3 E D^2 - (E D)^2) / 250, but for what the cells' finite shares take off, at most a
-    part in eight; the mean over the trials is within 25 % of it. A layer in order has the fade of a
-    cell alone: more than ten times that variance. A neuron of a width that the cells divide has all
-    cells in order too, but by rows and columns that of a cell."""
-    plain, mixed = (errors_of(interleave, strided, 400) for interleave in (False, True))
-    gap = plain.mean(1) - mixed.mean(1)
-    assert abs(gap.mean()) < stats.norm.isf(LEVEL / 2) * gap.std() / math.sqrt(len(gap))
-    cells = errors_of(False, False, 400)
-    law = (3 * (cells**2).mean(1) - cells.mean(1) ** 2).mean() / LENGTH
-    assert mixed.var(1, ddof=1).mean() == pytest.approx(law, rel=0.25)
-    assert cells.var(1, ddof=1).mean() > 10 * law

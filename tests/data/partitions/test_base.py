@@ -30,7 +30,7 @@ ALL: list[Partition] = [
 ]
 
 
-@pytest.mark.law
+@pytest.mark.exact
 @pytest.mark.parametrize("partition", ALL, ids=str)
 @pytest.mark.parametrize("devices", [1, 2, 10, 17])
 def test_parts_are_disjoint_and_not_empty(partition: Partition, devices: int) -> None:

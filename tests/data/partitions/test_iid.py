@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from scipy import stats
 from support.decks import assign_samples
 
 from otafl.data.partitions.iid import Iid
@@ -23,14 +22,3 @@ def test_iid_deals_out_everything_evenly() -> None:
     assert sorted(map(len, parts)) == [10] * 7 + [11] * 3
     assert_array_equal(np.sort(np.concatenate(parts)), np.arange(103))
     assert not np.array_equal(np.concatenate(parts), np.arange(103))
-
-
-@pytest.mark.law
-def test_iid_is_uniform() -> None:
-    """Where sample 0 goes, over 2,000 partitions to 10 devices: chi-square at level 1e-4."""
-    labels = np.zeros(50, np.int64)
-    owner = []
-    for seed in range(2000):
-        parts = assign_samples(Iid(), labels, 10, np.random.default_rng(seed))
-        owner.append(next(k for k, part in enumerate(parts) if 0 in part))
-    assert stats.chisquare(np.bincount(owner, minlength=10)).pvalue > 1e-4

@@ -26,18 +26,6 @@ def parts_of(partition: Partition, devices: int, seed: int = 0) -> list[Indices]
     return parts
 
 
-@pytest.mark.law
-def test_lognormal_sizes() -> None:
-    """The logarithms of many large sizes have the deviation asked for: 300 devices, five standard
-    errors of a deviation, 1 / sqrt(600) each."""
-    labels = np.zeros(3_000_000, np.int64)
-    parts = assign_samples(Lognormal(sigma=0.8), labels, 300, rng())
-    sizes = np.array([len(part) for part in parts])
-    assert sizes.sum() == len(labels)
-    assert abs(np.log(sizes).std() / 0.8 - 1) < 5 / 600**0.5
-    assert not np.array_equal(np.concatenate(parts), np.arange(len(labels)))
-
-
 @pytest.mark.exact
 def test_lognormal_least_and_even() -> None:
     assert min(map(len, parts_of(Lognormal(sigma=5.0, min_samples=30), 40))) >= 30

@@ -9,15 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from contract.small import scenario
-from scipy import stats
 from support.made_devices import make_hardware
 
 from otafl.devices.compute.drawn import Drawn
 from otafl.scenario.errors import ScenarioError
-
-SAMPLES = 20_000
-FALSE_ALARM = 1e-3
-
 
 DRAWN = Drawn.model_validate(
     {
@@ -75,30 +70,6 @@ def test_a_law_leaves_the_other_quantities_as_they_are() -> None:
 def test_laws_must_fit_their_quantity(key: str, law: Any, message: str) -> None:
     with pytest.raises(ScenarioError, match=r"devices\.compute\." + message):
         scenario({"devices.compute": {"name": "drawn", key: law}})
-
-
-@pytest.mark.law
-def test_drawn_quantities_have_their_laws() -> None:
-    """KS thrice and chi-square, 20,000 samples, false alarm 1e-3 each."""
-    devices = make_hardware(DRAWN, SAMPLES, seed=4)
-    assert stats.kstest(devices.battery_j, "uniform", (100, 200)).pvalue > FALSE_ALARM
-    least = (1.0 - 2.0) / 1.5
-    law = stats.truncnorm(least, np.inf, 2.0, 1.5)
-    assert devices.harvest_w.min() >= 1.0
-    assert stats.kstest(devices.harvest_w, law.cdf).pvalue > FALSE_ALARM
-    values, counts = np.unique(devices.memory_mb, return_counts=True)
-    assert values.tolist() == [1, 2, 8]
-    assert stats.chisquare(counts, SAMPLES * np.array([0.25, 0.5, 0.25])).pvalue > FALSE_ALARM
-
-
-@pytest.mark.law
-def test_drawn_quantities_are_independent() -> None:
-    """Spearman's rank correlation of each pair, 20,000 samples, false alarm 1e-3 each."""
-    devices = make_hardware(DRAWN, SAMPLES, seed=5)
-    columns = [devices.flops_per_s, devices.battery_j, devices.harvest_w]
-    for one in range(3):
-        for other in range(one):
-            assert stats.spearmanr(columns[one], columns[other]).pvalue > FALSE_ALARM
 
 
 @pytest.mark.exact

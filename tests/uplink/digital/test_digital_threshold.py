@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from support.digital_bench import BANDWIDTH, WATT, Bench, compute_amplitude, draw_rows, make_cohort
-from support.marks import first_is_fast
+from support.digital_bench import BANDWIDTH, WATT, Bench, compute_amplitude, draw_rows
 
 from otafl.core.contracts import Group
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams
 from otafl.scenario import compute_scenario_hash, load_scenario
-from otafl.uplink import build
-from otafl.uplink.base import deliver
 
 
 def half(threshold: torch.Tensor) -> Any:
@@ -136,40 +131,6 @@ def test_gains_are_means_over_antennas_of_the_first_block() -> None:
     )
     _, report = link.deliver(Group({"a": draw_rows(3, 10)}))
     assert (report.power[0] > 0).tolist() == [False, True, True]
-
-
-@pytest.mark.slow
-@pytest.mark.law
-@pytest.mark.parametrize("antennas", first_is_fast([2, 1]))
-def test_the_budget_holds_on_average(antennas: int) -> None:
-    """Rayleigh fading: P / Pr(sends) of who sends, over 2,000 rounds of 10 devices of two trials.
-    The mean of 40,000 times power / budget has a standard error of sqrt((1 - q) / q) / 200, q the
-    chance, and with two antennas another of a chance that is counted over 4,096 draws a device; at
-    a false-alarm level of 1e-4 it is within 4 of both. g_th = 1 saves q = exp(-1), or 3 exp(-2) of
-    two antennas."""
-    channel = {"name": "rayleigh", "antennas": antennas, "snr_db": 0}
-    scenario = load_scenario(
-        {
-            "name": "threshold",
-            "transport": {"name": "digital", "gain_threshold": 1.0},
-            "channel": channel,
-            "devices": {"count": 10},
-        }
-    )
-    streams = Streams([0, 0], [0, 1], dtype=torch.float64)
-    uplink = build([scenario] * 2, 10, streams)
-    who, payload = make_cohort((10, 10), 10), (Group({"a": draw_rows(20, 1)}),)
-    powers = []
-    for round in range(2000):
-        _, report = deliver(uplink.transport, payload, who, uplink.channel.get_state(round), round)
-        powers.append(report.power)
-    power = torch.stack(powers) / uplink.budget.budget
-    chance = math.exp(-1) if antennas == 1 else 3 * math.exp(-2)
-    counted = 1 if antennas == 1 else 2  # errors that add up
-    error = counted * math.sqrt((1 - chance) / chance) / 200
-    assert abs(float(power.mean()) - 1) < 4 * error
-    if antennas == 1:
-        torch.testing.assert_close(power[power > 0].amin(), torch.tensor(1 / chance).double())
 
 
 @pytest.mark.exact
