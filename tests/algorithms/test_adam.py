@@ -77,6 +77,20 @@ def test_compiled_steps_have_the_bits_of_tensor_operations(
     assert torch.equal(*found)
 
 
+def test_compiled_steps_are_those_of_tensor_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a processor on which they do not have the same bits, and are not taken."""
+    monkeypatch.setattr(adam_steps._kernel, "spent_s", math.inf)
+    rates = torch.tensor([1e-3, 5e-2], dtype=torch.float64)
+    kernel = adam_steps._kernel.get(rates.device)
+    if kernel is None:
+        pytest.skip("no compiler")
+    plain, compiled = (torch.ones(2, 3, dtype=torch.float64) for _ in range(2))
+    gradient = torch.tensor([[1e-9, 0.3, -2.0], [1e-8, 0.0, 5.0]], dtype=torch.float64)
+    PenaltyAdam(plain, rates, 100 * rates).step_plain_(gradient)
+    PenaltyAdam(compiled, rates, 100 * rates).step_compiled_(kernel, gradient)
+    torch.testing.assert_close(compiled, plain, rtol=1e-13, atol=0)
+
+
 def test_corrections_have_the_bits_of_those_of_each_step() -> None:
     """70 steps, more than are corrected at once."""
     rate, penalty = torch.tensor([8e-4, 1e-2]), torch.tensor([12.0, 3.0])

@@ -12,9 +12,9 @@ pytestmark = pytest.mark.exact
 
 
 def test_pieces_are_all_samples_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Devices of 7, 2 and 4 samples are cut two at a time; a sample's input is its number."""
+    """Devices of 7, 1 and 4 samples are cut two at a time; a sample's input is its number."""
     monkeypatch.setattr(local_samples, "WIDTH", 2)
-    sizes = torch.tensor([7, 2, 4])
+    sizes = torch.tensor([7, 1, 4])
     number = torch.arange(7).repeat(3, 1)
     weight = (number < sizes[:, None]).double() / sizes[:, None]
     for full, expected in (

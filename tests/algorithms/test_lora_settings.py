@@ -33,6 +33,10 @@ pytestmark = pytest.mark.exact
         ({"algorithm.levels": [8, 2]}, "use rank: 8"),
         ({"algorithm.levels": [2, 1], "algorithm.mode": "tangent"}, "both or freeze_a"),
         ({"algorithm.power_split": "norm", "algorithm.mode": "share_a"}, "do not send together"),
+        (
+            {"algorithm.power_split": "norm", "algorithm.aggregate": "dense"},
+            "do not send together",
+        ),
         ({"algorithm.power_split": "norm", "transport": "digital"}, "transport: over_the_air"),
         ({"algorithm.mode": "alternate", "devices.protocol": "quorum"}, "use protocol: rounds"),
         ({"algorithm.mode": "alternate", "codec": "topk"}, "use codec: identity"),

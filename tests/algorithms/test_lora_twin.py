@@ -123,6 +123,7 @@ TRAINED = {"both": "ab", "freeze_a": "b", "square": "r", "residual": "ab"}
 )
 def test_rounds_are_the_twins(settings: dict[str, Any]) -> None:
     bench, mode = Bench(rank=3, **settings), settings["mode"]
+    assert bench.method.adapted.scale == settings.get("alpha", 3.0) / 3  # the twins share it
     twins = bench.twins()
     for t in range(ROUNDS):
         payload, loss = bench.train(t)
@@ -147,6 +148,12 @@ def test_rounds_are_the_twins(settings: dict[str, Any]) -> None:
                 np.testing.assert_allclose(merged[f"weight{i}"][trial].numpy(), weight, **EXACT)
                 bias = merged[f"bias{i}"][trial].numpy()
                 np.testing.assert_allclose(bias, moved.biases[i], **EXACT)
+
+
+def test_start_of_a_is_that_of_kaiming() -> None:
+    """54 numbers of a matrix with 9 inputs, uniform in +-1/3; the twins start from them."""
+    start = Bench(rank=3, mode="both").server["A.weight0"]
+    assert 0.9 / 3 < float(start.abs().max()) <= 1 / 3
 
 
 def test_personal_rounds_are_the_twins() -> None:

@@ -16,3 +16,4 @@ def test_multi_antenna_ci_is_ci_behind_the_combiner() -> None:
     assert torch.equal(one.p, other.p)
     assert torch.equal(one.eta, other.eta)
     assert make_policy("multi_antenna_ci").receiver == "uniform_forcing"
+    assert make_policy("multi_antenna_ci").is_inversion

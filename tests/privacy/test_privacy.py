@@ -301,7 +301,7 @@ def test_carriers_that_are_off_turn_into_the_quadrature_that_counts() -> None:
     curious = rig("full", impairments=impaired)
     for one in (still, turns, curious):
         one.send(rows(one), 0)
-    assert (mu(still) < mu(curious)).any()
+    assert (mu(still) < 0.99 * mu(curious)).any()  # not by rounding alone
     np.testing.assert_allclose(mu(turns), mu(curious), rtol=1e-9)
 
 

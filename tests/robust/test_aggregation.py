@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,18 @@ def test_delivered_devices_are_those_of_all_groups() -> None:
     (delivered,) = (function() for function in report.delivered_mask_fns)
     assert delivered.shape[:2] == (3, 7)
     assert bool(delivered.all())
+
+
+@torch.inference_mode()
+def test_lost_updates_have_no_weight_in_the_mean_of_their_group() -> None:
+    """Devices send 1 to 7, and the first is lost, in whichever of the two groups it is."""
+    one = engine(CLEAR | {"robust": {"groups": 2}, "transport": "digital"}, probe=Numbered)
+    cohort, robust = one.select_cohort(None, 0), one.parts.robust
+    payload = (Group({"x": 1.0 + cohort.device[:, None].double()}),)
+    received, _ = robust.deliver(payload, cohort, one.draw_channel(0), 0, NO_LIMITS)
+    lost = replace(received, delivered_mask=(cohort.device > 0,))
+    mean = robust.aggregate(lost, lambda all_updates: all_updates, cohort).mean[0]["x"]
+    np.testing.assert_allclose(mean.numpy(), 4.5, atol=1e-9)
 
 
 def test_circuits_run_in_a_device_s_turn() -> None:
