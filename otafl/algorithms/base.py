@@ -24,6 +24,9 @@ from otafl.algorithms.parameters import (
 )
 from otafl.algorithms.shared_settings import AveragedSettings as AveragedSettings  # for users
 from otafl.algorithms.shared_settings import DecayedSettings as DecayedSettings
+from otafl.algorithms.shared_settings import declare_penalty as declare_penalty
+from otafl.algorithms.shared_settings import declare_personal_rate as declare_personal_rate
+from otafl.algorithms.shared_settings import find_overshoot as find_overshoot
 from otafl.algorithms.submodel_training import (
     broadcast_to_submodels,
     count_local_flops,

@@ -178,16 +178,20 @@ CELLS, LENGTH = 8, 250
 """Coherence blocks of a payload, and symbols of each."""
 
 
-def _measure_parts(bench: Bench, interleave: bool) -> np.ndarray:
-    """Return the squared errors [S, 8] of the parts of a payload as long as a coherence block."""
+def _measure_parts(bench: Bench, interleave: bool, strided: bool) -> np.ndarray:
+    """Return the squared errors [S, 8] of the parts of a payload as long as a coherence block.
+
+    The parts are reals one after the other, or strided, the reals j, j + 8, ... of part j.
+    """
     channel = {"name": "rayleigh", "snr_db": 20.0, "block_symbols": LENGTH}
     transport = {"name": "over_the_air", "interleave": interleave}
     point = {"channel": channel, "transport": transport, "power": "gbma"}
-    rig = bench.build_rig(6, bench.scale_size(200), point)
+    rig = bench.build_rig(6, bench.scale_size(400), point)
     x = rig.draw_symbols(CELLS * LENGTH, 0, 1.0)
     target = x.view(rig.num_trials, 6, -1).mean(1)
     off = 6.0 * (rig.send(x, 0)[0] - target).square()
-    return off.unflatten(1, (CELLS, LENGTH)).mean(2).cpu().numpy()
+    parts = off.unflatten(1, (LENGTH, CELLS)).mT if strided else off.unflatten(1, (CELLS, LENGTH))
+    return parts.mean(2).cpu().numpy()
 
 
 @state_law("transport over_the_air: interleaved parts", "(3 E D^2 - (E D)^2) / n between the parts")
@@ -197,11 +201,13 @@ def _compare_interleaved_parts(bench: Bench) -> Iterator[Check]:
     D is the error of a block. The mean error is that without interleaving. The variance between the
     parts of a trial is that of n symbols of random blocks, up to what their equal shares take off.
     """
-    plain, mixed = (_measure_parts(bench, interleave) for interleave in (False, True))
-    yield check_mean(0.0, plain.mean(1) - mixed.mean(1), "mean of all parts")
-    law = (3.0 * (plain**2).mean(1) - plain.mean(1) ** 2) / LENGTH
-    found = mixed.var(1, ddof=1) / law.mean()
-    yield check_mean(1.0, found, "variance between parts", bias=0.25)
+    blocks = _measure_parts(bench, False, False)
+    law = ((3.0 * (blocks**2).mean(1) - blocks.mean(1) ** 2) / LENGTH).mean()
+    for case, strided in (("layers", False), ("neurons", True)):
+        plain, mixed = (_measure_parts(bench, one, strided) for one in (False, True))
+        yield check_mean(0.0, plain.mean(1) - mixed.mean(1), f"{case}, mean of all parts")
+        found = float(mixed.var(1, ddof=1).mean() / law)
+        yield check_exact(1.0, found, 0.25, f"{case}, variance between parts")
 
 
 # Mutations

@@ -1,4 +1,4 @@
-"""FedRLR's coders of different layers and rounds; `otafl.laws.linear_coding` has their moments."""
+"""FedRLR's coders differ by layer and round; `otafl.laws.linear_coding` has the moments of one."""
 
 from __future__ import annotations
 
