@@ -168,7 +168,8 @@ def _transmitters(bench: Bench) -> Iterator[Check]:
     drawn = torch.stack([draw_subset(cohort, 2, t, streams) for t in range(rounds)])
     for size, part in zip(sizes, drawn.split(sizes, 1), strict=True):
         few = min(size, 2)
-        yield check_exact(few, float(part.sum(1).double().mean()), 0.0, f"of {size}, number")
+        most = float((part.sum(1) - few).abs().max())
+        yield check_exact(0.0, most, 0.0, f"of {size}, number")
         if size > few:
             yield _check_counts(np.array(2 / size), part.sum(0), rounds, f"of {size}")
             both = (part[:, :-1] & part[:, 1:]).sum(0)

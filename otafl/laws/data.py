@@ -28,6 +28,7 @@ from otafl.laws.checks import (
     check_mean_square,
     check_share,
     counts,
+    largest,
     state_law,
 )
 from otafl.laws.mutations import build_mutations, replace_by
@@ -84,15 +85,19 @@ def _dirichlet(bench: Bench, alpha: float) -> Iterator[Check]:
 def _mix(bench: Bench, alpha: float) -> Iterator[Check]:
     """Compare the chance that two of a device's samples have one class, where no class runs out.
 
-    The mean share of each class is 1 / C.
+    The mean share of each class is 1 / C; the largest deviation of a class is checked.
     """
     devices, each = bench.scale_size(200), 300
     labels = np.arange(200_000) % CLASSES
     parts = _assign(DirichletMix(alpha=alpha, samples_per_device=each), labels, devices, 0)
     count = np.array([np.bincount(labels[part], minlength=CLASSES) for part in parts])
     alike = (count * (count - 1)).sum(1) / (each * (each - 1))
-    yield check_mean((alpha + 1.0) / (CLASSES * alpha + 1.0), alike, "two of one class")
-    yield check_mean(1.0 / CLASSES, count[:, 0] / each, "mean share")
+    law = (alpha + 1.0) / (CLASSES * alpha + 1.0)
+    yield check_mean(law, alike, "two of one class")
+    of_share = law / CLASSES - 1.0 / CLASSES**2
+    of_samples = (1.0 - law) / CLASSES / each
+    deviation = np.sqrt((of_share + of_samples) / devices)
+    yield largest((count.mean(0) / each - 1.0 / CLASSES) / deviation, "mean shares")
 
 
 @state_law("partition dirichlet_mix: random order", "the last device is no other than the first")

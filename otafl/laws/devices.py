@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import copy
 import functools
 import itertools
 import math
@@ -30,6 +32,7 @@ from otafl.laws.checks import (
     check_distribution,
     check_exact,
     check_mean,
+    check_mean_square,
     check_normal,
     check_share,
     counts,
@@ -37,19 +40,19 @@ from otafl.laws.checks import (
 )
 from otafl.laws.mutations import build_mutations, replace_by, scale_result
 
-DEVICES = 1000
+DEVICES = 3000
 """Devices whose presence is recorded."""
 
 SAMPLES = 20_000
 """Devices whose hardware is drawn."""
 
 DAY_S = 86400.0
-ON_S, OFF_S = 10.0, 30.0
+ON_S, OFF_S = 20.0, 30.0
 SHARE = ON_S / (ON_S + OFF_S)
 GILBERT = "Gilbert 1960; two-state Markov process"
 
 DAYS: dict[str, dict[str, float]] = {
-    "short sessions": {"mean": 0.6, "amplitude": 0.38, "mean_session_s": 1800.0},
+    "short sessions": {"mean": 0.6, "amplitude": 0.38, "mean_session_s": 3600.0},
     "long sessions": {"mean": 0.4, "amplitude": 0.2, "mean_session_s": 21600.0},
 }
 PEAK_HOUR, START_HOUR = 20.0, 6.0
@@ -73,7 +76,7 @@ def _record_lives(bench: Bench, name: str, until_s: float, **keys: float) -> lis
 
 
 def _is_present(life: Life, at_s: float) -> bool:
-    return next(there for since_s, there in reversed(life) if since_s <= at_s)
+    return life[bisect.bisect_right(life, (at_s, True)) - 1][1]
 
 
 def _check_presence(lives: list[Life], at_s: float, share: float, case: str) -> Check:
@@ -93,7 +96,7 @@ def _measure_stays(lives: list[Life], present: bool, before_s: float) -> np.ndar
 
 
 def _record_markov(bench: Bench) -> list[Life]:
-    return _record_lives(bench, "markov", 600.0, mean_on_s=ON_S, mean_off_s=OFF_S)
+    return _record_lives(bench, "markov", 400.0, mean_on_s=ON_S, mean_off_s=OFF_S)
 
 
 @state_law("availability markov: share from the start", GILBERT)
@@ -104,20 +107,31 @@ def _markov_share(bench: Bench) -> Iterator[Check]:
 
 @state_law("availability markov: exponential stays", GILBERT)
 def _markov_stays(bench: Bench) -> Iterator[Check]:
-    """Compare stays and absences that begin in the first 100 s; the longest end before 600 s."""
+    """Compare stays and absences that begin in the first 100 s; nearly all end before 400 s."""
     for present, mean_s in ((True, ON_S), (False, OFF_S)):
         stays = _measure_stays(_record_markov(bench), present, 100.0)
         case = "present" if present else "absent"
         yield check_distribution(stays, stats.expon(scale=mean_s).cdf, case)
 
 
-@state_law("availability markov: memory", "p + (1 - p) exp(-(1/on + 1/off) t)")
+@state_law("availability markov: memory", "p +- ((1 - p) or p) exp(-(1/on + 1/off) t)")
 def _markov_memory(bench: Bench) -> Iterator[Check]:
-    """Count the devices present at t among those present at 0."""
-    early = [life for life in _record_markov(bench) if life[0][1]]
-    for at_s in (3.0, 8.0):
-        law = SHARE + (1.0 - SHARE) * math.exp(-(1.0 / ON_S + 1.0 / OFF_S) * at_s)
-        yield _check_presence(early, at_s, law, f"after {at_s:g} s")
+    """Count the devices present t after starts 100 s apart, of those present or absent there.
+
+    After 100 s nearly nothing is left of a state, so the starts are independent.
+    """
+    lives, starts_s = _record_markov(bench), range(0, 400, 100)
+    for at_s in (3.0, 10.0):
+        left = math.exp(-(1.0 / ON_S + 1.0 / OFF_S) * at_s)
+        for present, case in ((True, "present"), (False, "absent")):
+            later = [
+                _is_present(life, start_s + at_s)
+                for life in lives
+                for start_s in starts_s
+                if _is_present(life, start_s) == present
+            ]
+            law = SHARE + (present - SHARE) * left
+            yield check_share(law, sum(later), len(later), f"{case}, {at_s:g} s later")
 
 
 def _record_day(bench: Bench, case: str) -> list[Life]:
@@ -127,9 +141,9 @@ def _record_day(bench: Bench, case: str) -> list[Life]:
 
 @state_law("availability diurnal: share over the day", "m + a cos(w (t - peak))", "{}", DAYS)
 def _day_share(bench: Bench, case: str) -> Iterator[Check]:
-    """Count the present devices every three hours."""
+    """Count the present devices every four hours."""
     keys = DAYS[case]
-    for hour in range(0, 25, 3):
+    for hour in range(0, 25, 4):
         angle = 2.0 * math.pi * (hour + START_HOUR - PEAK_HOUR) / 24.0
         law = keys["mean"] + keys["amplitude"] * math.cos(angle)
         yield _check_presence(_record_day(bench, case), hour * 3600.0, law, f"after {hour} h")
@@ -137,7 +151,7 @@ def _day_share(bench: Bench, case: str) -> Iterator[Check]:
 
 @state_law("availability diurnal: exponential sessions", "constant rate of leaving")
 def _day_sessions(bench: Bench) -> Iterator[Check]:
-    """Compare the sessions of half an hour on average that begin in the first 18 hours."""
+    """Compare the sessions of an hour on average that begin in the first 18 hours."""
     stays = _measure_stays(_record_day(bench, "short sessions"), True, 0.75 * DAY_S)
     scale = DAYS["short sessions"]["mean_session_s"]
     yield check_distribution(stays, stats.expon(scale=scale).cdf)
@@ -145,13 +159,13 @@ def _day_sessions(bench: Bench) -> Iterator[Check]:
 
 @state_law("availability diurnal: spread peaks", "amplitude times sinc(spread / 24)")
 def _day_spread(bench: Bench) -> Iterator[Check]:
-    """Count the devices present at the start, at two hours, with and without a spread."""
-    for spread in (0.0, 12.0):
-        for hour in (0, 5):
-            keys = {"mean": 0.5, "amplitude": 0.4, "peak_hour": 0.0, "spread_hours": spread}
-            lives = _record_lives(bench, "diurnal", 0.0, **keys, start_hour=float(hour))
-            law = 0.5 + 0.4 * np.sinc(spread / 24.0) * math.cos(2.0 * math.pi * hour / 24.0)
-            yield _check_presence(lives, 0.0, float(law), f"{spread:g} h, {hour}:00")
+    """Count the present devices over 20 hours, with peaks spread over 12 hours."""
+    keys = {"mean": 0.5, "amplitude": 0.4, "spread_hours": 12.0, "mean_session_s": 3600.0}
+    hours = {"peak_hour": 0.0, "start_hour": 0.0}
+    lives = _record_lives(bench, "diurnal", 20 * 3600.0, **keys, **hours)
+    for hour in (0, 5, 12, 20):
+        law = 0.5 + 0.4 * np.sinc(12.0 / 24.0) * math.cos(2.0 * math.pi * hour / 24.0)
+        yield _check_presence(lives, hour * 3600.0, float(law), f"after {hour} h")
 
 
 def _build_hardware(bench: Bench, section: Compute, seed: int) -> Hardware:
@@ -169,10 +183,23 @@ def _class_shares(bench: Bench) -> Iterator[Check]:
     yield counts(len(speeds) * np.array(list(shares.values())) / 10.0, found, "shares")
 
 
+MEDIAN, SIGMA = 3e9, 0.8
+"""Median of log-normal speeds, and the standard deviation of their logarithms."""
+
+
+def _check_logs(speeds: np.ndarray, case: str) -> Iterator[Check]:
+    """Check log-normal speeds: the distribution, mean and variance of their logarithms."""
+    logs, centre = np.log(speeds), math.log(MEDIAN)
+    yield check_distribution(logs, stats.norm(centre, SIGMA).cdf, case)
+    yield check_mean(centre, logs, f"{case}, mean")
+    ratio = ((logs - centre) / SIGMA) ** 2
+    yield check_mean_square(SIGMA**2, ratio, ratio.size, f"{case}, variance")
+
+
 def _draw_quantities(bench: Bench) -> Hardware:
     section = Drawn.model_validate(
         {
-            "flops_per_s": {"lognormal": {"median": 3e9, "sigma": 0.8}},
+            "flops_per_s": {"lognormal": {"median": MEDIAN, "sigma": SIGMA}},
             "battery_j": {"uniform": [100, 300]},
             "harvest_w": {"normal": {"mean": 2.0, "std": 1.5, "least": 1.0}},
             "memory_mb": {"choice": [1, 2, 2, 8]},
@@ -185,15 +212,15 @@ def _draw_quantities(bench: Bench) -> Hardware:
 def _quantities(bench: Bench) -> Iterator[Check]:
     """Compare a quantity of each kind; the normal one is conditioned on values above its least."""
     devices = _draw_quantities(bench)
-    speeds = np.log(devices.flops_per_s)
-    yield check_distribution(speeds, stats.norm(math.log(3e9), 0.8).cdf, "log-normal")
+    yield from _check_logs(devices.flops_per_s, "log-normal")
     yield check_distribution(devices.battery_j, stats.uniform(100.0, 200.0).cdf, "uniform")
     above = stats.truncnorm((1.0 - 2.0) / 1.5, np.inf, 2.0, 1.5)
     yield check_distribution(devices.harvest_w, above.cdf, "normal")
     yield check_at_least(1.0, float(devices.harvest_w.min()), "least")
-    values, found = np.unique(devices.memory_mb, return_counts=True)
-    yield check_exact(0.0, float(np.abs(values - np.array([1.0, 2.0, 8.0])).max()), 0.0, "values")
-    yield counts(devices.memory_mb.size * np.array([0.25, 0.5, 0.25]), found, "choice")
+    memory = devices.memory_mb
+    found = np.array([(memory == value).sum() for value in (1.0, 2.0, 8.0)])
+    yield check_exact(memory.size, float(found.sum()), 0.0, "values")
+    yield counts(memory.size * np.array([0.25, 0.5, 0.25]), found, "choice")
 
 
 @state_law("compute drawn: independent quantities", "Spearman's rank correlation")
@@ -212,8 +239,8 @@ def _check_ranks(first: np.ndarray, second: np.ndarray, case: str = "") -> Check
 
 @state_law("compute lognormal: speeds", "log-normal")
 def _speeds(bench: Bench) -> Iterator[Check]:
-    speeds = _build_hardware(bench, Lognormal(median_flops_per_s=3e9, sigma=0.8), 1).flops_per_s
-    yield check_distribution(np.log(speeds), stats.norm(math.log(3e9), 0.8).cdf)
+    section = Lognormal(median_flops_per_s=MEDIAN, sigma=SIGMA)
+    yield from _check_logs(_build_hardware(bench, section, 1).flops_per_s, "logarithms")
 
 
 @state_law("compute phone: speeds", "uniform, four operations a cycle at 1 to 2 GHz")
@@ -281,6 +308,31 @@ def _without_spread(real: Any) -> Any:
     return list_changes
 
 
+def _return_by_common_peak(real: Any) -> Any:
+    """Use the own peak of a device for its state at the start, and one peak for all returns."""
+
+    def list_changes(self: Any, trial: int, device: int) -> Any:
+        first = self.setup.build_generator(trial, device).random()  # the draw of the peak
+        shift_s = self.settings.spread_hours * (first - 0.5) * self._hour_s
+        changed = copy.copy(self)
+        changed._draw_return_s = lambda at_s, draw: (
+            self._draw_return_s(at_s + shift_s, draw) - shift_s
+        )
+        return real(changed, trial, device)
+
+    return list_changes
+
+
+def _narrow_by_a_tenth(real: Any) -> Any:
+    """Use 0.9 of the deviation of the logarithms."""
+
+    def compute_quantile(self: Any, u: Any) -> Any:
+        median = self.lognormal.median
+        return median * (real(self, u) / median) ** 0.9
+
+    return compute_quantile
+
+
 class _OneDraw:
     """Generator that draws one uniform number for all quantities of a device."""
 
@@ -320,8 +372,12 @@ MUTATIONS = (
                 "spread peaks",
                 replace_by(f"{DIURNAL}.list_changes", _without_spread),
             ),
+            "one peak for all returns": (
+                "spread peaks",
+                replace_by(f"{DIURNAL}.list_changes", _return_by_common_peak),
+            ),
             "changes at 0.8 of the time": (
-                {"share over the day", "exponential sessions"},
+                {"share over the day", "exponential sessions", "spread peaks"},
                 replace_by(
                     f"{DIURNAL}.list_changes",
                     lambda real: lambda *args: ((0.8 * at_s, on) for at_s, on in real(*args)),
@@ -332,11 +388,11 @@ MUTATIONS = (
     + build_mutations(
         "availability markov: ",
         {
-            "changes at half the time": (
+            "changes at 0.8 of the time": (
                 {"exponential stays", "memory"},
                 replace_by(
                     MARKOV,
-                    lambda real: lambda *args: ((at_s / 2, on) for at_s, on in real(*args)),
+                    lambda real: lambda *args: ((0.8 * at_s, on) for at_s, on in real(*args)),
                 ),
             ),
         },
@@ -407,6 +463,21 @@ MUTATIONS = (
                         )
                     ),
                 ),
+            ),
+            "0.9 of the deviation of speeds": (
+                "lognormal: speeds",
+                replace_by(
+                    f"{COMPUTE}.lognormal:Lognormal.list_columns",
+                    lambda real: (
+                        lambda self, *args: real(
+                            self.model_copy(update={"sigma": 0.9 * self.sigma}), *args
+                        )
+                    ),
+                ),
+            ),
+            "0.9 of the deviation of a log-normal quantity": (
+                "drawn: laws of the quantities",
+                replace_by(f"{COMPUTE}.drawn:LognormalLaw.compute_quantile", _narrow_by_a_tenth),
             ),
             "five operations a cycle": (
                 "phone: speeds",
