@@ -176,9 +176,6 @@ def _ridge(bench: Bench) -> Iterator[Check]:
 # Mutations
 
 
-TASK = "otafl.data.partitions.base:PartitionTask"
-
-
 class _Changed:
     """Generator with a changed method."""
 

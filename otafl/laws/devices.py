@@ -1,22 +1,17 @@
-"""Laws of devices: when they are present, what hardware they have, and how long they compute."""
+"""Laws of devices: what hardware they have, and how long they compute."""
 
 from __future__ import annotations
 
-import bisect
-import copy
-import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from scipy import stats
 
-from otafl.core import registry
 from otafl.core.rng import Streams
-from otafl.devices.availability import AvailabilitySetup
 from otafl.devices.compute.base import Compute
 from otafl.devices.compute.classes import Classes
 from otafl.devices.compute.drawn import Drawn
@@ -34,138 +29,13 @@ from otafl.laws.checks import (
     check_mean,
     check_mean_square,
     check_normal,
-    check_share,
     counts,
     state_law,
 )
 from otafl.laws.mutations import build_mutations, replace_by, scale_result
 
-DEVICES = 3000
-"""Devices whose presence is recorded."""
-
 SAMPLES = 20_000
 """Devices whose hardware is drawn."""
-
-DAY_S = 86400.0
-ON_S, OFF_S = 20.0, 30.0
-SHARE = ON_S / (ON_S + OFF_S)
-GILBERT = "Gilbert 1960; two-state Markov process"
-
-DAYS: dict[str, dict[str, float]] = {
-    "short sessions": {"mean": 0.6, "amplitude": 0.38, "mean_session_s": 3600.0},
-    "long sessions": {"mean": 0.4, "amplitude": 0.2, "mean_session_s": 21600.0},
-}
-PEAK_HOUR, START_HOUR = 20.0, 6.0
-
-Life = list[tuple[float, bool]]
-
-
-@functools.lru_cache(maxsize=4)
-def _record_lives(bench: Bench, name: str, until_s: float, **keys: float) -> list[Life]:
-    """Record the changes of presence of each device, which begin with its state at 0."""
-    devices = bench.scale_size(DEVICES)
-    section = registry.load_settings_class("availability", name)(**keys)
-    setup = AvailabilitySetup(devices, Streams([11], [0]))
-    availability: Any = registry.make_component("availability", section, setup)
-    lives = []
-    for device in range(devices):
-        changes = availability.list_changes(0, device)
-        life = list(itertools.takewhile(lambda change: change[0] <= until_s, changes))
-        lives.append(life if life and life[0][0] == 0.0 else [(0.0, True), *life])
-    return lives
-
-
-def _is_present(life: Life, at_s: float) -> bool:
-    return life[bisect.bisect_right(life, (at_s, True)) - 1][1]
-
-
-def _check_presence(lives: list[Life], at_s: float, share: float, case: str) -> Check:
-    return check_share(share, sum(_is_present(life, at_s) for life in lives), len(lives), case)
-
-
-def _measure_stays(lives: list[Life], present: bool, before_s: float) -> np.ndarray:
-    """Return the lengths of stays, or absences, that began after 0 and before an instant."""
-    return np.array(
-        [
-            end[0] - start[0]
-            for life in lives
-            for start, end in itertools.pairwise(life)
-            if start[1] == present and 0 < start[0] < before_s
-        ]
-    )
-
-
-def _record_markov(bench: Bench) -> list[Life]:
-    return _record_lives(bench, "markov", 400.0, mean_on_s=ON_S, mean_off_s=OFF_S)
-
-
-@state_law("availability markov: share from the start", GILBERT)
-def _markov_share(bench: Bench) -> Iterator[Check]:
-    for at_s in (0.0, 2.0, 5.0, 300.0):
-        yield _check_presence(_record_markov(bench), at_s, SHARE, f"after {at_s:g} s")
-
-
-@state_law("availability markov: exponential stays", GILBERT)
-def _markov_stays(bench: Bench) -> Iterator[Check]:
-    """Compare stays and absences that begin in the first 100 s; nearly all end before 400 s."""
-    for present, mean_s in ((True, ON_S), (False, OFF_S)):
-        stays = _measure_stays(_record_markov(bench), present, 100.0)
-        case = "present" if present else "absent"
-        yield check_distribution(stays, stats.expon(scale=mean_s).cdf, case)
-
-
-@state_law("availability markov: memory", "p +- ((1 - p) or p) exp(-(1/on + 1/off) t)")
-def _markov_memory(bench: Bench) -> Iterator[Check]:
-    """Count the devices present t after starts 100 s apart, of those present or absent there.
-
-    After 100 s nearly nothing is left of a state, so the starts are independent.
-    """
-    lives, starts_s = _record_markov(bench), range(0, 400, 100)
-    for at_s in (3.0, 10.0):
-        left = math.exp(-(1.0 / ON_S + 1.0 / OFF_S) * at_s)
-        for present, case in ((True, "present"), (False, "absent")):
-            later = [
-                _is_present(life, start_s + at_s)
-                for life in lives
-                for start_s in starts_s
-                if _is_present(life, start_s) == present
-            ]
-            law = SHARE + (present - SHARE) * left
-            yield check_share(law, sum(later), len(later), f"{case}, {at_s:g} s later")
-
-
-def _record_day(bench: Bench, case: str) -> list[Life]:
-    hours = {"peak_hour": PEAK_HOUR, "start_hour": START_HOUR}
-    return _record_lives(bench, "diurnal", DAY_S, **DAYS[case], **hours)
-
-
-@state_law("availability diurnal: share over the day", "m + a cos(w (t - peak))", "{}", DAYS)
-def _day_share(bench: Bench, case: str) -> Iterator[Check]:
-    """Count the present devices every four hours."""
-    keys = DAYS[case]
-    for hour in range(0, 25, 4):
-        angle = 2.0 * math.pi * (hour + START_HOUR - PEAK_HOUR) / 24.0
-        law = keys["mean"] + keys["amplitude"] * math.cos(angle)
-        yield _check_presence(_record_day(bench, case), hour * 3600.0, law, f"after {hour} h")
-
-
-@state_law("availability diurnal: exponential sessions", "constant rate of leaving")
-def _day_sessions(bench: Bench) -> Iterator[Check]:
-    """Compare the sessions of an hour on average that begin in the first 18 hours."""
-    stays = _measure_stays(_record_day(bench, "short sessions"), True, 0.75 * DAY_S)
-    scale = DAYS["short sessions"]["mean_session_s"]
-    yield check_distribution(stays, stats.expon(scale=scale).cdf)
-
-
-@state_law("availability diurnal: spread peaks", "amplitude times sinc(spread / 24)")
-def _day_spread(bench: Bench) -> Iterator[Check]:
-    """Count the present devices over 20 hours, with peaks spread over 12 hours."""
-    keys = {"mean": 0.5, "amplitude": 0.4, "spread_hours": 12.0, "mean_session_s": 3600.0}
-    hours = {"peak_hour": 0.0, "start_hour": 0.0}
-    lives = _record_lives(bench, "diurnal", 20 * 3600.0, **keys, **hours)
-    for hour in (0, 5, 12, 20):
-        law = 0.5 + 0.4 * np.sinc(12.0 / 24.0) * math.cos(2.0 * math.pi * hour / 24.0)
-        yield _check_presence(lives, hour * 3600.0, float(law), f"after {hour} h")
 
 
 def _build_hardware(bench: Bench, section: Compute, seed: int) -> Hardware:
@@ -283,44 +153,17 @@ def _jitter_rounds(bench: Bench) -> Iterator[Check]:
 # Mutations
 
 
-def _present_at_first(real: Any) -> Any:
-    """Make every device present at the start."""
+def _scale_setting(name: str, factor: Callable[[Any], float]) -> Callable[[Any], Any]:
+    """Return the change of a method to one of settings with a field times a factor of theirs."""
 
-    def list_changes(self: Any, trial: int, device: int) -> Any:
-        for at_s, there in real(self, trial, device):
-            if at_s > 0.0:
-                yield at_s, there
+    def change(real: Any) -> Any:
+        def run(self: Any, *args: Any) -> Any:
+            scaled = factor(self) * getattr(self, name)
+            return real(self.model_copy(update={name: scaled}), *args)
 
-    return list_changes
+        return run
 
-
-def _without_spread(real: Any) -> Any:
-    """Use one peak for all devices."""
-
-    def list_changes(self: Any, trial: int, device: int) -> Any:
-        settings = self.settings
-        self.settings = settings.model_copy(update={"spread_hours": 0.0})
-        try:
-            yield from real(self, trial, device)
-        finally:
-            self.settings = settings
-
-    return list_changes
-
-
-def _return_by_common_peak(real: Any) -> Any:
-    """Use the own peak of a device for its state at the start, and one peak for all returns."""
-
-    def list_changes(self: Any, trial: int, device: int) -> Any:
-        first = self.setup.build_generator(trial, device).random()  # the draw of the peak
-        shift_s = self.settings.spread_hours * (first - 0.5) * self._hour_s
-        changed = copy.copy(self)
-        changed._draw_return_s = lambda at_s, draw: (
-            self._draw_return_s(at_s + shift_s, draw) - shift_s
-        )
-        return real(changed, trial, device)
-
-    return list_changes
+    return change
 
 
 def _narrow_by_a_tenth(real: Any) -> Any:
@@ -351,161 +194,74 @@ def _one_round(real: Any) -> Any:
     return lambda self, trial, device, round: real(self, trial, device, 0)
 
 
-MARKOV = "otafl.devices.availability.markov:MarkovAvailability.list_changes"
-DIURNAL = "otafl.devices.availability.diurnal:DiurnalAvailability"
 COMPUTE = "otafl.devices.compute"
 
-MUTATIONS = (
-    build_mutations(
-        "availability markov: ",
-        {
-            "all present at the start (markov)": (
-                {"share from the start", "memory"},
-                replace_by(MARKOV, _present_at_first),
-            ),
-        },
-    )
-    + build_mutations(
-        "availability diurnal: ",
-        {
-            "one peak for all": (
-                "spread peaks",
-                replace_by(f"{DIURNAL}.list_changes", _without_spread),
-            ),
-            "one peak for all returns": (
-                "spread peaks",
-                replace_by(f"{DIURNAL}.list_changes", _return_by_common_peak),
-            ),
-            "changes at 0.8 of the time": (
-                {"share over the day", "exponential sessions", "spread peaks"},
-                replace_by(
-                    f"{DIURNAL}.list_changes",
-                    lambda real: lambda *args: ((0.8 * at_s, on) for at_s, on in real(*args)),
+MUTATIONS = build_mutations(
+    "compute ",
+    {
+        "classes by the root of the draw": (
+            "classes: shares",
+            replace_by(
+                f"{COMPUTE}.classes:Classes._assign_classes",
+                lambda real: (
+                    lambda self, devices, generator: np.sort(real(self, devices, generator))[
+                        (devices * generator.random(devices) ** 2).astype(int)
+                    ]
                 ),
             ),
-        },
-    )
-    + build_mutations(
-        "availability markov: ",
-        {
-            "changes at 0.8 of the time": (
-                {"exponential stays", "memory"},
-                replace_by(
-                    MARKOV,
-                    lambda real: lambda *args: ((0.8 * at_s, on) for at_s, on in real(*args)),
+        ),
+        "one draw for all quantities": (
+            "drawn: independent quantities",
+            replace_by(f"{COMPUTE}.drawn:Drawn.list_columns", _one_draw),
+        ),
+        "normal without a condition": (
+            "drawn: laws of the quantities",
+            replace_by(
+                f"{COMPUTE}.drawn:NormalLaw.compute_quantile",
+                lambda real: (
+                    lambda self, u: np.maximum(
+                        self.normal.least,
+                        self.normal.mean + self.normal.std * stats.norm.ppf(u),
+                    )
                 ),
             ),
-        },
-        quick=False,
-    )
-    + build_mutations(
-        "availability diurnal: ",
-        {
-            "no rate of change": (
-                "share over the day",
-                replace_by(
-                    f"{DIURNAL}._compute_rate",
-                    lambda real: (
-                        lambda self, at_s: (
-                            self._compute_share(at_s)
-                            / self.settings.mean_session_s
-                            / (1.0 - self._compute_share(at_s))
-                        )
-                    ),
-                ),
+        ),
+        "speeds of the mean for the median": (
+            "lognormal: speeds",
+            replace_by(
+                f"{COMPUTE}.lognormal:Lognormal.list_columns",
+                _scale_setting("median_flops_per_s", lambda self: math.exp(-(self.sigma**2) / 2.0)),
             ),
-        },
-        quick=False,
-    )
-    + build_mutations(
-        "compute ",
-        {
-            "classes by the root of the draw": (
-                "classes: shares",
-                replace_by(
-                    f"{COMPUTE}.classes:Classes._assign_classes",
-                    lambda real: (
-                        lambda self, devices, generator: np.sort(real(self, devices, generator))[
-                            (devices * generator.random(devices) ** 2).astype(int)
-                        ]
-                    ),
-                ),
+        ),
+        "0.9 of the deviation of speeds": (
+            "lognormal: speeds",
+            replace_by(
+                f"{COMPUTE}.lognormal:Lognormal.list_columns",
+                _scale_setting("sigma", lambda self: 0.9),
             ),
-            "one draw for all quantities": (
-                "drawn: independent quantities",
-                replace_by(f"{COMPUTE}.drawn:Drawn.list_columns", _one_draw),
+        ),
+        "0.9 of the deviation of a log-normal quantity": (
+            "drawn: laws of the quantities",
+            replace_by(f"{COMPUTE}.drawn:LognormalLaw.compute_quantile", _narrow_by_a_tenth),
+        ),
+        "five operations a cycle": (
+            "phone: speeds",
+            replace_by(
+                f"{COMPUTE}.phone:Phone.list_columns",
+                _scale_setting("flops_per_cycle", lambda self: 1.25),
             ),
-            "normal without a condition": (
-                "drawn: laws of the quantities",
-                replace_by(
-                    f"{COMPUTE}.drawn:NormalLaw.compute_quantile",
-                    lambda real: (
-                        lambda self, u: np.maximum(
-                            self.normal.least,
-                            self.normal.mean + self.normal.std * stats.norm.ppf(u),
-                        )
-                    ),
-                ),
-            ),
-            "speeds of the mean for the median": (
-                "lognormal: speeds",
-                replace_by(
-                    f"{COMPUTE}.lognormal:Lognormal.list_columns",
-                    lambda real: (
-                        lambda self, *args: real(
-                            self.model_copy(
-                                update={
-                                    "median_flops_per_s": self.median_flops_per_s
-                                    * math.exp(-(self.sigma**2) / 2.0)
-                                }
-                            ),
-                            *args,
-                        )
-                    ),
-                ),
-            ),
-            "0.9 of the deviation of speeds": (
-                "lognormal: speeds",
-                replace_by(
-                    f"{COMPUTE}.lognormal:Lognormal.list_columns",
-                    lambda real: (
-                        lambda self, *args: real(
-                            self.model_copy(update={"sigma": 0.9 * self.sigma}), *args
-                        )
-                    ),
-                ),
-            ),
-            "0.9 of the deviation of a log-normal quantity": (
-                "drawn: laws of the quantities",
-                replace_by(f"{COMPUTE}.drawn:LognormalLaw.compute_quantile", _narrow_by_a_tenth),
-            ),
-            "five operations a cycle": (
-                "phone: speeds",
-                replace_by(
-                    f"{COMPUTE}.phone:Phone.list_columns",
-                    lambda real: (
-                        lambda self, *args: real(
-                            self.model_copy(
-                                update={"flops_per_cycle": 1.25 * self.flops_per_cycle}
-                            ),
-                            *args,
-                        )
-                    ),
-                ),
-            ),
-        },
-    )
-    + build_mutations(
-        "jitter: ",
-        {
-            "factors of mean 1.05": (
-                "law and mean",
-                scale_result("otafl.devices.jitter:Jitter.draw_factor", 1.05),
-            ),
-            "one factor for all rounds": (
-                "independent rounds",
-                replace_by("otafl.devices.jitter:Jitter.draw_factor", _one_round),
-            ),
-        },
-    )
+        ),
+    },
+) + build_mutations(
+    "jitter: ",
+    {
+        "factors of mean 1.05": (
+            "law and mean",
+            scale_result("otafl.devices.jitter:Jitter.draw_factor", 1.05),
+        ),
+        "one factor for all rounds": (
+            "independent rounds",
+            replace_by("otafl.devices.jitter:Jitter.draw_factor", _one_round),
+        ),
+    },
 )

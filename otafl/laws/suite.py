@@ -16,7 +16,8 @@ NAMES = (
     "single_policies average_budgets pre_scalers impairments receivers transports types waveforms "
     "topologies co_channel noncoherent packets truncation downlinks codecs linear_codecs "
     "message_passing streams generator minibatches privacy clocks faults robust linear_coding "
-    "linear_coding_uplink linear_increments regressions adapters language data devices choices"
+    "linear_coding_uplink linear_increments regressions adapters language data presence "
+    "devices choices"
 )
 MODULES = [importlib.import_module(f"otafl.laws.{name}") for name in NAMES.split()]
 """Modules that state laws, as values, or by `list_laws()` for those of several components."""
