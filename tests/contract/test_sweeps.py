@@ -114,7 +114,6 @@ def test_split_by_memory_is_whole(algorithm: str, transport: str) -> None:
         "transport": transport,
         "sweep": AXES,
         "engine.dtype": "float64",
-        "training.rounds": 2,  # of which the second starts from the first
     }
     little = scenario(keys | {"engine.memory_gb": 1e-9})
     alone, together = (sweeping.plan(sweeping.expand(one))[0] for one in (little, scenario(keys)))

@@ -20,18 +20,6 @@ DOC = Path(__file__).parents[2] / "docs" / "extending.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OTAFL = Path(sys.executable).with_name("otafl")
 
-CALL = """
-import sys
-from otafl import cli
-for text in sys.argv[1:]:
-    try:
-        cli.main(text.split())
-    except SystemExit as left:
-        if left.code:
-            raise
-"""
-"""Commands of otafl, one after another in one program."""
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -60,14 +48,12 @@ def call(folder: Path, *command: str | Path) -> str:
 
 @pytest.mark.slow
 def test_commands(folder: Path) -> None:
-    """As typed in the folder, by the console script, which does not look there by itself. One
-    program that does not look there either runs the commands after the first."""
+    """As typed in the folder, by the console script, which does not look there by itself."""
     commands = [text for language, text in BLOCK.findall(DOC.read_text()) if language == "sh"]
-    first, *others = "".join(commands).splitlines()
-    assert all(line.startswith("otafl ") for line in (first, *others))
-    call(folder, OTAFL, *first.split()[1:])
-    texts = [line.removeprefix("otafl ") for line in others]
-    call(folder, sys.executable, "-P", "-c", CALL, *texts)
+    for line in "".join(commands).splitlines():
+        name, *rest = line.split()
+        assert name == "otafl"
+        call(folder, OTAFL, *rest)
     result = open_results(folder / "results" / "rings.nc")
     accuracy = result["test_accuracy"].isel(trial=0)
     assert float(accuracy[-1]) > 0.7  # of three classes
