@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from otafl.core.errors import RemovedSetting
 from otafl.core.problems import Problem
@@ -48,11 +47,12 @@ class DataDisclosure:
 
 
 class Settings(BaseModel):
-    """Frozen settings that refuse unknown keys. The string below a field is its description."""
+    """Frozen settings that refuse unknown keys. The string below a field is its description.
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    `read_descriptions` reads it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     example: ClassVar[Mapping[str, Any]] = {}
     """Keys that a scenario needs to try the component, besides its name: dotted key -> value."""
@@ -68,14 +68,6 @@ class Settings(BaseModel):
 
     idle_without: ClassVar[Mapping[str, str]] = {}
     """Fields without effect while another field has its default: field -> the other field."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Put descriptions, which docstrings break into lines, on one line each."""
-        for info in cls.model_fields.values():
-            if info.description is not None:
-                info.description = " ".join(info.description.split())
-        return handler(source)
 
     @property
     def stackable_names(self) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from otafl.core.problems import Path, Problem
 from otafl.core.registry import TABLES
@@ -22,6 +21,7 @@ from otafl.scenario.hints import find_hint
 from otafl.scenario.key_descriptions import get_unit
 from otafl.scenario.keys import (
     CHOICES,
+    OwnedField,
     find_field,
     get_value,
     is_section,
@@ -89,7 +89,7 @@ class Track:
         Path of the values in the scenario.
     is_joint : bool
         Whether it belongs to `zip`.
-    info : FieldInfo, optional
+    field : OwnedField, optional
         Field of the key; None if only a user-defined component knows the key.
     """
 
@@ -98,7 +98,7 @@ class Track:
     values: tuple[Any, ...]
     place: Path
     is_joint: bool = False
-    info: FieldInfo | None = None
+    field: OwnedField | None = None
 
     @property
     def axis_name(self) -> str:
@@ -137,7 +137,7 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
             axes.append(tracks)
     chosen = _list_choices(axes, tree)
     axes = [
-        [replace(track, info=find_field(root, track.path, chosen)) for track in tracks]
+        [replace(track, field=find_field(root, track.path, chosen)) for track in tracks]
         for tracks in axes
     ]
     sound = []
@@ -272,12 +272,12 @@ def _find_fault(
     key = track.key
     if track.path[0] in NOT_SWEPT:
         return f"sweep: '{key}' cannot be swept: it does not change what a trial computes"
-    if track.info is None and not _accepts_any_key(track, choices):
+    if track.field is None and not _accepts_any_key(track, choices):
         known = list(dict.fromkeys(name for name, _ in iterate_fields(root)))
         if key not in known:
             said = find_hint(track.path, tree, root, whole=True) or format_suggestion(key, known)
             return f"sweep: '{key}' is no key of a scenario{said}"
-    if track.info is not None and not track.replaces_section and is_section(track.info):
+    if track.field is not None and not track.replaces_section and is_section(track.field.info):
         first = next(name for name, _ in iterate_fields(root) if name.startswith(f"{key}."))
         return f"sweep: '{key}' is a section; sweep one of its keys, like {first}"
     if track.replaces_section:
@@ -346,8 +346,8 @@ def _make_axis(name: str, track: Track) -> Axis:
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in track.values)
     units = (get_unit(last) or "1") if numbers else ""
     long_name = last.replace("_", " ")
-    if track.info is not None and track.info.description:
+    if track.field is not None and track.field.description:
         # the first clause: what follows it are remarks
-        long_name = re.split(r"[;,:(]|\. ", track.info.description)[0].strip()
+        long_name = re.split(r"[;,:(]|\. ", track.field.description)[0].strip()
         long_name = long_name.removesuffix(f" in {units}")
     return Axis(name, (track.key,), track.values, units, long_name)

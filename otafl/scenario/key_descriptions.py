@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from otafl.core.choices import Choice, Section, get_choice
+from otafl.core.field_descriptions import read_descriptions
 from otafl.core.registry import TABLES
 from otafl.core.settings import list_stackable_fields
 from otafl.scenario.keys import list_classes
@@ -69,12 +70,12 @@ def describe_keys(
     config: type[BaseModel], section: str, skip: Iterable[str] = ("name",), above: str = ""
 ) -> Iterator[Key]:
     """Yield the keys of a settings class, followed by those of the classes inside it."""
-    stackable = list_stackable_fields(config)
+    stackable, descriptions = list_stackable_fields(config), read_descriptions(config)
     for name, info in config.model_fields.items():
         if name in skip:
             continue
         key = f"{above}{name}"
-        meaning = info.description or ""
+        meaning = descriptions.get(name, "")
         yield Key(
             key, format_default(info, section), format_type(info, key), meaning, name in stackable
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from otafl.core.choices import Choice, Section, get_choice
+from otafl.core.field_descriptions import read_descriptions
 from otafl.core.problems import Path
 from otafl.core.registry import TABLES
 from otafl.core.settings import Settings
@@ -67,7 +69,33 @@ def set_value(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ())
     return {**tree, str(first): set_value(inner, rest, value, here)}
 
 
-def iterate_fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, FieldInfo]]:
+@dataclass(frozen=True)
+class OwnedField:
+    """A field of a settings class.
+
+    Parameters
+    ----------
+    owner : type of BaseModel
+        Settings class.
+    name : str
+        Name of the field.
+    """
+
+    owner: type[BaseModel]
+    name: str
+
+    @property
+    def info(self) -> FieldInfo:
+        """What pydantic knows of the field."""
+        return self.owner.model_fields[self.name]
+
+    @property
+    def description(self) -> str:
+        """Description of the field, or an empty text."""
+        return read_descriptions(self.owner).get(self.name, "")
+
+
+def iterate_fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, OwnedField]]:
     """Yield every dotted key below a settings class with its field.
 
     The keys of all components of a table are included. A key of several components appears several
@@ -75,14 +103,14 @@ def iterate_fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[st
     """
     for name, info in root.model_fields.items():
         path = (*above, name)
-        yield format_path(path), info
+        yield format_path(path), OwnedField(root, name)
         for kind in _iterate_settings_classes(info):
             yield from iterate_fields(kind, path)
 
 
 def find_field(
     root: type[BaseModel], path: Path, choices: Mapping[Path, Iterable[Any]]
-) -> FieldInfo | None:
+) -> OwnedField | None:
     """Return the field of a key, if one of the components that a scenario may choose has it.
 
     Only those components are imported. None if none of them has the key.
@@ -98,12 +126,12 @@ def find_field(
     """
     kinds = [root]
     for depth, part in enumerate(path, 1):
-        infos = [kind.model_fields[part] for kind in kinds if part in kind.model_fields]
-        if not infos or depth == len(path):
-            return infos[0] if infos else None
+        fields = [OwnedField(kind, str(part)) for kind in kinds if part in kind.model_fields]
+        if not fields or depth == len(path):
+            return fields[0] if fields else None
         choice = CHOICES.get(path[:depth])
         if choice is None:
-            kinds = [kind for info in infos for kind in _iterate_settings_classes(info)]
+            kinds = [kind for one in fields for kind in _iterate_settings_classes(one.info)]
         else:
             found = [
                 choice.find_settings_class(section) for section in choices.get(path[:depth], ())

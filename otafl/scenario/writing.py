@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from otafl.core.choices import Choice, get_choice
+from otafl.core.field_descriptions import DescribedJsonSchema
 from otafl.core.presets import list_presets
 from otafl.core.registry import TABLES
 from otafl.scenario.axes import NOT_SWEPT
@@ -45,7 +46,7 @@ def build_json_schema() -> dict[str, Any]:
 
     `stackable: true` marks the numbers whose sweep costs least.
     """
-    schema = Scenario.model_json_schema()
+    schema = Scenario.model_json_schema(schema_generator=DescribedJsonSchema)
     properties = {
         EXTENDS: {
             "description": "preset, or YAML file, that the scenario starts from",
@@ -66,8 +67,8 @@ def build_json_schema() -> dict[str, Any]:
 def _build_sweep_schema() -> dict[str, Any]:
     """Return the schema of the sweep's values."""
     keys = {
-        name: {"type": "array", "minItems": 1, "description": info.description or ""}
-        for name, info in iterate_fields(Scenario)
+        name: {"type": "array", "minItems": 1, "description": field.description}
+        for name, field in iterate_fields(Scenario)
         if name.partition(".")[0] not in NOT_SWEPT
     }
     rows = {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1}}

@@ -23,7 +23,7 @@ def generated() -> Iterator[tuple[str, str]]:
 
 def _choices() -> str:
     """A card for every section of a scenario that chooses by name, and a table of the names."""
-    meanings = {key: info.description or "" for key, info in iterate_fields(Scenario)}
+    meanings = {key: field.description for key, field in iterate_fields(Scenario)}
     cards, rows = [], []
     for table, about in TABLES.items():
         anchor = entries.place(table)[1]

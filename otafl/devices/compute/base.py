@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, create_model
 
+from otafl.core.field_descriptions import read_descriptions
 from otafl.core.settings import Decibels, Settings, declare_stackable
 from otafl.devices.hardware import Hardware
 
@@ -215,7 +216,7 @@ def get_bounds(name: str) -> dict[str, Any]:
 
 def declare_changed(name: str, default: float) -> Any:
     """Declare a quantity with another default."""
-    what = NumericCompute.model_fields[name].description
+    what = read_descriptions(NumericCompute)[name]
     return declare_stackable(default, **get_bounds(name), description=what)
 
 
@@ -244,7 +245,7 @@ def add_quantities(
 
 def _is_owned(name: str) -> tuple[Any, Any]:
     """Declare a quantity that a device or class can have of its own."""
-    what = str(NumericCompute.model_fields[name].description).partition("; ")[0]
+    what = read_descriptions(NumericCompute)[name].partition("; ")[0]
     text = f"{what}; the section's if not given"
     return float | None, Field(None, **get_bounds(name), description=text)
 

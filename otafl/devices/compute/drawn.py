@@ -25,6 +25,7 @@ from pydantic import (
     field_validator,
 )
 
+from otafl.core.field_descriptions import read_descriptions
 from otafl.core.lazy import special
 from otafl.core.settings import Settings
 from otafl.devices.compute.base import (
@@ -176,7 +177,7 @@ def _declare_quantity(name: str) -> tuple[Any, Any]:
     """Declare a quantity that is a number or a distribution."""
     info = NumericCompute.model_fields[name]
     bounded = info.default is not None
-    text = f"{info.description}; a number or a distribution"
+    text = f"{read_descriptions(NumericCompute)[name]}; a number or a distribution"
     return Quantity if bounded else Quantity | None, Field(info.default, description=text)
 
 
