@@ -2,6 +2,7 @@ r"""FedRLR+ beside the paper's scheme, error-free averaging of the same payload,
 accuracy of the global model over SNR and devices, each at its best step size on validation data.
 
     for s in fedrlr_plus fedrlr_plus_momentum fedrlr_plus_momentum_steps fedrlr_plus_policies \
+        fedrlr_plus_ablation \
         fedrlr_plus_grid fedrlr_plus_low_snr fedrlr_plus_small_steps fedrlr_grid \
         fedrlr_references_grid fedavg_equal_symbols fedrlr_rivals fedrlr_rivals_momentum_grid \
         fedrlr_rivals_steps fedrlr_rivals_small_steps fedrlr_rivals_tuned fedrlr_cnn; do
@@ -104,10 +105,28 @@ def print_momentum(results: Path) -> None:
         print_row("0", *cells, format_points(one, plus))
 
 
-def read_at_equal_symbols(ds: xr.Dataset) -> xr.DataArray:
-    """Read the accuracy [zip, trial] where 75 rounds of symbols are spent; all 75 if error-free."""
-    spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
-    return interpolate_at_cost(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
+def print_ablation(results: Path) -> None:
+    """Compare ranks and local steps with rank 4 and 20 steps, K = 10, 25 dB, trial by trial."""
+    ds = open_result(results, "fedrlr_plus_ablation")
+    best = otafl.select_tuned(ds, over="learning_rate")
+    accuracy = read_end(best, "test_accuracy")
+    symbols = read_end(ds, "uplink_symbols").max(("learning_rate", "trial")) / int(ds["round"][-1])
+    kept = accuracy.isel(zip=0)
+    print_head(
+        f"Rank and local steps: 75 rounds at 25 dB, {ds.sizes['trial']} trials",
+        *("rank", "local steps", "symbols a round", "device's step", "accuracy"),
+        "points above rank 4, 20 steps (95 %)",
+    )
+    for i in range(accuracy.sizes["zip"]):
+        one = accuracy.isel(zip=i)
+        print_row(
+            int(one["rank"]),
+            int(one["local_steps"]),
+            f"{float(symbols[i]):,.0f}",
+            f"{float(best['learning_rate'][i]):g}",
+            format_mean_std(one.values),
+            format_points(one, kept) if i else "",
+        )
 
 
 def print_rivals(results: Path) -> None:
@@ -351,6 +370,7 @@ def main() -> None:
     print_long_runs(args.results)
     print_rivals(args.results)
     print_momentum(args.results)
+    print_ablation(args.results)
     print_searches(args.results)
     print_policies(args.results)
     print_convolutions(args.results)
