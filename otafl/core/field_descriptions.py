@@ -10,6 +10,7 @@ import ast
 import functools
 import inspect
 import sys
+from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -43,7 +44,8 @@ def read_descriptions(settings: type[BaseModel]) -> dict[str, str]:
 
 def _read_strings(kind: type[Any]) -> dict[str, str]:
     """Return name -> string below it, of the annotated names in a class's body."""
-    node: ast.AST | None = _parse_module(kind.__module__)
+    module = sys.modules.get(kind.__module__)
+    node: ast.AST | None = _parse(module) if module else None
     for part in kind.__qualname__.replace(".<locals>", "").split("."):
         inner = ast.walk(node) if node else ()
         node = next((one for one in inner if isinstance(one, SCOPES) and one.name == part), None)
@@ -61,11 +63,11 @@ def _read_strings(kind: type[Any]) -> dict[str, str]:
 
 
 @functools.cache
-def _parse_module(name: str) -> ast.Module | None:
-    """Return the syntax tree of an imported module, or None if its source is not there."""
+def _parse(module: ModuleType) -> ast.Module | None:
+    """Return the syntax tree of a module, or None if its source is not there."""
     try:
-        return ast.parse(inspect.getsource(sys.modules[name]))
-    except (KeyError, OSError, TypeError):
+        return ast.parse(inspect.getsource(module))
+    except (OSError, TypeError):
         return None
 
 
@@ -75,6 +77,8 @@ class DescribedJsonSchema(GenerateJsonSchema):
     def model_schema(self, schema: Any) -> JsonSchemaValue:
         """Return the JSON schema of a class, as pydantic's, with descriptions."""
         described = super().model_schema(schema)
+        properties, fields = described.get("properties", {}), schema["cls"].model_fields
         for name, text in read_descriptions(schema["cls"]).items():
-            described["properties"][name].setdefault("description", text)
+            for key in {name, fields[name].alias} & properties.keys():
+                properties[key].setdefault("description", text)
         return described

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+
 import pytest
 from pydantic import Field, create_model
 
@@ -10,6 +13,12 @@ from otafl.core.settings import Settings, declare_stackable
 
 pytestmark = pytest.mark.exact
 
+OWN = """\
+from otafl.core.settings import Settings
+class Own(Settings):
+    a: int = 1
+    '{}'
+"""
 WORDS = "a number that is described by so many words that they need two lines"
 
 
@@ -62,3 +71,27 @@ def test_the_json_schema_has_them() -> None:
     keys = Narrower.model_json_schema(schema_generator=DescribedJsonSchema)["properties"]
     said = {name: key.get("description") for name, key in keys.items()}
     assert said == {"low": WORDS, "high": "said anew", "bare": None}
+
+
+class Renamed(Settings):
+    """Settings of which a field has another name in files."""
+
+    low: float = Field(1.0, alias="least")
+    """a number"""
+
+
+@pytest.mark.parametrize(("by_alias", "name"), [(True, "least"), (False, "low")])
+def test_a_field_with_another_name_in_files_has_its_own(by_alias: bool, name: str) -> None:
+    keys = Renamed.model_json_schema(by_alias, schema_generator=DescribedJsonSchema)["properties"]
+    assert keys[name]["description"] == "a number"
+
+
+def test_two_files_of_one_name_are_two_modules(tmp_path, monkeypatch) -> None:
+    said = []
+    for text in ("first", "second"):
+        (tmp_path / text).mkdir()
+        (tmp_path / text / "own_described.py").write_text(OWN.format(text))
+        monkeypatch.syspath_prepend(tmp_path / text)
+        monkeypatch.delitem(sys.modules, "own_described", raising=False)
+        said.append(read_descriptions(importlib.import_module("own_described").Own))
+    assert said == [{"a": "first"}, {"a": "second"}]

@@ -216,7 +216,7 @@ def get_bounds(name: str) -> dict[str, Any]:
 
 def declare_changed(name: str, default: float) -> Any:
     """Declare a quantity with another default."""
-    what = read_descriptions(NumericCompute)[name]
+    what = read_descriptions(NumericCompute).get(name, "")
     return declare_stackable(default, **get_bounds(name), description=what)
 
 
@@ -245,7 +245,7 @@ def add_quantities(
 
 def _is_owned(name: str) -> tuple[Any, Any]:
     """Declare a quantity that a device or class can have of its own."""
-    what = read_descriptions(NumericCompute)[name].partition("; ")[0]
+    what = read_descriptions(NumericCompute).get(name, "").partition("; ")[0]
     text = f"{what}; the section's if not given"
     return float | None, Field(None, **get_bounds(name), description=text)
 

@@ -177,7 +177,8 @@ def _declare_quantity(name: str) -> tuple[Any, Any]:
     """Declare a quantity that is a number or a distribution."""
     info = NumericCompute.model_fields[name]
     bounded = info.default is not None
-    text = f"{read_descriptions(NumericCompute)[name]}; a number or a distribution"
+    what = read_descriptions(NumericCompute).get(name, "")
+    text = f"{what}; a number or a distribution"
     return Quantity if bounded else Quantity | None, Field(info.default, description=text)
 
 
