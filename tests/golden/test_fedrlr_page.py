@@ -20,13 +20,15 @@ DATA = ROOT / "studies" / "fedrlr" / "data"
 
 
 def test_it_reaches_what_was_asked() -> None:
-    """75 % after 75 rounds, 82 % after 1000; at 0 dB within a point of 25 dB, after 75 rounds only
-    at an equal step."""
+    """75 % after 75 rounds, 82 % after 1000; at 25 dB within a point of no errors, and at 0 dB
+    within one of 25 dB, after 75 rounds only at an equal step."""
     steps = otafl.open_results(DATA / "fedrlr_plus.nc")
     runs = otafl.select_tuned(steps, over="learning_rate")
     mean = runs["test_accuracy"].mean("trial").transpose("zip", "round")
     assert (mean.sel(round=75) >= 0.75).all()
     assert (mean.sel(round=1000) >= 0.82).all()
+    _, at_25, exact = mean.sel(round=75).values
+    assert at_25 > exact - 0.01
     at_0, at_25, exact = mean.sel(round=1000).values
     assert abs(at_0 - at_25) < 0.01
     assert min(at_0, at_25) > exact - 0.01

@@ -214,10 +214,14 @@ def get_bounds(name: str) -> dict[str, Any]:
     return bounds
 
 
+def describe_quantity(name: str) -> str:
+    """Return the description of a quantity, or an empty text where there is no source."""
+    return read_descriptions(NumericCompute).get(name, "")
+
+
 def declare_changed(name: str, default: float) -> Any:
     """Declare a quantity with another default."""
-    what = read_descriptions(NumericCompute).get(name, "")
-    return declare_stackable(default, **get_bounds(name), description=what)
+    return declare_stackable(default, **get_bounds(name), description=describe_quantity(name))
 
 
 def add_quantities(
@@ -245,7 +249,7 @@ def add_quantities(
 
 def _is_owned(name: str) -> tuple[Any, Any]:
     """Declare a quantity that a device or class can have of its own."""
-    what = read_descriptions(NumericCompute).get(name, "").partition("; ")[0]
+    what = describe_quantity(name).partition("; ")[0]
     text = f"{what}; the section's if not given"
     return float | None, Field(None, **get_bounds(name), description=text)
 

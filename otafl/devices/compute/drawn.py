@@ -25,7 +25,6 @@ from pydantic import (
     field_validator,
 )
 
-from otafl.core.field_descriptions import read_descriptions
 from otafl.core.lazy import special
 from otafl.core.settings import Settings
 from otafl.devices.compute.base import (
@@ -34,6 +33,7 @@ from otafl.devices.compute.base import (
     Compute,
     NumericCompute,
     add_quantities,
+    describe_quantity,
     expand_to_devices,
     get_bounds,
     to_number,
@@ -177,8 +177,7 @@ def _declare_quantity(name: str) -> tuple[Any, Any]:
     """Declare a quantity that is a number or a distribution."""
     info = NumericCompute.model_fields[name]
     bounded = info.default is not None
-    what = read_descriptions(NumericCompute).get(name, "")
-    text = f"{what}; a number or a distribution"
+    text = f"{describe_quantity(name)}; a number or a distribution"
     return Quantity if bounded else Quantity | None, Field(info.default, description=text)
 
 
