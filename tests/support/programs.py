@@ -34,14 +34,17 @@ from types import ModuleType
 from typing import Any, BinaryIO, NoReturn
 
 _ENVIRONMENT = dict(os.environ)
-_READ_AT_START = ("PYTHON", "OMP_NUM_THREADS", "MKL_", "CUDA_", "NUMBA_", "MPL")
+_READ_AT_START = ("PYTHON", "OMP_NUM_THREADS", "MKL_", "CUDA_", "NUMBA_", "MPL", "DASK_")
 """First letters of the variables that the interpreter or a library reads when it is loaded."""
 
 _INHERITED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 """Signals that a program ignores where the test does."""
 
-_LATER = ("dask.array", "PIL.Image", "h5netcdf", "rich.progress", "scipy.io", "sklearn.datasets")
-"""What functions of libraries import."""
+_LATER = (
+    *("PIL.Image", "dask.array", "distributed.cli.dask_worker", "h5netcdf", "rich.progress"),
+    *("scipy.io", "sklearn.datasets"),
+)
+"""What functions import, and what runs functions of otafl."""
 
 _SIZE = 2**20
 
@@ -137,7 +140,7 @@ class Program:
 
 
 def run(
-    *command: object, timeout: float = 240.0, **keywords: Any
+    *command: object, timeout: float | None = 240.0, **keywords: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, and return what it wrote, as `subprocess.run` does."""
     keywords = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | keywords
