@@ -147,22 +147,20 @@ def test_a_group_of_its_own(tmp_path: Path) -> None:
 def test_folder_environment_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OTAFL_TEST", "\udcff here")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.delenv("HOME", raising=False)
     code = (
-        "import os; print(os.getcwd(), ascii(os.getenv('OTAFL_TEST')), 'HOME' in os.environ); "
+        "import os, tempfile; print(os.getcwd() == tempfile.gettempdir(), 'HOME' in os.environ); "
+        "print(ascii(os.getenv('OTAFL_TEST'))); "
         "os.write(17, b'written'); os.system('echo $OTAFL_CALL >&2')"
     )
     with Path("file").open("wb") as file:
         done = run("-c", code, files={17: file.fileno()})
-        assert (done.stdout, done.stderr) == (f"{tmp_path} '\\udcff here' False\n", "\n")
-        environment = KEPT | {"OTAFL_TEST": "", "OTAFL_CALL": "called", "HOME": "/"}
+        assert (done.stdout, done.stderr) == ("True False\n'\\udcff here'\n", "\n")
+        environment = os.environ | {"OTAFL_TEST": "", "OTAFL_CALL": "called", "HOME": "/"}
         done = run("-c", code, cwd="/", env=environment, files={17: file.fileno()})
-        assert (done.stdout, done.stderr) == ("/ '' True\n", "called\n")
+        assert (done.stdout, done.stderr) == ("False True\n''\n", "called\n")
     assert Path("file").read_text() == "writtenwritten"
-
-
-KEPT = {name: value for name, value in os.environ.items() if name.startswith(("PYTHON", "OMP"))}
-"""What a program cannot have otherwise, since it is read when Python starts."""
 
 
 def test_programs_share_nothing() -> None:

@@ -34,7 +34,18 @@ from types import ModuleType
 from typing import Any, BinaryIO, NoReturn
 
 _ENVIRONMENT = dict(os.environ)
-_READ_AT_START = ("PYTHON", "OMP_NUM_THREADS", "MKL_", "CUDA_", "NUMBA_", "MPL", "DASK_")
+_READ_AT_START = (
+    "PYTHON",
+    "OMP_NUM_THREADS",
+    "MKL_",
+    "CUDA_",
+    "NUMBA_",
+    "MPL",
+    "DASK_",
+    "LANG",
+    "LC_",
+    "TZ",
+)
 """First letters of the variables that the interpreter or a library reads when it is loaded."""
 
 _INHERITED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
@@ -251,6 +262,7 @@ def _begin(request: dict[str, Any]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    tempfile.tempdir = None
     np.random.seed()  # noqa: NPY002  # a fork seeds only Python's own generator anew
     torch.default_generator.seed()
 
