@@ -35,16 +35,8 @@ from typing import Any, BinaryIO, NoReturn
 
 _ENVIRONMENT = dict(os.environ)
 _READ_AT_START = (
-    "PYTHON",
-    "OMP_NUM_THREADS",
-    "MKL_",
-    "CUDA_",
-    "NUMBA_",
-    "MPL",
-    "DASK_",
-    "LANG",
-    "LC_",
-    "TZ",
+    *("PYTHON", "OMP_NUM_THREADS", "CUDA_", "NUMBA_", "MPL", "DASK_"),
+    *("LANG", "LC_", "TZ"),
 )
 """First letters of the variables that the interpreter or a library reads when it is loaded."""
 
@@ -162,6 +154,24 @@ def run(
         program.kill()
     assert program.returncode is not None
     return subprocess.CompletedProcess(program.args, program.returncode, stdout, stderr)
+
+
+def fork_worker(pipe: int, stderr: int, log: BinaryIO, environment: Mapping[str, str]) -> Program:
+    """Start a worker of this machine, in place of `otafl.sweeping.local._start`.
+
+    Its parent is the process that is forked, which ends with this one.
+    """
+    code = (
+        f"import os, sys; sys.path = {sys.path!r}; from otafl.sweeping.worker import main; "
+        f"main({pipe}, {stderr}, os.getppid())"
+    )
+    return Program(
+        *("-c", code),
+        stderr=log,
+        env=os.environ | environment,
+        files={pipe: pipe, stderr: stderr},
+        start_new_session=True,
+    )
 
 
 def _get_descriptor(stream: int | BinaryIO) -> int:
