@@ -18,7 +18,6 @@ import gc
 import importlib
 import json
 import os
-import pkgutil
 import runpy
 import select
 import signal
@@ -48,6 +47,9 @@ _LATER = (
     *("scipy.io", "sklearn.datasets"),
 )
 """What functions import, and what runs functions of otafl."""
+
+_FORKED_THREADS = {"jemalloc_bg_thd"}
+"""Threads that their library (pyarrow) starts again in a fork."""
 
 _SIZE = 2**20
 
@@ -192,6 +194,7 @@ class _Server:
                 self._socket = self._start()
             socket.send_fds(self._socket, [json.dumps(request).encode()], files)
             answer = self._socket.recv(_SIZE)
+        assert answer, "the process that is forked has ended; stderr says why"
         return int(answer)
 
     def _start(self) -> socket.socket:
@@ -250,9 +253,11 @@ def _preload() -> None:
     from otafl.core.waiting import choose_wait_policy
 
     os.environ.update(choose_wait_policy())  # as the command does before its imports
-    for module in pkgutil.walk_packages(otafl.__path__, "otafl."):
-        if not module.name.startswith("otafl.flower") and not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+    package = Path(otafl.__path__[0])
+    for file in sorted(package.rglob("*.py")):
+        name, *rest = file.relative_to(package.parent).with_suffix("").parts
+        if file.stem != "__main__" and rest[0] != "flower":
+            importlib.import_module(".".join((name, *rest)).removesuffix(".__init__"))
     for name in _LATER:
         importlib.import_module(name)
 
@@ -325,8 +330,9 @@ def _main() -> None:
     del sys.path[0]  # the folder of this file
     path = [one for one in sys.path if one not in _list_own_folders()]
     _preload()
-    if len(os.listdir("/proc/self/task")) != 1:
-        sys.exit("an import has started a thread, which a fork would not have")
+    threads = [one.read_text().strip() for one in Path("/proc/self/task").glob("[0-9]*/comm")]
+    if sum(one not in _FORKED_THREADS for one in threads) != 1:
+        sys.exit(f"imports have started threads, which a fork would not have: {threads}")
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as control:
