@@ -27,6 +27,12 @@ SHARE = 0.4
 MIN_OUTPUTS, MAX_OUTPUTS, MAX_SAMPLES = 2, 511, 255
 """Outputs of a layer, and samples of a minibatch, whose sums the passes add in torch's order."""
 
+MIN_COPIED = 16
+"""Samples from which a product is faster with a straight copy of a transposed weight.
+
+With fewer samples in a minibatch the two products can also have other bits.
+"""
+
 STEPS = 16
 """Steps whose losses are computed together."""
 
@@ -41,6 +47,8 @@ class LayerMemory:
         Weight, and its transpose.
     is_transposed : bool
         Whether the transpose is what lies in memory.
+    is_copied : bool
+        Whether the scores are computed from a straight copy of such a weight.
     bias : ndarray [n, N]
         Bias.
     out : Tensor [n, B, N]
@@ -57,6 +65,7 @@ class LayerMemory:
     weight: Tensor
     weight_t: Tensor
     is_transposed: bool
+    is_copied: bool
     bias: Any
     out: Tensor
     g: Tensor
@@ -75,16 +84,23 @@ class LayerMemory:
         outputs = out.numpy()
         by_scores = outputs if last else g.numpy()
         turned = not weight.is_contiguous()  # as `copy_trainable` lays it out
+        rows, *sides = weight.shape
+        copied = turned and size >= MIN_COPIED and _keeps_copied_bits(min(rows, 2), size, *sides)
         return LayerMemory(
             weight=weight,
             weight_t=weight.mT,
             is_transposed=turned,
+            is_copied=copied,
             bias=params[layer.bias].numpy(),
             out=out,
             g=g,
             scaled=scaled.mT if turned else scaled,
             arrays=(outputs, by_scores, first, by_scores if first else scaled.numpy()),
         )
+
+    def multiply(self, x: Tensor) -> None:
+        """Compute the outputs without the bias, from inputs x [n, B, M]."""
+        torch.bmm(x, self.weight.contiguous() if self.is_copied else self.weight, out=self.out)
 
     def descend_(self, x: Tensor) -> None:
         """Take the step of the weight, from inputs x [n, B, M]."""
@@ -182,10 +198,10 @@ class CompiledSteps:
         """Compute the scores without the last bias, and return the inputs of the layers."""
         inputs = [x]
         for layer in self._layers[:-1]:
-            torch.bmm(inputs[-1], layer.weight, out=layer.out)
+            layer.multiply(inputs[-1])
             self._kernel.activate(layer.arrays[0], layer.bias, self._slope)
             inputs.append(layer.out)
-        torch.bmm(inputs[-1], self._layers[-1].weight, out=self._layers[-1].out)
+        self._layers[-1].multiply(inputs[-1])
         return inputs
 
     def _backpropagate(self) -> None:
@@ -325,6 +341,13 @@ class AdaptiveRun:
 def _make_equal_weights(rows: int, size: int) -> Any:
     """Return the weights [n, B] of a mean, the same array in every call. Do not write to it."""
     return torch.full((rows, size), 1.0 / size).numpy()
+
+
+@functools.lru_cache(maxsize=64)
+def _keeps_copied_bits(rows: int, size: int, inputs: int, outputs: int) -> bool:
+    """Return whether products with transposed weights and their straight copies have equal bits."""
+    x, weight = _make_sample(rows, size, inputs), _make_sample(rows, inputs, outputs)
+    return torch.equal(torch.bmm(x, weight), torch.bmm(x, weight.mT.contiguous().mT))
 
 
 def _make_sample(*shape: int) -> Tensor:

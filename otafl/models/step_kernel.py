@@ -84,24 +84,18 @@ def form_gradient(
         Bias, changed in place.
     """
     rows, size, width = e.shape
-    sums, divisor = np.empty((PARTS, width), e.dtype), np.empty(size * width, e.dtype)
+    sums, one = np.empty((PARTS, width), e.dtype), e.dtype.type(1.0)
     for row in range(rows):
-        values, out = e[row].reshape(-1), scaled[row].reshape(-1)  # long loops are vectorised
+        values, label, share, whole = e[row].reshape(-1), y[row], weight[row], total[row]
+        _sum_rows(values, width, whole)
         for sample in range(size):
-            whole = _sum_row(e[row, sample])
-            total[row, sample] = whole
-            for column in range(sample * width, (sample + 1) * width):
-                divisor[column] = whole
-        for column in range(len(values)):
-            values[column] /= divisor[column]
-        for sample in range(size):
-            values[sample * width + y[row, sample]] -= e.dtype.type(1.0)
-            share = weight[row, sample]
-            for column in range(sample * width, (sample + 1) * width):
-                divisor[column] = share
-        for column in range(len(values)):
-            values[column] *= divisor[column]
-        _scale(values, step[row], is_same, out)
+            first = sample * width
+            divisor, factor, place = whole[sample], share[sample], first + label[sample]
+            own = values[place]
+            for column in range(first, first + width):
+                values[column] = values[column] / divisor * factor
+            values[place] = (own / divisor - one) * factor
+        _scale(values, step[row], is_same, scaled[row].reshape(-1))
         _subtract_column_sums(scaled[row], bias[row], sums)
 
 
@@ -151,24 +145,43 @@ def add_losses(log_total: Any, picked: Any, weight: Any, is_mean: bool, loss: An
             for sample in range(len(scores)):
                 lost = total[sample] - scores[sample]
                 scores[sample] = lost if is_mean else lost * share[sample]
-            mean = _sum_row(scores)
+            mean = _sum_row(scores, 0, len(scores))
             loss[row] += mean / scores.dtype.type(len(scores)) if is_mean else mean
 
 
 @compile_loop
-def _sum_row(values: Any) -> Any:
-    """Sum adjacent numbers [N] in torch's order."""
-    size, total = len(values), values.dtype.type(0.0)
+def _sum_rows(values: Any, width: int, out: Any) -> None:
+    """Write the sum of each `width` adjacent numbers to `out` [B], in torch's order.
+
+    A loop without calls takes a third of the time for classes of one lane.
+    """
+    if LANES <= width < 2 * LANES:
+        for sample in range(len(out)):
+            first, total = sample * width, values.dtype.type(0.0)
+            for index in range(first + LANES, first + width):
+                total += values[index]
+            for index in range(first, first + LANES):
+                total += values[index]
+            out[sample] = total
+    else:
+        for sample in range(len(out)):
+            out[sample] = _sum_row(values, sample * width, width)
+
+
+@compile_loop
+def _sum_row(values: Any, first: int, size: int) -> Any:
+    """Sum `size` adjacent numbers from `first` on, in torch's order."""
+    total = values.dtype.type(0.0)
     if size < LANES:
-        return _sum_lane(values, 0, 1, size)
+        return _sum_lane(values, first, 1, size)
     count = size // LANES
-    for index in range(count * LANES, size):
+    for index in range(first + count * LANES, first + size):
         total += values[index]
     if count == 1:
-        for index in range(LANES):
+        for index in range(first, first + LANES):
             total += values[index]
         return total
-    for lane in range(LANES):
+    for lane in range(first, first + LANES):
         total += _sum_lane(values, lane, LANES, count)
     return total
 

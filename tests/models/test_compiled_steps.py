@@ -97,6 +97,19 @@ def test_other_bits_are_refused(kernel: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert run._steps is None
 
 
+def test_products_copy_transposed_weights_where_bits_are_equal(
+    kernel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = LayeredModel(number_layers([(64, 10)]))
+    params = make_params(model, 3, turned=True)
+    for same, size, expected in ((True, 20, True), (True, 15, False), (False, 20, False)):
+        monkeypatch.setattr(compiled_steps, "_keeps_copied_bits", lambda *_, same=same: same)
+        memory = compiled_steps.LayerMemory.allocate(
+            model.layers[0], params, size, first=True, last=True
+        )
+        assert memory.is_copied is expected
+
+
 @pytest.mark.parametrize("rows", [1, 4])
 def test_a_copy_of_shared_weights_has_the_layout_of_other_copies(rows: int) -> None:
     model = LayeredModel(number_layers([(7, 10)]))
