@@ -18,6 +18,7 @@ from otafl.core.contracts import Batch, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.models.linear_layer import Layer
 from otafl.models.sgd_run import PlainRun, SgdRun, SgdStep
+from otafl.models.transposition import copy_transposed
 
 _kernel = CompiledModule("otafl.models.step_kernel")
 
@@ -100,7 +101,8 @@ class LayerMemory:
 
     def multiply(self, x: Tensor) -> None:
         """Compute the outputs without the bias, from inputs x [n, B, M]."""
-        torch.bmm(x, self.weight.contiguous() if self.is_copied else self.weight, out=self.out)
+        weight = copy_transposed(self.weight_t) if self.is_copied else self.weight
+        torch.bmm(x, weight, out=self.out)
 
     def descend_(self, x: Tensor) -> None:
         """Take the step of the weight, from inputs x [n, B, M]."""
