@@ -47,12 +47,11 @@ def shift_scores(z: Any, bias: Any, y: Any, picked: Any) -> None:
         added = bias[row]
         for sample in range(z.shape[1]):
             scores = z[row, sample]
-            largest = scores[0] + added[0]
             for column in range(len(scores)):
-                score = scores[column] + added[column]
-                scores[column] = score
-                if score > largest or score != score:  # torch's maximum of a NaN is NaN
-                    largest = score
+                scores[column] += added[column]
+            largest = scores[0]
+            for column in range(1, len(scores)):
+                largest = max(largest, scores[column])  # the exponentials' sum brings any NaN
             for column in range(len(scores)):
                 scores[column] -= largest
             picked[row, sample] = scores[y[row, sample]]
@@ -86,16 +85,14 @@ def form_gradient(
     rows, size, width = e.shape
     sums, one = np.empty((PARTS, width), e.dtype), e.dtype.type(1.0)
     for row in range(rows):
-        values, label, share, whole = e[row].reshape(-1), y[row], weight[row], total[row]
-        _sum_rows(values, width, whole)
+        _sum_rows(e[row], total[row])
         for sample in range(size):
-            first = sample * width
-            divisor, factor, place = whole[sample], share[sample], first + label[sample]
-            own = values[place]
-            for column in range(first, first + width):
+            values, label = e[row, sample], y[row, sample]
+            divisor, factor, own = total[row, sample], weight[row, sample], values[label]
+            for column in range(width):
                 values[column] = values[column] / divisor * factor
-            values[place] = (own / divisor - one) * factor
-        _scale(values, step[row], is_same, scaled[row].reshape(-1))
+            values[label] = (own / divisor - one) * factor
+        _scale(e[row].reshape(-1), step[row], is_same, scaled[row].reshape(-1))
         _subtract_column_sums(scaled[row], bias[row], sums)
 
 
@@ -145,43 +142,44 @@ def add_losses(log_total: Any, picked: Any, weight: Any, is_mean: bool, loss: An
             for sample in range(len(scores)):
                 lost = total[sample] - scores[sample]
                 scores[sample] = lost if is_mean else lost * share[sample]
-            mean = _sum_row(scores, 0, len(scores))
+            mean = _sum_row(scores)
             loss[row] += mean / scores.dtype.type(len(scores)) if is_mean else mean
 
 
 @compile_loop
-def _sum_rows(values: Any, width: int, out: Any) -> None:
-    """Write the sum of each `width` adjacent numbers to `out` [B], in torch's order.
+def _sum_rows(rows: Any, out: Any) -> None:
+    """Write the sums of rows [B, N] of adjacent numbers to `out` [B], in torch's order.
 
-    A loop without calls takes a third of the time for classes of one lane.
+    A loop without calls takes a third of the time for rows of one lane.
     """
+    size, width = rows.shape
     if LANES <= width < 2 * LANES:
-        for sample in range(len(out)):
-            first, total = sample * width, values.dtype.type(0.0)
-            for index in range(first + LANES, first + width):
+        for row in range(size):
+            values, total = rows[row], rows.dtype.type(0.0)
+            for index in range(LANES, width):
                 total += values[index]
-            for index in range(first, first + LANES):
+            for index in range(LANES):
                 total += values[index]
-            out[sample] = total
+            out[row] = total
     else:
-        for sample in range(len(out)):
-            out[sample] = _sum_row(values, sample * width, width)
+        for row in range(size):
+            out[row] = _sum_row(rows[row])
 
 
 @compile_loop
-def _sum_row(values: Any, first: int, size: int) -> Any:
-    """Sum `size` adjacent numbers from `first` on, in torch's order."""
-    total = values.dtype.type(0.0)
+def _sum_row(values: Any) -> Any:
+    """Sum adjacent numbers [N] in torch's order."""
+    size, total = len(values), values.dtype.type(0.0)
     if size < LANES:
-        return _sum_lane(values, first, 1, size)
+        return _sum_lane(values, 0, 1, size)
     count = size // LANES
-    for index in range(first + count * LANES, first + size):
+    for index in range(count * LANES, size):
         total += values[index]
     if count == 1:
-        for index in range(first, first + LANES):
+        for index in range(LANES):
             total += values[index]
         return total
-    for lane in range(first, first + LANES):
+    for lane in range(LANES):
         total += _sum_lane(values, lane, LANES, count)
     return total
 
@@ -211,6 +209,33 @@ def _subtract_column_sums(rows: Any, target: Any, sums: Any) -> None:
     """
     size, width = rows.shape
     wide = width - width % (PARTS * LANES if width >= LANES else PARTS)
+    if wide == 0 and size < PARTS * (LEVEL + 1):
+        _subtract_narrow_sums(rows, target)
+    else:
+        _subtract_wide_sums(rows, wide, target, sums)
+
+
+@compile_loop
+def _subtract_narrow_sums(rows: Any, target: Any) -> None:
+    """Subtract the sums of few narrow rows, whose `PARTS` partial sums have one level."""
+    size, width = rows.shape
+    whole = size - size % PARTS
+    for column in range(width):
+        first = second = third = fourth = rows.dtype.type(0.0)
+        for row in range(0, whole, PARTS):
+            first += rows[row, column]
+            second += rows[row + 1, column]
+            third += rows[row + 2, column]
+            fourth += rows[row + 3, column]
+        for row in range(whole, size):
+            first += rows[row, column]
+        target[column] -= first + second + third + fourth
+
+
+@compile_loop
+def _subtract_wide_sums(rows: Any, wide: int, target: Any, sums: Any) -> None:
+    """Subtract the sums of many or wide rows, of which `wide` columns have one partial sum."""
+    size, width = rows.shape
     sums[:] = 0
     if wide:
         _add_rows(rows[:, :wide], 0, size, 1, sums[0, :wide], sums[1, :wide])

@@ -79,6 +79,23 @@ def test_steps_keep_bits(
     assert all(map(torch.equal, *found))
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_parameters_without_bounds(kernel: Any, value: float) -> None:
+    """Rows that diverged have the numbers of tensor operations, and leave the others alone."""
+    model, step = LayeredModel(number_layers([(7, 10)])), torch.full((3,), 0.1)
+    (batch,), found = make_batches(model, 3, (20,)), []
+    with torch.inference_mode():
+        for spent_s in (-float("inf"), float("inf")):
+            kernel.spent_s = spent_s
+            params = make_params(model, 3, turned=True)
+            params["bias0"][1, 4] = value
+            loss = model.take_sgd_step_(params, batch, step)
+            found.append([loss, *params.values()])
+    for got, expected in zip(*found, strict=True):
+        assert torch.equal(got.nan_to_num(7.0), expected.nan_to_num(7.0))
+        assert got[[0, 2]].isfinite().all()
+
+
 def test_other_bits_are_refused(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model whose tensor operations round otherwise keeps them."""
     model = LayeredModel(number_layers([(7, 10)]))
