@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from otafl.core.compiled_module import CompiledModule
+from otafl.core.compiled_module import CompiledModule, import_loops
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.models.linear_layer import Layer
 from otafl.models.sgd_run import PlainRun, SgdRun, SgdStep
-from otafl.models.transposition import copy_transposed
 
 _kernel = CompiledModule("otafl.models.step_kernel")
 
@@ -34,6 +33,9 @@ MIN_COPIED = 16
 With fewer samples in a minibatch the two products can also have other bits.
 """
 
+MIN_COPIED_NUMBERS = 1 << 14
+"""Elements of all rows' weights from which such a copy saves more than its call takes."""
+
 STEPS = 16
 """Steps whose losses are computed together."""
 
@@ -48,8 +50,8 @@ class LayerMemory:
         Weight, and its transpose.
     is_transposed : bool
         Whether the transpose is what lies in memory.
-    is_copied : bool
-        Whether the scores are computed from a straight copy of such a weight.
+    straight : Tensor [n, M, N] or None
+        Memory for a straight copy of such a weight, from which the outputs are computed.
     bias : ndarray [n, N]
         Bias.
     out : Tensor [n, B, N]
@@ -66,7 +68,7 @@ class LayerMemory:
     weight: Tensor
     weight_t: Tensor
     is_transposed: bool
-    is_copied: bool
+    straight: Tensor | None
     bias: Any
     out: Tensor
     g: Tensor
@@ -85,13 +87,14 @@ class LayerMemory:
         outputs = out.numpy()
         by_scores = outputs if last else g.numpy()
         turned = not weight.is_contiguous()  # as `copy_trainable` lays it out
-        rows, *sides = weight.shape
-        copied = turned and size >= MIN_COPIED and _keeps_copied_bits(min(rows, 2), size, *sides)
+        is_copied = turned and size >= MIN_COPIED and weight.numel() >= MIN_COPIED_NUMBERS
+        if is_copied:
+            is_copied = _keeps_copied_bits(min(len(weight), 2), size, *weight.shape[1:])
         return LayerMemory(
             weight=weight,
             weight_t=weight.mT,
             is_transposed=turned,
-            is_copied=copied,
+            straight=weight.new_empty(weight.shape) if is_copied else None,
             bias=params[layer.bias].numpy(),
             out=out,
             g=g,
@@ -101,7 +104,12 @@ class LayerMemory:
 
     def multiply(self, x: Tensor) -> None:
         """Compute the outputs without the bias, from inputs x [n, B, M]."""
-        weight = copy_transposed(self.weight_t) if self.is_copied else self.weight
+        weight = self.weight
+        if self.straight is not None:
+            weight = self.straight
+            import_loops("otafl.models.transposition_kernel").copy_transposed(
+                self.weight_t.numpy(), weight.numpy()
+            )
         torch.bmm(x, weight, out=self.out)
 
     def descend_(self, x: Tensor) -> None:

@@ -27,9 +27,13 @@ pytestmark = pytest.mark.exact
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Load the passes at once, on one thread; the module is the fixture."""
+    """Load the passes at once, on one thread, and copy weights of any size.
+
+    The module is the fixture.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    monkeypatch.setattr(compiled_steps, "MIN_COPIED_NUMBERS", 0)
     monkeypatch.setattr(compiled_steps._kernel, "spent_s", float("inf"))
     yield compiled_steps._kernel
     torch.set_num_threads(threads)
@@ -118,13 +122,20 @@ def test_products_copy_transposed_weights_where_bits_are_equal(
     kernel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = LayeredModel(number_layers([(64, 10)]))
-    params = make_params(model, 3, turned=True)
-    for same, size, expected in ((True, 20, True), (True, 15, False), (False, 20, False)):
+    monkeypatch.setattr(compiled_steps, "MIN_COPIED_NUMBERS", 26 * 640)
+    cases = (
+        (True, 26, 20, True),
+        (True, 25, 20, False),
+        (True, 26, 15, False),
+        (False, 26, 20, False),
+    )
+    for same, rows, size, expected in cases:
+        params = make_params(model, rows, turned=True)
         monkeypatch.setattr(compiled_steps, "_keeps_copied_bits", lambda *_, same=same: same)
         memory = compiled_steps.LayerMemory.allocate(
             model.layers[0], params, size, first=True, last=True
         )
-        assert memory.is_copied is expected
+        assert (memory.straight is not None) is expected
 
 
 @pytest.mark.parametrize("rows", [1, 4])
