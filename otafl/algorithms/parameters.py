@@ -12,6 +12,7 @@ from otafl.core import contracts as c
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.models.base import Draw, Model, Shapes, unflatten
+from otafl.models.transposition import subtract_into
 
 START = declare_family("init", __name__)
 
@@ -159,7 +160,7 @@ def build_increment(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c
     flat = torch.empty_like(old, memory_format=torch.contiguous_format)
     received, parts = unflatten(old, shapes), unflatten(flat, shapes)
     for name, block in received.items():
-        torch.sub(new[name], block, out=parts[name])
+        subtract_into(new[name], block, parts[name])
     return (c.Group({c.MODEL: flat}),)
 
 
@@ -188,7 +189,7 @@ def build_increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> 
 def subtract_(old: c.Tensors, new: c.Tensors) -> None:
     """Replace old parameters by new - old."""
     for name, block in old.items():
-        torch.sub(new[name], block, out=block)
+        subtract_into(new[name], block, block)
 
 
 def build_model_payload(params: c.Tensors) -> c.Payload:

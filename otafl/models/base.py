@@ -347,7 +347,12 @@ def unflatten(flat: Tensor, shapes: Shapes) -> Tensors:
 
 def copy_params(params: Tensors) -> Tensors:
     """Copy parameters in contiguous memory, as batched products in place need it."""
-    return {name: b.clone(memory_format=torch.contiguous_format) for name, b in params.items()}
+    return {name: copy_contiguous(block) for name, block in params.items()}
+
+
+def copy_contiguous(block: Tensor) -> Tensor:
+    """Copy a tensor in contiguous memory."""
+    return block.clone(memory_format=torch.contiguous_format)
 
 
 def descend_(params: Tensors, grads: Tensors, step: Tensor) -> None:

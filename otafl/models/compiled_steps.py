@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from otafl.core.compiled_module import CompiledModule
+from otafl.core.compiled_module import CompiledModule, import_loops
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.models.linear_layer import Layer
@@ -26,6 +26,15 @@ SHARE = 0.4
 
 MIN_OUTPUTS, MAX_OUTPUTS, MAX_SAMPLES = 2, 511, 255
 """Outputs of a layer, and samples of a minibatch, whose sums the passes add in torch's order."""
+
+MIN_COPIED = 16
+"""Samples from which a product is faster with a straight copy of a transposed weight.
+
+With fewer samples in a minibatch the two products can also have other bits.
+"""
+
+MIN_COPIED_NUMBERS = 1 << 14
+"""Elements of all rows' weights from which such a copy saves more than its call takes."""
 
 STEPS = 16
 """Steps whose losses are computed together."""
@@ -41,6 +50,8 @@ class LayerMemory:
         Weight, and its transpose.
     is_transposed : bool
         Whether the transpose is what lies in memory.
+    straight : Tensor [n, M, N] or None
+        Memory for a straight copy of such a weight, from which the outputs are computed.
     bias : ndarray [n, N]
         Bias.
     out : Tensor [n, B, N]
@@ -57,6 +68,7 @@ class LayerMemory:
     weight: Tensor
     weight_t: Tensor
     is_transposed: bool
+    straight: Tensor | None
     bias: Any
     out: Tensor
     g: Tensor
@@ -75,16 +87,30 @@ class LayerMemory:
         outputs = out.numpy()
         by_scores = outputs if last else g.numpy()
         turned = not weight.is_contiguous()  # as `copy_trainable` lays it out
+        is_copied = turned and size >= MIN_COPIED and weight.numel() >= MIN_COPIED_NUMBERS
+        if is_copied:
+            is_copied = _keeps_copied_bits(min(len(weight), 2), size, *weight.shape[1:])
         return LayerMemory(
             weight=weight,
             weight_t=weight.mT,
             is_transposed=turned,
+            straight=weight.new_empty(weight.shape) if is_copied else None,
             bias=params[layer.bias].numpy(),
             out=out,
             g=g,
             scaled=scaled.mT if turned else scaled,
             arrays=(outputs, by_scores, first, by_scores if first else scaled.numpy()),
         )
+
+    def multiply(self, x: Tensor) -> None:
+        """Compute the outputs without the bias, from inputs x [n, B, M]."""
+        weight = self.weight
+        if self.straight is not None:
+            weight = self.straight
+            import_loops("otafl.models.transposition_kernel").copy_transposed(
+                self.weight_t.numpy(), weight.numpy()
+            )
+        torch.bmm(x, weight, out=self.out)
 
     def descend_(self, x: Tensor) -> None:
         """Take the step of the weight, from inputs x [n, B, M]."""
@@ -182,10 +208,10 @@ class CompiledSteps:
         """Compute the scores without the last bias, and return the inputs of the layers."""
         inputs = [x]
         for layer in self._layers[:-1]:
-            torch.bmm(inputs[-1], layer.weight, out=layer.out)
+            layer.multiply(inputs[-1])
             self._kernel.activate(layer.arrays[0], layer.bias, self._slope)
             inputs.append(layer.out)
-        torch.bmm(inputs[-1], self._layers[-1].weight, out=self._layers[-1].out)
+        self._layers[-1].multiply(inputs[-1])
         return inputs
 
     def _backpropagate(self) -> None:
@@ -325,6 +351,13 @@ class AdaptiveRun:
 def _make_equal_weights(rows: int, size: int) -> Any:
     """Return the weights [n, B] of a mean, the same array in every call. Do not write to it."""
     return torch.full((rows, size), 1.0 / size).numpy()
+
+
+@functools.lru_cache(maxsize=64)
+def _keeps_copied_bits(rows: int, size: int, inputs: int, outputs: int) -> bool:
+    """Return whether products with transposed weights and their straight copies have equal bits."""
+    x, weight = _make_sample(rows, size, inputs), _make_sample(rows, inputs, outputs)
+    return torch.equal(torch.bmm(x, weight), torch.bmm(x, weight.mT.contiguous().mT))
 
 
 def _make_sample(*shape: int) -> Tensor:

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.lazy import Tensor, functional, torch
 from otafl.models import convolution
-from otafl.models.base import LOSS, Draw, Model, copy_params, descend_
+from otafl.models.base import LOSS, Draw, Model, copy_contiguous, descend_
 from otafl.models.compiled_steps import Chain
 from otafl.models.convolution import ConvolutionCache
 from otafl.models.dropout import draw_dropout
 from otafl.models.linear_layer import BiasStart, Layer, draw_uniform_start
 from otafl.models.linear_map import add_bias, apply, apply_transposed
 from otafl.models.sgd_run import PlainRun, SgdRun
+from otafl.models.transposition import copy_transposed
 
 NARROW = 32
 """Outputs up to which the weight of a layer is trained transposed, [n, N, M] in memory.
@@ -172,8 +173,10 @@ class LayeredModel(Model):
 
     def copy_trainable(self, params: Tensors) -> Tensors:
         narrow = {layer.weight for layer in self._linear if layer.outputs <= NARROW}
-        turned = {n: _turn(block) if n in narrow else block for n, block in params.items()}
-        return {n: block.mT if n in narrow else block for n, block in copy_params(turned).items()}
+        return {
+            name: _copy_turned(block).mT if name in narrow else copy_contiguous(block)
+            for name, block in params.items()
+        }
 
     def compute_gradients(self, params: Tensors, batch: Batch) -> tuple[Tensor, Tensors]:
         loss, pairs, grads = self._compute_dense_gradients(params, batch)
@@ -338,7 +341,8 @@ def _apply_layer(params: Mapping[str, Any], layer: Layer, x: Tensor) -> Tensor:
     return add_bias(apply(params[layer.weight], x), params[layer.bias])
 
 
-def _turn(weight: Tensor) -> Tensor:
-    """Transpose weights [n, M, N]; rows that share their memory are transposed once."""
-    is_shared = weight.stride(0) == 0
-    return weight[:1].mT.contiguous().expand(len(weight), -1, -1) if is_shared else weight.mT
+def _copy_turned(weight: Tensor) -> Tensor:
+    """Copy weights [n, M, N] transposed; rows that share their memory are transposed once."""
+    if weight.stride(0):
+        return copy_transposed(weight)
+    return weight[:1].mT.contiguous().repeat(len(weight), 1, 1)

@@ -27,9 +27,13 @@ pytestmark = pytest.mark.exact
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Load the passes at once, on one thread; the module is the fixture."""
+    """Load the passes at once, on one thread, and copy weights of any size.
+
+    The module is the fixture.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    monkeypatch.setattr(compiled_steps, "MIN_COPIED_NUMBERS", 0)
     monkeypatch.setattr(compiled_steps._kernel, "spent_s", float("inf"))
     yield compiled_steps._kernel
     torch.set_num_threads(threads)
@@ -79,6 +83,23 @@ def test_steps_keep_bits(
     assert all(map(torch.equal, *found))
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_parameters_without_bounds(kernel: Any, value: float) -> None:
+    """Rows that diverged have the numbers of tensor operations, and leave the others alone."""
+    model, step = LayeredModel(number_layers([(7, 10)])), torch.full((3,), 0.1)
+    (batch,), found = make_batches(model, 3, (20,)), []
+    with torch.inference_mode():
+        for spent_s in (-float("inf"), float("inf")):
+            kernel.spent_s = spent_s
+            params = make_params(model, 3, turned=True)
+            params["bias0"][1, 4] = value
+            loss = model.take_sgd_step_(params, batch, step)
+            found.append([loss, *params.values()])
+    for got, expected in zip(*found, strict=True):
+        assert torch.equal(got.nan_to_num(7.0), expected.nan_to_num(7.0))
+        assert got[[0, 2]].isfinite().all()
+
+
 def test_other_bits_are_refused(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model whose tensor operations round otherwise keeps them."""
     model = LayeredModel(number_layers([(7, 10)]))
@@ -95,6 +116,26 @@ def test_other_bits_are_refused(kernel: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert model._chain._same_bits == {(2, 10): False}
     assert isinstance(run, AdaptiveRun)
     assert run._steps is None
+
+
+def test_products_copy_transposed_weights_where_bits_are_equal(
+    kernel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = LayeredModel(number_layers([(64, 10)]))
+    monkeypatch.setattr(compiled_steps, "MIN_COPIED_NUMBERS", 26 * 640)
+    cases = (
+        (True, 26, 20, True),
+        (True, 25, 20, False),
+        (True, 26, 15, False),
+        (False, 26, 20, False),
+    )
+    for same, rows, size, expected in cases:
+        params = make_params(model, rows, turned=True)
+        monkeypatch.setattr(compiled_steps, "_keeps_copied_bits", lambda *_, same=same: same)
+        memory = compiled_steps.LayerMemory.allocate(
+            model.layers[0], params, size, first=True, last=True
+        )
+        assert (memory.straight is not None) is expected
 
 
 @pytest.mark.parametrize("rows", [1, 4])
