@@ -93,7 +93,7 @@ TABLE_3 = {  # of the scenario's name -> devices aggregated -> percent of the pa
     "": {10: 80.0, 20: 82.6, 50: 81.8, 100: 82.7},
     "_dnn": {10: 75.1, 20: 79.6, 50: 79.4, 100: 79.3},
 }
-ENDS = {  # model -> over what -> better and worse (lambda, eta) in the one trial of Fig. 6
+ENDS = {  # model -> over what -> better and worse (lambda, eta) in Fig. 6's first trial
     "G": {"lambda": ((100, 0.5), (15, 0.5)), "eta": ((15, 0), (15, 0.5))},
     "P": {"lambda": ((15, 0.5), (1, 0.5)), "eta": ((15, 0.5), (15, 0))},
 }
@@ -189,7 +189,13 @@ def print_participation(results: Path, figures: Path) -> None:
             for a, b in pairs
             for t in rounds
         ]
-        print_row("100 - 20", *gains, "", "")
+        ends = [
+            format_points(a[..., 1:].max("round"), b[..., 1:].max("round"))
+            if int(a["round"].max()) == int(b["round"].max())
+            else ""
+            for a, b in pairs
+        ]
+        print_row("100 - 20", *gains, *ends)
 
 
 def print_table_3(results: Path, figures: Path) -> None:

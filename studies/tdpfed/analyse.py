@@ -78,6 +78,13 @@ LONGER = (  # place, method and whose model, variable
     (7, "FedAvg, sent alone are averaged, x1.5, global", GLOBAL),
     (8, "FedAvg, sent alone are averaged, x2, global", GLOBAL),
 )
+DRAWN = {
+    "TDPFed x2": COLOURS[1],
+    "pFedMe": COLOURS[3],
+    "FedAvg": COLOURS[2],
+    "each device alone": COLOURS[4],
+}
+"""Methods of the figure, with the colours of Table III."""
 NUM_DRAWN = 6
 """Rows of these, from the first, that the figure has."""
 LONGER_SHOWN = (20, 100, 200, 400, 600, 800)
@@ -181,7 +188,8 @@ def print_long_runs(ds: xr.Dataset, axes: Axes) -> None:
         curve = ds[variable].isel(zip=at)
         print_row(method, *(format_mean_std(100.0 * curve.sel(round=t).values) for t in shown))
         if place < NUM_DRAWN:
-            style = {"color": COLOURS[place], "ls": "-" if variable == PERSONAL else "--"}
+            colour = DRAWN[method.partition(",")[0]]
+            style = {"color": colour, "ls": "-" if variable == PERSONAL else "--"}
             draw_band(axes, known, curve.sel(round=known), label=method, **style)
     print_head(f"{title}, in the same trials", "difference", *map(str, shown))
     for difference, one, base, variable in COMPARED:
@@ -293,7 +301,8 @@ def main() -> None:
             format_symbols(one),
         )
         shift = 0.15 * (place - 1.5)
-        draw_rounds(right, one[variable], shift, method, COLOURS[place], LINES[place])
+        label = method if variable == PERSONAL else f"{method}, global"
+        draw_rounds(right, one[variable], shift, label, COLOURS[place], LINES[place])
     print_row(
         "each device alone",
         "",
@@ -320,7 +329,7 @@ def main() -> None:
     accuracies = [one[[PERSONAL, GLOBAL]].reset_coords(drop=True) for one in (long, rates)]
     print_long_runs(xr.concat(accuracies, "zip"), longer)
     print_losses(long, args.figure.with_name("tdpfed_losses.png"))
-    titles = ("Table II: personal models", "Table III", "Table III for longer")
+    titles = ("Table II: personal models", f"Table III: {rounds} rounds", "Table III for longer")
     for axis, title in zip(axes, titles, strict=True):
         axis.set(title=title, xlabel="round")
         axis.grid(alpha=0.3)
