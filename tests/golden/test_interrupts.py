@@ -1,8 +1,8 @@
 """A map of interruptions: signals at many moments of a short sweep, from the first on at which the
 command line can do something about them.
 
-Those of `STARTED` fall among the imports of a program that Python starts, too. The other programs
-begin with their imports done, so all their moments fall into the work.
+Those of the kinds `STARTED` fall among imports, too. The other programs begin with their imports
+done, so all their moments fall into the work.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ KINDS: dict[str, tuple[Sequence[signal.Signals], int]] = {
 }
 """Signals in a row, and the number of moments at which the first is sent."""
 
-STARTED = "once"
+STARTED = ("once", "twice")
+"""Kinds of programs that Python starts: some signals fall among imports, where the first of two is
+put off, so that the second finds the program alive."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def test_a_sweep_is_interrupted_at_any_moment(
 ) -> None:
     """The same command goes on to the numbers of a sweep that nobody disturbed."""
     signals, moments = KINDS[kind]
-    begin = start if kind == STARTED else fork
+    begin = start if kind in STARTED else fork
     file, longest = whole_sweep[0], 1.1 * whole_sweep[1][begin]
 
     def command(number: int) -> list:

@@ -43,7 +43,7 @@ _INHERITED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 """Signals that a program ignores where the test does."""
 
 _LATER = (
-    *("PIL.Image", "dask.array", "distributed.cli.dask_worker", "h5netcdf", "rich.progress"),
+    *("PIL.Image", "dask.array", "distributed", "h5netcdf", "rich.progress"),
     *("scipy.io", "sklearn.datasets"),
 )
 """What functions import, and what runs functions of otafl."""

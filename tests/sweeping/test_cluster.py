@@ -207,13 +207,16 @@ def test_a_killed_worker_of_a_scheduler(tmp_path: Path) -> None:
         killed = threading.Event()
 
         def kill(done: int, total: int, note: str) -> None:
-            if not killed.is_set() and time.monotonic() > begun + 3.0:
+            """Start the second worker when the first has the stack, and then kill the first."""
+            if done and len(workers) == 1:
+                workers.append(start(worker))
+                begun.append(time.monotonic())
+            elif begun and not killed.is_set() and time.monotonic() > begun[0] + 3.0:
                 workers[0].kill()
                 killed.set()
 
+        begun: list[float] = []
         time.sleep(3.0)
-        workers.append(start(worker))
-        begun = time.monotonic()
         got = sweeping.sweep(
             scenario(keys),
             tmp_path / "out",
