@@ -65,12 +65,17 @@ def iterate_selections(file: str, everything: bool) -> Iterator[list[str]]:
 
 
 def find_first_failure(tree: Path, tests: list[str]) -> str | None:
-    """Return the first test that fails in a tree, None where all pass."""
+    """Return the first test that fails in a tree, None where all pass.
+
+    Raises RuntimeError if pytest cannot run the tests.
+    """
     command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
     if done.returncode in (0, 5):  # 5: no tests there
         return None
+    if done.returncode == 4:  # no test ran: a file that git does not know, for instance
+        raise RuntimeError(f"pytest could not run {' '.join(tests)}: {done.stderr.strip()}")
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
     return found[1] if found else f"pytest, with exit code {done.returncode}"
 

@@ -189,8 +189,12 @@ def _shadowing(bench: Bench, name: str) -> Iterator[Check]:
         ratio = (shadowing[here] / spread) ** 2
         yield check_mean_square(spread**2, ratio, int(ratio.size / ALIKE), kind)
     spreads = np.select([*_kinds(rig).values()], SHADOWING_DB[name])
-    few = (shadowing / spreads)[:, :16]  # of which hardly any two are neighbours
+    normal = shadowing / spreads
+    few = normal[:, :16]  # of which hardly any two are neighbours
     yield check_distribution(few, stats.norm.cdf, "log-normal")
+    far = math.sqrt(3.0)  # which no number of an even distribution exceeds
+    beyond, of = (round(n / ALIKE) for n in ((np.abs(normal) > far).sum(), normal.size))
+    yield check_share(2.0 * stats.norm.sf(far), beyond, of, "tails")
 
 
 def _penetration(bench: Bench, name: str) -> Iterator[Check]:
@@ -305,6 +309,13 @@ def _change_drop(name: str, change: Callable[[Any], Any]) -> Replacement:
     )
 
 
+def _even_shadowing(drop: Any) -> Any:
+    """Draw shadowing in dB evenly, with the same variance."""
+    normal = drop.shadowing_db / drop.shadowing_std_db
+    even = math.sqrt(3.0) * torch.erf(normal / math.sqrt(2.0))
+    return dataclasses.replace(drop, shadowing_db=even * drop.shadowing_std_db)
+
+
 def _change_rays(change: Callable[[Any], Any]) -> Replacement:
     """Build rays with another K-factor than that of the drop."""
     return replace_by(
@@ -378,6 +389,7 @@ MUTATIONS = (
         "channel uma: ",
         {
             "no shadowing": ("shadowing", _change_drop("shadowing_db", lambda db: 0.0 * db)),
+            "even shadowing": ("shadowing", change_result(DROP, _even_shadowing)),
             "K-factor without a line of sight": (
                 "K-factor",
                 _change_drop("k_factor", lambda k: k.clamp_min(1.0)),

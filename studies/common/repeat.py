@@ -163,10 +163,14 @@ def list_points(ds: xr.Dataset) -> Iterator[tuple[float, int, Point, xr.Dataset,
 
 
 def compute_again(point: Point, last: int, trials: int = 1) -> xr.Dataset:
-    """Compute the first trial of a point up to a round, with others side by side."""
+    """Compute the first trial of a point up to a round, with others side by side.
+
+    The processor is the one at hand: a result may be of a GPU.
+    """
     tree: dict[str, Any] = point.scenario.model_dump(exclude_unset=True)
     tree["training"] = {**tree["training"], "rounds": last}
     tree["trials"] = trials
+    tree["engine"] = {**tree.get("engine", {}), "device": "auto"}
     tree.pop("output", None)
     return otafl.run(tree).isel(trial=0)
 

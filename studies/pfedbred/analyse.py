@@ -1,8 +1,8 @@
 r"""Tables 1 to 4 and figures 2, 3 and 6 of the pFedBreD paper (Shi et al. 2023), Fashion-MNIST
 columns, from the results of studies/pfedbred/pfedbred_*.yaml.
 
-    for f in table1_mclr fedem table1_dnn table1_dnn_200 table3 table3_dnn table4 table4_alone \
-             coherence fig3 fig9_dnn fig6 fig6_dnn fig6_trials; do
+    for f in table1_mclr fedem fedem_dnn table1_dnn table1_dnn_200 table3 table3_dnn \
+             table4 table4_alone coherence fig3 fig9_dnn fig6 fig6_dnn fig6_trials; do
       otafl sweep studies/pfedbred/pfedbred_$f.yaml
     done
     python -m studies.pfedbred.analyse [results] [--figures studies]
@@ -93,7 +93,7 @@ TABLE_3 = {  # of the scenario's name -> devices aggregated -> percent of the pa
     "": {10: 80.0, 20: 82.6, 50: 81.8, 100: 82.7},
     "_dnn": {10: 75.1, 20: 79.6, 50: 79.4, 100: 79.3},
 }
-ENDS = {  # model -> over what -> better and worse (lambda, eta) in the one trial of Fig. 6
+ENDS = {  # model -> over what -> better and worse (lambda, eta) in Fig. 6's first trial
     "G": {"lambda": ((100, 0.5), (15, 0.5)), "eta": ((15, 0), (15, 0.5))},
     "P": {"lambda": ((15, 0.5), (1, 0.5)), "eta": ((15, 0.5), (15, 0))},
 }
@@ -159,20 +159,43 @@ def print_table_1(results: Path, figures: Path) -> None:
 
 def print_participation(results: Path, figures: Path) -> None:
     """FedEM where the devices that are aggregated train, and where all do, in the same trials."""
-    few = select_point(open_result(results, "pfedbred_table1_mclr"), "fedem", False)
-    every = open_result(results, "pfedbred_fedem")
-    assert few is not None
-    last = int(every["round"].max())
-    rounds = sorted({min(10, last), last // 2, last})
-    row = [f"{letter}, round {r}" for letter in "GP" for r in rounds]
-    print_head("FedEM, MCLR, by the devices that train in a round", "devices", *row)
-    cells = [
-        [one[name].sel(round=r) for name in (GLOBAL, PERSONAL) for r in rounds]
-        for one in (few, every)
-    ]
-    for name, values in zip(("20", "100"), cells, strict=True):
-        print_row(name, *map(format_percent, values))
-    print_row("100 - 20", *(format_points(b, a) for a, b in zip(*cells, strict=True)))
+    for model, name in (("mclr", "pfedbred_fedem"), ("dnn", "pfedbred_fedem_dnn")):
+        few = select_point(open_result(results, f"pfedbred_table1_{model}"), "fedem", False)
+        assert few is not None
+        every = open_result(results, name)
+        runs = {"20": few, "100": every}
+        rounds = [t for t in (10, 20, 50, 100, 200) if t in every["round"]]
+        reads = [f"{letter}, round {t}" for letter in "GP" for t in rounds]
+        best = [f"{letter}, best test" for letter in "GP"]
+        print_head(
+            f"FedEM, {model.upper()}, by the devices that train in a round",
+            "devices",
+            *reads,
+            *best,
+        )
+        for devices, one in runs.items():
+            curves = [one[v].dropna("round", how="all") for v in (GLOBAL, PERSONAL)]
+            cells = [
+                format_percent(v.sel(round=t)) if t in v["round"] else ""
+                for v in curves
+                for t in rounds
+            ]
+            print_row(devices, *cells, *(format_percent(v[..., 1:].max("round")) for v in curves))
+        pairs = [
+            [one[v].dropna("round", how="all") for one in (every, few)] for v in (GLOBAL, PERSONAL)
+        ]
+        gains = [
+            format_points(a.sel(round=t), b.sel(round=t)) if t in b["round"] else ""
+            for a, b in pairs
+            for t in rounds
+        ]
+        ends = [
+            format_points(a[..., 1:].max("round"), b[..., 1:].max("round"))
+            if int(a["round"].max()) == int(b["round"].max())
+            else ""
+            for a, b in pairs
+        ]
+        print_row("100 - 20", *gains, *ends)
 
 
 def print_table_3(results: Path, figures: Path) -> None:

@@ -2,7 +2,7 @@ r"""Tables II to IV and Figs. 2 and 3 of the TDPFed paper (Wang, Jin, Liu, Zong,
 MNIST columns on Fashion-MNIST, from the results of studies/tdpfed/tdpfed_*.yaml.
 
     for f in table2 table3_rivals table3_sar table3_alone table4 \
-             table4_steps table4_half long; do
+             table4_steps table4_half long long_rates; do
       otafl sweep studies/tdpfed/tdpfed_$f.yaml
     done
     python -m studies.tdpfed.analyse [results] [--figure tdpfed.png]
@@ -71,7 +71,22 @@ LONGER = (  # place, method and whose model, variable
     (0, "FedAvg, global", GLOBAL),
     (2, "pFedMe, global", GLOBAL),
     (3, "TDPFed x2, global", GLOBAL),
+    (4, "TDPFed x1.5, personal", PERSONAL),
+    (4, "TDPFed x1.5, global", GLOBAL),
+    (5, "FedAvg (s.a.r.) x1.5, global", GLOBAL),
+    (6, "FedAvg (s.a.r.) x2, global", GLOBAL),
+    (7, "FedAvg, sent alone are averaged, x1.5, global", GLOBAL),
+    (8, "FedAvg, sent alone are averaged, x2, global", GLOBAL),
 )
+DRAWN = {
+    "TDPFed x2": COLOURS[1],
+    "pFedMe": COLOURS[3],
+    "FedAvg": COLOURS[2],
+    "each device alone": COLOURS[4],
+}
+"""Methods of the figure, with the colours of Table III."""
+NUM_DRAWN = 6
+"""Rows of these, from the first, that the figure has."""
 LONGER_SHOWN = (20, 100, 200, 400, 600, 800)
 """Rounds, of those that were tested."""
 COMPARED = (  # places, and the variable of both
@@ -79,6 +94,12 @@ COMPARED = (  # places, and the variable of both
     ("pFedMe minus TDPFed x2, personal", 2, 3, PERSONAL),
     ("FedAvg minus TDPFed x2, global", 0, 3, GLOBAL),
     ("pFedMe minus FedAvg, global", 2, 0, GLOBAL),
+    ("TDPFed x1.5 minus TDPFed x2, personal", 4, 3, PERSONAL),
+    ("pFedMe minus TDPFed x1.5, personal", 2, 4, PERSONAL),
+    ("TDPFed x1.5 minus TDPFed x2, global", 4, 3, GLOBAL),
+    ("FedAvg (s.a.r.) x1.5 minus FedAvg, global", 5, 0, GLOBAL),
+    ("FedAvg (s.a.r.) x2 minus FedAvg, global", 6, 0, GLOBAL),
+    ("FedAvg, sent alone are averaged, x2, minus FedAvg, global", 8, 0, GLOBAL),
 )
 LOSSES = (  # panel, place, method, line, variable
     (0, 3, "TDPFed x2", "-", "train_loss"),
@@ -166,8 +187,10 @@ def print_long_runs(ds: xr.Dataset, axes: Axes) -> None:
     for place, (at, method, variable) in enumerate(LONGER):
         curve = ds[variable].isel(zip=at)
         print_row(method, *(format_mean_std(100.0 * curve.sel(round=t).values) for t in shown))
-        style = {"color": COLOURS[place], "ls": "-" if variable == PERSONAL else "--"}
-        draw_band(axes, known, curve.sel(round=known), label=method, **style)
+        if place < NUM_DRAWN:
+            colour = DRAWN[method.partition(",")[0]]
+            style = {"color": colour, "ls": "-" if variable == PERSONAL else "--"}
+            draw_band(axes, known, curve.sel(round=known), label=method, **style)
     print_head(f"{title}, in the same trials", "difference", *map(str, shown))
     for difference, one, base, variable in COMPARED:
         a, b = (ds[variable].isel(zip=place) for place in (one, base))
@@ -222,11 +245,13 @@ def main() -> None:
     columns = ("personal, last", "personal, best", "global, last", "global, best")
     second = open_result(args.results, "tdpfed_table2")
     alone = open_result(args.results, "tdpfed_table3_alone")
+    long = open_result(args.results, "tdpfed_long")
     majority = 100.0 * float(second["majority_accuracy"].mean())
     rounds, trials = int(second["round"].max()), second.sizes["trial"]
     print_head(
         f"Table II: {rounds} rounds, {trials} trials; the majority class alone: {majority:.1f} %",
         *("aggregation", "compression", "paper (MNIST)", *columns, "prox gap"),
+        *(f"{whose}, last, minus afm" for whose in ("personal", "global")),
     )
     plt.rcParams.update(TYPE)
     figure, axes = plt.subplots(1, 3, figsize=(13, 5.2), layout="constrained", sharey=True)
@@ -238,6 +263,9 @@ def main() -> None:
                 continue
             gap = format_mean_std(select_final(one, "prox_gap").values)
             paper = TABLE_2.get((str(name), float(rate)), "")
+            mean = second.sel(aggregation="afm", compression_rate=rate)
+            ends = ([select_final(a, which) for a in (one, mean)] for which in (PERSONAL, GLOBAL))
+            gains = ["" if name == "afm" else format_points(*pair) for pair in ends]
             print_row(
                 name,
                 f"x{rate:g}",
@@ -245,14 +273,17 @@ def main() -> None:
                 *format_cells(one, PERSONAL),
                 *format_cells(one, GLOBAL),
                 gap,
+                *gains,
             )
             label, colour = f"{name} x{rate:g}", COLOURS[place]
             line = LINES[int(rate == 2)]
-            shift = 0.2 * (place - 1) + (0.05 if rate == 2 else -0.05)
-            draw_rounds(left, one[PERSONAL], shift, label, colour, line)
-    early = alone.sel(round=slice(0, rounds))  # the same devices, samples and minibatches
-    same = format_cells(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
-    print_row("each device alone", "", "", *same, "-", "-", "-")
+            shift = 8 * (place - 1) + (2 if rate == 2 else -2)
+            few = one[PERSONAL].isel(round=slice(0, None, 2))
+            draw_rounds(left, few, shift, label, colour, line)
+    same = long.isel(zip=1)  # each device alone, on the same samples and minibatches
+    early = same.sel(round=slice(0, rounds))
+    cells = format_cells(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
+    print_row("each device alone", "", "", *cells, *["-"] * 5)
     third = open_result(args.results, "tdpfed_table3_rivals")
     subsets = open_result(args.results, "tdpfed_table3_sar")
     rounds, trials = int(third["round"].max()), third.sizes["trial"]
@@ -270,7 +301,8 @@ def main() -> None:
             format_symbols(one),
         )
         shift = 0.15 * (place - 1.5)
-        draw_rounds(right, one[variable], shift, method, COLOURS[place], LINES[place])
+        label = method if variable == PERSONAL else f"{method}, global"
+        draw_rounds(right, one[variable], shift, label, COLOURS[place], LINES[place])
     print_row(
         "each device alone",
         "",
@@ -293,16 +325,17 @@ def main() -> None:
     print_table_4(fourth)
     others = (open_result(args.results, f"tdpfed_table4_{name}") for name in ("steps", "half"))
     print_solver_steps(fourth, *others)
-    long = open_result(args.results, "tdpfed_long")
-    print_long_runs(long, longer)
+    rates = open_result(args.results, "tdpfed_long_rates")
+    accuracies = [one[[PERSONAL, GLOBAL]].reset_coords(drop=True) for one in (long, rates)]
+    print_long_runs(xr.concat(accuracies, "zip"), longer)
     print_losses(long, args.figure.with_name("tdpfed_losses.png"))
-    titles = ("Table II: personal models", "Table III", "Table III for longer")
+    titles = ("Table II: personal models", f"Table III: {rounds} rounds", "Table III for longer")
     for axis, title in zip(axes, titles, strict=True):
         axis.set(title=title, xlabel="round")
         axis.grid(alpha=0.3)
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=10)
     left.set(ylabel="own test accuracy, mean ± one deviation", ylim=(0.6, 1.0))
-    left.set(xticks=(5, 10))
+    left.set(xticks=(40, 80, 120, 160, 200))
     right.set_xticks((5, 10, 15))
     figure.savefig(args.figure, dpi=150)
 

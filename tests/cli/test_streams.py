@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.programs import run
 
 from otafl import cli, open_results
 from otafl.scenario import ScenarioError, load_scenario
@@ -130,7 +131,8 @@ def test_a_removed_setting_is_one_line(tmp_path: Path) -> None:
     """Without the place in pydantic at which it was found."""
     file = tmp_path / "old.yaml"
     file.write_text("name: old\nalgorithm: {name: pfedbred, family: gaussian}\n")
-    done = subprocess.run([*OTAFL, "check", file], capture_output=True, text=True, check=True)
+    done = run("-m", "otafl", "check", file)
+    assert done.returncode == 0
     told = [line for line in done.stderr.splitlines() if "warning" in line.lower()]
     assert told == [
         "otafl: warning: the setting 'family' of 'pfedbred' was removed, and only 'gaussian' holds "

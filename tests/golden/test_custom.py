@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 from contract.small import engine
 from support.power_links import compute_capped_errors, draw_links, make_policy, solve
+from support.programs import run
 
 from otafl import open_results
 from otafl.core.registry import TABLES
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(folder: Path, *command: str | Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    done = run(*command, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -122,7 +122,7 @@ def test_every_part_that_can_be_the_users_has_its_lines() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["rings.py", "brought.py"])
 def test_from_python(folder: Path, program: str) -> None:
-    printed = call(folder, sys.executable, program)
+    printed = call(folder, program)
     assert 0.5 < float(printed) <= 1.0
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.programs import run
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {
@@ -50,12 +49,11 @@ def test_a_program_is_short_and_says_what_it_shows(name: str) -> None:
 def test_a_program_runs(name: str, tmp_path: Path) -> None:
     if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
         pytest.skip(f"needs {NEEDS[name]}")
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / f"{name}.py"],
+    done = run(
+        ROOT / "examples" / f"{name}.py",
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        timeout=None,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert EXAMPLES[name] in done.stdout, done.stdout

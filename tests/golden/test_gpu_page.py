@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.programs import run
 
 ROOT = Path(__file__).parents[2]
 
 
 def page(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+    return run(ROOT / "benchmarks" / "gpu.py", *options, timeout=600)
 
 
 @pytest.mark.slow

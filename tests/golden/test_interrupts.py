@@ -1,5 +1,9 @@
 """A map of interruptions: signals at many moments of a short sweep, from the first on at which the
-command line can do something about them."""
+command line can do something about them.
+
+Those of `STARTED` fall among the imports of a program that Python starts, too. The other programs
+begin with their imports done, so all their moments fall into the work.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from pathlib import Path
 
 import pytest
 from contract.test_sweeps import same
+from support.programs import Program
 
 from otafl import sweeping
 from otafl.scenario import load_scenario
@@ -49,6 +54,8 @@ KINDS: dict[str, tuple[Sequence[signal.Signals], int]] = {
 }
 """Signals in a row, and the number of moments at which the first is sent."""
 
+STARTED = "once"
+
 
 @dataclass(frozen=True)
 class Left:
@@ -59,7 +66,7 @@ class Left:
     said: str
 
 
-def guarded(process: subprocess.Popen) -> bool:
+def guarded(process: subprocess.Popen | Program) -> bool:
     """Whether the program catches SIGTERM by now, or has ended."""
     if process.poll() is not None:
         return True
@@ -68,23 +75,40 @@ def guarded(process: subprocess.Popen) -> bool:
     return found is not None and bool(int(found[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
-def started(*arguments: object) -> subprocess.Popen:
-    """A command that is guarded by now."""
-    process = subprocess.Popen(
+def start(*arguments: object) -> subprocess.Popen:
+    """A command that Python starts."""
+    return subprocess.Popen(
         [sys.executable, "-m", "otafl.cli", *map(str, arguments)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
+
+
+def fork(*arguments: object) -> Program:
+    """A command that begins with its imports done."""
+    return Program(
+        *("-m", "otafl.cli", *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+
+
+Begin = Callable[..., subprocess.Popen | Program]
+
+
+def begin_guarded(begin: Begin, *arguments: object) -> subprocess.Popen | Program:
+    """A command that is guarded by now."""
+    process = begin(*arguments)
     while not guarded(process):
         time.sleep(0.001)
     return process
 
 
-def disturbed(signals: Sequence[signal.Signals], moment: float, *arguments: object) -> Left:
+def disturbed(
+    begin: Begin, signals: Sequence[signal.Signals], moment: float, *arguments: object
+) -> Left:
     """What a command leaves by that is sent signals, `AGAIN_S` apart."""
-    process = started(*arguments)
+    process = begin_guarded(begin, *arguments)
     time.sleep(moment)
     process.send_signal(signals[0])
     for _, other in pairwise(signals):
@@ -95,20 +119,24 @@ def disturbed(signals: Sequence[signal.Signals], moment: float, *arguments: obje
 
 
 def lives(
-    signals: Sequence[signal.Signals], moments: int, longest: float, command: Callable[[int], list]
+    begin: Begin,
+    signals: Sequence[signal.Signals],
+    moments: int,
+    longest: float,
+    command: Callable[[int], list],
 ) -> list[Left]:
     """How commands left, two at a time, that were sent signals at moments up to the longest."""
     with ThreadPoolExecutor(2) as pool:
         futures = [
-            pool.submit(disturbed, signals, longest * number / moments, *command(number))
+            pool.submit(disturbed, begin, signals, longest * number / moments, *command(number))
             for number in range(moments)
         ]
     return [future.result() for future in futures]
 
 
-def undisturbed(*arguments: object) -> tuple[float, str]:
+def undisturbed(begin: Begin, *arguments: object) -> tuple[float, str]:
     """How long a command takes, and what it says on stderr."""
-    process = started(*arguments)
+    process = begin_guarded(begin, *arguments)
     began = time.monotonic()
     said = process.communicate(timeout=240)[1]
     assert process.returncode == 0, said
@@ -129,26 +157,30 @@ def check(all_: Sequence[Left], signals: Sequence[signal.Signals], own: str = ""
 
 
 @pytest.fixture(scope="module")
-def whole_sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+def whole_sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[Begin, float]]:
     """The scenario's file, beside the folder `whole` of a sweep that nobody disturbed, and how long
     its command took."""
     file = tmp_path_factory.mktemp("sweep") / "short.yaml"
     file.write_text(SCENARIO)
-    return file, undisturbed("sweep", file, "--out", file.with_name("whole"), "--quiet")[0]
+    took = {}
+    for begin, name in ((start, "other"), (fork, "whole")):
+        took[begin], _ = undisturbed(begin, "sweep", file, "--out", file.with_name(name), "--quiet")
+    return file, took
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sweep_is_interrupted_at_any_moment(
-    kind: str, whole_sweep: tuple[Path, float], tmp_path: Path
+    kind: str, whole_sweep: tuple[Path, dict[Begin, float]], tmp_path: Path
 ) -> None:
     """The same command goes on to the numbers of a sweep that nobody disturbed."""
     signals, moments = KINDS[kind]
-    file, longest = whole_sweep[0], 1.1 * whole_sweep[1]
+    begin = start if kind == STARTED else fork
+    file, longest = whole_sweep[0], 1.1 * whole_sweep[1][begin]
 
     def command(number: int) -> list:
         return ["sweep", file, "--out", tmp_path / str(number), "--quiet"]
 
-    all_ = lives(signals, moments, longest, command)
+    all_ = lives(begin, signals, moments, longest, command)
     check(all_, signals)
     assert any(left.code for left in all_)
     scenario = load_scenario(file)
@@ -184,7 +216,7 @@ def test_what_a_library_makes_of_a_signal_is_not_told(
     code = f"from otafl.core.errors import UserError\n{SWALLOWED.format(error)}"
     Path("cut.py").write_text(code)
     Path("short.yaml").write_text(f"{SCENARIO}channel: rayleigh\npower: cut:power\n")
-    process = started("sweep", "short.yaml", "--out", "out", "--quiet")
+    process = begin_guarded(fork, "sweep", "short.yaml", "--out", "out", "--quiet")
     said = process.communicate(timeout=240)[1]
     assert (process.returncode, said.count("\n")) == (130, 1), said
     assert said.startswith("otafl: interrupted")
@@ -207,6 +239,7 @@ def test_every_command_is_interrupted_with_a_sentence(
     Path("short.yaml").write_text(SCENARIO)
     sweeping.sweep(load_scenario("short.yaml"), tmp_path / "done")
     for arguments in COMMANDS.values():
-        longest, own = undisturbed(*arguments)
-        all_ = lives([signal.SIGINT], 3, longest, lambda _, words=arguments: words)
+        longest, own = undisturbed(fork, *arguments)
+        all_ = lives(fork, [signal.SIGINT], 3, longest, lambda _, words=arguments: words)
         check(all_, [signal.SIGINT], own)
+        assert any(left.code for left in all_), arguments

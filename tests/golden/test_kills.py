@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import psutil
 import pytest
 import yaml
 from contract.test_sweeps import same
+from support.programs import Program, run
 
 from otafl import open_results, sweeping
 from otafl.scenario import load_scenario
@@ -57,17 +57,15 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def ended(process: subprocess.Popen) -> str:
+def ended(process: Program) -> str:
     """What the process said on stderr until it ended."""
-    assert process.stderr is not None
     return process.communicate(timeout=120)[1]
 
 
 @pytest.mark.slow
 def test_killed_at_many_moments(file: Path, tmp_path: Path) -> None:
     """With checkpoints; the numbers are those of a sweep that nobody disturbed."""
-    script = [sys.executable, Path(__file__).with_name("kills.py"), file, tmp_path]
-    told = subprocess.run([*map(str, script), "0", str(KILLS)], capture_output=True, text=True)
+    told = run(Path(__file__).with_name("kills.py"), file, tmp_path, 0, KILLS, timeout=None)
     assert told.returncode == 0, told.stderr
     kills, kept = map(int, told.stdout.split())
     assert kills == KILLS
@@ -98,7 +96,7 @@ def long(tmp_path: Path) -> Path:
     return path
 
 
-Start = Callable[..., subprocess.Popen]
+Start = Callable[..., Program]
 
 
 @pytest.fixture
@@ -106,14 +104,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts programs, which are ended with the test."""
     started = []
 
-    def one(*command: object) -> subprocess.Popen:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *map(str, command)],
+    def one(*command: object) -> Program:
+        process = Program(
+            *("-m", *command),
             cwd=tmp_path,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
             start_new_session=True,
         )
         started.append(process)
@@ -127,7 +123,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.communicate()
 
 
-def _children(process: subprocess.Popen) -> list[psutil.Process]:
+def _children(process: Program) -> list[psutil.Process]:
     try:
         return psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -177,7 +173,7 @@ def test_the_scheduler_of_a_cluster_is_killed(long: Path, tmp_path: Path, start:
     """The client says so and ends with 2; the same command goes on at another scheduler."""
     folder = tmp_path / "out"
 
-    def scheduler() -> tuple[subprocess.Popen, str]:
+    def scheduler() -> tuple[Program, str]:
         name = tmp_path / f"scheduler{time.monotonic_ns()}.json"
         options = ["--host", "127.0.0.1", "--port", 0, "--no-dashboard", "--scheduler-file", name]
         process = start("distributed.cli.dask_scheduler", *options)
@@ -214,7 +210,7 @@ def dashboards_port() -> Iterator[None]:
         yield
 
 
-def send(number: signal.Signals, client: subprocess.Popen, whole_group: bool) -> None:
+def send(number: signal.Signals, client: Program, whole_group: bool) -> None:
     """Sends a signal to the client, or to its group as a terminal does."""
     (os.killpg if whole_group else os.kill)(client.pid, number)
 

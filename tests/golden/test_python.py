@@ -89,6 +89,7 @@ def test_progress_is_shown_if_wanted(capsys: pytest.CaptureFixture) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_share_a_sweep(tmp_path: Path) -> None:
     sweep = {**SMALL, "sweep": {"devices.count": [2, 3]}}
     two = otafl.sweep(sweep, tmp_path / "two", workers=2)

@@ -30,6 +30,11 @@ def test_a_stale_mistake_says_so(text: str) -> None:
         mutation.apply(text)
 
 
+def test_tests_that_cannot_run_notice_nothing() -> None:
+    with pytest.raises(RuntimeError, match=r"pytest could not run tests/no_such_file.py: ERROR"):
+        SCRIPT["find_first_failure"](ROOT, ["tests/no_such_file.py"])
+
+
 def test_mistakes_are_put_into_the_code_and_not_listed_in_prose() -> None:
     listed = re.compile(r"mutations? that (?:make|must)", re.IGNORECASE)
     files = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]

@@ -30,8 +30,8 @@ class LocalRound(NamedTuple):
     level: int
 
 
-def run_local_round(name: str, keys: Mapping[str, Any]) -> LocalRound:
-    """Count the local work of one device of three, 100 samples of digits each.
+def run_local_round(name: str, keys: Mapping[str, Any], rounds: int = 1) -> LocalRound:
+    """Count the local work of one device of three, 100 samples of digits each, in all rounds.
 
     Left out are what is no arithmetic of the device's: drawing minibatches and reading samples, and
     the generator of random numbers, of which normal ones count NORMAL. Methods that step several
@@ -58,9 +58,10 @@ def run_local_round(name: str, keys: Mapping[str, Any]) -> LocalRound:
             for of in names:
                 patches.enter_context(_ignore_calls(counted, kind, of))
         patches.enter_context(patch.object(method, "run_local_update", watched))
-        one.run_round(0)
-    (cohort,) = seen
-    assert cohort.num_rows == 1
+        for t in range(rounds):
+            one.run_round(t)
+    assert [cohort.num_rows for cohort in seen] == [1] * rounds
+    cohort = seen[-1]
     load = make_workload(one.parts.scenario, one.parts.samples).select_devices(
         cohort.flat_index.numpy()
     )

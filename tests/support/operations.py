@@ -128,9 +128,11 @@ class Counted:
         self._products = FlopCounterMode(display=False, custom_mapping=FORMULAS)
         self._others = _Others()
         self._ignored = 0
+        self._before = 0  # FlopCounterMode forgets at each start
         self.is_counting = False
 
     def __enter__(self) -> Counted:
+        self._before += self._products.get_total_flops()
         self.is_counting = True
         self._products.__enter__()
         self._others.__enter__()
@@ -143,7 +145,7 @@ class Counted:
 
     @property
     def products(self) -> float:
-        return float(self._products.get_total_flops() - self._ignored)
+        return float(self._before + self._products.get_total_flops() - self._ignored)
 
     @property
     def decompositions(self) -> float:

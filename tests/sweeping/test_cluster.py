@@ -23,6 +23,7 @@ import yaml
 from contract.small import scenario
 from contract.test_sweeps import same
 from dask import config
+from support.programs import Program
 
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
@@ -192,8 +193,8 @@ def test_a_killed_worker_of_a_scheduler(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(to_yaml(scenario(keys)))
     with contextlib.ExitStack() as stack:
 
-        def start(line: str) -> subprocess.Popen[bytes]:
-            process = subprocess.Popen([sys.executable, "-m", *line.split()], cwd=tmp_path)
+        def start(line: str) -> Program:
+            process = Program("-m", *line.split(), cwd=tmp_path)
             stack.callback(process.wait)
             stack.callback(process.kill)
             return process

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from contract.small import scenario
 from contract.test_sweeps import same
+from support.programs import run
 
 from otafl import sweeping
 from otafl.core.errors import UserError
@@ -50,8 +51,10 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
 
 
 def everyone() -> list[psutil.Process]:
+    """This program and its workers."""
     me = psutil.Process()
-    return [me, *me.children(recursive=True)]
+    programs = me.children(recursive=True)
+    return [me, *(one for one in programs if "otafl.sweeping.worker" in " ".join(one.cmdline()))]
 
 
 def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
@@ -173,8 +176,7 @@ def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
     """Its workers do not run it again, as they would of multiprocessing."""
     (tmp_path / "study.py").write_text(SCRIPT)
     (tmp_path / "study.yaml").write_text(to_yaml(scenario(SHORT)))
-    command = [sys.executable, "study.py", "study.yaml", "out"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = run("study.py", "study.yaml", "out", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "began\n"), done.stderr
 
 
@@ -286,6 +288,7 @@ def power(link, size, times, place):
 
 
 @pytest.mark.parametrize("times", [local.DEATHS - 1, local.DEATHS, 1000])
+@pytest.mark.usefixtures("forked_workers")
 def test_a_stack_that_kills_its_workers(
     times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +319,7 @@ def test_a_stack_that_kills_its_workers(
     assert len(os.listdir(tmp_path / "deaths")) == expected
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_progress_comes_from_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a stack too."""
     told: list[int] = []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from contract.small import scenario
+from support.programs import Program
 
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
@@ -53,10 +53,8 @@ def test_a_holder_that_cannot_be_read_is_not_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_four_clients_at_once_end_in_sentences(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(SMALL)
-    command = [sys.executable, "-m", "otafl.cli", "run", "s.yaml", "--out", "r.nc", "--quiet"]
-    clients = [
-        subprocess.Popen(command, cwd=tmp_path, text=True, stderr=subprocess.PIPE) for _ in range(4)
-    ]
+    command = "-m", "otafl.cli", "run", "s.yaml", "--out", "r.nc", "--quiet"
+    clients = [Program(*command, cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(4)]
     said = {client.communicate()[1] for client in clients}
     codes = [client.returncode for client in clients]
     assert 0 in codes

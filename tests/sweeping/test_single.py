@@ -400,6 +400,7 @@ def test_what_a_file_names_is_not_imported(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_share_a_run_as_they_share_a_sweep(tmp_path: Path) -> None:
     one = small(AXES)
     same(
