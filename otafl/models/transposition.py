@@ -18,6 +18,10 @@ SHARE = 0.5
 """Share of the time of tensor operations that compiled passes save, about."""
 
 
+MIN_NUMBERS = 1 << 14
+"""Smallest number of elements; for fewer, the call takes longer than it saves."""
+
+
 def copy_transposed(block: Tensor) -> Tensor:
     """Copy the transposes of matrices.
 
@@ -63,9 +67,10 @@ def subtract_into(new: Tensor, old: Tensor, out: Tensor) -> None:
 
 
 def _get_kernel(*blocks: Tensor) -> ModuleType | None:
-    """Return the compiled passes, which serve single precision on one thread; None without them."""
+    """Return the compiled passes for large blocks in single precision on one thread, or None."""
     suitable = (
-        all(one.is_cpu and one.dtype == torch.float32 for one in blocks)
+        blocks[0].numel() >= MIN_NUMBERS
+        and all(one.is_cpu and one.dtype == torch.float32 for one in blocks)
         and torch.is_inference_mode_enabled()
         and torch.get_num_threads() == 1
     )

@@ -13,14 +13,15 @@ from otafl.models.transposition import copy_transposed, subtract_into
 
 pytestmark = pytest.mark.exact
 
-SHAPES = [(3, 64, 10), (1, 7, 2), (5, 9, 32), (2, 1, 4)]
+SHAPES = [(3, 64, 10), (1, 13, 2), (5, 9, 32), (6, 1, 4)]
 
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompiledModule]:
-    """Load the passes at once, on one thread; the module is the fixture."""
+    """Load the passes at once, on one thread, for blocks of any size; the module is the fixture."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    monkeypatch.setattr(transposition, "MIN_NUMBERS", 24)
     monkeypatch.setattr(transposition._kernel, "spent_s", float("inf"))
     yield transposition._kernel
     torch.set_num_threads(threads)
@@ -65,7 +66,7 @@ def test_differences_to_transposed_weights(
 def test_other_parameters_use_tensor_operations(
     kernel: CompiledModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Vectors, straight matrices, double precision, gradients and several threads."""
+    """Vectors, straight and few matrices, double precision, gradients and several threads."""
 
     def refuse(*_: object) -> None:
         raise AssertionError("the compiled pass was loaded")
@@ -74,7 +75,8 @@ def test_other_parameters_use_tensor_operations(
     with torch.inference_mode():
         copy_transposed(turned)  # so that the module is imported
         monkeypatch.setattr(kernel, "get", refuse)
-        for new in (torch.randn(2, 3), torch.randn(2, 3, 4), turned.double()):
+        few = turned[:1]
+        for new in (torch.randn(2, 30), torch.randn(2, 3, 4), few, turned.double()):
             out = torch.empty_like(new)
             subtract_into(new, torch.ones_like(new), out)
             assert torch.equal(out, new - 1.0)
