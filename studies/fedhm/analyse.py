@@ -199,31 +199,46 @@ def print_steps(results: Path) -> None:
     print_pairs(best, "Table 3 at the best steps: points of FedHM above (95 %)")
 
 
-def print_fresh(results: Path) -> None:
-    """Table 3 at the best steps in trials that chose no step."""
-    ds = open_result(results, "fedhm_table3_best")
-    title = f"Table 3 at the best steps, {ds.sizes['trial']} fresh trials"
-    print_head(f"{title}: best round, %", "method", "split", "step", "largest to smallest")
-    best = {}
+def collect_fresh(results: Path, name: str) -> dict[tuple[str, str], tuple[float, xr.DataArray]]:
+    """Collect step and best accuracies [trial, level] of fresh trials, by method and split."""
+    ds = open_result(results, name)
+    found = {}
     for number, point in enumerate(expand_points(ds)):
         place, at = divmod(number, len(SPLITS))
         algorithm = point.scenario.algorithm
-        key = name_method(algorithm), SPLITS[at]
-        best[key] = find_ends(ds.isel(zip=place, partition=at)) / 100
-        cells = " / ".join(format_mean_std(level.values) for level in 100 * best[key].T)
-        print_row(*key, f"{algorithm.learning_rate:g}", cells)
-    asked = [(*one, split) for one in FRESH for split in SPLITS]
-    pairs = [[best[name, at][:, k] for name in ("FedHM", rival)] for rival, _, k, at in asked]
-    p = np.array([float(compare_values(one, other)["p"]) for one, other in pairs])
-    print_head(
-        f"{title}: points of FedHM above (95 %)",
-        *("rival", "size", "split", "points", "trials in which FedHM is above", "p (t)"),
-        f"p (Holm, {len(p)} comparisons)",
-    )
-    for one, pair, *tests in zip(asked, pairs, p, adjust_p_values(p), strict=True):
-        rival, size, _, split = one
-        above = int((pair[0] > pair[1]).sum())
-        print_row(rival, size, split, format_points(*pair), above, *(f"{x:.2g}" for x in tests))
+        best = find_ends(ds.isel(zip=place, partition=at)) / 100
+        found[name_method(algorithm), SPLITS[at]] = float(algorithm.learning_rate), best
+    return found
+
+
+def print_fresh(results: Path) -> None:
+    """Tables 2 and 3 at the best steps of Table 3, in trials that chose no step."""
+    third = collect_fresh(results, "fedhm_table3_best")
+    # slim FedAvg has one level, so nothing changes from round to round
+    slim = {key: value for key, value in third.items() if key[0] == "FedAvg, slim"}
+    second = collect_fresh(results, "fedhm_table2_best") | slim
+    for table, found in ((2, second), (3, third)):
+        trials = found["FedHM", "iid"][1].sizes["trial"]
+        title = f"Table {table} at the best steps, {trials} fresh trials"
+        print_head(f"{title}: best round, %", "method", "split", "step", "largest to smallest")
+        for key, (step, best) in found.items():
+            cells = " / ".join(format_mean_std(level.values) for level in 100 * best.T)
+            print_row(*key, f"{step:g}", cells)
+        asked = [(*one, split) for one in FRESH for split in SPLITS]
+        pairs = [
+            [found[name, split][1][:, level] for name in ("FedHM", rival)]
+            for rival, _, level, split in asked
+        ]
+        p = np.array([float(compare_values(one, other)["p"]) for one, other in pairs])
+        print_head(
+            f"{title}: points of FedHM above (95 %)",
+            *("rival", "size", "split", "points", "trials in which FedHM is above", "p (t)"),
+            f"p (Holm, {len(p)} comparisons)",
+        )
+        for one, pair, *tests in zip(asked, pairs, p, adjust_p_values(p), strict=True):
+            rival, size, _, split = one
+            above = int((pair[0] > pair[1]).sum())
+            print_row(rival, size, split, format_points(*pair), above, *(f"{x:.2g}" for x in tests))
 
 
 def print_homogeneous(ds: xr.Dataset) -> None:
