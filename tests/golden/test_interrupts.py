@@ -149,7 +149,9 @@ def check(all_: Sequence[Left], signals: Sequence[signal.Signals], own: str = ""
     """Every life ended with sentences and the signal's code, or had nothing left to do; besides it
     may have said what is the command's own."""
     for left in all_:
-        said = left.said.removeprefix(own)
+        said = left.said
+        for line in own.splitlines(keepends=True):  # of which a signal may leave the first ones
+            said = said.removeprefix(line)
         if left.code == 0:
             assert said == "", left
         else:
