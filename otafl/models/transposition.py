@@ -17,7 +17,6 @@ _kernel = CompiledModule("otafl.models.transposition_kernel")
 SHARE = 0.5
 """Share of the time of tensor operations that compiled passes save, about."""
 
-
 MIN_NUMBERS = 1 << 14
 """Smallest number of elements; for fewer, the call takes longer than it saves."""
 

@@ -163,34 +163,28 @@ def print_participation(results: Path, figures: Path) -> None:
         few = select_point(open_result(results, f"pfedbred_table1_{model}"), "fedem", False)
         assert few is not None
         every = open_result(results, name)
-        runs = {"20": few, "100": every}
+        names = GLOBAL, PERSONAL
+        runs = [[one[v].dropna("round", how="all") for v in names] for one in (few, every)]
         rounds = [t for t in (10, 20, 50, 100, 200) if t in every["round"]]
         reads = [f"{letter}, round {t}" for letter in "GP" for t in rounds]
         best = [f"{letter}, best test" for letter in "GP"]
-        print_head(
-            f"FedEM, {model.upper()}, by the devices that train in a round",
-            "devices",
-            *reads,
-            *best,
-        )
-        for devices, one in runs.items():
-            curves = [one[v].dropna("round", how="all") for v in (GLOBAL, PERSONAL)]
+        title = f"FedEM, {model.upper()}, by the devices that train in a round"
+        print_head(title, "devices", *reads, *best)
+        for devices, curves in zip(("20", "100"), runs, strict=True):
             cells = [
                 format_percent(v.sel(round=t)) if t in v["round"] else ""
                 for v in curves
                 for t in rounds
             ]
             print_row(devices, *cells, *(format_percent(v[..., 1:].max("round")) for v in curves))
-        pairs = [
-            [one[v].dropna("round", how="all") for one in (every, few)] for v in (GLOBAL, PERSONAL)
-        ]
+        pairs = list(zip(*runs, strict=True))
         gains = [
-            format_points(a.sel(round=t), b.sel(round=t)) if t in b["round"] else ""
+            format_points(b.sel(round=t), a.sel(round=t)) if t in a["round"] else ""
             for a, b in pairs
             for t in rounds
         ]
         ends = [
-            format_points(a[..., 1:].max("round"), b[..., 1:].max("round"))
+            format_points(b[..., 1:].max("round"), a[..., 1:].max("round"))
             if int(a["round"].max()) == int(b["round"].max())
             else ""
             for a, b in pairs

@@ -78,15 +78,8 @@ LONGER = (  # place, method and whose model, variable
     (7, "FedAvg, sent alone are averaged, x1.5, global", GLOBAL),
     (8, "FedAvg, sent alone are averaged, x2, global", GLOBAL),
 )
-DRAWN = {
-    "TDPFed x2": COLOURS[1],
-    "pFedMe": COLOURS[3],
-    "FedAvg": COLOURS[2],
-    "each device alone": COLOURS[4],
-}
-"""Methods of the figure, with the colours of Table III."""
-NUM_DRAWN = 6
-"""Rows of these, from the first, that the figure has."""
+DRAWN = {3: COLOURS[1], 2: COLOURS[3], 0: COLOURS[2], 1: COLOURS[4]}
+"""Places of these that the figure has, with the colours of Table III."""
 LONGER_SHOWN = (20, 100, 200, 400, 600, 800)
 """Rounds, of those that were tested."""
 COMPARED = (  # places, and the variable of both
@@ -184,12 +177,11 @@ def print_long_runs(ds: xr.Dataset, axes: Axes) -> None:
     shown = [t for t in known if t in LONGER_SHOWN]
     title = f"Table III for longer: {known[-1]} rounds, {ds.sizes['trial']} trials"
     print_head(title, "method", *map(str, shown))
-    for place, (at, method, variable) in enumerate(LONGER):
+    for at, method, variable in LONGER:
         curve = ds[variable].isel(zip=at)
         print_row(method, *(format_mean_std(100.0 * curve.sel(round=t).values) for t in shown))
-        if place < NUM_DRAWN:
-            colour = DRAWN[method.partition(",")[0]]
-            style = {"color": colour, "ls": "-" if variable == PERSONAL else "--"}
+        if at in DRAWN:
+            style = {"color": DRAWN[at], "ls": "-" if variable == PERSONAL else "--"}
             draw_band(axes, known, curve.sel(round=known), label=method, **style)
     print_head(f"{title}, in the same trials", "difference", *map(str, shown))
     for difference, one, base, variable in COMPARED:

@@ -151,6 +151,8 @@ def check(all_: Sequence[Left], signals: Sequence[signal.Signals], own: str = ""
     for left in all_:
         said = left.said
         for line in own.splitlines(keepends=True):  # of which a signal may leave the first ones
+            if not said.startswith(line):
+                break
             said = said.removeprefix(line)
         if left.code == 0:
             assert said == "", left
