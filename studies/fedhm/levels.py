@@ -1,0 +1,45 @@
+"""Accuracies of the sizes of model, or levels, in results of studies/fedhm."""
+
+from __future__ import annotations
+
+import xarray as xr
+
+from otafl.analysis.summary import format_mean_std
+
+SPLITS = ("iid", "dirichlet")
+METHODS = (
+    "Split-Mix",
+    "HeteroFL",
+    "HeteroFL-V2",
+    "HeteroFL-V3",
+    "FedAvg, slim",
+    "FedHM",
+    "FedRolex",
+)
+TESTS_EVERY = 5
+"""Rounds between the tests that are compared, although some trials are tested more often."""
+
+
+def select_tests(ds: xr.Dataset) -> xr.Dataset:
+    """Select the rounds whose tests are compared."""
+    return ds.sel(round=ds["round"] % TESTS_EVERY == 0)
+
+
+def find_best(one: xr.Dataset) -> xr.DataArray:
+    """Best accuracy over rounds in percent [trial, level] of the levels that there are, the largest
+    first; a trial that diverged counts as its untrained model."""
+    accuracy = 100.0 * one["level_test_accuracy"]
+    best = accuracy.sel(round=slice(1, None)).max("round")
+    best = best.where(one["diverged_round"].isnull(), accuracy.sel(round=0, drop=True))
+    best = best.dropna("level", how="all").transpose("trial", "level")
+    return xr.DataArray(best.values, dims=("trial", "level"))
+
+
+def format_levels(best: xr.DataArray) -> str:
+    """Mean ± deviation over trials of each level of accuracies [trial, level]."""
+    return " / ".join(format_mean_std(level.values) for level in best.T)
+
+
+def is_done(one: xr.Dataset) -> bool:
+    """Whether the point has run."""
+    return bool(one["level_test_accuracy"].notnull().any())
