@@ -11,6 +11,7 @@ keep angles, powers and delays; fading comes from their phases.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -128,7 +129,9 @@ class PlaneWaves:
         self, rays: Rays, antennas: int, frequency_hz: Tensor, pairs: Pairs, carrier_hz: float
     ) -> None:
         dtype = pairs.streams.dtype
-        self._pairs, self._dtype, self._path = pairs, dtype, list(rays.path)
+        self._pairs, self._dtype = pairs, dtype
+        # (number of paths, rays of each) of consecutive paths with as many rays
+        self._shapes = [(len(list(alike)), size) for size, alike in itertools.groupby(rays.path)]
         self._wavelength = LIGHT_M_PER_S / carrier_hz
         self._travel = rays.travel
         self._start: Tensor | None = None
@@ -161,7 +164,11 @@ class PlaneWaves:
     def _sum_rays(self, phase: Tensor) -> Tensor:
         """Sum the rays of each path with phases [R, U, K, P], [R, U, K, A, L]."""
         waves = phase[..., None, :] * self._rays
-        return torch.stack([path.sum(-1) for path in waves.split(self._path, -1)], -1)
+        parts = waves.split([math.prod(shape) for shape in self._shapes], -1)
+        sums = [
+            one.unflatten(-1, shape).sum(-1) for one, shape in zip(parts, self._shapes, strict=True)
+        ]
+        return torch.cat(sums, -1)
 
 
 def draw_velocities(speed_kmh: float | None, pairs: Pairs) -> Tensor | None:

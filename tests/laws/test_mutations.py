@@ -60,12 +60,20 @@ def test_its_laws_fail(mutation: mutations.Mutation, monkeypatch: pytest.MonkeyP
     tried = [law for law in suite.list_laws() if law.name.startswith(mutation.family)]
     monkeypatch.setattr(owner, name, mutation.replacement.make(getattr(owner, name)))
     suite.clear_caches()
+    bench = Bench("cpu", mutation.quick)
     try:
-        outcomes = suite.run(Bench("cpu", mutation.quick), tried)
+        failing = {law.name for law in tried if not is_passed(law, bench)}
     finally:
         monkeypatch.undo()
         suite.clear_caches()
-    assert [one.fault for one in outcomes if one.fault] == []
-    assert {
-        one.law.name for one in outcomes if not one.is_passed
-    } == mutation.failing_laws - NEEDS_A_PACKAGE
+    assert failing == mutation.failing_laws - NEEDS_A_PACKAGE
+
+
+def is_passed(law: Law, bench: Bench) -> bool:
+    """`suite.Outcome.is_passed`, without the checks behind the first that fails."""
+    has_checks = False
+    for check in law.run(bench):
+        has_checks = True
+        if not check.is_passed:
+            return False
+    return has_checks

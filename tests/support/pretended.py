@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 import otafl
@@ -122,11 +121,11 @@ class Processor(TorchDispatchMode):
         to = None if asked is None else torch.device(asked).type == NAME
         if to:
             kwargs["device"] = torch.device("cpu")
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        given = list_tensors((args, kwargs))
         ours = [leaf for leaf in given if isinstance(leaf, SimulatedTensor)]
         there = bool(ours) if to is None else to
         _check(func, args, given, ours)
-        plain_args, plain_kwargs = tree_map(_get_held, (args, kwargs))
+        plain_args, plain_kwargs = map_tensors(_get_held, (args, kwargs))
         out = func(*plain_args, **plain_kwargs)
         what = _describe_call(func, args, kwargs, len(given), len(ours), there, out)
         if what is not None:
@@ -138,12 +137,35 @@ class Processor(TorchDispatchMode):
                 raise RuntimeError(f"{func} changed the shape of a tensor in place")
         known = {id(_get_held(one)): one for one in given}  # of operations in place
 
-        def handed_out(value: Any) -> Any:
+        def handed_out(value: Tensor) -> Tensor:
             if id(value) in known:
                 return known[id(value)]
-            return SimulatedTensor(value) if there and isinstance(value, Tensor) else value
+            return SimulatedTensor(value) if there else value
 
-        return tree_map(handed_out, out)
+        return map_tensors(handed_out, out)
+
+
+def list_tensors(value: Any) -> list[Tensor]:
+    """List the tensors in lists, tuples and dicts; `tree_leaves` takes ten times as long."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return []
+    return [one for inner in value for one in list_tensors(inner)]
+
+
+def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Apply a function to the tensors in lists, tuples and dicts, as `tree_map` does."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: map_tensors(change, inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        changed = [map_tensors(change, inner) for inner in value]
+        return changed if isinstance(value, list) else tuple(changed)
+    return value
 
 
 def _check(func: Any, args: Any, given: list[Tensor], ours: list[SimulatedTensor]) -> None:
@@ -161,7 +183,7 @@ def _describe_call(
 ) -> str | None:
     """What is noted of an operation on so many tensors, some of them ours, whose result is there
     or on the host."""
-    made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+    made = list_tensors(out)
     if func is OVERLOADS.copy_.default:
         target, source = (isinstance(one, SimulatedTensor) for one in args[:2])
         return None if source == target else READS if source else SENDS
@@ -175,14 +197,13 @@ def _describe_call(
     if func in OF_UNKNOWN_SIZE and kwargs.get("output_size") is None:
         return READS
     if func in INDEXED:
-        indices = [leaf for leaf in tree_leaves(args[1]) if isinstance(leaf, Tensor)]
-        if any(leaf.dtype is torch.bool for leaf in indices):
+        if any(leaf.dtype is torch.bool for leaf in list_tensors(args[1])):
             return READS
         return SENDS if given > ours else None  # a number to put is sent as well
     return None
 
 
-def _get_held(value: Any) -> Any:
+def _get_held(value: Tensor) -> Tensor:
     return value.held if isinstance(value, SimulatedTensor) else value
 
 
@@ -195,14 +216,22 @@ def is_composite(func: Any) -> bool:
 def find_caller(frame: FrameType | None) -> tuple[str, str]:
     """The innermost function of otafl in a stack, as `package.module.function`, and its line."""
     while frame is not None:
-        path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(ROOT) and not frame.f_code.co_qualname.startswith("_Watch."):
-            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            name = frame.f_code.co_qualname.replace(".<locals>", "")
+        file, name = frame.f_code.co_filename, frame.f_code.co_qualname.replace(".<locals>", "")
+        module = _find_module(file)
+        if module and not name.startswith("_Watch."):
             name = name.removesuffix(".<listcomp>").removesuffix(".<dictcomp>")  # inline since 3.12
-            return f"{module}.{name}", f"{path}:{frame.f_lineno}"
+            return f"{module}.{name}", f"{file}:{frame.f_lineno}"
         frame = frame.f_back
     return "", ""
+
+
+@functools.cache
+def _find_module(file: str) -> str:
+    """The module of otafl that is in a file, as `package.module`; empty for other files."""
+    path = Path(file)
+    if not path.is_relative_to(ROOT):
+        return ""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
 @functools.cache

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from support.pretended import MAKES, READS, SENDS, Processor, is_composite
+from support.pretended import MAKES, READS, SENDS, Processor, is_composite, list_tensors
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from otafl.algorithms.base import Outcome
 from otafl.engine import local_training
@@ -36,7 +35,7 @@ class Tape(TorchDispatchMode):
         if any(one is not None and not one.is_write for one in returns):
             return out  # a view of memory that has its place
         writes = any(one is not None for one in returns)
-        made = [] if writes else [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+        made = [] if writes else list_tensors(out)
         self._calls.append((func, args, kwargs, made))
         return out
 
@@ -44,8 +43,7 @@ class Tape(TorchDispatchMode):
         with torch.no_grad():
             for func, args, kwargs, made in self._calls:
                 out = func(*args, **kwargs)
-                leaves = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
-                for to, new in zip(made, leaves, strict=bool(made)):
+                for to, new in zip(made, list_tensors(out), strict=bool(made)):
                     to.copy_(new)
 
 
