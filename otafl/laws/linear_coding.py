@@ -321,6 +321,7 @@ MUTATIONS = build_mutations(
     {
         "one coder for all devices": (
             {
+                "coders of layers and rounds",
                 "coherence blocks of the factors",
                 "distortion of equal models",
                 "distortion of unequal models",
@@ -334,6 +335,7 @@ MUTATIONS = build_mutations(
         ),
         "signs that are not fair": (
             {
+                "coders of layers and rounds",
                 "distortion of equal models",
                 "distortion of unequal models",
                 "energy of the factors",

@@ -161,9 +161,9 @@ def _forget_the_start(field: Any) -> None:
     field._missing = 0.0 * field._missing
 
 
-def _doors(real: Any) -> Any:
-    """Put the devices outdoors inside, and the others outside."""
-    return lambda pairs, inner, outer, height, share: real(pairs, inner, outer, height, 1.0 - share)
+def _fewer_indoors(real: Any) -> Any:
+    """Put fewer devices indoors, except if all are."""
+    return lambda pairs, inner, outer, height, share: real(pairs, inner, outer, height, share**4)
 
 
 def _half_a_circle(real: Any) -> Any:
@@ -207,9 +207,9 @@ MUTATIONS = build_mutations(
             "shadowing of moving devices",
             replace_by("otafl.channels.cell:ShadowingField.__call__", _only_the_start),
         ),
-        "the share outdoors is indoors": (
+        "fewer devices indoors": (
             "share indoors",
-            replace_by("otafl.channels.cell:draw_positions", _doors),
+            replace_by("otafl.channels.cell:draw_positions", _fewer_indoors),
         ),
         "half of the cell is empty": (
             "even over the ground",
