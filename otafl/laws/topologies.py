@@ -203,7 +203,7 @@ MUTATIONS = (
                 replace_by(f"{TOPOLOGY}.hexagons:_lay_out", _one_band),
             ),
             "a place of each other server": (
-                {"co-channel tiers", "interference of two tiers"},
+                {"co-channel tiers", "interference of two tiers", "places of a server"},
                 replace_by(f"{TOPOLOGY}.hexagons:_list_images", _nearest),
             ),
             "the fading of one place at all places": (
