@@ -131,7 +131,7 @@ def _map_gains(bench: Bench) -> Iterator[Check]:
 
 @state_law("topology cells: places of a server", "E h h'^* = 0 and E|h|^2 = 1, place by place")
 def _places(bench: Bench) -> Iterator[Check]:
-    """Compare the channels of a device from two of the nine places of a server, and of two servers."""
+    """Compare channels from two of the nine places of a server, and from two servers."""
     section = {"channel": OUTDOORS | {"subcarrier_groups": 1}, "devices": {"count": DEVICES}}
     section["topology"] = {"name": "cells", "servers": 3}
     scenario = load_scenario({"name": "places"} | section)
