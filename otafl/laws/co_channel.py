@@ -131,6 +131,30 @@ def _map_gains(bench: Bench) -> Iterator[Check]:
     yield check_ratios(np.stack(found), np.stack(law))
 
 
+@state_law("topology cells: places of a server", "E h h'^* = 0 and E|h|^2 = 1, place by place")
+def _places(bench: Bench) -> Iterator[Check]:
+    """Compare channels from two of the nine places of a server, and from two servers."""
+    section = {"channel": OUTDOORS | {"subcarrier_groups": 1}, "devices": {"count": DEVICES}}
+    section["topology"] = {"name": "cells", "servers": 3}
+    scenario = load_scenario({"name": "places"} | section)
+    rows = topology.Rows.build([scenario] * 2, range(2), bench.torch_device, torch.float64)
+    servers = topology.build(rows)
+    _, own = channels.build([row.channel for row in rows.scenarios], DEVICES, rows.streams)
+    intercell = servers.build_intercell(own)
+    assert intercell is not None
+    seen = intercell.interferers[0]
+    places = [place for place, other in enumerate(seen) if other == seen[0]]
+    yield check_exact(9.0, float(len(places)), 0.0, "places")
+    apart = places[-1]
+    states = (intercell.channel.get_state(round).h for round in range(bench.scale_size(256)))
+    h = np.stack([one.unflatten(1, (-1, DEVICES))[..., 0, 0, 0].cpu().numpy() for one in states])
+    for case, place in (("last of one server", apart), ("next server", 1)):
+        product = h[:, :, 0] * h[:, :, place].conj()
+        yield check_mean(0.0, product.real, f"{case}, real")
+        yield check_mean(0.0, product.imag, f"{case}, imaginary")
+    yield check_mean(1.0, np.abs(h[:, :, [0, apart]]) ** 2, "mean power")
+
+
 @state_law(
     "topology cells: part of the band", "symbols of r / B, noise in B / r", "reuse {}", (1, 7)
 )

@@ -15,6 +15,7 @@ from otafl.core.contracts import Batch, Cohort, Context, LocalContext, Received,
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, to_dense
 from otafl.laws.bench import CONFORMANCE, Bench
+from otafl.models.mlp import Mlp
 from otafl.models.softmax_regression import SoftmaxRegression
 
 F64 = torch.float64
@@ -138,8 +139,34 @@ def send_models(
     return Sent(algorithm, cohort, coded)
 
 
+def draw_coders(streams: Streams, rank: int, round: int) -> list[Tensor]:
+    """Draw the coders F [S, R, R] of two layers of a device, from U F at U = V = Sigma = 1.
+
+    Parameters
+    ----------
+    streams : Streams
+        Random streams of the trials.
+    rank : int
+        Rank R of both layers.
+    round : int
+        Number of the round.
+
+    Returns
+    -------
+    list of Tensor, [S, R, R]
+        The coders.
+    """
+    model = Mlp(Mlp.Settings(hidden=(rank,)), (rank,), rank)
+    algorithm = FedRLR(FedRLR.Settings(rank=rank), model, 1)
+    eye = torch.eye(rank, dtype=F64, device=streams.device).repeat(streams.num_trials, 1, 1)
+    layer = {"u": eye, "s": torch.ones_like(eye[:, 0]), "v": eye, "b": torch.zeros_like(eye[:, 0])}
+    own = {f"{name}{i}": block for i in range(2) for name, block in layer.items()}
+    _, (_, payload, _) = _run_local_update(algorithm, streams, own, layer["s"][0, :1], 0, round)
+    return [payload[0].tensors[f"u{i}"].mT for i in range(2)]
+
+
 def _run_local_update(
-    algorithm: FedRLR, streams: Streams, own: Tensors, weight: Tensor, steps: int
+    algorithm: FedRLR, streams: Streams, own: Tensors, weight: Tensor, steps: int, round: int = 0
 ) -> tuple[Cohort, Any]:
     """Run the local update of all devices, whose steps have no gradient and differ in no trial."""
     cohort = make_cohort(weight.expand(streams.num_trials, -1))
@@ -148,7 +175,7 @@ def _run_local_update(
     hyper = {"q": zero + 1.0, "nu": zero + 1.0, "c1": zero, "mu": zero}
     rows = algorithm.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
     work: Any = _NoLoss(cohort, own["u0"].shape[1], steps)
-    context = LocalContext(cohort, hyper, streams, 0, work)
+    context = LocalContext(cohort, hyper, streams, round, work)
     return cohort, algorithm.run_local_update(rows, own, context)
 
 

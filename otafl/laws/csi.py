@@ -14,7 +14,7 @@ from scipy import stats
 from otafl.core.contracts import unsqueeze_like
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record
-from otafl.laws.channels import MOVING, jakes
+from otafl.laws.channels import BANDWIDTH_HZ, MOVING, compute_frequency_covariance, jakes
 from otafl.laws.checks import Check, check_distribution, check_exact, check_mean, state_law
 from otafl.laws.mutations import (
     build_mutations,
@@ -150,21 +150,34 @@ def _uses(bench: Bench, transport: str) -> Iterator[Check]:
     yield check_exact(5.0 * (2 * 2 * 3 + SIDE[transport]), float(side.mean()))
 
 
-COMB, WIDTH = 2, 5
+COMB, WIDTH = 4, 5
 """Groups of sub-carriers between two pilots, and number of groups."""
 
 
-@state_law("csi pilots: error between pilots", "half of N0 / (L P) midway between two")
-def _between_pilots(bench: Bench) -> Iterator[Check]:
-    """Compare the errors of a flat channel with pilots on every second group of sub-carriers."""
-    channel = {"name": "tdl-a", "subcarrier_groups": WIDTH, "delay_spread_s": 0.0, "snr_db": SNR_DB}
+@state_law("csi pilots: error between pilots", "linear interpolation", "{:g} ns", (0.0, 30.0))
+def _between_pilots(bench: Bench, delay_spread_ns: float) -> Iterator[Check]:
+    """Compare the errors of groups between two pilots, over a flat and a selective channel.
+
+    Of the pilots' estimates with weights w and 1 - w and errors e = N0 / (L P), the error is (w^2 +
+    (1 - w)^2) e, and that of the curve through the true channel. The latter follows from the
+    covariance R over frequency: 1 + w^2 + (1 - w)^2 + 2 Re[w (1 - w) R_C - w R_d - (1 - w) R_C-d].
+    """
+    spread_s = delay_spread_ns * 1e-9
+    channel = {"name": "tdl-a", "subcarrier_groups": WIDTH, "delay_spread_s": spread_s}
+    channel |= {"snr_db": SNR_DB, "bandwidth_hz": BANDWIDTH_HZ}
     csi = {"name": "pilots", "comb": COMB, "length": 3}
     point = {"channel": channel, "csi": csi, "power": "full"}
     link = bench.build_rig(50, bench.scale_size(160), point).link
     state = link.channel.get_state(0)
     off = (link.csi.estimate(state.h, state.gain, 0) - state.h).abs().square()[..., 0, 0, :]
+    covariance = compute_frequency_covariance("A", WIDTH, spread_s).real
     for group in range(WIDTH):
-        law = (1.0 if group % COMB == 0 else 0.5) / (3.0 * SNR)
+        d = group % COMB
+        w = 1.0 - d / COMB
+        squares = w**2 + (1.0 - w) ** 2
+        bend = w * (1.0 - w) * covariance[COMB] - w * covariance[d]
+        bend -= (1.0 - w) * covariance[COMB - d] if d else 0.0
+        law = squares / (3.0 * SNR) + 1.0 + squares + 2.0 * float(bend)
         yield check_mean(law, off[..., group].cpu().numpy(), f"group {group}")
 
 
@@ -242,6 +255,19 @@ def _half_the_pilots(real: Any) -> Any:
     return lambda self, gain: 2.0 * real(self, gain)
 
 
+def _toward_the_other_pilot(real: Any) -> Any:
+    """Swap the weights of the two pilots around a group."""
+
+    def interpolate(*args: Any) -> Any:
+        h_hat = real(*args)
+        for first in range(0, h_hat.shape[-1] - COMB, COMB):
+            between = slice(first + 1, first + COMB)
+            h_hat[..., between] = h_hat[..., between].flip(-1)
+        return h_hat
+
+    return interpolate
+
+
 def _part_of_the_channel(real: Any) -> Any:
     """Use errors that are proportional to the channel."""
     return lambda streams, purpose, round, h, variance: variance.sqrt() * h
@@ -292,6 +318,10 @@ MUTATIONS = (
             "pilots on every group": (
                 "channel uses",
                 change_objects("otafl.csi.pilots:Pilots", _use_every_group),
+            ),
+            "toward the other pilot": (
+                "error between pilots",
+                replace_by("otafl.csi.pilots:_interpolate_pilots", _toward_the_other_pilot),
             ),
             "half the pilots": (
                 {

@@ -6,6 +6,7 @@ forms of equal models are written down here apart from the code.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import math
@@ -20,7 +21,14 @@ from otafl.factorised import random_linear_coding
 from otafl.factorised.lowrank import LowRank, to_dense
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, check_exact, check_mean, check_ratios, largest, state_law
-from otafl.laws.coded_models import F64, draw_gains, draw_points, make_streams, send_models
+from otafl.laws.coded_models import (
+    F64,
+    draw_coders,
+    draw_gains,
+    draw_points,
+    make_streams,
+    send_models,
+)
 from otafl.laws.mutations import build_mutations, change_result, replace_by
 
 FEDRLR = "Xue, Lau 2023"
@@ -56,6 +64,23 @@ def _coder_moments(bench: Bench, rank: int) -> Iterator[Check]:
     yield _check_means(off.square(), 1.0 / rank, "its square")
     yield _check_means(f[:, 0] @ f[:, 1].mT, 0.0, "two devices")
     yield _check_means(f[0::2] @ f[1::2].mT, 0.0, "two trials")
+
+
+@state_law(
+    "algorithm fedrlr: coders of layers and rounds", f"{FEDRLR}; E F F'^T = 0", "R={}", (2, 4)
+)
+def _coders_apart(bench: Bench, rank: int) -> Iterator[Check]:
+    """Compare products F F'^T of coders of two layers and of two rounds.
+
+    Entries have the mean 0 and the variance 1/R, as those of independent coders.
+    """
+    streams = make_streams(bench, bench.scale_size(8000))
+    first, later = (draw_coders(streams, rank, round) for round in range(2))
+    pairs = {"layers": first, "rounds": (first[0], later[0])}
+    for case, (one, other) in (pairs | {"both": (first[0], later[1])}).items():
+        product = one @ other.mT
+        yield _check_means(product, 0.0, case)
+        yield _check_means(product.square(), 1.0 / rank, f"{case}, squares")
 
 
 @state_law("algorithm fedrlr: energy of the factors", f"{FEDRLR}; w_k sum s, E |X_U|^2 = sum s")
@@ -229,6 +254,28 @@ def _use_other_coder(real: Any) -> Any:
     return encode
 
 
+def _first_layers_coder(real: Any) -> Any:
+    """Code each layer by itself, and hence from the beginning of the stream."""
+
+    def encode(self: Any, points: Any, bias: Any, context: Any) -> Any:
+        coded, rest = real(self, points, bias, context)
+        blocks: dict[str, Tensor] = {}
+        for i, point in enumerate(points):
+            alone = copy.copy(self)
+            alone.ranks = self.ranks[i : i + 1]
+            own, _ = real(alone, [point], bias[i : i + 1], context)
+            blocks |= {f"{name[0]}{i}": block for name, block in own.tensors.items()}
+        return dataclasses.replace(coded, tensors=blocks), rest
+
+    return encode
+
+
+def _first_rounds_coder(real: Any) -> Any:
+    return lambda self, points, bias, context: real(
+        self, points, bias, dataclasses.replace(context, round=0)
+    )
+
+
 def _divide_by_all(real: Any) -> Any:
     """Divide by the weight of all devices, also of silent ones."""
 
@@ -274,6 +321,7 @@ MUTATIONS = build_mutations(
     {
         "one coder for all devices": (
             {
+                "coders of layers and rounds",
                 "coherence blocks of the factors",
                 "distortion of equal models",
                 "distortion of unequal models",
@@ -287,6 +335,7 @@ MUTATIONS = build_mutations(
         ),
         "signs that are not fair": (
             {
+                "coders of layers and rounds",
                 "distortion of equal models",
                 "distortion of unequal models",
                 "energy of the factors",
@@ -307,6 +356,14 @@ MUTATIONS = build_mutations(
                 "two readings of the SNR",
             },
             replace_by("otafl.algorithms.fedrlr:FedRLR._encode", _use_other_coder),
+        ),
+        "one coder for all layers": (
+            "coders of layers and rounds",
+            replace_by("otafl.algorithms.fedrlr:FedRLR._encode", _first_layers_coder),
+        ),
+        "one coder for all rounds": (
+            "coders of layers and rounds",
+            replace_by("otafl.algorithms.fedrlr:FedRLR._encode", _first_rounds_coder),
         ),
         "devices that were not received count": (
             "mean model",

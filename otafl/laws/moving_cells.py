@@ -31,6 +31,7 @@ from otafl.laws.checks import (
     check_mean,
     check_mean_square,
     check_ratios,
+    check_share,
 )
 from otafl.laws.mutations import build_mutations, change_objects, replace_by
 
@@ -40,6 +41,9 @@ WALKED = ("umi", "rma")
 APART_M = {"umi": (10.0, 13.0), "rma": (37.0, 120.0)}
 """Correlation distances of shadowing, with and without a line of sight."""
 
+INDOORS = {"umi": 0.8, "rma": 0.5}
+"""Share of the devices that are indoors, TR 38.901, 7.2."""
+
 STEPS = 60
 
 
@@ -47,6 +51,7 @@ def list_laws() -> Iterator[Law]:
     """List the laws of each cell in which devices move."""
     for name in WALKED:
         yield cell_law(name, "even over the ground", "devices by area", _even)
+        yield cell_law(name, "share indoors", "tables 7.2-1 and 7.2-3", _indoors)
         yield cell_law(name, "path loss of moving devices", "table 7.4.1-1", _moving_loss)
         yield cell_law(name, "shadowing of moving devices", "eq. 7.4-5", _moving_shadowing)
 
@@ -85,10 +90,23 @@ def _invert_path_loss(name: str, loss: np.ndarray, seen: np.ndarray) -> np.ndarr
 
 
 def _even(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare the squares of the distances that explain the path losses with a uniform law."""
+    """Compare the squares of the distances that explain the path losses with a uniform law.
+
+    The angles of the devices on the map are uniform too.
+    """
     far, _ = _distances(bench, name)
     least, most = DISTANCE_M[name] ** 2, RADIUS_M[name] ** 2
-    yield check_distribution(far[0] ** 2, stats.uniform(least, most - least).cdf)
+    yield check_distribution(far[0] ** 2, stats.uniform(least, most - least).cdf, "distance")
+    rig = _build_moved(bench, name, False)
+    places = (rig.link.channel.get_positions(0, trial) for trial in range(rig.num_trials))
+    x, y = np.concatenate([one.device_m for one in places if one is not None]).T
+    yield check_distribution(np.arctan2(y, x) / (2.0 * np.pi) + 0.5, stats.uniform.cdf, "angle")
+
+
+def _indoors(bench: Bench, name: str) -> Iterator[Check]:
+    """Count the devices indoors."""
+    indoor = part_of(drop(bench, name, 64, 2 if bench.quick else 8), "indoor")
+    yield check_share(INDOORS[name], int(indoor.sum()), indoor.size)
 
 
 def _moving_loss(bench: Bench, name: str) -> Iterator[Check]:
@@ -102,17 +120,19 @@ def _moving_loss(bench: Bench, name: str) -> Iterator[Check]:
 
 
 def _moving_shadowing(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare the correlation of shadowing at a distance d with exp(-d / d_cor), and its power."""
+    """Compare the correlation of shadowing at a distance d with exp(-d / d_cor), and its power.
+
+    The correlation is the same from the place of the drop and between two later places.
+    """
     rig, plain = _build_moved(bench, name, True), _build_moved(bench, name, False)
     _, inside = _distances(bench, name)
-    first, later = (level_db(rig, round) - level_db(plain, round) for round in (0, 2))
-    seen, way = part_of(rig, "line_of_sight"), 2.0 * SPEED_KMH / 3.6
+    first, middle, later = (level_db(rig, round) - level_db(plain, round) for round in range(3))
+    seen = part_of(rig, "line_of_sight")
     spread = np.where(seen, *SHADOWING_DB[name][:2])
-    law = np.exp(-way / np.where(seen, *APART_M[name]))
-    product = first * later / spread**2 - law
-    yield check_mean(
-        float(law[inside].mean()), (product + law[inside].mean())[inside], "correlation"
-    )
+    for case, before, steps in (("correlation", first, 2), ("later correlation", middle, 1)):
+        law = np.exp(-steps * SPEED_KMH / 3.6 / np.where(seen, *APART_M[name]))
+        product = before * later / spread**2 - law
+        yield check_mean(float(law[inside].mean()), (product + law[inside].mean())[inside], case)
     start = first - part_of(rig, "shadowing_db")
     yield check_exact(0.0, float(np.abs(start).max()), 1e-6, "where it was dropped")
     power = (later / spread)[inside] ** 2
@@ -141,6 +161,33 @@ def _forget_the_start(field: Any) -> None:
     field._missing = 0.0 * field._missing
 
 
+def _fewer_indoors(real: Any) -> Any:
+    """Put fewer devices indoors, except if all are."""
+    return lambda pairs, inner, outer, height, share: real(pairs, inner, outer, height, share**4)
+
+
+def _half_a_circle(real: Any) -> Any:
+    def place_devices(*args: Any) -> Any:
+        position, indoor = real(*args)
+        position[..., 1].abs_()
+        return position, indoor
+
+    return place_devices
+
+
+def _only_the_start(real: Any) -> Any:
+    """Correlate each place with that of the drop, and with no other."""
+
+    def shadowing(self: Any, position: Any) -> Any:
+        way = (position - self._start)[..., :2].norm(dim=-1)
+        share = (-way / self._distance).exp()
+        own = self._std * self._compute_field(1e3 * position)
+        start = self._std * (self._missing + self._compute_field(self._start[None]))
+        return share * start + (1.0 - share**2).sqrt() * own
+
+    return shadowing
+
+
 def _far_apart(field: Any) -> None:
     field._distance = 10.0 * field._distance
 
@@ -155,6 +202,18 @@ MUTATIONS = build_mutations(
         "shadowing of another distance": (
             "shadowing of moving devices",
             change_objects("otafl.channels.cell:ShadowingField", _far_apart),
+        ),
+        "shadowing of a place for itself": (
+            "shadowing of moving devices",
+            replace_by("otafl.channels.cell:ShadowingField.__call__", _only_the_start),
+        ),
+        "fewer devices indoors": (
+            "share indoors",
+            replace_by("otafl.channels.cell:draw_positions", _fewer_indoors),
+        ),
+        "half of the cell is empty": (
+            "even over the ground",
+            replace_by("otafl.channels.cell:draw_positions", _half_a_circle),
         ),
     },
 ) + build_mutations(

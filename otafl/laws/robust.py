@@ -14,7 +14,7 @@ from scipy import optimize, special
 from torch import Tensor
 
 from otafl.core import registry
-from otafl.core.contracts import Cohort, Group
+from otafl.core.contracts import NO_LIMITS, Cohort, Group
 from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.devices.faults import Faults
@@ -26,6 +26,7 @@ from otafl.laws.checks import (
     check_at_least,
     check_at_most,
     check_exact,
+    check_mean_square,
     check_share,
     counts,
     state_law,
@@ -38,7 +39,9 @@ from otafl.laws.mutations import (
     scale_result,
 )
 from otafl.robust import grouping
+from otafl.robust.aggregation import RobustAggregation
 from otafl.robust.base import Inputs, Rule
+from otafl.scenario import load_scenario
 
 SIFAOU = "Sifaou, Li 2021; inclusion and exclusion"
 BREAKDOWN = "breakdown point"
@@ -103,6 +106,26 @@ def _sizes(bench: Bench) -> Iterator[Check]:
         sizes = torch.stack([(groups == number).sum(1) for number in range(GROUPS)])
         yield check_exact(3.0, float(sizes.min()), 0.0, f"round {round}, smallest")
         yield check_exact(4.0, float(sizes.max()), 0.0, f"round {round}, largest")
+
+
+@state_law("robust groups: noise of the mean", "G N / (K^2 P), once a group", "G={}", (1, 2, 4))
+def _noise(bench: Bench, num_groups: int) -> Iterator[Check]:
+    """Compare the squared error of the mean of group means, of twelve devices without fading.
+
+    Each group's noise is divided by its devices and by G.
+    """
+    point = {"channel": {"name": "awgn", "snr_db": SNR_DB}, "power": "ci"}
+    rig = bench.build_rig(DEVICES, 8, point)
+    settings = {"name": "groups", "devices": {"count": DEVICES}, "robust": {"groups": num_groups}}
+    scenarios = [load_scenario(settings | point)] * rig.num_trials
+    robust = RobustAggregation(scenarios, rig.link.transport, rig.streams)
+    ones = rig.cohort.weight.new_ones(rig.cohort.num_rows, bench.scale_size(4000))
+    state = rig.link.channel.get_state(0)
+    received, _ = robust.deliver((Group({"x": ones}),), rig.cohort, state, 0, NO_LIMITS)
+    mean = robust.aggregate(received, rig.link.codec.decode, rig.cohort).mean[0]["x"]
+    law = 0.5 * num_groups / (DEVICES**2 * db_to_linear(SNR_DB))
+    off = (mean - 1.0).cpu().numpy() ** 2
+    yield check_mean_square(law, off / law, off.size)
 
 
 def _make_rule(name: str) -> Rule:
@@ -299,6 +322,13 @@ MUTATIONS = [
             "groups of chance": (
                 {"groups without attackers", "equal sizes"},
                 replace_by("otafl.robust.grouping:draw_groups", _deal_one_by_one),
+            ),
+            "a mean of two groups": (
+                "noise of the mean",
+                replace_by(
+                    "otafl.robust.mean:compute_mean",
+                    lambda real: lambda x, weight: real(x[:, :2], weight[:, :2]),
+                ),
             ),
         },
     ),

@@ -12,7 +12,8 @@ from otafl.laws.checks import Check, Law
 from otafl.laws.mutations import Mutation
 
 NAMES = (
-    "channels flat_fading cells moving_cells clusters antennas surfaces csi policies "
+    "channels flat_fading independence cells moving_cells clusters antennas surfaces csi long_term "
+    "policies "
     "single_policies average_budgets pre_scalers impairments receivers transports types waveforms "
     "topologies co_channel noncoherent packets truncation downlinks codecs linear_codecs "
     "message_passing streams generator minibatches privacy clocks faults robust linear_coding "

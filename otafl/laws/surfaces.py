@@ -13,10 +13,11 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from scipy import integrate
 
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
-from otafl.laws.channels import MOVING
+from otafl.laws.channels import MOVING, jakes
 from otafl.laws.checks import Check, check_at_least, check_exact, check_mean, state_law
 from otafl.laws.mutations import (
     build_mutations,
@@ -178,6 +179,55 @@ def _power(bench: Bench, elements: int) -> Iterator[Check]:
     yield check_mean(1.0 - BLOCKED + surface + both, (np.abs(h) ** 2).mean((0, 2, 3)))
 
 
+SNR_DB = 20.0
+NOISY = (("error", 0.02), ("pilots", 0.2))
+"""Channel state information, and variance of the errors of the estimated cascades."""
+
+
+def _align_by(bench: Bench, csi: dict[str, Any], **fading: Any) -> np.ndarray:
+    """Return |h|^2 [S] of a device without a direct path, whose surface is set by estimates."""
+    surface = {"elements": 2 * ELEMENTS, "reflected_db": REFLECTED_DB, "blocked": 1.0}
+    channel = {"name": "rayleigh", "snr_db": SNR_DB, "ris": surface} | fading
+    point = {"channel": channel, "csi": csi, "power": "full"}
+    rig = bench.build_rig(1, bench.scale_size(2000), point)
+    return np.abs(rig.link.channel.get_state(3).h.cpu().numpy().ravel()) ** 2
+
+
+def _compute_aligned_power(factor: float) -> float:
+    """Compute E|h|^2 if E v exp(-j arg v_hat) is `factor` times the mean amplitude of v."""
+    elements = 2 * ELEMENTS
+    return R * (elements + elements * (elements - 1) * (AMPLITUDE**2 * factor) ** 2)
+
+
+@state_law(
+    "surface align_weakest: estimates of rounds ago", f"{BADIU}; Jakes, J0", "{} rounds", (1, 3)
+)
+def _rounds_ago(bench: Bench, rounds: int) -> Iterator[Check]:
+    """Compare E|h|^2 with that of paths and estimates with the correlation J0.
+
+    A device has 32 angles of its own, whose correlation differs from J0 by less than 1e-3.
+    """
+    power = _align_by(bench, {"name": "delay", "rounds": rounds}, **MOVING)
+    yield check_mean(_compute_aligned_power(jakes(rounds)), power, bias=1e-3 * power.mean())
+
+
+@state_law("surface align_weakest: noisy estimates", BADIU, "{0[0]}, v={0[1]:g}", NOISY)
+def _noisy(bench: Bench, case: tuple[str, float]) -> Iterator[Check]:
+    """Compare E|h|^2 if the cascades v of the elements are known with errors.
+
+    Given the path g to the server, v is normal with the variance s = r |g|^2, so that E v exp(-j
+    arg v_hat) = sqrt(pi s)/2 sqrt(s / (s + variance)), in the mean over |g|^2 ~ Exp(1).
+    """
+    name, variance = case
+    pilots = {"name": name, "power_db": -10.0 * math.log10(variance) - SNR_DB}
+    csi = {"name": name, "variance": variance} if name == "error" else pilots
+    mean, _ = integrate.quad(
+        lambda g: math.exp(-g) * g * R / math.sqrt(g * R + variance), 0.0, np.inf
+    )
+    factor = AMPLITUDE * mean / (math.sqrt(R) * AMPLITUDE**2)
+    yield check_mean(_compute_aligned_power(factor), _align_by(bench, csi))
+
+
 # Mutations
 
 
@@ -204,6 +254,11 @@ def _strongest(direct: Any, to_surface: Any, gain: Any) -> Any:
     return direct.take_along_dim(index, 1)[:, 0], to_surface.take_along_dim(index, 1)[:, 0]
 
 
+def _of_now(real: Any) -> Any:
+    """Set the surface by the current paths, whatever is known."""
+    return lambda self, direct, to_surface, round: (direct, to_surface)
+
+
 def _a_phase_for_all(real: Any) -> Any:
     """Turn all elements by the phase that the first one needs."""
 
@@ -214,7 +269,8 @@ def _a_phase_for_all(real: Any) -> Any:
     return align_elements
 
 
-ALIGNED = {
+BY_ESTIMATES = {"align_weakest: estimates of rounds ago", "align_weakest: noisy estimates"}
+ALIGNED = BY_ESTIMATES | {
     "align_weakest: phase errors",
     "align_weakest: power grows as M^2",
     "align_weakest: power of the others",
@@ -251,6 +307,10 @@ MUTATIONS = build_mutations(
             "random: elements apart",
             replace_by("otafl.channels.scattering:build_scattering", _correlated_elements),
         ),
+        "a surface that knows the paths": (
+            BY_ESTIMATES | {"align_weakest: phase errors"},
+            replace_by("otafl.channels.ris:ReflectedChannel._estimate_paths", _of_now),
+        ),
         "the strongest device": (
             {"align_weakest: phase", "align_weakest: power of the others"},
             replace_by_value("otafl.channels.ris:align_to_weakest", _strongest),
@@ -264,7 +324,7 @@ MUTATIONS = build_mutations(
             replace_by("otafl.channels.scattering:build_scattering", _one_stream),
         ),
         "blocked share of the amplitude": (
-            ALIGNED - {"align_weakest: power of the others"}
+            ALIGNED - BY_ESTIMATES - {"align_weakest: power of the others"}
             | {"random: mean power", "random: no phase of its own", "random: power apart"},
             change_objects("otafl.channels.ris:ReflectedChannel", _share_for_its_root),
         ),

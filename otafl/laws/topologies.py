@@ -162,6 +162,18 @@ def _nearest(real: Any) -> Any:
     return lambda site, others, near, tiers: real(site, others, near, [])
 
 
+def _one_place(real: Any) -> Any:
+    """Use the channel from the first place at all places."""
+
+    def get_state(self: Any, round: int) -> Any:
+        state = real(self, round)
+        devices = state.h.shape[1] // len(self._elsewhere.shift_m[0])
+        h = state.h[:, :devices].repeat(1, state.h.shape[1] // devices, 1, 1, 1)
+        return dataclasses.replace(state, h=h)
+
+    return get_state
+
+
 def _turned_round(real: Any) -> Any:
     """Reverse the vectors from a server to another."""
     return lambda row_index, shift_m, **rest: real(row_index=row_index, shift_m=-shift_m, **rest)
@@ -191,8 +203,12 @@ MUTATIONS = (
                 replace_by(f"{TOPOLOGY}.hexagons:_lay_out", _one_band),
             ),
             "a place of each other server": (
-                {"co-channel tiers", "interference of two tiers"},
+                {"co-channel tiers", "interference of two tiers", "places of a server"},
                 replace_by(f"{TOPOLOGY}.hexagons:_list_images", _nearest),
+            ),
+            "the fading of one place at all places": (
+                "places of a server",
+                replace_by("otafl.channels.cell:_InterferingCells.get_state", _one_place),
             ),
             "devices on the other side of a server": (
                 "gains by the map",

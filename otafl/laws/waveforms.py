@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import integrate
+from scipy import integrate, special
 from torch import Tensor
 
 from otafl.core.units import db_to_linear
@@ -161,6 +161,9 @@ def _peaks(bench: Bench, carriers: int) -> Iterator[Check]:
     yield check_mean((1.0 / np.arange(1, carriers + 1)).sum(), reported, "reported")
 
 
+CLIPPED = "Bussgang; 1 - exp(-g^2) + sqrt(pi)/2 g erfc(g)"
+
+
 @state_law("transport ofdm: amplifier", "Bussgang; Rapp 1991", "{:g} dB", (0.0, 3.0, 8.0))
 def _amplifier(bench: Bench, backoff_db: float) -> Iterator[Check]:
     """Compare the gain and distortion of a Rapp amplifier with integrals.
@@ -180,7 +183,20 @@ def _amplifier(bench: Bench, backoff_db: float) -> Iterator[Check]:
 
     gain = over(lambda g: amplify(g) * math.sqrt(g))
     power = over(lambda g: amplify(g) ** 2)
-    rig = _rig(bench, 1, 32, transport=keys)
+    yield from _check_distortion(bench, _rig(bench, 1, 32, transport=keys), gain, power)
+
+
+@state_law("transport ofdm: clipping", CLIPPED, "{:g} dB", (-6.0, 0.0, 6.0))
+def _clipping(bench: Bench, clip_db: float) -> Iterator[Check]:
+    """Compare the gain and distortion of clipped amplitudes, of normal symbols at the budget."""
+    g = math.sqrt(db_to_linear(clip_db))
+    gain = -math.expm1(-(g**2)) + math.sqrt(math.pi) / 2.0 * g * special.erfc(g)
+    rig = _rig(bench, 1, 32, impairments={"clip_db": clip_db})
+    yield from _check_distortion(bench, rig, gain, -math.expm1(-(g**2)))
+
+
+def _check_distortion(bench: Bench, rig: Rig, gain: float, power: float) -> Iterator[Check]:
+    """Compare Bussgang's gain, and the squared error vector for the power of the samples."""
     found = []
     for round in range(bench.scale_size(8)):
         x = _rows(rig, 16, round)
@@ -307,6 +323,11 @@ def _harder(real: Any) -> Any:
     return lambda samples, saturation, smoothness: real(samples, saturation, 2.0 * smoothness)
 
 
+def _clip_later(real: Any) -> Any:
+    """Clip at the peak of a power that is taken for an amplitude."""
+    return lambda samples, peak: real(samples, peak.square())
+
+
 def _one_more(real: Any) -> Any:
     """Make prefixes cover one sample more than they have."""
     return lambda late, prefix: real(late, prefix + 1)
@@ -337,6 +358,7 @@ MUTATIONS = build_mutations(
             change_result(f"{SAMPLES}:peaks", lambda power: power.sqrt()),
         ),
         "a harder amplifier": ("amplifier", replace_by(f"{SAMPLES}:rapp", _harder)),
+        "a budget for its root": ("clipping", replace_by(f"{SAMPLES}:clip_amplitude", _clip_later)),
         "one sample more in the prefix": (
             "beyond the prefix",
             replace_by("otafl.uplink.coherent.arrivals:missing_samples", _one_more),

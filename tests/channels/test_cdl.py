@@ -94,12 +94,12 @@ def test_cdl_is_sionnas(letter: str) -> None:
     torch.testing.assert_close(ours.transpose(0, 1), theirs, rtol=0, atol=1e-9)
 
 
-@pytest.mark.law
 @pytest.mark.parametrize(("letter", "least"), [("a", 0.0), ("d", 0.9)])
 def test_cdl_antenna_covariance_follows_from_its_rays(letter: str, least: float) -> None:
     """E h h^H = sum_m P_m a_m a_m^H over the rays of a device: unit diagonal, positive
     semi-definite; 8,000 draws of 4 antennas. Neighbours are strongly correlated with a line of
-    sight, and never uncorrelated."""
+    sight, and never uncorrelated. (The law of the antennas takes angles from the standard's table
+    and averages over bearings; this holds the draws of each device to the rays that it has.)"""
     channel: Cdl = make(f"cdl-{letter}", 2, antennas=4, subcarrier_groups=1)
     taps = channel.waves.draw_taps(torch.arange(8_000) << 20)
     blocks = channel.waves.compute_response(taps)[:, 0, :, :, 0].numpy()

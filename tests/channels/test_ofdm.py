@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from support.fading_laws import is_within_tolerance
 from support.made_channels import make_channel
 from support.marks import first_is_fast
 from torch import Tensor
@@ -112,26 +110,6 @@ def test_standing_devices_keep_their_channel(settings: dict[str, Any]) -> None:
         channel = make(name, 3, speed_kmh=0.0 if settings else None)
         same = torch.equal(channel.get_state(0).h, channel.get_state(1000).h)
         assert same == bool(settings)
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("name", ["tdl-a", "tdl-e", "cdl-c", "umi"])
-def test_draws_are_independent(name: str) -> None:
-    """Between rounds, blocks, devices and trials: 64 rounds of 40 devices of 4 trials."""
-    channel = make(name, 40, range(4), block_symbols=10, subcarrier_groups=1)
-    states = [channel.get_state(round).extend_to(20)[:, :, 0, :, 0] for round in range(64)]
-    h = torch.stack(states).numpy().astype(np.complex128)  # [64, 4, 40, 2]
-    first, second = h[..., 0], h[..., 1]
-    others = {
-        "block": (first, second),
-        "round": (first[:-1], first[1:]),
-        "next round's block": (second[:-1], first[1:]),
-        "trial": (first[:, :-1], first[:, 1:]),
-        "device": (first[:, :, :-1], first[:, :, 1:]),
-    }
-    for a, b in others.values():
-        assert is_within_tolerance((a * b.conj()).mean(), a.size, 2 * len(others))
-        assert is_within_tolerance((a * b).mean(), a.size, 2 * len(others))
 
 
 @pytest.mark.parametrize(

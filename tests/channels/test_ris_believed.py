@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from scipy import integrate, special
-from support.fading_laws import DOPPLER_HZ, MOVING, assert_mean, draw_coefficients
+from support.fading_laws import MOVING
 from support.made_channels import make_channel
 
 from otafl import csi
@@ -17,9 +14,6 @@ from otafl.channels.base import Channel
 from otafl.channels.ris import RisSettings
 from otafl.core import registry
 from otafl.csi.base import Csi
-
-R = 0.01
-"""Power of an element's path, -20 dB."""
 
 
 def surface(
@@ -107,46 +101,3 @@ def test_paths_of_rounds_ago() -> None:
         believed = reflected._estimate_paths(0.0 * d, 0.0 * r, t)
         torch.testing.assert_close(believed, (d, r))
         assert (truth.get_state(t).h.abs() > channel.get_state(t).h.abs()).all()
-
-
-def power_of(channel: Channel) -> np.ndarray:
-    """|h|^2 in round 3."""
-    return np.abs(draw_coefficients(channel, [3])).ravel() ** 2
-
-
-def aligned_power(elements: int, factor: float) -> float:
-    """E|h|^2 = r (M + M (M - 1) (pi/4)^2 factor^2), where E v_n exp(-j angle v_n^) is `factor`
-    times E|v_n| = sqrt(r) pi / 4 (Badiu and Coon 2020)."""
-    return R * (elements + elements * (elements - 1) * (math.pi / 4 * factor) ** 2)
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("interval_s", [0.01, 0.025])
-def test_paths_of_rounds_ago_decorrelate(interval_s: float) -> None:
-    """A complex normal path and its past of correlation rho: E r exp(-j angle r^) = rho E|r|,
-    rho = J0(2 pi f_D T); 1,500 trials of 32 elements; false-alarm level 1e-4 over both. A device's
-    own correlation, of 32 angles, differs from J0 by less than 1e-3 in the square."""
-    keys: dict[str, Any] = {"ris": ris(32, blocked=1.0), "round_interval_s": interval_s, **MOVING}
-    channel, _ = surface("delay", 1500, **keys)
-    rho = float(special.j0(2 * math.pi * DOPPLER_HZ * interval_s))
-    assert_mean(power_of(channel), aligned_power(32, rho), 2)
-
-
-@pytest.mark.law
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["error", "pilots"])
-@pytest.mark.parametrize("variance", [0.01, 0.1])
-def test_noisy_paths(variance: float, name: str) -> None:
-    """v given g is normal of variance s = r |g|^2, so E v exp(-j angle v^) = sqrt(pi s)/2
-    sqrt(s / (s + variance)), the mean over |g|^2 ~ Exp(1); 1,500 trials of 32 elements, false-alarm
-    level 1e-4 over the four. At 20 dB, pilots of that variance are 10 log10(1 / (100 variance)) dB
-    over the budget."""
-    seen = (
-        {"variance": variance} if name == "error" else {"power_db": -20 - 10 * math.log10(variance)}
-    )
-    channel, _ = surface(name, 1500, seen=seen, ris=ris(32, blocked=1.0))
-    mean, _ = integrate.quad(
-        lambda g: math.exp(-g) * g * R / math.sqrt(g * R + variance), 0, np.inf
-    )
-    factor = mean * math.sqrt(math.pi) / 2 / (math.sqrt(R) * math.pi / 4)
-    assert_mean(power_of(channel), aligned_power(32, factor), 4)

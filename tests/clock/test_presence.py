@@ -62,6 +62,13 @@ def test_a_course_by_hand() -> None:
     assert Course(None).there
 
 
+def test_the_next_return_by_hand() -> None:
+    """One that is away until 7 s, one that leaves at 3 s until 9 s, and one that never leaves."""
+    away, leaving = iter([(0.0, False), (7.0, True)]), iter([(3.0, False), (9.0, True)])
+    lives = Presence([away, leaving, None])
+    assert [lives.find_next_return_s(now) for now in (1.0, 4.0, 8.0, 9.0)] == [7, 7, 9, math.inf]
+
+
 def test_lives_that_were_forgotten_are_gone_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
     lives = Drawn(0, 3.0)
     whole, few = Presence(lives), Presence(lives)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,14 @@ def test_every_law_has_a_mutation() -> None:
     assert named <= {law.name for law in every}
     noticed = {statement(law) for law in every if law.name in named}
     assert [law.name for law in every if statement(law) not in noticed] == []
+
+
+def test_laws_have_one_home() -> None:
+    """No test beside the laws of `otafl/laws` is marked as one: it would have no mutation."""
+    here = Path(__file__).parent
+    files = [path for path in here.parent.rglob("test_*.py") if path.parent != here]
+    assert len(files) > 300
+    assert [path.name for path in files if "mark.law" in path.read_text()] == []
 
 
 def test_names_of_mutations_differ() -> None:

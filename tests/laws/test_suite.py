@@ -38,6 +38,7 @@ LONG = {
     "regression: stationary risk",
     "regression: whole models",
     "topology cells: interference of two tiers",
+    "topology cells: places of a server",
     "transport fsk_majority_vote: wrong votes",
     "transport ofdm: no impairment",
 }

@@ -13,7 +13,7 @@ from contract.small import ALGORITHMS, delivers, engine, equal, points, run, sce
 from support.numbered import Numbered
 
 from otafl.core import registry
-from otafl.core.contracts import NO_LIMITS, Broadcast, Cohort, Group, Payload, TransmitLimits
+from otafl.core.contracts import NO_LIMITS, Group, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.robust.grouping import draw_groups
@@ -405,24 +405,3 @@ def test_a_bound_on_epsilon_holds_in_groups() -> None:
         assert float(metrics["dp_epsilon"].max()) <= 2.0
         found.append(metrics["dp_mu"])
     torch.testing.assert_close(*found, rtol=1e-3, atol=0.0)
-
-
-class Same(Numbered):
-    """All devices send ones."""
-
-    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
-        (group,) = super().payload(broadcast, cohort, round)
-        return (Group({"x": torch.ones_like(group.tensors["x"])}),)
-
-
-@pytest.mark.law
-def test_the_mean_of_groups_has_as_many_times_the_noise() -> None:
-    """The receiver's noise is added once a group, and divided by the devices of the group: of equal
-    receive scalings G times the variance, here from 3 x 4000 numbers each (5 deviations)."""
-    keys = CLEAR | {"devices.count": 8, "channel": {"name": "awgn", "snr_db": 10.0}}
-    found = []
-    for more in ({}, {"robust.groups": 4}):
-        one = engine(keys | more, probe=lambda parts: Same(parts, width=4000))
-        run(one, 1)
-        found.append(float((one.server["x"] - 1.0).square().mean()))
-    assert found[1] / found[0] == pytest.approx(4.0, rel=5 * (4 / 12000) ** 0.5)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
 
 from otafl.channels.base import Channel
 
@@ -17,13 +15,6 @@ DOPPLER_HZ = 10.0
 MOVING: dict[str, Any] = {"speed_kmh": DOPPLER_HZ * 3.6 * 299_792_458.0 / 3e9, "carrier_hz": 3e9}
 
 Complex = np.ndarray[Any, np.dtype[np.complex128]]
-
-
-def draw_coefficients(channel: Channel, rounds: Sequence[int], tensors: int = 1) -> Complex:
-    """[rounds, S, K, A, B]."""
-    states = [channel.get_state(round) for round in rounds]
-    h = [state.h if state.blocks_fn is None else state.blocks_fn(tensors) for state in states]
-    return torch.stack(h)[..., 0].numpy().astype(np.complex128)
 
 
 def draw_fading(channel: Channel, rounds: int) -> Complex:
@@ -36,9 +27,3 @@ def is_within_tolerance(error: np.ndarray | complex, draws: int, comparisons: in
     """Whether a mean over so many unit-variance complex numbers of mean zero is that small."""
     bound = -math.log(LEVEL / max(comparisons, np.size(error)))
     return bool((np.abs(error) ** 2 * draws < bound).all())
-
-
-def assert_mean(sample: np.ndarray, expected: float, tests: int = 1) -> None:
-    """Of independent numbers, within their standard error."""
-    bound = stats.norm.isf(LEVEL / 2 / tests) * sample.std() / math.sqrt(sample.size)
-    assert abs(sample.mean() - expected) < bound

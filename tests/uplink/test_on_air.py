@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import linalg
 
 from otafl.core.contracts import Group
-from otafl.core.rng import declare_purpose
 from otafl.laws.bench import Bench
 from otafl.power.smcv import Smcv
 from otafl.uplink.base import deliver
 
-SYMBOLS = declare_purpose("symbols_with_a_mean", __name__)
 
-TRIALS, REALS = 16, 10_000
-
-
-@pytest.mark.law
+@pytest.mark.exact
 @pytest.mark.parametrize("devices", [2, 3, 10])
 def test_variation_does_not_depend_on_how_many_devices(
     devices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Symbols 1 + sqrt(2) z of independent normal z have the variation 2, of however few devices:
-    16 trials of 10,000 reals, Student's interval of false-alarm level 1e-4, and 0.002 for the
-    quotient's bias."""
+    """Symbols 1 + sqrt(2) z of signs z that are orthogonal to each other and to one have the
+    variation 2, of however few devices."""
     seen: list[torch.Tensor] = []
     real = Smcv.compute_coefficients
 
@@ -36,14 +29,9 @@ def test_variation_does_not_depend_on_how_many_devices(
         return real(self, state, link)
 
     monkeypatch.setattr(Smcv, "compute_coefficients", coefficients)
-    rig = Bench().build_rig(devices, TRIALS, {"power": "smcv"})
-    cohort = rig.cohort
-    z = rig.streams.draw_device_normal(SYMBOLS, 0, cohort.trial, cohort.device, (REALS,))
-    rig.send(1.0 + 2.0**0.5 * z, 0)
-    variation = seen[-1].numpy().ravel()
-    assert variation.shape == (TRIALS,)
-    spread = float(np.std(variation, ddof=1)) / TRIALS**0.5
-    assert abs(variation.mean() - 2.0) < stats.t.isf(5e-5, TRIALS - 1) * spread + 0.002
+    signs = torch.from_numpy(linalg.hadamard(16)[1 : devices + 1]).double()
+    Bench().build_rig(devices, 2, {"power": "smcv"}).send(1.0 + 2.0**0.5 * signs.repeat(2, 1), 0)
+    torch.testing.assert_close(seen[-1], torch.full((2, 1), 2.0, dtype=torch.float64))
 
 
 @pytest.mark.exact

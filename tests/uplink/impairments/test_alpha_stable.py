@@ -12,7 +12,24 @@ from support.link_bench import make_bench, make_given
 
 import otafl
 from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.uplink.impairments.alpha_stable import alpha_stable
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("alpha", [1.5, 2.0])
+def test_numbers_by_hand(alpha: float) -> None:
+    """Of the angle V and the exponential W: 2 sin(V) sqrt(W) at alpha = 2, the normal number of Box
+    and Muller, and sin(3 V / 2) / cos(V)^(2/3) (W / cos(V / 2))^(1/3) at 3/2."""
+    streams = Streams([4], [0], dtype=torch.float64)
+    index = torch.tensor([alpha], dtype=torch.float64)
+    found = alpha_stable(streams, "heavy_tails/0", 2, index, 50)[0].numpy()
+    u, w = streams.draw_uniform("heavy_tails/0", 2, (2, 50))[0].numpy()
+    v, w = math.pi * (u - 0.5), -np.log(w)
+    expected = 2.0 * np.sin(v) * np.sqrt(w)
+    if alpha == 1.5:
+        expected = np.sin(1.5 * v) / np.cos(v) ** (2 / 3) * np.cbrt(w / np.cos(v / 2))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.exact

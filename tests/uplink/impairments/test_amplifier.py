@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy import special
 
 from otafl.uplink.coherent.ofdm_samples import to_carriers, to_samples
 from otafl.uplink.impairments.amplifier import clip_amplitude, rapp
@@ -45,18 +44,6 @@ def test_gradients_are_numbers() -> None:
     rapp(x, torch.tensor(1.0), torch.tensor(2.0)).abs().square().sum().backward()
     assert x.grad is not None
     assert torch.isfinite(torch.view_as_real(x.grad)).all()
-
-
-@pytest.mark.law
-def test_clipping_gain() -> None:
-    """Bussgang: 1 - exp(-g^2) + sqrt(pi) / 2 g erfc(g) at the peak g; 400,000 samples, 5 standard
-    errors."""
-    x = normal(400_000).numpy()
-    for g in (0.5, 1.0, 2.0):
-        y = clip_amplitude(torch.from_numpy(x), torch.tensor(g)).numpy()
-        each = (y * x.conj()).real
-        gain = 1 - math.exp(-(g**2)) + math.sqrt(math.pi) / 2 * g * special.erfc(g)
-        assert each.mean() == pytest.approx(gain, abs=5 * each.std() / math.sqrt(len(x)))
 
 
 @pytest.mark.exact
