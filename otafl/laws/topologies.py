@@ -207,7 +207,7 @@ MUTATIONS = (
                 replace_by(f"{TOPOLOGY}.hexagons:_list_images", _nearest),
             ),
             "the fading of one place at all places": (
-                "places of a server",
+                {"interference of two tiers", "places of a server"},
                 replace_by("otafl.channels.cell:_InterferingCells.get_state", _one_place),
             ),
             "devices on the other side of a server": (
