@@ -245,7 +245,7 @@ def main() -> None:
     print_homogeneous(alone, "Table 8, Figs. 3, 4 and 8", TABLE_8)
     fresh = [row for row in TABLE_8 if row[0] != RANK_ONE]
     tuned = open_result(args.results, "fedhm_table8_best")
-    print_homogeneous(tuned, "Table 8, Figs. 3 and 4 at the best steps", fresh)
+    print_homogeneous(tuned, "Table 8, Figs. 3 and 4 at step 0.3", fresh)
     print_uplinks(open_result(args.results, "fedhm_over_the_air"))
     print_fresh_uplinks(open_result(args.results, "fedhm_over_the_air_fresh"))
     draw(third, alone, args.figure)

@@ -81,13 +81,13 @@ def print_steps(results: Path) -> None:
 
 
 def print_fresh(results: Path) -> None:
-    """Tables 2, 3, 7 and 8 at the best steps of Table 3, in trials that chose no step."""
+    """Tables 2, 3, 7 and 8 at the best steps of Table 3, 0.3, in trials that chose no step."""
     third = collect_fresh(results, "fedhm_table3_best", name_method)
     # slim FedAvg has one level, so nothing changes from round to round
     slim = {key: value for key, value in third.items() if key[0] == "FedAvg, slim"}
     second = collect_fresh(results, "fedhm_table2_best", name_method) | slim
     for table, found in ((2, second), (3, third)):
-        title = title_fresh(table, found)
+        title = title_fresh(table, found, "the best steps")
         print_accuracies(title, "method", found)
         pairs = {
             (rival, size, split): [found[name, split][1][:, level] for name in ("FedHM", rival)]
@@ -99,7 +99,7 @@ def print_fresh(results: Path) -> None:
     alone = {(MIXES[1], split): alike["rank 1/8", split] for split in SPLITS}
     whole = {(MIXES[4], split): third["FedHM", split] for split in SPLITS}
     mixed = whole | collect_fresh(results, "fedhm_table7_best", name_mix) | alone
-    title = title_fresh(7, mixed)
+    title = title_fresh(7, mixed, "step 0.3")
     print_accuracies(title, "levels", mixed)
     pairs = {
         (levels, split): [mixed[one, split][1][:, -1] for one in (levels, MIXES[1])]
@@ -108,7 +108,7 @@ def print_fresh(results: Path) -> None:
         if levels != MIXES[1]
     }
     print_tests(f"{title}: points of the smallest above itself alone", ("levels", "split"), pairs)
-    title = title_fresh(8, alike)
+    title = title_fresh(8, alike, "step 0.3")
     pairs = {
         (rank, width, split): [alike[name, split][1][:, 0] for name in (rank, width)]
         for rank, width in LIKE_SIZES
@@ -142,10 +142,10 @@ def name_size(algorithm: Any) -> str:
     return "dense" if level == 1 else f"rank 1/{1 / level:g}"
 
 
-def title_fresh(table: int, found: Fresh) -> str:
+def title_fresh(table: int, found: Fresh, steps: str) -> str:
     """Start of the titles of a table in fresh trials."""
     ((_, best), *_) = found.values()
-    return f"Table {table} at the best steps, {best.sizes['trial']} fresh trials"
+    return f"Table {table} at {steps}, {best.sizes['trial']} fresh trials"
 
 
 def print_accuracies(title: str, column: str, found: Fresh) -> None:
