@@ -1,8 +1,8 @@
 r"""Tables 1 to 4 and figures 2, 3 and 6 of the pFedBreD paper (Shi et al. 2023), Fashion-MNIST
 columns, from the results of studies/pfedbred/pfedbred_*.yaml.
 
-    for f in table1_mclr fedem fedem_dnn table1_dnn table1_dnn_200 table3 table3_dnn \
-             table4 table4_alone coherence fig3 fig9_dnn fig6 fig6_dnn fig6_trials; do
+    for f in table1_mclr fedem fedem_dnn table1_dnn table1_dnn_200 table1_dnn_fedem table3 \
+             table3_dnn table4 table4_alone coherence fig3 fig9_dnn fig6 fig6_dnn fig6_trials; do
       otafl sweep studies/pfedbred/pfedbred_$f.yaml
     done
     python -m studies.pfedbred.analyse [results] [--figures studies]
@@ -87,7 +87,7 @@ ROWS = (  # name, how its point is called (a part of the label), whether with AM
     ("mh+AM (G)", "strategy=mh", True, GLOBAL),
 )
 
-LONGER = {"mclr": (), "dnn": ("table1_dnn_200",)}
+LONGER = {"mclr": (), "dnn": ("table1_dnn_200", "table1_dnn_fedem")}
 """Column of Table 1 -> what was run longer."""
 TABLE_3 = {  # of the scenario's name -> devices aggregated -> percent of the paper
     "": {10: 80.0, 20: 82.6, 50: 81.8, 100: 82.7},
@@ -122,14 +122,20 @@ def select_point(ds: xr.Dataset, part: str, doubled: bool) -> xr.Dataset | None:
     return ds.isel(zip=places[0]) if places else None
 
 
-def iterate_table_1(results: Path, model: str) -> Iterator[tuple[str, str, xr.DataArray]]:
-    """Each row of Table 1 that was run: its name, what the paper has, and accuracies [trial, round]
-    of the longest run.
-    """
+def open_runs(results: Path, model: str) -> list[xr.Dataset]:
+    """The results that Table 1 has its rows from, those with more rounds first."""
     runs = [open_result(results, f"pfedbred_table1_{model}")]
     for name in LONGER[model]:
         with contextlib.suppress(otafl.UserError):  # a sweep that has not been run
             runs.insert(0, open_result(results, f"pfedbred_{name}"))
+    return runs
+
+
+def iterate_table_1(results: Path, model: str) -> Iterator[tuple[str, str, xr.DataArray]]:
+    """Each row of Table 1 that was run: its name, what the paper has, and accuracies [trial, round]
+    of the longest run.
+    """
+    runs = open_runs(results, model)
     for name, part, doubled, variable in ROWS:
         paper = PAPER.get(name, ("", ""))[model == "dnn"]
         for ds in runs:
@@ -160,8 +166,8 @@ def print_table_1(results: Path, figures: Path) -> None:
 def print_participation(results: Path, figures: Path) -> None:
     """FedEM where the devices that are aggregated train, and where all do, in the same trials."""
     for model, name in (("mclr", "pfedbred_fedem"), ("dnn", "pfedbred_fedem_dnn")):
-        few = select_point(open_result(results, f"pfedbred_table1_{model}"), "fedem", False)
-        assert few is not None
+        points = (select_point(ds, "fedem", False) for ds in open_runs(results, model))
+        few = next(one for one in points if one is not None)
         every = open_result(results, name)
         names = GLOBAL, PERSONAL
         runs = [[one[v].dropna("round", how="all") for v in names] for one in (few, every)]
