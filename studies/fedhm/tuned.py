@@ -42,7 +42,7 @@ def collect_steps(results: Path) -> dict[tuple[str, str], dict[float, xr.DataArr
     Method and split are the keys. A trial that diverged counts as its untrained model.
     """
     found: dict[tuple[str, str], dict[float, xr.DataArray]] = {}
-    for file in ("fedhm_table3", "fedhm_table3_steps"):
+    for file in ("fedhm_table3", "fedhm_table3_steps", "fedhm_table3_split_mix"):
         ds = open_result(results, file)
         for number, point in enumerate(expand_points(ds)):
             place, at = divmod(number, len(SPLITS))
