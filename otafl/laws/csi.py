@@ -176,7 +176,7 @@ def _between_pilots(bench: Bench, delay_spread_ns: float) -> Iterator[Check]:
         w = 1.0 - d / COMB
         squares = w**2 + (1.0 - w) ** 2
         bend = w * (1.0 - w) * covariance[COMB] - w * covariance[d]
-        bend -= (1.0 - w) * covariance[COMB - d] if d else 0.0
+        bend -= (1.0 - w) * covariance[COMB - d]
         law = squares / (3.0 * SNR) + 1.0 + squares + 2.0 * float(bend)
         yield check_mean(law, off[..., group].cpu().numpy(), f"group {group}")
 

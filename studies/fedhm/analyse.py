@@ -24,6 +24,7 @@ from studies.common.tables import (
     parse_study_arguments,
     print_head,
     print_row,
+    read_end,
 )
 from studies.fedhm.levels import METHODS, SPLITS, find_best, format_levels, is_done, select_tests
 from studies.fedhm.tuned import MIXES, print_fresh, print_steps, print_tests
@@ -94,13 +95,14 @@ def print_mixes(
             if is_done(one):
                 printed = paper.get(method, ("", ""))[at]
                 plain = ds.isel(zip=METHODS.index("FedAvg, slim"), partition=at)
-                gap = find_best(one)[:, -1] - find_best(plain)[:, -1]
+                best = find_best(one)
+                gap = best[:, -1] - find_best(plain)[:, -1]
                 print_row(
                     method,
                     format_sizes(one),
                     split,
                     printed,
-                    format_levels(find_best(one)),
+                    format_levels(best),
                     format_mean_std(gap.values),
                 )
     return ds
@@ -187,11 +189,7 @@ def print_uplinks(ds: xr.Dataset) -> None:
 
 def print_fresh_uplinks(ds: xr.Dataset) -> None:
     """What superposes at a low SNR, in fresh trials: coordinates, products and masked sums."""
-    accuracy = ds["test_accuracy"].sel(round=int(ds["round"].max()))
-    # a trial that diverged counts as its untrained model
-    last = accuracy.where(
-        ds["diverged_round"].isnull(), ds["test_accuracy"].sel(round=0, drop=True)
-    )
+    last = read_end(ds, "test_accuracy")
     ours = {name: last.isel(algorithm=place) for place, name in enumerate(FRESH_UPLINKS)}
     title = f"Unequal devices over Rayleigh fading at -20 dB, {ds.sizes['trial']} fresh trials"
     print_head(f"{title}: last global, %", "sends", "ours")

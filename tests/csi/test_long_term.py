@@ -9,21 +9,24 @@ import torch
 from torch import Tensor
 
 from otafl import channels, csi
+from otafl.channels.base import Channel
 from otafl.core import registry
 from otafl.core.contracts import ChannelStatistics
 from otafl.core.rng import Streams
 from otafl.csi import long_term
+from otafl.csi.base import Csi
 from otafl.csi.long_term import compute_statistics, repeat_states
 from otafl.receivers.scalar import Scalar
 from otafl.running.memory import MemoryCounter
 
 STREAMS = Streams([0, 0], [0, 1], dtype=torch.float64)
 THRESHOLD = torch.tensor([0.05, 0.3], dtype=torch.float64)
-PERFECT: dict[str, Any] = {"name": "perfect"}
 NUMBERS = ("amplitude", "power", "inverse", "share", "over")
 
 
-def known(name: str, csi_of: dict[str, Any], closed: bool = True, **keys: Any) -> ChannelStatistics:
+def build(
+    name: str, csi_of: dict[str, Any], closed: bool = True, **keys: Any
+) -> tuple[Channel, Csi, ChannelStatistics]:
     """Of two trials of four devices; closed: whether the channel may use its closed forms."""
     kind = registry.load_settings_class("channel", name)
     sections = [kind(name=name, **keys)] * 2
@@ -33,7 +36,11 @@ def known(name: str, csi_of: dict[str, Any], closed: bool = True, **keys: Any) -
     believed = registry.load_settings_class("csi", csi_of["name"])(**csi_of)
     noise = torch.full((2,), 0.5, dtype=torch.float64)
     made = csi.build([believed] * 2, channel, budget, STREAMS)
-    return compute_statistics(channel, made, Scalar(), budget, noise)
+    return channel, made, compute_statistics(channel, made, Scalar(), budget, noise)
+
+
+def known(name: str, closed: bool = True, **keys: Any) -> ChannelStatistics:
+    return build(name, {"name": "perfect"}, closed, **keys)[-1]
 
 
 def numbers(known: ChannelStatistics) -> dict[str, Tensor]:
@@ -46,7 +53,7 @@ def numbers(known: ChannelStatistics) -> dict[str, Tensor]:
 @pytest.mark.exact
 def test_without_fading() -> None:
     """Of gain 0.1, below the second trial's threshold."""
-    found = numbers(known("awgn", {"name": "perfect"}, path_loss_db=10.0))
+    found = numbers(known("awgn", path_loss_db=10.0))
     ones = torch.ones(2, 4, dtype=torch.float64)
     torch.testing.assert_close(found["amplitude"], 0.1**0.5 * ones)
     torch.testing.assert_close(found["power"], 0.1 * ones)
@@ -58,10 +65,10 @@ def test_without_fading() -> None:
 @pytest.mark.exact
 @pytest.mark.parametrize("name", ["cdl-a", "umi"])
 def test_a_channel_without_closed_forms_is_averaged(name: str) -> None:
-    found = known(name, {"name": "perfect"}, subcarrier_groups=2)
+    found = known(name, subcarrier_groups=2)
     draws = found.draw_samples(5)
     assert draws.shape == (5, 2, 4)
-    assert torch.equal(draws, known(name, {"name": "perfect"}, subcarrier_groups=2).draw_samples(5))
+    assert torch.equal(draws, known(name, subcarrier_groups=2).draw_samples(5))
     power = found.mean_power()
     assert power.shape == (2, 4)
     assert (power / found.gain - 1.0).abs().max() < 0.5
@@ -73,13 +80,9 @@ def test_averages_are_those_of_the_states(monkeypatch: pytest.MonkeyPatch) -> No
 
     The unit channel is averaged over its sub-carrier groups too."""
     monkeypatch.setattr(long_term, "DRAWS", 0)
-    sections = [registry.load_settings_class("channel", "tdl-a")(subcarrier_groups=2)] * 2
-    budget, channel = channels.build(sections, 4, STREAMS)
-    channel.has_closed_form = channel.is_gaussian = False
-    made = csi.build([registry.load_settings_class("csi", "error")(variance=0.2)] * 2, channel,
-                     budget, STREAMS)  # fmt: skip
-    noise = torch.full((2,), 0.5, dtype=torch.float64)
-    found = numbers(compute_statistics(channel, made, Scalar(), budget, noise))
+    noisy = {"name": "error", "variance": 0.2}
+    channel, made, statistics = build("tdl-a", noisy, closed=False, subcarrier_groups=2)
+    found = numbers(statistics)
     rounds = [long_term.FAR + i * channel.correlation_rounds for i in range(long_term.LEAST)]
     states = [channel.get_state(round) for round in rounds]
     seen = [made.estimate(one.h, one.gain, t) for t, one in zip(rounds, states, strict=True)]
@@ -101,12 +104,12 @@ def test_averages_are_those_of_the_states(monkeypatch: pytest.MonkeyPatch) -> No
 def test_repeated_states_take_the_memory_of_different_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two batches of 64 states, of which the second is repeated."""
     monkeypatch.setattr(long_term, "AT_ONCE", 512)
-    different = known("rayleigh", PERFECT, closed=False)
+    different = known("rayleigh", closed=False)
     with MemoryCounter() as counter:
         mean = different.mean_power()
     drawn = different.draw_samples(1000)
     with repeat_states():
-        few = known("rayleigh", PERFECT, closed=False)
+        few = known("rayleigh", closed=False)
         with MemoryCounter() as fewer:
             roughly = few.mean_power()
         repeated = few.draw_samples(1000)
