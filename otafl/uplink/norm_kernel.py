@@ -1,7 +1,7 @@
 """Compiled norms of long rows on the CPU, bit for bit those of torch.
 
-torch adds the squares of a row to eight sums and waits for each addition. Here the sums of four
-rows are added at the same time, so that a row is read at the speed of memory.
+torch adds the squares of a row to eight sums and waits for each addition. Here the sums of eight
+rows are added at the same time, so that they are read at the speed of memory.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def compute_distances(rows: Tensor, others: Tensor) -> Tensor:
 @functools.cache
 def _keeps_bits() -> bool:
     """Return whether the norms are those of torch, for every remainder of lanes and of rows."""
-    both = torch.arange(2 * 203 * 107, dtype=torch.float32).mul_(0.7).sin_().view(2, 203, 107)
+    both = torch.arange(2 * 207 * 107, dtype=torch.float32).mul_(0.7).sin_().view(2, 207, 107)
     for width in range(100, 108):
         x, y = both[..., :width]
         same = torch.equal(compute_norms(x), torch.linalg.vector_norm(x, dim=1))
@@ -142,25 +142,35 @@ def _add_lanes(sums: Any, row: int) -> Any:
 def _compute_norms(flat: Any, stride: int, width: int, out: Any) -> None:
     """Write the norms of rows, which start every `stride` elements, to `out`."""
     whole = width - width % LANES
-    sums = np.zeros(4 * LANES, flat.dtype)
-    for row in range(0, len(out), 4):
-        count = min(4, len(out) - row)
-        begin = row * stride
+    sums = np.zeros(8 * LANES, flat.dtype)
+    row = 0
+    while row < len(out):
+        left, begin = len(out) - row, row * stride
+        count = 8 if left >= 8 else 4 if left >= 4 else 1
         sums[:] = 0
-        if count == 4:
+        if count == 8:
+            for column in range(begin, begin + whole, LANES):
+                _add_squares_of_four(flat, column, stride, sums, 0)
+                _add_squares_of_four(flat, column + 4 * stride, stride, sums, 4 * LANES)
+        elif count == 4:
+            for column in range(begin, begin + whole, LANES):
+                _add_squares_of_four(flat, column, stride, sums, 0)
+        else:
             for column in range(begin, begin + whole, LANES):
                 _add_squares(flat, column, sums, 0)
-                _add_squares(flat, column + stride, sums, LANES)
-                _add_squares(flat, column + 2 * stride, sums, 2 * LANES)
-                _add_squares(flat, column + 3 * stride, sums, 3 * LANES)
-        else:
-            for k in range(count):
-                for column in range(0, whole, LANES):
-                    _add_squares(flat, begin + k * stride + column, sums, LANES * k)
         for k in range(count):
             first = begin + k * stride
             rest = flat[first + whole : first + width]
             out[row + k] = np.sqrt(_add_rest(_add_lanes(sums, k), rest, width - whole))
+        row += count
+
+
+@compile_loop
+def _add_squares_of_four(flat: Any, column: int, stride: int, sums: Any, index: int) -> None:
+    _add_squares(flat, column, sums, index)
+    _add_squares(flat, column + stride, sums, index + LANES)
+    _add_squares(flat, column + 2 * stride, sums, index + 2 * LANES)
+    _add_squares(flat, column + 3 * stride, sums, index + 3 * LANES)
 
 
 @compile_loop

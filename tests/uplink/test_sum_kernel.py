@@ -31,8 +31,8 @@ def draw(num_rows: int, width: int) -> tuple[Tensor, Tensor]:
     return torch.randn(2, 2, num_rows, generator=generator), x
 
 
-@pytest.mark.parametrize("width", [4096, 4099, 5000])
-@pytest.mark.parametrize("num_rows", [65, 100, 128])
+@pytest.mark.parametrize("width", [4096, 4099, 8197])
+@pytest.mark.parametrize("num_rows", [65, 104, 384])
 def test_sums_have_the_bits_of_torch(
     num_rows: int, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +54,8 @@ def test_kernel_serves_rounds_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> 
         for some in ((few[:, :1], x), (few, x[..., :9]), (few.double(), x.double())):
             assert not sum_kernel.is_suitable(*some)
         assert not sum_kernel.is_suitable(few, x.mT.contiguous().mT)
+        large = x[:1, :, :1].expand(1, 100, sum_kernel.MAX_NUMBERS // 100 + 1)
+        assert not sum_kernel.is_suitable(few, large)
         monkeypatch.setattr(sum_kernel, "_keeps_bits", lambda num_rows, width: False)
         assert not sum_kernel.is_suitable(few, x)
         monkeypatch.undo()
