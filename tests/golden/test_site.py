@@ -79,6 +79,24 @@ def test_search_finds_names_by_their_parts() -> None:
     assert Parts({}).split("a `learning_rate`") == ["a", "learning_rate", "learning", "rate"]
 
 
+def test_navigation_keeps_titles_and_the_pages_below_them() -> None:
+    pytest.importorskip("sphinx")
+    from docutils import nodes
+    from otafl_docs.navigation import _keep_titles
+    from sphinx import addnodes
+
+    def build_entry(title: str, *below: nodes.Element) -> nodes.list_item:
+        text = addnodes.compact_paragraph("", "", nodes.reference("", title))
+        return nodes.list_item("", text, *([nodes.bullet_list("", *below)] if below else []))
+
+    page = nodes.bullet_list("", build_entry("Channels", build_entry("Rician", build_entry("K"))))
+    home = nodes.bullet_list("", build_entry("Home", build_entry("News"), addnodes.toctree()))
+    assert [one.astext() for one in _keep_titles(page)] == ["Channels"]
+    kept = _keep_titles(home)
+    assert [len(list(kept.findall(kind))) for kind in (nodes.reference, addnodes.toctree)] == [1, 1]
+    assert "Rician" in page.astext()
+
+
 @pytest.mark.parametrize("above", ["A device descends:\n\n", "A device descends:\n", ""])
 def test_formulas_in_latex_stay_formulas(above: str) -> None:
     text = f"Notes\n-----\n{above}.. math::\n\n    w \\leftarrow w - \\eta g\n\nThen."
