@@ -42,13 +42,17 @@ PAIRS = [(power, channel) for power in POWERS for channel in FADES] + [
 each constraint, of which the others are slow tests."""
 
 
+NO_STATISTICS = "ci"
+"""A policy that needs no long-term statistics, for tests of other parts: they take longest."""
+
+
 def streams(trials: list[int], dtype: torch.dtype = torch.float32) -> Streams:
     return Streams([7] * len(trials), trials, "cpu", dtype)
 
 
 def uplink(trials: list[int], devices: int = 4, dtype: str = "float32", **keys: Any) -> Uplink:
     """Of trials with the same scenario."""
-    one = scenario({"engine.dtype": dtype, "devices.count": devices, **keys})
+    one = scenario({"engine.dtype": dtype, "devices.count": devices, "power": NO_STATISTICS, **keys})
     return build([one] * len(trials), devices, streams(trials, getattr(torch, dtype)))
 
 
@@ -123,6 +127,7 @@ def test_fading_that_nobody_hears_is_not_drawn(
 @pytest.mark.parametrize("channel", first_is_fast([*FADES, "umi"], fast=2))
 def test_csi(name: str, channel: str) -> None:
     keys = {"csi": name, "channel": section(channel), "output.save_link": True}
+    keys["power"] = NO_STATISTICS
     one = run(engine(keys), 2)
     alone = run(engine(keys, trials=[1]), 2)
     for whole, part in zip(one.link, alone.link, strict=True):
