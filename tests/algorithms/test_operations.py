@@ -208,8 +208,13 @@ def eligible_mask(name: str, case: str) -> bool:
     return not (case == "convolutions" and name in ("pfedbayes", "fedbn"))
 
 
+LONG = ("zeroth_order", "tdpfed", "pfedbred", "pfedme", "fedamp")
+"""Methods with many operations a step, whose fast case has few steps."""
+
 ALL = [
-    pytest.param(name, case, marks=() if case == "many steps" else pytest.mark.slow)
+    pytest.param(
+        name, case, marks=() if case == ("one step" if name in LONG else "many steps") else pytest.mark.slow
+    )
     for name in ALGORITHMS
     for case in CASES
     if eligible_mask(name, case)

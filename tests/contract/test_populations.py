@@ -121,7 +121,7 @@ def test_only_the_channels_of_who_sends_matter(
 @pytest.mark.parametrize("antennas", [1, 3])
 def test_fading_of_some_is_theirs_among_all(kind: str, antennas: int) -> None:
     keys = {"name": kind, "antennas": antennas, "block_symbols": 7}
-    one = engine({"devices.count": 200, "channel": keys, "data.partition": "iid"})
+    one = engine({"devices.count": 200, "channel": keys, "data.partition": "iid", "power": "ci"})
     channel = one.parts.link.channel
     some = torch.tensor([3, 40, 41, 199])
     for t in (0, 5, 70):
@@ -135,7 +135,7 @@ def test_fading_of_some_is_theirs_among_all(kind: str, antennas: int) -> None:
 
 @pytest.mark.parametrize("channel", registry.list_names("channel"))
 def test_every_channel_knows_some_of_its_devices(channel: str) -> None:
-    one = engine({"channel": section(channel)}).parts.link.channel
+    one = engine({"channel": section(channel), "power": "ci"}).parts.link.channel
     some = torch.tensor([1, 3])
     theirs: ChannelState = one.get_state_of_devices(1, some)
     assert torch.equal(theirs.h[:, some], one.get_state(1).h[:, some])
