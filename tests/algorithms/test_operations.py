@@ -208,12 +208,15 @@ def eligible_mask(name: str, case: str) -> bool:
     return not (case == "convolutions" and name in ("pfedbayes", "fedbn"))
 
 
-LONG = ("zeroth_order", "tdpfed", "pfedbred", "pfedme", "fedamp")
-"""Methods with many operations a step, whose fast case has few steps."""
+# examples: methods with many operations a step
+FAST = dict.fromkeys(("zeroth_order", "tdpfed", "pfedbred", "pfedme", "fedamp"), "one step")
+"""Cases of the fast tests other than many steps."""
 
 ALL = [
     pytest.param(
-        name, case, marks=() if case == ("one step" if name in LONG else "many steps") else pytest.mark.slow
+        name,
+        case,
+        marks=() if case == FAST.get(name, "many steps") else pytest.mark.slow,
     )
     for name in ALGORITHMS
     for case in CASES

@@ -54,7 +54,9 @@ def streams(trials: list[int], dtype: torch.dtype = torch.float32) -> Streams:
 
 def uplink(trials: list[int], devices: int = 4, dtype: str = "float32", **keys: Any) -> Uplink:
     """Of trials with the same scenario."""
-    one = scenario({"engine.dtype": dtype, "devices.count": devices, "power": NO_STATISTICS, **keys})
+    one = scenario(
+        {"engine.dtype": dtype, "devices.count": devices, "power": NO_STATISTICS, **keys}
+    )
     return build([one] * len(trials), devices, streams(trials, getattr(torch, dtype)))
 
 
@@ -195,6 +197,7 @@ def test_power_is_within_budget(power: str, channel: str, normalise: str) -> Non
 
 
 @pytest.mark.parametrize(("power", "channel"), EVERY_POLICY + EVERY_CHANNEL)
+@pytest.mark.usefixtures("fewest_states")
 def test_error_follows_from_the_saved_link(power: str, channel: str) -> None:
     """nmse = a^T G a / (w^T G w) with the deviations a_k = c_k w_k / W - w_k, c_k = Re(h_k p_k) /
     sqrt(eta), and the Gram matrices G of the signals, segments added up, beside a noise 200 dB

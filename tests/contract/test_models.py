@@ -52,7 +52,6 @@ ONE = {"float32": 1e-5, "float64": 1e-10}
 """Largest relative difference that a round may make, by precision."""
 
 
-
 def is_next(name: str, algorithm: str) -> bool:
     """Whether a pair is tested in the fast suite: the methods of half of the models in turn.
 

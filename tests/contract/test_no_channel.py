@@ -71,6 +71,7 @@ def check(keys: dict[str, Any], dead: int) -> dict[str, np.ndarray]:
     return taken
 
 
+@pytest.mark.usefixtures("fewest_states")
 @pytest.mark.parametrize("scale", [0.0, 1e-9])
 @pytest.mark.parametrize("dead", [1, 4])
 @pytest.mark.parametrize("power", registry.list_names("power"))
