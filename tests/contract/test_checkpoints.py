@@ -89,6 +89,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.usefixtures("fewest_states")
 @pytest.mark.parametrize(("table", "name"), CASES)
 def test_goes_on_as_if_nobody_had_stopped_it(table: str, name: str, files: Path) -> None:
     one = points(changes(table, name))

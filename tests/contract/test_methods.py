@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import IN_TURN, METHODS, close, engine, equal, run, scores
+from contract.small import IN_TURN, close, engine, equal, run, scores
+from support.marks import first_is_fast
 
 from otafl.core import registry
 from otafl.core.contracts import Tensors
 from otafl.engine.engine import Engine
 
-PAIRS = pytest.mark.parametrize(("algorithm", "transport"), METHODS)
 TURNS = pytest.mark.parametrize(("algorithm", "transport"), IN_TURN)
 ONE = {"float32": 1e-5, "float64": 1e-10}
 """Largest relative difference that a round may make, by precision."""
@@ -65,7 +65,7 @@ def test_shapes_and_dtypes(algorithm: str, transport: str, dtype: str) -> None:
     assert taken["train_loss"].gt(0).all()
 
 
-@PAIRS
+@TURNS
 def test_it_learns(algorithm: str, transport: str) -> None:
     """What is tested below is not the identity: rounds change the scores."""
     one = engine(of(algorithm, transport))
@@ -156,7 +156,7 @@ def test_draws_do_not_depend_on_who_takes_part(algorithm: str, transport: str) -
 
 
 @TURNS
-@pytest.mark.parametrize("participants", [4, 3])
+@pytest.mark.parametrize("participants", first_is_fast([3, 4]))
 def test_chunked_is_unchunked(algorithm: str, transport: str, participants: int) -> None:
     keys = of(algorithm, transport, **{"devices.participants": participants})
     keys |= {"engine.dtype": "float64"}

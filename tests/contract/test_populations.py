@@ -57,8 +57,14 @@ def keys_of(algorithm: str) -> dict[str, Any]:
     return {"algorithm": algorithm, **example, "transport": over_fading(algorithm), **FEW}
 
 
-@pytest.mark.parametrize("place", ["memory", "disk"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("algorithm", "place"),
+    [
+        pytest.param(name, place, marks=pytest.mark.slow if (index + turn) % 2 else ())
+        for index, name in enumerate(ALGORITHMS)
+        for turn, place in enumerate(("memory", "disk"))
+    ],
+)
 def test_state_of_who_takes_part_is_state_of_all(
     algorithm: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 import xarray as xr
 from contract.small import scenario
 from contract.test_sweeps import Kill, same
+from support.marks import first_is_fast
 
 import otafl
 from otafl import open_results, sweeping
@@ -167,15 +168,17 @@ def test_models_come_along(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        grown({"channel.snr_db": [0, 10], "csi.name": ["perfect", "error"]}),
-        grown({"channel.snr_db": [0, 20, 30]}),
-        grown(dict(reversed(BEFORE.items()))),
-        grown(BEFORE | {"training.batch_size": [2]}),
-        grown(MORE, trials=1),
-        grown(MORE, seed=8),
-        grown(MORE, **{"training.rounds": 3}),
+        pytest.param(grown(*how, **keys), id=name, marks=marks)
+        for name, how, keys, marks in (
+            ("value gone", [BEFORE | {"channel.snr_db": [0, 10]}], {}, ()),
+            ("axis gone", [{"channel.snr_db": [0, 20, 30]}], {}, pytest.mark.slow),
+            ("order of axes", [dict(reversed(BEFORE.items()))], {}, ()),
+            ("axis more", [BEFORE | {"training.batch_size": [2]}], {}, pytest.mark.slow),
+            ("trials", [MORE, 1], {}, ()),
+            ("seed", [MORE], {"seed": 8}, pytest.mark.slow),
+            ("rounds", [MORE], {"training.rounds": 3}, pytest.mark.slow),
+        )
     ],
-    ids=["value gone", "axis gone", "order of axes", "axis more", "trials", "seed", "rounds"],
 )
 def test_what_is_not_grown_is_refused_and_stays(other: Scenario, kept: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in kept.rglob("*")}
@@ -325,7 +328,7 @@ def test_timelines_and_links_of_other_lengths_join(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../victim", "/tmp/victim", "parts/../../victim", "parts/.hidden", "", "a/b"]
 )
-@pytest.mark.parametrize("key", ["made", "gone"])
+@pytest.mark.parametrize("key", first_is_fast(["gone", "made"]))
 def test_a_list_names_files_of_the_folder_alone(
     name: str, key: str, kept: Path, tmp_path: Path
 ) -> None:
