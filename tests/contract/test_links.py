@@ -31,17 +31,19 @@ def fading_kind(channel: type[Any]) -> tuple[bool, bool]:
     return issubclass(settings, FadingSettings), "subcarrier_groups" in settings.model_fields
 
 
+MODULES = registry.TABLES["channel"].modules
+FIRST_OF_MODULE = set({module: name for name, module in reversed(MODULES.items())}.values())
 FADES = first_of_each("channel", fading_kind)
 KEPT = first_of_each("power", lambda policy: (policy().power_constraint, policy.may_be_silent))
 EVERY_POLICY = [(power, channel) for power in POWERS for channel in FADES]
 """Every policy over no fading, flat and frequency-selective fading."""
 EVERY_CHANNEL = [
-    pytest.param(power, channel, marks=pytest.mark.slow if (place + turn) % 3 else ())
+    pytest.param(power, channel, marks=pytest.mark.slow if (place + turn) % len(KEPT) else ())
     for turn, power in enumerate(KEPT)
     for place, channel in enumerate(CHANNELS)
     if channel not in FADES
 ]
-"""The other channels with one policy of each constraint, of which two thirds are slow tests."""
+"""The other channels with one policy of each constraint, of which one is a fast test."""
 
 
 NO_STATISTICS = "ci"
@@ -60,7 +62,13 @@ def uplink(trials: list[int], devices: int = 4, dtype: str = "float32", **keys: 
     return build([one] * len(trials), devices, streams(trials, getattr(torch, dtype)))
 
 
-@pytest.mark.parametrize("name", CHANNELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in FIRST_OF_MODULE else pytest.mark.slow)
+        for name in CHANNELS
+    ],
+)
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_channel(name: str, dtype: str) -> None:
     channel = uplink([0, 1, 2], dtype=dtype, channel=section(name)).channel

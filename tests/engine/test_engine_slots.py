@@ -12,6 +12,7 @@ import pytest
 import torch
 from contract import probes
 from contract.small import engine, run, scenario, tree
+from support.marks import first_is_fast
 
 import otafl
 from otafl.core.contracts import Cohort, Context, Payload, Workload
@@ -112,7 +113,7 @@ def test_every_update_is_used_once_or_lost(protocol: str, life: str) -> None:
     assert stale == (protocol != "deadline")
 
 
-@pytest.mark.parametrize("life", ["leaving", "batteries"])
+@pytest.mark.parametrize("life", first_is_fast(["batteries", "leaving"]))
 @pytest.mark.parametrize("protocol", ["late", "quorum", "asynchronous"])
 def test_stacked_is_alone_though_participants_differ(protocol: str, life: str) -> None:
     """Trials and points of a stack, each with its own devices in each slot, are what they are
