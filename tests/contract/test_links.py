@@ -174,7 +174,7 @@ def saved_link(
     return one, {name: torch.stack([saved[name] for saved in one.link]) for name in one.link[0]}
 
 
-@pytest.mark.parametrize(("power", "channel"), EVERY_POLICY + EVERY_CHANNEL)
+@pytest.mark.parametrize(("power", "channel"), [*EVERY_POLICY, *EVERY_CHANNEL])
 @pytest.mark.parametrize("normalise", ["payload", pytest.param("block", marks=pytest.mark.slow)])
 def test_power_is_within_budget(power: str, channel: str, normalise: str) -> None:
     """In each of 10 rounds for a peak constraint. For others, the mean over 40 rounds of 4 trials
@@ -204,7 +204,7 @@ def test_power_is_within_budget(power: str, channel: str, normalise: str) -> Non
         assert (mean_power <= 1 + 1e-9).all()
 
 
-@pytest.mark.parametrize(("power", "channel"), EVERY_POLICY + EVERY_CHANNEL)
+@pytest.mark.parametrize(("power", "channel"), [*EVERY_POLICY, *EVERY_CHANNEL])
 @pytest.mark.usefixtures("fewest_states")
 def test_error_follows_from_the_saved_link(power: str, channel: str) -> None:
     """nmse = a^T G a / (w^T G w) with the deviations a_k = c_k w_k / W - w_k, c_k = Re(h_k p_k) /
