@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import EVERY_METHOD, chosen, engine, run, uses_fading
+from support.marks import first_is_fast
 from torch import Tensor
 
 import otafl
@@ -71,9 +72,13 @@ def check(keys: dict[str, Any], dead: int) -> dict[str, np.ndarray]:
     return taken
 
 
+DEAD_AND_SCALE = pytest.mark.parametrize(
+    ("dead", "scale"), first_is_fast([(1, 0.0), (4, 1e-9), (1, 1e-9), (4, 0.0)], fast=2)
+)
+
+
 @pytest.mark.usefixtures("fewest_states")
-@pytest.mark.parametrize("scale", [0.0, 1e-9])
-@pytest.mark.parametrize("dead", [1, 4])
+@DEAD_AND_SCALE
 @pytest.mark.parametrize("power", registry.list_names("power"))
 def test_policies(power: str, dead: int, scale: float) -> None:
     check({"power": power, "channel": channel(dead, scale)}, dead)
@@ -121,8 +126,7 @@ def test_gbma_has_the_mean_gain_of_those_with_a_channel() -> None:
     assert gain == pytest.approx(np.pi / 4, rel=0.03)
 
 
-@pytest.mark.parametrize("scale", [0.0, 1e-9])
-@pytest.mark.parametrize("dead", [1, 4])
+@DEAD_AND_SCALE
 @pytest.mark.parametrize(
     "rule", [pytest.param(one, marks=pytest.mark.slow) if one == "ldpc" else one for one in DIGITAL]
 )

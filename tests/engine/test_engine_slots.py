@@ -73,8 +73,14 @@ def delivered(one: Engine) -> list[tuple[int, int, int]]:
     return out
 
 
-@pytest.mark.parametrize("life", ["always", "leaving", "batteries"])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("protocol", "life"),
+    [
+        pytest.param(protocol, life, marks=pytest.mark.slow if (turn + place) % 3 == 2 else ())
+        for turn, protocol in enumerate(PROTOCOLS)
+        for place, life in enumerate(("always", "leaving", "batteries"))
+    ],
+)
 def test_every_update_is_used_once_or_lost(protocol: str, life: str) -> None:
     # slots of 20 ms, in which a device may lose its update, come back, and begin another
     slow_air = {"channel": {"name": "awgn", "bandwidth_hz": 100.0}}
