@@ -60,8 +60,19 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("lost", [(), (3, 5, 8)], ids=["all", "lost"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())) or "-")
+@pytest.mark.parametrize(
+    ("case", "lost"),
+    [
+        pytest.param(
+            case,
+            lost,
+            id="-".join([*(map(str, case.values())), "lost" if lost else "all"]),
+            marks=pytest.mark.slow if (place + bool(lost)) % 2 else (),
+        )
+        for place, case in enumerate(CASES)
+        for lost in ((), (3, 5, 8))
+    ],
+)
 def test_equals_the_looped_twin(case: dict[str, Any], lost: tuple[int, ...]) -> None:
     streams = Streams([5, 5], [0, 1], dtype=torch.float64)
     settings = {"levels": RATIOS, "masked_loss": True} | case

@@ -208,8 +208,16 @@ def eligible_mask(name: str, case: str) -> bool:
     return not (case == "convolutions" and name in ("pfedbayes", "fedbn"))
 
 
+# examples: methods with many operations a step
+FAST = dict.fromkeys(("zeroth_order", "tdpfed", "pfedbred", "pfedme", "fedamp"), "one step")
+"""Cases of the fast tests other than many steps."""
+
 ALL = [
-    pytest.param(name, case, marks=() if case == "many steps" else pytest.mark.slow)
+    pytest.param(
+        name,
+        case,
+        marks=() if case == FAST.get(name, "many steps") else pytest.mark.slow,
+    )
     for name in ALGORITHMS
     for case in CASES
     if eligible_mask(name, case)

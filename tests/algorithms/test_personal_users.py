@@ -189,8 +189,14 @@ def farthest(method: str, model: str) -> float:
     return worst
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "model"),
+    [
+        pytest.param(method, model, marks=pytest.mark.slow if (index + turn) % 2 else ())
+        for index, method in enumerate(METHODS)
+        for turn, model in enumerate(MODELS)
+    ],
+)
 def test_rounds_are_those_of_the_published_programs(method: str, model: str) -> None:
     assert farthest(method, model) < 1e-12
 

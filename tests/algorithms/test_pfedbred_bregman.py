@@ -124,7 +124,7 @@ def test_envelope_gradient(family: Family) -> None:
     """Eq. (2): against central differences of the attained minimum."""
 
     def solved(centre: Tensor) -> Tensor:
-        return mirror_steps(family, slope, centre, centre, 0.05, PENALTY, 2000)
+        return mirror_steps(family, slope, centre, centre, 0.05, PENALTY, 800)
 
     def value(centre: Tensor) -> Tensor:
         return envelope(family, loss, solved(centre), centre, PENALTY)

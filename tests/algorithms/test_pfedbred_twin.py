@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.marks import first_is_fast
 from torch import Tensor
 from twins import prior as twin
 from twins.setting import everyone, local_data, minibatch, mlp
@@ -96,7 +97,9 @@ def run(ours: Any, data: TrainingData, streams: Streams, rounds: int = ROUNDS) -
 
 @pytest.mark.twin
 @pytest.mark.parametrize(("method", "keys"), ALL, ids=IDS)
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), first_is_fast([(torch.float64, 1e-12), (torch.float32, 2e-5)])
+)
 def test_equals_the_looped_twin(
     method: Any, keys: dict[str, Any], dtype: torch.dtype, tolerance: float
 ) -> None:

@@ -79,19 +79,29 @@ def biases_of(model: LayeredModel, blocks: Tensors, row: int) -> list[Array]:
     return [blocks[layer.bias][row].double().numpy().copy() for layer in model.layers]
 
 
-@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"sends": "factors", "weights": "uniform"},
+    {"weights": "uniform", "factor_update": "alternate", "downlink": "both"},
+    {"aggregation": "act", "sends": "factors"},
+    {"aggregation": "act", "weights": "uniform", "downlink": "both"},
+    {"aggregation": "act", "act_theta_start": "tensor", "downlink": "both"},
+    {"aggregation": "tangent"},
+]
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("kind", "settings"),
     [
-        {},
-        {"sends": "factors", "weights": "uniform"},
-        {"weights": "uniform", "factor_update": "alternate", "downlink": "both"},
-        {"aggregation": "act", "sends": "factors"},
-        {"aggregation": "act", "weights": "uniform", "downlink": "both"},
-        {"aggregation": "act", "act_theta_start": "tensor", "downlink": "both"},
-        {"aggregation": "tangent"},
+        pytest.param(
+            kind,
+            one,
+            id="-".join([*(map(str, one.values())), kind]),
+            marks=pytest.mark.slow if kind == "cnn" and place % 3 else (),
+        )
+        for place, one in enumerate(SETTINGS)
+        for kind in ("mlp", "cnn")
     ],
-    ids=lambda settings: "-".join(map(str, settings.values())) or "afm",
 )
 def test_equals_the_looped_twin(kind: str, settings: dict[str, Any]) -> None:
     model = network(kind)

@@ -37,10 +37,18 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("uma", {"speed_kmh": 30.0, "block_symbols": 100}),
     ("rma", {"speed_kmh": 100.0, "mobility": "linear", "block_symbols": 50}),
 ]
+# examples: one of each family with and without a speed
+OF_EACH_FAMILY = ("tdl-a", "tdl-e", "cdl-a", "cdl-d", "umi")
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize(("name", "settings"), CASES)
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        pytest.param(name, settings, marks=() if name in OF_EACH_FAMILY else pytest.mark.slow)
+        for name, settings in CASES
+    ],
+)
 @pytest.mark.parametrize("dtype", first_is_fast([torch.float64, torch.float32]))
 def test_a_state_depends_on_its_round_alone(
     name: str, settings: dict[str, Any], dtype: torch.dtype

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.marks import first_is_fast
 
 import otafl
 from otafl.channels.trace_files import read
@@ -75,7 +76,7 @@ def test_archive_has_names_of_a_trace_or_a_single_array(tmp_path: Path) -> None:
     assert found.delay_s.shape == (1, 2, 5)
 
 
-@pytest.mark.parametrize("suffix", ["npy", "npz", "csv"])
+@pytest.mark.parametrize("suffix", first_is_fast(["npz", "npy", "csv"]))
 def test_a_run_of_the_file_equals_that_of_the_converted_one(suffix: str, tmp_path: Path) -> None:
     h, file = make(4, 3, 2), tmp_path / f"h.{suffix}"
     if suffix == "csv":

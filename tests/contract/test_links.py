@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor
 from otafl.channels.base import FadingSettings
 from otafl.channels.rayleigh import Rayleigh
 from otafl.core import registry
-from otafl.core.contracts import ChannelState, Group
+from otafl.core.contracts import ChannelState, Group, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.engine.engine import Engine
@@ -30,16 +31,23 @@ def fading_kind(channel: type[Any]) -> tuple[bool, bool]:
     return issubclass(settings, FadingSettings), "subcarrier_groups" in settings.model_fields
 
 
+MODULES = registry.TABLES["channel"].modules
+FIRST_OF_MODULE = set({module: name for name, module in reversed(MODULES.items())}.values())
 FADES = first_of_each("channel", fading_kind)
 KEPT = first_of_each("power", lambda policy: (policy().power_constraint, policy.may_be_silent))
-PAIRS = [(power, channel) for power in POWERS for channel in FADES] + [
-    (power, channel) if (place + turn) % 2 else pytest.param(power, channel, marks=pytest.mark.slow)
+EVERY_POLICY = [(power, channel) for power in POWERS for channel in FADES]
+"""Every policy over no fading, flat and frequency-selective fading."""
+EVERY_CHANNEL = [
+    pytest.param(power, channel, marks=pytest.mark.slow if (place + turn) % len(KEPT) else ())
     for turn, power in enumerate(KEPT)
     for place, channel in enumerate(CHANNELS)
     if channel not in FADES
 ]
-"""Every policy over no fading, flat and frequency-selective fading; the rest with one policy of
-each constraint, of which the others are slow tests."""
+"""The other channels with one policy of each constraint, of which one is a fast test."""
+
+
+NO_STATISTICS = "ci"
+"""A policy that needs no long-term statistics, for tests of other parts: they take longest."""
 
 
 def streams(trials: list[int], dtype: torch.dtype = torch.float32) -> Streams:
@@ -48,11 +56,19 @@ def streams(trials: list[int], dtype: torch.dtype = torch.float32) -> Streams:
 
 def uplink(trials: list[int], devices: int = 4, dtype: str = "float32", **keys: Any) -> Uplink:
     """Of trials with the same scenario."""
-    one = scenario({"engine.dtype": dtype, "devices.count": devices, **keys})
+    one = scenario(
+        {"engine.dtype": dtype, "devices.count": devices, "power": NO_STATISTICS, **keys}
+    )
     return build([one] * len(trials), devices, streams(trials, getattr(torch, dtype)))
 
 
-@pytest.mark.parametrize("name", CHANNELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in FIRST_OF_MODULE else pytest.mark.slow)
+        for name in CHANNELS
+    ],
+)
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_channel(name: str, dtype: str) -> None:
     channel = uplink([0, 1, 2], dtype=dtype, channel=section(name)).channel
@@ -71,6 +87,7 @@ def test_channel(name: str, dtype: str) -> None:
     fewer = uplink([0, 1, 2], devices=2, dtype=dtype, channel=section(name)).channel
     for t in reversed(rounds):  # a round's state does not depend on which came before
         assert torch.equal(again.get_state(t).h, states[t].h)
+    for t in (-1, 70):
         assert torch.equal(alone.get_state(t).h[0], states[t].h[1])
         assert torch.equal(fewer.get_state(t).h, states[t].h[:, :2])
 
@@ -123,6 +140,7 @@ def test_fading_that_nobody_hears_is_not_drawn(
 @pytest.mark.parametrize("channel", first_is_fast([*FADES, "umi"], fast=2))
 def test_csi(name: str, channel: str) -> None:
     keys = {"csi": name, "channel": section(channel), "output.save_link": True}
+    keys["power"] = NO_STATISTICS
     one = run(engine(keys), 2)
     alone = run(engine(keys, trials=[1]), 2)
     for whole, part in zip(one.link, alone.link, strict=True):
@@ -156,7 +174,7 @@ def saved_link(
     return one, {name: torch.stack([saved[name] for saved in one.link]) for name in one.link[0]}
 
 
-@pytest.mark.parametrize(("power", "channel"), PAIRS)
+@pytest.mark.parametrize(("power", "channel"), [*EVERY_POLICY, *EVERY_CHANNEL])
 @pytest.mark.parametrize("normalise", ["payload", pytest.param("block", marks=pytest.mark.slow)])
 def test_power_is_within_budget(power: str, channel: str, normalise: str) -> None:
     """In each of 10 rounds for a peak constraint. For others, the mean over 40 rounds of 4 trials
@@ -186,7 +204,8 @@ def test_power_is_within_budget(power: str, channel: str, normalise: str) -> Non
         assert (mean_power <= 1 + 1e-9).all()
 
 
-@pytest.mark.parametrize(("power", "channel"), PAIRS)
+@pytest.mark.parametrize(("power", "channel"), [*EVERY_POLICY, *EVERY_CHANNEL])
+@pytest.mark.usefixtures("fewest_states")
 def test_error_follows_from_the_saved_link(power: str, channel: str) -> None:
     """nmse = a^T G a / (w^T G w) with the deviations a_k = c_k w_k / W - w_k, c_k = Re(h_k p_k) /
     sqrt(eta), and the Gram matrices G of the signals, segments added up, beside a noise 200 dB
@@ -194,7 +213,7 @@ def test_error_follows_from_the_saved_link(power: str, channel: str) -> None:
     loud: dict[str, Any] = {"channel.snr_db": 200.0}
     own = registry.load_component("power", power).example_without_noise
     loud |= {f"power.{field}": value for field, value in own.items()}
-    one, saved = saved_link(power, channel, 8, **loud)
+    one, saved = saved_link(power, channel, 4, **loud)
     weight, gram, on_air = saved["weight/0"][:, :, None], saved["gram/0"], saved["active/0"]
     c = (saved["h/0"] * saved["p/0"]).real / saved["eta/0"].sqrt()[..., None]
     share = (weight * on_air).sum(-1, keepdim=True).clamp_min(1e-12)
@@ -220,8 +239,24 @@ def test_noise_part_of_the_error() -> None:
     assert float(measured) == pytest.approx(float(hand.mean()), rel=0.03)
 
 
-@pytest.mark.parametrize("transport", registry.list_names("transport"))
-@pytest.mark.parametrize("codec", registry.list_names("codec"))
+SENDS_MODEL = {"algorithm": {"name": "fedavg", "sends": "model"}}
+
+
+@functools.cache
+def train_uncompressed(transport: str, sends_model: bool) -> Tensors:
+    """Return the server's model after two rounds without a codec. Do not change it."""
+    keys = {"codec": "identity", "transport": transport} | (SENDS_MODEL if sends_model else {})
+    return run(engine(keys), 2).server
+
+
+@pytest.mark.parametrize(
+    ("codec", "transport"),
+    [
+        pytest.param(codec, transport, marks=pytest.mark.slow if (turn + place) % 2 else ())
+        for turn, codec in enumerate(registry.list_names("codec"))
+        for place, transport in enumerate(registry.list_names("transport"))
+    ],
+)
 def test_codec_over_transport(codec: str, transport: str) -> None:
     link, code = (
         registry.load_component(*at) for at in (("transport", transport), ("codec", codec))
@@ -232,17 +267,17 @@ def test_codec_over_transport(codec: str, transport: str) -> None:
             run(engine(keys), 1)
         return
     if code.Settings.example:  # a matrix for each layer
-        keys["algorithm"] = {"name": "fedavg", "sends": "model"}
+        keys |= SENDS_MODEL
         if link.Settings().assumes_increments:
             with pytest.raises(ScenarioError, match="so it needs increments"):
                 engine(keys)
             return
-    one, other = run(engine(keys), 3), run(engine(keys), 3)
-    plain = run(engine(keys | {"codec": "identity"}), 3)
+    one, other = run(engine(keys), 2), run(engine(keys), 2)
+    plain = train_uncompressed(transport, "algorithm" in keys)
     for name, block in one.server.items():
         assert torch.equal(block, other.server[name])
         assert block.isfinite().all()
-        assert torch.equal(block, plain.server[name]) == code.is_lossless
+        assert torch.equal(block, plain[name]) == code.is_lossless
     taken = one.means.take()
     assert taken["uplink_symbols"].gt(0).all()
     assert taken["airtime_s"].gt(0).all()

@@ -72,7 +72,13 @@ def test_device_trains_alone_as_among_others(algorithm: str) -> None:
     assert compared or not payload
 
 
-@pytest.mark.parametrize("algorithm", ABLE)
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        pytest.param(name, marks=pytest.mark.slow if turn % 2 else ())
+        for turn, name in enumerate(ABLE)
+    ],
+)
 def test_trial_alone_is_trial_in_a_stack(algorithm: str) -> None:
     keys = make_keys(algorithm)
     whole = scores(run(engine(keys), 1))

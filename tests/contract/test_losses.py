@@ -93,8 +93,14 @@ def find_refusal(method: str, kind: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        pytest.param(method, kind, marks=pytest.mark.slow if (turn + place) % 2 else ())
+        for turn, method in enumerate(ALGORITHMS)
+        for place, kind in enumerate(KINDS)
+    ],
+)
 def test_a_method_trains_or_is_refused_in_a_sentence(method: str, kind: str) -> None:
     refusal = find_refusal(method, kind)
     if refusal:

@@ -134,8 +134,8 @@ def test_axes() -> None:
 
 @pytest.mark.parametrize("algorithm", AXES["algorithm"])
 def test_pairs(algorithm: str) -> None:
-    """Half of them; `test_triples` has every pair."""
-    assert close_by([row for row in ROWS if row["algorithm"] == algorithm][::2])
+    """A quarter of them; `test_triples` has every pair."""
+    assert close_by([row for row in ROWS if row["algorithm"] == algorithm][::4])
 
 
 @pytest.mark.slow

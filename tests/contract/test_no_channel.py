@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 from contract.small import EVERY_METHOD, chosen, engine, run, uses_fading
+from support.marks import first_is_fast
 from torch import Tensor
 
 import otafl
 from otafl.channels.custom import Draws
 from otafl.core import registry
-from otafl.engine.engine import Engine
 
 pytestmark = pytest.mark.exact
 
@@ -52,19 +52,15 @@ def channel(dead: int, scale: float = 0.0, **options: Any) -> dict[str, Any]:
     return {"name": name, "snr_db": 30.0, "dead": dead, "scale": scale, **options}
 
 
-def same_as_new(one: Engine, keys: dict[str, Any]) -> bool:
-    """Whether the server's model is as it was before the first round."""
-    start = engine(keys).server
-    return all(torch.equal(block, start[name]) for name, block in one.server.items())
-
-
 def check(keys: dict[str, Any], dead: int) -> dict[str, np.ndarray]:
     """Run with so many of four devices without a channel; whole models are sent, so that a mean of
     zero would show."""
     keys = {"algorithm": {"name": "fedavg", "sends": "model"}, **keys}
-    one = run(engine(keys), ROUNDS)
+    one = engine(keys)
+    start = {name: block.clone() for name, block in one.server.items()}
+    run(one, ROUNDS)
     assert all(block.isfinite().all() for block in one.server.values())
-    assert same_as_new(one, keys) == (dead == 4)
+    assert all(torch.equal(one.server[name], start[name]) for name in start) == (dead == 4)
     taken = {name: value.numpy() for name, value in one.means.take().items()}
     for name in ("radio_j", "tx_power", "airtime_s", "uplink_symbols", "aggregation_nmse"):
         assert np.isfinite(taken[name]).all(), name
@@ -76,8 +72,13 @@ def check(keys: dict[str, Any], dead: int) -> dict[str, np.ndarray]:
     return taken
 
 
-@pytest.mark.parametrize("scale", [0.0, 1e-9])
-@pytest.mark.parametrize("dead", [1, 4])
+DEAD_AND_SCALE = pytest.mark.parametrize(
+    ("dead", "scale"), first_is_fast([(1, 0.0), (4, 1e-9), (1, 1e-9), (4, 0.0)], fast=2)
+)
+
+
+@pytest.mark.usefixtures("fewest_states")
+@DEAD_AND_SCALE
 @pytest.mark.parametrize("power", registry.list_names("power"))
 def test_policies(power: str, dead: int, scale: float) -> None:
     check({"power": power, "channel": channel(dead, scale)}, dead)
@@ -125,8 +126,7 @@ def test_gbma_has_the_mean_gain_of_those_with_a_channel() -> None:
     assert gain == pytest.approx(np.pi / 4, rel=0.03)
 
 
-@pytest.mark.parametrize("scale", [0.0, 1e-9])
-@pytest.mark.parametrize("dead", [1, 4])
+@DEAD_AND_SCALE
 @pytest.mark.parametrize(
     "rule", [pytest.param(one, marks=pytest.mark.slow) if one == "ldpc" else one for one in DIGITAL]
 )

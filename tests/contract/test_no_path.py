@@ -41,6 +41,7 @@ def channel(**options: Any) -> dict[str, Any]:
     return {"name": "trace", "path": traced(), "antennas": 1, "snr_db": 30.0, **options}
 
 
+@pytest.mark.usefixtures("fewest_states")
 @pytest.mark.parametrize("power", registry.list_names("power"))
 def test_policies(power: str) -> None:
     check({"power": power, "channel": channel()}, 1)

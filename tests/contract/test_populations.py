@@ -57,8 +57,14 @@ def keys_of(algorithm: str) -> dict[str, Any]:
     return {"algorithm": algorithm, **example, "transport": over_fading(algorithm), **FEW}
 
 
-@pytest.mark.parametrize("place", ["memory", "disk"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("algorithm", "place"),
+    [
+        pytest.param(name, place, marks=pytest.mark.slow if (index + turn) % 2 else ())
+        for index, name in enumerate(ALGORITHMS)
+        for turn, place in enumerate(("memory", "disk"))
+    ],
+)
 def test_state_of_who_takes_part_is_state_of_all(
     algorithm: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +127,7 @@ def test_only_the_channels_of_who_sends_matter(
 @pytest.mark.parametrize("antennas", [1, 3])
 def test_fading_of_some_is_theirs_among_all(kind: str, antennas: int) -> None:
     keys = {"name": kind, "antennas": antennas, "block_symbols": 7}
-    one = engine({"devices.count": 200, "channel": keys, "data.partition": "iid"})
+    one = engine({"devices.count": 200, "channel": keys, "data.partition": "iid", "power": "ci"})
     channel = one.parts.link.channel
     some = torch.tensor([3, 40, 41, 199])
     for t in (0, 5, 70):
@@ -135,7 +141,7 @@ def test_fading_of_some_is_theirs_among_all(kind: str, antennas: int) -> None:
 
 @pytest.mark.parametrize("channel", registry.list_names("channel"))
 def test_every_channel_knows_some_of_its_devices(channel: str) -> None:
-    one = engine({"channel": section(channel)}).parts.link.channel
+    one = engine({"channel": section(channel), "power": "ci"}).parts.link.channel
     some = torch.tensor([1, 3])
     theirs: ChannelState = one.get_state_of_devices(1, some)
     assert torch.equal(theirs.h[:, some], one.get_state(1).h[:, some])

@@ -100,6 +100,7 @@ def test_averages_are_those_of_the_states(monkeypatch: pytest.MonkeyPatch) -> No
         torch.testing.assert_close(found[name], each.mean((0, 3)), msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.exact
 def test_repeated_states_take_the_memory_of_different_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two batches of 64 states, of which the second is repeated."""

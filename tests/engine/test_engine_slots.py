@@ -12,6 +12,7 @@ import pytest
 import torch
 from contract import probes
 from contract.small import engine, run, scenario, tree
+from support.marks import first_is_fast
 
 import otafl
 from otafl.core.contracts import Cohort, Context, Payload, Workload
@@ -72,8 +73,14 @@ def delivered(one: Engine) -> list[tuple[int, int, int]]:
     return out
 
 
-@pytest.mark.parametrize("life", ["always", "leaving", "batteries"])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("protocol", "life"),
+    [
+        pytest.param(protocol, life, marks=pytest.mark.slow if (turn + place) % 3 == 2 else ())
+        for turn, protocol in enumerate(PROTOCOLS)
+        for place, life in enumerate(("always", "leaving", "batteries"))
+    ],
+)
 def test_every_update_is_used_once_or_lost(protocol: str, life: str) -> None:
     # slots of 20 ms, in which a device may lose its update, come back, and begin another
     slow_air = {"channel": {"name": "awgn", "bandwidth_hz": 100.0}}
@@ -112,7 +119,7 @@ def test_every_update_is_used_once_or_lost(protocol: str, life: str) -> None:
     assert stale == (protocol != "deadline")
 
 
-@pytest.mark.parametrize("life", ["leaving", "batteries"])
+@pytest.mark.parametrize("life", first_is_fast(["batteries", "leaving"]))
 @pytest.mark.parametrize("protocol", ["late", "quorum", "asynchronous"])
 def test_stacked_is_alone_though_participants_differ(protocol: str, life: str) -> None:
     """Trials and points of a stack, each with its own devices in each slot, are what they are

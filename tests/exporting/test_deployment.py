@@ -71,7 +71,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", first_is_fast(CASES, 4))
+@pytest.mark.parametrize("case", first_is_fast(CASES, 2))
 def test_it_is_as_accurate_as_the_result_says(case: str, tmp_path: Path) -> None:
     changes, views = CASES[case]
     path = make_trained_result(tmp_path, **changes)

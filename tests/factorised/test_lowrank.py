@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.marks import first_is_fast
 from torch import Tensor
 from twins import fedrlr as twin
 
@@ -239,7 +240,7 @@ def gradient_of_rank(rank: int, m: int = 20) -> Callable[[int], Tensor]:
 @pytest.mark.parametrize(
     "rank", [0, *(pytest.param(one, marks=pytest.mark.slow) for one in (1, 2, 4, 12))]
 )
-@pytest.mark.parametrize(("m", "n", "r"), [(20, 12, 4), (20, 12, 12), (12, 12, 12)])
+@pytest.mark.parametrize(("m", "n", "r"), first_is_fast([(20, 12, 4), (20, 12, 12), (12, 12, 12)]))
 def test_drift_in_float32_is_bounded(m: int, n: int, r: int, rank: int) -> None:
     """500 steps along gradients of any rank, corrected every 64: U and V are 5e-5 off orthonormal
     at most, rounding after a correction, and Theta follows float64 to 1e-4 of its norm. At full

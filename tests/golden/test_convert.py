@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from golden.made_results import made, written
+from support.marks import first_is_fast
 
 from otafl import cli, open_results
 from otafl.core.errors import UserError
@@ -40,7 +41,7 @@ def ran(tmp_path: Path) -> Path:
     return written(ds, tmp_path / "r.nc")
 
 
-@pytest.mark.parametrize("suffix", [".zarr", ".nc"])
+@pytest.mark.parametrize("suffix", first_is_fast([".nc", ".zarr"]))
 @pytest.mark.parametrize(
     "lazy", [16, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 100, 200))]
 )

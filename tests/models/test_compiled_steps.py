@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.marks import first_is_fast
 from torch import Tensor
 
 from otafl.core.contracts import Batch, Tensors
@@ -176,7 +177,8 @@ METHODS: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("algorithm", METHODS, ids=lambda one: one["name"])
 @pytest.mark.parametrize(
-    "training", [{"local_steps": 3, "batch_size": 20}, {"local_epochs": 2, "batch_size": 20}]
+    "training",
+    first_is_fast([{"local_steps": 3, "batch_size": 20}, {"local_epochs": 2, "batch_size": 20}]),
 )
 def test_methods_keep_bits(kernel: Any, algorithm: dict[str, Any], training: Any) -> None:
     """Methods that share the step give the same bits, with unequal devices and two trials."""

@@ -92,6 +92,7 @@ def test_fedrlr_sends_its_factors_only() -> None:
     assert np.all(symbols == 10 * 4 * (64 + 32 + 32 + 10))
 
 
+@pytest.mark.slow
 def test_the_weakest_device_costs_inversion_dearly() -> None:
     """Plain inversion answers to the deepest fade; truncation and equal power do not."""
     result = run(

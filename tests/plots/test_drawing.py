@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
+from support.marks import first_is_fast
 from support.swept_bench import make_dataset
 
 from otafl.core.errors import UserError
@@ -21,7 +22,7 @@ def test_files(tmp_path: Path, suffix: str, start: bytes) -> None:
     assert path.read_bytes().startswith(start)
 
 
-@pytest.mark.parametrize("width", [3.5, 7.16])
+@pytest.mark.parametrize("width", first_is_fast([3.5, 7.16]))
 def test_a_figure_has_the_width_of_a_journals_column(tmp_path: Path, width: float) -> None:
     ds = make_dataset("snr_db", "power", "device_count")
     data = curve_data(ds, "test_accuracy", "snr_db", "power", "device_count")

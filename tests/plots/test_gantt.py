@@ -70,6 +70,7 @@ def many(devices: int, slots: int, step_s: float = 1.0) -> xr.Dataset:
     return xr.Dataset(data, attrs=about)
 
 
+@pytest.mark.slow
 def test_many_devices_and_many_events(tmp_path: Path) -> None:
     """10,000 events of ten devices are a texture, without outlines; first, what can be read."""
     events = many(10, 500)

@@ -123,7 +123,17 @@ DRAWN: dict[str, Callable[[], xr.Dataset]] = {
 }
 
 
-@pytest.mark.parametrize("data", DRAWN.values(), ids=DRAWN.keys())
+LONGEST = ("numbers", "panels", "many", "maps")
+"""Figures that take longest; the others are like them."""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(data, id=name, marks=pytest.mark.slow if name in LONGEST else ())
+        for name, data in DRAWN.items()
+    ],
+)
 def test_no_text_is_cut_and_no_ticks_touch(data: Callable[[], xr.Dataset]) -> None:
     assert faults(draw(data(), title="a title " * 30)) == []
 

@@ -138,7 +138,13 @@ def test_zero_updates_and_dead_channels_do_not_make_nan(name: str, budget: float
         assert (used <= 1 + 1e-5).all()
 
 
-@pytest.mark.parametrize("name", SCALE_POLICIES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "smcv" else ())
+        for name in SCALE_POLICIES
+    ],
+)
 def test_gradients_reach_channels_budgets_and_symbol_powers(name: str) -> None:
     """By finite differences, in a link where no tie, cap or threshold is near."""
     link = make_link(12)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from support.energy_runs import SHARE, SLOTS, is_below, run
 from support.energy_slots import F64, Slots, make_budget_paced, make_slot_link
+from support.marks import first_is_fast
 from support.power_links import N, compute_received_gain, make_link, perturb
 from torch import Tensor
 
@@ -55,7 +56,7 @@ def test_batteries_bursts_and_peaks() -> None:
         assert float(capped.power(battery(energy))) == pytest.approx(power)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first_is_fast(range(4)))
 def test_the_level_is_the_best_of_all(seed: int) -> None:
     """Over a fine grid of receive levels, by the error of a mean over those that reach it."""
     link = perturb(

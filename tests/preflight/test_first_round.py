@@ -342,7 +342,7 @@ def test_points_of_a_sweep_are_told_apart(home: Path, capsys: pytest.CaptureFixt
         {"power": "own_parts:f", "data": "own_parts:g", "model": "own_parts:plain"},
         {"data": {"name": "femnist", "partition": "natural"}},
         {"data": {"name": "sent140", "partition": "natural"}, "model": "lstm"},
-        {"data": "cifar100", "model": "resnet18"},
+        pytest.param({"data": "cifar100", "model": "resnet18"}, marks=pytest.mark.slow),
         {"data": {"partition": {"name": "dirichlet", "min_samples": 359}}},
         {"data": {"test": "per_device"}, "devices.count": 718},
         {"devices.count": 1437},

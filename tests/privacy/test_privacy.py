@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine, scenario
+from support.marks import first_is_fast
 
 from otafl.algorithms.base import Outcome
 from otafl.algorithms.fedavg import FedAvg
@@ -274,7 +275,9 @@ def test_all_servers_that_hear_a_device_count(adversary: str) -> None:
         assert (mu(one) ** 2 <= law * (1.0 + 1e-6)).all()
 
 
-@pytest.mark.parametrize("channel", [{"name": "rayleigh", "antennas": 2}, {"name": "umi"}])
+@pytest.mark.parametrize(
+    "channel", first_is_fast([{"name": "rayleigh", "antennas": 2}, {"name": "umi"}])
+)
 @pytest.mark.parametrize("split", ["even", "left"])
 def test_a_bound_is_kept_by_all_servers_together(channel: dict[str, Any], split: str) -> None:
     """Devices of full power take what the bound leaves them, the strongest of each server all."""

@@ -5,6 +5,7 @@ Mutations of the tangent's bound are executed here.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -114,12 +115,19 @@ def tangent_programme(a: np.ndarray, last: np.ndarray) -> np.ndarray:
 def step_is_the_programme() -> bool:
     """Whether a step with a well climbed dual is the programme of the tangents: six devices, four
     antennas, from random combiners in eight states."""
-    reach = draw_channels(8, 6, 4)[:, 0]
-    last = normalise_combiner(draw_channels(8, 1, 4, seed=3)[:, 0, 0])
+    reach, last, by_hand = solve_programmes()
     there = torch.ones(8, 6, dtype=torch.bool)
     ours, _ = uniform_forcing._step(reach, last, torch.zeros(8, 6).double(), there)
-    hand = [tangent_programme(a.numpy(), f.numpy()) for a, f in zip(reach, last, strict=True)]
-    return bool((ours - torch.from_numpy(np.stack(hand))).abs().max() < 1e-4)
+    return bool((ours - by_hand).abs().max() < 1e-4)
+
+
+@functools.cache
+def solve_programmes() -> tuple[Tensor, Tensor, Tensor]:
+    """Return channels [8, 6, 4], combiners [8, 4], and the next combiners by the programmes."""
+    reach = draw_channels(8, 6, 4)[:, 0]
+    last = normalise_combiner(draw_channels(8, 1, 4, seed=3)[:, 0, 0])
+    found = [tangent_programme(a.numpy(), f.numpy()) for a, f in zip(reach, last, strict=True)]
+    return reach, last, torch.from_numpy(np.stack(found))
 
 
 def two_antenna_optimum(a: np.ndarray) -> float:
@@ -146,13 +154,19 @@ def two_antenna_optimum(a: np.ndarray) -> float:
     return -float(min(refined))
 
 
+@functools.cache
+def search_optima() -> tuple[Tensor, Tensor, np.ndarray]:
+    """Return channels [12, 1, 4, 2], budgets [12, 4], and the optima [12] by brute force."""
+    h, budget = draw_channels(12, 4, 2), torch.linspace(0.5, 2.0, 4).double().expand(12, 4)
+    a = (h[:, 0] * budget.sqrt()[..., None]).numpy()
+    return h, budget, np.array([two_antenna_optimum(one) for one in a])
+
+
 def is_optimal() -> bool:
     """Whether the weakest of four devices at two antennas gets what it can in all of 12 states."""
-    h, budget = draw_channels(12, 4, 2), torch.linspace(0.5, 2.0, 4).double().expand(12, 4)
+    h, budget, best = search_optima()
     sends = torch.ones(12, 4, dtype=torch.bool)
     ours = compute_weakest_power(h, UniformForcing().combine(h, sends, budget), budget).numpy()
-    a = (h[:, 0] * budget.sqrt()[..., None]).numpy()
-    best = np.array([two_antenna_optimum(one) for one in a])
     assert (ours <= best * (1 + 1e-6)).all()
     return bool((ours >= best * (1 - 1e-3)).all())
 

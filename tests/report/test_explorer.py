@@ -139,6 +139,7 @@ def with_library(monkeypatch: pytest.MonkeyPatch) -> str:
     return script
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("with_library")
 def test_texts_of_a_result_are_data_and_only_known_scripts_run() -> None:
     text = render_page(make_sweep(), "r.nc")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize
+from support.marks import first_is_fast
 from torch import Tensor
 
 from otafl.core import registry
@@ -116,7 +117,7 @@ TWINS: dict[str, Callable[[Array, int], Array]] = {
 
 
 @pytest.mark.twin
-@pytest.mark.parametrize("n", [7, 8, 11])
+@pytest.mark.parametrize("n", first_is_fast([7, 8, 11], fast=2))
 @pytest.mark.parametrize("name", TWINS)
 def test_a_rule_is_its_looped_twin(name: str, n: int) -> None:
     """In each of three trials, with a corrupted input, and with two inputs that did not arrive."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import h5py
 import pytest
-from support.scenarios import ROOT, SCENARIO_FILES, make_scenario, mark_large
+from support.scenarios import LARGE, ROOT, SCENARIO_FILES, make_scenario
 
 from otafl.core.settings import Settings
 from otafl.scenario import (
@@ -173,7 +173,14 @@ def test_a_scenario_that_states_the_former_defaults_keeps_its_hash(name: str) ->
     assert compute_scenario_hash(load_scenario(STUDIES / f"{name}.yaml")).startswith(BEFORE[name])
 
 
-@pytest.mark.parametrize("file", [mark_large(path) for path in sorted(STUDIES.glob("*/data/*.nc"))])
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(path, id=path.name, marks=() if is_next else pytest.mark.slow)
+        for turn, path in enumerate(sorted(STUDIES.glob("*/data/*.nc")))
+        for is_next in [path.stem not in LARGE and turn % 3 == 0]
+    ],
+)
 def test_committed_results_are_of_todays_scenarios(file: Path) -> None:
     with h5py.File(file) as opened:
         stored = dict(opened.attrs)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scenarios import EVERY_SCENARIO, SCENARIOS, make_scenario, write_scenario
+from support.scenarios import LARGE, SCENARIO_FILES, SCENARIOS, make_scenario, write_scenario
 
 from otafl.core import registry
 from otafl.scenario import (
@@ -24,8 +25,20 @@ from otafl.scenario.yaml_source import parse
 
 pytestmark = pytest.mark.exact
 
+FILES = [
+    pytest.param(
+        path,
+        id=path.name,
+        marks=()
+        if path.stem not in LARGE and (path.parent == SCENARIOS or turn % 9 == 0)
+        else pytest.mark.slow,
+    )
+    for turn, path in enumerate(SCENARIO_FILES)
+]
+"""Of the studies' scenarios each ninth is a fast test."""
 
-@pytest.mark.parametrize("file", EVERY_SCENARIO)
+
+@pytest.mark.parametrize("file", FILES)
 def test_the_filled_in_and_the_short_text_read_back(file: Path, tmp_path: Path) -> None:
     once, points = load_points(file)
     short = load_scenario(parse(format_settings(once)).data)
@@ -113,10 +126,14 @@ def _references(tree: Any) -> Any:
             yield from _references(item)
 
 
-def is_valid(tree: dict[str, Any]) -> bool:
+@functools.cache
+def make_schema_checker() -> Any:
     jsonschema = pytest.importorskip("jsonschema")
-    checker = jsonschema.Draft202012Validator(build_json_schema())
-    return bool(checker.is_valid({"name": "a"} | tree))
+    return jsonschema.Draft202012Validator(build_json_schema())
+
+
+def is_valid(tree: dict[str, Any]) -> bool:
+    return bool(make_schema_checker().is_valid({"name": "a"} | tree))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine
+from support.marks import first_is_fast
 
 from otafl.core.contracts import Cohort, Group, LinkReport
 from otafl.engine.engine import Engine
@@ -93,7 +94,7 @@ def engine_neighbours(changes: dict[str, Any]) -> Any:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize("moves", first_is_fast([True, False]))
 def test_a_server_at_several_places(moves: bool) -> None:
     """On a torus of three cells each of the two others is seen at nine places, over channels of
     their own; standing devices and devices that move."""
