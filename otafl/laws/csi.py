@@ -145,7 +145,8 @@ def _uses(bench: Bench, transport: str) -> Iterator[Check]:
     """
     channel = {"name": "tdl-a", "subcarrier_groups": 4, "block_symbols": 8}
     csi = {"name": "pilots", "length": 2, "comb": 3}
-    rig = bench.build_rig(5, 2, {"channel": channel, "csi": csi, "transport": transport})
+    point = {"channel": channel, "csi": csi, "transport": transport, "power": "full"}
+    rig = bench.build_rig(5, 2, point)
     side = rig.send(rig.draw_symbols(24, 0), 0)[1].side_symbols
     yield check_exact(5.0 * (2 * 2 * 3 + SIDE[transport]), float(side.mean()))
 
