@@ -67,7 +67,7 @@ def _compute_error(record: Record) -> np.ndarray:
 @functools.lru_cache(maxsize=4)
 def _record_planned(bench: Bench, devices: int, policy: str = "cao_average") -> list[Record]:
     """Record a policy at each SNR."""
-    trials = 12
+    trials = 12 if devices == 1 else 6
     rig = bench.build_rig(devices, trials, [_make_point(policy, snr) for snr in SNRS_DB])
     record = rig.record(bench.scale_size(128), COORDINATES, 1.0)
     return [record.select_point(index, len(SNRS_DB)) for index in range(len(SNRS_DB))]

@@ -193,7 +193,7 @@ def _personal_models(bench: Bench) -> Iterator[Check]:
 
 FALLING: dict[str, Any] = {"name": "fedavg", "learning_rate": 1.0, "decay": 0.2}
 """Steps 1 / (1 + t / 5), which fall slowly enough for O(1/t)."""
-ROUNDS, TRIALS = 240, 480
+ROUNDS, TRIALS = 240, 240
 ORDER = 0.1
 """Deviation of the logarithm of a mean risk's growth from the mean of the trials' logarithms."""
 
