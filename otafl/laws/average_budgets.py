@@ -152,7 +152,7 @@ def _line_of_sight(bench: Bench) -> Iterator[Check]:
 @functools.lru_cache(maxsize=2)
 def _record_queues(bench: Bench, powers: float | None = 1.0) -> list[Record]:
     """Record `lyapunov` with each V; with `powers` None, the devices' symbol powers differ."""
-    trials, average_db = 32, 10.0 * math.log10(SHARE)
+    trials, average_db = 32 if powers else 8, 10.0 * math.log10(SHARE)
     points = [
         _make_point({"name": "lyapunov", "v": v, "average_db": average_db}, 10.0) for v in WEIGHTS
     ]

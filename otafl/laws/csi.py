@@ -229,7 +229,7 @@ def _fresh(bench: Bench, channel: str) -> Iterator[Check]:
     """Compare the first round's channels of devices at rest with their estimates."""
     groups = {} if channel == "rayleigh" else {"subcarrier_groups": 1}
     point = {"channel": {"name": channel} | groups, "csi": "delay", "power": "full"}
-    link = bench.build_rig(bench.scale_size(2000), 1, point).link
+    link = bench.build_rig(bench.scale_size(1000), 1, point).link
     state = link.channel.get_state(0)
     h_hat = link.csi.estimate(state.h, state.gain, 0)
     product = (state.h * h_hat.conj()).flatten().cpu().numpy()

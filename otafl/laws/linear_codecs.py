@@ -96,7 +96,7 @@ def _send_factors(bench: Bench, split: PowerSplit) -> tuple[Tensor, Tensor, Tens
     tensors [S] at power 1 and noise variance 1.
     """
     codec = {"name": "laser", "rank": 2, "power_split": split, "error_feedback": False}
-    rig = bench.build_rig(1, bench.scale_size(4096), {"codec": codec, "transport": "ideal"})
+    rig = bench.build_rig(1, bench.scale_size(2048), {"codec": codec, "transport": "ideal"})
     draw = {
         name: rig.streams.draw_normal(NOISE / name, 0, shape) * SCALES[name]
         for name, shape in LAYERS.items()
