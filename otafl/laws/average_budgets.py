@@ -67,7 +67,7 @@ def _compute_error(record: Record) -> np.ndarray:
 @functools.lru_cache(maxsize=4)
 def _record_planned(bench: Bench, devices: int, policy: str = "cao_average") -> list[Record]:
     """Record a policy at each SNR."""
-    trials = 12
+    trials = 12 if devices == 1 else 6
     rig = bench.build_rig(devices, trials, [_make_point(policy, snr) for snr in SNRS_DB])
     record = rig.record(bench.scale_size(128), COORDINATES, 1.0)
     return [record.select_point(index, len(SNRS_DB)) for index in range(len(SNRS_DB))]
@@ -152,7 +152,7 @@ def _line_of_sight(bench: Bench) -> Iterator[Check]:
 @functools.lru_cache(maxsize=2)
 def _record_queues(bench: Bench, powers: float | None = 1.0) -> list[Record]:
     """Record `lyapunov` with each V; with `powers` None, the devices' symbol powers differ."""
-    trials, average_db = 32, 10.0 * math.log10(SHARE)
+    trials, average_db = 32 if powers else 8, 10.0 * math.log10(SHARE)
     points = [
         _make_point({"name": "lyapunov", "v": v, "average_db": average_db}, 10.0) for v in WEIGHTS
     ]

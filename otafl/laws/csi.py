@@ -145,7 +145,8 @@ def _uses(bench: Bench, transport: str) -> Iterator[Check]:
     """
     channel = {"name": "tdl-a", "subcarrier_groups": 4, "block_symbols": 8}
     csi = {"name": "pilots", "length": 2, "comb": 3}
-    rig = bench.build_rig(5, 2, {"channel": channel, "csi": csi, "transport": transport})
+    point = {"channel": channel, "csi": csi, "transport": transport, "power": "full"}
+    rig = bench.build_rig(5, 2, point)
     side = rig.send(rig.draw_symbols(24, 0), 0)[1].side_symbols
     yield check_exact(5.0 * (2 * 2 * 3 + SIDE[transport]), float(side.mean()))
 
@@ -228,7 +229,7 @@ def _fresh(bench: Bench, channel: str) -> Iterator[Check]:
     """Compare the first round's channels of devices at rest with their estimates."""
     groups = {} if channel == "rayleigh" else {"subcarrier_groups": 1}
     point = {"channel": {"name": channel} | groups, "csi": "delay", "power": "full"}
-    link = bench.build_rig(bench.scale_size(2000), 1, point).link
+    link = bench.build_rig(bench.scale_size(1000), 1, point).link
     state = link.channel.get_state(0)
     h_hat = link.csi.estimate(state.h, state.gain, 0)
     product = (state.h * h_hat.conj()).flatten().cpu().numpy()

@@ -81,7 +81,7 @@ def _evolution(bench: Bench, setting: tuple[float, ...]) -> Iterator[Check]:
     1 % for each step before.
     """
     delta, sparsity, sigma, a = setting
-    x, matrix, y = _problem(bench, bench.scale_size(96), delta, sparsity, sigma)
+    x, matrix, y = _problem(bench, bench.scale_size(48), delta, sparsity, sigma)
     guess, residual = torch.zeros_like(x), y
     law = sigma**2 + sparsity / delta
     for step in range(STEPS):

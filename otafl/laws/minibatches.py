@@ -6,7 +6,7 @@ random order of all samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 from typing import Any
 
@@ -29,12 +29,12 @@ def _minibatches(
     count: int,
     batch: int,
     devices: int = 1,
-    steps: int = 1,
+    steps: Sequence[int] = (0,),
     epochs: int | None = None,
 ) -> np.ndarray:
     """Draw minibatches of devices that all have the samples 0 to count - 1.
 
-    The drawn samples are [R, steps, devices, batch]. steps: the first ones of a round.
+    The drawn samples are [R, steps, devices, batch]. steps: those of a round that are drawn.
     """
     device = torch.arange(devices, device=bench.torch_device)
     label = torch.arange(count, device=bench.torch_device)
@@ -42,11 +42,11 @@ def _minibatches(
     held = torch.full((1, devices), count, device=bench.torch_device)
     streams = Streams([11], [4], bench.torch_device)
     x = label[:, None].float()
-    data = TrainingData(x, label, index, held, count, streams, batch, steps, epochs=epochs)
+    data = TrainingData(x, label, index, held, count, streams, batch, max(steps) + 1, epochs=epochs)
     share = torch.ones(devices, device=bench.torch_device)
     cohort = Cohort.create(torch.zeros_like(device), device, share, (devices,), devices)
     works = [data.select_cohort(round, cohort) for round in range(bench.scale_size(ROUNDS))]
-    drawn = [torch.stack([work.draw_batch(step).y for step in range(steps)]) for work in works]
+    drawn = [torch.stack([work.draw_batch(step).y for step in steps]) for work in works]
     return torch.stack(drawn).cpu().numpy()
 
 
@@ -94,7 +94,7 @@ def _count_overlaps(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Itera
 @state_law("minibatches: independence", "hypergeometric overlap of steps, rounds, devices")
 def _independent(bench: Bench) -> Iterator[Check]:
     """Count the common samples of two minibatches of 5 out of 12."""
-    drawn = _minibatches(bench, 12, 5, devices=2, steps=2)
+    drawn = _minibatches(bench, 12, 5, devices=2, steps=(0, 1))
     pairs = {
         "steps": (drawn[:, 0, 0], drawn[:, 1, 0]),
         "rounds": (drawn[:-1, 0, 0], drawn[1:, 0, 0]),
@@ -106,7 +106,7 @@ def _independent(bench: Bench) -> Iterator[Check]:
 @state_law("minibatches: equally likely orders", "chi-square")
 def _orders(bench: Bench) -> Iterator[Check]:
     """Count the 24 orders of 4 samples in the two minibatches of an epoch."""
-    drawn = _minibatches(bench, 4, 2, steps=2, epochs=1).reshape(-1, 4)
+    drawn = _minibatches(bench, 4, 2, steps=(0, 1), epochs=1).reshape(-1, 4)
     place = {order: i for i, order in enumerate(permutations(range(4)))}
     times = np.bincount([place.get(tuple(row), 24) for row in drawn.tolist()], minlength=25)
     yield counts(np.full(24, len(drawn) / 24), times[:24])
@@ -115,9 +115,9 @@ def _orders(bench: Bench) -> Iterator[Check]:
 @state_law("minibatches: independent orders", "hypergeometric overlap of epochs, rounds, devices")
 def _independent_orders(bench: Bench) -> Iterator[Check]:
     """Count the common samples of the first minibatches, 5 out of 12, of two epochs."""
-    drawn = _minibatches(bench, 12, 5, devices=2, steps=4, epochs=2)
+    drawn = _minibatches(bench, 12, 5, devices=2, steps=(0, 3), epochs=2)
     pairs = {
-        "epochs": (drawn[:, 0, 0], drawn[:, 3, 0]),
+        "epochs": (drawn[:, 0, 0], drawn[:, 1, 0]),
         "rounds": (drawn[:-1, 0, 0], drawn[1:, 0, 0]),
         "devices": (drawn[:, 0, 0], drawn[:, 0, 1]),
     }

@@ -1,8 +1,8 @@
 """Mutations: named mistakes in the code, each of which makes certain laws fail.
 
 Every module of laws lists those of its laws in `MUTATIONS`. `tests/laws/test_mutations.py` puts
-them into the code one by one. Among the laws on which a mutation is tried, those that it names
-fail, and the others hold.
+them into the code one by one, and the laws that a mutation names fail. The other laws of its family
+hold, with several mutations at a time.
 """
 
 from __future__ import annotations

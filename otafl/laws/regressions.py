@@ -71,7 +71,7 @@ def _noise_floor(bench: Bench, case: tuple[int, float]) -> Iterator[Check]:
     so the floor depends on the devices only by their number.
     """
     devices, gamma = case
-    course = run_course(bench, 120, bench.scale_size(240), devices, **_link("awgn", gamma))
+    course = run_course(bench, 120, bench.scale_size(160), devices, **_link("awgn", gamma))
     values = np.geomspace(1.0, 1.0 / 3.0, FEATURES)
     law = NOISE / (gamma * devices**2) * (values / (1.0 - (1.0 - STEP * values) ** 2)).sum() / 2.0
     yield check_mean(law, _average(course, 40))
@@ -84,7 +84,7 @@ def _fading_floor(bench: Bench, devices: int) -> Iterator[Check]:
     The leading order of S is (b / mu)^2 v_h mean_k |g_k|^2 / K in each direction. The floor is 0 if
     the devices share the optimum.
     """
-    course = run_course(bench, 140, bench.scale_size(240), devices, **_link("rayleigh", 1e9))
+    course = run_course(bench, 140, bench.scale_size(160), devices, **_link("rayleigh", 1e9))
     problem = course.problem
     values, turn = np.linalg.eigh(problem.hessian)
     spread = ((problem.gradients @ turn) ** 2).mean(0)
@@ -193,7 +193,7 @@ def _personal_models(bench: Bench) -> Iterator[Check]:
 
 FALLING: dict[str, Any] = {"name": "fedavg", "learning_rate": 1.0, "decay": 0.2}
 """Steps 1 / (1 + t / 5), which fall slowly enough for O(1/t)."""
-ROUNDS, TRIALS = 240, 480
+ROUNDS, TRIALS = 240, 160
 ORDER = 0.1
 """Deviation of the logarithm of a mean risk's growth from the mean of the trials' logarithms."""
 

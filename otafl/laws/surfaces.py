@@ -189,7 +189,7 @@ def _align_by(bench: Bench, csi: dict[str, Any], **fading: Any) -> np.ndarray:
     surface = {"elements": 2 * ELEMENTS, "reflected_db": REFLECTED_DB, "blocked": 1.0}
     channel = {"name": "rayleigh", "snr_db": SNR_DB, "ris": surface} | fading
     point = {"channel": channel, "csi": csi, "power": "full"}
-    rig = bench.build_rig(1, bench.scale_size(2000), point)
+    rig = bench.build_rig(1, bench.scale_size(1000), point)
     return np.abs(rig.link.channel.get_state(3).h.cpu().numpy().ravel()) ** 2
 
 

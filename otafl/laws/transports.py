@@ -186,7 +186,7 @@ def _measure_parts(bench: Bench, interleave: bool, strided: bool) -> np.ndarray:
     channel = {"name": "rayleigh", "snr_db": 20.0, "block_symbols": LENGTH}
     transport = {"name": "over_the_air", "interleave": interleave}
     point = {"channel": channel, "transport": transport, "power": "gbma"}
-    rig = bench.build_rig(6, bench.scale_size(400), point)
+    rig = bench.build_rig(6, bench.scale_size(200), point)
     x = rig.draw_symbols(CELLS * LENGTH, 0, 1.0)
     target = x.view(rig.num_trials, 6, -1).mean(1)
     off = 6.0 * (rig.send(x, 0)[0] - target).square()

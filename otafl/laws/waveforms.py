@@ -85,7 +85,8 @@ def _frequencies() -> np.ndarray:
 @state_law("transport ofdm: no impairment", "equal to over_the_air", "{}", BESIDE)
 def _symbols(bench: Bench, channel: str) -> Iterator[Check]:
     """Compare both transports with the same symbols, noise and seed."""
-    sections: dict[str, Any] = {"channel": BESIDE[channel] | {"snr_db": 10.0}, "power": "tci"}
+    sections: dict[str, Any] = {"channel": BESIDE[channel] | {"snr_db": 10.0}}
+    sections["power"] = {"name": "tci", "constraint": "peak"}
     sections["impairments"] = {"residual_phase_rad": 0.3}
     wave = _rig(bench, 5, 4, **sections)
     plain = bench.build_rig(

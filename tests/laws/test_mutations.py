@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,28 @@ from otafl.laws import mutations, privacy, suite
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Law
 
+LAWS = {law.name: law for law in suite.list_laws()}
 MUTATIONS = {f"{one.family}{one.name}": one for one in suite.list_mutations()}
 NEEDS_A_PACKAGE = {"privacy: sampled devices"} if privacy.list_left_out() else set()
+
+MOST_TOGETHER = 8
+"""Largest number of mutations that are put in together, for the laws that are to hold."""
+
+
+def group_mutations() -> dict[str, list[mutations.Mutation]]:
+    """Groups of a family's mutations that are in different places."""
+    groups: dict[str, list[mutations.Mutation]] = {}
+    for one in MUTATIONS.values():
+        for number in itertools.count(1):
+            group = groups.setdefault(f"{one.family}{number}", [])
+            places = [other.replacement.path for other in group]
+            if len(group) < MOST_TOGETHER and one.replacement.path not in places:
+                group.append(one)
+                break
+    return groups
+
+
+GROUPS = group_mutations()
 
 
 def statement(law: Law) -> Callable[..., Any]:
@@ -58,24 +80,69 @@ def test_a_path_that_is_gone_is_named(path: str) -> None:
         one.find()
 
 
+@contextmanager
+def mutate(mistakes: Sequence[mutations.Mutation]) -> Iterator[None]:
+    """Put mistakes into the code. One in tensor operations has no effect where their compiled twin
+    runs, so that is left out."""
+    with pytest.MonkeyPatch.context() as patch:
+        for one in mistakes:
+            owner, name = one.find()
+            if hasattr(owner, "get_kernel"):
+                patch.setattr(owner, "get_kernel", lambda device: None)
+            patch.setattr(owner, name, one.replacement.make(getattr(owner, name)))
+        suite.clear_caches()
+        try:
+            yield
+        finally:
+            suite.clear_caches()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
-def test_its_laws_fail(mutation: mutations.Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the laws that it is tried on; `test_suite.py` sees that all hold without it. A mistake in
-    tensor operations has no effect where their compiled twin runs, so that is left out."""
-    owner, name = mutation.find()
-    if hasattr(owner, "get_kernel"):
-        monkeypatch.setattr(owner, "get_kernel", lambda device: None)
-    tried = [law for law in suite.list_laws() if law.name.startswith(mutation.family)]
-    monkeypatch.setattr(owner, name, mutation.replacement.make(getattr(owner, name)))
-    suite.clear_caches()
-    bench = Bench("cpu", mutation.quick)
-    try:
-        failing = {law.name for law in tried if not is_passed(law, bench)}
-    finally:
-        monkeypatch.undo()
-        suite.clear_caches()
-    assert failing == mutation.failing_laws - NEEDS_A_PACKAGE
+def test_its_laws_fail(mutation: mutations.Mutation) -> None:
+    """Of the laws that it is tried on; `test_suite.py` sees that all hold without it."""
+    names = mutation.failing_laws - NEEDS_A_PACKAGE
+    with mutate([mutation]):
+        passed = find_passed([LAWS[name] for name in names], Bench("cpu", mutation.quick))
+    assert not passed
+
+
+def test_a_mistake_is_found_among_others() -> None:
+    group, law = GROUPS["channel awgn: 1"], LAWS["channel awgn: no fading"]
+    assert len(group) == 2
+    (wrong,) = [one for one in group if law.name in one.failing_laws]
+    assert fail(group, [law]) == [(wrong.name, law.name)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+def test_other_laws_hold(group: list[mutations.Mutation]) -> None:
+    """All mistakes of a group that are not to make a law fail are put in together. Those with which
+    it fails are halved, until it holds or fails with a single one."""
+    together: dict[tuple[mutations.Mutation, ...], list[Law]] = {}
+    for law in LAWS.values():
+        if law.name.startswith(group[0].family):
+            without = tuple(one for one in group if law.name not in one.failing_laws)
+            together.setdefault(without, []).append(law)
+    together.pop((), None)
+    failing = [pair for mistakes in together for pair in fail(mistakes, together[mistakes])]
+    assert failing == []
+
+
+def fail(mistakes: Sequence[mutations.Mutation], tried: Sequence[Law]) -> list[tuple[str, str]]:
+    """Single mistakes with laws that fail, of those that are tried with all of them."""
+    with mutate(mistakes):
+        passed = find_passed(tried, Bench("cpu", quick=True))
+    left = [law for law in tried if law.name not in passed]
+    if len(mistakes) == 1 or not left:
+        return [(mistakes[0].name, law.name) for law in left]
+    middle = len(mistakes) // 2
+    return fail(mistakes[:middle], left) + fail(mistakes[middle:], left)
+
+
+def find_passed(tried: Sequence[Law], bench: Bench) -> set[str]:
+    """Names of the laws that hold."""
+    return {law.name for law in tried if is_passed(law, bench)}
 
 
 def is_passed(law: Law, bench: Bench) -> bool:
