@@ -83,7 +83,7 @@ def to_dataset(
     data |= _build_link_variables(record.link or {})
     dataset = xr.Dataset(data)
     coordinates: dict[str, Any] = {
-        dim: np.arange(size)
+        str(dim): np.arange(size)
         for dim, size in dataset.sizes.items()
         if dim not in ("cause", "link_round", "round")
     }
