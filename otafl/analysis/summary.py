@@ -232,22 +232,19 @@ def _select_fitting_columns(
         labels.get(name, name): [cells[i] for i in rows]
         for name, cells in _format_coordinates(label_result(dataset, labels)).items()
     }
-    left_out: list[str] = []
-    values = 0
     used = sum(_measure_width(title, cells) for title, cells in columns.items())
-    for name in _list_known(dataset) if variables is None else variables:
+    names = _list_known(dataset) if variables is None else list(variables)
+    for i, name in enumerate(names):
         cells = [format_mean_std(trials) for trials in compute_end_values(dataset, name)[rows]]
         title = labels.get(name, name)
-        if not values and len(columns) > 1 and used + _measure_width(title, cells) > width:
+        if not i and len(columns) > 1 and used + _measure_width(title, cells) > width:
             columns = {"point": [", ".join(parts) for parts in zip(*columns.values(), strict=True)]}
             used = width
         used += _measure_width(title, cells)
-        if values and used > width:
-            left_out.append(name)
-        else:
-            columns[title] = cells
-            values += 1
-    return columns, left_out
+        if i and used > width:
+            return columns, names[i:]
+        columns[title] = cells
+    return columns, []
 
 
 def _list_known(dataset: xr.Dataset) -> list[str]:

@@ -82,27 +82,32 @@ def to_dataset(
         data[name] = (dims, np.asarray(values, dtype=np.float64), attributes)
     data |= _build_link_variables(record.link or {})
     dataset = xr.Dataset(data)
-    dataset = dataset.assign_coords({dim: np.arange(n) for dim, n in dataset.sizes.items()})
+    coordinates: dict[str, Any] = {
+        str(dim): np.arange(size)
+        for dim, size in dataset.sizes.items()
+        if dim not in ("cause", "link_round", "round")
+    }
     if "cause" in dataset.dims:
-        dataset = dataset.assign_coords(cause=list(CAUSES))
+        coordinates["cause"] = list(CAUSES)
+    if "link_round" in dataset.dims:
+        # the first delivery is that of round 1, as in `round`, where 0 is before any
+        coordinates["link_round"] = np.arange(1, dataset.sizes["link_round"] + 1)
+    axes = _describe_axes(scenario)
+    index = np.asarray([point.index for point in points], dtype=np.int64)
+    for name, (values, attributes) in _iterate_point_coordinates(axes, index):
+        coordinates[name] = ("point", values, attributes)
+    last = float(record.rounds[-1]) if record.rounds else math.nan
+    coordinates |= {
+        "round": ("round", np.asarray(record.rounds, dtype=np.int64), {"long_name": "round"}),
+        "point_index": ("point", index),
+        "final_round": ("point", np.full(len(index), last), {"long_name": "last recorded round"}),
+    }
+    dataset = dataset.assign_coords(coordinates)  # at once: each call copies all variables
     if "timeline_activity" in dataset:
         dataset["timeline_activity"].attrs |= {
             "flag_values": np.arange(len(ACTIVITIES)),
             "flag_meanings": " ".join(ACTIVITIES),
         }
-    if "link_round" in dataset.dims:
-        # the first delivery is that of round 1, as in `round`, where 0 is before any
-        dataset = dataset.assign_coords(link_round=dataset["link_round"] + 1)
-    axes = _describe_axes(scenario)
-    index = np.asarray([point.index for point in points], dtype=np.int64)
-    for name, (values, attributes) in _iterate_point_coordinates(axes, index):
-        dataset = dataset.assign_coords({name: ("point", values, attributes)})
-    last = float(record.rounds[-1]) if record.rounds else math.nan
-    dataset = dataset.assign_coords(
-        round=("round", np.asarray(record.rounds, dtype=np.int64), {"long_name": "round"}),
-        point_index=("point", index),
-        final_round=("point", np.full(len(index), last), {"long_name": "last recorded round"}),
-    )
     first = points[0].scenario
     chunk_mb = first.engine.chunk_mb
     made = origins.make_origin(

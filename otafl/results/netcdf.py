@@ -19,8 +19,10 @@ from xarray import conventions
 from xarray.backends import AbstractDataStore, BackendArray
 from xarray.core import indexing
 
-HIDDEN = {"CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST", "_Netcdf4Dimid"}
-HIDDEN |= {"_Netcdf4Coordinates", "_NCProperties", "_nc3_strict"}
+UNREAD = {"REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates"}
+"""Attributes that say again how the file is built."""
+
+HIDDEN = UNREAD | {"CLASS", "NAME", "DIMENSION_LIST", "_NCProperties", "_nc3_strict"}
 """Attributes that say how the file is built."""
 
 NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
@@ -186,7 +188,8 @@ class _Store(AbstractDataStore):
         for name, values in objects:
             if not isinstance(values, h5py.Dataset) or name.startswith("_nc4_non_coord_"):
                 raise _OtherBuild
-            said[name] = dict(values.attrs)
+            attributes = values.attrs
+            said[name] = {key: attributes[key] for key in attributes if key not in UNREAD}
             if said[name].get("CLASS") == SCALE:
                 self._scales[_address(values.id)] = name
         for name, values in objects:
