@@ -104,7 +104,7 @@ def test_deterministic(name: str, algorithm: str) -> None:
 @pytest.mark.slow
 @PAIRS
 def test_chunked_is_unchunked(name: str, algorithm: str) -> None:
-    keys = of(name, algorithm, **{"engine.dtype": "float64"})
+    keys = of(name, algorithm, **{"engine.dtype": "float64", "devices.count": 2})
     whole = scores(run(engine(keys | {"engine.chunk_mb": 1000}), 2))
     close(scores(run(engine(keys | {"engine.chunk_mb": 1e-6}), 2)), whole, 2e-10)
 
