@@ -49,7 +49,8 @@ SLOPES = "slopes"
 """Name of the only tensor of the payload, the slopes [n, q] along the directions."""
 
 CHUNK = 2**22
-"""Coordinates of the directions that the server draws at once, at least one of each trial."""
+"""Coordinates of the directions that are drawn at once; the server draws at least one of each
+trial."""
 
 
 class ZerothOrder(Algorithm):
@@ -111,12 +112,16 @@ class ZerothOrder(Algorithm):
         eta = compute_step_size(context.hyper, context.round)[trial]
         slopes = w.new_zeros(len(w), count)
         loss = torch.zeros_like(eta)
+        shared = self._draw_shared_directions(w, context)
         for step in range(work.steps):
             batch, indices = work.draw_batch(step), self._draw_indices(step, context)
             share = count / len(indices)
             moved = w.clone() if step + 1 < work.steps else None
             for index in indices:
-                u = draw_directions(context, trial, index, w.shape[1])
+                if shared is None:
+                    u = draw_directions(context, trial, index, w.shape[1])
+                else:
+                    u = shared[trial, index]
                 slope, mean = self._compute_slope(w, u, batch, context)
                 slopes.scatter_add_(1, index[:, None], (share * slope)[:, None])
                 loss += mean / len(indices)
@@ -124,6 +129,20 @@ class ZerothOrder(Algorithm):
                     moved.addcmul_((eta * slope / len(indices))[:, None], u, value=-1.0)
             w = w if moved is None else moved
         return {}, (Group({SLOPES: slopes}),), loss / work.steps
+
+    def _draw_shared_directions(self, w: Tensor, context: LocalContext) -> Tensor | None:
+        """Draw all directions [S, q, P] of a round once, for the models w [n, P] of all devices.
+
+        Returns None if they take too much memory, or if the local steps follow fewer.
+        """
+        trials, count = context.streams.num_trials, self.settings.directions
+        followed = len(w) * context.local_data.steps
+        if self.settings.local_directions == "all":
+            followed *= count
+        if trials * count > followed or trials * count * w.shape[1] > CHUNK:
+            return None
+        trial, index = context.streams.list_pairs(count)
+        return draw_directions(context, trial, index, w.shape[1]).view(trials, count, -1)
 
     def _draw_indices(self, step: int, context: LocalContext) -> list[Tensor]:
         """Return the directions of a local step, int64 [n] each: all, or one of each row."""

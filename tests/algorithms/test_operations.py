@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contract.small import ALGORITHMS, engine
-from support.local_rounds import LocalRound, run_local_round
+from support.local_rounds import NORMAL, LocalRound, run_local_round
 
 from otafl.algorithms import base, fedfomo, fedmid, pfedbayes, split_mix
 from otafl.algorithms.apfl import Apfl
@@ -180,7 +180,14 @@ def padded_adapters(of: LocalRound) -> float:
     return float(levels[0].flops_fn(load).item() - levels[of.level].flops_fn(load).item())
 
 
+def directions_kept(of: LocalRound) -> float:
+    """Zeroth-order: a device keeps no directions, so it draws all of them in each local step."""
+    numbers = of.method.settings.directions * of.method.model.num_params
+    return -(of.load.num_steps - 1) * numbers * NORMAL
+
+
 BESIDE: dict[str, Callable[[LocalRound], float]] = {
+    "zeroth_order": directions_kept,
     "lora": padded_adapters,
     "fedem": posteriors,
     "fedrep": fixed_heads,

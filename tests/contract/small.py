@@ -211,14 +211,14 @@ def points(changes: Mapping[str, Any] | None = None) -> list[Point]:
 
 
 def engine(
-    changes: Mapping[str, Any] | None = None,
+    changes: Mapping[str, Any] | Sequence[Point] | None = None,
     trials: Sequence[int] | None = None,
     probe: Callable[[Parts], Any] | None = None,
     chosen: Sequence[int] | None = None,
 ) -> Engine:
     """The engine of one stack: these trials of these points (all, if not given). `probe` makes
-    another algorithm of the parts."""
-    all_points = points(changes)
+    another algorithm of the parts. Points instead of changes need not be read again."""
+    all_points = changes if isinstance(changes, Sequence) else points(changes)
     stacked = all_points if chosen is None else [all_points[index] for index in chosen]
     numbers = range(stacked[0].scenario.trials) if trials is None else trials
     parts = assemble(stacked, list(numbers))

@@ -38,7 +38,7 @@ WRITTEN = {
     "algorithm": "anchored",
     "power": "fixed_amplitude",
     "transport": "repetition",
-    "topology": "pair",
+    "topology": "two_servers",
 }
 """Table -> the new component, whose file is in `added/`."""
 

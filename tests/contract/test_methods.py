@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import IN_TURN, close, engine, equal, run, scores
+from contract.small import IN_TURN, close, engine, equal, points, run, scores
 from support.marks import first_is_fast
 
 from otafl.core import registry
@@ -92,15 +92,15 @@ def test_stacked_is_alone(algorithm: str, transport: str, dtype: str) -> None:
     precision all of them for one round, in double one of each point for two."""
     keys = of(algorithm, transport, **{"engine.dtype": dtype, "trials": 2})
     keys["sweep"] = {"channel.snr_db": [0, 20, 40]}
-    rounds = 1 if dtype == "float32" else 2
+    rounds, read = 1 if dtype == "float32" else 2, points(keys)
     cells = list(itertools.product(range(3), range(2))) if rounds == 1 else [(0, 1), (1, 0), (2, 1)]
-    together = run(engine(keys), rounds)
+    together = run(engine(read), rounds)
     assert together.num_trials == 6
     whole = scores(together)
     report = together.means.take()
     tolerance = ONE[dtype] * rounds
     for point, trial in cells:
-        alone = run(engine(keys, trials=[trial], chosen=[point]), rounds)
+        alone = run(engine(read, trials=[trial], chosen=[point]), rounds)
         row = slice(2 * point + trial, 2 * point + trial + 1)
         close(scores(alone), {n: v[row] for n, v in whole.items()}, tolerance)
         for name, value in alone.means.take().items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from contract.small import close, engine, equal, model, run, scores
+from contract.small import close, engine, equal, model, points, run, scores
 from support.training_scores import score_training
 from torch import Tensor
 
@@ -81,13 +81,14 @@ def test_stacked_is_alone(name: str, algorithm: str, dtype: str) -> None:
     """Two points of two trials in one stack, a trial of each alone."""
     keys = of(name, algorithm, **{"engine.dtype": dtype, "sweep": {"channel.snr_db": [0, 40]}})
     rounds = 1 if dtype == "float32" else 2  # of which the second starts from the first
-    together = engine(keys)
+    read = points(keys)
+    together = engine(read)
     start = scores(together)
     whole = scores(run(together, rounds))
     assert all(value.isfinite().all() for value in whole.values())
     assert any(float((whole[view] - start[view]).abs().max()) > 1e-4 for view in whole)
     for point, trial in ((0, 1), (1, 0)):
-        alone = scores(run(engine(keys, trials=[trial], chosen=[point]), rounds))
+        alone = scores(run(engine(read, trials=[trial], chosen=[point]), rounds))
         row = slice(2 * point + trial, 2 * point + trial + 1)
         close(alone, {view: value[row] for view, value in whole.items()}, ONE[dtype] * rounds)
 
@@ -104,7 +105,7 @@ def test_deterministic(name: str, algorithm: str) -> None:
 @pytest.mark.slow
 @PAIRS
 def test_chunked_is_unchunked(name: str, algorithm: str) -> None:
-    keys = of(name, algorithm, **{"engine.dtype": "float64"})
+    keys = of(name, algorithm, **{"engine.dtype": "float64", "devices.count": 2})
     whole = scores(run(engine(keys | {"engine.chunk_mb": 1000}), 2))
     close(scores(run(engine(keys | {"engine.chunk_mb": 1e-6}), 2)), whole, 2e-10)
 

@@ -40,7 +40,7 @@ BASE: dict[str, Any] = {
     "trials": 1,
     "training": TRAINING,
     "data": {"name": "digits", "train_samples": 100, "partition": "iid"},
-    "model": {"name": "mlp", "hidden": [16]},
+    "model": {"name": "mlp", "hidden": [8]},
     "devices.count": 3,
     "power": "full",
     "engine.dtype": "float64",
@@ -70,7 +70,7 @@ def keys(**components: Any) -> dict[str, Any]:
         own = component(table, one) if isinstance(one, str) else one
         out[registry.TABLES[table].section] = own
         if table == "algorithm" and registry.load_component(table, own["name"]).needs_normalisation:
-            out["model"] = {"name": "contract.small:normed", "hidden": [16]}
+            out["model"] = {"name": "contract.small:normed", "hidden": [8]}
     return out
 
 

@@ -109,6 +109,7 @@ def _rows_of_all(store: DeviceStore, cohort: Any) -> Tensor:
         for place, name in enumerate(registry.list_names(table))
     ],
 )
+@pytest.mark.usefixtures("fewest_states")
 def test_only_the_channels_of_who_sends_matter(
     table: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +118,10 @@ def test_only_the_channels_of_who_sends_matter(
     keys = {**registry.load_settings_class(table, name).example, path: chosen(table, name)}
     keys |= {**FEW, "devices.count": 200, "data.train_samples": 300, "output.save_link": False}
     keys |= {"data.partition": "iid"}
+    if table == "csi":  # a channel of which an outdated estimate still knows something
+        keys["channel"] = {"name": "rayleigh", "speed_kmh": 1.0}
     ours = taken(engine(keys))
+    assert all(np.isfinite(value).all() for key, value in ours.items() if key.startswith("left"))
     monkeypatch.setattr(Rayleigh, "get_state_of_devices", Channel.get_state_of_devices)
     same(ours, taken(engine(keys)))
 

@@ -49,6 +49,7 @@ def uplinks(path: Path) -> list[Point]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SCENARIO_FILES, ids=lambda path: path.stem)
+@pytest.mark.usefixtures("fewest_states")
 def test_power_and_error(path: Path) -> None:
     """The noise's part of the error has the variance 2 P v^2, and 4 v times the distortion beside
     it; 6 standard deviations, for at most 60 uplinks."""

@@ -17,6 +17,8 @@ from otafl.results.files import read_part
 
 # examples: two points of a sweep, and few methods
 AXES: dict[str, Any] = {"channel.snr_db": [0, 20], "power.name": ["gbma", "tci"]}
+SEEDS: dict[str, Any] = {"seed": [7, 8]}
+"""For a transport without a channel, over which points of `AXES` are the same."""
 
 
 def same(one: xr.Dataset, other: xr.Dataset, tolerance: float = 0.0) -> None:
@@ -100,19 +102,19 @@ def test_resumes_with_the_plan_that_it_began_with(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("algorithm", "transport"),
+    ("algorithm", "transport", "sweep"),
     [
         # examples: two points of a sweep, and few methods
-        *((name, "over_the_air") for name in ("scaffold", "fedavg", "fedrlr")),
-        *((name, "ideal") for name in ALGORITHMS),
+        *((name, "over_the_air", AXES) for name in ("scaffold", "fedavg", "fedrlr")),
+        *((name, "ideal", SEEDS) for name in ALGORITHMS),
     ],
 )
-def test_split_by_memory_is_whole(algorithm: str, transport: str) -> None:
+def test_split_by_memory_is_whole(algorithm: str, transport: str, sweep: dict[str, Any]) -> None:
     """With memory for one trial at a time every trial of every point runs alone."""
     keys = {
         "algorithm": algorithm,
         "transport": transport,
-        "sweep": AXES,
+        "sweep": sweep,
         "engine.dtype": "float64",
     }
     little = scenario(keys | {"engine.memory_gb": 1e-9})

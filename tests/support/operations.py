@@ -1,10 +1,10 @@
 """Counts the operations that torch really does, by what is dispatched.
 
-Products are FlopCounterMode's, two a multiplication with its addition. What it does not see is
-counted here: decompositions by Golub and Van Loan (2013, "Matrix Computations", 4th edition), and
-elementwise work, by numbers and kind. Additions, multiplications, divisions, comparisons, roots,
-exponentials, logarithms and circular functions are one each; what is moved, or changes its sign
-alone, is none. An operation that is in no table is an error.
+Products are counted by FlopCounterMode's formulas, two a multiplication with its addition. It has
+none of what else is counted: decompositions by Golub and Van Loan (2013, "Matrix Computations", 4th
+edition), and elementwise work, by numbers and kind. Additions, multiplications, divisions,
+comparisons, roots, exponentials, logarithms and circular functions are one each; what is moved, or
+changes its sign alone, is none. An operation that is in no table is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
+from torch.utils.flop_counter import flop_registry, shape_wrapper
 
 aten = torch.ops.aten
 
@@ -76,6 +76,8 @@ MOVED = """
 """
 """What moves numbers; sorted are a handful."""
 
+FREE = frozenset(MOVED.split())
+
 
 def count_svd_flops(shape: torch.Size, full: bool) -> float:
     """Singular values with both sets of vectors, all of them or as many as values: figure 8.6.1."""
@@ -120,40 +122,36 @@ FORMULAS = {
 }
 """Products that FlopCounterMode has no formula of, or a wrong one."""
 
+PRODUCTS = flop_registry | {packet: shape_wrapper(count) for packet, count in FORMULAS.items()}
+
 
 class Counted:
     """Counts all that is done under it: products, decompositions, elementwise, [operations]."""
 
     def __init__(self) -> None:
-        self._products = FlopCounterMode(display=False, custom_mapping=FORMULAS)
-        self._others = _Others()
-        self._ignored = 0
-        self._before = 0  # FlopCounterMode forgets at each start
+        self._mode = _Counting()
         self.is_counting = False
 
     def __enter__(self) -> Counted:
-        self._before += self._products.get_total_flops()
         self.is_counting = True
-        self._products.__enter__()
-        self._others.__enter__()
+        self._mode.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.is_counting = False
-        self._others.__exit__(*error)
-        self._products.__exit__(*error)
+        self._mode.__exit__(*error)
 
     @property
     def products(self) -> float:
-        return float(self._before + self._products.get_total_flops() - self._ignored)
+        return self._mode.found["products"]
 
     @property
     def decompositions(self) -> float:
-        return self._others.found["decompositions"]
+        return self._mode.found["decompositions"]
 
     @property
     def elementwise(self) -> float:
-        return self._others.found["elementwise"]
+        return self._mode.found["elementwise"]
 
     @property
     def total(self) -> float:
@@ -162,51 +160,55 @@ class Counted:
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Leave out what is done under it."""
-        products, found = self.products, self._others.found.copy()
+        found = self._mode.found.copy()
         yield
-        self._ignored += round(self.products - products)
-        self._others.found = found
+        self._mode.found = found
 
     def add(self, operations: float) -> None:
         """Count so many elementwise operations."""
-        self._others.found["elementwise"] += operations
+        self._mode.found["elementwise"] += operations
 
 
-class _Others(TorchDispatchMode):
-    """Counts what FlopCounterMode does not see, by kind."""
+class _Counting(TorchDispatchMode):
+    """Counts operations by kind."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: Counter[str] = Counter()
+        self._single: set[Any] = set(flop_registry)  # what is known not to be composed
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func._overloadpacket not in flop_registry:
+        kwargs, packet = kwargs or {}, func._overloadpacket
+        if func not in self._single and packet not in self._single:
             with self:  # in inference mode a composed operation comes as one
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
+            self._single.add(func)
         out = func(*args, **kwargs)
         if not func.is_view:
-            self._count(func._overloadpacket, args, kwargs, out)
+            if packet in PRODUCTS:
+                self.found["products"] += PRODUCTS[packet](*args, **kwargs, out_val=out)
+            self._count(packet, args, kwargs, out)
         return out
 
     def _count(self, packet: Any, args: Any, kwargs: Mapping[str, Any], out: Any) -> None:
         name, plain = packet.__name__, packet.__name__.rstrip("_")
-        first = next((one for one in tree_leaves(out) if isinstance(one, Tensor)), None)
+        outputs = (out,) if isinstance(out, Tensor) else tree_leaves(out)
+        first = next((one for one in outputs if isinstance(one, Tensor)), None)
         if first is None or not (first.is_floating_point() or plain in OF_INPUT):
             return
         if name in DECOMPOSITIONS:
             matrices = math.prod(args[0].shape[:-2])
             self.found["decompositions"] += matrices * DECOMPOSITIONS[name](*args, **kwargs)
-        elif packet in flop_registry or packet in FORMULAS:
+        elif packet in PRODUCTS:
             self.found["elementwise"] += _count_elementwise(name, args, kwargs) * first.numel()
         elif plain in EACH:
             scaled = {kwargs.get("alpha", 1), kwargs.get("value", 1)} - {1, -1}
             self.found["elementwise"] += (EACH[plain] + len(scaled)) * first.numel()
         elif plain in OF_INPUT:
             self.found["elementwise"] += OF_INPUT[plain] * args[0].numel()
-        elif plain not in MOVED.split():
+        elif plain not in FREE:
             raise AssertionError(f"{packet} is in no table of operations")
 
 

@@ -12,9 +12,9 @@ from otafl.core.contracts import Tensors
 from otafl.topology.base import Exchange, Topology
 
 
-class Pair(Topology):
+class TwoServers(Topology):
     class Settings(Topology.Settings):
-        name: Literal["pair"] = "pair"
+        name: Literal["two_servers"] = "two_servers"
 
         def count(self, scenario: Any) -> int:
             return 2
