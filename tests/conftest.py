@@ -79,6 +79,16 @@ def real_data(data_folder: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTAFL_DATA_DIR", data_folder)
 
 
+@pytest.fixture
+def fewest_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Averages over long-term states are over few, for tests that do not compare them."""
+    from otafl.channels import custom
+    from otafl.csi import long_term
+
+    for module in (custom, long_term):
+        monkeypatch.setattr(module, "DRAWS", 256)
+
+
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that connects to another machine fails, whatever catches the error."""

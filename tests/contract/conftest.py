@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from otafl.channels import custom
 from otafl.csi import long_term
 
 FEW = 2048
@@ -14,10 +13,3 @@ FEW = 2048
 @pytest.fixture(autouse=True)
 def _few_states(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_term, "DRAWS", FEW)
-
-
-@pytest.fixture
-def fewest_states(monkeypatch: pytest.MonkeyPatch, _few_states: None) -> None:
-    """Averages are over even fewer states, for known channels and tests that take any averages."""
-    for module in (custom, long_term):
-        monkeypatch.setattr(module, "DRAWS", 256)

@@ -150,6 +150,7 @@ def test_there_are_some() -> None:
     assert ROOT / "scenarios" / "quickstart.yaml" in SCENARIO_FILES
 
 
+@pytest.mark.usefixtures("fewest_states")
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
 def test_scenario(
     file: Path, generated: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -259,6 +259,7 @@ def test_blocks_load(page: Path, home: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fewest_states")
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.stem)
 def test_blocks_pass_the_check(page: Path, home: Path, capsys: pytest.CaptureFixture) -> None:
     """`otafl check` rehearses a round, which finds what settings do not tell by themselves."""
