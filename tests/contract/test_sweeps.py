@@ -22,8 +22,10 @@ SEEDS: dict[str, Any] = {"seed": [7, 8]}
 
 
 def same(one: xr.Dataset, other: xr.Dataset, tolerance: float = 0.0) -> None:
-    """All but the computing time."""
+    """All but the computing time; some trial ends with a finite loss, lest all be the same NaN."""
     assert set(one.variables) == set(other.variables)
+    if "train_loss" in one:
+        assert np.isfinite(one["train_loss"].isel(round=-1)).any()
     for name in set(one.variables) - {"wall_time_s"}:
         if tolerance and one[name].dtype.kind == "f":
             np.testing.assert_allclose(one[name], other[name], rtol=tolerance, err_msg=name)
