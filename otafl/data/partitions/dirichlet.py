@@ -50,13 +50,12 @@ class Dirichlet(Partition):
 
     def _draw_assignment(self, classes: list[Indices], task: PartitionTask) -> SampleAssignment:
         """Assign the samples by one draw of the proportions, in which a device can have none."""
-        device, alpha, numbers = [], np.full(task.devices, self.alpha), np.arange(task.devices)
-        cuts = np.zeros(task.devices + 1, np.int64)
+        device = []
         for members in classes:
-            share = task.generator.dirichlet(alpha)
-            cuts[1:-1] = np.rint(np.cumsum(share)[:-1] * len(members))
-            cuts[-1] = len(members)
-            device.append(np.repeat(numbers, np.diff(cuts)))
+            share = task.generator.dirichlet(np.full(task.devices, self.alpha))
+            cuts = np.rint(np.cumsum(share)[:-1] * len(members)).astype(np.int64)
+            sizes = np.diff(cuts, prepend=0, append=len(members))
+            device.append(np.repeat(np.arange(task.devices), sizes))
         return SampleAssignment.group_by_device(
             np.concatenate(classes), np.concatenate(device), task.devices
         )

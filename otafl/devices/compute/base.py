@@ -11,7 +11,6 @@ Burd, Brodersen 1996, "Processor Design for Portable Systems".
 
 from __future__ import annotations
 
-import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
@@ -178,12 +177,8 @@ def build_common_columns(
     return columns | {"flops_per_s": np.broadcast_to(np.asarray(flops_per_s, float), devices)}
 
 
-@functools.lru_cache(maxsize=256)
 def expand_to_devices(value: float, devices: int) -> np.ndarray:
-    """Return a number that is equal for all devices as [K], with one number in memory.
-
-    It is read-only, and the same array for the same arguments.
-    """
+    """Return a number that is equal for all devices as [K], with one number in memory."""
     return np.broadcast_to(np.float64(value), devices)
 
 
