@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from contract.small import engine
+from support.marks import every_other_is_fast
 from torch import Tensor
 from twins import personal_users as users
 
@@ -189,14 +190,7 @@ def farthest(method: str, model: str) -> float:
     return worst
 
 
-@pytest.mark.parametrize(
-    ("method", "model"),
-    [
-        pytest.param(method, model, marks=pytest.mark.slow if (index + turn) % 2 else ())
-        for index, method in enumerate(METHODS)
-        for turn, model in enumerate(MODELS)
-    ],
-)
+@pytest.mark.parametrize(("method", "model"), every_other_is_fast(METHODS, MODELS))
 def test_rounds_are_those_of_the_published_programs(method: str, model: str) -> None:
     assert farthest(method, model) < 1e-12
 

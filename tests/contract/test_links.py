@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import TRANSPORTS, engine, first_of_each, run, scenario, section, small
-from support.marks import first_is_fast
+from support.marks import every_other_is_fast, first_is_fast
 from torch import Tensor
 
 from otafl.channels.base import FadingSettings
@@ -251,11 +251,7 @@ def train_uncompressed(transport: str, sends_model: bool) -> Tensors:
 
 @pytest.mark.parametrize(
     ("codec", "transport"),
-    [
-        pytest.param(codec, transport, marks=pytest.mark.slow if (turn + place) % 2 else ())
-        for turn, codec in enumerate(registry.list_names("codec"))
-        for place, transport in enumerate(registry.list_names("transport"))
-    ],
+    every_other_is_fast(registry.list_names("codec"), registry.list_names("transport")),
 )
 def test_codec_over_transport(codec: str, transport: str) -> None:
     link, code = (

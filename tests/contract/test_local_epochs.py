@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import ALGORITHMS, close, engine, over_fading, points, run, scores, small
+from support.marks import every_other_is_fast
 
 from otafl.core import registry
 from otafl.core.errors import UserError
@@ -72,13 +73,7 @@ def test_device_trains_alone_as_among_others(algorithm: str) -> None:
     assert compared or not payload
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        pytest.param(name, marks=pytest.mark.slow if turn % 2 else ())
-        for turn, name in enumerate(ABLE)
-    ],
-)
+@pytest.mark.parametrize("algorithm", every_other_is_fast(ABLE))
 def test_trial_alone_is_trial_in_a_stack(algorithm: str) -> None:
     keys = make_keys(algorithm)
     whole = scores(run(engine(keys), 1))

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import ALGORITHMS, TRANSPORTS, delivers, engine, run, scenario, scores
+from support.marks import every_other_is_fast
 
 from otafl.core import registry
 from otafl.core.errors import UserError
@@ -93,14 +94,7 @@ def find_refusal(method: str, kind: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize(
-    ("method", "kind"),
-    [
-        pytest.param(method, kind, marks=pytest.mark.slow if (turn + place) % 2 else ())
-        for turn, method in enumerate(ALGORITHMS)
-        for place, kind in enumerate(KINDS)
-    ],
-)
+@pytest.mark.parametrize(("method", "kind"), every_other_is_fast(ALGORITHMS, KINDS))
 def test_a_method_trains_or_is_refused_in_a_sentence(method: str, kind: str) -> None:
     refusal = find_refusal(method, kind)
     if refusal:

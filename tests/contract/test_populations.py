@@ -11,6 +11,7 @@ import pytest
 import torch
 from contract.small import ALGORITHMS, chosen, engine, over_fading, section, small
 from support import crowds
+from support.marks import every_other_is_fast
 from torch import Tensor
 
 from otafl.channels.base import Channel
@@ -58,12 +59,7 @@ def keys_of(algorithm: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "place"),
-    [
-        pytest.param(name, place, marks=pytest.mark.slow if (index + turn) % 2 else ())
-        for index, name in enumerate(ALGORITHMS)
-        for turn, place in enumerate(("memory", "disk"))
-    ],
+    ("algorithm", "place"), every_other_is_fast(ALGORITHMS, ("memory", "disk"))
 )
 def test_state_of_who_takes_part_is_state_of_all(
     algorithm: str, place: str, monkeypatch: pytest.MonkeyPatch
