@@ -16,7 +16,7 @@ import importlib
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -137,8 +137,8 @@ def _find_covered_files(module: ModuleType) -> dict[Path, list[Path]]:
             files = [file for file in every if not _is_hidden(file.relative_to(place))]
         found[place] = files
         if not _is_installed(place.parent):
-            for file in files:
-                waiting += _iterate_imported_siblings(_read_bytes(file), place.parent)
+            texts = {_read_bytes(file) for file in files}
+            waiting += _list_imported_siblings(texts, place.parent)
     return found
 
 
@@ -156,14 +156,17 @@ def _find_location(module: ModuleType) -> Path | None:
     return next((one for one in folders if one in path.parents), path)
 
 
-def _iterate_imported_siblings(text: bytes, root: Path) -> Iterator[Path]:
-    """Yield the modules and packages in a folder that the import statements of a text name."""
-    for name in sorted(_list_imported_names(text) - {"otafl"}):
+def _list_imported_siblings(texts: Iterable[bytes], root: Path) -> list[Path]:
+    """List the modules and packages in a folder that the import statements of texts name."""
+    named = frozenset[str]().union(*map(_list_imported_names, texts)) - {"otafl"}
+    found = []
+    for name in sorted(named & {path.stem for path in root.glob("*")}):
         package, file = root / name, root / f"{name}.py"
         if file.is_file() and not (package / "__init__.py").is_file():
-            yield file
+            found.append(file)
         elif package.is_dir():
-            yield package
+            found.append(package)
+    return found
 
 
 @functools.lru_cache(maxsize=1024)
