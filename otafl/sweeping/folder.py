@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from otafl.core.errors import DamagedError, UserError, wrap_write_errors
 from otafl.core.inputs import read_text
 from otafl.core.suggestions import format_count
@@ -144,7 +146,7 @@ class Folder:
         found = {}
         for path in list_finished_files(self.path):
             try:
-                open_part(path).close()
+                _read_header(path)
             except DamagedError as error:
                 aside = path.with_name(f"{path.name}{DAMAGED}")
                 with (
@@ -167,7 +169,7 @@ class Folder:
             return False
         wanted = describe_scenario(scenario)
         own = _read_finished(part, wanted)
-        held = itertools.chain([own], (_read_pack(path, *wanted.values()) for path in packs))
+        held = itertools.chain([own], (_read_finished(path, wanted) for path in packs))
         return any(
             stack.number in one.stacks and not list_outdated(one.get_origin(stack), sources)
             for one in held
@@ -288,21 +290,33 @@ def list_outdated(origin: Origin, sources: Sources) -> list[str]:
     return list_changed(origin.sources or {}, sources)
 
 
-@functools.cache
-def _read_pack(path: Path, text: str, digest: str) -> Finished:
-    """Return what is in a pack, which does not change."""
-    return _read_finished(path, {"scenario": text, "scenario_hash": digest})
-
-
 def _read_finished(path: Path, expected: Mapping[str, str]) -> Finished:
     """Return what is in a file, if it is of this scenario and complete."""
     nothing = Finished(frozenset(), ())
     try:
-        with open_part(path) as part:
-            attributes, points = part.attrs, part["point_index"].values
+        attributes, points = _read_header(path)
         if attributes["complete"] != 1 or not is_same(attributes, expected):
             return nothing
         made = origins.read(attributes, points)
         return Finished(frozenset(read_stack_numbers(path, attributes)), tuple(made))
     except (UserError, KeyError, TypeError, ValueError):  # an attribute is missing, or no number
         return nothing
+
+
+def _read_header(path: Path) -> tuple[Mapping[str, Any], np.ndarray]:
+    """Return the attributes of a file and the indices of its points; raise what `open_part` does.
+
+    A resumed sweep asks several times, so that only a file that has changed is read again.
+    """
+    try:
+        found = path.stat()
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+    except OSError:
+        stamp = None
+    return _read_header_at(path, stamp)
+
+
+@functools.lru_cache(maxsize=256)
+def _read_header_at(path: Path, stamp: object) -> tuple[Mapping[str, Any], np.ndarray]:
+    with open_part(path) as part:
+        return part.attrs, part["point_index"].values
