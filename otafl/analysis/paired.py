@@ -222,10 +222,13 @@ def compare_values(
         vectorize=True,
         kwargs={"level": level, "has_tests": has_tests},
     )
-    table = found.assign_coords(statistic=list(STATISTICS)).to_dataset("statistic")
-    for name, said in STATISTICS.items():
-        table[name].attrs = {"long_name": said}
-    return table.assign(pairs=table["pairs"].astype(int), dropped=table["dropped"].astype(int))
+    columns = dict(zip(STATISTICS, np.moveaxis(found.values, -1, 0), strict=True))
+    columns |= {name: columns[name].astype(int) for name in ("pairs", "dropped")}
+    table = {
+        name: (found.dims[:-1], columns[name], {"long_name": said})
+        for name, said in STATISTICS.items()
+    }
+    return xr.Dataset(table, found.coords, found.attrs)
 
 
 def _adjust(table: xr.Dataset) -> xr.Dataset:

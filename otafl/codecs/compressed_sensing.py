@@ -18,9 +18,9 @@ Donoho, Maleki, Montanari 2009, "Message-passing algorithms for compressed sensi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -52,6 +52,8 @@ class CompressedSensing(ErrorFeedbackSettings):
     state_attrs: ClassVar = ("_shapes",)
 
     class Settings(Codec.Settings):
+        small: ClassVar[Mapping[str, Any]] = {"iterations": 10}
+
         name: Literal["compressed_sensing"] = "compressed_sensing"
         keep: float = Field(0.05, gt=0, le=1)
         """fraction of the coordinates that a device keeps, the largest ones"""

@@ -53,7 +53,7 @@ class MatrixSensing(Codec):
 
     class Settings(Codec.Settings):
         example: ClassVar[Mapping[str, Any]] = {"algorithm.name": "prox_sgd"}
-        small: ClassVar[Mapping[str, Any]] = {"rows": 2}
+        small: ClassVar[Mapping[str, Any]] = {"rows": 2, "iterations": 10}
 
         name: Literal["matrix_sensing"] = "matrix_sensing"
         rows: int = Field(8, ge=1)

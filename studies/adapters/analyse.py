@@ -7,6 +7,7 @@ joules, each mode at the step that is best on validation data.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -57,7 +58,7 @@ FINAL = ("adapters", "adapters_rest")
 SNRS = (-30, -20, 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """The trials of an arm at an SNR and a step size.
 
@@ -81,6 +82,7 @@ class Run:
     trials: xr.Dataset
     joules: xr.DataArray
 
+    @functools.cache  # noqa: B019 (lives as long as the script)
     def read(self, name: str, axis: str) -> xr.DataArray:
         """Read a variable of each trial where the budget of an axis is spent."""
         spent, budget = self.measure(axis), self.get_budget(axis)

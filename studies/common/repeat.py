@@ -145,11 +145,18 @@ def bound_cost(scenario: Scenario, rounds: int) -> float:
     return seconds * rounds / scenario.training.rounds
 
 
-def list_points(ds: xr.Dataset) -> Iterator[tuple[float, int, Point, xr.Dataset, int]]:
-    """List the points that a result has: bound of the cost, number, point, numbers, last round."""
+def list_points(
+    ds: xr.Dataset, number: int | None = None
+) -> Iterator[tuple[float, int, Point, xr.Dataset, int]]:
+    """List the points that a result has: bound of the cost, number, point, numbers, last round.
+
+    Only the point of a number, if one is given.
+    """
     scenario = otafl.load_scenario(restore_tree(ds.attrs))
     known: dict[str, float] = {}
     for point in expand(scenario):
+        if number not in {None, point.index}:
+            continue
         stored = select_point(ds, scenario, point.index)
         last = None if stored is None else find_first_round(stored)
         if stored is None or last is None:
@@ -248,8 +255,7 @@ def repeat(path: Path, folder: Path, number: int | None = None, dear: bool = Fal
     """
     began = time.process_time()
     ds = otafl.open_results(path)
-    points = [one for one in list_points(ds) if number is None or one[1] == number]
-    _, _, point, stored, last = min(points, key=lambda one: one[:2])
+    _, _, point, stored, last = min(list_points(ds, number), key=lambda one: one[:2])
     for trials in (1, ds.sizes["trial"]):  # the last bits depend on the size of a batch
         again = compute_again(point, last, trials)
         gaps, rounding = compare(stored, again, last), {}

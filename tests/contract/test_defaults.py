@@ -26,9 +26,9 @@ algorithm: {algorithm}
 channel: {{name: rayleigh, snr_db: 20}}
 transport: {transport}
 training:
-  rounds: 100
+  rounds: 60
   local_steps: 10
-  eval_every: 100
+  eval_every: 60
 """
 NORMED = "{name: 'contract.small:normed', hidden: [100]}"
 CHANGED = [

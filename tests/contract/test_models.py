@@ -63,6 +63,9 @@ def is_next(name: str, algorithm: str) -> bool:
 
 
 def of(name: str, algorithm: str, **keys: Any) -> dict[str, Any]:
+    """The keys of a model under a method; an LSTM has six steps, and not one for each pixel."""
+    if name == "lstm":
+        keys["data"] = {"name": "gpu.cases:sequences"}
     return {
         "model": model(name),
         "algorithm": algorithm,

@@ -112,34 +112,39 @@ class Processor(TorchDispatchMode):
         self.noted: dict[tuple[str, str, str], str] = {}
         self.count: Counter[str] = Counter()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here; PyTorch would see to that in each operation
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
+        kwargs = kwargs or {}
         if is_composite(func):  # inference mode hands these on whole
             with self:
                 return func.decompose(*args, **kwargs)
         asked = kwargs.get("device")
         to = None if asked is None else torch.device(asked).type == NAME
         if to:
-            kwargs["device"] = torch.device("cpu")
-        given = list_tensors((args, kwargs))
+            kwargs = {**kwargs, "device": torch.device("cpu")}
+        given: list[Tensor] = []
+        plain_args, plain_kwargs = _take_held(args, given), _take_held(kwargs, given)
         ours = [leaf for leaf in given if isinstance(leaf, SimulatedTensor)]
         there = bool(ours) if to is None else to
         _check(func, args, given, ours)
-        plain_args, plain_kwargs = map_tensors(_get_held, (args, kwargs))
         out = func(*plain_args, **plain_kwargs)
         what = _describe_call(func, args, kwargs, len(given), len(ours), there, out)
         if what is not None:
             where, line = find_caller(sys._getframe(1))
             self.count[what] += 1
             self.noted[what, func.overloadpacket.__name__, where] = line
-        for one in ours:
-            if one.held.shape != one.shape or one.held.stride() != one.stride():
-                raise RuntimeError(f"{func} changed the shape of a tensor in place")
-        known = {id(_get_held(one)): one for one in given}  # of operations in place
+        if has_effects(func):
+            for one in ours:
+                if one.held.shape != one.shape or one.held.stride() != one.stride():
+                    raise RuntimeError(f"{func} changed the shape of a tensor in place")
 
         def handed_out(value: Tensor) -> Tensor:
-            if id(value) in known:
-                return known[id(value)]
+            for one in given:  # of operations in place
+                if value is (one.held if isinstance(one, SimulatedTensor) else one):
+                    return one
             return SimulatedTensor(value) if there else value
 
         return map_tensors(handed_out, out)
@@ -154,6 +159,19 @@ def list_tensors(value: Any) -> list[Tensor]:
     elif not isinstance(value, list | tuple):
         return []
     return [one for inner in value for one in list_tensors(inner)]
+
+
+def _take_held(value: Any, given: list[Tensor]) -> Any:
+    """Replace tensors in lists, tuples and dicts by those that the host holds, and list them."""
+    if isinstance(value, Tensor):
+        given.append(value)
+        return value.held if isinstance(value, SimulatedTensor) else value
+    if isinstance(value, list | tuple):
+        held = [_take_held(inner, given) for inner in value]
+        return held if isinstance(value, list) else tuple(held)
+    if isinstance(value, dict):
+        return {key: _take_held(inner, given) for key, inner in value.items()}
+    return value
 
 
 def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
@@ -203,14 +221,16 @@ def _describe_call(
     return None
 
 
-def _get_held(value: Tensor) -> Tensor:
-    return value.held if isinstance(value, SimulatedTensor) else value
-
-
 @functools.cache
 def is_composite(func: Any) -> bool:
     key = "CompositeImplicitAutograd"
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+
+
+@functools.cache
+def has_effects(func: Any) -> bool:
+    """Whether an operation changes a tensor in place."""
+    return bool(func._schema.is_mutable)
 
 
 def find_caller(frame: FrameType | None) -> tuple[str, str]:
