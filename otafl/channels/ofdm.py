@@ -207,7 +207,9 @@ class OfdmStates:
         # long-term averages over correlated fading use rounds far apart, and waste most of a block
         most = self._at_once if settings.speed_kmh is None else self._at_once // 8
         length = max(1, min(ROUNDS_PER_BLOCK, most))
-        self._rounds = RoundBlocks(self._draw_first_blocks, length, channel.correlation_rounds)
+        self._rounds = RoundBlocks(
+            self._draw_first_blocks, length, channel.correlation_rounds, grows=True
+        )
 
     def get_state(self, round: int, gain: Tensor | None = None) -> ChannelState:
         """Return the state of a round.
