@@ -83,12 +83,12 @@ def inverse_scaling(
     on = multiplier > 0  # a device with multiplier 0 inverts at any s, and is not in the equation
     q, w = torch.where(on, quality, 0.0), torch.where(on, weight, 0.0)
     multiplier = torch.where(on, multiplier, 1.0)
+    top, tiny = w * multiplier * q, torch.finfo(q.dtype).tiny
     s = torch.zeros_like(quality[..., 0]) if near is None else near
     for _ in range(STATE_STEPS if near is None else NEAR_STEPS):
-        y = q * s[..., None] + multiplier
-        term = w * multiplier * q / y.square()
-        value, slope = term.sum(-1), (term * q / y).sum(-1)
-        tiny = torch.finfo(s.dtype).tiny
+        y = (q * s[..., None]).add_(multiplier)
+        term = top / y.square()
+        value, slope = term.sum(-1), term.mul_(q).div_(y).sum(-1)
         step = value * ((value / noise).sqrt() - 1.0) / slope.clamp_min(tiny)
         s = (s + step).clamp_min(0.0)
     return s
