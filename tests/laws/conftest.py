@@ -14,7 +14,7 @@ from torch import Tensor
 from otafl.channels.cell_drop import CellDrop, SionnaCell
 from otafl.channels.scattering import BlockFading
 
-MAX_BYTES = 1 << 27
+MAX_BYTES = 1 << 28
 """Largest size of all kept draws; a drop has about 1 MB, fading 32 kB or more."""
 
 
