@@ -18,8 +18,11 @@ FADING = declare_family("fading", __name__)
 ROUNDS_PER_BLOCK = 64
 """Rounds that are drawn at a time."""
 
-FIRST_ROUNDS = 8
-"""Rounds of the first block where blocks grow."""
+FIRST_ROUNDS = 16
+"""Rounds of the first block where blocks grow.
+
+They are a multiple of a processor's vectors, whose last bits can differ in an incomplete vector.
+"""
 
 FAR = 1 << 30
 """First of the rounds of long-term averages, which no run reaches."""

@@ -210,7 +210,10 @@ class OfdmStates:
         most = self._at_once if settings.speed_kmh is None else self._at_once // 8
         length = max(1, min(ROUNDS_PER_BLOCK, most))
         self._rounds = RoundBlocks(
-            self._draw_first_blocks, length, channel.correlation_rounds, grows=True
+            self._draw_first_blocks,
+            length,
+            channel.correlation_rounds,
+            grows=length == ROUNDS_PER_BLOCK,
         )
 
     def get_state(self, round: int, gain: Tensor | None = None) -> ChannelState:
