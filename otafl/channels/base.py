@@ -316,8 +316,11 @@ def compute_link_budget(
     LinkBudget
         Budgets over the noise, and gains, [S, K] each.
     """
-    rows, budgets, device = [], [], streams.device
+    made: dict[int, tuple[tuple[float, float, float], np.ndarray]] = {}  # trials share a section
+    device = streams.device
     for section in sections:
+        if id(section) in made:
+            continue
         tx_power_w = dbm_to_watt(section.tx_power_dbm)
         gain = 1.0 if section.path_loss_db is None else db_to_linear(-section.path_loss_db)
         if section.is_physical:
@@ -327,9 +330,10 @@ def compute_link_budget(
                 section.implied_settings["snr_db"] if section.snr_db is None else section.snr_db
             )
             unit_w = tx_power_w / db_to_linear(snr_db)
-        rows.append((gain, unit_w, section.bandwidth_hz))
         offsets = [db_to_linear(offset) for offset in section.device_budget_db] or [1.0]
-        budgets.append(np.resize([tx_power_w / unit_w * offset for offset in offsets], devices))
+        budget_row = np.resize([tx_power_w / unit_w * offset for offset in offsets], devices)
+        made[id(section)] = (gain, unit_w, section.bandwidth_hz), budget_row
+    rows, budgets = zip(*(made[id(section)] for section in sections), strict=True)
     numbers = torch.tensor(rows, dtype=torch.float64).T.to(device, streams.dtype)
     gain, unit_power_w, bandwidth_hz = numbers
     budget = torch.from_numpy(np.stack(budgets)).to(device, streams.dtype)

@@ -179,6 +179,9 @@ class Cdl(Channel):
     def get_state(self, round: int) -> ChannelState:
         return self._states.get_state(round)
 
+    def get_large_scale_state(self, round: int) -> ChannelState:
+        return self._states.get_large_scale_state(round)
+
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw h [R, U, K, A, F]."""
         return self.waves.compute_response(self._draw_taps(index, time_s))

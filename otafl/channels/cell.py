@@ -207,9 +207,14 @@ class Cell(Channel):
         return sionna
 
     def get_state(self, round: int) -> ChannelState:
-        return self._states.get_state(
-            round, self._gains[round] if self._moves else self._fixed_gain
-        )
+        return self._states.get_state(round, self._get_gain(round))
+
+    def get_large_scale_state(self, round: int) -> ChannelState:
+        return self._states.get_large_scale_state(round, self._get_gain(round))
+
+    def _get_gain(self, round: int) -> Tensor:
+        """Return the large-scale gains [S, K] of a round."""
+        return self._gains[round] if self._moves else self._fixed_gain
 
     def get_positions(self, round: int, trial: int = 0) -> Positions:
         time_s = torch.full((1, 1), round * self.settings.round_interval_s).to(self._start)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 from otafl.core.contracts import ChannelState, Paths
@@ -15,6 +17,12 @@ FADING = declare_family("fading", __name__)
 
 ROUNDS_PER_BLOCK = 64
 """Rounds that are drawn at a time."""
+
+FIRST_ROUNDS = 16
+"""Rounds of the first block where blocks grow.
+
+They are a multiple of a processor's vectors, whose last bits can differ in an incomplete vector.
+"""
 
 FAR = 1 << 30
 """First of the rounds of long-term averages, which no run reaches."""
@@ -48,6 +56,19 @@ class Fading(Protocol):
         """
 
 
+_WHOLE: ContextVar[bool] = ContextVar("whole", default=False)
+
+
+@contextmanager
+def draw_whole_blocks() -> Iterator[None]:
+    """Draw the first blocks of rounds at their full length, as later ones, to measure memory."""
+    before = _WHOLE.set(True)
+    try:
+        yield
+    finally:
+        _WHOLE.reset(before)
+
+
 class RoundBlocks:
     """Cache that draws many rounds at a time and returns them one by one.
 
@@ -63,6 +84,9 @@ class RoundBlocks:
     far_spacing : int
         Distance between the rounds of long-term averages, from `FAR` on. If a block would have no
         more than one of them, these rounds are drawn alone.
+    grows : bool
+        Whether the first block is split at `FIRST_ROUNDS` and at the powers of two above, so that a
+        short run draws few rounds in vain.
     """
 
     def __init__(
@@ -70,19 +94,30 @@ class RoundBlocks:
         draw: Callable[[int, int], Tensor],
         length: int = ROUNDS_PER_BLOCK,
         far_spacing: int = 1,
+        grows: bool = False,
     ) -> None:
         self._draw = draw
         self._length = length
         self._far_length = length if far_spacing < length else 1
+        self._grows = grows
         self._first = -1
         self._block: Tensor | None = None
 
     def __getitem__(self, round: int) -> Tensor:
+        if self._block is None or not self._first <= round < self._first + len(self._block):
+            self._first, length = self._find_block(round)
+            self._block = self._draw(self._first, length)
+        return self._block[round - self._first]
+
+    def _find_block(self, round: int) -> tuple[int, int]:
+        """Return the first round of a round's block, and the number of its rounds."""
         length = self._length if round < FAR else self._far_length
-        first = round - round % length
-        if self._block is None or first != self._first:
-            self._first, self._block = first, self._draw(first, length)
-        return self._block[round - first]
+        if not (self._grows and 0 <= round < length) or _WHOLE.get():
+            return round - round % length, length
+        if round < FIRST_ROUNDS:
+            return 0, min(FIRST_ROUNDS, length)
+        first: int = 1 << (round.bit_length() - 1)
+        return first, min(first, length - first)
 
 
 def build_block_state(

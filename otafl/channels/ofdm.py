@@ -201,13 +201,20 @@ class OfdmStates:
         self._block_symbols = settings.block_symbols
         self._round_s = settings.round_interval_s
         self._gain = channel.budget.gain
+        self._shape = settings.antennas, 1, settings.subcarrier_groups
+        self._dtype = channel.streams.dtype.to_complex()
         bandwidth = channel.budget.bandwidth_hz[pairs.rows].double()
         self._block_s = (settings.block_symbols or 0) / bandwidth  # one symbol a second and hertz
         self._at_once = max(1, NUMBERS_AT_ONCE // max(1, numbers))
         # long-term averages over correlated fading use rounds far apart, and waste most of a block
         most = self._at_once if settings.speed_kmh is None else self._at_once // 8
         length = max(1, min(ROUNDS_PER_BLOCK, most))
-        self._rounds = RoundBlocks(self._draw_first_blocks, length, channel.correlation_rounds)
+        self._rounds = RoundBlocks(
+            self._draw_first_blocks,
+            length,
+            channel.correlation_rounds,
+            grows=length == ROUNDS_PER_BLOCK,
+        )
 
     def get_state(self, round: int, gain: Tensor | None = None) -> ChannelState:
         """Return the state of a round.
@@ -219,6 +226,15 @@ class OfdmStates:
         later = functools.partial(self._draw_blocks, round)
         paths = functools.partial(self._draw_paths, round)
         return build_block_state(h, gain, self._block_symbols, later, paths)
+
+    def get_large_scale_state(self, round: int, gain: Tensor | None = None) -> ChannelState:
+        """Return a state of a round without its fading: h is 1."""
+        gain = self._gain if gain is None else gain
+        h = torch.ones((*gain.shape, *self._shape), dtype=self._dtype, device=gain.device)
+        paths = functools.partial(self._draw_paths, round)
+        return build_block_state(
+            h, gain, self._block_symbols, lambda blocks: h.expand(-1, -1, -1, blocks, -1), paths
+        )
 
     def _draw_first_blocks(self, first: int, rounds: int) -> Tensor:
         """Draw the first blocks of rounds, [rounds, U, K, A, F]."""

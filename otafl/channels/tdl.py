@@ -183,6 +183,9 @@ class Tdl(Channel):
     def get_state(self, round: int) -> ChannelState:
         return self._states.get_state(round)
 
+    def get_large_scale_state(self, round: int) -> ChannelState:
+        return self._states.get_large_scale_state(round)
+
     def compute_mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
         return rice.rayleigh_mean_inverse(threshold, gain, error_variance)
 

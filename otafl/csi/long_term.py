@@ -59,20 +59,20 @@ class _StateDraws:
         believed: list[Tensor] = []
         all_devices = torch.ones_like(self._budget.budget, dtype=torch.bool)
         for states in self._yield_batches(count):
-            h, h_hat = (torch.cat(both, 1) for both in zip(*states, strict=True))
+            h, h_hat = _join_cells(states)
             combiner = self._receiver.combine(h_hat, all_devices, self._budget.budget)
             for drawn, of in ((true, h), (believed, h_hat)):
                 cells = apply_combiner(combiner, of).movedim(1, 0)
                 drawn.append(cells.unflatten(0, (len(states), -1)))
         return torch.cat(true), torch.cat(believed)
 
-    def _yield_batches(self, count: int) -> Iterator[list[tuple[Tensor, Tensor]]]:
-        """Yield h and h_hat [S, C, K, A] of `count` states, some at a time."""
-        some: list[tuple[Tensor, Tensor]] = []
+    def _yield_batches(self, count: int) -> Iterator[list[tuple[Tensor, Tensor, Tensor]]]:
+        """Yield gain, h and h_hat of `count` states, some at a time."""
+        some: list[tuple[Tensor, Tensor, Tensor]] = []
         for done, (state, estimate) in enumerate(self._yield_states(count), 1):
-            root = state.gain.sqrt()[:, None, :, None]
-            h, h_hat = (root * one.flatten(3).permute(0, 3, 1, 2) for one in (state.h, estimate))
-            some.append((h, h_hat))
+            # a view of a block of rounds would keep those between the states in memory
+            h = state.h if self._channel.correlation_rounds == 1 else state.h.clone()
+            some.append((state.gain, h, h if estimate is state.h else estimate))
             if len(some) * h.numel() >= AT_ONCE:
                 yield some
                 if _REPEATS.get() and ENOUGH <= done > len(some):  # two batches were there at once
@@ -110,6 +110,21 @@ class _StateDraws:
             round = FAR + index * self._channel.correlation_rounds
             state = self._channel.get_state(round)
             yield state, self._csi.estimate(state.h, state.gain, round)
+
+
+def _join_cells(states: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Return h and h_hat [S, n C, K, A] of the cells of n states, with large-scale gain."""
+    gains, true, estimates = zip(*states, strict=True)
+    alike = all(gain is gains[0] for gain in gains)
+    root = (gains[0][:, None] if alike else torch.stack(gains, 1)).sqrt()[:, :, None, :, None]
+
+    def join(each: tuple[Tensor, ...]) -> Tensor:
+        cells = torch.stack(each, 1).flatten(4).permute(0, 1, 4, 2, 3)  # [S, n, C, K, A]
+        return (root * cells).flatten(1, 2).contiguous()
+
+    h = join(true)
+    is_perfect = all(h_hat is h for h, h_hat in zip(true, estimates, strict=True))
+    return h, h if is_perfect else join(estimates)
 
 
 def compute_statistics(

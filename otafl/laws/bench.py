@@ -139,6 +139,17 @@ class Rig:
         return len(self.senders)
 
     @functools.cached_property
+    def _own(self) -> slice | Tensor:
+        """Index of the transmitters among the devices."""
+        if self.senders == list(range(self.link.budget.budget.shape[1])):
+            return slice(None)
+        return torch.tensor(self.senders, device=self.streams.device)
+
+    def _select(self, values: Tensor) -> Tensor:
+        """Select the transmitters of values [..., K]."""
+        return values[..., self._own].contiguous()
+
+    @functools.cached_property
     def symbol_powers(self) -> Tensor:
         """Mean symbol powers [n] that differ."""
         low, high = (torch.tensor(power).log10().item() for power in POWERS)
@@ -219,8 +230,9 @@ class Rig:
         for round in range(rounds):
             x = self.draw_symbols(num_coordinates, round, powers)
             estimate, report = self.send(x, round)
-            gain = self.link.channel.get_state(round).gain[:, self.senders]
-            for name, value in (self._record_round(x, estimate, report) | {"gain": gain}).items():
+            values = self._record_round(x, estimate, report)
+            values["gain"] = self._select(self.link.channel.get_state(round).gain)
+            for name, value in values.items():
                 parts.setdefault(name, []).append(value.cpu().numpy())
         return Record(
             num_coordinates=num_coordinates,
@@ -230,14 +242,14 @@ class Rig:
     def _record_round(self, x: Tensor, estimate: Tensor, report: LinkReport) -> dict[str, Tensor]:
         """Return the recorded values of a round."""
         saved = {name.partition("/")[0]: value for name, value in report.saved_tensors.items()}
-        own = self.senders
-        one = {name: saved[name][:, 0, own] for name in ("h", "h_hat", "p", "c", "active", "m")}
-        share = saved["weight"][:, own]
+        each = ("h", "h_hat", "p", "c", "active", "m")
+        one = {name: self._select(saved[name][:, 0]) for name in each}
+        share = self._select(saved["weight"])
         weight = share * one["active"]
         rows = x.view(self.num_trials, self.num_devices, -1)
         total = weight.sum(1, keepdim=True).clamp_min(1e-30)
         target = torch.einsum("sk,skp->sp", weight / total, rows)
-        gram = saved["gram"][:, 0, own][..., own]
+        gram = self._select(saved["gram"][:, 0, self._own])
         gain = one["h"] * one["p"] / saved["eta"][:, :1].sqrt()
         off = (gain * weight / total).real - share
         return one | {
@@ -245,8 +257,8 @@ class Rig:
             "noise": saved["noise"][:, 0],
             "error": (estimate - target).square().mean(1),
             "weight": share,
-            "power": report.power[:, own],
-            "budget": self.link.budget.budget[:, own],
+            "power": self._select(report.power),
+            "budget": self._select(self.link.budget.budget),
             "nmse": report.nmse,
             "exact": torch.einsum("sk,skp->sp", share, rows).square().sum(1),
             "distortion": torch.einsum("sk,skj,sj->s", off, gram.real, off),

@@ -93,7 +93,7 @@ def outdoors(name: str) -> dict[str, Any]:
 
 def level_db(rig: Rig, round: int = 0) -> np.ndarray:
     """Return the large-scale gains in dB, [S, K]."""
-    gain = rig.link.channel.get_state(round).gain.cpu().numpy()
+    gain = rig.link.channel.get_large_scale_state(round).gain.cpu().numpy()
     return np.asarray(10.0 * np.log10(gain))
 
 

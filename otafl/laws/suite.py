@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from otafl.core.errors import UserError
 from otafl.laws.bench import Bench
@@ -89,12 +91,17 @@ def list_mutations() -> list[Mutation]:
     return [one for module in MODULES for one in getattr(module, "MUTATIONS", ())]
 
 
+@functools.cache
+def _list_caches() -> list[Any]:
+    """List the functions of the laws that keep their results."""
+    values = [value for module in MODULES for value in vars(module).values()]
+    return [value for value in values if hasattr(value, "cache_clear")]
+
+
 def clear_caches() -> None:
     """Clear the measurements that laws share, because the code has changed."""
-    for module in MODULES:
-        for value in vars(module).values():
-            if hasattr(value, "cache_clear"):
-                value.cache_clear()
+    for function in _list_caches():
+        function.cache_clear()
 
 
 def run(

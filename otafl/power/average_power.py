@@ -83,12 +83,12 @@ def inverse_scaling(
     on = multiplier > 0  # a device with multiplier 0 inverts at any s, and is not in the equation
     q, w = torch.where(on, quality, 0.0), torch.where(on, weight, 0.0)
     multiplier = torch.where(on, multiplier, 1.0)
+    top, tiny = w * multiplier * q, torch.finfo(q.dtype).tiny
     s = torch.zeros_like(quality[..., 0]) if near is None else near
     for _ in range(STATE_STEPS if near is None else NEAR_STEPS):
-        y = q * s[..., None] + multiplier
-        term = w * multiplier * q / y.square()
-        value, slope = term.sum(-1), (term * q / y).sum(-1)
-        tiny = torch.finfo(s.dtype).tiny
+        y = (q * s[..., None]).add_(multiplier)
+        term = top / y.square()
+        value, slope = term.sum(-1), term.mul_(q).div_(y).sum(-1)
         step = value * ((value / noise).sqrt() - 1.0) / slope.clamp_min(tiny)
         s = (s + step).clamp_min(0.0)
     return s
@@ -119,20 +119,22 @@ def _solve_multipliers(quality: Tensor, noise: Tensor) -> Tensor:
     """Compute l [S, K] by a primal-dual interior-point method."""
     level, price = _start(quality.mean(0), noise)
     slack = torch.full_like(level, 0.3)  # 1 - mean u, a separate variable until convergence
-    weight = torch.ones_like(level)
+    weight, square = torch.ones_like(level), quality.square()
     s = None
     for _ in range(DUAL_STEPS):
         s = inverse_scaling(quality, level, weight, noise, s)
-        y = quality * s[..., None] + level
-        used = quality * s[..., None] / y.square()
+        received = quality * s[..., None]
+        y = received + level
+        used = received / y.square()
         excess = used.mean(0) - 1.0
         unmet = torch.maximum(excess, torch.minimum(excess.abs(), level / price))
         if bool((unmet < TOLERANCE).all()):
             break
         # second derivatives of the smallest Lagrangian of a state: in l, and through s
+        cube = y**3
         diagonal = (2.0 * used / y).mean(0)
-        bend = (2.0 * level * quality.square() / y**3).sum(-1, keepdim=True)
-        through = quality * (y - 2.0 * level) / y**3 / bend.clamp_min(_SMALL).sqrt()
+        bend = (2.0 * level * square / cube).sum(-1, keepdim=True)
+        through = quality * (y - 2.0 * level) / cube / bend.clamp_min(_SMALL).sqrt()
         through = torch.where(s[..., None] > 0, through, 0.0)
         barrier = 0.1 * (level * slack).mean(-1, keepdim=True)
         rise = _solve(excess + barrier / level, diagonal + slack / level, through)

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from otafl import models
 from otafl.algorithms.base import Algorithm
+from otafl.channels.fading import draw_whole_blocks
 from otafl.core import registry
 from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
@@ -304,7 +305,7 @@ def _measure_peak(point: Point, trials: Sequence[int]) -> int:
     The rows that devices get in later rounds are added.
     """
     counter = MemoryCounter()
-    with counter, repeat_states():
+    with counter, repeat_states(), draw_whole_blocks():
         engine = Engine(assemble([point], trials))
         engine.run_round(0)
     stores = [engine.memory]

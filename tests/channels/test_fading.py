@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from otafl.channels.fading import FAR, RoundBlocks, correlate_antennas
+from otafl.channels.fading import FAR, RoundBlocks, correlate_antennas, draw_whole_blocks
 
 pytestmark = pytest.mark.exact
 
@@ -49,3 +49,31 @@ def test_far_rounds_are_drawn_alone_if_a_block_has_one_of_them(
     wanted = (3, FAR - 1, FAR, FAR + spacing, FAR + 2 * spacing)
     assert [int(rounds[t]) for t in wanted] == list(wanted)
     assert asked == [8, 8, *lengths]
+
+
+@pytest.mark.parametrize(
+    ("length", "blocks"),
+    [
+        (64, [(0, 16), (16, 16), (32, 32), (64, 64)]),
+        (40, [(0, 16), (16, 16), (32, 8), (40, 40)]),
+        (5, [(0, 5), (5, 5)]),
+    ],
+)
+def test_the_first_block_is_split_at_powers_of_two(
+    length: int, blocks: list[tuple[int, int]]
+) -> None:
+    """Every round is drawn once; rounds before the run have whole blocks."""
+    asked: list[tuple[int, int]] = []
+
+    def draw(first: int, rounds: int) -> Tensor:
+        asked.append((first, rounds))
+        return torch.arange(first, first + rounds)
+
+    rounds = RoundBlocks(draw, length, grows=True)
+    assert [int(rounds[t]) for t in range(2 * length)] == list(range(2 * length))
+    assert asked == blocks
+    assert int(rounds[-1]) == -1
+    assert asked[-1] == (-length, length)
+    with draw_whole_blocks():
+        assert int(rounds[3]) == 3
+    assert asked[-1] == (0, length)
