@@ -24,6 +24,7 @@ from otafl.data.files import DATA_DIR
 from otafl.data.mnist import Mnist
 from otafl.data.parkinsons import Parkinsons
 from otafl.data.shakespeare import Shakespeare
+from otafl.plots.overviews import overview_data
 from otafl.results import files
 from otafl.results.end_values import select_final
 from otafl.scenario import build_axes as axes
@@ -169,7 +170,8 @@ def test_scenario(
     else:
         whole = otafl.run(small)
         files.write_part(whole, out)
-        plots.draw_overview(whole, tmp_path / "overview.png")
+        data, title = overview_data(whole)
+        plots.draw(data, title=title)
     results = open_results(out)
     monkeypatch.setattr(files, "open_results", {out: results}.__getitem__)  # read once
     done("show", out)
