@@ -15,6 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 import xarray as xr
+from h5py import h5a, h5ds, h5s, h5t
 from xarray import conventions
 from xarray.backends import AbstractDataStore, BackendArray
 from xarray.core import indexing
@@ -99,8 +100,9 @@ def _content(dataset: xr.Dataset, encoding: Mapping[Any, Mapping[str, Any]]) -> 
         for name, one in variables.items():
             if one.dims and one.dims != (name,):
                 for place, dim in enumerate(one.dims):
-                    made[name].dims[place].attach_scale(scales[dim])
-                made[name].attrs["_Netcdf4Coordinates"] = _ids(numbers[dim] for dim in one.dims)
+                    h5ds.attach_scale(made[name].id, scales[dim].id, place)
+                ids = _ids(numbers[dim] for dim in one.dims)
+                _write_attributes(made[name], {"_Netcdf4Coordinates": ids})
     return buffer.getvalue()
 
 
@@ -138,9 +140,15 @@ def _ids(numbers: Iterable[int]) -> np.ndarray:
 
 
 def _write_attributes(of: h5py.File | h5py.Dataset, attributes: Mapping[str, Any]) -> None:
-    """Write attributes; a number as an array of one, as other writers of NetCDF do."""
+    """Write attributes that are not there yet; a number as an array of one, as others do.
+
+    h5py's mapping would look for each in the object first, and for its type twice.
+    """
     for name, value in attributes.items():
-        of.attrs[name] = value if isinstance(value, str) else np.atleast_1d(value)
+        values = np.array(value, TEXT) if isinstance(value, str) else np.atleast_1d(value)
+        kind = h5t.py_create(values.dtype, logical=True)
+        made = h5a.create(of.id, name.encode(), kind, h5s.create_simple(values.shape))
+        made.write(values, mtype=h5t.py_create(values.dtype))
 
 
 def _is_plain(dataset: xr.Dataset) -> bool:
