@@ -288,6 +288,22 @@ class Channel(Renamed, ABC):
         return None
 
 
+def _compute_row(
+    section: ChannelSettings, devices: int
+) -> tuple[tuple[float, float, float], np.ndarray]:
+    """Compute gain, unit power [W] and bandwidth [Hz] of a trial, and its budgets [K]."""
+    tx_power_w = dbm_to_watt(section.tx_power_dbm)
+    gain = 1.0 if section.path_loss_db is None else db_to_linear(-section.path_loss_db)
+    if section.is_physical:
+        unit_w = noise_power_w(section.bandwidth_hz, section.noise_figure_db)
+    else:
+        snr_db = section.implied_settings["snr_db"] if section.snr_db is None else section.snr_db
+        unit_w = tx_power_w / db_to_linear(snr_db)
+    offsets = [db_to_linear(offset) for offset in section.device_budget_db] or [1.0]
+    budgets = np.resize([tx_power_w / unit_w * offset for offset in offsets], devices)
+    return (gain, unit_w, section.bandwidth_hz), budgets
+
+
 def compute_link_budget(
     sections: Sequence[ChannelSettings],
     devices: int,
@@ -316,24 +332,10 @@ def compute_link_budget(
     LinkBudget
         Budgets over the noise, and gains, [S, K] each.
     """
-    made: dict[int, tuple[tuple[float, float, float], np.ndarray]] = {}  # trials share a section
-    device = streams.device
-    for section in sections:
-        if id(section) in made:
-            continue
-        tx_power_w = dbm_to_watt(section.tx_power_dbm)
-        gain = 1.0 if section.path_loss_db is None else db_to_linear(-section.path_loss_db)
-        if section.is_physical:
-            unit_w = noise_power_w(section.bandwidth_hz, section.noise_figure_db)
-        else:
-            snr_db = (
-                section.implied_settings["snr_db"] if section.snr_db is None else section.snr_db
-            )
-            unit_w = tx_power_w / db_to_linear(snr_db)
-        offsets = [db_to_linear(offset) for offset in section.device_budget_db] or [1.0]
-        budget_row = np.resize([tx_power_w / unit_w * offset for offset in offsets], devices)
-        made[id(section)] = (gain, unit_w, section.bandwidth_hz), budget_row
+    distinct = {id(section): section for section in sections}  # most trials share one
+    made = {key: _compute_row(section, devices) for key, section in distinct.items()}
     rows, budgets = zip(*(made[id(section)] for section in sections), strict=True)
+    device = streams.device
     numbers = torch.tensor(rows, dtype=torch.float64).T.to(device, streams.dtype)
     gain, unit_power_w, bandwidth_hz = numbers
     budget = torch.from_numpy(np.stack(budgets)).to(device, streams.dtype)

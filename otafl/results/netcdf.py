@@ -126,7 +126,7 @@ def _scale(file: h5py.File, dim: str, size: int, number: int) -> h5py.Dataset:
     """Return what variables along a dimension refer to: its coordinate, or else an empty array."""
     if dim in file:
         scale, name = file[dim], dim
-        scale.attrs["_Netcdf4Coordinates"] = _ids([number])
+        _write_attributes(scale, {"_Netcdf4Coordinates": _ids([number])})
     else:
         scale = file.create_dataset(dim, (size,), ">f4", track_order=True)
         name = f"{NO_VARIABLE.decode()}.{size:10d}"
