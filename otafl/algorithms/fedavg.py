@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 from otafl.algorithms.base import Algorithm, Outcome
-from otafl.algorithms.parameters import build_increment, copy_received_params, run_sgd_
+from otafl.algorithms.parameters import copy_received_params, run_sgd_, train_increment
 from otafl.algorithms.shared_settings import DecayedSettings
 from otafl.algorithms.whole_models import (
     IDEAL_ROUTE,
@@ -82,12 +82,12 @@ class FedAvg(Algorithm):
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext
     ) -> Outcome:
-        params = copy_received_params(broadcast, self.model)
         rate = compute_step_size(context.hyper, context.round)[context.cohort.trial]
+        if self.settings.sends == "increment":
+            return {}, *train_increment(self.model, broadcast, rate, context)
+        params = copy_received_params(broadcast, self.model)
         loss = run_sgd_(self.model, params, rate, context)
-        if self.settings.sends == "model":
-            return {}, build_payload(params, self.model, self.settings.bias_mode), loss
-        return {}, build_increment(params, broadcast, self.model.shapes), loss
+        return {}, build_payload(params, self.model, self.settings.bias_mode), loss
 
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         if self.settings.sends == "increment":

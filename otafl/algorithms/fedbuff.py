@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.deliveries import get_delivered_indicator, sum_per_trial
-from otafl.algorithms.parameters import build_increment, copy_received_params, run_sgd_
+from otafl.algorithms.parameters import train_increment
 from otafl.core import settings
 from otafl.core.contracts import (
     MODEL,
@@ -102,9 +102,8 @@ class FedBuff(Algorithm):
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext
     ) -> Outcome:
-        params = copy_received_params(broadcast, self.model)
-        loss = run_sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
-        return {}, build_increment(params, broadcast, self.model.shapes), loss
+        rate = context.gather_hyper("learning_rate")
+        return {}, *train_increment(self.model, broadcast, rate, context)
 
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         cohort, hyper = context.cohort, context.hyper

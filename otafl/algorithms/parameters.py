@@ -11,7 +11,8 @@ from typing import Literal
 from otafl.core import contracts as c
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
-from otafl.models.base import Draw, Model, Shapes, unflatten
+from otafl.models.base import Draw, Model, Shapes, compute_increment, unflatten
+from otafl.models.sgd_run import take_all_steps_
 from otafl.models.transposition import subtract_into
 
 START = declare_family("init", __name__)
@@ -106,10 +107,36 @@ def run_sgd_(model: Model, params: c.Tensors, rate: Tensor, context: c.LocalCont
     Tensor [n]
         Mean loss over the steps.
     """
-    run, work = model.start_sgd(params, rate), context.local_data
-    for step in range(work.steps):
-        run.take_step_(work.draw_batch(step))
-    return run.sum_losses() / work.steps
+    return take_all_steps_(model.start_sgd(params, rate), context.local_data)
+
+
+def train_increment(
+    model: Model, broadcast: c.Broadcast, rate: Tensor, context: c.LocalContext
+) -> tuple[c.Payload, Tensor]:
+    """Train the broadcast model by SGD for all local steps, without writing to it.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    broadcast : Broadcast
+        Received parameters.
+    rate : Tensor [n]
+        Step size.
+    context : LocalContext
+        Rows and their data.
+
+    Returns
+    -------
+    tuple of Group
+        Increment [n, P].
+    Tensor [n]
+        Mean loss over the steps.
+    """
+    received, reserve = broadcast.tensors[c.MODEL], context.reserve_fn
+    out = None if reserve is None else reserve(received)
+    flat, loss = model.train_increment(received, rate, context.local_data, out)
+    return (c.Group({c.MODEL: flat}),), loss
 
 
 def take_penalised_step_(
@@ -156,12 +183,7 @@ def take_penalised_step_(
 
 def build_increment(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:
     """Build the payload of `build_increment_` in memory of its own."""
-    old = broadcast.tensors[c.MODEL]
-    flat = torch.empty_like(old, memory_format=torch.contiguous_format)
-    received, parts = unflatten(old, shapes), unflatten(flat, shapes)
-    for name, block in received.items():
-        subtract_into(new[name], block, parts[name])
-    return (c.Group({c.MODEL: flat}),)
+    return (c.Group({c.MODEL: compute_increment(new, broadcast.tensors[c.MODEL], shapes)}),)
 
 
 def build_increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:

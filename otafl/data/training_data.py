@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 
 from otafl.core.compiled_module import import_loops
-from otafl.core.contracts import Batch, Cohort
+from otafl.core.contracts import Batch, Cohort, StepSamples
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import (
     STEP_BITS,
@@ -37,6 +37,7 @@ _ROUNDS_AHEAD = 64
 _NUMBERS_AHEAD = 2**18  # the temporary tensors of a block then fit into the processor's cache
 _FEW_NUMBERS = 2**12  # computing so many takes less time than dispatching a draw's operations
 _FEATURES_AHEAD = 2**19  # so many features of a round's minibatches are gathered at once
+_NUMBERS_LISTED = 2**21  # samples of all steps of a chunk that are listed at once
 _ALIGNMENT = 64  # bytes; products may round otherwise in other places of memory
 
 
@@ -100,7 +101,7 @@ class TrainingData:
             raise ValueError(f"index: must be in 0..{len(y) - 1}")
         place = streams.device
         self.x, self.y = x.to(place).contiguous(), y.to(place)
-        self._rows = self.x.flatten(1)
+        self.flat_x = self.x.flatten(1)
         self.num_trials, self.num_devices, self.max_samples = index.shape
         self.index = index.to(place).reshape(-1, self.max_samples)
         self.count = count.to(place).reshape(-1)
@@ -147,8 +148,8 @@ class TrainingData:
 
         They are few, and each begins where memory is aligned.
         """
-        size = num_rows * self.batch_size * self._rows.shape[1]
-        aligned = size * self._rows.element_size() % _ALIGNMENT == 0
+        size = num_rows * self.batch_size * self.flat_x.shape[1]
+        aligned = size * self.flat_x.element_size() % _ALIGNMENT == 0
         return self.steps > 1 and aligned and self.steps * size <= _FEATURES_AHEAD
 
     def draw_test_batch(self, round: int, step: int, flat_index: Tensor) -> Batch:
@@ -245,7 +246,7 @@ class TrainingData:
 
     def gather(self, sample: Tensor, weight: Tensor | None) -> Batch:
         """Return copies of the samples [n, B], or of T steps [T, n, B]."""
-        x = torch.embedding(self._rows, sample)  # index_select that keeps the shape, in one call
+        x = torch.embedding(self.flat_x, sample)  # index_select that keeps the shape, in one call
         if self.x.dim() > 2:
             x = x.view(*sample.shape, *self.x.shape[1:])
         y = self.y.take(sample) if self.has_classes else self.y[sample]
@@ -299,6 +300,27 @@ class CohortData:
         return replace(
             batch, x=data.augment(batch.x, tick, cohort.trial, cohort.device, draw_index)
         )
+
+    @property
+    def lists_steps(self) -> bool:
+        """Whether minibatches are copies of samples that can be listed for all local steps.
+
+        They are not if they are augmented, in epochs, of a round that is a tensor, or too many.
+        """
+        data = self._data
+        count = self.steps * self.cohort.num_rows * data.batch_size
+        is_plain = data.augment is None and data.epochs is None and not torch.is_tensor(self.round)
+        return is_plain and count <= _NUMBERS_LISTED
+
+    def draw_all_steps(self) -> StepSamples:
+        """Draw the samples of `draw_batch` for all local steps."""
+        data, cohort = self._data, self.cohort
+        if self._ahead:
+            index = data.draw_ahead(int(self.round), 0).index_select(1, self._flat_index)
+        else:
+            ticks = _make_step_keys(self.round, 1, 0, self.steps, self._flat_index.device)
+            index = data.draw_samples(ticks, self._flat_index, cohort.trial, cohort.device, 0)
+        return StepSamples(data.flat_x, data.y, index, data.compute_batch_weight(self._flat_index))
 
     def draw_keys(self, step: int, draw_index: int = 0) -> Tensor | None:
         """Return None: `otafl.data.keyed_data` gives keys to models that need them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -38,6 +40,7 @@ class LocalTraining:
         self._parts, self._devices = parts, devices
         self._rows_at_once: int | None = None
         self._buffers: dict[tuple[int, str], Tensor] = {}
+        self._reserves = not isinstance(parts.scenario.algorithm, CustomPart)
         self.graphs = self._make_graphs()
 
     def _make_graphs(self) -> LocalGraphs | None:
@@ -51,12 +54,19 @@ class LocalTraining:
         return LocalGraphs(recorder, self._update, device)
 
     def train_cohort(
-        self, broadcast: Broadcast | Delivery, cohort: Cohort, t: int
+        self,
+        broadcast: Broadcast | Delivery,
+        cohort: Cohort,
+        t: int,
+        rows_at_once: int | None = None,
     ) -> tuple[Payload, Tensor]:
         """Train every row of the cohort.
 
         Returns the payload of the transmitting rows, in their order, and the loss [N] of all.
+        rows_at_once: rows of this and later chunks, by default those of `engine.chunk_mb`.
         """
+        if rows_at_once is not None:
+            self._rows_at_once = rows_at_once
         if self._rows_at_once is None:
             chunk_mb = self._parts.scenario.engine.chunk_mb
             kind = self._parts.streams.device.type
@@ -108,7 +118,9 @@ class LocalTraining:
             stop = min(start + size, cohort.num_rows)
             inputs = self._get_inputs(broadcast, cohort, start, stop)
             if self.graphs is None or chunks > MAX_GRAPHS:
-                state, payload, loss = self._update(inputs, t)
+                in_place = self._reserves and cohort.all_transmit and chunks > 1
+                reserve_fn = out.reserve if in_place else None
+                state, payload, loss = self._update(inputs, t, reserve_fn=reserve_fn)
             else:
                 state, payload, loss = self.graphs.run(inputs, t)
             chunk = inputs.chunk
@@ -143,7 +155,11 @@ class LocalTraining:
         return UpdateInputs(sent, distorts, self._devices.get_rows(chunk), chunk, index)
 
     def _update(
-        self, inputs: UpdateInputs, t: Round, decisions: Decisions | None = None
+        self,
+        inputs: UpdateInputs,
+        t: Round,
+        decisions: Decisions | None = None,
+        reserve_fn: Callable[[Tensor], Tensor] | None = None,
     ) -> Outcome:
         """Return the outcome of the local update of a chunk, in a round of this index."""
         parts, chunk = self._parts, inputs.chunk
@@ -151,7 +167,8 @@ class LocalTraining:
         if parts.model.uses_dropout:
             true = KeyedData(true, parts.streams)
         work = parts.faults.change_labels(true, chunk)
-        context = LocalContext(chunk, parts.hyper, parts.streams, t, work, decisions=decisions)
+        shared = chunk, parts.hyper, parts.streams, t, work
+        context = LocalContext(*shared, decisions=decisions, reserve_fn=reserve_fn)
         is_read_only = inputs.is_own or parts.algorithm.only_reads_broadcast
         get_rows = inputs.sent.view_rows if is_read_only else inputs.sent.expand_rows
         received = get_rows(chunk, 0, chunk.num_rows)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from otafl.codecs.base import Codec
-from otafl.core.contracts import Cohort, Group, Payload, Tensors
+from otafl.core.contracts import MODEL, Cohort, Group, Payload, Tensors
 from otafl.core.rng import Streams
 from otafl.engine.device_store import DeviceStore
 
@@ -77,8 +77,14 @@ class PayloadCollector:
         self._size = size
         self._buffers = buffers
         self._filled = 0
+        self._reserved: Tensor | None = None
         self._parts: list[tuple[int, Payload]] = []
         self._whole: dict[int, Tensors] = {}
+
+    def reserve(self, like: Tensor) -> Tensor:
+        """Return the place [n, P] of a model's increments of the next rows, like [n, P]."""
+        self._reserved = self._get_buffer(0, MODEL, like)[self._filled : self._filled + len(like)]
+        return self._reserved
 
     def add(self, count: int, payload: Payload) -> None:
         """Add the payload of the next `count` rows."""
@@ -94,7 +100,8 @@ class PayloadCollector:
                 index, {name: self._get_buffer(index, name, b) for name, b in group.tensors.items()}
             )
             for name, block in group.tensors.items():
-                whole[name][start : start + count] = block
+                if block is not self._reserved:
+                    whole[name][start : start + count] = block
 
     def _get_buffer(self, index: int, name: str, block: Tensor) -> Tensor:
         """Return room [N, *shape] for the rows of a block [n, *shape]."""

@@ -16,13 +16,14 @@ import numpy as np
 from pydantic import Field
 
 from otafl.core.choices import declare_choice
-from otafl.core.contracts import Batch, Tensors, unsqueeze_like
+from otafl.core.contracts import Batch, LocalData, Tensors, unsqueeze_like
 from otafl.core.lazy import Tensor, torch
 from otafl.core.renamed import Renamed
 from otafl.core.settings import Settings
 from otafl.losses.base import Loss
 from otafl.losses.cross_entropy import CrossEntropy
-from otafl.models.sgd_run import PlainRun, SgdRun
+from otafl.models.sgd_run import PlainRun, SgdRun, take_all_steps_
+from otafl.models.transposition import subtract_into
 
 Draw = Callable[[str, tuple[int, ...]], Tensor]
 """Function of name and shape that returns numbers [S, *shape] uniform in (0, 1), for a model's
@@ -275,6 +276,33 @@ class Model(Renamed, ABC):
         """
         return PlainRun(self.take_sgd_step_, params, step)
 
+    def train_increment(
+        self, received: Tensor, step: Tensor, work: LocalData, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Take all local SGD steps from received parameters.
+
+        Parameters
+        ----------
+        received : Tensor [n, P]
+            Received parameters, in the order of `shapes`. They stay as they are.
+        step : Tensor [n]
+            Step size.
+        work : LocalData
+            Local data of the rows.
+        out : Tensor [n, P], optional
+            Memory for the increments; new memory if not given.
+
+        Returns
+        -------
+        Tensor [n, P]
+            Increments.
+        Tensor [n]
+            Mean loss before the steps.
+        """
+        params = self.copy_trainable(unflatten(received, self.shapes))
+        loss = take_all_steps_(self.start_sgd(params, step), work)
+        return compute_increment(params, received, self.shapes, out), loss
+
     def describe(self) -> dict[str, Any] | None:
         """Return the model as plain data, from which `otafl.models.modules` makes a torch module.
 
@@ -343,6 +371,34 @@ def unflatten(flat: Tensor, shapes: Shapes) -> Tensors:
         name: part.view(rows, *shape)
         for (name, shape), part in zip(shapes.items(), parts, strict=True)
     }
+
+
+def compute_increment(
+    new: Tensors, old: Tensor, shapes: Shapes, out: Tensor | None = None
+) -> Tensor:
+    """Compute the increment of parameters.
+
+    Parameters
+    ----------
+    new : dict of str to Tensor [n, *shape]
+        New parameters.
+    old : Tensor [n, P]
+        Old ones, concatenated.
+    shapes : dict of str to tuple of int
+        Shapes of the old parameters, in order.
+    out : Tensor [n, P], optional
+        Memory for the increment; new memory if not given.
+
+    Returns
+    -------
+    Tensor [n, P]
+        new - old.
+    """
+    flat = torch.empty_like(old, memory_format=torch.contiguous_format) if out is None else out
+    received, parts = unflatten(old, shapes), unflatten(flat, shapes)
+    for name, block in received.items():
+        subtract_into(new[name], block, parts[name])
+    return flat
 
 
 def copy_params(params: Tensors) -> Tensors:

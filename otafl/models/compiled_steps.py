@@ -89,7 +89,7 @@ class LayerMemory:
         turned = not weight.is_contiguous()  # as `copy_trainable` lays it out
         is_copied = turned and size >= MIN_COPIED and weight.numel() >= MIN_COPIED_NUMBERS
         if is_copied:
-            is_copied = _keeps_copied_bits(min(len(weight), 2), size, *weight.shape[1:])
+            is_copied = keeps_copied_bits(min(len(weight), 2), size, *weight.shape[1:])
         return LayerMemory(
             weight=weight,
             weight_t=weight.mT,
@@ -156,7 +156,7 @@ class CompiledSteps:
             LayerMemory.allocate(one, params, size, first=one is first, last=one is last)
             for one in chain.layers
         ]
-        self._equal_weight = _make_equal_weights(*self._shape)
+        self._equal_weight = make_equal_weights(*self._shape)
         self._is_mean, self._count = True, 0
         self._memory = step.new_empty(3, STEPS, *self._shape)
         self._totals, self._picked, self._weights = self._memory.numpy()
@@ -238,17 +238,22 @@ class Chain:
         Slope of the activation below zero; 0 is ReLU.
     take_plain_step_ : SgdStep
         Step by tensor operations.
+
+    Attributes
+    ----------
+    has_sums : bool
+        Whether compiled loops add as many terms in torch's order as the layers have outputs.
     """
 
     def __init__(self, layers: Sequence[Layer], slope: float, take_plain_step_: SgdStep) -> None:
         self.layers, self.slope = tuple(layers), slope
         self.take_plain_step_ = take_plain_step_
-        self._has_sums = all(MIN_OUTPUTS <= one.outputs <= MAX_OUTPUTS for one in layers)
+        self.has_sums = all(MIN_OUTPUTS <= one.outputs <= MAX_OUTPUTS for one in layers)
         self._same_bits: dict[tuple[int, int], bool] = {}
 
     def start_sgd(self, params: Tensors, step: Tensor) -> SgdRun:
         """Start several steps of a size [n], as `Model.start_sgd`."""
-        if self._has_sums and self._is_suitable(params, step):
+        if self.has_sums and self._is_suitable(params, step):
             return AdaptiveRun(self, params, step)
         return PlainRun(self.take_plain_step_, params, step)
 
@@ -283,13 +288,13 @@ class Chain:
     def _keeps_bits(self, kernel: ModuleType, rows: int, size: int) -> bool:
         """Return whether compiled steps have the bits of tensor operations on a sample."""
         step = torch.linspace(0.05, 0.1, rows)
-        x = _make_sample(rows, size, self.layers[0].inputs)
+        x = make_sample(rows, size, self.layers[0].inputs)
         y = torch.arange(rows * size).view(rows, size) % self.layers[-1].outputs
-        weight = _make_sample(rows, size).square_()
+        weight = make_sample(rows, size).square_()
         found = []
         for is_compiled in (False, True):
-            params = {o.weight: _make_sample(rows, o.inputs, o.outputs) for o in self.layers}
-            params |= {one.bias: _make_sample(rows, one.outputs) for one in self.layers}
+            params = {o.weight: make_sample(rows, o.inputs, o.outputs) for o in self.layers}
+            params |= {one.bias: make_sample(rows, one.outputs) for one in self.layers}
             loss = torch.zeros_like(step)
             steps = CompiledSteps(kernel, self, params, step, size, loss)
             for batch in (Batch(x, y, None), Batch(x, y, weight)):
@@ -348,18 +353,18 @@ class AdaptiveRun:
 
 
 @functools.lru_cache(maxsize=64)
-def _make_equal_weights(rows: int, size: int) -> Any:
+def make_equal_weights(rows: int, size: int) -> Any:
     """Return the weights [n, B] of a mean, the same array in every call. Do not write to it."""
     return torch.full((rows, size), 1.0 / size).numpy()
 
 
 @functools.lru_cache(maxsize=64)
-def _keeps_copied_bits(rows: int, size: int, inputs: int, outputs: int) -> bool:
+def keeps_copied_bits(rows: int, size: int, inputs: int, outputs: int) -> bool:
     """Return whether products with transposed weights and their straight copies have equal bits."""
-    x, weight = _make_sample(rows, size, inputs), _make_sample(rows, inputs, outputs)
+    x, weight = make_sample(rows, size, inputs), make_sample(rows, inputs, outputs)
     return torch.equal(torch.bmm(x, weight), torch.bmm(x, weight.mT.contiguous().mT))
 
 
-def _make_sample(*shape: int) -> Tensor:
+def make_sample(*shape: int) -> Tensor:
     """Return numbers of this shape in (-1, 1)."""
     return torch.arange(math.prod(shape), dtype=torch.float32).mul_(0.7).sin_().view(shape)

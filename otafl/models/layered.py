@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from otafl.core.contracts import Batch, Tensors
+from otafl.core.contracts import Batch, LocalData, Tensors
 from otafl.core.lazy import Tensor, functional, torch
 from otafl.models import convolution
-from otafl.models.base import LOSS, Draw, Model, copy_contiguous, descend_
+from otafl.models.base import (
+    LOSS,
+    Draw,
+    Model,
+    compute_increment,
+    copy_contiguous,
+    descend_,
+    unflatten,
+)
 from otafl.models.compiled_steps import Chain
+from otafl.models.compiled_training import CompiledTraining
 from otafl.models.convolution import ConvolutionCache
 from otafl.models.dropout import draw_dropout
 from otafl.models.linear_layer import BiasStart, Layer, draw_uniform_start
@@ -172,9 +182,8 @@ class LayeredModel(Model):
         return loss, self._compute_patch_pairs(params, kept, g) + out
 
     def copy_trainable(self, params: Tensors) -> Tensors:
-        narrow = {layer.weight for layer in self._linear if layer.outputs <= NARROW}
         return {
-            name: _copy_turned(block).mT if name in narrow else copy_contiguous(block)
+            name: _copy_turned(block).mT if name in self._narrow else copy_contiguous(block)
             for name, block in params.items()
         }
 
@@ -194,10 +203,52 @@ class LayeredModel(Model):
     def start_sgd(self, params: Tensors, step: Tensor) -> SgdRun:
         if type(self).take_sgd_step_ is not LayeredModel.take_sgd_step_:
             return super().start_sgd(params, step)
-        is_chain = not (self._front or self.uses_dropout or self.scores_positions)
-        if is_chain and self.loss.is_class_entropy:
+        if self._is_chain:
             return self._chain.start_sgd(params, step)
         return PlainRun(self._take_tensor_step_, params, step)
+
+    def train_increment(
+        self, received: Tensor, step: Tensor, work: LocalData, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        own = type(self)
+        has_own_steps = (
+            own.take_sgd_step_ is not LayeredModel.take_sgd_step_
+            or own.start_sgd is not LayeredModel.start_sgd
+        )
+        is_chain = self._is_chain and not has_own_steps
+        if not is_chain or not self._training.is_suitable(received, step, work):
+            return super().train_increment(received, step, work, out)
+        made = self._training.train(received, step, work, out)
+        if made is None:
+            began_s = time.thread_time()
+            made = super().train_increment(received, step, work, out)
+            self._training.count_time(began_s)
+        return made
+
+    @property
+    def _is_chain(self) -> bool:
+        """Whether it is a chain of fully connected layers with the cross-entropy of classes."""
+        is_chain = not (self._front or self.uses_dropout or self.scores_positions)
+        return is_chain and self.loss.is_class_entropy
+
+    @functools.cached_property
+    def _narrow(self) -> frozenset[str]:
+        """The weights that are trained transposed."""
+        return frozenset(layer.weight for layer in self._linear if layer.outputs <= NARROW)
+
+    @functools.cached_property
+    def _training(self) -> CompiledTraining:
+        return CompiledTraining(self._chain, self.shapes, self._narrow, self._train_plainly)
+
+    def _train_plainly(
+        self, received: Tensor, step: Tensor, batches: list[Batch]
+    ) -> tuple[Tensor, Tensor]:
+        """Return increments [n, P] and the mean loss [n] after steps by tensor operations."""
+        params = self.copy_trainable(unflatten(received, self.shapes))
+        run = PlainRun(self._take_tensor_step_, params, step)
+        for batch in batches:
+            run.take_step_(batch)
+        return compute_increment(params, received, self.shapes), run.sum_losses() / len(batches)
 
     @functools.cached_property
     def _chain(self) -> Chain:

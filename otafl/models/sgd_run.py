@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from otafl.core.contracts import Batch, Tensors
+from otafl.core.contracts import Batch, LocalData, Tensors
 from otafl.core.lazy import Tensor, torch
 
 SgdStep = Callable[[Tensors, Batch, Tensor], Tensor]
@@ -47,3 +47,10 @@ class PlainRun:
     def sum_losses(self) -> Tensor:
         """Return the sum [n] of the losses before each step so far."""
         return self._loss
+
+
+def take_all_steps_(run: SgdRun, work: LocalData) -> Tensor:
+    """Take all local steps in place, and return the mean loss [n] before them."""
+    for step in range(work.steps):
+        run.take_step_(work.draw_batch(step))
+    return run.sum_losses() / work.steps

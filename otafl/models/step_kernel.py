@@ -82,8 +82,7 @@ def form_gradient(
     bias : ndarray [n, N]
         Bias, changed in place.
     """
-    rows, size, width = e.shape
-    sums, one = np.empty((PARTS, width), e.dtype), e.dtype.type(1.0)
+    (rows, size, width), one = e.shape, e.dtype.type(1.0)
     for row in range(rows):
         _sum_rows(e[row], total[row])
         for sample in range(size):
@@ -93,7 +92,7 @@ def form_gradient(
                 values[column] = values[column] / divisor * factor
             values[label] = (own / divisor - one) * factor
         _scale(e[row].reshape(-1), step[row], is_same, scaled[row].reshape(-1))
-        _subtract_column_sums(scaled[row], bias[row], sums)
+        _subtract_column_sums(scaled[row], bias[row])
 
 
 @compile_loop
@@ -105,7 +104,6 @@ def backpropagate(
     `out` [n, B, N] are the outputs. `scaled` receives the gradient times the step size [n];
     `is_same` tells that it is the same array as `g`.
     """
-    sums = np.empty((PARTS, g.shape[2]), g.dtype)
     for row in range(g.shape[0]):
         values, outputs = g[row].reshape(-1), out[row].reshape(-1)
         if slope > 0.0:
@@ -116,7 +114,7 @@ def backpropagate(
             for column in range(len(values)):
                 values[column] = slope if outputs[column] <= 0.0 else values[column]
         _scale(values, step[row], is_same, scaled[row].reshape(-1))
-        _subtract_column_sums(scaled[row], bias[row], sums)
+        _subtract_column_sums(scaled[row], bias[row])
 
 
 @compile_loop
@@ -202,8 +200,8 @@ def _sum_lane(values: Any, first: int, step: int, count: int) -> Any:
 
 
 @compile_loop
-def _subtract_column_sums(rows: Any, target: Any, sums: Any) -> None:
-    """Subtract the sums of the rows [B, N] from `target` [N]; `sums` [PARTS, N] is memory.
+def _subtract_column_sums(rows: Any, target: Any) -> None:
+    """Subtract the sums of the rows [B, N] from `target` [N].
 
     Columns that are wide enough for `PARTS` lanes have one partial sum, others `PARTS`.
     """
@@ -212,7 +210,7 @@ def _subtract_column_sums(rows: Any, target: Any, sums: Any) -> None:
     if wide == 0 and size < PARTS * (LEVEL + 1):
         _subtract_narrow_sums(rows, target)
     else:
-        _subtract_wide_sums(rows, wide, target, sums)
+        _subtract_wide_sums(rows, wide, target)
 
 
 @compile_loop
@@ -233,10 +231,10 @@ def _subtract_narrow_sums(rows: Any, target: Any) -> None:
 
 
 @compile_loop
-def _subtract_wide_sums(rows: Any, wide: int, target: Any, sums: Any) -> None:
+def _subtract_wide_sums(rows: Any, wide: int, target: Any) -> None:
     """Subtract the sums of many or wide rows, of which `wide` columns have one partial sum."""
     size, width = rows.shape
-    sums[:] = 0
+    sums = np.zeros((PARTS, width), rows.dtype)
     if wide:
         _add_rows(rows[:, :wide], 0, size, 1, sums[0, :wide], sums[1, :wide])
     if wide < width:

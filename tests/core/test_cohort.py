@@ -16,8 +16,8 @@ pytestmark = pytest.mark.exact
 def test_every_chunk_knows_how_many_rows_each_trial_has(counts: tuple[int, ...]) -> None:
     trial = torch.tensor([s for s, rows in enumerate(counts) for _ in range(rows)]).long()
     cohort = Cohort.create(trial, trial, torch.ones(len(trial)), counts, 3)
-    for start, stop in itertools.combinations_with_replacement(range(len(trial) + 1), 2):
-        chunk = cohort.slice_rows(start, stop)
+    for start, stop in itertools.combinations_with_replacement(range(len(trial) + 3), 2):
+        chunk = cohort.slice_rows(start, stop)  # as other slices, up to the end at most
         law = torch.bincount(trial[start:stop], minlength=len(counts))
         assert chunk.counts == tuple(law.tolist())
 

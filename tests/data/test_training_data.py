@@ -251,6 +251,30 @@ def test_minibatches_gathered_at_once_are_those_of_single_steps(
 
 
 @pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.parametrize("size", [4, 12])
+def test_samples_of_all_steps_are_those_of_minibatches(
+    size: int, ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of devices with fewer samples than a minibatch; too many are not listed."""
+    if not ahead:
+        monkeypatch.setattr(work_module, "_ROUNDS_AHEAD", 1)
+    data, cohort = some_data([[20, 30, 9]] * 2, size, steps=3)[0], cohort_of([0, 1], [2, 1], 2, 3)
+    for round in (0, 70):
+        work = data.select_cohort(round, cohort)
+        assert work.lists_steps
+        listed = work.draw_all_steps()
+        for step, index in enumerate(listed.index):
+            batch = work.draw_batch(step)
+            assert torch.equal(listed.x[index], batch.x)
+            assert torch.equal(listed.y[index], batch.y)
+            weights = [one.weight for one in (listed, batch)]
+            assert (weights[0] is None) is (weights[1] is None) is (size == 4)
+            assert size == 4 or all(map(torch.equal, *[[one] for one in weights]))
+    monkeypatch.setattr(work_module, "_NUMBERS_LISTED", 3 * 2 * size - 1)
+    assert not data.select_cohort(0, cohort).lists_steps
+
+
+@pytest.mark.parametrize("ahead", [True, False])
 def test_operations_do_not_grow_with_the_stack(
     ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,7 +132,7 @@ def test_products_copy_transposed_weights_where_bits_are_equal(
     )
     for same, rows, size, expected in cases:
         params = make_params(model, rows, turned=True)
-        monkeypatch.setattr(compiled_steps, "_keeps_copied_bits", lambda *_, same=same: same)
+        monkeypatch.setattr(compiled_steps, "keeps_copied_bits", lambda *_, same=same: same)
         memory = compiled_steps.LayerMemory.allocate(
             model.layers[0], params, size, first=True, last=True
         )

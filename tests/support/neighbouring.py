@@ -137,7 +137,7 @@ def _make_other(victim: int) -> Callable[..., Samples]:
         noise = 0.1 * torch.rand(shape, generator=generator, dtype=torch.float64)
         local.x = torch.cat([local.x, noise.to(local.x)])
         local.y = torch.cat([local.y, torch.zeros_like(local.y[:count])])
-        local._rows = local.x.flatten(1)
+        local.flat_x = local.x.flatten(1)
         local.index[victim, :count] = torch.arange(old, old + count)
         return samples
 

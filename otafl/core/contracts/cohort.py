@@ -197,11 +197,12 @@ class Cohort(Renamed):
     def slice_rows(self, start: int, stop: int) -> Cohort:
         """Return the rows from start to stop, without stop, as a cohort (a chunk)."""
         ends, counts = self._ends, [0] * self.num_trials
-        for trial in range(bisect.bisect_right(ends, start), self.num_trials):
-            before = ends[trial] - self.counts[trial]
-            if before >= stop:
-                break
-            counts[trial] = min(stop, ends[trial]) - max(start, before)
+        stop = min(stop, self.num_rows)
+        if start < stop:
+            first, last = bisect.bisect_right(ends, start), bisect.bisect_left(ends, stop)
+            counts[first : last + 1] = self.counts[first : last + 1]
+            counts[first] -= start - (ends[first] - self.counts[first])
+            counts[last] -= ends[last] - stop
         part: dict[str, Any] = {name: getattr(self, name)[start:stop] for name in _COHORT_TENSORS}
         return replace(self, counts=tuple(counts), **part)
 

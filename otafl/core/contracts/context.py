@@ -112,6 +112,10 @@ class LocalContext(Context):
     ----------
     local_data : LocalData
         Local data of the rows.
+    reserve_fn : callable, optional
+        Function of received parameters [n, P] that returns memory for increments to them, at their
+        place in the payload of all rows. Without it increments have memory of their own.
     """
 
     local_data: LocalData
+    reserve_fn: Callable[[Tensor], Tensor] | None = field(default=None, kw_only=True)
