@@ -20,13 +20,16 @@ import pooch
 import torch
 
 from otafl import models
+from otafl.core.compiled_module import CompiledModule
+from otafl.core.contracts import Cohort
 from otafl.core.errors import WriteError
 from otafl.core.files import write_text
 from otafl.core.inputs import MIB, read_text
 from otafl.data.shape import read_shape
+from otafl.downlink.base import Delivery
 from otafl.engine.assembly import assemble, select_torch_device
 from otafl.engine.engine import Engine
-from otafl.engine.local_training import count_rows_within
+from otafl.engine.local_training import LocalTraining, count_rows_within
 from otafl.results.environment import get_device_name, get_versions
 from otafl.running.duration import bound_seconds
 from otafl.running.memory import count_participants, estimate_trial
@@ -46,8 +49,23 @@ MIN_S = 0.25
 MAX_S = 10.0
 """Largest time of a measurement."""
 
-ROWS = 64
-"""Largest number of devices, of all trials, in a measurement."""
+MIN_ROWS, MAX_ROWS = 64, 4096
+"""Devices, of all trials, in a measurement, as far as a run has them and memory allows.
+
+Between these bounds they are as many as the largest size has room for.
+"""
+
+COPIES_BYTES = 8
+"""Bytes of a row for each parameter, at least: one received and one trained in single precision."""
+
+ASSEMBLY_SHARE = 0.25
+"""Largest share of the time of a measurement for the assembly of more trials, about."""
+
+WHOLE_S = 0.1
+"""Time of all devices up to which they are all trained in a measurement."""
+
+WAY = "row by row"
+"""How this program trains. Measurements of programs that train otherwise do not count."""
 
 IDLE = 0.5
 """Share of the processors up to which a machine's load counts as idle."""
@@ -116,37 +134,78 @@ def measure_chunk_mb(points: Sequence[Point], budget_s: float) -> float | None:
     compared, or if the rows take different numbers of local steps.
     """
     first = points[0].scenario
-    known = estimate_trial(first, read_shape(first.data)).bytes
-    room = int(first.engine.memory_gb * 2**30 // max(1, known))
-    trials = min(first.trials, -(-ROWS // count_participants(first)), room)
-    if not trials:
+    device = select_torch_device(first.engine.device)
+    engine = _assemble_trials(points, CANDIDATES_MB[device.type][-1], budget_s)
+    if engine is None:
         return None
-    engine = Engine(assemble(points[:1], range(trials)))
-    device = engine.parts.streams.device
     found: list[tuple[float, float]] = []
     tried = set[int]()
-    with torch.inference_mode():
+    with torch.inference_mode(), CompiledModule.load_at_once():
         broadcast, cohort = engine.prepare_first_round()
-        training, began = engine.training, time.perf_counter()
+        training = engine.training
         if training.count_steps(cohort) is not None:
             return None
+        training.train(broadcast, cohort, 0, 1, 0)  # may wait for the compiler
+        began = time.perf_counter()
         row_bytes = training.estimate_row_bytes(broadcast)
         for size in CANDIDATES_MB[device.type]:
             rows = min(count_rows_within(size, row_bytes), cohort.num_rows)
             if not rows or rows in tried:
                 continue
             tried.add(rows)
-            took_s: list[float] = []
-            for _ in range(3):
-                at = time.perf_counter()
-                training.train(broadcast, cohort, 0, rows, 0)
-                if device.type == "cuda":
-                    torch.cuda.synchronize(device)
-                took_s.append(time.perf_counter() - at)
-            found.append((size, min(took_s[1:]) / rows))  # the first time is a warm-up
+            found.append((size, _time_device(training, broadcast, cohort, rows)))
             if time.perf_counter() - began + 6 * found[-1][1] * rows > budget_s:
                 break  # the next has twice the rows
     return find_fastest(found) if len(found) > 1 else None
+
+
+def _assemble_trials(points: Sequence[Point], most_mb: float, budget_s: float) -> Engine | None:
+    """Return an engine with enough devices to measure sizes up to `most_mb`.
+
+    It has fewer where memory or the time of the measurement are short; None if memory has no room
+    for a trial.
+    """
+    first = points[0].scenario
+    trial = estimate_trial(first, read_shape(first.data))
+    room = min(first.trials, int(first.engine.memory_gb * 2**30 // max(1, trial.bytes)))
+    if not room:
+        return None
+    wanted = count_rows_within(most_mb, COPIES_BYTES * trial.model.num_params)
+    few, many = (
+        min(room, -(-rows // count_participants(first)))
+        for rows in (MIN_ROWS, min(max(MIN_ROWS, wanted), MAX_ROWS))
+    )
+    began = time.perf_counter()
+    engine = Engine(assemble(points[:1], range(few)))
+    many = min(many, int(few * ASSEMBLY_SHARE * budget_s / (time.perf_counter() - began)))
+    return Engine(assemble(points[:1], range(many))) if many > few else engine
+
+
+def _time_device(training: LocalTraining, broadcast: Delivery, cohort: Cohort, rows: int) -> float:
+    """Return the seconds of a device, of `rows` devices that are trained together.
+
+    Where it takes little time, all devices are trained, chunk by chunk, as in a round.
+    """
+
+    def train() -> None:
+        training.train(broadcast, cohort, 0, rows, 0)
+
+    def train_all() -> None:
+        training.train_cohort(broadcast, cohort, 0, rows)
+
+    warm_s = _time(train, cohort)
+    if warm_s * cohort.num_rows > WHOLE_S * rows:
+        return min(_time(train, cohort) for _ in range(2)) / rows
+    return min(_time(train_all, cohort) for _ in range(5)) / cohort.num_rows
+
+
+def _time(call: Callable[[], None], cohort: Cohort) -> float:
+    """Return the seconds of a call."""
+    began = time.perf_counter()
+    call()
+    if cohort.trial.is_cuda:
+        torch.cuda.synchronize(cohort.trial.device)
+    return time.perf_counter() - began
 
 
 def _make_cache_key(scenario: Scenario) -> str:
@@ -158,6 +217,7 @@ def _make_cache_key(scenario: Scenario) -> str:
         scenario.data.name,
         [training.local_steps, training.batch_size, engine.dtype, engine.device_state],
         *([] if training.local_epochs is None else [training.local_epochs]),
+        WAY,
         [
             get_device_name(device),
             engine.threads or torch.get_num_threads(),

@@ -118,6 +118,14 @@ def test_measured_on_local_work() -> None:
     assert chunking.measure_chunk_mb(little, 60.0) is None
 
 
+def test_small_models_are_measured_on_many_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty-four devices with such a model have room in the smallest size."""
+    points = expand(scenario({"model": "softmax_regression", "trials": 150}))
+    assert chunking.measure_chunk_mb(points, 60.0) in chunking.CANDIDATES_MB["cpu"]
+    monkeypatch.setattr(chunking, "MAX_ROWS", 64)
+    assert chunking.measure_chunk_mb(points, 60.0) is None
+
+
 def test_rows_of_a_chunk() -> None:
     assert count_rows_within(None, 1) == CHUNK_MB["cpu"] * 2**20
     assert count_rows_within(None, 1, "cuda") == CHUNK_MB["cuda"] * 2**20
