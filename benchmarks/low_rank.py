@@ -86,7 +86,7 @@ class OneStep:
 
     steps = 1
 
-    def batch(self, step: int, draw: int = 0) -> None:
+    def draw_batch(self, step: int, draw_index: int = 0) -> None:
         """The model has its own."""
 
 
@@ -109,7 +109,7 @@ class Round:
         self.own = {"u0": point.u, "s0": point.s, "v0": point.v, "b0": bias}
         self.theta_0 = {name: block[:1] for name, block in self.own.items()}
         _, payload, _ = self.devices()
-        sums = tuple({name: b.sum(0, True) for name, b in g.blocks.items()} for g in payload)
+        sums = tuple({name: b.sum(0, True) for name, b in g.tensors.items()} for g in payload)
         self.received = Received(sums, (torch.ones(1),) * 2, None, None)
 
     def devices(self) -> Any:
@@ -259,7 +259,7 @@ def draw_costs(found: dict[str, dict[int, float]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    default = Path(__file__).parent.parent / "results" / "reference"
+    default = Path(__file__).parent.parent / "results" / "pictures"
     parser.add_argument("--figures", type=Path, default=default, help="folder of the figures")
     figures = parser.parse_args().figures
     threads = sorted({1, torch.get_num_threads()})
@@ -273,11 +273,11 @@ def main() -> None:
         rank_section()
         operation_section()
     draw_costs(found[0], figures / "low_rank_cost.png")
-    print("\n![Time of a round by the layer's sides](reference/low_rank_cost.png)")
+    print("\n![Time of a round by the layer's sides](pictures/low_rank_cost.png)")
     print(inference_time.TEXT)
     times = [inference_time.section(number) for number in threads]
     inference_time.draw(times[0], figures / "inference_time.png")
-    print("\n![Inference time relative to dense](reference/inference_time.png)")
+    print("\n![Inference time relative to dense](pictures/inference_time.png)")
 
 
 if __name__ == "__main__":
