@@ -146,10 +146,8 @@ class CompiledTraining:
         if size not in self._tables:
             self._tables[size] = self._make_tables(size)
         layers, places, length = self._tables[size]
-        memory, out = (
-            step.new_empty(length),
-            step.new_empty(rows, self._size) if out is None else out,
-        )
+        memory = step.new_empty(length)
+        out = step.new_empty(rows, self._size) if out is None else out
         written = step.new_empty(2, num_steps, rows, size)
         totals, picked = written.numpy()
         kernel.train_rows(

@@ -90,11 +90,16 @@ def train_rows(
     labels = np.empty((1, size), np.int64)
     last = len(layers) - 1
     top = layers[last]
-    weights, copies = _list_weights(memory, layers, places), _list_copies(memory, layers, places)
-    biases = _list_parts(memory, layers, places, SHIFT, 1)
-    outs = _list_parts(memory, layers, places, OUT, size)
-    gs = _list_parts(memory, layers, places, G, size)
-    scaleds = _list_parts(memory, layers, places, SCALED, size)
+    tall, wide, turned = layers[:, INPUTS], layers[:, OUTPUTS], layers[:, IS_TURNED] == 1
+    # weights are [1, N, M] if trained transposed, and copies [1, 0, N] where there is none
+    sides = np.where(turned, wide, tall), np.where(turned, tall, wide)
+    weights = _list_views(memory, places[:, OWN], sides[0], sides[1])
+    copies = _list_views(memory, places[:, COPY], tall * layers[:, IS_COPIED], wide)
+    biases = _list_views(memory, places[:, SHIFT], np.ones_like(wide), wide)
+    every = np.full_like(wide, size)
+    outs = _list_views(memory, places[:, OUT], every, wide)
+    gs = _list_views(memory, places[:, G], every, wide)
+    scaleds = _list_views(memory, places[:, SCALED], every, wide)
     scores, scaled, bias = outs[last], scaleds[last], biases[last][0]
     own, copy, first = weights[last], copies[last], samples.ctypes.data
     inputs_of_last = first if last == 0 else outs[last - 1].ctypes.data
@@ -118,36 +123,12 @@ def train_rows(
 
 
 @compile_loop
-def _list_parts(memory: Any, layers: Any, places: Any, kind: int, rows: int) -> Any:
-    """List what each layer has for every output, [1, rows, N]."""
-    out = []
-    for number in range(len(layers)):
-        start, width = places[number, kind], layers[number, OUTPUTS]
-        out.append(memory[start : start + rows * width].reshape(1, rows, width))
-    return out
-
-
-@compile_loop
-def _list_weights(memory: Any, layers: Any, places: Any) -> Any:
-    """List the weights, [1, N, M] if they are trained transposed, else [1, M, N]."""
-    out = []
-    for number in range(len(layers)):
-        start, first, second = places[number, OWN], layers[number, INPUTS], layers[number, OUTPUTS]
-        if layers[number, IS_TURNED]:
-            first, second = second, first
-        out.append(memory[start : start + first * second].reshape(1, first, second))
-    return out
-
-
-@compile_loop
-def _list_copies(memory: Any, layers: Any, places: Any) -> Any:
-    """List the memory of straight copies, [1, M, N], or [1, 0, N] where there is none."""
-    out = []
-    for number in range(len(layers)):
-        start, width = places[number, COPY], layers[number, OUTPUTS]
-        inputs = layers[number, INPUTS] if layers[number, IS_COPIED] else 0
-        out.append(memory[start : start + inputs * width].reshape(1, inputs, width))
-    return out
+def _list_views(memory: Any, starts: Any, rows: Any, columns: Any) -> Any:
+    """List a matrix [1, rows, columns] of each layer, which begins at `starts` in the memory."""
+    return [
+        memory[starts[k] : starts[k] + rows[k] * columns[k]].reshape(1, rows[k], columns[k])
+        for k in range(len(starts))
+    ]
 
 
 @compile_loop
