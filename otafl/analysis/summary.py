@@ -15,6 +15,7 @@ from rich.table import Table
 
 from otafl.analysis import chance
 from otafl.analysis.points import build_labels, list_axes
+from otafl.analysis.power_budgets import describe_mixed_budgets
 from otafl.analysis.relabelling import label_result, read_labels
 from otafl.core.console import make_console
 from otafl.core.files import write_csv
@@ -112,6 +113,8 @@ def print_ends(
     console.print("\nend of each trial, mean ± standard deviation over trials")
     if said := describe_diverged(dataset):
         console.print(said)
+    if mixed := describe_mixed_budgets(dataset):
+        console.print(mixed)
     if hidden:
         console.print(f"{hidden} points between are not shown; --all shows, --csv FILE writes them")
     if left_out:

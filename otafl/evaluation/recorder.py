@@ -23,6 +23,7 @@ from otafl.evaluation.server_merging import merge_events, merge_servers
 from otafl.results.end_values import SUMS
 from otafl.results.record import Record
 from otafl.results.variables import get_variable, is_reached
+from otafl.scenario.power_budgets import KINDS, find_power_constraint
 
 _ENDS = (
     "end_round",
@@ -72,6 +73,9 @@ class Recorder(Stateful):
         self._evaluation = Evaluation(
             parts.samples, parts.scenario.training, parts.scenario.loss, parts.model
         )
+        kinds = [find_power_constraint(row) for row in parts.topology.rows.given]
+        numbers = [np.nan if kind is None else float(KINDS.index(kind)) for kind in kinds]
+        self.once["power_constraint"] = np.array(numbers[:: self._servers])
         once = self._evaluation.compute_constants() | parts.submodels.compute_constants()
         self.once |= self._sum_over_devices(merge_servers(once, self._servers))
 

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from otafl.analysis.points import get_unit, list_coordinates
+from otafl.analysis.power_budgets import describe_mixed_budgets
 from otafl.analysis.variables import find_first_known as find_first_known
 from otafl.analysis.variables import find_main_variable as find_main_variable
 from otafl.core.errors import UserError
@@ -203,4 +204,5 @@ def build_attributes(
     found |= {
         f"{axis}_label": format_label(values, str(values.name)) for axis, values in axes.items()
     }
-    return found | {"note": describe_diverged(ds)}
+    notes = describe_diverged(ds), describe_mixed_budgets(ds)
+    return found | {"note": "; ".join(filter(None, notes))}

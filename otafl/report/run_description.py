@@ -11,6 +11,7 @@ import xarray as xr
 
 from otafl.analysis import chance
 from otafl.analysis.points import list_axes
+from otafl.analysis.power_budgets import describe_mixed_budgets
 from otafl.core.suggestions import format_count
 from otafl.results import header, origins
 from otafl.results.coordinates import format_value
@@ -57,6 +58,8 @@ def list_notices(ds: xr.Dataset) -> list[str]:
         said.append(f"{several[0].upper()}{several[1:]}.")
     if lost := describe_diverged(ds):
         said.append(f"{lost}.")
+    if mixed := describe_mixed_budgets(ds):
+        said.append(f"{mixed[0].upper()}{mixed[1:]}.")
     trials = points.size * ds.sizes["trial"]
     for name, text in (
         ("end_round", "ended early, with no time or no devices left; their last values are kept"),

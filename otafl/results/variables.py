@@ -241,6 +241,9 @@ VARIABLES |= {
         "symbol", "uplink channel uses when the target was reached", TRIALS, better="lower"
     ),
     "diverged_round": Variable("round", "round at which training diverged", TRIALS),
+    "power_constraint": Variable(
+        "1", "kind of the power budget: 0 no bound, 1 every round, 2 average over fading", TRIALS
+    ),
     "start_bits": Variable(
         "bit",
         "bits of a broadcast of the start to all devices, not in downlink_bits",

@@ -11,6 +11,7 @@ from otafl.core.choices import Choice
 from otafl.scenario.checks import find_otherwise
 from otafl.scenario.keys import format_path, get_value
 from otafl.scenario.loading import read_sweep
+from otafl.scenario.power_budgets import describe_power_budgets, find_power_constraint
 from otafl.scenario.schema import Point, Scenario
 
 MAX_ASKED = 50
@@ -21,13 +22,14 @@ are asked for notes."""
 def list_notes(points: Sequence[Point]) -> list[str]:
     """Return a sentence for each valid setting that is probably not intended.
 
-    These are power policies and settings of transports without effect, clipped models, and the
-    notes of methods, transports and topologies.
+    These are power policies and settings of transports without effect, clipped models, power
+    budgets of different kinds, and the notes of methods, transports and topologies.
     """
     return [
         *_note_idle_policies(points),
         *_note_idle_settings(points),
         *_note_clipped_models(points),
+        *_note_mixed_budgets(points),
         *_collect_section_notes(points),
     ]
 
@@ -74,6 +76,13 @@ def _note_clipped_models(points: Sequence[Point]) -> list[str]:
             f"use {instead or 'an algorithm that sends increments, such as fedavg'}"
         )
     return list(dict.fromkeys(said))
+
+
+def _note_mixed_budgets(points: Sequence[Point]) -> list[str]:
+    """Return a sentence if the sweep compares power budgets of different kinds."""
+    kinds = ((point.coords, find_power_constraint(point.scenario)) for point in points)
+    said = describe_power_budgets([(coords, kind) for coords, kind in kinds if kind is not None])
+    return [said] if said else []
 
 
 def _collect_section_notes(points: Sequence[Point]) -> list[str]:

@@ -113,6 +113,14 @@ class Transport(Stateful, ABC):
             """Whether devices can plan their energy for the channel uses of an update."""
             return False
 
+        @property
+        def power_constraint(self) -> str | None:
+            """Kind of the power budget without a power policy, as of `PowerPolicy`.
+
+            None if the outcome depends on no power.
+            """
+            return "peak"
+
     @property
     def uses_empty_slots(self) -> bool:
         """Whether it accounts for slots without transmitters.

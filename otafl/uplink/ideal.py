@@ -24,6 +24,10 @@ class Ideal(Transport):
     class Settings(Transport.Settings):
         name: Literal["ideal"] = "ideal"
 
+        @property
+        def power_constraint(self) -> None:
+            return None
+
     def __init__(self, settings: Settings, *, budget: LinkBudget) -> None:
         self.settings, self.budget = settings, budget
 

@@ -211,6 +211,10 @@ class Digital(Transport):
             plain = self.constraint == "peak" and self.shares == "all"
             return simple and (plain or not self.gain_threshold)
 
+        @property
+        def power_constraint(self) -> str:
+            return self.constraint if self.gain_threshold else "peak"
+
     def __init__(
         self,
         settings: Settings,
