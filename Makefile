@@ -1,10 +1,10 @@
 # Development tasks; PYTHON is the interpreter that otafl[dev] is installed for.
 PYTHON ?= .venv/bin/python
 
-.PHONY: help check lint style types test test-slow test-all docs package format benchmarks gpu
+.PHONY: help check lint style types test test-slow test-rounding test-all docs package format benchmarks gpu
 
 help: ## List the targets, which is what make does without one
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 check: lint types test ## Lint, check types and run the fast tests
 
@@ -24,6 +24,11 @@ test: ## Run the fast tests
 
 test-slow: ## Run the slow tests on a worker more, since many wait; those of absent extras are skipped
 	$(PYTHON) -m pytest -m slow -n 3
+
+test-rounding: ## Run the fast tests of what computes as on an older processor, and a part without Numba
+	set -a && . studies/common/second_arithmetic.env && $(PYTHON) -m pytest \
+	  $(addprefix tests/,models uplink codecs engine running sweeping algorithms)
+	OTAFL_TEST_WITHOUT_NUMBA=1 $(PYTHON) -m pytest $(addprefix tests/,models codecs engine running)
 
 test-all: test test-slow ## Run the fast and the slow tests
 

@@ -13,7 +13,10 @@ scenario = {
     "algorithm": {"name": "fedavg", "learning_rate": 0.2},
     "training": {"rounds": 20, "local_steps": 5, "eval_every": 20},
     "trials": 8,
-    "sweep": {"channel.snr_db": [-30, -20, 0], "power.name": ["gbma", "tci", "ci"]},
+    "sweep": {
+        "channel.snr_db": [-30, -20, 0],
+        "power": ["gbma", {"name": "tci", "constraint": "peak"}, "ci"],
+    },
 }
 
 result = otafl.run(scenario)
@@ -24,6 +27,6 @@ for snr_db in tests.snr_db.values:
     for power in tests.power.values:
         one = tests.sel(snr_db=snr_db, power=power)
         print(
-            f"{snr_db:4.0f} dB  {power:4s}  {float(one.difference):+.3f}"
+            f"{snr_db:4.0f} dB  {power:20s}  {float(one.difference):+.3f}"
             f"  [{float(one.low):+.3f}, {float(one.high):+.3f}]  p = {float(one.p_holm):.2g}"
         )

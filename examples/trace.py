@@ -30,6 +30,6 @@ scenario = {
     "devices": {"count": 8},
     "training": {"rounds": 20, "local_steps": 5, "eval_every": 20},
     "trials": 2,
-    "sweep": {"power.name": ["ci", "tci", "gbma"]},
+    "sweep": {"power": ["ci", {"name": "tci", "constraint": "peak"}, "gbma"]},
 }
 print(otafl.run(scenario).test_accuracy.isel(round=-1).mean("trial").to_pandas().round(3))

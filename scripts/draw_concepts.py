@@ -133,15 +133,16 @@ def draw_channel() -> Figure:
 def draw_gains() -> Figure:
     """Effective gains c_k of the same eight fading devices under four policies, at 10 dB."""
     updates = np.random.default_rng(0).standard_normal((8, 2000))
-    policies = ("ci", "cao_static", "tci", "gbma")
+    truncated = {"name": "tci", "constraint": "peak"}
+    policies = {"ci": "ci", "cao_static": "cao_static", "tci": truncated, "gbma": "gbma"}
     figure, axes = plt.subplots(1, 4, figsize=(8.2, 2.5), sharey=True, layout="constrained")
-    for ax, power in zip(axes, policies, strict=True):
+    for ax, (name, power) in zip(axes, policies.items(), strict=True):
         _, report = otafl.over_the_air(updates, power=power, snr_db=10, seed=3)
         order = np.argsort(np.abs(report.h))
         ax.bar(range(1, 9), report.c[order], color=BLUE, width=0.7)
         ax.axhline(1, color=GREY, lw=1, ls="--")
         noise = np.sqrt(0.5 / float(report.eta))
-        ax.set_title(f"{power}\nnoise {noise:.2f}, error {report.nmse:.2f}", fontsize=9)
+        ax.set_title(f"{name}\nnoise {noise:.2f}, error {report.nmse:.2f}", fontsize=9)
         ax.set(xlabel="device, weakest first", xticks=range(1, 9))
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("gain $c_k$")
@@ -230,10 +231,10 @@ def draw_pairs() -> Figure:
         "channel": {"name": "rayleigh", "snr_db": -15},
         "training": {"rounds": 60, "local_steps": 5, "eval_every": 60},
         "trials": 12,
-        "sweep": {"power.name": ["gbma", "tci"]},
+        "sweep": {"power": ["gbma", {"name": "tci", "constraint": "peak"}]},
     }
     final = otafl.run(scenario).test_accuracy.isel(round=-1)
-    a, b = (final.sel(power=name).values for name in ("gbma", "tci"))
+    a, b = final.transpose("power", "trial").values
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(8.2, 2.7), width_ratios=(2, 1), layout="constrained"
     )

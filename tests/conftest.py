@@ -14,6 +14,9 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+if "OTAFL_TEST_WITHOUT_NUMBA" in os.environ:  # as where it is not installed
+    sys.modules["numba"] = None  # type: ignore[assignment]
+
 gc.disable()  # what is imported and collected is no garbage, and takes long to look through
 
 _num_modules = 0

@@ -6,7 +6,6 @@ import numpy as np
 import xarray as xr
 
 from otafl.analysis.points import list_axes, list_coordinates
-from otafl.results.coordinates import format_value
 from otafl.scenario.power_budgets import KINDS, describe_power_budgets
 
 
@@ -29,9 +28,10 @@ def describe_mixed_budgets(ds: xr.Dataset) -> str:
         return ""
     kinds = ds["power_constraint"].max("trial").transpose(*axes)
     names = [(i, name) for i, dim in enumerate(axes) for name in list_coordinates(ds, dim)]
+    values = {name: ds[name].values.tolist() for _, name in names}
     points = []
     for place, number in np.ndenumerate(kinds.values):
         if np.isfinite(number):
-            labels = {name: format_value(ds[name].values[place[i]]) for i, name in names}
+            labels = {name: values[name][place[i]] for i, name in names}
             points.append((labels, KINDS[int(number)]))
     return describe_power_budgets(points)

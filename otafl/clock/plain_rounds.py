@@ -1,4 +1,4 @@
-"""Plain rounds of a stack, computed with arrays and equal to SimPy's to the bit.
+"""Plain rounds of a stack, computed with arrays and equal to SimPy's up to rounding.
 
 In a plain round, every participant stays until its update is sent. All instants are then sums and
 maxima of durations that are known at the start of the round. Every other round is left to

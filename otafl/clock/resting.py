@@ -11,7 +11,7 @@ from otafl.devices.hardware import Hardware
 class Resting:
     """Batteries of the devices that have slept since the start of a trial, [K] each.
 
-    Their charges are equal to those of `Battery`, to the bit.
+    Their charges are equal to those of `Battery`, up to rounding.
 
     Parameters
     ----------

@@ -236,7 +236,7 @@ class Streams:
     def draw_device_uniform_rounds(
         self, purpose: str, rounds: Tensor, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
-        """Draw [R, n, *shape]: `draw_device_uniform` of each round [R] int64, bit for bit."""
+        """Draw [R, n, *shape]: `draw_device_uniform` of each round [R] int64."""
         return self._draw_rounds(_fill_uniform, purpose, rounds, shape, (trial, device))
 
     def derive_device_keys(

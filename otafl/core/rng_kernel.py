@@ -1,4 +1,4 @@
-"""Compiled generator of `otafl.core.rng` on the CPU, bit for bit that of the tensor operations.
+"""Compiled generator of `otafl.core.rng` on the CPU, with the draws of the tensor operations.
 
 One pass hashes a word and writes two uniform numbers. Tensor operations carry each 64-bit word
 through memory nine times.

@@ -59,6 +59,11 @@ class CustomPolicy(PowerPolicy):
         table: ClassVar = "power"
         positional_names: ClassVar = ("link",)
 
+        @property
+        def power_constraint(self) -> Constraint:
+            """Kind of the power budget, which the function's attribute `constraint` states."""
+            return getattr(self.find_function(), "constraint", "peak")
+
     _section: Settings = PrivateAttr()
     _policy: Callable[..., Any] = PrivateAttr()
 

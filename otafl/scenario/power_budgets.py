@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,17 +46,15 @@ def describe_power_budgets(points: Sequence[tuple[Mapping[str, Any], str]]) -> s
         For example "power budgets differ: tci on average over fading, others in every round"; empty
         if all are of one kind.
     """
-    kinds = {kind for _, kind in points}
-    if len(kinds) < 2:
+    counts = Counter(kind for _, kind in points)
+    if len(counts) < 2:
         return ""
-    clauses = []
     groups = _group_by_coordinate(points)
-    largest = max(groups, key=lambda kind: len(groups[kind]))
-    for kind in sorted(groups, key=lambda kind: kind == largest):
-        named = groups[kind]
-        more = ", ..." if len(named) > _MAX_NAMED else ""
-        who = "others" if kind == largest else ", ".join(named[:_MAX_NAMED]) + more
-        clauses.append(f"{who} {_WORDS[kind]}")
+    largest = max(counts, key=lambda kind: (counts[kind], kind == "peak"))
+    clauses = []
+    for kind in (*(one for one in groups if one != largest), largest):
+        named = ", ".join(groups[kind][:_MAX_NAMED]) + ", ..." * (len(groups[kind]) > _MAX_NAMED)
+        clauses.append(f"{'others' if kind == largest else named} {_WORDS[kind]}")
     return f"power budgets differ: {', '.join(clauses)}"
 
 
@@ -67,12 +66,15 @@ def _group_by_coordinate(points: Sequence[tuple[Mapping[str, Any], str]]) -> dic
     for name in points[0][0]:
         found = {(str(labels[name]), kind) for labels, kind in points}
         if len(found) == len({value for value, _ in found}):
+            points = [({name: labels[name]}, kind) for labels, kind in points]
             break
-    else:
-        name = ""
     groups: dict[str, list[str]] = {}
     for labels, kind in points:
-        text = str(labels[name]) if name else " ".join(f"{k}={v}" for k, v in labels.items())
+        text = " ".join(_format_coordinate(*one) for one in labels.items())
         if text not in groups.setdefault(kind, []):
             groups[kind].append(text)
     return groups
+
+
+def _format_coordinate(name: str, value: Any) -> str:
+    return f"{name}={value:g}" if isinstance(value, (int, float)) else str(value)

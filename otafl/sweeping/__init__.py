@@ -273,7 +273,7 @@ def _choose_execution(way: _RunOptions, num_stacks: int, jobs: list[Job]) -> Ite
     """Choose who carries out the jobs, which are those of the stacks that are not finished.
 
     Fewer jobs need fewer workers, but with the same number of threads each, so that a resumed sweep
-    computes the same bits.
+    equals an undisturbed one.
     """
     workers = min(way.workers, num_stacks)
     if jobs and (way.scheduler or workers):

@@ -19,6 +19,7 @@ import csv
 import json
 import multiprocessing
 import os
+import shlex
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -47,8 +48,8 @@ WIDER = 10.0
 """A difference of up to so many times that of rounding is explained by rounding."""
 SIDE_BY_SIDE = 10
 """Trials of the second run of a cheap point; of a dearer one fewer, at least two."""
-OLDER_PROCESSOR = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
-"""Environment of the second run."""
+SECOND_ARITHMETIC = Path(__file__).parent / "second_arithmetic.env"
+"""Environment of the second run, as a shell reads it."""
 DEAR_S = 4.5
 """Seconds of a point above which there is a second run with --dear only."""
 
@@ -204,10 +205,17 @@ def compare(stored: xr.Dataset, again: xr.Dataset, last: int) -> dict[str, float
     return found
 
 
+def read_second_arithmetic() -> dict[str, str]:
+    """Read the environment in which the same program rounds as on an older processor."""
+    lines = SECOND_ARITHMETIC.read_text().splitlines()
+    pairs = [shlex.split(line, comments=True) for line in lines]
+    return dict(words[0].split("=", 1) for words in pairs if words)
+
+
 def compute_rounded(point: Point, last: int, trials: int) -> xr.Dataset:
     """Compute the same as `compute_again`, with other rounding, in a program of its own."""
     before = dict(os.environ)
-    os.environ.update(OLDER_PROCESSOR)
+    os.environ.update(read_second_arithmetic())
     try:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             return pool.apply(compute_again, (point, last, trials))

@@ -98,7 +98,7 @@ def test_apfl(adaptive: bool, rate: list[float], decay: list[float]) -> None:
 
 @DTYPES
 def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
-    """It is, bit for bit, whatever the method does beside it."""
+    """It is, whatever the method does beside it."""
     one = Rounds("apfl", MODEL, dtype=dtype, **RATES)
     assert_equal_steps(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), assert_same_model)
 

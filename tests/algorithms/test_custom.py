@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.rounding import SINGLE, assert_agree
 
 import otafl
 from otafl.algorithms.base import Algorithm
@@ -209,8 +210,8 @@ def test_a_class_that_changes_nothing_is_the_method_that_it_derives_from() -> No
     """The section's keys are the settings of that method."""
     keys = {"learning_rate": 0.3, "decay": 0.1, "server_learning_rate": 0.7}
     own, built_in = models(section("Same", **keys)), models({"name": "fedavg", **keys})
-    assert torch.equal(own, built_in)
-    assert not torch.equal(own, models(section("Same")))
+    assert_agree(own, built_in)
+    assert not torch.allclose(own, models(section("Same")), rtol=1e-3)
 
 
 def test_a_part_of_its_own_is_used_and_gets_its_keys() -> None:
@@ -220,10 +221,8 @@ def test_a_part_of_its_own_is_used_and_gets_its_keys() -> None:
     steps = torch.cat([moved[:1], moved.diff(dim=0)]).norm(dim=2)
     assert (steps > 0.005).all()
     assert (steps <= 0.01 + 1e-6).all()
-    torch.testing.assert_close(
-        models(section("Clipped", clip=1e9)), models("fedavg"), rtol=0, atol=1e-6
-    )
-    assert torch.equal(models(section("Asking", clip=0.01)), models("fedavg"))
+    assert_agree(models(section("Clipped", clip=1e9)), models("fedavg"))
+    assert_agree(models(section("Asking", clip=0.01)), models("fedavg"))
 
 
 def test_a_server_of_its_own() -> None:
@@ -231,15 +230,15 @@ def test_a_server_of_its_own() -> None:
     first and what the server received."""
     one = models(section("HeavyBall"), transport="ideal")
     plain = models("fedavg", transport="ideal")
-    assert torch.equal(one[0], plain[0])
+    assert_agree(one[0], plain[0])
     start = models(section("Clipped", clip=1e-9), transport="ideal")[0]
-    torch.testing.assert_close(one[1] - plain[1], 0.5 * (plain[0] - start), rtol=0, atol=1e-6)
+    torch.testing.assert_close(one[1] - plain[1], 0.5 * (plain[0] - start), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["Whole", "Lean"])
 def test_a_method_that_derives_from_none(name: str) -> None:
     own = models(section(name, whatever=3), transport="ideal")
-    torch.testing.assert_close(own, models("fedavg", transport="ideal"), rtol=0, atol=1e-6)
+    assert_agree(own, models("fedavg", transport="ideal"))
     assert list(
         CustomAlgorithm(name="my_own_methods:Whole").component_class.Settings.model_fields
     ) == ["whatever"]
@@ -277,7 +276,8 @@ def test_own_and_built_in_methods_in_one_sweep() -> None:
     labels = ["fedavg", "my_own_methods:Same", "my_own_methods:Clipped(clip=0.01)"]
     assert result.algorithm.values.tolist() == labels
     loss = result.test_loss.isel(round=-1)
-    assert (loss.sel(algorithm=labels[1]) == loss.sel(algorithm="fedavg")).all()
+    same, built_in = (loss.sel(algorithm=name).values for name in (labels[1], "fedavg"))
+    assert_agree(same, built_in, tolerance=SINGLE)
     assert (loss.sel(algorithm=labels[2]) > loss.sel(algorithm="fedavg")).all()
 
 

@@ -69,14 +69,14 @@ def test_ditto() -> None:
 
 @DTYPES
 def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
-    """It is, bit for bit, whatever the method does beside it."""
+    """It is, whatever the method does beside it."""
     one = Rounds("ditto", MODEL, dtype=dtype, **RATES)
     assert_equal_steps(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), assert_same_model)
 
 
 @DTYPES
 def test_ditto_without_penalty_trains_alone(dtype: torch.dtype) -> None:
-    """It does, bit for bit."""
+    """It does in every round."""
     own = {"personal_learning_rate": OWN}
     one = Rounds("ditto", MODEL, dtype=dtype, penalty=[0.0, 0.0], **own, **RATES)
     assert_equal_steps(one, Rounds("local_only", MODEL, dtype=dtype, **own), assert_same_devices)

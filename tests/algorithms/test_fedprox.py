@@ -81,7 +81,7 @@ def test_stragglers_send_what_they_have() -> None:
 
 @DTYPES
 def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
-    """It is, bit for bit, without penalty."""
+    """It is without penalty."""
     one = Rounds("fedprox", MODEL, dtype=dtype, **RATES, penalty=[0.0, 0.0])
     assert_equal_steps(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), assert_same_model)
 

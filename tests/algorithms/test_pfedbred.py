@@ -20,6 +20,7 @@ from support.prior_toy import (
     run_toy,
     solve_exactly,
 )
+from support.rounding import assert_agree
 from twins.setting import everyone, local_data, mlp
 
 from otafl.algorithms.pfedbred import PFedBreD
@@ -63,20 +64,20 @@ SAME = [
 
 
 @pytest.mark.parametrize(("one", "other", "changes"), SAME)
-def test_same_bit_for_bit(one: str, other: str, changes: dict[str, float]) -> None:
+def test_same_in_limits(one: str, other: str, changes: dict[str, float]) -> None:
     first, second = (
         run_states(make_strategy(*name.split("/")), **changes) for name in (one, other)
     )
     for ours, theirs in zip(first, second, strict=True):
-        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+        assert_agree({name: ours[name] for name in theirs}, theirs)
     away = run_states(make_strategy(*other.split("/")))  # and what is set to zero does matter
-    assert not torch.equal(away[1]["model"], second[1]["model"])
+    assert not torch.allclose(away[1]["model"], second[1]["model"])
 
 
-def test_pfedme_is_strategy_none_bit_for_bit() -> None:
+def test_pfedme_is_strategy_none() -> None:
     first, second = run_states(make_strategy("none")), run_states(make_network(PFedMe))
     for ours, theirs in zip(first, second, strict=True):
-        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+        assert_agree({name: ours[name] for name in theirs}, theirs)
     original = run_states(make_network(PFedMe, implementation="original"))
     assert not torch.allclose(original[0]["model"], first[0]["model"])
 
@@ -87,8 +88,9 @@ def test_hybrid_without_memory_is_not_pfedme() -> None:
 
 
 def test_memory_is_zero_in_the_first_step() -> None:
-    assert run_toy(make_prior("meg"), steps=1) == run_toy(make_pfedme(), steps=1)
-    assert run_toy(make_prior("meg", "paper"), steps=1) == run_toy(make_pfedme(), steps=1)
+    expected = run_toy(make_pfedme(), steps=1)
+    assert_agree(run_toy(make_prior("meg"), steps=1), expected)
+    assert_agree(run_toy(make_prior("meg", "paper"), steps=1), expected)
 
 
 def test_large_penalty() -> None:
@@ -107,7 +109,7 @@ def test_small_penalty(strategy: str) -> None:
     assert w == [0.0, 0.0]
     steps = 6 if strategy == "lg" else 5  # lg's start is a step of the same size
     plain = run_toy(make_fedavg(), steps=steps)[0]
-    assert theta == pytest.approx(plain, abs=1e-15)
+    assert theta == pytest.approx(plain, abs=1e-12)
 
 
 def test_coherence_keeps_the_last_envelope_gradient() -> None:

@@ -72,8 +72,7 @@ def test_scaffold() -> None:
 
 @DTYPES
 def test_scaffold_starts_as_fedavg(dtype: torch.dtype) -> None:
-    """It does, bit for bit, in the first round, while all control variates are zero, and not after
-    it."""
+    """It does in the first round, while all control variates are zero, and not after it."""
     one = Rounds("scaffold", MODEL, dtype=dtype, **RATES)
     other = Rounds("fedavg", MODEL, dtype=dtype, **RATES)
     for rounds in (one, other):
@@ -81,7 +80,7 @@ def test_scaffold_starts_as_fedavg(dtype: torch.dtype) -> None:
     assert_same_model(one, other)
     for rounds in (one, other):
         rounds.run_round(1)
-    assert not torch.equal(one.server["model"], other.server["model"])
+    assert not torch.allclose(one.server["model"], other.server["model"], rtol=1e-3)
 
 
 def test_scaffold_of_single_steps_is_fedavg() -> None:

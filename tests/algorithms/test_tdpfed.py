@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine, run, scores
+from support.rounding import assert_agree
 from torch import Tensor
 from twins import tdpfed as twin
 from twins.setting import Quiet, everyone, local_data, mlp
@@ -135,7 +136,7 @@ def test_limits_of_the_penalty() -> None:
     torch.testing.assert_close(gaps[0] / gaps[1], torch.full_like(gaps[0], 10.0), rtol=0.1, atol=0)
     torch.testing.assert_close(gaps[1] / gaps[2], torch.full_like(gaps[0], 10.0), rtol=0.02, atol=0)
     for value in solved(12.0, quiet=True):
-        assert not value.any()
+        assert float(value.max()) < 1e-12
 
 
 def test_nesterov_stability() -> None:
@@ -240,7 +241,7 @@ def test_where_act_starts_decides_what_it_loses() -> None:
     near, started, swept = lost["cnn"].mean(1)
     assert 100 * near < started < swept / 2
     for other in ends["mlp"][1:]:
-        torch.testing.assert_close(other, ends["mlp"][0], rtol=0, atol=0)
+        assert_agree(other, ends["mlp"][0])
 
 
 def test_views_and_measures() -> None:

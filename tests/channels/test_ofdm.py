@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from support.made_channels import make_channel
+from support.made_channels import FAR, make_channel
 from support.marks import first_is_fast
+from support.rounding import assert_agree
 from torch import Tensor
 
 from otafl.channels.ofdm import group_frequencies
@@ -54,8 +55,9 @@ def test_a_state_depends_on_its_round_alone(
     name: str, settings: dict[str, Any], dtype: torch.dtype
 ) -> None:
     """Not on the order of rounds, on what a trial is stacked with, on how many devices there are,
-    or on how many blocks are asked for; torch's generator is left alone."""
-    rounds = [1, 70, 0, 2**40]
+    or on how many blocks are asked for; torch's generator is left alone. In the far round the
+    rounding of a cosine turns moving devices by up to a radian, so that nothing is compared."""
+    rounds = [1, 70, 0, FAR]
     torch.manual_seed(11)
     before = torch.get_rng_state()
     whole = make(name, 4, [0, 1, 2], dtype, **settings)
@@ -72,14 +74,15 @@ def test_a_state_depends_on_its_round_alone(
         assert h.dtype == dtype.to_complex()
         assert gain.shape == (3, 4)
         assert gain.dtype == dtype
-        for other, part in others:
-            assert torch.equal(other.get_state(round).h, part(h))
-            assert torch.equal(other.get_state(round).gain, part(gain))
-        assert torch.equal(larger.get_state(round).h[0, :4], h[2])
+        if round < FAR or "speed_kmh" not in settings:
+            for other, part in others:
+                assert_agree(other.get_state(round).h, part(h))
+                assert_agree(other.get_state(round).gain, part(gain))
+            assert_agree(larger.get_state(round).h[0, :4], h[2])
         if "block_symbols" in settings:
             long, short = states[round].extend_to(1000), states[round].extend_to(400)
             assert torch.equal(long[:, :, :, :1], h)
-            # a row of blocks is summed up in batches, whose last bits may differ
+            # a row of blocks is summed up in batches, which may round differently
             torch.testing.assert_close(long[:, :, :, : short.shape[3]], short)
             assert long.shape[3] == 1000 // settings["block_symbols"]
     assert torch.equal(torch.get_rng_state(), before)
@@ -97,9 +100,7 @@ def test_bandwidth_and_delay_spread_are_each_trials_own(name: str) -> None:
     ]
     stack = make(name, 3, [1, 1, 1], torch.float64, each=each).get_state(2).h
     for row, own in enumerate(each):
-        assert torch.equal(
-            make(name, 3, [1], torch.float64, each=[own]).get_state(2).h[0], stack[row]
-        )
+        assert_agree(make(name, 3, [1], torch.float64, each=[own]).get_state(2).h[0], stack[row])
     assert not torch.allclose(stack[0], stack[1])
     torch.testing.assert_close(stack[1], stack[2])
 
@@ -116,7 +117,8 @@ def test_standing_devices_keep_their_channel(settings: dict[str, Any]) -> None:
     """At speed 0 the channel stays; without a speed it is drawn anew."""
     for name in ("tdl-d", "cdl-b", "uma"):
         channel = make(name, 3, speed_kmh=0.0 if settings else None)
-        same = torch.equal(channel.get_state(0).h, channel.get_state(1000).h)
+        first, later = (channel.get_state(round).h for round in (0, 1000))
+        same = torch.allclose(first, later, rtol=0, atol=1e-5)
         assert same == bool(settings)
 
 

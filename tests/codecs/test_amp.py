@@ -32,7 +32,7 @@ def test_at_8_by_256_it_diverges_and_the_best_is_kept() -> None:
     y = torch.from_numpy(x) @ matrix.T
     best = run_amp(y, matrix, 300, 1.5)
     assert best.isfinite().all()
-    assert ((y - best @ matrix.T).norm(dim=1) <= y.norm(dim=1)).all()
+    assert ((y - best @ matrix.T).norm(dim=1) <= y.norm(dim=1) * (1.0 + 1e-9)).all()
 
 
 def test_a_step_by_hand() -> None:

@@ -95,7 +95,7 @@ def test_receivers(receiver: str, dead: int, scale: str) -> None:
 
 @pytest.mark.parametrize("power", [*registry.list_names("power"), "genie, 3 antennas"])
 def test_a_silent_update_plays_no_part(power: str) -> None:
-    """Bit for bit, an update a thousand times as large makes the same estimate."""
+    """An update a thousand times as large makes the same estimate."""
     name, *antennas = power.split(", 3")
     options = registry.load_settings_class(
         "power", name

@@ -1,6 +1,6 @@
 """Every component of a table of classes does the same when a scenario names it as a class of the
-user's own, `module:Class`: what adapts and checks the user's leaves results as they are, bit by
-bit; keys, stacked numbers, memory and randomness included.
+user's own, `module:Class`: what adapts and checks the user's leaves results as they are; keys,
+stacked numbers, memory and randomness included.
 """
 
 from __future__ import annotations

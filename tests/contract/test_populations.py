@@ -12,6 +12,7 @@ import torch
 from contract.small import ALGORITHMS, chosen, engine, over_fading, section, small
 from support import crowds
 from support.marks import every_other_is_fast
+from support.rounding import SINGLE, assert_agree
 from torch import Tensor
 
 from otafl.channels.base import Channel
@@ -119,7 +120,8 @@ def test_only_the_channels_of_who_sends_matter(
     ours = taken(engine(keys))
     assert all(np.isfinite(value).all() for key, value in ours.items() if key.startswith("left"))
     monkeypatch.setattr(Rayleigh, "get_state_of_devices", Channel.get_state_of_devices)
-    same(ours, taken(engine(keys)))
+    theirs = taken(engine(keys))
+    assert_agree(ours, theirs, tolerance=3 * SINGLE)  # after three rounds
 
 
 # examples: a few methods and channels, others do alike
@@ -134,7 +136,7 @@ def test_fading_of_some_is_theirs_among_all(kind: str, antennas: int) -> None:
         all_of_them, theirs = channel.get_state(t), channel.get_state_of_devices(t, some)
         for symbols in (1, 20, 40):
             h = theirs.extend_to(symbols)
-            assert torch.equal(h[:, some], all_of_them.extend_to(symbols)[:, some])
+            assert_agree(h[:, some], all_of_them.extend_to(symbols)[:, some])
             assert h.isfinite().all()
         assert not torch.equal(theirs.h, all_of_them.h)
 
@@ -144,10 +146,10 @@ def test_every_channel_knows_some_of_its_devices(channel: str) -> None:
     one = engine({"channel": section(channel), "power": "ci"}).parts.link.channel
     some = torch.tensor([1, 3])
     theirs: ChannelState = one.get_state_of_devices(1, some)
-    assert torch.equal(theirs.h[:, some], one.get_state(1).h[:, some])
+    assert_agree(theirs.h[:, some], one.get_state(1).h[:, some])
     outline = one.get_large_scale_state(1)
     assert outline.h.shape == one.get_state(1).h.shape
-    assert torch.equal(outline.gain, one.get_state(1).gain)
+    assert_agree(outline.gain, one.get_state(1).gain)
 
 
 # examples: a few methods and channels, others do alike

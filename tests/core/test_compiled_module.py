@@ -1,5 +1,5 @@
 """A module of compiled loops is loaded once it pays, together with others that need Numba; without
-Numba tensor operations give the same numbers.
+Numba tensor operations give the same numbers up to rounding.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SCENARIO = {
 
 
 @pytest.mark.slow
-def test_without_numba_the_numbers_are_the_same_and_it_is_said_once(
+def test_without_numba_the_numbers_agree_and_it_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program of its own has no Numba; this one has."""

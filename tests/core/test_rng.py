@@ -1,8 +1,8 @@
 """A number depends only on (seed, trial, purpose, round, device, position).
 
-Uniforms are compared bit for bit. Normals go through log, sqrt, sin and cos, whose last bit may
-depend on how a processor's vector units meet the tail of an array, so they are held to a few units
-in the last place.
+Words and uniforms, which are integers and their products with powers of two, are compared exactly.
+Normals go through log, sqrt, sin and cos, which round otherwise on other processors and in other
+places of an array.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from support.rounding import assert_agree
 from torch import Tensor
 
 from otafl.core import rng
@@ -56,7 +57,7 @@ def generator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (2, 20_001), (200, 33), (3, 100_000)])
-def test_the_kernel_draws_the_bits_of_the_tensor_operations(
+def test_the_kernel_draws_the_numbers_of_the_tensor_operations(
     shape: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last shape has several blocks of columns."""
@@ -64,9 +65,11 @@ def test_the_kernel_draws_the_bits_of_the_tensor_operations(
     drawn = []
     for spent_s in (-math.inf, math.inf):
         monkeypatch.setattr(rng._kernel, "spent_s", spent_s)
-        laws = rng._fill_uniform, rng._fill_normal, rng._fill_words
+        laws = rng._fill_uniform, rng._fill_words, rng._fill_normal
         drawn.append([law(key, shape[1], dtype) for law in laws])
-    assert all(torch.equal(one, other) for one, other in zip(*drawn, strict=True))
+    *exact, normal = zip(*drawn, strict=True)
+    assert all(torch.equal(one, other) for one, other in exact)
+    assert_agree(*normal)
 
 
 @pytest.mark.twin
@@ -114,16 +117,15 @@ def test_against_plain_integers(
     radius = [math.sqrt(-2 * math.log(u)) for u in own[:3]]
     angle = [2 * math.pi * u for u in own[3:]]
     rows = [f(a) * r for f in (math.cos, math.sin) for r, a in zip(radius, angle, strict=True)]
-    tolerance = 3e-6 if dtype == torch.float32 else 1e-13
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-9
     np.testing.assert_allclose(normal.flatten().numpy(), rows, rtol=tolerance, atol=tolerance)
 
 
 def same(one: Tensor, other: Tensor, law: str) -> None:
-    if law == "uniform":
+    if "uniform" in law:
         assert torch.equal(one, other)
         return
-    few_ulp = 1e-6 if one.dtype == torch.float32 else 1e-15
-    torch.testing.assert_close(one, other, rtol=few_ulp, atol=few_ulp)
+    assert_agree(one, other)
 
 
 def draw(streams: Streams, law: str, *args: object) -> Tensor:
@@ -264,9 +266,9 @@ def test_every_word_of_the_key_counts() -> None:
 def test_points_that_share_seed_and_trial_share_their_numbers() -> None:
     streams = Streams([5, 1, 5, 1], [0, 0, 0, 2])
     values = streams.draw_normal("x", 0, (3,))
-    assert torch.equal(values[0], values[2])
-    assert len(torch.unique(values)) == 9
-    assert torch.equal(values[3], Streams([1], [2]).draw_normal("x", 0, (3,))[0])
+    assert_agree(values[0], values[2])
+    assert len(torch.unique(values[[0, 1, 3]])) == 9
+    assert_agree(values[3], Streams([1], [2]).draw_normal("x", 0, (3,))[0])
     device = torch.tensor([3, 3])
     rows = streams.draw_device_uniform("x", 0, torch.tensor([0, 2]), device, (3,))
     assert torch.equal(rows[0], rows[1])

@@ -17,8 +17,9 @@ pytestmark = pytest.mark.exact
 def test_decibels(value_db: float, ratio: float) -> None:
     assert db_to_linear(value_db) == pytest.approx(ratio, rel=1e-6)
     both = db_to_linear(torch.tensor([value_db, value_db], dtype=torch.float64))
-    assert both.tolist() == [db_to_linear(value_db)] * 2
-    assert db_to_linear(np.array([value_db])).tolist() == [db_to_linear(value_db)]
+    assert both.tolist() == pytest.approx([db_to_linear(value_db)] * 2, rel=1e-12)
+    found = db_to_linear(np.array([value_db])).tolist()
+    assert found == pytest.approx([db_to_linear(value_db)], rel=1e-12)
 
 
 @pytest.mark.parametrize(("value_dbm", "power_w"), [(30.0, 1.0), (20.0, 0.1), (0.0, 1e-3)])

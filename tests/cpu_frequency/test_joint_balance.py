@@ -80,7 +80,7 @@ def test_joint_meets_the_conditions_of_the_optimum() -> None:
     some, t, low, high = rows(balance, keep), t[keep], low[keep], high[keep]
     frequency = some.compute_frequency_hz(t)
     assert (t >= low).all()
-    assert (t <= high * (1 + 1e-15)).all()
+    assert (t <= high * (1 + 1e-12)).all()
     assert (some.cycles / frequency + t <= some.time_s * (1 + 1e-12)).all()
     relaxed = some.time_s - some.cycles / some.slowest_hz
     inside = (t > low) & (t < high)
@@ -109,7 +109,7 @@ def test_joint_meets_the_conditions_of_the_optimum() -> None:
 def test_joint_of_a_device_does_not_depend_on_the_others() -> None:
     balance = balances(400)
     alone = [solve_airtime_s(rows(balance, np.array([k]))) for k in range(400)]
-    np.testing.assert_array_equal(solve_airtime_s(balance), np.concatenate(alone))
+    np.testing.assert_allclose(solve_airtime_s(balance), np.concatenate(alone), rtol=1e-9)
 
 
 def test_joint_spends_less_the_longer_it_has() -> None:

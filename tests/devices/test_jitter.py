@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine, run, scenario
+from support.rounding import SINGLE, assert_agree
 
 from otafl.core.rng import Streams
 from otafl.devices.activities import CAUSES
@@ -35,9 +36,8 @@ def test_jitter_does_not_depend_on_the_other_devices() -> None:
     assert not np.array_equal(first, second)
     assert len(np.unique(first[:1000])) > 990
     some = torch.tensor([3, SAMPLES + 5])
-    assert np.array_equal(
-        drawn.draw_factor(PAIRS[0][some], PAIRS[1][some], 1), second[some.numpy()]
-    )
+    few = drawn.draw_factor(PAIRS[0][some], PAIRS[1][some], 1)
+    assert_agree(few, second[some.numpy()], tolerance=SINGLE)
 
 
 @pytest.mark.exact
@@ -78,5 +78,5 @@ def test_jitter_takes_time_and_no_joules_and_stacked_is_alone() -> None:
     joules = clock.compute_spent_j()[..., CAUSES.index("compute")]
     np.testing.assert_allclose(joules[2:], joules[:2], rtol=1e-12)
     alone = run(engine(keys, trials=[1], chosen=[1]), 2).parts.clock
-    assert alone.get_time_s()[0] == clock.get_time_s()[3]
+    assert_agree(alone.get_time_s(), clock.get_time_s()[3:], tolerance=SINGLE)
     np.testing.assert_allclose(alone.compute_spent_j()[0], clock.compute_spent_j()[3], rtol=1e-9)

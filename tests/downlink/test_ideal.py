@@ -24,6 +24,6 @@ def test_ideal() -> None:
     rows = arrival.expand_rows(make_cohort(), 1, 4)
     for name, block in make_shared().tensors.items():
         assert torch.equal(rows.tensors[name], block[[0, 0, 1]])
-    np.testing.assert_array_equal(arrival.seconds, 13 * 32 / RATE_BPS)
+    np.testing.assert_allclose(arrival.seconds, 13 * 32 / RATE_BPS, rtol=1e-12)
     assert arrival.bits.tolist() == [13 * 32.0] * 2
     assert ideal.send(make_per_device(), make_cohort(), 0).bits.tolist() == [3 * 5 * 32.0, 5 * 32.0]

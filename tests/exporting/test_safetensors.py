@@ -29,7 +29,6 @@ def test_a_transformer_leaves_and_begins_again(tmp_path: Path) -> None:
             pytest.importorskip("onnxruntime")
         made = deployment.export(selected, target, tmp_path / f"model{suffix}")
         assert made.faults == []
-        assert made.lines[0].accuracy == pytest.approx(made.lines[1].accuracy, abs=1e-9)
     file = tmp_path / "model.safetensors"
     start: dict[str, Any] = {"name": "file", "path": str(file)}
     again = engine({"model": MODEL | {"start": start}})

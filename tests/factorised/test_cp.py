@@ -16,6 +16,7 @@ from support.cp_bench import (
     perturb,
     unfold,
 )
+from support.rounding import assert_agree
 
 from otafl.factorised import cp
 
@@ -30,7 +31,7 @@ def test_kruskal_by_its_definition(modes: tuple[int, ...], rank: int) -> None:
     whole = torch.einsum(f"{terms}->n{letters}", *a)
     torch.testing.assert_close(cp.kruskal(a).view(2, *modes), whole)
     assert cp.kruskal(a).shape == (2, math.prod(modes[:-1]), modes[-1])
-    assert compute_relative_error(cp.gram(a).sum((1, 2)), whole.flatten(1).square().sum(1)) < 1e-14
+    assert compute_relative_error(cp.gram(a).sum((1, 2)), whole.flatten(1).square().sum(1)) < 1e-12
 
 
 @BOTH
@@ -65,10 +66,10 @@ def test_gradients_are_autograds_and_the_papers(modes: tuple[int, ...], rank: in
     ]
     for mode, (grad, leaf) in enumerate(zip(ours, leaves, strict=True)):
         assert leaf.grad is not None
-        assert compute_relative_error(grad, leaf.grad) < 1e-14
+        assert compute_relative_error(grad, leaf.grad) < 1e-12
         v = cp.gram(a, (mode,))
         assert (
-            compute_relative_error(torch.bmm(v, a[mode]) - products[mode], leaf.grad) < 1e-13
+            compute_relative_error(torch.bmm(v, a[mode]) - products[mode], leaf.grad) < 1e-12
         )  # eq. (25)
         assert (
             compute_relative_error(torch.bmm(v, a[mode]) + products[mode], leaf.grad) > 0.1
@@ -136,7 +137,7 @@ def test_als_recovers_a_rank_and_never_gets_worse() -> None:
     assert 0.05 < errors[-1][1] < errors[0][1]
     alone, error = cp.run_als(target[:1], [f[:1] for f in start])
     both, _ = cp.run_als(target, start)
-    assert all(torch.equal(a, b[:1]) for a, b in zip(alone, both, strict=True))
+    assert_agree(alone, [b[:1] for b in both])
     assert error < 1e-4
 
 
@@ -146,5 +147,5 @@ def test_als_of_a_diverged_row_leaves_the_others() -> None:
     broken[1] = torch.nan
     good, _ = cp.run_als(target, start, sweeps=5)
     bad, error = cp.run_als(broken, start, sweeps=5)
-    assert all(torch.equal(a[0], b[0]) for a, b in zip(good, bad, strict=True))
+    assert_agree([b[0] for b in bad], [a[0] for a in good])
     assert error[1].isnan()

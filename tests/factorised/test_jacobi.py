@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.rounding import assert_agree
 from torch import Tensor
 
 from otafl.factorised import jacobi
 
-ROUNDING = {torch.float32: 2e-5, torch.float64: 1e-13}
+ROUNDING = {torch.float32: 2e-5, torch.float64: 1e-12}
 
 
 def make(kind: str, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
@@ -50,7 +51,7 @@ def test_a_faulty_matrix_spoils_no_other() -> None:
     assert (u[5] == 0).all()
     others = [i for i in range(len(a)) if i not in (3, 5)]
     for found, exact in zip((u, s, vt), alone, strict=True):
-        assert found[others].equal(exact[others])
+        assert_agree(found[others], exact[others])
 
 
 @pytest.mark.parametrize("size", [1e-25, 1e25])
@@ -66,7 +67,7 @@ def test_leading_columns_of_a_low_rank_are_orthonormal() -> None:
     a = make("normal", 8, 4, torch.float64)
     u, s, _ = jacobi.decompose(a @ a.mT)
     assert (u[:, :, :4].mT @ u[:, :, :4] - torch.eye(4)).abs().max() <= 1e-12
-    assert (s[:, 4:] <= 1e-13 * s[:, :1]).all()
+    assert (s[:, 4:] <= 1e-12 * s[:, :1]).all()
 
 
 def test_what_is_left_to_a_library() -> None:

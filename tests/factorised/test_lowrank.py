@@ -153,7 +153,7 @@ def test_retraction_axioms() -> None:
     point = some_point(9, 7, 3)
     xi = tangent_of(point, normal(4, 9, 7))
     still = retract([point], [scaled(xi, 0.0)])[0]
-    torch.testing.assert_close(to_dense(still), to_dense(point), rtol=0, atol=1e-14)
+    torch.testing.assert_close(to_dense(still), to_dense(point), rtol=0, atol=1e-12)
 
     def gap(eta: float) -> Tensor:
         step = scaled(xi, eta)
@@ -175,8 +175,8 @@ def test_layers_of_any_sizes_are_retracted_and_compressed_together() -> None:
     alone = [retract([p], [x])[0] for p, x in zip(points, steps, strict=True)]
     packed = compress([p.u * p.s[:, None] for p in points], [p.v for p in points], [3, 2, 3, 1])
     for got, one, same, point in zip(together, alone, packed, points, strict=True):
-        torch.testing.assert_close(to_dense(got), to_dense(one), rtol=0, atol=1e-14)
-        torch.testing.assert_close(to_dense(same), to_dense(point), rtol=0, atol=1e-13)
+        torch.testing.assert_close(to_dense(got), to_dense(one), rtol=0, atol=1e-12)
+        torch.testing.assert_close(to_dense(same), to_dense(point), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("columns", [3, 5, 12])
@@ -215,15 +215,15 @@ def test_map_is_the_dense_weight_and_keeps_the_thin_products() -> None:
     point = some_point(9, 7, 3)
     x, g = normal(4, 6, 9), normal(4, 6, 7, seed=1)
     acting = LowRankMap(point)
-    torch.testing.assert_close(acting.forward(x), x @ to_dense(point), rtol=0, atol=1e-13)
-    torch.testing.assert_close(acting.backward(g), g @ to_dense(point).mT, rtol=0, atol=1e-13)
+    torch.testing.assert_close(acting.forward(x), x @ to_dense(point), rtol=0, atol=1e-12)
+    torch.testing.assert_close(acting.backward(g), g @ to_dense(point).mT, rtol=0, atol=1e-12)
     assert acting.xu is not None
     assert acting.gv is not None
     gradient = x.mT @ g
     torch.testing.assert_close(x.mT @ acting.gv, gradient @ point.v, rtol=0, atol=1e-12)
     torch.testing.assert_close(g.mT @ acting.xu, gradient.mT @ point.u, rtol=0, atol=1e-12)
     shared = LowRankMap(point).forward(x[:1])
-    torch.testing.assert_close(shared, x[:1] @ to_dense(point), rtol=0, atol=1e-13)
+    torch.testing.assert_close(shared, x[:1] @ to_dense(point), rtol=0, atol=1e-12)
 
 
 def gradient_of_rank(rank: int, m: int = 20) -> Callable[[int], Tensor]:
@@ -266,11 +266,11 @@ def test_rank_deficient_steps_are_exact(rank: int) -> None:
     point = some_point(20, 12, 4)
     xi = tangent_of(point, gradient_of_rank(rank)(0).double())
     moved = retract([point], [xi])[0]
-    assert off_orthonormal(moved) < 1e-13
+    assert off_orthonormal(moved) < 1e-12
     argument = (to_dense(point) + dense_tangent(point, xi)).numpy()
     for row in range(4):
         np.testing.assert_allclose(
-            to_dense(moved)[row], twin.nearest(argument[row], 4), rtol=0, atol=1e-13
+            to_dense(moved)[row], twin.nearest(argument[row], 4), rtol=0, atol=1e-12
         )
 
 

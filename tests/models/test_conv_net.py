@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.rounding import assert_agree
 from support.sized_bench import CLASSES, CLOSE, SHAPE, B, N, draw_normal, draw_params
 from support.training_scores import score_training
 from torch import Tensor
@@ -61,7 +62,7 @@ def test_shapes_of_images(shape: tuple[int, ...]) -> None:
     assert network.image == (1, 8, 8)
     expected = network.logits(draw_params(network), draw_normal(N, B, 8, 8))
     scores = network.logits(draw_params(network), draw_normal(N, B, 8, 8).view(N, B, *shape))
-    torch.testing.assert_close(scores, expected, rtol=0, atol=0)
+    assert_agree(scores, expected)
 
 
 def test_too_small_images() -> None:

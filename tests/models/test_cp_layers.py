@@ -29,9 +29,9 @@ def test_dense_layer_forward_and_backward() -> None:
     a = factors(3, 4, (7, 5))
     weight, own = cp.kruskal(a), cp_layers.CpMap(a)
     x, g = normal(3, 6, 7), normal(3, 6, 5)
-    torch.testing.assert_close(own.forward(x), x @ weight, rtol=0, atol=1e-13)
-    torch.testing.assert_close(own.backward(g), g @ weight.mT, rtol=0, atol=1e-13)
-    torch.testing.assert_close(own.forward(x[:1]), x[:1] @ weight, rtol=0, atol=1e-13)
+    torch.testing.assert_close(own.forward(x), x @ weight, rtol=0, atol=1e-12)
+    torch.testing.assert_close(own.backward(g), g @ weight.mT, rtol=0, atol=1e-12)
+    torch.testing.assert_close(own.forward(x[:1]), x[:1] @ weight, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", [3, 5])
@@ -56,7 +56,7 @@ def test_convolution_in_four_stages(kernel: int, padding: int, stride: int, shar
     dense = convolution.convolve(image, cp.kruskal(a), bias, window)
     torch.testing.assert_close(ours, dense, rtol=0, atol=1e-12)
     single = cp_layers.convolve(image.float(), [f.float() for f in a], bias.float(), window)
-    assert float((single.double() - dense).norm() / dense.norm()) < 2e-6
+    assert float((single.double() - dense).norm() / dense.norm()) < 1e-5
 
 
 @pytest.mark.parametrize("shared", [True, False])

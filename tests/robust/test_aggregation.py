@@ -60,7 +60,7 @@ def test_groups_are_equal_to_one_device_and_differ_from_round_to_round() -> None
 
 @pytest.mark.parametrize("transport", registry.list_names("transport"))
 def test_one_group_is_the_uplink_without_the_section(transport: str) -> None:
-    """Bit by bit, models, costs and links."""
+    """Models, costs and links, as one group is the default."""
     kind = registry.load_component("transport", transport)
     keys = {"transport": small("transport", transport), "channel": "rayleigh"}
     keys |= {"power": "ci"} if kind.obeys_power else {}

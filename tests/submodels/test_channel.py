@@ -22,7 +22,7 @@ def test_the_best_heard_of_a_round_have_the_largest_models() -> None:
 
 def test_thresholds_are_of_the_signal_to_noise_ratio() -> None:
     heard = make_levels("channel", budget=10.0, min_snr_db=(20, 10))
-    assert assign(heard, make_cohort([0, 1, 2, 3]), [9.9, 10.0, 0.99, 1.0, 1, 1, 1, 1]) == [
+    assert assign(heard, make_cohort([0, 1, 2, 3]), [9.9, 10.1, 0.99, 1.01, 1, 1, 1, 1]) == [
         1,
         0,
         2,

@@ -13,11 +13,13 @@ def test_the_largest_model_in_time_is_trained() -> None:
     alone = 400 * 10 / 100 + 32 * 400 / (1000 * 2)
     shared = 200 * 10 / 100 + 32 * 200 / (500 * 2)
     speeds = [100.0] * K
-    assert assign(make_levels("deadline", speeds, seconds=alone), make_cohort([0]), 3.0) == [0]
+    assert assign(
+        make_levels("deadline", speeds, seconds=alone * 1.001), make_cohort([0]), 3.0
+    ) == [0]
     assert assign(
         make_levels("deadline", speeds, seconds=alone * 0.999), make_cohort([0]), 3.0
     ) == [1]
     two = make_cohort([0, 5])
-    assert assign(make_levels("deadline", speeds, seconds=shared), two, 3.0) == [1, 1]
+    assert assign(make_levels("deadline", speeds, seconds=shared * 1.001), two, 3.0) == [1, 1]
     assert assign(make_levels("deadline", speeds, seconds=shared * 0.999), two, 3.0) == [2, 2]
     assert assign(make_levels("deadline", speeds, seconds=1e-3), two, 3.0) == [2, 2]

@@ -3,7 +3,7 @@
 It refuses what a GPU would refuse, such as a tensor of the host beside its own in one operation or
 a NumPy array made of one, and notes what a GPU's host would wait for: numbers that are read from
 the processor or sent to it; and tensors that are made on the host. So the moves of a round are
-tested where there is no GPU. The numbers are those of the CPU, bit by bit.
+tested where there is no GPU. The operations are those of the CPU.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.rounding import assert_agree
 from torch import Tensor
 from twins.network import Array, Minibatch
 from twins.rivals import plus
@@ -198,10 +199,10 @@ def assert_equal_steps(one: Rounds, other: Rounds, same: Callable[[Rounds, Round
 
 
 def assert_same_model(one: Rounds, other: Rounds) -> None:
-    assert torch.equal(one.server["model"], other.server["model"])
+    assert_agree(one.server["model"], other.server["model"])
 
 
 def assert_same_devices(one: Rounds, other: Rounds) -> None:
     for name, block in one.devices.items():
         if name.startswith("personal."):
-            assert torch.equal(block, other.devices[name]), name
+            assert_agree(block, other.devices[name], name)

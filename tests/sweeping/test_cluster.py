@@ -101,7 +101,7 @@ def test_a_scheduler_with_certificates_as_the_page_says(shell: Shell, tmp_path: 
     assert (tmp_path / "tls").stat().st_mode & 0o777 == 0o700
     assert "without TLS" not in shell(use)
     assert pages_of(tmp_path) == {404}
-    same(open_results(tmp_path / "study"), sweeping.run(one))
+    same(open_results(tmp_path / "study"), sweeping.run(one), tolerance=1e-5)
     address = yaml.safe_load((tmp_path / "scheduler.json").read_text())["address"]
     assert address.startswith("tls://127.0.0.1:")
     with pytest.raises(UserError, match="TLS needs certificates"):

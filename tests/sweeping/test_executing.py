@@ -71,7 +71,7 @@ def test_a_stack_that_memory_is_short_for_is_halved(
     whole = sweeping.run(one)
     asked = limit(monkeypatch, most, error)
     result = sweeping.sweep(one, tmp_path)
-    same(result, whole, tolerance=1e-8)
+    same(result, whole, tolerance=1e-9)
     assert asked[0] == 6
     assert max(size for size in asked if size <= most) == most or most == 3
     plan = json.loads((tmp_path / "plan.json").read_text())

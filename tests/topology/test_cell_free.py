@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, equal, run, scenario, section
+from contract.small import engine, run, scenario, section
+from support.rounding import SINGLE, assert_agree
 
 from otafl.channels.base import Channel
 from otafl.core.errors import UserError
@@ -24,11 +25,11 @@ def channel_of(topology: dict[str, Any], changes: dict[str, Any] | None = None) 
 
 
 def test_points_that_all_hear_alike_are_an_array() -> None:
-    """Bit by bit: without path loss it makes no difference where antennas are."""
+    """Without path loss it makes no difference where antennas are."""
     keys = {"power": "multi_antenna_ci", "receiver": "uniform_forcing"}
     free = run(engine(keys | {"topology": FREE | {"exponent": 0}}, [0]), 2)
     array = run(engine(keys | {"channel": {"name": "rayleigh", "antennas": 4}}, [0]), 2)
-    equal(free.server, array.server)
+    assert_agree(free.server, array.server, tolerance=2 * SINGLE)  # after two rounds
 
 
 def test_gains_are_by_distance() -> None:
@@ -53,7 +54,7 @@ def test_devices_stay_where_they_are_when_more_come() -> None:
     few, many = (channel_of(FREE, {"devices.count": count}).get_positions(0) for count in (4, 6))
     assert few is not None
     assert many is not None
-    np.testing.assert_array_equal(few.device_m, many.device_m[:4])
+    assert_agree(few.device_m, many.device_m[:4])
     np.testing.assert_array_equal(few.base_m, many.base_m)
 
 
@@ -89,7 +90,7 @@ def test_in_a_cell_each_point_has_a_path_loss_of_its_own() -> None:
     state = free.get_state(0)
     assert state.h.shape[2] == 3
     each = state.h.abs().square()[..., 0, 0] * state.gain[..., None]
-    assert not torch.equal(each[..., 0], each[..., 2])
+    assert not torch.isclose(each[..., 0], each[..., 2], atol=0).any()
     near, far, _ = (one.links.path_loss_db for one in free._each)  # type: ignore[attr-defined]
     assert (far > near + 15).all()
     clear = 32.4 + 21 * np.log10(2000) + 20 * np.log10(3.5)  # 3GPP's least, near the point's middle

@@ -24,6 +24,7 @@ from support.link_bench import (
     make_cohort,
     make_given,
 )
+from support.rounding import assert_agree
 
 from otafl.core.contracts import NO_LIMITS, Coefficients, Group, Link, TransmitLimits
 from otafl.uplink.bounds import Bounds
@@ -99,11 +100,9 @@ def test_a_share_of_the_power_is_a_smaller_budget(policy: str, transport: str) -
     smaller = replace_budget(link, SHARES)
     received, report = send(link, payload(), WHO, TransmitLimits(power_share=SHARES))
     expected, cost = send(smaller, payload(), WHO)
-    for one, other in zip(received.mean, expected.mean, strict=True):
-        for name in one:
-            assert torch.equal(one[name], other[name])
-    assert torch.equal(report.energy_j, cost.energy_j)
-    assert torch.equal(report.airtime_s, cost.airtime_s)
+    assert_agree(received.mean, expected.mean)
+    assert_agree(report.energy_j, cost.energy_j)
+    assert_agree(report.airtime_s, cost.airtime_s)
     _, whole = send(link, payload(), WHO)
     assert (report.energy_j - whole.energy_j).abs().max() > 0.01 * whole.energy_j.max()
 
@@ -212,11 +211,9 @@ def test_limits_that_do_not_bind(transport: str) -> None:
     (got, cost), (free, without) = (
         send(link, payload(), WHO, x) for x in (limits, TransmitLimits())
     )
-    for a, b in zip(got.mean, free.mean, strict=True):
-        for name in a:
-            torch.testing.assert_close(a[name], b[name], rtol=1e-12, atol=1e-14)
+    assert_agree(got.mean, free.mean)
     for name in ("symbols", "bits", "side_symbols", "airtime_s", "participants", "energy_j"):
-        torch.testing.assert_close(getattr(cost, name), getattr(without, name), rtol=1e-12, atol=0)
+        assert_agree(getattr(cost, name), getattr(without, name), name)
 
 
 def test_what_policies_see() -> None:

@@ -1,4 +1,4 @@
-"""Compiled norms have the bits of torch, and serve only rounds on one thread."""
+"""Compiled norms agree with torch, and serve only rounds on one thread."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from support.rounding import assert_agree
 
 from otafl.core import rng
 from otafl.uplink import norm_kernel
@@ -27,28 +28,28 @@ def one_thread() -> Iterator[None]:
 @pytest.mark.parametrize("gap", [0, 5])
 @pytest.mark.parametrize("width", [3, 8, 1001, 1006])
 @pytest.mark.parametrize("num_rows", [1, 207])
-def test_norms_have_the_bits_of_torch(
-    num_rows: int, width: int, gap: int, one_thread: None
-) -> None:
+def test_norms_agree_with_torch(num_rows: int, width: int, gap: int, one_thread: None) -> None:
     """Rows lie beside each other, or with a gap between them."""
     generator = torch.Generator().manual_seed(width)
     both = torch.randn(num_rows, 2, width + gap, generator=generator)
     x, y = both[:, 0, :width], both[:, 1, :width].contiguous()
-    assert torch.equal(norm_kernel.compute_norms(x), torch.linalg.vector_norm(x, dim=1))
-    assert torch.equal(norm_kernel.compute_distances(x, y), torch.linalg.vector_norm(x - y, dim=1))
+    assert_agree(norm_kernel.compute_norms(x), torch.linalg.vector_norm(x, dim=1))
+    assert_agree(norm_kernel.compute_distances(x, y), torch.linalg.vector_norm(x - y, dim=1))
 
 
 def test_kernel_and_tensor_operations_agree(
     one_thread: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same results in a long run, which loads the kernel, and in a short one."""
+    """In a long run, which loads the kernel, and in a short one, whatever the kernel's last bits
+    are on this processor."""
+    monkeypatch.setattr(norm_kernel, "_keeps_bits", lambda: True)
     x, y = torch.randn(2, 3, 30_000, generator=torch.Generator().manual_seed(2))
     found = []
     for spent_s in (-math.inf, math.inf):
         monkeypatch.setattr(rng._kernel, "spent_s", spent_s)
         with torch.inference_mode():
             found.append(torch.stack([compute_squared_norm(x), compute_squared_distance(x, y)]))
-    assert torch.equal(*found)
+    assert_agree(*found)
 
 
 def test_kernel_serves_rounds_on_one_thread(

@@ -45,7 +45,7 @@ def test_turns_by_hand() -> None:
         assert report.bits.item() == 960
         assert report.participants.item() == 3
         np.testing.assert_allclose(report.power[0], 1.0)
-        assert report.nmse.item() == 0
+        assert report.nmse.item() == pytest.approx(0, abs=1e-20)
 
 
 def test_ofdma_shares_the_band_among_those_that_send() -> None:

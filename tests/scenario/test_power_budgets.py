@@ -1,0 +1,91 @@
+"""A sweep over power budgets of different kinds says so, and a fair one says nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.command import call
+
+from otafl.scenario import expand, list_notes, load_scenario
+from otafl.scenario.power_budgets import describe_power_budgets, find_power_constraint
+
+pytestmark = pytest.mark.exact
+
+PEAK = {"name": "tci", "constraint": "peak"}
+
+
+def noted(**keys: Any) -> list[str]:
+    notes = list_notes(expand(load_scenario({"name": "s", **keys})))
+    return [text for text in notes if "budgets" in text]
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [
+        ({"power": "tci"}, "average"),
+        ({"power": PEAK}, "peak"),
+        ({"power": "gbma"}, "peak"),
+        ({"power": "genie"}, "none"),
+        ({"power": {"name": "tci", "gamma": 1.0}}, "none"),
+        ({"power": "tci", "transport": "ofdm"}, "average"),
+        ({"power": "tci", "transport": "ideal"}, None),
+        ({"transport": "reed"}, "peak"),
+        ({"transport": "digital"}, "peak"),
+        ({"transport": {"name": "digital", "gain_threshold": 0.3}}, "average"),
+        ({"transport": {"name": "digital", "gain_threshold": 0.3, "constraint": "peak"}}, "peak"),
+    ],
+)
+def test_kind_of_a_scenario(keys: dict[str, Any], kind: str | None) -> None:
+    assert find_power_constraint(load_scenario({"name": "s", **keys})) == kind
+
+
+def test_only_different_kinds_are_noted() -> None:
+    snrs = {"channel.snr_db": [0, 10]}
+    assert not noted(sweep=snrs | {"power": ["gbma", "ci", PEAK]})
+    assert not noted(power="tci", sweep=snrs)
+    assert not noted(power="gbma", sweep={"transport": ["ideal", "over_the_air"]})
+    assert noted(sweep=snrs | {"power": ["gbma", "ci", "tci"]}) == [
+        "power budgets differ: tci on average over fading, others in every round"
+    ]
+    assert noted(sweep={"power": ["genie", "tci", PEAK, "gbma"]}) == [
+        "power budgets differ: genie without a bound, tci on average over fading, "
+        "others in every round"
+    ]
+    assert noted(power="tci", sweep={"transport": ["over_the_air", "ofdm", "digital"]}) == [
+        "power budgets differ: digital in every round, others on average over fading"
+    ]
+    joint = [
+        {"transport": "over_the_air", "power": "tci"},
+        {"transport": "over_the_air", "power": "gbma"},
+        {"transport": "digital", "power": "gbma"},
+    ]
+    assert noted(sweep={"zip": joint}) == [
+        "power budgets differ: tci on average over fading, others in every round"
+    ]
+
+
+def test_points_that_no_single_coordinate_tells_apart_are_named_in_full() -> None:
+    points = [
+        ({"power": "a", "transport": "x"}, "peak"),
+        ({"power": "a", "transport": "y"}, "average"),
+        ({"power": "b", "transport": "x"}, "average"),
+        ({"power": "b", "transport": "y"}, "average"),
+    ]
+    said = describe_power_budgets(points)
+    assert said == ("power budgets differ: a x in every round, others on average over fading")
+
+
+def test_a_number_has_its_name() -> None:
+    digital = {"name": "digital", "access": "ofdma"}
+    assert noted(transport=digital, sweep={"transport.gain_threshold": [0.0, 0.1]}) == [
+        "power budgets differ: gain_threshold=0.1 on average over fading, others in every round"
+    ]
+
+
+def test_check_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("name: s\nsweep: {power: [gbma, tci]}\n")
+    call("check", "--static", path)
+    assert "power budgets differ: tci" in capsys.readouterr().err
