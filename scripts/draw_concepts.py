@@ -247,6 +247,7 @@ def draw_pairs() -> Figure:
     spreads = (np.hypot(a.std(ddof=1), b.std(ddof=1)), (b - a).std(ddof=1))
     right.barh(("if independent", "paired"), spreads, color=(GREY, GREEN))
     right.set_xlabel("deviation of tci - gbma")
+    right.locator_params(axis="x", nbins=4)
     right.invert_yaxis()
     for ax in (left, right):
         ax.spines[["top", "right"]].set_visible(False)

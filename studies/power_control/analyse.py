@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from otafl.analysis.summary import format_mean_std
 from otafl.plots import curve_data, draw
+from otafl.scenario.power_budgets import KINDS
 from studies.common.tables import (
     command,
     format_points,
@@ -21,6 +22,8 @@ from studies.common.tables import (
 
 STUDY = "fashion_mnist_gbma_ci"
 BASE = "gbma"
+BUDGETS = {"peak": "every round", "average": "average"}
+"""Kind of the power budget -> when it holds."""
 
 
 def main() -> None:
@@ -30,7 +33,12 @@ def main() -> None:
     lost = result["diverged_round"].notnull().sum("trial")
     policies, snrs = result["power"].values, result["snr_db"].values
     columns = [f"{snr:g} dB" for snr in snrs]
-    print_head("Accuracy (* with diverged trials)", "power", "devices", *columns)
+    kinds = result["power_constraint"].max(["snr_db", "device_count", "trial"]).values
+    budgets = {
+        power: BUDGETS[KINDS[int(kind)]] for power, kind in zip(policies, kinds, strict=True)
+    }
+    heads = ("power", "budget holds", "devices", *columns)
+    print_head("Accuracy (* with diverged trials)", *heads)
     for power in policies:
         for count in result["device_count"].values:
             at = {"power": power, "device_count": count}
@@ -39,13 +47,13 @@ def main() -> None:
                 + "*" * bool(lost.sel(at | {"snr_db": snr}))
                 for snr in snrs
             ]
-            print_row(power, count, *cells)
-    print_head("Points above GBMA (95 % interval)", "power", "devices", *columns)
+            print_row(power, budgets[power], count, *cells)
+    print_head("Points above GBMA (95 % interval)", *heads)
     for power in policies[policies != BASE]:
         for count in result["device_count"].values:
             own, base = (accuracy.sel(power=one, device_count=count) for one in (power, BASE))
             cells = [format_points(own.sel(snr_db=snr), base.sel(snr_db=snr)) for snr in snrs]
-            print_row(power, count, *cells)
+            print_row(power, budgets[power], count, *cells)
     lines = curve_data(result, "test_accuracy", "snr_db", hue="power", facet="device_count")
     draw(lines, args.figure)
     print(f"\nfigure: {args.figure}")

@@ -11,7 +11,7 @@ UNDIRECTED = frozenset(
     | {"consensus_gap", "consensus_error", "participants", "present", "diverged_round"}
     | {"majority_share", "test_samples", "own_test_samples"}
     | {"updates_started", "updates_used", "timeline_device", "timeline_round"}
-    | {"timeline_activity", "timeline_start_s", "timeline_end_s"}
+    | {"timeline_activity", "timeline_start_s", "timeline_end_s", "power_constraint"}
 )
 """Variables that describe and do not judge."""
 
