@@ -134,7 +134,7 @@ def draw_gains() -> Figure:
     """Effective gains c_k of the same eight fading devices under four policies, at 10 dB."""
     updates = np.random.default_rng(0).standard_normal((8, 2000))
     truncated = {"name": "tci", "constraint": "peak"}
-    policies = {"ci": "ci", "cao_static": "cao_static", "tci": truncated, "gbma": "gbma"}
+    policies = {"ci": "ci", "cao_static": "cao_static", "tci, peak": truncated, "gbma": "gbma"}
     figure, axes = plt.subplots(1, 4, figsize=(8.2, 2.5), sharey=True, layout="constrained")
     for ax, (name, power) in zip(axes, policies.items(), strict=True):
         _, report = otafl.over_the_air(updates, power=power, snr_db=10, seed=3)
@@ -241,7 +241,7 @@ def draw_pairs() -> Figure:
     trials = np.arange(len(a))
     left.vlines(trials, a, b, color="#BBBBBB", lw=1)
     left.plot(trials, a, "o", color=BLUE, label="gbma")
-    left.plot(trials, b, "s", color=ORANGE, label="tci")
+    left.plot(trials, b, "s", color=ORANGE, label="tci, peak")
     left.set(xlabel="trial", ylabel="test accuracy", xticks=trials[::2])
     left.legend(frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
     spreads = (np.hypot(a.std(ddof=1), b.std(ddof=1)), (b - a).std(ddof=1))

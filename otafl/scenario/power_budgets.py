@@ -49,31 +49,28 @@ def describe_power_budgets(points: Sequence[tuple[Mapping[str, Any], str]]) -> s
     counts = Counter(kind for _, kind in points)
     if len(counts) < 2:
         return ""
-    groups = _group_by_coordinate(points)
+    names = _find_values_by_kind(points)
     largest = max(counts, key=lambda kind: (counts[kind], kind == "peak"))
     clauses = []
-    for kind in (*(one for one in groups if one != largest), largest):
-        named = ", ".join(groups[kind][:_MAX_NAMED]) + ", ..." * (len(groups[kind]) > _MAX_NAMED)
-        clauses.append(f"{'others' if kind == largest else named} {_WORDS[kind]}")
+    for kind in (*(one for one in counts if one != largest), largest):
+        named = names.get(kind, [f"{counts[kind]} of {len(points)} points"])
+        said = ", ".join(named[:_MAX_NAMED]) + ", ..." * (len(named) > _MAX_NAMED)
+        clauses.append(f"{'others' if kind == largest else said} {_WORDS[kind]}")
     return f"power budgets differ: {', '.join(clauses)}"
 
 
-def _group_by_coordinate(points: Sequence[tuple[Mapping[str, Any], str]]) -> dict[str, list[str]]:
-    """Return the values of the coordinate that decides the kind, by kind.
-
-    If no single coordinate does, they are the combinations of all.
-    """
+def _find_values_by_kind(points: Sequence[tuple[Mapping[str, Any], str]]) -> dict[str, list[str]]:
+    """Find the values, by kind, of a coordinate that decides the kind; nothing if none does."""
     for name in points[0][0]:
-        found = {(str(labels[name]), kind) for labels, kind in points}
-        if len(found) == len({value for value, _ in found}):
-            points = [({name: labels[name]}, kind) for labels, kind in points]
-            break
-    groups: dict[str, list[str]] = {}
-    for labels, kind in points:
-        text = " ".join(_format_coordinate(*one) for one in labels.items())
-        if text not in groups.setdefault(kind, []):
-            groups[kind].append(text)
-    return groups
+        kinds: dict[str, set[str]] = {}
+        for labels, kind in points:
+            kinds.setdefault(_format_coordinate(name, labels[name]), set()).add(kind)
+        if all(len(one) == 1 for one in kinds.values()):
+            names: dict[str, list[str]] = {}
+            for text, (kind,) in kinds.items():
+                names.setdefault(kind, []).append(text)
+            return names
+    return {}
 
 
 def _format_coordinate(name: str, value: Any) -> str:

@@ -15,15 +15,6 @@ from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import get_kernel
 from otafl.models.base import flatten, unflatten
 
-COLUMNS = 4096
-"""Columns of a payload in a block, if there are several sums."""
-
-CACHE_BYTES = 2 << 20
-"""Largest size of the rows of a block."""
-
-SMALL_PRODUCT = 400
-"""Number of products from which torch multiplies matrices by MKL instead of its own loop."""
-
 
 @dataclass(frozen=True)
 class Signal:
@@ -173,7 +164,7 @@ class Signal:
             parts = [self.sum_by_trial(x * column[:, None]) for column in coefficient.unbind(1)]
             return torch.stack(parts, 1)
         rows = (len(present), counts[present[0]], -1)
-        part = _product(coefficient.view(rows).mT, x.view(rows))
+        part = torch.bmm(coefficient.view(rows).mT, x.view(rows))
         if len(present) == len(counts):
             return part
         return x.new_zeros(out).index_copy_(0, torch.tensor(present, device=x.device), part)
@@ -182,26 +173,6 @@ class Signal:
         """Return columns [S, P] as named tensors [S, *shape]."""
         in_order = flat if self.place is None else flat.index_select(1, self.place)
         return unflatten(in_order, self.shapes)
-
-
-def _product(few: Tensor, x: Tensor) -> Tensor:
-    """Multiply coefficients [S, J, K] by a payload x [S, K, P], [S, J, P].
-
-    A product of the whole payload has the bits of the products of its blocks, which were faster
-    with former versions of MKL. A small last block is the exception, because torch's own loop for
-    small products rounds differently. It stays a product of its own, so that results keep their
-    bits.
-    """
-    (num_sums, num_rows), width = few.shape[1:], x.shape[2]
-    kernel = _get_kernel("sum_kernel", few, x)
-    out: Tensor = torch.bmm(few, x) if kernel is None else kernel.compute_sums(few, x)
-    last = width % COLUMNS
-    is_small = 0 < last * num_sums * num_rows < SMALL_PRODUCT
-    fits = num_rows * COLUMNS * x.element_size() <= CACHE_BYTES
-    learns = few.requires_grad or x.requires_grad  # which `out` does not know
-    if num_sums > 1 and width > COLUMNS and is_small and fits and not learns and x.is_cpu:
-        torch.bmm(few, x[..., -last:], out=out[..., -last:])
-    return out
 
 
 def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
@@ -343,7 +314,7 @@ def select_rows(group: Group, cohort: Cohort) -> Tensors:
 
 def compute_squared_norm(rows: Tensor) -> Tensor:
     """Compute the squared norms [n] of rows [n, P]."""
-    kernel = _get_kernel("norm_kernel", rows)
+    kernel = _get_norm_kernel(rows)
     if kernel is not None:
         norms: Tensor = kernel.compute_norms(rows)
         return norms.square()
@@ -352,19 +323,19 @@ def compute_squared_norm(rows: Tensor) -> Tensor:
 
 def compute_squared_distance(rows: Tensor, others: Tensor) -> Tensor:
     """Compute the squared norms [n] of the differences of rows, both [n, P]."""
-    kernel = _get_kernel("norm_kernel", rows, others)
+    kernel = _get_norm_kernel(rows, others)
     if kernel is not None:
         distances: Tensor = kernel.compute_distances(rows, others)
         return distances.square()
     return compute_squared_norm(rows - others)
 
 
-def _get_kernel(name: str, *tensors: Tensor) -> Any:
-    """Return the module of compiled loops of this name if it is suitable for tensors, else None.
+def _get_norm_kernel(*tensors: Tensor) -> Any:
+    """Return the module of compiled norms if it is suitable for tensors, else None.
 
     It is loaded by the rule for compiled draws, because both need Numba.
     """
     if get_kernel(tensors[0].device) is None:
         return None
-    kernel = import_loops(f"otafl.uplink.{name}")
+    kernel = import_loops("otafl.uplink.norm_kernel")
     return kernel if kernel.is_suitable(*tensors) else None

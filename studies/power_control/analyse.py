@@ -1,11 +1,14 @@
 """Accuracy by power policy, SNR and number of devices, what each policy gains on equal power
-(points, 95 % interval over pairs of trials), and the figure. A diverged trial counts as a guess.
+(points, 95 % interval over pairs of trials), the joules that it radiates, and the figure. A diverged
+trial counts as a guess.
 
     otafl sweep studies/power_control/fashion_mnist_gbma_ci.yaml
     python -m studies.power_control.analyse [results] [--figure fashion_mnist_gbma_ci.png]
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from otafl.analysis.summary import format_mean_std
 from otafl.plots import curve_data, draw
@@ -53,6 +56,13 @@ def main() -> None:
         for count in result["device_count"].values:
             own, base = (accuracy.sel(power=one, device_count=count) for one in (power, BASE))
             cells = [format_points(own.sel(snr_db=snr), base.sel(snr_db=snr)) for snr in snrs]
+            print_row(power, budgets[power], count, *cells)
+    joules = read_end(result, "tx_energy_j").mean("trial")
+    print_head("Radiated energy of all devices, J, mean over trials", *heads)
+    for power in policies:
+        for count in result["device_count"].values:
+            row = joules.sel(power=power, device_count=count).values
+            cells = ["-" if np.isnan(value) else f"{value:.3g}" for value in row]
             print_row(power, budgets[power], count, *cells)
     lines = curve_data(result, "test_accuracy", "snr_db", hue="power", facet="device_count")
     draw(lines, args.figure)

@@ -66,7 +66,7 @@ def test_only_different_kinds_are_noted() -> None:
     ]
 
 
-def test_points_that_no_single_coordinate_tells_apart_are_named_in_full() -> None:
+def test_points_that_no_single_coordinate_tells_apart_are_counted() -> None:
     points = [
         ({"power": "a", "transport": "x"}, "peak"),
         ({"power": "a", "transport": "y"}, "average"),
@@ -74,7 +74,9 @@ def test_points_that_no_single_coordinate_tells_apart_are_named_in_full() -> Non
         ({"power": "b", "transport": "y"}, "average"),
     ]
     said = describe_power_budgets(points)
-    assert said == ("power budgets differ: a x in every round, others on average over fading")
+    assert said == (
+        "power budgets differ: 1 of 4 points in every round, others on average over fading"
+    )
 
 
 def test_a_number_has_its_name() -> None:

@@ -8,7 +8,6 @@ from support.link_bench import WEIGHTS, draw_updates, make_bench, make_cohort
 from support.rounding import assert_agree
 
 from otafl.core.contracts import Group
-from otafl.uplink import signal as signal_module
 from otafl.uplink.signal import make_signal
 
 pytestmark = pytest.mark.exact
@@ -90,11 +89,8 @@ def test_the_ideal_route_is_exact_and_free() -> None:
 
 @pytest.mark.parametrize("learns", [False, True])
 @pytest.mark.parametrize("counts", [(3,), (3, 3), (3, 0)])
-def test_columns_a_part_at_a_time_are_the_whole_product(
-    counts: tuple[int, ...], learns: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seven columns, three at a time: two sums of each trial, and their gradient."""
-    monkeypatch.setattr(signal_module, "COLUMNS", 3)
+def test_two_sums_of_each_trial_by_hand(counts: tuple[int, ...], learns: bool) -> None:
+    """Also of a trial without rows; and their gradient."""
     generator = torch.Generator().manual_seed(6)
     rows = sum(counts)
     x = torch.randn(rows, 7, generator=generator, dtype=torch.float64, requires_grad=learns)
@@ -109,19 +105,3 @@ def test_columns_a_part_at_a_time_are_the_whole_product(
     if learns:
         got.sum().backward()
         torch.testing.assert_close(x.grad, factor.sum(1)[:, None].expand(rows, 7))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("last", [0, 1, 7, 60, 500])
-@pytest.mark.parametrize("num_rows", [2, 10, 100])
-def test_whole_product_agrees_with_products_of_blocks(
-    num_rows: int, last: int, dtype: torch.dtype
-) -> None:
-    """A last block of any length, which can be a product of its own."""
-    columns = signal_module.COLUMNS
-    generator = torch.Generator().manual_seed(num_rows + last)
-    x = torch.randn(2, num_rows, columns + last, generator=generator, dtype=dtype)
-    for num_sums in (1, 2, 3):
-        few = torch.rand(2, num_sums, num_rows, generator=generator, dtype=dtype)
-        blocks = [torch.bmm(few, part) for part in x.split(columns, 2)]
-        assert_agree(signal_module._product(few, x), torch.cat(blocks, 2))

@@ -43,7 +43,7 @@ keys that advance together.
      channel.snr_db: [0, 10, 20]
      power:
        - gbma
-       - {name: tci, threshold: 0.2}
+       - {name: tci, threshold: 0.2, constraint: peak}
 
 .. code-block:: yaml
 
