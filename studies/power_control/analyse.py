@@ -1,6 +1,6 @@
 """Accuracy by power policy, SNR and number of devices, what each policy gains on equal power
-(points, 95 % interval over pairs of trials), the joules that it radiates, and the figure. A diverged
-trial counts as a guess.
+(points, 95 % interval over pairs of trials), the joules that it radiates, and the figure.
+A diverged trial counts as its untrained model.
 
     otafl sweep studies/power_control/fashion_mnist_gbma_ci.yaml
     python -m studies.power_control.analyse [results] [--figure fashion_mnist_gbma_ci.png]
@@ -57,6 +57,15 @@ def main() -> None:
             own, base = (accuracy.sel(power=one, device_count=count) for one in (power, BASE))
             cells = [format_points(own.sel(snr_db=snr), base.sel(snr_db=snr)) for snr in snrs]
             print_row(power, budgets[power], count, *cells)
+    truncated = accuracy.sel(power="tci(constraint=peak)")
+    base = accuracy.sel(power=BASE)
+    print_head("GBMA compared", "devices", "GBMA", "with", "-40 dB", "-30 dB", "-20 dB")
+    for count in result["device_count"].values:
+        one, other = (values.sel(device_count=count) for values in (base, truncated))
+        at = {snr: format_points(one.sel(snr_db=snr), one.sel(snr_db=0)) for snr in snrs[:-1]}
+        print_row(count, "same budget", "itself at 0 dB", *at.values())
+        less = [format_points(one.sel(snr_db=s - 10), other.sel(snr_db=s)) for s in (-30, -20)]
+        print_row(count, "10 dB less budget", "tci(constraint=peak)", "", *less)
     joules = read_end(result, "tx_energy_j").mean("trial")
     print_head("Radiated energy of all devices, J, mean over trials", *heads)
     for power in policies:
