@@ -14,7 +14,7 @@ EXAMPLES = {
     "first_run": "at the end: 0.8",
     "own_policy": "own_policy:keep_strong(share=0.2)",
     "own_loop": "test accuracy 0.8",
-    "paired_test": "-30 dB  ci    -0.",
+    "paired_test": "-30 dB  ci                    -0.",
     "trace": "gbma",
     "personalised": "apfl",
     "adapters": "freeze_a         586",
