@@ -31,7 +31,7 @@ def describe_mixed_budgets(ds: xr.Dataset) -> str:
     values = {name: ds[name].values.tolist() for _, name in names}
     points = []
     for place, number in np.ndenumerate(kinds.values):
-        if np.isfinite(number):
+        if number in range(len(KINDS)):  # not NaN, and nothing that only another program writes
             labels = {name: values[name][place[i]] for i, name in names}
             points.append((labels, KINDS[int(number)]))
     return describe_power_budgets(points)

@@ -50,8 +50,9 @@ def test_only_what_is_shown_counts(result: xr.Dataset) -> None:
     assert not describe_mixed_budgets(result.sel(power="tci"))
     assert not describe_mixed_budgets(result.drop_vars("power_constraint"))
     absent = result.copy(deep=True)
-    absent["power_constraint"][:, 2] = np.nan  # of an unfinished sweep
-    assert not describe_mixed_budgets(absent)
+    for number in (np.nan, 7.0, np.inf):  # of an unfinished sweep, and of another program
+        absent["power_constraint"][:, 2] = number
+        assert not describe_mixed_budgets(absent), number
 
 
 def test_tables_figures_and_reports_say_it(
