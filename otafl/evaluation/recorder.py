@@ -73,9 +73,9 @@ class Recorder(Stateful):
         self._evaluation = Evaluation(
             parts.samples, parts.scenario.training, parts.scenario.loss, parts.model
         )
-        kinds = [find_power_constraint(row) for row in parts.topology.rows.given]
+        kinds = map(find_power_constraint, parts.topology.rows.given[:: self._servers])
         numbers = [np.nan if kind is None else float(KINDS.index(kind)) for kind in kinds]
-        self.once["power_constraint"] = np.array(numbers[:: self._servers])
+        self.once["power_constraint"] = np.array(numbers)
         once = self._evaluation.compute_constants() | parts.submodels.compute_constants()
         self.once |= self._sum_over_devices(merge_servers(once, self._servers))
 
