@@ -78,6 +78,18 @@ def test_the_median_of_four_rows_is_between_the_middle_two() -> None:
     torch.testing.assert_close(decode(codec, coded.tensors)["x"], ordered[:, 1:3].mean(1))
 
 
+def test_a_coordinate_is_delivered_as_far_as_all_its_buckets_are() -> None:
+    codec = codec_of(ratio=0.6, rows=3)
+    table = hashes(codec, 20).abs()  # [20, 3 * 4]
+    weight = torch.rand(2, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    blocks = {"sketch": weight}
+    received = Received((blocks,), (torch.ones(2),), None, None, coordinate_weight=(blocks,))
+    found = codec.decode(received).coordinate_weight
+    assert found is not None
+    expected = torch.where(table > 0, weight[:, None], torch.inf).amin(2)
+    torch.testing.assert_close(found[0]["x"], expected)
+
+
 def test_sketches_of_a_sum_are_sums_of_sketches() -> None:
     codec, x = codec_of(ratio=0.3, rows=2), draw_normal(3, 30)
     (coded,), _ = encode(codec, (Group({"x": x}),))

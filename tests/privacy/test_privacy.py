@@ -89,6 +89,15 @@ def test_power_is_within_the_budget_and_the_bound(transport: dict[str, Any]) -> 
     assert (less.power < 0.1 * report.power).all()
 
 
+def test_the_bound_counts_the_strongest_fade_of_a_slot() -> None:
+    """A device that sends all symbols in the strongest of three blocks spends its whole share."""
+    one = rig(privacy={"epsilon": 0.5}, channel={"block_symbols": 4})
+    one.send(rows(one), 0)
+    gains = one.link.channel.get_state(0).extend_to(P).abs().square()  # [S, K, 1, 3, 1]
+    assert (gains.amax((2, 3, 4)) > 1.1 * gains.mean((2, 3, 4))).any()
+    np.testing.assert_allclose(mu(one) ** 2, accounting.compute_mu(0.5, 1e-5) ** 2 / 5, rtol=1e-9)
+
+
 def test_groups_and_rounds_add_in_squares() -> None:
     """Two groups of one symbol power count sum_t (2 C g)^2 / N each."""
     one = rig("gbma", channel={"name": "awgn"})

@@ -83,6 +83,24 @@ def test_real_bits_arrive_where_the_channel_is_good(name: str) -> None:
     assert own[0].rate_1024 < 1024 / 5
 
 
+def test_a_silent_half_of_the_band_is_not_made_up_for_by_the_other() -> None:
+    """SNR 100 in half of the band and 0 in the other carry log2(101) / 2 = 3.3 bits a use, like a
+    flat channel of 9.6 dB: too little for 3.9 bits. The mean SNR, 17 dB, would carry 5.7."""
+    codec = make_uniform(6)
+    (sent,), _ = codec.encode(
+        (Group({"a": draw_rows(2, 100)}),),
+        {},
+        make_cohort((2,), 2),
+        0,
+        Streams([0], [0], dtype=torch.float64),
+    )
+    h = compute_amplitude([[100, 0], [100, 100]])[None, :, None, None, :]
+    link = Bench(h, codec=codec, mcs_index=22, snr_gap_db=-10.0, **LDPC)
+    received, report = link.deliver(sent)
+    assert report.participants.item() == 1
+    assert_agree(received.mean[0]["a"][0], sent.tensors["a"][1])
+
+
 def test_real_bits_are_wrong_where_it_is_bad() -> None:
     """One device far below its scheme, one far above it: the update is lost, or kept with most of
     its words wrong."""

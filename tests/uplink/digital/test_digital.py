@@ -21,7 +21,7 @@ from support.link_bench import make_bench as one_bench
 from support.link_bench import make_cohort as senders
 from torch import Tensor
 
-from otafl.core.contracts import ChannelState, Group
+from otafl.core.contracts import ChannelState, Group, TransmitLimits
 from otafl.uplink.base import deliver
 
 pytestmark = pytest.mark.exact
@@ -121,6 +121,22 @@ def test_a_bound_on_the_slot_by_hand() -> None:
     )
     assert report.participants.item() == 2
     assert report.symbols.item() == pytest.approx(3 * 320 / math.log2(10))
+
+
+@pytest.mark.parametrize(("energy", "silent"), [(481.0, 0), (479.0, 1)])
+def test_a_packet_costs_what_is_radiated_and_what_circuits_consume(
+    energy: float, silent: int
+) -> None:
+    """At SNR 1 a packet takes 320 channel uses of energy 1 on air and 0.5 in the circuits, 480."""
+    link = Bench([compute_amplitude([1, 1])])
+    both = torch.ones(1, 2).double()
+    limits = TransmitLimits(
+        energy_budget=torch.tensor([[energy, 1e9]]).double(), energy_per_symbol=0.5 * both
+    )
+    payload, state = (Group({"a": draw_rows(2, 10)}),), ChannelState(link.h, link.gain)
+    _, report = deliver(link.link, payload, make_cohort((2,), 2), state, 0, limits)
+    assert report.participants.item() == 2 - silent
+    assert (report.energy_j[0, 0] == 0).item() == bool(silent)
 
 
 @pytest.mark.parametrize(("rate_factor", "bits"), [(1.0, None), (0.5, None), (1.0, 8)])

@@ -77,6 +77,16 @@ def test_a_server_takes_the_statistic_of_its_counts(estimate: str, expected: flo
     np.testing.assert_allclose(attacked.server["x"].numpy(), 5.0, atol=1e-6)
 
 
+def test_a_share_between_two_numbers_of_devices_trims_the_smaller() -> None:
+    """A fifth of seven devices trims one at each end. Three for 1 leaves 2 3 3 4 5 6 7: 21 / 5."""
+    transport = {"name": "type_based", "levels": 17, "range": 8.0, "project": "lattice"}
+    transport |= {"estimate": "trimmed_mean", "trimmed_share": 0.2}
+    faults = {"byzantine": 1, "attack": "scale", "scale": 3.0}
+    one = run(engine(KEYS | {"transport": transport, "faults": faults}, probe=Numbered), 1)
+    np.testing.assert_allclose(one.server["x"].numpy(), 21 / 5, atol=1e-6)
+    np.testing.assert_allclose(one.means.take()["aggregation_nmse"], 0.0, atol=1e-9)
+
+
 def test_weights_do_not_count() -> None:
     transport: dict[str, Any] = {
         "name": "type_based",
