@@ -1,14 +1,16 @@
 """Saves what every scenario and every component computes, and compares two such collections.
 
     python scripts/reference.py save FOLDER [--cases OTHER/cases.json] [--only TEXT]
-    python scripts/reference.py compare FOLDER OTHER
+    python scripts/reference.py compare FOLDER OTHER [--tolerance 1e-5] [--only-numbers]
 
 A collection has a case for every scenario at two rounds, for every method over
 every transport, every component and every choice of its settings that the JSON schema lists, over
 small data. Kept are results with links, timelines and models, or the message of the error; and for
 every case the scenario filled in, its hash and which points share a stack. A change of the code
-that is to change no number is held to this: save before and after it on one machine, then compare,
-at tolerance zero.
+that is to change no number is held to this: save before and after it on one machine, then compare.
+A tolerance is relative to the largest value of a variable. With --only-numbers neither hashes, nor
+scenarios, shared stacks, attributes and the text of messages count: only values, and which cases
+end in an error.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -257,7 +260,51 @@ def save(folder: Path, listed: Path | None, only: str) -> None:
             print(f"{number}/{len(runs)} {name} {message[:100]}", flush=True)
 
 
-def find_differences(one: Path, other: Path, only: str = "") -> Iterator[str]:
+@dataclass(frozen=True)
+class Comparison:
+    """What counts as a difference.
+
+    Parameters
+    ----------
+    tolerance : float
+        Largest difference of a variable's values, relative to the largest of them.
+    only_numbers : bool
+        Whether only values count, and which cases end in an error.
+    """
+
+    tolerance: float = 0.0
+    only_numbers: bool = False
+
+    def is_same_array(self, first: Any, second: Any) -> bool:
+        """Whether two NumPy arrays have the same shape, the same gaps and close values."""
+        import numpy as np
+
+        if first.shape != second.shape:
+            return False
+        if not first.size or first.dtype.kind not in "fc" or second.dtype.kind not in "fc":
+            return bool((first == second).all())
+        finite = np.isfinite(first)
+        if not np.array_equal(first[~finite], second[~finite], equal_nan=True):
+            return False
+        largest = abs(first[finite]).max(initial=0.0)
+        return bool((abs(first - second)[finite] <= self.tolerance * largest).all())
+
+    def is_same(self, one: Any, other: Any) -> bool:
+        """Whether plain data with tensors are the same."""
+        import torch
+
+        if isinstance(one, torch.Tensor):
+            return one.dtype == other.dtype and self.is_same_array(one.numpy(), other.numpy())
+        if isinstance(one, dict):
+            return one.keys() == other.keys() and all(self.is_same(one[k], other[k]) for k in one)
+        if isinstance(one, (list, tuple)):
+            return len(one) == len(other) and all(map(self.is_same, one, other))
+        return bool(one == other)
+
+
+def find_differences(
+    one: Path, other: Path, only: str = "", comparison: Comparison = Comparison()
+) -> Iterator[str]:
     """A line for everything that differs between two collections."""
     found = [(folder / "about").glob("*.json") for folder in (one, other)]
     names = [{path.stem: path for path in paths if only in path.stem} for paths in found]
@@ -266,6 +313,8 @@ def find_differences(one: Path, other: Path, only: str = "") -> Iterator[str]:
     hashes: dict[str, tuple[str | None, str | None]] = {}
     for name in names[0].keys() & names[1].keys():
         first, second = (json.loads(by_name[name].read_text()) for by_name in names)
+        if comparison.only_numbers:
+            first, second = ({"error": ""} if "error" in about else {} for about in (first, second))
         hashes[name] = (first.get("hash"), second.get("hash"))
         if first.get("hash") != second.get("hash") and _hash_scenario(first) == second.get("hash"):
             first["hash"] = second["hash"]  # reckoned differently, and recognised
@@ -273,8 +322,10 @@ def find_differences(one: Path, other: Path, only: str = "") -> Iterator[str]:
             if first.get(key) != second.get(key):
                 yield f"{name}: {key}: {first.get(key)!r} | {second.get(key)!r}"
         if "error" not in first and "error" not in second:
-            yield from (f"{name}: {line}" for line in _compare_results(one, other, name))
-    yield from _find_equal_hashes(hashes)
+            lines = _compare_results(one, other, name, comparison)
+            yield from (f"{name}: {line}" for line in lines)
+    if not comparison.only_numbers:
+        yield from _find_equal_hashes(hashes)
 
 
 def _find_equal_hashes(hashes: dict[str, tuple[str | None, str | None]]) -> Iterator[str]:
@@ -298,7 +349,7 @@ def _hash_scenario(about: dict[str, Any]) -> str:
     return ""
 
 
-def _compare_results(one: Path, other: Path, name: str) -> Iterator[str]:
+def _compare_results(one: Path, other: Path, name: str, comparison: Comparison) -> Iterator[str]:
     import torch
     import xarray as xr
 
@@ -309,7 +360,11 @@ def _compare_results(one: Path, other: Path, name: str) -> Iterator[str]:
                 continue
             if key not in first.variables or key not in second.variables:
                 yield f"{key}: in one alone"
-            elif not first.variables[key].identical(second.variables[key]):
+            elif not (
+                first[key].dims == second[key].dims
+                and comparison.is_same_array(first[key].values, second[key].values)
+                and (comparison.only_numbers or first[key].attrs == second[key].attrs)
+            ):
                 yield f"{key}: {_format_largest(first[key], second[key])}"
         if first.attrs["complete"] != second.attrs["complete"]:
             yield "complete"
@@ -320,7 +375,7 @@ def _compare_results(one: Path, other: Path, name: str) -> Iterator[str]:
         ]
         for file in files
     ]
-    if not _is_same(*models):
+    if not comparison.is_same(*models):
         yield "models"
 
 
@@ -332,34 +387,20 @@ def _format_largest(first: Any, second: Any) -> str:
     return "values or attributes"
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    """Plain data with tensors, bit by bit; NaN equals NaN."""
-    import torch
-
-    if isinstance(one, torch.Tensor):
-        return (
-            one.shape == other.shape
-            and one.dtype == other.dtype
-            and bool(torch.equal(one, other) or torch.allclose(one, other, 0, 0, equal_nan=True))
-        )
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    return bool(one == other)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("command", choices=("save", "compare"))
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--cases", type=Path, help="a collection's cases.json, for the same cases")
     parser.add_argument("--only", default="", help="cases whose names have this text")
+    parser.add_argument("--tolerance", type=float, default=0.0, help="of a variable's largest")
+    parser.add_argument("--only-numbers", action="store_true", help="compare values alone")
     given = parser.parse_args()
     if given.command == "save":
         save(given.folders[0].resolve(), given.cases, given.only)
         return
-    found = list(find_differences(*given.folders, given.only))
+    comparison = Comparison(given.tolerance, given.only_numbers)
+    found = list(find_differences(*given.folders, given.only, comparison))
     print(*sorted(found), sep="\n")
     print(f"{len(found)} differences")
     with contextlib.suppress(BrokenPipeError):
