@@ -15,9 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, get_args
 
-from otafl import moved
 from otafl.core.errors import UserError
-from otafl.core.renamed import find_new_name
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
     from otafl.scenario import Scenario, load_scenario
 
     __version__: str
-
-moved.install()
 
 __all__ = [
     "UserError",
@@ -259,7 +255,7 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("otafl")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
-    return getattr(import_module(__name__), find_new_name(__name__, name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

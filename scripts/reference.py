@@ -287,7 +287,7 @@ class Comparison:
         if not np.array_equal(first[~finite], second[~finite], equal_nan=True):
             return False
         largest = abs(first[finite]).max(initial=0.0)
-        return bool((abs(first - second)[finite] <= self.tolerance * largest).all())
+        return bool((abs(first[finite] - second[finite]) <= self.tolerance * largest).all())
 
     def is_same(self, one: Any, other: Any) -> bool:
         """Whether plain data with tensors are the same."""

@@ -18,7 +18,6 @@ from pydantic import Field
 from otafl.channels.positions import Positions
 from otafl.core.contracts import ChannelState, Hyper, LinkBudget
 from otafl.core.lazy import Tensor, torch
-from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, Settings, declare_stackable
 from otafl.core.units import db_to_linear, dbm_to_watt, noise_power_w
@@ -127,7 +126,7 @@ class InterfererMap:
         return replace(own, gain=self.gain * gain, budget=budget)
 
 
-class Channel(Renamed, ABC):
+class Channel(ABC):
     """Radio channel, which gives h of every round for S trials over K devices.
 
     A subclass has a class `Settings`, precomputes in `prepare`, and returns a state in `get_state`.

@@ -28,7 +28,6 @@ from otafl.core.contracts import ChannelState
 from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
-from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams
 from otafl.core.suggestions import format_suggestion
 from otafl.user_code import loading
@@ -48,7 +47,7 @@ about `CHECKED_NUMBERS` numbers.
 NUMBERS_AT_ONCE = 1 << 18
 
 
-class Draws(Renamed):
+class Draws:
     """Random numbers of S trials and K devices in R rounds, from the streams of the run.
 
     They depend on seed, trial, device, round, and the order of the draws in a call.

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from otafl.core.errors import RemovedSetting
 from otafl.core.problems import Problem
-from otafl.core.renamed import keep_old_names
 
 Decibels = Annotated[float, Field(ge=-1000, le=1000)]
 """A level in dB, dBm or dBi.
@@ -216,6 +215,3 @@ def iterate_disclosures(settings: type[BaseModel]) -> Iterator[tuple[str, DataDi
     """Yield each field of a settings class with a choice that reveals data, and that choice."""
     for name, info in settings.model_fields.items():
         yield from ((name, mark) for mark in info.metadata if isinstance(mark, DataDisclosure))
-
-
-keep_old_names(__name__)

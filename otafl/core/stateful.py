@@ -6,10 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from otafl.core.renamed import Renamed
 
-
-class Stateful(Renamed):
+class Stateful:
     """A part of a run that may change from round to round.
 
     Checkpoints save the attributes in `state_attrs`. They must contain everything from earlier

@@ -13,11 +13,10 @@ from otafl.channels.base import Channel
 from otafl.core import settings
 from otafl.core.contracts import Hyper, LinkBudget
 from otafl.core.lazy import Tensor, torch
-from otafl.core.renamed import Renamed
 from otafl.core.rng import Purpose, Streams
 
 
-class Csi(Renamed, ABC):
+class Csi(ABC):
     """Estimate of the channel, which devices and server share.
 
     A subclass has a class `Settings`, and returns estimates in `estimate` and `estimate_paths`.

@@ -5,11 +5,8 @@ A user-defined data set is a function that returns a `DataSet`.
 
 from __future__ import annotations
 
-from otafl.core.renamed import keep_old_names
 from otafl.data.build import Samples, build
 from otafl.data.dataset import DataSet
 from otafl.data.loading import compute_fingerprint, load, load_cached
 
 __all__ = ["DataSet", "Samples", "build", "compute_fingerprint", "load", "load_cached"]
-
-keep_old_names(__name__)

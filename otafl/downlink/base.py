@@ -15,7 +15,6 @@ import numpy as np
 from otafl.core import settings
 from otafl.core.contracts import Broadcast, Cohort, Hyper, LinkBudget, Tensors
 from otafl.core.lazy import Tensor, torch
-from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams, declare_family
 
 DOWNLINK = declare_family("downlink", __name__)
@@ -55,7 +54,7 @@ Its third argument, [n] int64, has the position of each row in the cohort of the
 
 
 @dataclass(frozen=True)
-class Delivery(Renamed):
+class Delivery:
     """Broadcast on its way to a cohort of N rows.
 
     Parameters

@@ -18,7 +18,6 @@ from pydantic import Field
 from otafl.core.choices import declare_choice
 from otafl.core.contracts import Batch, LocalData, Tensors, unsqueeze_like
 from otafl.core.lazy import Tensor, torch
-from otafl.core.renamed import Renamed
 from otafl.core.settings import Settings
 from otafl.losses.base import Loss
 from otafl.losses.cross_entropy import CrossEntropy
@@ -68,7 +67,7 @@ NORMALISING = 6
 """Operations of a normalisation per number: mean and variance (3), the rest (3)."""
 
 
-class Model(Renamed, ABC):
+class Model(ABC):
     """A model with a batched forward pass.
 
     Gradients come from autograd, if the class does not define them. A model that a scenario names

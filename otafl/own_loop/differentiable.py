@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import NOISE_VARIANCE, apply_combiner
-from otafl.core.renamed import keep_old_names
 
 __all__ = ["aggregation_mse", "apply_combiner", "effective_gains", "scale_to_budget", "superpose"]
 
@@ -133,6 +132,3 @@ def scale_to_budget(share: Tensor, budget: Tensor, power: Tensor) -> Tensor:
         Magnitudes, at most sqrt(P_k / m_k).
     """
     return torch.sigmoid(share) * (budget / power).sqrt()
-
-
-keep_old_names(__name__)

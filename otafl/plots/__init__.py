@@ -12,8 +12,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from otafl.core.renamed import find_new_name
-
 _HOMES = {
     "cdf": ("cdf_data",),
     "curves": ("curve_data",),
@@ -35,7 +33,7 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    return getattr(import_module(__name__), find_new_name(__name__, name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

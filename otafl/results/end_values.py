@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from otafl.core.errors import UserError
-from otafl.core.renamed import keep_old_names
 from otafl.core.suggestions import format_count, make_unknown_name_error
 from otafl.results.variables import has_guess
 
@@ -130,6 +129,3 @@ def select_end_total(dataset: xr.Dataset, name: str) -> xr.DataArray:
         lacks = f"also depends on {', '.join(more)}" if more else "has no trials"
         raise UserError(f"{name}: {lacks}; give a variable of whole trials, like test_accuracy")
     return values.transpose(*axes, "trial")
-
-
-keep_old_names(__name__)

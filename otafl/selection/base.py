@@ -12,7 +12,6 @@ import numpy as np
 from otafl.core import settings
 from otafl.core.contracts import ChannelState, Cohort, Hyper, LinkBudget, Payload
 from otafl.core.lazy import Tensor, torch
-from otafl.core.renamed import keep_old_names
 from otafl.core.rng import Streams, declare_purpose
 from otafl.core.stateful import Stateful
 from otafl.csi.base import Csi
@@ -262,6 +261,3 @@ def draw_random_key(streams: Streams, round: int, devices: int) -> np.ndarray:
 def to_host(values: Tensor) -> np.ndarray:
     """Return a tensor as a NumPy array in double precision."""
     return np.asarray(values.detach().to("cpu", torch.float64))
-
-
-keep_old_names(__name__)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from otafl.core.contracts import MODEL, Hyper, Tensors
 from otafl.core.lazy import Tensor, torch
-from otafl.core.renamed import Renamed
 from otafl.core.settings import Settings
 
 RATE = "step size of the server, eta"
@@ -21,7 +20,7 @@ BETA2 = "share of the last mean square in the next one, beta_2"
 TAU = "adaptivity tau, added to the root of the mean square"
 
 
-class ServerOptimiser(Renamed, Settings):
+class ServerOptimiser(Settings):
     r"""Optimiser of a method's server step; it is also its settings, the section `server`.
 
     Notes

@@ -38,7 +38,6 @@ from otafl.core.contracts.link import (
 )
 from otafl.core.contracts.payload import Broadcast, DeliveredMasks, Group, Payload, Received
 from otafl.core.contracts.tensors import MODEL, Hyper, Tensors, take_rows, unsqueeze_like
-from otafl.core.renamed import keep_old_names
 
 __all__ = [
     "MIN_RATE",
@@ -79,5 +78,3 @@ __all__ = [
     "take_rows",
     "unsqueeze_like",
 ]
-
-keep_old_names(__name__)

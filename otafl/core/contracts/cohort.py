@@ -12,11 +12,10 @@ import numpy as np
 
 from otafl.core.constants import get_constant
 from otafl.core.lazy import Tensor, torch
-from otafl.core.renamed import Renamed
 
 
 @dataclass(frozen=True)
-class Cohort(Renamed):
+class Cohort:
     """Participants of a round in all trials of a stack, ordered by trial, then by device.
 
     Parameters

@@ -10,7 +10,6 @@ from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.learning import LocalData
 from otafl.core.contracts.tensors import Hyper
 from otafl.core.lazy import Tensor
-from otafl.core.renamed import Renamed
 from otafl.core.rng import Round, Streams
 
 Decision = TypeVar("Decision")
@@ -41,7 +40,7 @@ class Decisions:
 
 
 @dataclass(frozen=True)
-class Context(Renamed):
+class Context:
     """Participants, hyperparameters, random streams and index of a round.
 
     Parameters

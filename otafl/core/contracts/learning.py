@@ -11,7 +11,6 @@ import numpy as np
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.tensors import Tensors, take_rows
 from otafl.core.lazy import Tensor
-from otafl.core.renamed import Renamed
 from otafl.core.rng import Round
 
 PredictFn = Callable[[Tensors, Tensor], Tensor]
@@ -22,7 +21,7 @@ MomentsFn = Callable[[Tensors, Tensor], Tensors]
 
 
 @dataclass(frozen=True)
-class FineTuneSpec(Renamed):
+class FineTuneSpec:
     """SGD steps that a device takes on a copy of its model before the test.
 
     Parameters
@@ -38,7 +37,7 @@ class FineTuneSpec(Renamed):
 
 
 @dataclass(frozen=True)
-class View(Renamed):
+class View:
     """A model to evaluate.
 
     Parameters
@@ -220,7 +219,7 @@ def count_epoch_steps(num_samples: np.ndarray, batch_size: int, num_epochs: int)
 
 
 @dataclass(frozen=True)
-class Workload(Renamed):
+class Workload:
     """Size of the local work of devices in a round, from which its operations are counted.
 
     Parameters
@@ -263,7 +262,7 @@ class Workload(Renamed):
 
 
 @dataclass(frozen=True)
-class Submodel(Renamed):
+class Submodel:
     """A submodel of a method with several capacity levels.
 
     Parameters

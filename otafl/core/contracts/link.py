@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from otafl.core.contracts.tensors import Hyper, Tensors
 from otafl.core.lazy import Tensor, torch
-from otafl.core.renamed import Renamed
 
 NOISE_VARIANCE = 0.5
 """Variance N of one received real number, half the receiver's complex noise variance."""
@@ -33,7 +32,7 @@ A packet at a lower rate would take too long to end.
 
 
 @dataclass(frozen=True)
-class LinkBudget(Renamed):
+class LinkBudget:
     """Power budgets of the devices, and their scale in watts.
 
     Parameters
@@ -92,7 +91,7 @@ class Paths:
 
 
 @dataclass(frozen=True)
-class ChannelState(Renamed):
+class ChannelState:
     """Channel of one round.
 
     Parameters
@@ -164,7 +163,7 @@ class ChannelState(Renamed):
 
 
 @dataclass(frozen=True)
-class Link(Renamed):
+class Link:
     """Information of a power policy on the Q segments of a payload, each sent with one coefficient.
 
     Parameters
@@ -226,7 +225,7 @@ class Link(Renamed):
 
 
 @dataclass(frozen=True)
-class TransmitLimits(Renamed):
+class TransmitLimits:
     """Limits of a slot's transmissions besides the power budget; a limit that is None is absent.
 
     Parameters
@@ -267,7 +266,7 @@ NO_LIMITS = TransmitLimits()
 
 
 @dataclass(frozen=True)
-class Coefficients(Renamed):
+class Coefficients:
     """Transmit scalars and receive scalings of a slot.
 
     Parameters
@@ -297,7 +296,7 @@ class Coefficients(Renamed):
 
 
 @dataclass(frozen=True)
-class ChannelStatistics(Renamed):
+class ChannelStatistics:
     """Long-term statistics of the channel after the receiver's combining.
 
     Parameters
@@ -357,7 +356,7 @@ def apply_combiner(combiner: Tensor, h: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LinkReport(Renamed):
+class LinkReport:
     """Cost and error of a delivery, for each trial or for each device of a trial.
 
     Parameters

@@ -11,11 +11,10 @@ from typing import Literal
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.tensors import Tensors, take_rows, unsqueeze_like
 from otafl.core.lazy import Tensor, torch
-from otafl.core.renamed import Renamed
 
 
 @dataclass(frozen=True)
-class Broadcast(Renamed):
+class Broadcast:
     """Tensors that the server sends to the devices.
 
     Parameters
@@ -104,7 +103,7 @@ Weighting = Literal["mean", "none", "equal"]
 
 
 @dataclass(frozen=True)
-class Group(Renamed):
+class Group:
     """Rows of a payload that have the same shapes.
 
     Parameters
@@ -287,7 +286,7 @@ def _stack_tensors(several: Sequence[Tensors]) -> Tensors:
 
 
 @dataclass(frozen=True)
-class Received(Renamed):
+class Received:
     """Aggregates that the receiver gives to the method, one entry for each payload group.
 
     Parameters
