@@ -8,8 +8,8 @@ help: ## List the targets, which is what make does without one
 
 check: lint types test ## Lint, check types and run the fast tests
 
-lint: style ## Check style, format, the order of layers, and words
-	$(PYTHON) -m pytest -n 0 tests/golden/test_language.py tests/golden/test_docstrings.py
+lint: style ## Check style, format, the order of layers, and docstrings
+	$(PYTHON) -m pytest -n 0 tests/golden/test_docstrings.py
 
 style: ## Check style, format and the order of layers
 	$(PYTHON) -m ruff check .

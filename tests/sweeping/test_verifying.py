@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import os
 import re
 import shutil
@@ -26,7 +25,6 @@ pytestmark = pytest.mark.exact
 
 KEYS = {"training.rounds": 3, "trials": 1, "output.save_models": True}
 AXIS = {"sweep": {"training.batch_size": [2, 3]}}
-FROZEN = Path(__file__).parents[1] / "golden" / "frozen"
 
 
 @pytest.fixture(scope="module")
@@ -163,29 +161,6 @@ def test_the_plan_and_the_run_have_their_own_advice(copy: Path) -> None:
     shutil.rmtree(copy / "run.models")
     shutil.copy(copy.parent / "copy" / "whole" / "parts" / "00000.nc", copy / "run.nc")
     assert faults(copy / "run.nc")["run.models"] == "missing: the models of this result"
-
-
-def test_older_files_have_no_checksum_and_are_read_whole(tmp_path: Path) -> None:
-    """HDF5 compares the checksums of chunks, here of the last variable's last chunk."""
-    shutil.copytree(FROZEN, tmp_path / "frozen")
-    for path in sorted((tmp_path / "frozen").rglob("*.xz")):
-        path.with_suffix("").write_bytes(lzma.decompress(path.read_bytes()))
-    for source, files in (
-        (tmp_path / "frozen" / "interrupted", 7),
-        (tmp_path / "frozen/whole.nc", 3),
-    ):
-        found = list(verify(source))
-        assert [one.path for one in found if one.fault] == []
-        assert sum("without a SHA-256" in one.note for one in found) >= files - 1
-        assert len(found) == files
-    path = tmp_path / "frozen" / "whole.nc"
-    with h5py.File(path) as file:
-        values = file["test_loss"].id
-        chunk = values.get_chunk_info(values.get_num_chunks() - 1)
-    data = bytearray(path.read_bytes())
-    data[chunk.byte_offset + chunk.size // 2] ^= 1
-    path.write_bytes(data)
-    assert faults(path)["whole.nc"].startswith("damaged: a chunk cannot be read")
 
 
 def test_what_is_no_file_of_otafl_is_one_sentence(
