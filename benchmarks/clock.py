@@ -30,9 +30,7 @@ from otafl.devices.hardware import Hardware
 from otafl.devices.protocols.base import Rules
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.running import chunking
 from otafl.scenario import expand, load_scenario
-from otafl.sweeping.planning import replace_chunk_mb
 
 DAY_S, CYCLE_S, AIRTIME_S = 86400.0, 60.0, 1e-3
 ASYNCHRONOUS = Rules(1, max_ready=1, late="next", broadcast_first=False)
@@ -169,19 +167,13 @@ def share(
     steps: int = 5,
     rounds: int = 20,
     turns: int = 7,
-    is_measured: bool = False,
 ) -> None:
-    """Processor time in the clock over that of the round it is part of.
-
-    With `is_measured` the size of chunks is measured first, as in a long run.
-    """
+    """Processor time in the clock over that of the round it is part of."""
     model = {"name": "mlp", "hidden": hidden} if hidden else "softmax_regression"
     training = {**QUICKSTART["training"], "local_steps": steps}
     sections = {"model": model, "trials": trials, "devices": {"count": devices}}
     loaded = load_scenario({**QUICKSTART, **sections, "training": training})
     points = expand(loaded)
-    if is_measured:
-        points = replace_chunk_mb(points, chunking.measure_chunk_mb(points, chunking.MAX_S))
     engine = Engine(assemble(points, range(trials)))
     spent: list[float] = []
     clock = engine.parts.clock
@@ -204,7 +196,6 @@ def share(
     gc.unfreeze()
     sizes = "-".join(map(str, [64, *hidden, 10]))
     title = f"FedAvg, {sizes}, {steps} steps of 20, {devices} devices, {trials:,} stacked"
-    title += ", chunks measured" if is_measured else ""
     middle, low, high = statistics.median(shares), min(shares), max(shares)
     row(title, "clock's share of a round", f"{middle:.1f} % ({low:.1f} to {high:.1f})")
     row(title, "clock, a device's round", f"{statistics.median(micros):.2f} us")
@@ -240,8 +231,7 @@ def measure_shares() -> None:
 
 def measure_softmax() -> None:
     """Softmax regression of ten devices in a thousand trials."""
-    for is_measured in (False, True):
-        share(1000, [], devices=10, steps=1, is_measured=is_measured)
+    share(1000, [], devices=10, steps=1)
 
 
 TABLES: dict[str, Callable[[], None]] = {

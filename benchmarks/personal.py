@@ -9,7 +9,6 @@ The samples are random numbers of Fashion-MNIST's size: what they are does not c
 from __future__ import annotations
 
 import argparse
-import math
 import platform
 import statistics
 from collections.abc import Callable
@@ -24,13 +23,10 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import otafl
-from otafl.core.compiled_module import CompiledModule
 from otafl.data import DataSet
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.running import chunking
 from otafl.scenario import expand, load_scenario
-from otafl.sweeping.planning import replace_chunk_mb
 
 DEVICES, HIDDEN, STEPS, BATCH, PROX = 100, 100, 20, 20, 5
 PENALTY, ALPHA, ETA = 15.0, 0.01, 0.05
@@ -47,15 +43,13 @@ Made by `python benchmarks/personal.py > results/benchmarks_personal.md`. 100 de
 devices with one nn.Module each and autograd. "Plain" updates each parameter by its formula, p -= a
 (p.grad + l (p - m)), as the methods' public programs do; "lean" by torch's fused updates of lists
 of parameters, without a temporary where that can be had; FedAvg's is torch.optim.SGD in both. All
-run in turn, A B C A B C, and times are medians, ratios medians over the turns with their range;
-otafl's in chunks (`engine.chunk_mb`) that are measured first, as those of a long run are.
+run in turn, A B C A B C, and times are medians, ratios medians over the turns with their range.
 Operations are of matrix products, two for a multiplication and an addition; the floor is the time
 that otafl's take at the rate of one large matrix product."""
 
 
 class Ours:
-    """Calls run one further round of an engine, in chunks that are fitted to the machine as those
-    of a run of many rounds are."""
+    """Calls run one further round of an engine."""
 
     def __init__(self, algorithm: dict[str, Any]) -> None:
         scenario = load_scenario(
@@ -71,7 +65,6 @@ class Ours:
             }
         )
         points = expand(scenario)
-        points = replace_chunk_mb(points, chunking.measure_chunk_mb(points, chunking.MAX_S))
         self.engine = Engine(assemble(points, [0]))
         self.next = 0
 
@@ -184,16 +177,14 @@ def plain(name: str, ours: Ours, lean: bool) -> Callable[[], None]:
 
 
 def operations(call: Callable[[], None]) -> int:
-    """Of matrix products. torch's counter knows neither products in place nor compiled loops."""
+    """Of matrix products. torch's counter does not know products in place."""
 
     def count_in_place(_: torch.Size, a: torch.Size, b: torch.Size, **__: object) -> int:
         return 2 * a[0] * a[1] * a[2] * b[2]
 
     known = {torch.ops.aten.baddbmm_: count_in_place}
-    loading_s, CompiledModule.LOADING_S = CompiledModule.LOADING_S, math.inf
     with FlopCounterMode(display=False, custom_mapping=known) as counter:
-        call()  # by tensor operations
-    CompiledModule.LOADING_S = loading_s
+        call()
     return counter.get_total_flops()
 
 

@@ -1,13 +1,12 @@
-"""Parts of a round beside their bounds: minibatches, the uplink, dispatched operations.
+"""Parts of a round beside their bounds: the uplink, dispatched operations.
 
     OMP_NUM_THREADS=1 python benchmarks/rounds.py > results/benchmarks_rounds.md
 
-Prints a Markdown page. Compiled draws and steps are loaded from the start, as in a long run.
+Prints a Markdown page.
 """
 
 from __future__ import annotations
 
-import functools
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -15,15 +14,13 @@ from typing import Any
 
 import torch
 from link import Uplink
-from page import duration, header, row
+from page import header, row
 from timing import side_by_side
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import otafl
-from otafl.core import rng
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.models import compiled_steps, compiled_training
 from otafl.scenario import expand, load_scenario
 
 PAIRS = 11
@@ -61,35 +58,6 @@ def make_engine(**sections: Any) -> Engine:
     return engine
 
 
-def use_kernel(*, compiled: bool) -> None:
-    """Choose between compiled passes and tensor operations, for draws and for local steps."""
-    for module in (rng, compiled_steps, compiled_training):
-        module._kernel.spent_s = float("inf") if compiled else float("-inf")
-
-
-def compare_draws() -> None:
-    """Print the time of a round's minibatches by tensor operations and compiled."""
-    for steps, batch in ((6, 10), (20, 20)):
-        training = {"rounds": 1000, "local_steps": steps, "batch_size": batch}
-        engine = make_engine(**SOME, training=training)
-        ticks = torch.arange(steps) + (3 << 32)
-
-        ways = (functools.partial(draw_often, engine, ticks, way) for way in (True, False))
-        pair = side_by_side(*ways, PAIRS, time.process_time)
-        title = f"minibatches of 10 devices, {steps} steps of {batch}"
-        row(title, "compiled", duration(pair.fast_s / 20))
-        row(title, "tensor operations / compiled", spread(pair))
-    use_kernel(compiled=True)
-
-
-def draw_often(engine: Engine, ticks: torch.Tensor, compiled: bool) -> None:
-    """Draw the minibatches of a round twenty times."""
-    use_kernel(compiled=compiled)
-    data, cohort = engine.parts.samples.training_data, engine.select_cohort(None, 3)
-    for _ in range(20):
-        data.draw_samples(ticks, cohort.flat_index, cohort.trial, cohort.device, 0)
-
-
 def compare_uplink() -> None:
     """Print the time of an uplink over that of a weighted sum of the updates."""
     for trials, devices in ((20, 10), (2, 100)):
@@ -118,7 +86,6 @@ def count_operations() -> None:
             algorithm={"name": "fedrlr", "rank": 4}
         ),
     }.items():
-        engine.run_round(2)  # the first use of a pass compares its bits
         found: Counter[str] = Counter()
         for name in ("train_cohort", "deliver", "update_server", "measure"):
             setattr(engine, name, count_calls(getattr(engine, name), found, name))
@@ -154,8 +121,6 @@ def main() -> None:
     print("ratios medians of 11 pairs with their range.\n")
     print(f"torch {torch.__version__}, otafl {otafl.__version__}\n")
     header("case", "figure", "measured")
-    use_kernel(compiled=True)
-    compare_draws()
     compare_uplink()
     count_operations()
 

@@ -27,9 +27,7 @@ from torch import Tensor
 import otafl
 from otafl.engine.assembly import Parts, assemble
 from otafl.engine.engine import Engine
-from otafl.running import chunking
 from otafl.scenario import expand, load_scenario
-from otafl.sweeping.planning import replace_chunk_mb
 
 ROOT = Path(__file__).parent.parent
 FEDRLR = {
@@ -55,20 +53,17 @@ FEDAVG = {
 
 
 NOTE = """
-Rounds run in chunks of `engine.chunk_mb` that are measured first, as those of a long run are; the
-sweep's, which are short, in chunks of the default. The sweep's rows are on one thread a program.
+The sweep's rows are on one thread a program.
 "One by one" is a run of its own for each trial of each point, with what it takes to begin; trials
 have 100 rounds. At the paper's size a round keeps a core busy alone, so stacking gains less; its
 small factorisations (SVD, QR, Cholesky of the cores) are what no stacking makes faster."""
 
 
 class Rounds:
-    """Calls run so many further rounds of a fresh engine, in chunks that are fitted to the machine
-    as those of a run of many rounds are."""
+    """Calls run so many further rounds of a fresh engine."""
 
     def __init__(self, scenario: dict, trials: int, rounds: int) -> None:
         points = expand(load_scenario({**scenario, "trials": trials, "sweep": {}}))
-        points = replace_chunk_mb(points, chunking.measure_chunk_mb(points, chunking.MAX_S))
         self.engine = Engine(assemble(points, range(trials)))
         self.rounds, self.next = rounds, 0
         gc.collect()  # as `run_stack` does before its rounds
@@ -106,7 +101,7 @@ def fedavg() -> None:
 
 
 def threads() -> None:
-    """The same round on one thread, in chunks fitted to one, and on all."""
+    """The same round on one thread, and on all."""
     most = torch.get_num_threads()
     torch.set_num_threads(1)
     one = Rounds(FEDAVG, 1, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from otafl.evaluation.recorder import Recorder
 from otafl.scenario import expand, load_scenario
 
 
-def scenario_of(work: LocalData, rounds: int, chunk_mb: float | None = None) -> dict[str, Any]:
+def scenario_of(work: LocalData, rounds: int) -> dict[str, Any]:
     """Return the scenario of a work; its test samples are the official ones."""
     model: dict[str, Any] = {"name": "softmax_regression", "start": "uniform"}
     if work.hidden:
@@ -34,15 +33,13 @@ def scenario_of(work: LocalData, rounds: int, chunk_mb: float | None = None) -> 
             "local_steps": work.steps,
             "batch_size": work.batch,
         },
-        "engine": {"threads": 1, "device": "cpu", "chunk_mb": chunk_mb},
+        "engine": {"threads": 1, "device": "cpu"},
     }
 
 
-def race(
-    work: LocalData, rounds: int, arrays: Arrays, lap: Lap, chunk_mb: float | None = None
-) -> float:
+def race(work: LocalData, rounds: int, arrays: Arrays, lap: Lap) -> float:
     torch.set_num_threads(1)
-    points = expand(load_scenario(scenario_of(work, rounds, chunk_mb)))
+    points = expand(load_scenario(scenario_of(work, rounds)))
     engine = Engine(assemble(points, range(1)))
     for t in range(rounds):
         engine.run_round(t)
@@ -53,8 +50,5 @@ def race(
 
 
 if __name__ == "__main__":
-    parser = arguments()
-    parser.add_argument("--chunk-mb", type=float, help="engine.chunk_mb")
-    given = parser.parse_args()
-    chosen = functools.partial(race, chunk_mb=given.chunk_mb)
-    report(chosen, WORKS[given.work], given.rounds, given.data)
+    given = arguments().parse_args()
+    report(race, WORKS[given.work], given.rounds, given.data)

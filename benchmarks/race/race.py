@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +30,6 @@ from works import RACED, WORKS, LocalData
 import otafl
 from otafl import data, models
 from otafl.results.environment import get_device_name
-from otafl.running.chunking import CANDIDATES_MB, find_fastest
 from otafl.scenario import load_scenario
 
 HERE = Path(__file__).parent
@@ -55,19 +54,16 @@ GEMM = 1024
 
 
 class Racer(NamedTuple):
-    """A simulator: its script, its interpreter and what the script is told more."""
+    """A simulator: its script and its interpreter."""
 
     script: str
     python: Path = Path(sys.executable)
-    options: tuple[str, ...] = ()
 
 
 class Run(NamedTuple):
-    """One repetition: the median round and the fastest in processor milliseconds, and the
-    accuracy."""
+    """One repetition: the median round in processor milliseconds, and the accuracy."""
 
     ms: float
-    least_ms: float
     accuracy: float
 
 
@@ -86,10 +82,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--works", nargs="+", choices=WORKS, default=RACED)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--rounds", type=int, help="of a repetition, in place of the works' own")
-    parser.add_argument(
-        "--chunks", nargs="+", type=float, default=CANDIDATES_MB["cpu"], metavar="MB",
-        help="values of engine.chunk_mb, of which the fastest is raced too",
-    )  # fmt: skip
     parser.add_argument(
         "--environments", type=Path, default=HERE / ".venvs", help="folder that setup.sh filled"
     )
@@ -132,9 +124,6 @@ def race(
     work = WORKS[name]
     rounds = work.rounds if given.rounds is None else given.rounds
     samples = export_samples(work, folder)
-    chunk_mb = best_chunk(name, min(rounds, 3 * WARM_UP), samples, given.chunks)
-    ours = racers["otafl"]._replace(options=("--chunk-mb", f"{chunk_mb:g}"))
-    racers = {**racers, f"otafl, engine.chunk_mb: {chunk_mb:g}": ours}
     runs: dict[str, list[Run]] = {one: [] for one in racers}
     flops_per_s = 0.0
     for _ in range(given.repetitions):
@@ -200,22 +189,14 @@ def export_samples(work: LocalData, folder: Path) -> Path:
     return path
 
 
-def best_chunk(name: str, rounds: int, samples: Path, chunks: Iterable[float]) -> float:
-    """Return the `engine.chunk_mb` with which a work's fastest round is: a single run tells the
-    median too badly where others use the machine's caches."""
-    ours = ((mb, Racer("ours.py", options=("--chunk-mb", f"{mb:g}"))) for mb in sorted(chunks))
-    return find_fastest((mb, run(racer, name, rounds, samples).least_ms) for mb, racer in ours)
-
-
 def run(racer: Racer, name: str, rounds: int, samples: Path) -> Run:
     """Run a simulator in a program of its own. Raises CalledProcessError if it fails."""
-    command = [racer.python, HERE / racer.script, name, str(rounds), samples, *racer.options]
+    command = [racer.python, HERE / racer.script, name, str(rounds), samples]
     paths = [str(HERE.parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | ONE_THREAD | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     measured = json.loads(done.stdout.splitlines()[-1])
-    times_ms = measured["ms_per_round"]
-    return Run(statistics.median(times_ms), min(times_ms), measured["accuracy"])
+    return Run(statistics.median(measured["ms_per_round"]), measured["accuracy"])
 
 
 def flops(work: LocalData) -> float:

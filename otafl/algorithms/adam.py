@@ -8,16 +8,10 @@ Kingma, Ba 2015, "Adam: A Method for Stochastic Optimization", Algorithm 1.
 from __future__ import annotations
 
 import functools
-import time
-from types import ModuleType
-from typing import Any
 
 from otafl.core.adam import BETAS, EPSILON
-from otafl.core.compiled_module import CompiledModule
 from otafl.core.constants import get_constant
 from otafl.core.lazy import Tensor, torch
-
-_kernel = CompiledModule("otafl.algorithms.adam_kernel")
 
 CORRECTIONS = 64
 """Number of steps whose corrections are computed at once."""
@@ -84,46 +78,14 @@ class PenaltyAdam:
 
     def step_(self, *gradients: Tensor) -> None:
         """Count a step and move all numbers along gradients [n, q] that make up Q side by side."""
-        kernel = _kernel.get(self._rows.device)
-        if kernel is not None and _keeps_bits(kernel, self._rows.dtype):
-            self.step_compiled_(kernel, *gradients)
-            return
-        began_s = time.thread_time()
-        self.step_plain_(*gradients)
-        _kernel.count_time(began_s)
-
-    def step_plain_(self, *gradients: Tensor) -> None:
-        """Take `step_` by tensor operations."""
         self.advance()
         torch.cat(gradients, 1, out=self._gradient)
         self.move_(slice(None), self._gradient)
-
-    def step_compiled_(self, kernel: ModuleType, *gradients: Tensor) -> None:
-        """Take `step_` by compiled passes, with the same bits."""
-        self.advance()
-        rows, m, v, under = self._arrays
-        first = 0
-        for gradient in gradients:
-            kernel.move_moments(m, v, first, gradient.numpy(), *self._shares)
-            first += gradient.shape[1]
-        torch.sqrt(self._v, out=self._under)
-        kernel.move_rows(rows, m, under, self._scale.numpy(), self._offset.numpy())
 
     @functools.cached_property
     def _gradient(self) -> Tensor:
         """Memory for gradients side by side."""
         return torch.empty_like(self._rows)
-
-    @functools.cached_property
-    def _shares(self) -> tuple[Any, ...]:
-        """Shares of the new first moment, the old second and the new second, in NumPy's type."""
-        real = self._arrays[0].dtype.type
-        return real(1.0 - BETAS[0]), real(BETAS[1]), real(1.0 - BETAS[1])
-
-    @functools.cached_property
-    def _arrays(self) -> list[Any]:
-        """The numbers, their moments and the memory of the root as arrays."""
-        return [one.numpy() for one in (self._rows, self._m, self._v, self._under)]
 
     def move_(self, column_slice: slice, gradient: Tensor) -> None:
         """Move the selected columns along their gradient, within the step that was counted last."""
@@ -134,16 +96,3 @@ class PenaltyAdam:
         # addcmul is slow if two of its three operands are broadcast
         under.mul_(self._scale).add_(self._offset)
         self._rows[:, column_slice].addcdiv_(m, under, value=-1.0)
-
-
-@functools.cache
-def _keeps_bits(kernel: ModuleType, dtype: torch.dtype) -> bool:
-    """Return whether compiled steps have the bits of tensor operations on this processor."""
-    gradients = torch.arange(3 * 2 * 1003, dtype=dtype).mul_(0.7).sin_().view(3, 2, 1003)
-    rate = torch.tensor([1e-3, 5e-2], dtype=dtype)
-    rows = torch.ones(2, 1003, dtype=dtype), torch.ones(2, 1003, dtype=dtype)
-    plain, compiled = (PenaltyAdam(one, rate, 100.0 * rate) for one in rows)
-    for gradient in gradients:
-        plain.step_plain_(gradient)
-        compiled.step_compiled_(kernel, gradient)
-    return torch.equal(*rows)

@@ -12,8 +12,6 @@ from otafl.core import contracts as c
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.models.base import Draw, Model, Shapes, compute_increment, unflatten
-from otafl.models.sgd_run import take_all_steps_
-from otafl.models.transposition import subtract_into
 
 START = declare_family("init", __name__)
 
@@ -107,7 +105,10 @@ def run_sgd_(model: Model, params: c.Tensors, rate: Tensor, context: c.LocalCont
     Tensor [n]
         Mean loss over the steps.
     """
-    return take_all_steps_(model.start_sgd(params, rate), context.local_data)
+    work, loss = context.local_data, torch.zeros_like(rate)
+    for step in range(work.steps):
+        loss += model.take_sgd_step_(params, work.draw_batch(step), rate)
+    return loss / work.steps
 
 
 def train_increment(
@@ -134,9 +135,10 @@ def train_increment(
         Mean loss over the steps.
     """
     received, reserve = broadcast.tensors[c.MODEL], context.reserve_fn
+    params = copy_received_params(broadcast, model)
+    loss = run_sgd_(model, params, rate, context)
     out = None if reserve is None else reserve(received)
-    flat, loss = model.train_increment(received, rate, context.local_data, out)
-    return (c.Group({c.MODEL: flat}),), loss
+    return (c.Group({c.MODEL: compute_increment(params, received, model.shapes, out)}),), loss
 
 
 def take_penalised_step_(
@@ -211,7 +213,7 @@ def build_increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> 
 def subtract_(old: c.Tensors, new: c.Tensors) -> None:
     """Replace old parameters by new - old."""
     for name, block in old.items():
-        subtract_into(new[name], block, block)
+        torch.sub(new[name], block, out=block)
 
 
 def build_model_payload(params: c.Tensors) -> c.Payload:

@@ -17,14 +17,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from otafl.core.compiled_module import CompiledModule
+from otafl.core.compiled_module import load_loops
 from otafl.core.lazy import Tensor, torch
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
@@ -306,11 +305,8 @@ class Streams:
         kernel = get_kernel(root.device)
         if kernel is not None:
             return kernel.derive_keys(root, word, rounds, pairs)
-        began_s = time.thread_time()
         key = _extend_key(_extend_key(root, word), rounds[:, None])
-        key = key if pairs is None else _extend_key(key[:, pairs[0]], pairs[1] + 1)
-        _kernel.count_time(began_s)
-        return key
+        return key if pairs is None else _extend_key(key[:, pairs[0]], pairs[1] + 1)
 
 
 @dataclass
@@ -331,17 +327,9 @@ class _Lookahead:
         return same and self.last <= round <= self.last + 1
 
 
-_kernel = CompiledModule("otafl.core.rng_kernel")
-
-
 def get_kernel(device: torch.device) -> Any:
     """Return the module of the compiled generator; None if tensor operations draw."""
-    return _kernel.get(device)
-
-
-def count_draw_time(began_s: float) -> None:
-    """Count the time of this thread since `began_s` as time that the compiled generator saves."""
-    _kernel.count_time(began_s)
+    return load_loops("otafl.core.rng_kernel", device)
 
 
 @functools.lru_cache(maxsize=64)
@@ -364,7 +352,6 @@ def _write_uniform_pairs(
     if kernel is not None:
         kernel.write_uniform_pairs(key, counter, upper, lower, scale)
         return
-    began_s = time.thread_time()
     words = _mix_(key[:, None] ^ counter)
     high = (words >> 41).to(upper.dtype).add_(0.5 + (1 << 22))  # the shift keeps the sign
     low = words.bitwise_and_((1 << 23) - 1).to(upper.dtype).add_(0.5)
@@ -372,7 +359,6 @@ def _write_uniform_pairs(
     torch.mul(low, _U23, out=lower)
     if scale != 1.0:
         lower.mul_(scale)
-    _kernel.count_time(began_s)
 
 
 def _fill_uniform(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:

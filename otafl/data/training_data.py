@@ -9,22 +9,17 @@ or how many rounds are drawn at once. `otafl.data.epochs` draws those of local w
 from __future__ import annotations
 
 import functools
-import time
 from dataclasses import replace
 
-from otafl.core.compiled_module import import_loops
-from otafl.core.contracts import Batch, Cohort, StepSamples
+from otafl.core.contracts import Batch, Cohort
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import (
     STEP_BITS,
     Round,
     Streams,
-    count_draw_time,
     declare_family,
-    get_kernel,
     list_rounds,
     make_step_key,
-    mix_counters,
 )
 from otafl.data.augment import Augmentation
 from otafl.data.device_splits import count_classes
@@ -37,8 +32,6 @@ _ROUNDS_AHEAD = 64
 _NUMBERS_AHEAD = 2**18  # the temporary tensors of a block then fit into the processor's cache
 _FEW_NUMBERS = 2**12  # computing so many takes less time than dispatching a draw's operations
 _FEATURES_AHEAD = 2**19  # so many features of a round's minibatches are gathered at once
-_NUMBERS_LISTED = 2**21  # samples of all steps of a chunk that are listed at once
-_ALIGNMENT = 64  # bytes; products may round otherwise in other places of memory
 
 
 class TrainingData:
@@ -144,13 +137,9 @@ class TrainingData:
         return block[start : start + self.steps]
 
     def can_gather_rounds(self, num_rows: int) -> bool:
-        """Return whether to gather the minibatches of all steps of n rows at once.
-
-        They are few, and each begins where memory is aligned.
-        """
+        """Return whether to gather the minibatches of all steps of n rows at once."""
         size = num_rows * self.batch_size * self.flat_x.shape[1]
-        aligned = size * self.flat_x.element_size() % _ALIGNMENT == 0
-        return self.steps > 1 and aligned and self.steps * size <= _FEATURES_AHEAD
+        return self.steps > 1 and self.steps * size <= _FEATURES_AHEAD
 
     def draw_test_batch(self, round: int, step: int, flat_index: Tensor) -> Batch:
         """Draw a minibatch of the rows flat_index [n] for fine-tuning before a test.
@@ -193,22 +182,12 @@ class TrainingData:
         """
         purpose = MINIBATCH / draw if draw else MINIBATCH
         size = self.batch_size
-        if get_kernel(self.count.device) is not None:
-            key = self._streams.derive_device_keys(purpose, ticks, trial, device)
-            counter = mix_counters((size + 1) // 2, key.device)
-            kernel = import_loops("otafl.data.minibatch_kernel")
-            drawn: Tensor = kernel.draw_samples(
-                key, counter, flat_index, self.count, self.index, size
-            )
-            return drawn
         uniform = self._streams.draw_device_uniform_rounds(purpose, ticks, trial, device, (size,))
-        began_s = time.thread_time()
         count = self.count[flat_index]
         position = choose(uniform, count.clamp(min=size) if self._small else count)
         if self._small:
             position = torch.where(count[:, None] < size, list_positions(count, size), position)
         position += flat_index[:, None] * self.max_samples
-        count_draw_time(began_s)
         return self.index.take(position)
 
     def compute_batch_weight(self, flat_index: Tensor) -> Tensor | None:
@@ -300,27 +279,6 @@ class CohortData:
         return replace(
             batch, x=data.augment(batch.x, tick, cohort.trial, cohort.device, draw_index)
         )
-
-    @property
-    def lists_steps(self) -> bool:
-        """Whether minibatches are copies of samples that can be listed for all local steps.
-
-        They are not if they are augmented, in epochs, of a round that is a tensor, or too many.
-        """
-        data = self._data
-        count = self.steps * self.cohort.num_rows * data.batch_size
-        is_plain = data.augment is None and data.epochs is None and not torch.is_tensor(self.round)
-        return is_plain and count <= _NUMBERS_LISTED
-
-    def draw_all_steps(self) -> StepSamples:
-        """Draw the samples of `draw_batch` for all local steps."""
-        data, cohort = self._data, self.cohort
-        if self._ahead:
-            index = data.draw_ahead(int(self.round), 0).index_select(1, self._flat_index)
-        else:
-            ticks = _make_step_keys(self.round, 1, 0, self.steps, self._flat_index.device)
-            index = data.draw_samples(ticks, self._flat_index, cohort.trial, cohort.device, 0)
-        return StepSamples(data.flat_x, data.y, index, data.compute_batch_weight(self._flat_index))
 
     def draw_keys(self, step: int, draw_index: int = 0) -> Tensor | None:
         """Return None: `otafl.data.keyed_data` gives keys to models that need them."""

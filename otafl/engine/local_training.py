@@ -19,17 +19,11 @@ from otafl.engine.local_graphs import MAX_GRAPHS, LocalGraphs, UpdateInputs, mak
 from otafl.engine.payload_collector import PayloadCollector, reorder_payload, select_transmitted
 from otafl.user_code.custom_part import CustomPart
 
-CHUNK_MB = {"cpu": 4.0, "cuda": 2048.0}
-"""Default memory of the rows that are trained together, if it is neither set nor measured.
+CHUNK_MB = {"cpu": 8.0, "cuda": 2048.0}
+"""Default memory of the rows that are trained together.
 
-It fits a core's own cache. A GPU processes as many rows at once as the default of
+It fits the cache of a few cores. A GPU processes as many rows at once as the default of
 `engine.memory_gb` has room for.
-"""
-
-MIN_ROWS = 8
-"""Least number of rows trained together by default.
-
-With fewer rows, the dispatch of operations costs more than the cache saves.
 """
 
 
@@ -188,6 +182,5 @@ def count_rows_within(chunk_mb: float | None, row_bytes: int, kind: str = "cpu")
 
     The default depends on the kind of processor.
     """
-    if chunk_mb is None:
-        return max(MIN_ROWS, int(CHUNK_MB.get(kind, CHUNK_MB["cpu"]) * 2**20 / row_bytes))
-    return max(1, int(chunk_mb * 2**20 / row_bytes))
+    bound_mb = CHUNK_MB.get(kind, CHUNK_MB["cpu"]) if chunk_mb is None else chunk_mb
+    return max(1, int(bound_mb * 2**20 / row_bytes))

@@ -16,13 +16,11 @@ import numpy as np
 from pydantic import Field
 
 from otafl.core.choices import declare_choice
-from otafl.core.contracts import Batch, LocalData, Tensors, unsqueeze_like
+from otafl.core.contracts import Batch, Tensors, unsqueeze_like
 from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import Settings
 from otafl.losses.base import Loss
 from otafl.losses.cross_entropy import CrossEntropy
-from otafl.models.sgd_run import PlainRun, SgdRun, take_all_steps_
-from otafl.models.transposition import subtract_into
 
 Draw = Callable[[str, tuple[int, ...]], Tensor]
 """Function of name and shape that returns numbers [S, *shape] uniform in (0, 1), for a model's
@@ -257,51 +255,6 @@ class Model(ABC):
         descend_(params, grads, step)
         return loss
 
-    def start_sgd(self, params: Tensors, step: Tensor) -> SgdRun:
-        """Start several SGD steps of one size.
-
-        Parameters
-        ----------
-        params : dict of str to Tensor [n, *shape]
-            Parameters of the rows, which every step changes in place. No other tensor may take a
-            parameter's place between the steps.
-        step : Tensor [n]
-            Step size.
-
-        Returns
-        -------
-        SgdRun
-            The steps. By default each is a `take_sgd_step_`.
-        """
-        return PlainRun(self.take_sgd_step_, params, step)
-
-    def train_increment(
-        self, received: Tensor, step: Tensor, work: LocalData, out: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Take all local SGD steps from received parameters.
-
-        Parameters
-        ----------
-        received : Tensor [n, P]
-            Received parameters, in the order of `shapes`. They stay as they are.
-        step : Tensor [n]
-            Step size.
-        work : LocalData
-            Local data of the rows.
-        out : Tensor [n, P], optional
-            Memory for the increments; new memory if not given.
-
-        Returns
-        -------
-        Tensor [n, P]
-            Increments.
-        Tensor [n]
-            Mean loss before the steps.
-        """
-        params = self.copy_trainable(unflatten(received, self.shapes))
-        loss = take_all_steps_(self.start_sgd(params, step), work)
-        return compute_increment(params, received, self.shapes, out), loss
-
     def describe(self) -> dict[str, Any] | None:
         """Return the model as plain data, from which `otafl.models.modules` makes a torch module.
 
@@ -396,7 +349,7 @@ def compute_increment(
     flat = torch.empty_like(old, memory_format=torch.contiguous_format) if out is None else out
     received, parts = unflatten(old, shapes), unflatten(flat, shapes)
     for name, block in received.items():
-        subtract_into(new[name], block, parts[name])
+        torch.sub(new[name], block, out=parts[name])
     return flat
 
 

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from otafl.core.contracts import Batch, LocalData, Tensors
+from otafl.core.contracts import Batch, Tensors
 from otafl.core.lazy import Tensor, functional, torch
 from otafl.models import convolution
-from otafl.models.base import (
-    LOSS,
-    Draw,
-    Model,
-    compute_increment,
-    copy_contiguous,
-    descend_,
-    unflatten,
-)
-from otafl.models.compiled_steps import Chain
-from otafl.models.compiled_training import CompiledTraining
+from otafl.models.base import LOSS, Draw, Model, copy_contiguous, descend_
 from otafl.models.convolution import ConvolutionCache
 from otafl.models.dropout import draw_dropout
 from otafl.models.linear_layer import BiasStart, Layer, draw_uniform_start
 from otafl.models.linear_map import add_bias, apply, apply_transposed
-from otafl.models.sgd_run import PlainRun, SgdRun
-from otafl.models.transposition import copy_transposed
 
 NARROW = 32
 """Outputs up to which the weight of a layer is trained transposed, [n, N, M] in memory.
@@ -196,66 +183,6 @@ class LayeredModel(Model):
         return loss, grads
 
     def take_sgd_step_(self, params: Tensors, batch: Batch, step: Tensor) -> Tensor:
-        run = self.start_sgd(params, step)
-        run.take_step_(batch)
-        return run.sum_losses()
-
-    def start_sgd(self, params: Tensors, step: Tensor) -> SgdRun:
-        if type(self).take_sgd_step_ is not LayeredModel.take_sgd_step_:
-            return super().start_sgd(params, step)
-        if self._is_chain:
-            return self._chain.start_sgd(params, step)
-        return PlainRun(self._take_tensor_step_, params, step)
-
-    def train_increment(
-        self, received: Tensor, step: Tensor, work: LocalData, out: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        own = type(self)
-        has_own_steps = (
-            own.take_sgd_step_ is not LayeredModel.take_sgd_step_
-            or own.start_sgd is not LayeredModel.start_sgd
-        )
-        is_chain = self._is_chain and not has_own_steps
-        if not is_chain or not self._training.is_suitable(received, step, work):
-            return super().train_increment(received, step, work, out)
-        made = self._training.train(received, step, work, out)
-        if made is None:
-            began_s = time.thread_time()
-            made = super().train_increment(received, step, work, out)
-            self._training.count_time(began_s)
-        return made
-
-    @property
-    def _is_chain(self) -> bool:
-        """Whether it is a chain of fully connected layers with the cross-entropy of classes."""
-        is_chain = not (self._front or self.uses_dropout or self.scores_positions)
-        return is_chain and self.loss.is_class_entropy
-
-    @functools.cached_property
-    def _narrow(self) -> frozenset[str]:
-        """The weights that are trained transposed."""
-        return frozenset(layer.weight for layer in self._linear if layer.outputs <= NARROW)
-
-    @functools.cached_property
-    def _training(self) -> CompiledTraining:
-        return CompiledTraining(self._chain, self.shapes, self._narrow, self._train_plainly)
-
-    def _train_plainly(
-        self, received: Tensor, step: Tensor, batches: list[Batch]
-    ) -> tuple[Tensor, Tensor]:
-        """Return increments [n, P] and the mean loss [n] after steps by tensor operations."""
-        params = self.copy_trainable(unflatten(received, self.shapes))
-        run = PlainRun(self._take_tensor_step_, params, step)
-        for batch in batches:
-            run.take_step_(batch)
-        return compute_increment(params, received, self.shapes), run.sum_losses() / len(batches)
-
-    @functools.cached_property
-    def _chain(self) -> Chain:
-        return Chain(self.layers, self.leaky_slope, self._take_tensor_step_)
-
-    def _take_tensor_step_(self, params: Tensors, batch: Batch, step: Tensor) -> Tensor:
-        """Take `take_sgd_step_` by tensor operations."""
         loss, pairs, grads = self._compute_dense_gradients(params, batch)
         for layer, (x, g) in zip(self._linear, pairs, strict=True):
             g.mul_(step[:, None, None])
@@ -267,6 +194,11 @@ class LayeredModel(Model):
             params[layer.bias].sub_(g.sum(1))
         descend_(params, grads, step)
         return loss
+
+    @functools.cached_property
+    def _narrow(self) -> frozenset[str]:
+        """The weights that are trained transposed."""
+        return frozenset(layer.weight for layer in self._linear if layer.outputs <= NARROW)
 
     def _compute_dense_gradients(
         self, params: Tensors, batch: Batch
@@ -395,5 +327,5 @@ def _apply_layer(params: Mapping[str, Any], layer: Layer, x: Tensor) -> Tensor:
 def _copy_turned(weight: Tensor) -> Tensor:
     """Copy weights [n, M, N] transposed; rows that share their memory are transposed once."""
     if weight.stride(0):
-        return copy_transposed(weight)
+        return copy_contiguous(weight.mT)
     return weight[:1].mT.contiguous().repeat(len(weight), 1, 1)

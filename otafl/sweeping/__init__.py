@@ -198,7 +198,7 @@ def _run_in_memory(
 ) -> xr.Dataset:
     """Run all stacks one after the other, and keep nothing of them on disk."""
     sources.refresh()
-    stacks = plan(expand(scenario), tell=tell)
+    stacks = plan(expand(scenario))
     meter = Meter(stacks, progress)
     tracks = TrackingOutput(tracking.get_track_folder(name_own_file(scenario)))
     parts = []
@@ -236,7 +236,7 @@ def _complete(
         if result is None
         else tracking.get_track_folder(result)
     )
-    stacks = load_or_create(scenario, folder, way.workers, tell, lambda: tracking.clear(tracks))
+    stacks = load_or_create(scenario, folder, way.workers, lambda: tracking.clear(tracks))
     meter = Meter(stacks, way.progress)
     if old := home.list_old_state():
         names = ", ".join(str(path.relative_to(folder)) for path in old)

@@ -47,7 +47,7 @@ from otafl.scenario.identity import read_stored
 from otafl.sweeping import locks
 from otafl.sweeping.folder import EARLIER, GROWING, Folder
 from otafl.sweeping.plan_file import MAX_BYTES, format_plan, read_plan
-from otafl.sweeping.planning import Batch, Stack, plan, plan_more_trials, replace_chunk_mb
+from otafl.sweeping.planning import Batch, Stack, plan, plan_more_trials
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -126,7 +126,8 @@ def grow(
 
     Parameters
     ----------
-    workers, tell : as of `planning.plan`.
+    workers : as of `planning.plan`.
+    tell : is called with a sentence about what is computed again.
     read : reads what a folder begins with that has no results.
 
     Returns
@@ -151,7 +152,7 @@ def grow(
             found = read(home, scenario, workers, tell)
         if found is None:
             return None
-        _prepare(home, *found, workers, tell)
+        _prepare(home, *found, workers)
         _take_places(home)
     return found[0]
 
@@ -225,9 +226,7 @@ def _iterate_finished_parts(home: Folder, scenario: Scenario) -> Iterator[tuple[
                 yield path.relative_to(home.path), part
 
 
-def _prepare(
-    home: Folder, growth: Growth, source: Source, workers: int, tell: Callable[[str], None]
-) -> None:
+def _prepare(home: Folder, growth: Growth, source: Source, workers: int) -> None:
     """Make the files of the grown sweep in `growing/`, and their list."""
     stage = home.path / GROWING
     shutil.rmtree(stage, ignore_errors=True)
@@ -249,7 +248,7 @@ def _prepare(
             with contextlib.suppress(Exception):  # not there, or damaged: its rounds run again
                 change_scenarios(path, stage / path.relative_to(home.path), before, now)
     grown = [_grow_stack(stack, growth, points, source.finished) for stack in source.stacks]
-    new = plan([point for point in points if point.index not in old], workers, tell)
+    new = plan([point for point in points if point.index not in old], workers)
     grown += [replace(stack, number=len(grown) + stack.number) for stack in new]
     write_text(stage / home.scenario_path.name, text["scenario"])
     write_text(stage / home.plan.name, format_plan(text, grown))
@@ -311,7 +310,7 @@ def _stage_record(home: Folder, growth: Growth, path: Path) -> None:
 
 def _grow_stack(stack: Stack, growth: Growth, points: Sequence[Point], finished: Set[int]) -> Stack:
     """Return a stack with the points and the trials of the grown sweep, which has these points."""
-    own = replace_chunk_mb([points[growth.numbers[p.index]] for p in stack.points], stack.chunk_mb)
+    own = [points[growth.numbers[p.index]] for p in stack.points]
     if not growth.adds_trials:
         return replace(stack, points=own)
     more = plan_more_trials(own, range(growth.before.trials, growth.after.trials))

@@ -9,9 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import operator
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +22,7 @@ from otafl.core.inputs import MIB, read_bytes, read_text
 from otafl.scenario import Point, Scenario, describe_scenario, expand, hash_custom_sources, is_same
 from otafl.scenario.keys import iterate_custom_sections
 from otafl.sweeping.locks import hold_lock
-from otafl.sweeping.planning import Batch, Stack, plan, replace_chunk_mb
+from otafl.sweeping.planning import Batch, Stack, plan
 from otafl.user_code.sources import Sources
 
 MAX_BYTES = 64 * MIB
@@ -33,15 +31,11 @@ MAX_BYTES = 64 * MIB
 SHA256 = "sha256"
 """The key of a plan's checksum."""
 
-BEFORE_SHA256 = {"scenario_hash", "sources", "stacks"}
-"""The keys of plans that have none."""
-
 
 def load_or_create(
     scenario: Scenario,
     folder: Path,
     workers: int = 1,
-    tell: Callable[[str], None] = warnings.warn,
     begin: Callable[[], None] = lambda: None,
 ) -> list[Stack]:
     """Return the folder's plan, or a new one that is then stored in it, after `begin` was called.
@@ -52,7 +46,7 @@ def load_or_create(
     with hold_lock(folder / "locks" / "plan.lock"):
         if (folder / "plan.json").exists():
             return read_plan(scenario, points, folder)
-        stacks = plan(points, workers, tell)
+        stacks = plan(points, workers)
         sources = merge_sources(hash_sources_per_stack(stacks))
         said = describe_scenario(scenario)
         _check_own(folder / "scenario.yaml", said["scenario"])
@@ -150,8 +144,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     or no plan.
     """
     tree: dict[str, Any] = dict(json.loads(read_text(path, MAX_BYTES)))
-    older = tree.keys() <= BEFORE_SHA256
-    if not older and tree.get(SHA256) != _compute_digest(tree):
+    if tree.get(SHA256) != _compute_digest(tree):
         raise ValueError("its SHA-256 is not the one that it was written with")
     return tree
 
@@ -186,8 +179,8 @@ def read_plan(scenario: Scenario, points: list[Point], folder: Path) -> list[Sta
             )
         stacks = []
         for number, stack in enumerate(tree["stacks"]):
-            own = replace_chunk_mb([points[i] for i in stack["points"]], _parse_chunk_mb(stack))
-            batches = [_parse_batch(one, len(own)) for one in stack["batches"]]
+            own = [points[i] for i in stack["points"]]
+            batches = [Batch(*one) for one in stack["batches"]]
             stacks.append(Stack(number, own, batches, int(stack.get("earlier", 0))))
         _check_whole(stacks, len(points), scenario.trials)
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
@@ -219,20 +212,5 @@ def _check_whole(stacks: Sequence[Stack], points: int, trials: int) -> None:
 
 def _to_plain(stack: Stack) -> dict[str, Any]:
     points = [point.index for point in stack.points]
-    plain = {"points": points, "batches": stack.batches, "chunk_mb": stack.chunk_mb}
+    plain = {"points": points, "batches": stack.batches}
     return plain | ({"earlier": stack.earlier} if stack.earlier else {})
-
-
-def _parse_chunk_mb(data: dict[str, Any]) -> float | None:
-    """Read the memory of a chunk; plans of before it was measured have what was the default."""
-    chunk_mb = data.get("chunk_mb", 96.0)
-    if chunk_mb is not None and not 0 < float(chunk_mb) < math.inf:
-        raise ValueError(f"a chunk of {chunk_mb} MB")
-    return None if chunk_mb is None else float(chunk_mb)
-
-
-def _parse_batch(data: list[Any], points: int) -> Batch:
-    """Read a batch of a plan; older ones list only the trials, of all points."""
-    if data and isinstance(data[0], int):
-        return Batch(list(range(points)), data)
-    return Batch(*data)

@@ -6,12 +6,10 @@ memory bound allows.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from otafl.running import chunking
 from otafl.running.memory import estimate_need
 from otafl.scenario import Point, Scenario, make_stack_key
 
@@ -60,11 +58,6 @@ class Stack:
     earlier: int = 0
 
     @property
-    def chunk_mb(self) -> float | None:
-        """Return the memory of the devices worked on together, None for the default."""
-        return self.scenario.engine.chunk_mb
-
-    @property
     def scenario(self) -> Scenario:
         """Return the scenario of the first point.
 
@@ -78,13 +71,10 @@ class Stack:
         return self.scenario.training.rounds * len(self.batches)
 
 
-def plan(
-    points: Sequence[Point], workers: int = 1, tell: Callable[[str], None] = warnings.warn
-) -> list[Stack]:
+def plan(points: Sequence[Point], workers: int = 1) -> list[Stack]:
     """Group points by stack key, in order, within `engine.memory_gb`.
 
-    There are enough stacks for the given number of workers. Their scenarios have the
-    `engine.chunk_mb` that is best on this machine, which `tell` receives when it is measured.
+    There are enough stacks for the given number of workers.
     """
     groups: dict[str, list[Point]] = {}
     for point in points:
@@ -94,7 +84,6 @@ def plan(
     parts: list[tuple[list[Point], list[Batch]]] = []
     for group in groups.values():
         scenario = group[0].scenario
-        group = replace_chunk_mb(group, chunking.choose_chunk_mb(group, tell))
         at_once = estimate_need(group).count_trials_within(scenario.engine.memory_gb * 2**30)
         size = max(1, min(at_once // scenario.trials, share))
         numbers = list(range(scenario.trials))
@@ -112,15 +101,6 @@ def plan_more_trials(points: Sequence[Point], trials: Sequence[int]) -> list[Bat
     each = max(1, at_once // len(points))
     every = list(range(len(points)))
     return [Batch(every, part) for part in _split_values(trials, each)]
-
-
-def replace_chunk_mb(points: Sequence[Point], chunk_mb: float | None) -> list[Point]:
-    """Return the points with this `engine.chunk_mb`."""
-    if points[0].scenario.engine.chunk_mb == chunk_mb:
-        return list(points)
-    engine = points[0].scenario.engine.model_copy(update={"chunk_mb": chunk_mb})
-    changed = (point.scenario.model_copy(update={"engine": engine}) for point in points)
-    return [replace(point, scenario=one) for point, one in zip(points, changed, strict=True)]
 
 
 def _split_values(values: Sequence[T], size: int) -> list[list[T]]:

@@ -75,7 +75,7 @@ def read_file(
         tell(f"{out}: is computed again, since it was made with other {changed}")
     if growth is None or part is None:
         return None
-    stacks = plan(expand(growth.before), workers, tell)
+    stacks = plan(expand(growth.before), workers)
     models = list(trained.list_model_files(out)) if scenario.output.save_models else []
     other = _find_differences(part, stacks)
     if part.attrs.get("device_name") != get_device_name(scenario.engine.device):

@@ -7,12 +7,9 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from otafl.core.compiled_module import import_loops
 from otafl.core.contracts import Cohort, Group, Tensors
 from otafl.core.lazy import Tensor, torch
-from otafl.core.rng import get_kernel
 from otafl.models.base import flatten, unflatten
 
 
@@ -314,28 +311,9 @@ def select_rows(group: Group, cohort: Cohort) -> Tensors:
 
 def compute_squared_norm(rows: Tensor) -> Tensor:
     """Compute the squared norms [n] of rows [n, P]."""
-    kernel = _get_norm_kernel(rows)
-    if kernel is not None:
-        norms: Tensor = kernel.compute_norms(rows)
-        return norms.square()
     return torch.linalg.vector_norm(rows, dim=1).square()
 
 
 def compute_squared_distance(rows: Tensor, others: Tensor) -> Tensor:
     """Compute the squared norms [n] of the differences of rows, both [n, P]."""
-    kernel = _get_norm_kernel(rows, others)
-    if kernel is not None:
-        distances: Tensor = kernel.compute_distances(rows, others)
-        return distances.square()
     return compute_squared_norm(rows - others)
-
-
-def _get_norm_kernel(*tensors: Tensor) -> Any:
-    """Return the module of compiled norms if it is suitable for tensors, else None.
-
-    It is loaded by the rule for compiled draws, because both need Numba.
-    """
-    if get_kernel(tensors[0].device) is None:
-        return None
-    kernel = import_loops("otafl.uplink.norm_kernel")
-    return kernel if kernel.is_suitable(*tensors) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,6 @@ from support.local_rounds import run_local_round
 from otafl.algorithms.adapters import AdaptedLayer
 from otafl.algorithms.lora_costs import count_adapter_flops
 from otafl.algorithms.lora_settings import LoraSettings
-from otafl.core.compiled_module import CompiledModule
 from otafl.core.contracts import Workload
 
 pytestmark = pytest.mark.exact
@@ -31,12 +29,6 @@ SETTINGS: list[dict[str, Any]] = [
     {"mode": "alternate", "rank": 16},
     {"mode": "share_a", "rank": 16},
 ]
-
-
-@pytest.fixture(autouse=True)
-def _no_compiled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operations of compiled loops are not counted."""
-    monkeypatch.setattr(CompiledModule, "LOADING_S", math.inf)
 
 
 @pytest.mark.parametrize("batch", WITHIN)

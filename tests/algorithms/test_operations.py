@@ -25,7 +25,6 @@ from otafl.algorithms.per_fedavg import PerFedAvg
 from otafl.algorithms.pfedbayes import PFedBayes
 from otafl.algorithms.pfedbred import PFedBreD
 from otafl.algorithms.pfedme import PFedMe
-from otafl.core.compiled_module import CompiledModule
 from otafl.core.contracts import Workload
 from otafl.factorised import lowrank
 from otafl.models.base import Model
@@ -37,12 +36,6 @@ WITHIN = 0.05
 STEPS, BATCH = 20, 10
 
 NORMED = {"name": "conv_net", "channels": [4, 8], "norm": "group"}
-
-
-@pytest.fixture(autouse=True)
-def _no_compiled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operations of compiled loops are not counted."""
-    monkeypatch.setattr(CompiledModule, "LOADING_S", math.inf)
 
 
 CNN = {"name": "cnn", "channels": [6, 8], "kernel": 3, "hidden": [20]}

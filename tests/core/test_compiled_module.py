@@ -1,12 +1,9 @@
-"""A module of compiled loops is loaded once it pays, together with others that need Numba; without
-Numba tensor operations give the same numbers up to rounding.
-"""
+"""Modules of compiled loops: without Numba, tensor operations give the numbers up to rounding."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -15,32 +12,9 @@ import torch
 import xarray as xr
 
 import otafl
-from otafl.core.compiled_module import CompiledModule, has_numba
+from otafl.core.compiled_module import has_numba, load_loops
 
 pytestmark = pytest.mark.exact
-
-CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CompiledModule, "total_s", 0.0)
-
-
-def spend(module: CompiledModule, seconds: float, share: float = 1.0) -> None:
-    module.count_time(time.thread_time() - seconds, share)
-
-
-def test_time_of_all_modules_pays_for_numba() -> None:
-    """Two modules of 0.3 s each are loaded; one that saves nothing is not."""
-    first, second, third = (CompiledModule("math") for _ in range(3))
-    spend(first, 0.3)
-    assert first.get(CPU) is None
-    spend(second, 0.6, share=0.5)
-    assert first.get(CPU) is second.get(CPU) is not None
-    assert third.get(CPU) is None
-    assert first.get(torch.device("meta")) is None
-
 
 PROGRAM = """
 import sys, warnings
@@ -49,8 +23,6 @@ import importlib.util
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "numba" else find(name, *rest)
 import otafl
-from otafl.core.compiled_module import CompiledModule
-CompiledModule.LOADING_S = CompiledModule.CACHED_S = 0.0
 warnings.simplefilter("always")
 otafl.run(SCENARIO, sys.argv[1])
 """
@@ -65,10 +37,14 @@ SCENARIO = {
 """All kinds of compiled loops would run in it."""
 
 
+def test_loops_are_for_processors_with_numba() -> None:
+    assert load_loops("otafl.core.rng_kernel", torch.device("meta")) is None
+    kernel = load_loops("otafl.core.rng_kernel", torch.device("cpu"))
+    assert (kernel is not None) is has_numba()
+
+
 @pytest.mark.slow
-def test_without_numba_the_numbers_agree_and_it_is_said_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_numba_the_numbers_agree_and_it_is_said_once(tmp_path: Path) -> None:
     """A program of its own has no Numba; this one has."""
     program = PROGRAM.replace("SCENARIO", repr(SCENARIO))
     done = subprocess.run(
@@ -78,8 +54,6 @@ def test_without_numba_the_numbers_agree_and_it_is_said_once(
         check=True,
     )
     assert done.stderr.count("Numba is not installed") == 1
-    monkeypatch.setattr(CompiledModule, "LOADING_S", 0.0)
-    monkeypatch.setattr(CompiledModule, "CACHED_S", 0.0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         otafl.run(SCENARIO, tmp_path / "with.nc")

@@ -14,7 +14,6 @@ from otafl.core.inputs import MIB, open_regular, read_bytes, read_text
 from otafl.data import idx
 from otafl.devices import csv_table
 from otafl.results.files import open_results
-from otafl.running import chunking
 from otafl.scenario import load_scenario
 from otafl.topology import mixing
 
@@ -56,13 +55,6 @@ def test_what_is_no_regular_file_is_refused_at_once(
     path = odd(tmp_path)
     with pytest.raises(UserError, match=r"is a (named pipe|device), not a regular file"):
         READERS[reader](path)
-
-
-@pytest.mark.parametrize("odd", ODD)
-def test_a_cache_that_is_none_is_not_waited_for(
-    odd: Callable[[Path], Path], tmp_path: Path
-) -> None:
-    assert chunking._read(odd(tmp_path)) == {}
 
 
 def test_sizes_have_a_limit(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from support.rounding import assert_agree
 from torch import Tensor
 
 from otafl.core import rng
-from otafl.core.rng import Streams
+from otafl.core.rng import Streams, get_kernel
 
 pytestmark = pytest.mark.exact
 
@@ -48,11 +48,16 @@ def plain_uniform(words: list[int]) -> list[float]:
 
 @pytest.fixture(params=["tensors", "kernel"])
 def generator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The tensor operations or the compiled kernel, whatever was drawn before."""
-    monkeypatch.setattr(
-        rng._kernel, "spent_s", {"tensors": -math.inf, "kernel": math.inf}[request.param]
-    )
+    """The tensor operations or the compiled kernel."""
+    use_kernel(request.param == "kernel", monkeypatch)
     return str(request.param)
+
+
+def use_kernel(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if compiled:
+        monkeypatch.setattr(rng, "get_kernel", get_kernel)
+    else:
+        monkeypatch.setattr(rng, "get_kernel", lambda device: None)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -63,8 +68,8 @@ def test_the_kernel_draws_the_numbers_of_the_tensor_operations(
     """The last shape has several blocks of columns."""
     key = rng._extend_key(torch.arange(shape[0]), 5)
     drawn = []
-    for spent_s in (-math.inf, math.inf):
-        monkeypatch.setattr(rng._kernel, "spent_s", spent_s)
+    for compiled in (False, True):
+        use_kernel(compiled, monkeypatch)
         laws = rng._fill_uniform, rng._fill_words, rng._fill_normal
         drawn.append([law(key, shape[1], dtype) for law in laws])
     *exact, normal = zip(*drawn, strict=True)
@@ -81,24 +86,11 @@ def test_the_kernel_derives_the_keys_of_the_tensor_operations(
     rounds = torch.tensor([0, 3, (7 << 32) + 2])
     pairs = torch.tensor([[0, 9], [2, 0], [1, 123_456]]).unbind(1)
     keys = []
-    for spent_s in (-math.inf, math.inf):
-        monkeypatch.setattr(rng._kernel, "spent_s", spent_s)
+    for compiled in (False, True):
+        use_kernel(compiled, monkeypatch)
         keys.append([streams._derive_keys("noise", rounds, one) for one in (None, pairs)])
     assert [key.shape for key in keys[1]] == [(3, 2), (3, 3)]
     assert all(torch.equal(one, other) for one, other in zip(*keys, strict=True))
-
-
-def test_the_kernel_is_loaded_once_drawing_has_taken_as_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(rng._kernel, "spent_s", 0.0)
-    cpu, meta = torch.device("cpu"), torch.device("meta")
-    assert rng._kernel.get(cpu) is None
-    Streams([0], [0]).draw_uniform("fading", 0, (10_000,))
-    assert 0.0 < rng._kernel.spent_s < rng._kernel.LOADING_S
-    monkeypatch.setattr(rng._kernel, "spent_s", rng._kernel.LOADING_S)
-    assert rng._kernel.get(cpu) is not None
-    assert rng._kernel.get(meta) is None
 
 
 @pytest.mark.usefixtures("generator")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -87,14 +85,7 @@ def test_need_is_measured_where_it_may_matter() -> None:
     assert flat == MemoryNeed(0, estimate_bytes(scenario({})))
 
 
-def without_checksum(path: Path) -> dict[str, Any]:
-    """A plan as it was before plans had one."""
-    tree = json.loads(path.read_text())
-    return {key: tree[key] for key in ("scenario_hash", "sources", "stacks")}
-
-
 def test_a_digit_of_a_plan_that_changed_is_noticed(tmp_path: Path) -> None:
-    """Here of a hash, and of the memory of a chunk, which the last bits of results depend on."""
     one = scenario({})
     plan_file.load_or_create(one, tmp_path)
     path = tmp_path / "plan.json"
@@ -103,24 +94,11 @@ def test_a_digit_of_a_plan_that_changed_is_noticed(tmp_path: Path) -> None:
         ('"points": [0]', '"points": [00]'),
         ('"sha256": "', '"sha256": "0'),
         ('"sha256"', '"sha257"'),
-        ('"chunk_mb": ', '"chunk_mb": 1'),
     ):
         assert old in text
         path.write_text(text.replace(old, new))
         with pytest.raises(UserError, match="is damaged or no plan of otafl"):
             plan_file.load_or_create(one, tmp_path)
-
-
-def test_an_older_plan_is_followed(tmp_path: Path) -> None:
-    """Batches used to be lists of trials, of all points."""
-    one = scenario({"sweep": {"channel.snr_db": [0, 10]}, "trials": 3})
-    stacks = plan_file.load_or_create(one, tmp_path)
-    plan = without_checksum(tmp_path / "plan.json")
-    plan["stacks"][0]["batches"] = [[0, 1], [2]]
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
-    (again,) = plan_file.load_or_create(one, tmp_path)
-    assert again.points == stacks[0].points
-    assert again.batches == [Batch([0, 1], [0, 1]), Batch([0, 1], [2])]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"scenario_hash": 1', '{"scenario_hash": "HASH"}'])
@@ -129,44 +107,6 @@ def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     plan_file.load_or_create(one, tmp_path)
     (tmp_path / "plan.json").write_text(text.replace("HASH", compute_scenario_hash(one)))
     with pytest.raises(UserError, match=r"plan.json: is damaged|another scenario"):
-        plan_file.load_or_create(one, tmp_path)
-
-
-def test_a_plan_keeps_the_size_of_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A resumed sweep goes on with it, whatever would be measured now."""
-    monkeypatch.setattr(planning.chunking, "choose_chunk_mb", lambda points, tell: 3.0)
-    one = scenario({"sweep": {"channel.snr_db": [0, 5]}})
-    assert [stack.chunk_mb for stack in plan_file.load_or_create(one, tmp_path)] == [3.0]
-    monkeypatch.setattr(planning.chunking, "choose_chunk_mb", lambda points, tell: 7.0)
-    (again,) = plan_file.load_or_create(one, tmp_path)
-    assert {point.scenario.engine.chunk_mb for point in again.points} == {3.0}
-    made = json.loads(sweeping.sweep(one, tmp_path).attrs["origins"])
-    assert [origin["chunk_mb"] for origin in made] == [3.0]
-
-
-@pytest.mark.parametrize(("kept", "expected"), [({}, 96.0), ({"chunk_mb": None}, None)])
-def test_chunks_of_an_older_plan(kept: dict, expected: float | None, tmp_path: Path) -> None:
-    """Plans from before it was measured went by what was the default."""
-    one = scenario()
-    plan_file.load_or_create(one, tmp_path)
-    path = tmp_path / "plan.json"
-    tree = without_checksum(path)
-    del tree["stacks"][0]["chunk_mb"]
-    tree["stacks"][0] |= kept
-    path.write_text(json.dumps(tree))
-    (stack,) = plan_file.load_or_create(one, tmp_path)
-    assert stack.chunk_mb == expected
-
-
-@pytest.mark.parametrize("bad", ["x", -1.0, 0.0, [], float("nan")])
-def test_a_damaged_size_of_chunks(bad: object, tmp_path: Path) -> None:
-    one = scenario()
-    plan_file.load_or_create(one, tmp_path)
-    path = tmp_path / "plan.json"
-    tree = without_checksum(path)
-    tree["stacks"][0]["chunk_mb"] = bad
-    path.write_text(json.dumps(tree))
-    with pytest.raises(UserError, match="is damaged or no plan of otafl"):
         plan_file.load_or_create(one, tmp_path)
 
 

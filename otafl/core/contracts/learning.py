@@ -117,28 +117,6 @@ class Batch:
     keys: Tensor | None = None
 
 
-@dataclass(frozen=True)
-class StepSamples:
-    """Minibatches of all local steps, of samples that stay where they are.
-
-    Parameters
-    ----------
-    x : Tensor [m, M]
-        Samples of all devices, flattened.
-    y : Tensor
-        Labels: classes int64 [m], values [m, outputs], or tokens int64 [m, length].
-    index : Tensor, int64 [T, n, B]
-        Samples of each step and row.
-    weight : Tensor [n, B], optional
-        Weights of the samples in each step, with sum one in a row; equal weights if None.
-    """
-
-    x: Tensor
-    y: Tensor
-    index: Tensor
-    weight: Tensor | None
-
-
 class LocalData(Protocol):
     """Local data of the rows of a chunk in one round.
 
@@ -184,17 +162,6 @@ class LocalData(Protocol):
 
     def take(self, row_index: Tensor) -> LocalData:
         """Return the local data of the selected rows, int64 [n], ordered by trial."""
-
-
-class ListedData(LocalData, Protocol):
-    """Local data whose minibatches are copies of samples."""
-
-    @property
-    def lists_steps(self) -> bool:
-        """Whether the samples of all local steps can be listed."""
-
-    def draw_all_steps(self) -> StepSamples:
-        """Draw the samples of `draw_batch` for all local steps."""
 
 
 def count_epoch_steps(num_samples: np.ndarray, batch_size: int, num_epochs: int) -> np.ndarray:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from otafl.core.compiled_module import has_numba, import_loops
+from otafl.core.compiled_module import load_loops
 from otafl.core.constants import get_constant
 from otafl.core.contracts import NOISE_VARIANCE, Cohort
 from otafl.core.lazy import Tensor, torch
@@ -218,13 +218,14 @@ def _ways(on_air: OnPairs) -> Tensor:
 def choose_kernel(sent: Signal, antennas: int) -> Any:
     """Return the compiled module for the energies of a payload; None if tensor operations serve."""
     fits = antennas <= MAX_ANTENNAS and sent.num_coordinates >= AT_LEAST
-    return import_loops(_KERNEL) if fits and sent.x.device.type == "cpu" and has_numba() else None
+    return load_loops(_KERNEL, sent.x.device) if fits else None
 
 
 def sum_magnitudes(x: Tensor) -> Tensor:
     """Compute the sums of the magnitudes of rows x [n, P], [n]."""
-    if x.device.type == "cpu" and has_numba():
-        total: Tensor = import_loops(_KERNEL).sum_magnitudes(x)
+    kernel = load_loops(_KERNEL, x.device)
+    if kernel is not None:
+        total: Tensor = kernel.sum_magnitudes(x)
         return total
     return torch.linalg.vector_norm(x, 1, dim=1)
 
