@@ -120,7 +120,7 @@ class ModuleModel(Model):
                 for name, one in trained.items()
             }
             every = [*self._module.named_buffers(), *self._module.named_parameters()]
-            self.constants = {n: one.detach().clone() for n, one in every if n not in trained}
+            self.constants = {name: one.detach() for name, one in every if name not in trained}
         self._placed: dict[tuple[torch.device, torch.dtype], Tensors] = {}
         self.norms = tuple(
             name
@@ -186,7 +186,7 @@ class ModuleModel(Model):
                 raise self._explain_limit(error) from error
 
     def _explain_limit(self, error: RuntimeError) -> UserError:
-        """Say which limit of vmap the module meets, in which line, and the way out."""
+        """Return the error that names the limit of vmap, the module, its line and the way out."""
         place, said = error_origin.format_place(error), " ".join(str(error).split())
         known = [limit for text, limit in _LIMITS.items() if text in said]
         unknown = f"meets a limit of torch.vmap ({said[:200]})", "write it with other operations"
