@@ -208,8 +208,8 @@ def select_targets(
         attention = {n: s for n, s in inner.items() if any(map(n.split(".").count, ATTENTION))}
         if not inner:
             raise UserError(
-                "algorithm.targets: the model has no linear or convolution layer before its head; "
-                "use another model, such as mlp, or algorithm.head: frozen"
+                "algorithm.targets: the model has no linear or convolution layer before its head "
+                "that is trained; use another model, such as mlp, or algorithm.head: frozen"
             )
         return attention or inner
     chosen: dict[str, tuple[int, int]] = {}

@@ -147,7 +147,9 @@ class FedRep(Algorithm):
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext
     ) -> Outcome:
-        params, work = join_params(broadcast, devices, self.shapes), context.local_data
+        with torch.inference_mode(False):  # autograd saves no inference tensors
+            params = join_params(broadcast, devices, self.shapes)
+        work = context.local_data
         rate, own_rate = (
             context.gather_hyper("learning_rate"),
             context.gather_hyper("personal_learning_rate"),

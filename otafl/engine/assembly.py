@@ -96,10 +96,16 @@ def assemble(
     errors that no section of the scenario shows.
     """
     scenario = points[0].scenario
+    device = select_torch_device(scenario.engine.device)
+    if torch.is_autocast_enabled(device.type):
+        raise UserError(
+            "engine.dtype: torch.autocast is on, but engine.dtype is the precision of a run; call "
+            "otafl outside of torch.autocast"
+        )
     laid_out = topology.Rows.build(
         [point.scenario for point in points for _ in trials],
         [trial for _ in points for trial in trials],
-        select_torch_device(scenario.engine.device),
+        device,
         getattr(torch, scenario.engine.dtype),
     )
     rows, streams = laid_out.scenarios, laid_out.streams

@@ -1,4 +1,7 @@
-"""Export the weights by the model's names, in a file that `model.start` reads."""
+"""Export the weights by the model's names, in a file that `model.start` reads.
+
+The file also has the frozen parameters of a user-defined module.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,9 @@ def write_weights(
         raise UserError(f"--to safetensors: the model has {what}; use --to pytorch or onnx")
     statistics = {name: one for name, one in parts[0].items() if _is_statistic(name)}
     weights = {name: one.float() for name, one in parts[0].items() if name not in statistics}
-    safetensors.write(weights, path)
+    module = build_module(recipe, params)
+    frozen = {name: one for name, one in module.named_parameters() if not one.requires_grad}
+    safetensors.write(weights | frozen, path)
     plain = recipe | {"flat": None}
     return make_run_fn(build_module(plain, safetensors.read(path) | statistics).float().eval())
 

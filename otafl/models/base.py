@@ -117,6 +117,8 @@ class Model(ABC):
     """Weights [*shape] of `model.start` that every trial starts from; others are drawn."""
     own_weights: Mapping[str, Tensor] | None = None
     """Weights [*shape] that a user-defined module comes with."""
+    constants: Mapping[str, Tensor] = {}
+    """Values [*shape] of a user-defined module that are not trained: buffers, frozen parameters."""
     start_samples: tuple[Tensor, Tensor] | None = None
     """Samples and labels that `model.start` was trained on, which no device holds."""
 
@@ -404,5 +406,7 @@ def differentiate(
         weight = None if batch.weight is None else batch.weight.clone()
         own = replace(batch, x=batch.x.clone(), y=batch.y.clone(), weight=weight)
         loss, lowered = objective(leaves, own)
-        grads = torch.autograd.grad(lowered.sum(), list(leaves.values()))
+        grads = torch.autograd.grad(
+            lowered.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
+        )
     return loss.detach(), dict(zip(leaves, grads, strict=True))

@@ -7,6 +7,8 @@ leading row dimension and is faster.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from otafl.core.choices import declare_choice
@@ -41,7 +43,8 @@ class CustomModel(CustomFunction):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Model:
         given = self._select(loading.load(self.name, self.key), input_shape, classes)
-        model = self.call(**given)
+        with isolate_torch():
+            model = self.call(**given)
         if isinstance(model, torch.nn.Module):
             from otafl.models.module_model import ModuleModel
 
@@ -53,4 +56,20 @@ class CustomModel(CustomFunction):
                 f"returned a {type(model).__name__}; expected a torch.nn.Module or an "
                 "otafl.models.Model"
             )
+        for name, shape in model.shapes.items():
+            if not shape:
+                self.refuse(f"has the parameter '{name}' of shape (); expected (1,) for one number")
         return model
+
+
+@contextlib.contextmanager
+def isolate_torch() -> Iterator[None]:
+    """Call a user-defined function with torch's random generator and modes of a fresh process.
+
+    So a module has the same frozen parameters, buffers and own weights whenever it is made. The
+    generator of the caller is restored.
+    """
+    fresh = torch.Generator().get_state()
+    with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
+        torch.default_generator.set_state(fresh)
+        yield

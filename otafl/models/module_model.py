@@ -22,6 +22,46 @@ _NORM_LAYERS = (
     torch.nn.modules.batchnorm._NormBase,  # batch and instance norm
 )
 
+_IN_PLACE = (
+    "writes into a tensor in place",
+    "make a new tensor, such as x - 1 instead of x.sub_(1)",
+)
+_VALUES = (
+    "decides by the values of a tensor",
+    "compute with tensors of fixed shapes, such as torch.where instead of if",
+)
+_CELLS = "write its steps with torch.nn.Linear, or use model: lstm"
+_LIMITS = {
+    "called random operation": (
+        "draws random numbers outside of dropout layers",
+        "use layers torch.nn.Dropout, or return the module in eval mode (module.eval())",
+    ),
+    "calling .item()": _VALUES,
+    "data-dependent control flow": _VALUES,
+    "dynamic shape": _VALUES,
+    "inplace arithmetic": _IN_PLACE,
+    "doesn't match the broadcast shape": _IN_PLACE,
+    "used in an in-place operation": _IN_PLACE,
+    "torch.utils.checkpoint": (
+        "computes layers again in the backward pass",
+        "call them without torch.utils.checkpoint",
+    ),
+    "autograd.Function": (
+        "uses an autograd.Function or torch.utils.checkpoint",
+        "give the function setup_context and generate_vmap_rule = True, or call layers directly",
+    ),
+    "aten::lstm": ("has a torch.nn.LSTM or LSTMCell", _CELLS),
+    "aten::gru": ("has a torch.nn.GRU", _CELLS),
+    "aten::rnn": ("has a torch.nn.RNN", _CELLS),
+}
+"""Part of a message of torch.vmap -> the fault, and the way out."""
+
+
+def list_trained(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """List the parameters that are trained: those that require gradients and are not empty."""
+    every = module.named_parameters()
+    return {name: one for name, one in every if one.requires_grad and one.numel()}
+
 
 class ModuleModel(Model):
     """Model of a module that maps x [B, *input] to scores [B, classes].
@@ -31,6 +71,10 @@ class ModuleModel(Model):
     trial starts from uniform weights in +-1/sqrt(fan_in) for parameters of two or more dimensions
     (fan_in: elements of one output). Smaller parameters keep a constant start, as of normalisation
     layers, and are zero otherwise.
+
+    Parameters with `requires_grad=False` are constants, as buffers are: every trial and device has
+    the module's values, and no method trains, sends or counts them. A parameter of shape () is one
+    coordinate, of shape (1,) here.
 
     Parameters
     ----------
@@ -63,62 +107,94 @@ class ModuleModel(Model):
         classes: int,
         origin: Mapping[str, Any] | None = None,
     ) -> None:
+        self._origin, self._name = origin, type(module).__name__
+        _check_parameters(module)
+        with torch.inference_mode(False):  # autograd saves no inference tensors
+            self._module, self._control = replace_layers(module)
+            trained = {name: one.detach() for name, one in list_trained(self._module).items()}
+            is_double = any(one.dtype == torch.float64 for one in trained.values())
+            dtype = torch.float64 if is_double else torch.float32
+            self._scalars = {name for name, one in trained.items() if not one.dim()}
+            self._start = {
+                name: one.to(dtype, copy=True).view(one.shape or (1,))
+                for name, one in trained.items()
+            }
+            every = [*self._module.named_buffers(), *self._module.named_parameters()]
+            self.constants = {name: one.detach() for name, one in every if name not in trained}
+        self._placed: dict[tuple[torch.device, torch.dtype], Tensors] = {}
         self.norms = tuple(
-            f"{path}.{name}" if path else name
+            name
             for path, layer in module.named_modules()
             if isinstance(layer, _NORM_LAYERS)
-            for name, _ in layer.named_parameters(recurse=False)
+            for name, _ in layer.named_parameters(path, recurse=False)
+            if name in trained
         )
-        self._origin = origin
-        self._module, self._control = replace_layers(module)
         self.uses_dropout, self.batch_norms = list_layers(self._module)
-        self._start = {name: p.detach().clone() for name, p in self._module.named_parameters()}
-        self._constants = dict(self._module.named_buffers())
         self.own_weights = self._start
-        self.shapes = {name: tuple(p.shape) for name, p in self._start.items()}
-        if not self.shapes:
-            raise UserError("model: expected a module with parameters, got one without any")
-        probe = torch.zeros(1, *input_shape, dtype=next(iter(self._start.values())).dtype)
-        leaves = {name: p.clone().requires_grad_() for name, p in self._start.items()}
-        buffers = {name: one.clone() for name, one in self._constants.items()}
-        with torch.enable_grad(), FlopCounterMode(display=False) as forward:
-            scores = torch.func.functional_call(self._module, leaves | buffers, (probe,))
-        self._check_constant(buffers)
-        self.scores_positions = tuple(scores.shape) == (1, *input_shape, classes)
-        if tuple(scores.shape) != (1, classes) and not self.scores_positions:
-            raise UserError(
-                f"model: the module gives scores of shape {list(scores.shape)} for one sample; "
-                f"expected [1, {classes}]"
-            )
-        self._check_deterministic(probe)
-        with FlopCounterMode(display=False) as backward:
-            torch.autograd.grad(scores.sum(), list(leaves.values()), allow_unused=True)
-        self.macs = forward.get_total_flops() // 2
-        self.first_macs = 2 * self.macs - backward.get_total_flops() // 2
+        self.shapes = {name: tuple(one.shape) for name, one in self._start.items()}
+        with torch.inference_mode(False), torch.enable_grad():
+            self._probe(torch.zeros(1, *input_shape, dtype=dtype), classes)
 
-    def _check_constant(self, buffers: Tensors) -> None:
-        """Raise UserError if a forward pass has changed a buffer."""
-        for name, value in buffers.items():
-            if not torch.equal(value, self._constants[name]):
+    def _probe(self, x: Tensor, classes: int) -> None:
+        """Run the module for one sample [1, *input]: check its scores, and count operations."""
+        leaves = {name: one.clone().requires_grad_() for name, one in self._start.items()}
+        constants = self._place_constants(x)
+        before = {name: one.clone() for name, one in constants.items()}
+        with FlopCounterMode(display=False) as forward:
+            scores = self._call(leaves, x, Pass())
+        for name, value in before.items():
+            if not torch.equal(value, constants[name]):
                 raise UserError(
                     f"model: a forward pass changes the buffer '{name}', and such state is not "
                     "averaged; use another layer, such as GroupNorm, or return the module in eval "
                     "mode (module.eval())"
                 )
-
-    def _check_deterministic(self, probe: Tensor) -> None:
-        """Raise UserError if the module draws random numbers, which vmap refuses."""
-        params = {name: start[None] for name, start in self._start.items()}
-        try:
-            self.logits(params, probe[None])
-        except RuntimeError as error:
-            if "called random operation" not in str(error):
-                raise
-            place = error_origin.format_place(error).removeprefix(" at ") or "the module"
+        if not isinstance(scores, Tensor):
             raise UserError(
-                f"model: {place} draws random numbers from no stream of a trial; use layers "
-                "torch.nn.Dropout, or return the module in eval mode (module.eval())"
-            ) from error
+                f"model: {self._name} returns a {type(scores).__name__}; expected one tensor of "
+                "scores [batch, classes]; return the scores only"
+            )
+        self.scores_positions = tuple(scores.shape) == (*x.shape, classes)
+        if tuple(scores.shape) != (1, classes) and not self.scores_positions:
+            raise UserError(
+                f"model: the module gives scores of shape {list(scores.shape)} for one sample; "
+                f"expected [1, {classes}]"
+            )
+        if scores.is_complex() or not scores.requires_grad:
+            raise UserError(
+                f"model: the {_format_dtype(scores)} scores of {self._name} have no real gradient; "
+                "compute them from its parameters without torch.no_grad() or detach()"
+            )
+        self._check_rows(x)
+        with FlopCounterMode(display=False) as backward:
+            torch.autograd.grad(scores.sum(), list(leaves.values()), allow_unused=True)
+        self.macs = forward.get_total_flops() // 2
+        self.first_macs = 2 * self.macs - backward.get_total_flops() // 2
+
+    def _check_rows(self, x: Tensor) -> None:
+        """Raise UserError if vmap refuses the module, for samples that rows share or own."""
+        for rows in (1, 2):
+            leaves = {
+                name: torch.stack([one] * rows).requires_grad_()
+                for name, one in self._start.items()
+            }
+            samples = torch.stack([x] * rows).requires_grad_()  # a leaf, not to change in place
+            try:
+                scores = self.logits(leaves, samples)
+                torch.autograd.grad(scores.sum(), list(leaves.values()), allow_unused=True)
+            except RuntimeError as error:
+                raise self._explain_limit(error) from error
+
+    def _explain_limit(self, error: RuntimeError) -> UserError:
+        """Return the error that names the limit of vmap, the module, its line and the way out."""
+        place, said = error_origin.format_place(error), " ".join(str(error).split())
+        known = [limit for text, limit in _LIMITS.items() if text in said]
+        unknown = f"meets a limit of torch.vmap ({said[:200]})", "write it with other operations"
+        fault, way = (*known, unknown)[0]
+        return UserError(
+            f"model: {self._name}{place} {fault}, which is not possible for many devices at once; "
+            f"{way}"
+        )
 
     def init(self, draw: Draw) -> Tensors:
         params = {}
@@ -176,16 +252,50 @@ class ModuleModel(Model):
 
     def _call(self, params: Tensors, samples: Tensor, now: Pass) -> Any:
         """Run the module of one row."""
-        like = next(iter(params.values()))
-        constants = {
-            name: one.to(like) if one.is_floating_point() else one.to(like.device)
-            for name, one in self._constants.items()
-        }
+        constants = self._place_constants(next(iter(params.values())))
+        own = {n: one.squeeze(0) if n in self._scalars else one for n, one in params.items()}
         self._control.current = now
         try:
-            return torch.func.functional_call(self._module, params | constants, (samples,))
+            return torch.func.functional_call(self._module, own | constants, (samples,))
         finally:
             self._control.current = Pass()
 
+    def _place_constants(self, like: Tensor) -> Tensors:
+        """Return the constants on the device of a tensor, real ones in its dtype."""
+        key = like.device, like.dtype
+        if key not in self._placed:
+            with torch.inference_mode(False):  # autograd saves no inference tensors
+                self._placed[key] = {
+                    name: one.to(like.device, like.dtype if one.is_floating_point() else one.dtype)
+                    for name, one in self.constants.items()
+                }
+        return self._placed[key]
+
     def describe(self) -> dict[str, Any] | None:
         return None if self._origin is None else {"kind": "module"} | dict(self._origin)
+
+
+def _format_dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _check_parameters(module: torch.nn.Module) -> None:
+    """Raise UserError if a module has no parameter that can be trained, or one that cannot."""
+    kind = type(module).__name__
+    for name, one in module.named_parameters():
+        if isinstance(one, torch.nn.parameter.UninitializedParameter):
+            raise UserError(
+                f"model: the parameter '{name}' of {kind} has no shape yet; call the module on a "
+                "sample in the function that returns it"
+            )
+        if one.requires_grad and one.is_complex():
+            raise UserError(
+                f"model: the parameter '{name}' of {kind} is {_format_dtype(one)}; expected real "
+                "numbers; keep real and imaginary parts in a last dimension of 2, and use "
+                "torch.view_as_complex"
+            )
+    if not list_trained(module):
+        raise UserError(
+            f"model: expected a module with parameters to train, got {kind} without any; set "
+            "requires_grad=True on those that are to be trained"
+        )

@@ -7,6 +7,7 @@ the method's model.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +20,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from otafl.core.contracts import MODEL
 from otafl.core.errors import UserError
 from otafl.models.chain_module import build_chain
+from otafl.models.custom import isolate_torch
 from otafl.models.layer_steps import parse_steps
 from otafl.models.linear_layer import parse_layers
+from otafl.models.module_model import list_trained
 from otafl.models.network import Network
 from otafl.models.network_module import build_network
 from otafl.models.recipes import BASE, PI, Recipe
@@ -165,22 +168,27 @@ def _build_single(recipe: Recipe, params: Params) -> nn.Module:
 def _build_custom(model: Mapping[str, Any], params: Params) -> nn.Module:
     """Build the user-defined module with the trained parameters."""
     options = {n: tuple(v) if n == "input_shape" else v for n, v in model["options"].items()}
-    module = loading.call(model["name"], "model.name", options)
+    with isolate_torch():  # a copy, because the function may return one module at each call
+        module = copy.deepcopy(loading.call(model["name"], "model.name", options))
     if not isinstance(module, nn.Module):
         raise UserError(
             f"model.name: '{model['name']}' gives a {type(module).__name__}; expected a "
             "torch.nn.Module class, or a function that returns one"
         )
+    is_double = any(block.dtype == torch.float64 for block in params.values())
+    module = module.double() if is_double else module.float()
     own = {_find_state_name(name, module): block for name, block in params.items()}
-    buffers = dict(module.named_buffers())
-    kept = {n: b for n, b in module.state_dict().items() if n in buffers and n not in own}
+    lacking = list_trained(module).keys() - own.keys()
+    fault = f"{', '.join(sorted(lacking))} was not trained" if lacking else ""
     try:
-        module.load_state_dict(kept | own)
+        module.load_state_dict(module.state_dict() | own)
     except RuntimeError as error:
+        fault = " ".join(str(error).split())
+    if fault:
         raise UserError(
             f"model.name: '{model['name']}' gives a module with other parameters than the trained "
-            f"ones ({' '.join(str(error).split())}); use the module of the run"
-        ) from error
+            f"ones ({fault}); use the module of the run"
+        )
     return module
 
 

@@ -241,6 +241,49 @@ def test_an_own_module_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     check_accuracy(chosen, module)
 
 
+class Partial(nn.Module):
+    """A frozen layer, two layers of one weight, and a scale of shape ()."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 8), nn.Linear(8, 10)
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.b.weight = self.a.weight
+        self.scale = nn.Parameter(torch.tensor(2.0))
+        self.first.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.last(self.b(self.a(self.first(x)).tanh())) * self.scale
+        return out
+
+
+_PARTIAL = Partial()
+
+
+def get_partial() -> nn.Module:
+    """The same object at each call."""
+    return _PARTIAL
+
+
+def test_a_frozen_layer_comes_back_as_it_was(tmp_path: Path) -> None:
+    before = {name: one.clone() for name, one in _PARTIAL.state_dict().items()}
+    model = {"name": f"{__name__}:get_partial"}
+    path = make_trained_result(tmp_path, model=model, algorithm="ditto", **OWN)
+    for view, device in (("global", None), ("personal", 0), ("personal", 1)):
+        module = otafl.load_model(path, view, device, trust=True)
+        state = module.state_dict()
+        moved = {name for name, one in before.items() if not torch.equal(state[name], one)}
+        assert moved == before.keys() - {"first.weight", "first.bias"}
+        frozen = [name for name, one in module.named_parameters() if not one.requires_grad]
+        assert frozen == ["first.weight", "first.bias"]
+        assert module.a.weight is module.b.weight
+        assert module.scale.shape == ()
+        check_accuracy(deployment.open_models(path, {}, 0, view, device, trust=True), module)
+    assert _PARTIAL.training
+    for name, one in _PARTIAL.state_dict().items():
+        assert torch.equal(one, before[name])
+
+
 def test_files_are_plain(tmp_path: Path) -> None:
     (file,) = trained.list_model_files(make_trained_result(tmp_path))
     assert file == tmp_path / "kept.models" / "00000.pt"

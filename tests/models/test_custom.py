@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import torch
 from support.layered_bench import CLOSE, WIDTHS, N, draw_batch, draw_params, draw_uniform
 from support.training_scores import score_training
+from torch.utils.checkpoint import checkpoint
 from twins.setting import mlp
 
 from otafl.core import registry
@@ -105,7 +108,7 @@ def make_normed() -> torch.nn.Sequential:
     ).double()  # fmt: skip
 
 
-def draw_module_params(model: ModuleModel, rows: int = 2) -> Tensors:
+def draw_module_params(model: Model, rows: int = 2) -> Tensors:
     torch.manual_seed(1)
     return {n: torch.randn(rows, *s, dtype=torch.float64) for n, s in model.shapes.items()}
 
@@ -208,6 +211,169 @@ def test_a_modules_start_is_the_streams_not_the_modules() -> None:
     assert first["0.weight"].std() > 0.1
 
 
+def make_frozen() -> torch.nn.Sequential:
+    layers = torch.nn.Linear(6, 5), torch.nn.LayerNorm(5), torch.nn.ReLU(), torch.nn.Linear(5, 4)
+    module = torch.nn.Sequential(*layers)
+    module[:2].requires_grad_(False)
+    return module
+
+
+def test_frozen_parameters_are_constants() -> None:
+    """Their layer costs a forward pass, 30 MACs, and the last one also a gradient, 2 x 20."""
+    module = make_frozen().double()
+    model = ModuleModel(module, (6,), 4)
+    assert model.shapes == {"3.weight": (4, 5), "3.bias": (4,)}
+    assert (model.macs, model.count_training_flops(1), model.norms) == (50, 2 * (30 + 2 * 20), ())
+    assert model.own_weights is not None
+    assert list(model.own_weights) == ["3.weight", "3.bias"]
+    params, x = model.init(draw_uniform), torch.randn(N, 7, 6, dtype=torch.float64)
+    for row, scores in enumerate(model.logits(params, x)):
+        weight, bias = params["3.weight"][row], params["3.bias"][row]
+        expected = torch.nn.functional.linear(module[:3](x[row]), weight, bias)
+        torch.testing.assert_close(scores, expected)
+
+
+class Scaled(torch.nn.Module):
+    """Multiplies scores by a number, and has a layer and an empty parameter without use."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.linear, self.unused = torch.nn.Linear(6, 4), torch.nn.Linear(2, 2)
+        self.scale = torch.nn.Parameter(torch.tensor(3.0))
+        self.empty = torch.nn.Parameter(torch.zeros(0, 5))
+        self.to(dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.scale * self.linear(x)
+        return out
+
+
+def test_scalar_and_unused_parameters() -> None:
+    """The scale is one coordinate, and parameters without use have the gradient 0."""
+    model = ModuleModel(Scaled(), (6,), 4)
+    assert model.shapes["scale"] == (1,)
+    assert model.num_params == 1 + 6 * 4 + 4 + 2 * 2 + 2
+    assert model.init(draw_uniform)["scale"].tolist() == [[3.0]] * N
+    params, batch = draw_module_params(model, N), draw_batch(weighted=False)
+    assert batch.x.shape[2] == 6
+    linear = {"0.weight": params["linear.weight"], "0.bias": params["linear.bias"]}
+    plain = ModuleModel(torch.nn.Sequential(torch.nn.Linear(6, 4)), (6,), 4)
+    scores = params["scale"][:, :, None] * plain.logits(linear, batch.x)
+    torch.testing.assert_close(model.logits(params, batch.x), scores)
+    _, grads = model.compute_gradients(params, batch)
+    chance = scores.softmax(2) - torch.nn.functional.one_hot(batch.y, 4)
+    by_scale = (chance * scores / params["scale"][:, :, None]).sum(2).mean(1)
+    torch.testing.assert_close(grads["scale"][:, 0], by_scale)
+    assert not any(grads[f"unused.{name}"].any() for name in ("weight", "bias"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_parameters_of_other_precision(dtype: torch.dtype) -> None:
+    model = ModuleModel(Scaled(dtype), (6,), 4)
+    params = {name: one.float() for name, one in model.init(draw_uniform).items()}
+    scores = model.logits(params, torch.ones(1, 2, 6))
+    assert scores.dtype == torch.float32
+    assert model.own_weights is not None
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    assert {one.dtype for one in model.own_weights.values()} == {wide}
+
+
+class Net(torch.nn.Module):
+    """A layer in a function of the layer and samples."""
+
+    def __init__(self, function: Callable[[torch.nn.Module, torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.linear, self.function = torch.nn.Linear(6, 4), function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(self.linear, x)
+
+
+class WithRecurrence(torch.nn.Module):
+    def __init__(self, layer: torch.nn.Module) -> None:
+        super().__init__()
+        self.layer, self.out = layer, torch.nn.Linear(3, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.out(self.layer(x.view(-1, 3, 2))[0][:, -1])
+        return out
+
+
+class Complex(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(6, 4, dtype=torch.complex64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x.to(torch.complex64) @ self.weight).abs()
+
+
+def fill(layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros(len(x), 4)
+    out[:] = layer(x)
+    return out
+
+
+def accumulate(layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    mean = torch.zeros(len(x), 1)
+    mean += x.mean(1, keepdim=True)
+    out: torch.Tensor = layer(x) * mean
+    return out
+
+
+IMPOSSIBLE: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
+    "tuple": (lambda: Net(lambda layer, x: (layer(x), layer(x))), "Net returns a tuple"),
+    "dict": (lambda: Net(lambda layer, x: {"scores": layer(x)}), "Net returns a dict"),
+    "complex": (Complex, "'weight' of Complex is complex64.*view_as_complex"),
+    "complex scores": (
+        lambda: Net(lambda layer, x: layer(x) + 0j),
+        "complex64 scores of Net have no real",
+    ),
+    "detached": (
+        lambda: Net(lambda layer, x: layer(x).detach()),
+        "scores of Net have no real gradient",
+    ),
+    "checkpoint": (
+        lambda: Net(lambda layer, x: checkpoint(layer, x, use_reentrant=False)),
+        "Net .*in the backward pass.*without torch.utils.checkpoint",
+    ),
+    "reentrant checkpoint": (
+        lambda: Net(lambda layer, x: checkpoint(layer, x + layer(x).sum(), use_reentrant=True)),
+        r"Net at .*test_custom.py:\d+ uses an autograd.Function or torch.utils.checkpoint",
+    ),
+    "item": (
+        lambda: Net(lambda layer, x: layer(x) if x.mean().item() > 0 else layer(-x)),
+        r"Net at .*test_custom.py:\d+ decides by the values of a tensor.*torch.where",
+    ),
+    "if": (lambda: Net(lambda layer, x: layer(x if x.sum() > 0 else -x)), "decides by the values"),
+    "nonzero": (lambda: Net(lambda layer, x: layer(x) + x.nonzero().sum()), "decides by the value"),
+    **{
+        name: (
+            functools.partial(WithRecurrence, getattr(torch.nn, name)(2, 3, batch_first=True)),
+            f"WithRecurrence at .* has a torch.nn.{name}.*torch.nn.Linear, or use model: lstm",
+        )
+        for name in ("LSTM", "GRU", "RNN")
+    },
+    "fill": (lambda: Net(fill), "in place.*new tensor"),
+    "accumulate": (lambda: Net(accumulate), "in place.*new tensor"),
+    "samples": (lambda: Net(lambda layer, x: layer(x.sub_(1.0))), "in place.*new tensor"),
+    "random": (lambda: Net(lambda layer, x: layer(x + torch.rand_like(x))), "draws random numbers"),
+    "lazy": (lambda: torch.nn.LazyLinear(4), "'weight' of LazyLinear has no shape yet"),
+    "frozen": (lambda: torch.nn.Linear(6, 4).requires_grad_(False), "Linear without any.*requires"),
+    "empty": (torch.nn.Flatten, "Flatten without any"),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_modules_that_cannot_be_trained(name: str) -> None:
+    """One sentence has the class, its line where torch knows it, and the way out."""
+    make, words = IMPOSSIBLE[name]
+    with pytest.raises(UserError, match=f"^model: .*{words}") as refused:
+        ModuleModel(make(), (6,), 4)
+    assert len(str(refused.value)) < 350
+    assert "\n" not in str(refused.value)
+
+
 def network(
     input_shape: tuple[int, ...], classes: int, width: int
 ) -> torch.nn.Module | Model | str:
@@ -221,17 +387,28 @@ def network(
     return mlp((*input_shape, width, classes))
 
 
+def draw_frozen() -> torch.nn.Module:
+    """A frozen layer that torch's global generator draws."""
+    return make_frozen()
+
+
+class OfShapeless(LayeredModel):
+    def __init__(self) -> None:
+        super().__init__(mlp((6, 4, 4)).layers)
+        self.shapes["scale"] = ()
+
+
 class TestCallables:
     NAME = "models_of_mine:network"
 
     @pytest.fixture(autouse=True)
     def _mine(self, monkeypatch: pytest.MonkeyPatch) -> None:
         module = types.ModuleType("models_of_mine")
-        vars(module)["network"] = network
+        vars(module).update(network=network, draw_frozen=draw_frozen, shapeless=OfShapeless)
         monkeypatch.setitem(sys.modules, "models_of_mine", module)
 
-    def built(self, **keys: Any) -> Model:
-        section = registry.load_settings_class("model", self.NAME)(name=self.NAME, **keys)
+    def built(self, name: str = NAME, **keys: Any) -> Model:
+        section = registry.load_settings_class("model", name)(name=name, **keys)
         return build(section, (6,), 4)
 
     def test_a_module(self) -> None:
@@ -252,6 +429,24 @@ class TestCallables:
     def test_neither(self) -> None:
         with pytest.raises(UserError, match=r"returned a str; expected a torch.nn.Module or an"):
             self.built(width=0)
+
+    def test_a_module_is_the_same_whenever_it_is_made(self) -> None:
+        """Frozen values do not depend on draws before, of which the caller's stay as they are."""
+        before = torch.random.get_rng_state()
+        first = self.built("models_of_mine:draw_frozen")
+        assert torch.equal(torch.random.get_rng_state(), before)
+        torch.rand(3)
+        with torch.inference_mode():
+            second = self.built("models_of_mine:draw_frozen")
+        assert list(first.constants) == ["0.weight", "0.bias", "1.weight", "1.bias"]
+        for name, value in first.constants.items():
+            assert torch.equal(value, second.constants[name]), name
+        params, batch = draw_module_params(second, N), draw_batch(weighted=False)
+        assert second.compute_gradients(params, batch)[1]["3.weight"].any()
+
+    def test_a_model_with_a_parameter_without_dimensions(self) -> None:
+        with pytest.raises(UserError, match=r"'scale' of shape \(\); expected \(1,\)"):
+            self.built("models_of_mine:shapeless")
 
     def test_keys_that_do_not_fit(self) -> None:
         with pytest.raises(UserError, match=r"model: .* does not fit the section's keys"):

@@ -104,7 +104,7 @@ def check_weights(found: Mapping[str, Any], model: Model, origin: str) -> dict[s
             f"model.start: {origin} does not fit the model: {'; '.join(wrong[:FIRST])}{more}; "
             "use weights of the same model"
         )
-    wide = {name: found[name].detach() for name in model.shapes}
+    wide = {name: found[name].detach().view(shape) for name, shape in model.shapes.items()}
     return {name: one if one.dtype == torch.float64 else one.float() for name, one in wide.items()}
 
 
@@ -117,12 +117,16 @@ def _list_differences(found: Mapping[str, Any], model: Model) -> Iterator[str]:
         one = found[name]
         if not isinstance(one, Tensor):
             yield f"{name} is a {type(one).__name__}, not a tensor"
-        elif tuple(one.shape) != shape:
+        elif tuple(one.shape or (1,)) != shape:
             yield f"{name} is {list(one.shape)}, not {list(shape)}"
         elif not one.is_floating_point():
             yield f"{name} has dtype {str(one.dtype).removeprefix('torch.')}, not a float"
         elif not bool(one.isfinite().all()):
             yield f"{name} has numbers that are not finite"
-    for name in found:
-        if name not in model.shapes:
+    for name, one in found.items():
+        known = model.constants.get(name)
+        if known is not None:
+            if not (isinstance(one, Tensor) and torch.equal(one.to(known), known)):
+                yield f"{name} is frozen (requires_grad=False), and the module has other values"
+        elif name not in model.shapes:
             yield f"{name} is unknown"

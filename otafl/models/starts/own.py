@@ -1,7 +1,7 @@
 """Start from the weights that a user-defined module comes with.
 
-The callable makes the module once for each stack, so a module that draws its weights must seed
-their generator itself. Every trial starts from the same weights.
+The callable makes the module once for each stack, with torch's generator as in a fresh process.
+Every trial starts from the same weights.
 """
 
 from __future__ import annotations

@@ -102,8 +102,9 @@ class PretrainedHere(Start):
             code = loading.hash_sources(section.name, "model.name")
         shapes = {name: list(shape) for name, shape in model.shapes.items()}
         about = [VERSION, own, made, code, shapes, model.loss.model_dump(mode="json")]
+        constants = (one.to(torch.complex128) for one in model.constants.values())  # any dtype
         found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-        for one in (samples.x, samples.y):
+        for one in (*constants, samples.x, samples.y):
             found.update(f"{one.dtype} {list(one.shape)}".encode())
             found.update(one.cpu().contiguous().numpy().tobytes())
         return found.hexdigest()

@@ -267,6 +267,39 @@ def test_a_users_module_keeps_its_weights(monkeypatch: pytest.MonkeyPatch) -> No
     assert not torch.equal(other.server["model"][0], flat)
 
 
+class Scaled(nn.Module):
+    """A frozen layer of ones and a scale of shape ()."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen, self.out = nn.Linear(64, 3), nn.Linear(3, 10)
+        self.scale = nn.Parameter(torch.tensor(2.0))
+        for one in self.frozen.parameters():
+            nn.init.ones_(one).requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.scale * self.out(self.frozen(x))
+        return out
+
+
+SCALED = {"name": f"{__name__}:Scaled"}
+
+
+@pytest.mark.parametrize("kind", ["own", "drawn", "file", "pretrained_here"])
+def test_frozen_parameters_keep_their_values(kind: str, tmp_path: Path) -> None:
+    start: Any = kind
+    if kind == "file":
+        torch.save(Scaled().state_dict(), tmp_path / "start.pt")
+        start = {"name": "file", "path": str(tmp_path / "start.pt")}
+    keys = pretrained() if kind == "pretrained_here" else {}
+    made = engine(keys | {"model": SCALED | {"start": start}})
+    assert list(made.parts.model.shapes) == ["scale", "out.weight", "out.bias"]
+    assert made.server["model"].shape == (3, 1 + 3 * 10 + 10)
+    assert bool((made.parts.model.constants["frozen.weight"] == 1.0).all())
+    if kind != "pretrained_here":
+        assert made.server["model"][:, 0].tolist() == [2.0] * 3
+
+
 def test_only_a_users_module_has_weights_of_its_own() -> None:
     with pytest.raises(ScenarioError, match="model 'mlp' comes with no weights; use drawn, file"):
         load_scenario({"name": "x", "model": MODEL | {"start": "own"}})
