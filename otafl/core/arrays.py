@@ -39,7 +39,7 @@ def to_numbers(values: Any, label: str, wanted: str, kinds: str = "biuf") -> NDA
         If the values make no array, have another type, or some are masked.
     """
     if np.ma.isMaskedArray(values):
-        refuse_wrong(np.ma.getmaskarray(values), label, "values", "masked", wanted)
+        refuse_wrong(np.ma.getmaskarray(values), values, label, "values", "masked", wanted)
     try:
         numbers = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, tensors of a GPU
@@ -65,22 +65,22 @@ def to_single(
         single = np.ascontiguousarray(
             numbers, np.complex64 if numbers.dtype.kind == "c" else np.float32
         )
-    refuse_wrong(~np.isfinite(single), label, noun, "not finite", wanted, axes, numbers)
+    refuse_wrong(~np.isfinite(single), numbers, label, noun, "not finite", wanted, axes)
     if numbers.dtype.kind in "iu":
         large = (numbers > _MAX_WHOLE) | (numbers < -_MAX_WHOLE)
         wanted = "expected at most 2**24, above which float32 rounds them; scale them"
-        refuse_wrong(large, label, noun, "too large a whole number", wanted, axes, numbers)
+        refuse_wrong(large, numbers, label, noun, "too large a whole number", wanted, axes)
     return single
 
 
 def refuse_wrong(
     wrong: NDArray[np.bool_],
+    values: NDArray[Any],
     label: str,
     noun: str,
     fault: str,
     wanted: str,
     axes: Sequence[str] = ("sample", "feature"),
-    values: Any = None,
 ) -> None:
     """Raise UserError if a value is wrong.
 
@@ -88,6 +88,8 @@ def refuse_wrong(
     ----------
     wrong : ndarray, bool [*shape]
         Whether each value is wrong.
+    values : ndarray, [*shape]
+        The values, of which the message shows the first wrong one.
     label, noun : str
         Name of the array, and of its values.
     fault : str
@@ -96,8 +98,6 @@ def refuse_wrong(
         Expected values and the remedy.
     axes : Sequence of str
         Names of the dimensions; the indices of further ones follow the last name.
-    values : ndarray, [*shape], optional
-        The values, of which the message shows the first wrong one.
     """
     count = int(wrong.sum())
     if not count:
@@ -105,8 +105,7 @@ def refuse_wrong(
     place = np.unravel_index(int(wrong.argmax()), wrong.shape)
     names = [f"{name} " for name in axes] + [""] * len(place)
     where = ", ".join(f"{name}{index}" for name, index in zip(names, place, strict=False))
-    found = "" if values is None else f" (got {values[place]})"
     raise UserError(
         f"{label}: {count} of {wrong.size} {noun} {'is' if count == 1 else 'are'} {fault}, first "
-        f"at {where}{found}; {wanted}"
+        f"at {where} (got {values[place]}); {wanted}"
     )

@@ -168,7 +168,7 @@ def check_dataset(data: Any, name: str) -> DataSet:
                 f"{label}: {about} has shape {list(column.shape)}; expected one {noun} for each of "
                 f"the {len(arrays[part][1])} samples"
             )
-        refuse_wrong(~np.isfinite(column), label, about, "not finite", wanted)
+        refuse_wrong(~np.isfinite(column), column, label, about, "not finite", wanted)
         parts[about] = column
     if data.black is not None:
         parts["black"] = to_single(np.asarray(data.black), label, "black values")
@@ -211,5 +211,5 @@ def _to_whole(y: NDArray[Any], label: str, noun: str, classes: int) -> Indices:
     wrong = ~((y >= 0) & (y < classes) & (y == np.floor(y)))
     fault = f"outside the whole numbers 0..{classes - 1}"
     wanted = f"expected {classes} classes from 0; values to predict have the shape [n, outputs]"
-    refuse_wrong(wrong, label, noun, fault, wanted, ("sample", "position"), y)
+    refuse_wrong(wrong, y, label, noun, fault, wanted, ("sample", "position"))
     return np.ascontiguousarray(y, np.int64)

@@ -55,7 +55,7 @@ def test_bools_and_whole_numbers_are_exact(given: Any) -> None:
         (torch.ones(2, requires_grad=True), "x: cannot be an array"),
         (
             np.ma.array(NUMBERS, mask=[[False, False], [True, False]]),
-            "x: 1 of 4 values is masked, first at sample 1, feature 0; numbers",
+            "x: 1 of 4 values is masked, first at sample 1, feature 0 ",
         ),
     ],
 )
