@@ -36,7 +36,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from otafl.channels.base import Channel, ChannelSettings
@@ -45,6 +44,7 @@ from otafl.channels.ofdm import delay_rotations, frequency_response, group_frequ
 from otafl.channels.positions import Positions
 from otafl.channels.trace_arrays import Format
 from otafl.channels.trace_files import Responses, read, write
+from otafl.core.arrays import to_numbers
 from otafl.core.contracts import ChannelState, LinkBudget, Paths
 from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor, torch
@@ -319,7 +319,8 @@ def export_impulse_responses(
     UserError
         If the shapes are different.
     """
-    a, tau_s = np.asarray(a), np.asarray(tau_s)
+    a = to_numbers(a, "the amplitudes a", "complex numbers", "c")
+    tau_s = to_numbers(tau_s, "the delays tau_s", "real numbers", "iuf")
     if a.ndim == 6:
         a, tau_s = a[None], tau_s[None]
     if direction == "downlink":

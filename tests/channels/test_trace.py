@@ -163,6 +163,8 @@ def test_sionnas_responses_go_in_as_they_are(tmp_path: Path) -> None:
     torch.testing.assert_close(ratio[0], ratio[1], rtol=1e-5, atol=0)
     with pytest.raises(UserError, match=r"impulse responses \(downlink\): .* \[batch, 1 server"):
         export_impulse_responses(a, tau, tmp_path / "u.nc", direction="downlink", **BAND)
+    with pytest.raises(UserError, match="amplitudes a: got the type float32; expected complex"):
+        export_impulse_responses(a.real, tau, tmp_path / "u.nc", **BAND)
 
 
 def test_files_that_will_not_do(tmp_path: Path) -> None:
