@@ -176,7 +176,7 @@ def _read_csv(opened: Any, label: str) -> np.ndarray:
         raise UserError(f"{label} {given}; expected {COLUMNS}")
     if not names:
         line, first = next(iter(rows.items()))
-        columns = range(first[0] == "", len(first))  # pandas' index has no name
+        columns = range(int(first[0] == ""), len(first))  # pandas' index has no name
         if [first[column] for column in columns] == [str(n) for n in range(len(columns))]:
             del rows[line]  # pandas numbers the columns
         return _parse_rows(label, rows, columns, len(first))

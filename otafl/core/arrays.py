@@ -61,10 +61,9 @@ def to_single(
     Raises UserError, see `refuse_wrong`, if one is not finite then, or is a whole number that loses
     digits.
     """
+    dtype: Any = np.complex64 if numbers.dtype.kind == "c" else np.float32
     with np.errstate(over="ignore"):
-        single = np.ascontiguousarray(
-            numbers, np.complex64 if numbers.dtype.kind == "c" else np.float32
-        )
+        single = np.ascontiguousarray(numbers, dtype)
     refuse_wrong(~np.isfinite(single), numbers, label, noun, "not finite", wanted, axes)
     if numbers.dtype.kind in "iu":
         large = (numbers > _MAX_WHOLE) | (numbers < -_MAX_WHOLE)

@@ -28,6 +28,9 @@ _LABELS = "whole numbers from 0, as np.unique(labels, return_inverse=True) gives
 class DataSet:
     """Training, test and validation samples.
 
+    Arrays of other types are converted, and real numbers rounded to float32. Numbers that are not
+    finite in float32, whole numbers beyond 2**24 and masked values are refused.
+
     Parameters
     ----------
     x_train : ndarray, float32 [n, *input_shape]
@@ -171,7 +174,8 @@ def check_dataset(data: Any, name: str) -> DataSet:
         refuse_wrong(~np.isfinite(column), column, label, about, "not finite", wanted)
         parts[about] = column
     if data.black is not None:
-        parts["black"] = to_single(np.asarray(data.black), label, "black values")
+        black = to_numbers(data.black, f"{label}: black", _SAMPLES)
+        to_single(black, label, "black values")  # a check; it has a shape of its own
     return replace(data, **parts)
 
 

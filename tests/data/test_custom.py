@@ -156,6 +156,7 @@ def put(array: Any, place: Any, value: Any) -> Any:
         (make(owner=Y / 2), r"owner: got the type float64"),
         (make(time_test=put(X[:, 0], 2, np.nan)), r"1 of 6 time_test is not finite, .* sample 2"),
         (make(black=np.nan + np.zeros(2)), r"2 of 2 black values are not finite"),
+        (make(black="0"), r"black: got the type str"),
     ],
 )
 def test_bad_arrays_are_refused(data: DataSet, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
