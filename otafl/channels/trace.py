@@ -36,14 +36,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from otafl.channels.base import Channel, ChannelSettings
 from otafl.channels.fading import build_block_state
 from otafl.channels.ofdm import delay_rotations, frequency_response, group_frequencies
 from otafl.channels.positions import Positions
+from otafl.channels.trace_arrays import Format
 from otafl.channels.trace_files import Responses, read, write
+from otafl.core.arrays import to_numbers
 from otafl.core.contracts import ChannelState, LinkBudget, Paths
 from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor, torch
@@ -77,6 +78,10 @@ class Trace(Channel):
         """ray-traced place, instead of path: 96 pedestrians around a base station with 8 antennas
         above the roofs at 3.5 GHz, who move one metre in each of 12 rounds; some have no path
         (map data: OpenStreetMap contributors, ODbL)"""
+        format: Format = "complex"
+        """meaning of the numbers in a .npy, .npz or .csv file: complex; real_imag, real and
+        imaginary parts in a last dimension of length 2; magnitude, |h|; magnitude_db, 20 log10
+        |h|. Magnitudes have the phase 0"""
         start: Literal["zero", "per_trial"] = "per_trial"
         """round of the file with which a trial starts: zero, the first, or per_trial, a random one.
         After its last round the file starts again, and before its first, which a delayed
@@ -128,7 +133,7 @@ class Trace(Channel):
 
     def prepare(self) -> None:
         settings, streams, devices = self.settings, self.streams, self.devices
-        self._file = file = read(settings.file)
+        self._file = file = read(settings.file, settings.format)
         rounds, known, antennas = file.response.shape[:3]
         if known < devices:
             raise UserError(
@@ -192,12 +197,6 @@ class Trace(Channel):
             self._take_out_gain() if file.gain is None else torch.as_tensor(file.gain[:, :picked])
         )
         whole = given.to(self.streams.device, torch.float64).expand(self._rounds, -1)
-        if not bool(whole.ge(0).all()):
-            device = int(whole.ge(0).logical_not().any(0).nonzero()[0])
-            raise UserError(
-                f"{settings.file_entry}: the gain of device {device} is negative; must be at least "
-                "0"
-            )
         gain = whole[:, self._chosen]
         mean = gain.mean((0, 2))
         if settings.gains == "absolute":
@@ -320,7 +319,8 @@ def export_impulse_responses(
     UserError
         If the shapes are different.
     """
-    a, tau_s = np.asarray(a), np.asarray(tau_s)
+    a = to_numbers(a, "the amplitudes a", "complex numbers", "c")
+    tau_s = to_numbers(tau_s, "the delays tau_s", "real numbers", "iuf")
     if a.ndim == 6:
         a, tau_s = a[None], tau_s[None]
     if direction == "downlink":

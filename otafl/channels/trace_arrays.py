@@ -4,32 +4,43 @@
            frequency responses
     .npz   array `h` or `a`, or the variables and attributes of a trace by their names; an archive
            of a single array is read as .npy
-    .csv   columns round, device, antenna, group, real and imag, and a row for each response;
-           antenna and group may be left out; numbers start at 0
+    .csv   columns round, device, antenna, group, and real and imag or h, such as (1+2j), and a row
+           for each response; antenna and group may be left out; numbers start at 0. Or an array
+           (round, device) as `numpy.savetxt` and pandas write it
 
 Nothing that a file contains is run: arrays of Python objects are refused.
 """
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from otafl.core.arrays import refuse_wrong, to_numbers, to_single
 from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
 
 AXES = ("round", "device", "antenna", "group")
 """Dimensions of the frequency responses of a trace."""
 
-NUMBERS = ("real", "imag")
-"""Columns of a CSV file beside the dimensions, of which antenna and group may be missing."""
+Format = Literal["complex", "real_imag", "magnitude", "magnitude_db"]
+"""Meaning of the numbers of a file."""
+
+COLUMNS = "the columns round, device, antenna, group, and real, imag or h; some may be missing"
+"""Columns of a CSV file, for messages."""
+
+CONVERT = "save its array of complex numbers by numpy.save; scipy.io.loadmat or h5py reads it"
+"""Remedy for files of other formats."""
+
+FINITE = "expected finite numbers up to 3.4e38, and 0 for a device without a path"
+"""Expected numbers of a trace, for messages."""
 
 SUFFIXES = (".npy", ".npz", ".csv")
 """Ends of the names of files that are read here."""
@@ -38,13 +49,15 @@ MAX_BYTES = 1 << 33
 """Largest size of a file's arrays, which are kept in memory."""
 
 
-def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
+def read_arrays(path: str | Path, format: Format = "complex") -> dict[str, np.ndarray]:
     """Read a file of `SUFFIXES` from an untrusted source.
 
     Parameters
     ----------
     path : str or Path
         File.
+    format : Format
+        Meaning of the numbers of `h` or `a`.
 
     Returns
     -------
@@ -57,11 +70,14 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
         If the file cannot be read, or the responses have another shape, type or are not finite.
     """
     label, suffix = f"'{path}'", Path(path).suffix
-    if suffix == ".csv":
-        return {"h": _read_csv(Path(path))}
+    if suffix not in SUFFIXES:
+        raise UserError(f"{label} ends in none of {', '.join(SUFFIXES)}; {CONVERT}")
     try:
         with open_regular(path, MAX_BYTES) as opened:
-            found = _read_archive(opened, label) if suffix == ".npz" else {"h": _read_npy(opened)}
+            if suffix == ".npz":
+                found = _read_archive(opened, label)
+            else:
+                found = {"h": _read_csv(opened, label) if suffix == ".csv" else _read_npy(opened)}
     except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         reason = getattr(error, "strerror", None) or "it is not an array of numbers"
         raise UserError(
@@ -70,14 +86,16 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
     if len(found) == 1 and "h" not in found:
         found = {"h": next(iter(found.values()))}
     return {
-        name: to_responses(value, f"{name} of {label}" if suffix == ".npz" else label, name)
+        name: to_responses(value, f"{name} of {label}" if suffix == ".npz" else label, name, format)
         if name in ("h", "a")
         else value
         for name, value in found.items()
     }
 
 
-def to_responses(source: Any, label: str, name: str = "h") -> np.ndarray:
+def to_responses(
+    source: Any, label: str, name: str = "h", format: Format = "complex"
+) -> np.ndarray:
     """Return responses as an array, complex [R, K, A, F], or with paths [R, K, A, L].
 
     Parameters
@@ -89,30 +107,39 @@ def to_responses(source: Any, label: str, name: str = "h") -> np.ndarray:
         Name in messages.
     name : {"h", "a"}
         Frequency responses, or amplitudes of paths.
+    format : Format
+        Meaning of the numbers: complex; real_imag, with real and imaginary parts in a last
+        dimension of length 2; magnitude |h|; or magnitude_db, 20 log10 |h|. A magnitude has the
+        phase 0.
 
     Raises
     ------
     UserError
         If the array has another shape or type, or is not finite.
     """
-    h = np.asarray(source)
-    ndims = (4,) if name == "a" else (2, 3, 4)
-    if h.ndim not in ndims or not h.size or h.dtype.kind not in "iufc":
-        expected = (
-            "(round, device, antenna, path)"
-            if name == "a"
-            else "(round, device), (round, device, antenna) or (round, device, antenna, group)"
-        )
+    h = to_numbers(source, label, "complex numbers", "iufc")
+    if (h.dtype.kind == "c") != (format == "complex"):
         raise UserError(
-            f"{label} has the shape {h.shape} and the type {h.dtype}; expected complex numbers "
-            f"{expected}"
+            f"{label}: got {h.dtype.name} {list(h.shape)} for format: {format}; give real numbers "
+            "the format real_imag, magnitude or magnitude_db, and complex ones none"
         )
-    if not np.isfinite(h).all():
-        place = tuple(int(one) for one in np.argwhere(~np.isfinite(h))[0])
-        raise UserError(
-            f"{label} is not finite at {place} of the shape {h.shape}; write 0 for a device "
-            "without a path"
-        )
+    if format == "real_imag":
+        if h.shape[-1:] != (2,):
+            raise UserError(
+                f"{label} has the shape {h.shape}; expected a last dimension of length 2 for "
+                "format: real_imag, with real and imaginary parts"
+            )
+        h = h[..., 0] + 1j * h[..., 1]
+    if format == "magnitude":
+        wanted = "set format: magnitude_db if the numbers are in decibels"
+        refuse_wrong(h < 0, h, label, "numbers", "negative", wanted, AXES)
+    if format == "magnitude_db":
+        with np.errstate(over="ignore"):
+            h = 10.0 ** (h / 20.0)
+    if h.ndim not in ((4,) if name == "a" else (2, 3, 4)) or not h.size:
+        axes = "antenna, path" if name == "a" else "[antenna[, group]]"
+        raise UserError(f"{label} has the shape {h.shape}; expected (round, device, {axes})")
+    to_single(h, label, "numbers", AXES, FINITE)
     return h.reshape((*h.shape, 1, 1)[:4]).astype(np.complex128)
 
 
@@ -137,40 +164,73 @@ def _read_archive(opened: Any, label: str) -> dict[str, np.ndarray]:
         }
 
 
-def _read_csv(file: Path) -> np.ndarray:
-    """Return the responses of a CSV file as an array [R, K, A, F]; every place needs a row."""
-    try:
-        with (
-            open_regular(file, MAX_BYTES) as opened,
-            io.TextIOWrapper(opened, encoding="utf-8-sig", newline="") as text,
-        ):
-            rows = list(csv.DictReader(text))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or "it is not a table of text"
+def _read_csv(opened: Any, label: str) -> np.ndarray:
+    """Return the numbers of a CSV file: [R, K, A, F] of named columns, or else [R, K]."""
+    rows = _read_rows(opened.read().decode("utf-8-sig"))
+    heads = ([cell.lstrip("#") for cell in row] for row in rows.values())
+    names = next((head for head in heads if {"round", "device"} <= {*head}), [])
+    rows = {n: row for n, row in rows.items() if not row[0].startswith("#") and row != names}
+    parts = [part for part in ("real", "imag", "h") if part in names]
+    if not rows or (names and parts not in (["real", "imag"], ["h"])):
+        given = f"has the columns {', '.join(names) or 'none'} (rows: {len(rows)})"
+        raise UserError(f"{label} {given}; expected {COLUMNS}")
+    if not names:
+        line, first = next(iter(rows.items()))
+        columns = range(int(first[0] == ""), len(first))  # pandas' index has no name
+        if [first[column] for column in columns] == [str(n) for n in range(len(columns))]:
+            del rows[line]  # pandas numbers the columns
+        return _parse_rows(label, rows, columns, len(first))
+    axes = [axis for axis in AXES if axis in names]
+    table = _parse_rows(label, rows, [names.index(name) for name in (*axes, *parts)], len(names))
+    index, values = table[:, : len(axes)], table[:, len(axes) :]
+    wrong = (index != np.rint(index.real)) | ~((index.real >= 0) & (index.real < MAX_BYTES))
+    if wrong.any():
+        line, row = [*rows.items()][wrong.any(1).argmax()]
         raise UserError(
-            f"'{file}' cannot be read ({reason}); give a .npy, .npz or .csv file"
-        ) from error
-    given = list(rows[0]) if rows else []
-    if not {"round", "device", *NUMBERS} <= set(given):
-        raise UserError(
-            f"'{file}' has the columns {', '.join(map(str, given)) or 'none'}; expected "
-            f"{', '.join((*AXES, *NUMBERS))}, of which antenna and group may be missing"
+            f"{label}, line {line}: expected whole numbers from 0 in {', '.join(axes)}, got "
+            f"{', '.join(row)}"
         )
-    places = []
-    for line, row in enumerate(rows, 2):
-        try:
-            value = complex(float(row["real"]), float(row["imag"]))
-            places.append((*(int(row.get(axis) or 0) for axis in AXES), value))
-        except (TypeError, ValueError) as error:
-            raise UserError(f"'{file}', line {line}: expected numbers, got {row}") from error
-    index = np.array([place[:4] for place in places])
-    shape = tuple(int(one) + 1 for one in index.max(0))
-    count = len({*map(tuple, index.tolist())})
-    if index.min() < 0 or not count == math.prod(shape) == len(places):
+    place = np.zeros((len(rows), 4), np.int64)
+    place[:, [AXES.index(axis) for axis in axes]] = index.real
+    shape = tuple(int(most) + 1 for most in place.max(0))
+    if not len(np.unique(place, axis=0)) == math.prod(shape) == len(rows):
         raise UserError(
-            f"'{file}' has {len(places)} rows, and its numbers make the shape {shape} (round, "
+            f"{label} has {len(rows)} rows, and its numbers make the shape {shape} (round, "
             f"device, antenna, group); expected a row for each of {math.prod(shape)} places"
         )
-    h = np.zeros(shape, np.complex128)
-    h[tuple(index.T)] = [place[4] for place in places]
-    return to_responses(h, f"'{file}'")
+    numbers = values[:, 0] if parts == ["h"] else values[:, 0] + 1j * values[:, 1]
+    h = np.zeros(shape, numbers.dtype)
+    h[tuple(place.T)] = numbers
+    return h
+
+
+def _read_rows(text: str) -> dict[int, list[str]]:
+    """Return the cells of the lines of a table, which are apart by commas, or else by blanks.
+
+    Lines without cells are left out. The first cell of a comment starts with `#`.
+    """
+    rows = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        line = "#" + line.lstrip("# ") if line.startswith("#") else line
+        cells = line.replace('"', "").split("," if "," in line else None)
+        rows[number] = [cell.strip() for cell in cells]
+    return {number: cells for number, cells in rows.items() if any(cells)}
+
+
+def _parse_rows(
+    label: str, rows: dict[int, list[str]], columns: Sequence[int], width: int
+) -> np.ndarray:
+    """Return the numbers in some columns of rows, which have `width` cells."""
+    table = []
+    for line, row in rows.items():
+        try:
+            cells = [row[column] for column in columns]
+            table.append([complex(cell) if "j" in cell else float(cell) for cell in cells])
+            if len(row) != width:
+                raise ValueError(f"{len(row)} cells")
+        except (IndexError, ValueError) as error:
+            raise UserError(
+                f"{label}, line {line}: expected numbers such as 0.5 or (1+2j) in {width} columns, "
+                f"got {', '.join(row)}; a table has {COLUMNS}"
+            ) from error
+    return np.array(table)

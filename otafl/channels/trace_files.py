@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from otafl.channels.positions import Ground, Positions
-from otafl.channels.trace_arrays import MAX_BYTES, SUFFIXES, read_arrays
+from otafl.channels.trace_arrays import (
+    AXES,
+    CONVERT,
+    FINITE,
+    MAX_BYTES,
+    SUFFIXES,
+    Format,
+    read_arrays,
+)
+from otafl.core.arrays import refuse_wrong, to_numbers, to_single
 from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
 
@@ -61,7 +70,7 @@ class Responses:
         return Positions(place[devices, :2], self.base_m[None, :2], self.ground)
 
 
-def read(path: str) -> Responses:
+def read(path: str, format: Format = "complex") -> Responses:
     """Read a trace, or channels of a NumPy or CSV file, from an untrusted source.
 
     Raises UserError if the file does not exist, is not a trace, or its numbers are not a channel's.
@@ -70,20 +79,26 @@ def read(path: str) -> Responses:
         raise UserError(
             f"channel.path: there is no file '{path}'; otafl.channels.trace.export_trace writes one"
         )
-    if Path(path).suffix not in SUFFIXES:
+    is_array = Path(path).suffix in SUFFIXES
+    if is_array:
+        try:
+            arrays = read_arrays(path, format)
+        except UserError as error:
+            raise UserError(f"channel.path: {error}") from error
+        attributes = {name: arrays.pop(name) for name in ATTRIBUTES if name in arrays}
+    else:
         arrays, attributes = _read_netcdf(path)
         _check_schema(path, attributes)
-        return _to_responses(path, arrays, attributes, ("carrier_hz", "bandwidth_hz"))
-    try:
-        arrays = read_arrays(path)
-    except UserError as error:
-        raise UserError(f"channel.path: {error}") from error
-    attributes = {name: arrays.pop(name) for name in ATTRIBUTES if name in arrays}
+    if format != "complex" and not {"h", "a"} & arrays.keys():
+        raise UserError(
+            f"channel.format: got {format}, but '{path}' states real and imaginary parts; leave it "
+            "out"
+        )
     for name in ("h", "a"):
         if name in arrays:
             whole = arrays.pop(name)
             arrays |= {f"{name}_real": whole.real, f"{name}_imag": whole.imag}
-    return _to_responses(path, arrays, attributes, ())
+    return _to_responses(path, arrays, attributes, () if is_array else tuple(sorted(ATTRIBUTES)))
 
 
 def _read_netcdf(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -109,7 +124,9 @@ def _read_netcdf(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise
     except OSError as error:
         reason = f": it {error.strerror}" if error.errno == errno.EINVAL else ""
-        raise UserError(f"channel.path: '{path}' is not a NetCDF-4 or HDF5 file{reason}") from error
+        raise UserError(
+            f"channel.path: '{path}' is not a NetCDF-4 or HDF5 file{reason}; {CONVERT}"
+        ) from error
     except Exception as error:  # h5py and h5netcdf raise undocumented errors for odd files
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"channel.path: '{path}' cannot be read ({reason})") from error
@@ -128,7 +145,10 @@ def _to_responses(
     missing = [name for name in needed if name not in arrays]
     missing += [name for name in required if name not in attributes]
     if missing:
-        raise UserError(f"channel.path: '{path}' lacks {', '.join(missing)}")
+        raise UserError(
+            f"channel.path: '{path}' lacks {', '.join(missing)}, and has "
+            f"{', '.join(arrays) or 'nothing of a trace'}; {CONVERT}"
+        )
     for name, values in arrays.items():
         _check_numbers(path, name, values)
     real, imaginary = arrays[needed[0]], arrays[needed[1]]
@@ -150,7 +170,6 @@ def _to_responses(
     delay = arrays["tau_s"] if kind == "a" else None
     if delay is not None:
         delay = _fit(path, "tau_s", delay, (rounds, devices, paths))
-        _check_not_negative(path, "tau_s", delay)
     gain = arrays.get("gain")
     if gain is not None:
         gain = _fit(path, "gain", gain, (rounds, devices))
@@ -187,7 +206,8 @@ def _check_schema(path: str, attributes: dict[str, Any]) -> None:
     if not isinstance(schema, str) or schema != SCHEMA:
         shown = repr(schema) if len(repr(schema)) <= 40 else f"{repr(schema)[:37]}..."
         raise UserError(
-            f"channel.path: '{path}' has the schema attribute {shown}; expected '{SCHEMA}'"
+            f"channel.path: '{path}' has the schema attribute {shown}; expected '{SCHEMA}'; "
+            f"{CONVERT}"
         )
 
 
@@ -196,24 +216,13 @@ def _check_numbers(path: str, name: str, values: np.ndarray) -> None:
 
     A place of the map may have no coverage.
     """
-    if values.dtype.kind not in "iuf":
-        raise UserError(
-            f"channel.path: {name} of '{path}' has the type {values.dtype}; expected real numbers"
-        )
-    if name not in GROUND and not np.isfinite(values).all():
-        place = tuple(int(one) for one in np.argwhere(~np.isfinite(values))[0])
-        raise UserError(
-            f"channel.path: {name} of '{path}' is not finite at {place}; write zero responses for "
-            "a device without a path"
-        )
-
-
-def _check_not_negative(path: str, name: str, values: np.ndarray) -> None:
-    if (values < 0).any():
-        place = tuple(int(one) for one in np.argwhere(values < 0)[0])
-        raise UserError(
-            f"channel.path: {name} of '{path}' is {values[place]:g} at {place}; must be at least 0"
-        )
+    label = f"channel.path: {name} of '{path}'"
+    axes = AXES if values.ndim == len(AXES) else ("position",)
+    to_numbers(values, label, "real numbers", "iuf")
+    if name not in GROUND:
+        to_single(values, label, "numbers", axes, FINITE)
+    if name in ("tau_s", "gain"):
+        refuse_wrong(values < 0, values, label, "numbers", "negative", "must be at least 0", axes)
 
 
 def _read_positive(path: str, attributes: dict[str, Any], name: str) -> float:

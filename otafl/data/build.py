@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.data.augment import make_augmentation
@@ -123,14 +120,8 @@ def _build_client_samples(
 ) -> ClientSamples | None:
     """Return the samples of `part`, test or validation, by device; None without them."""
     parts = [getattr(trial, part) for trial in splits]
-    sizes = np.stack([one.counts for one in parts])
-    if not sizes.any():
+    if not any(one.counts.any() for one in parts):
         return None
-    if not sizes.all():
-        raise UserError(
-            f"data.own_test: a device trains on classes of which there are no {part} samples; use "
-            "more samples or another data.partition"
-        )
     if len(data.y_test):
         x, y = (torch.from_numpy(getattr(data, f"{name}_{part}")) for name in ("x", "y"))
         return ClientSamples.from_parts(x.to(local.x), y.to(local.y), parts, data.classes)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from otafl.core.arrays import refuse_wrong, to_numbers, to_single
 from otafl.core.errors import UserError
 from otafl.losses.base import Labels
 
@@ -18,10 +19,17 @@ Bytes = NDArray[np.uint8]
 Indices = NDArray[np.int64]
 """[n]: indices of samples, labels or users."""
 
+_SAMPLES = "real numbers, such as x.astype(float), or real and imaginary parts as features"
+_LABELS = "whole numbers from 0, as np.unique(labels, return_inverse=True) gives for texts"
+"""Expected samples and labels, for messages."""
+
 
 @dataclass(frozen=True)
 class DataSet:
     """Training, test and validation samples.
+
+    Arrays of other types are converted, and real numbers rounded to float32. Numbers that are not
+    finite in float32, whole numbers beyond 2**24 and masked values are refused.
 
     Parameters
     ----------
@@ -119,91 +127,93 @@ def check_dataset(data: Any, name: str) -> DataSet:
         raise UserError(
             f"data.name: {name!r} returned {type(data).__name__}; expected otafl.data.DataSet"
         )
-    shape, ends = np.shape(data.x_train)[1:], np.shape(data.y_train)[1:]
-    kind = find_label_kind(data.y_train)
-    parts: dict[str, Any] = {}
-    for part in ("train", "test", "validation"):
-        x, y = getattr(data, f"x_{part}"), getattr(data, f"y_{part}")
-        if part == "validation" and np.size(x) == np.size(y) == 0:
-            x, y = np.empty((0, *shape)), np.empty((0, *ends), np.asarray(data.y_train).dtype)
-        label = f"data.name: {name!r}: {part}"
-        x, y = _check_shapes(label, np.asarray(x), np.asarray(y), shape, ends)
-        parts[f"x_{part}"] = x
-        parts[f"y_{part}"] = (
-            _check_values(label, y) if kind == "values" else _check_classes(label, y, data.classes)
+    label = f"data.name: {name!r}"
+    arrays = {part: _to_arrays(data, label, part) for part in ("train", "test")}
+    x_train, y_train = arrays["train"]
+    kind, shape, ends = find_label_kind(y_train), x_train.shape[1:], y_train.shape[1:]
+    if not shape:
+        raise UserError(
+            f"{label}: samples are single numbers, x is {list(x_train.shape)}; expected "
+            "[n, features], such as x[:, None]"
         )
-    if kind == "values":
-        parts["classes"] = ends[0]
-    if kind == "tokens":
-        _check_tokens(name, data.classes, shape, ends, parts)
-    for part in ("train", "test"):
-        if not len(parts[f"y_{part}"]):
-            raise UserError(f"data.name: {name!r} has no {part} samples")
-    for about, labels in (
-        *(("owner", "y_train"), ("owner_test", "y_test")),
-        *(("time", "y_train"), ("time_test", "y_test")),
-    ):
-        given = getattr(data, about)
-        if given is not None and np.shape(given) != parts[labels].shape[:1]:
+    arrays["validation"] = np.empty((0, *shape)), np.empty((0, *ends), y_train.dtype)
+    for part in ("validation", "server"):
+        given = getattr(data, f"x_{part}"), getattr(data, f"y_{part}")
+        if any(one is not None and len(one) for one in given):
+            arrays[part] = _to_arrays(data, label, part)
+    classes = _check_num_classes(label, data.classes, kind, shape, y_train)
+    parts: dict[str, Any] = {"classes": classes}
+    for part, (x, y) in arrays.items():
+        if x.shape[:1] != y.shape[:1] or x.shape[1:] != shape or y.shape[1:] != ends:
             raise UserError(
-                f"data.name: {name!r}: {about} has shape {list(np.shape(given))}; expected one "
-                f"{'user' if about.startswith('owner') else 'time'} for each of the "
-                f"{len(parts[labels])} samples"
+                f"{label}: {part} shapes disagree: x is {list(x.shape)} and y is {list(y.shape)}; "
+                f"expected x [n, {', '.join(map(str, shape))}] as in training, and y "
+                f"[{', '.join(map(str, ('n', *ends)))}]"
             )
+        parts[f"x_{part}"] = to_single(x, label, f"{part} values")
+        if kind == "tokens":
+            _to_whole(x, label, f"{part} tokens", classes)
+        parts[f"y_{part}"] = (
+            to_single(y, label, f"{part} labels", ("sample", "output"))
+            if kind == "values"
+            else _to_whole(y, label, f"{part} labels", classes)
+        )
+    for about, part, noun, kinds in (
+        *(("owner", "train", "user", "iu"), ("owner_test", "test", "user", "iu")),
+        *(("time", "train", "time", "iuf"), ("time_test", "test", "time", "iuf")),
+    ):
+        if getattr(data, about) is None:
+            continue
+        wanted = f"numbers, as np.unique({noun}s, return_inverse=True) gives them"
+        column = to_numbers(getattr(data, about), f"{label}: {about}", wanted, kinds)
+        if column.shape != arrays[part][1].shape[:1]:
+            raise UserError(
+                f"{label}: {about} has shape {list(column.shape)}; expected one {noun} for each of "
+                f"the {len(arrays[part][1])} samples"
+            )
+        refuse_wrong(~np.isfinite(column), column, label, about, "not finite", wanted)
+        parts[about] = column
+    if data.black is not None:
+        black = to_numbers(data.black, f"{label}: black", _SAMPLES)
+        to_single(black, label, "black values")  # a check; it has a shape of its own
     return replace(data, **parts)
 
 
-def _check_shapes(
-    label: str, x: Any, y: Any, shape: tuple[int, ...], ends: tuple[int, ...]
-) -> tuple[Floats, Any]:
-    """Check the shapes of samples and labels, and convert the samples."""
-    if x.shape[:1] != y.shape[:1] or x.shape[1:] != shape or y.shape[1:] != ends:
-        raise UserError(
-            f"{label} shapes disagree: x is {list(x.shape)} and y is {list(y.shape)}; expected x "
-            f"[n, {', '.join(map(str, shape))}] as in training, and y "
-            f"[{', '.join(map(str, ('n', *ends)))}]"
-        )
-    return np.ascontiguousarray(x, np.float32), y
+def _to_arrays(data: DataSet, label: str, part: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the samples and labels of a part as arrays of numbers, which are not empty."""
+    x = to_numbers(getattr(data, f"x_{part}"), f"{label}: {part} samples", _SAMPLES)
+    y = to_numbers(getattr(data, f"y_{part}"), f"{label}: {part} labels", _LABELS)
+    if not x.size or not y.size:
+        raise UserError(f"{label} has no {part} samples: x is {list(x.shape)}, y {list(y.shape)}")
+    return x, y
 
 
-def _check_values(label: str, y: Any) -> Floats:
-    values = np.ascontiguousarray(y, np.float32)
-    if values.ndim != 2 or not values.shape[1] or not np.isfinite(values).all():
-        raise UserError(
-            f"{label} labels must be finite numbers [n, outputs], and are {list(values.shape)} "
-            f"with {int((~np.isfinite(values)).sum())} that are not finite"
-        )
-    return values
-
-
-def _check_classes(label: str, y: Any, classes: int) -> Indices:
-    labels = y.astype(np.int64)
-    if not np.array_equal(labels, y):
-        raise UserError(
-            f"{label} labels must be whole numbers, got dtype {y.dtype}; real values to predict "
-            "have the shape [n, outputs]"
-        )
-    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
-        raise UserError(
-            f"{label} labels must be in 0..{classes - 1} for {classes} classes, got "
-            f"{labels.min()}..{labels.max()}"
-        )
-    return np.ascontiguousarray(labels)
-
-
-def _check_tokens(
-    name: str, vocabulary: int, shape: tuple[int, ...], ends: tuple[int, ...], parts: dict[str, Any]
-) -> None:
-    """Check that samples are sequences of tokens, as long as their labels."""
-    if shape != ends:
-        raise UserError(
-            f"data.name: {name!r}: y has next tokens of sequences of length {list(ends)}, and x "
-            f"samples of shape {list(shape)}; wanted sequences of the same length"
-        )
-    for part in ("train", "test", "validation"):
-        x = parts[f"x_{part}"]
-        if x.size and not (0 <= x.min() <= x.max() < vocabulary and (x == np.floor(x)).all()):
+def _check_num_classes(
+    label: str, classes: Any, kind: Labels, shape: tuple[int, ...], y: NDArray[Any]
+) -> int:
+    """Check the number of classes, and the shape of labels that are no classes."""
+    if kind == "values":
+        if y.ndim > 2 or classes not in (0, y.shape[1]):
             raise UserError(
-                f"data.name: {name!r}: {part} tokens must be whole numbers in "
-                f"0..{vocabulary - 1}, and are in {x.min():g}..{x.max():g}"
+                f"{label}: labels are real numbers {list(y.shape)}, and classes is {classes}; "
+                "expected values [n, outputs] without classes, or whole numbers [n]"
             )
+        return y.shape[1]
+    if kind == "tokens" and shape != y.shape[1:]:
+        raise UserError(
+            f"{label}: labels are whole numbers {list(y.shape)}; expected classes [n], such as "
+            f"y[:, 0], next tokens in the shape of a sample, {list(shape)}, or values, "
+            "y.astype(float)"
+        )
+    if not isinstance(classes, int | np.integer) or classes < 1:
+        raise UserError(f"{label}: classes is {classes!r}; expected their number, at least 1")
+    return int(classes)
+
+
+def _to_whole(y: NDArray[Any], label: str, noun: str, classes: int) -> Indices:
+    """Convert classes or tokens to int64. Raises UserError if one is not in 0..classes - 1."""
+    wrong = ~((y >= 0) & (y < classes) & (y == np.floor(y)))
+    fault = f"outside the whole numbers 0..{classes - 1}"
+    wanted = f"expected {classes} classes from 0; values to predict have the shape [n, outputs]"
+    refuse_wrong(wrong, y, label, noun, fault, wanted, ("sample", "position"))
+    return np.ascontiguousarray(y, np.int64)

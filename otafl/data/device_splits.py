@@ -168,9 +168,9 @@ def split_parts(
     if short.any():
         k = int(short.argmax())
         raise UserError(
-            f"data.test: per_device splits a device's {parts.counts[k]} samples into {trains[k]} "
-            f"for training, {held[k]} for validation and {tests[k]} for testing; each needs at "
-            "least one: use fewer devices, another partition or another data.test_share"
+            f"data.test: per_device splits the {parts.counts[k]} samples of device {k} into "
+            f"{trains[k]} for training, {held[k]} for validation and {tests[k]} for testing; "
+            "each needs at least one: use fewer devices, or another partition or data.test_share"
         )
     return DeviceSplits(
         parts.slice_parts(np.zeros_like(kept), trains),
@@ -259,12 +259,20 @@ def _split_devices(source: DataSource, data: DataSet, parts: SampleAssignment) -
     of, others = data.y_train, data.y_test
     if by_user:
         assert data.owner is not None
-        assert data.owner_test is not None  # both parts of a data set have users
+        if data.owner_test is None:
+            raise UserError("data.own_test: training samples have users; give owner_test too")
         of, others = data.owner, data.owner_test
-    return DeviceSplits(
-        parts,
-        SampleAssignment.from_parts([select_classes(part, of, others) for part in parts]),
-        SampleAssignment.from_parts(
-            [select_classes(part, data.y_train, data.y_validation) for part in parts]
-        ),
-    )
+    pairs = {"test": (of, others), "validation": (data.y_train, data.y_validation)}
+    own: dict[str, SampleAssignment] = {}
+    for name, (groups, pool) in pairs.items():
+        selected = [select_classes(part, groups, pool) for part in parts]
+        own[name] = SampleAssignment.from_parts(selected)
+        if len(pool) and not own[name].counts.all():
+            device = int(own[name].counts.argmin())
+            values = ", ".join(map(str, np.unique(groups[parts[device]])))
+            kind = "users" if groups is data.owner else "classes"
+            raise UserError(
+                f"data.own_test: there are no {name} samples of the {kind} of device {device} "
+                f"({values}); use more samples or another data.partition"
+            )
+    return DeviceSplits(parts, **own)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from otafl.core.arrays import to_numbers, to_single
 from otafl.data import leaf
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, Floats
@@ -83,7 +84,8 @@ def _open_hosted(folder: Path, generator: np.random.Generator) -> Iterator[leaf.
 
 def _to_images(x: list[Any]) -> Floats:
     """Return a writer's images [n, 784]."""
-    images = np.asarray(x, np.float32) if x else np.empty((0, _PIXELS), np.float32)
+    numbers = to_numbers(x, "'x'", "lists of numbers") if x else np.empty((0, _PIXELS))
+    images = to_single(numbers, "'x'", "pixels")
     if images.ndim != 2 or images.shape[1] != _PIXELS:
         raise ValueError(f"'x' has shape {list(images.shape)}; must be [n, {_PIXELS}]")
     return images

@@ -23,11 +23,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from otafl.core.arrays import to_single
 from otafl.core.errors import UserError
 from otafl.core.packages import import_extra
 from otafl.core.suggestions import format_suggestion
 from otafl.data.base import DataSource
-from otafl.data.dataset import Bytes, DataSet, Floats, Indices
+from otafl.data.dataset import Bytes, DataSet, Indices
 from otafl.data.pixels import Scale, scale_images
 
 TESTS = ("test", "validation")
@@ -164,15 +165,15 @@ class HuggingFace(DataSource):
         if type(kind).__name__ == "Image":
             return self._read_pixels(part[column], column)
         try:
-            vectors: Floats = np.asarray(part.with_format("numpy")[column][:], np.float32)
+            vectors = np.asarray(part.with_format("numpy")[column][:])
         except (TypeError, ValueError):  # lists of several lengths, or not of numbers
-            vectors = np.empty(0, np.float32)
-        if vectors.ndim < 2:
+            vectors = np.empty(0)
+        if vectors.ndim < 2 or vectors.dtype.kind not in "biuf":
             raise UserError(
                 f"data.image: the column {column!r} contains {_get_column_types(part)[column]}; "
                 "must be images, or lists of equally many numbers"
             )
-        return vectors
+        return to_single(vectors, f"data.image: the column {column!r}", "values")
 
     def _read_pixels(self, images: Any, column: str) -> Bytes:
         """Return images of one size as uint8, [n, height, width] or [n, 3, height, width]."""

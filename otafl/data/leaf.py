@@ -248,7 +248,7 @@ def _read(folder: Path, convert: Convert) -> dict[str, tuple[Samples, Indices]]:
                 raise UserError(f"{where} is also in another file of the folder")
             try:
                 users[name] = convert(samples["x"]), _parse_labels(samples["y"])
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError, UserError) as error:
                 raise UserError(f"{where}: {_format_reason(error)}") from error
             if len(users[name][0]) != len(users[name][1]):
                 x, y = users[name]

@@ -4,6 +4,7 @@ users are sampled.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -139,11 +140,17 @@ def spoilt(**change: Any) -> dict[str, Any]:
         ({"users": ["f0"], "user_data": {}}, "'f0' is missing"),
         ({"users": 3, "user_data": {}}, "not a file of LEAF"),
         (spoilt(x=[[0.5] * 783] * 4), r"user 'f0': 'x' has shape \[4, 783\]"),
-        (spoilt(x=[[0.5] * 784, [0.5]] * 2), "user 'f0': setting an array"),
-        (spoilt(x=[["a"] * 784] * 4), "user 'f0': could not convert"),
+        (spoilt(x=[[0.5] * 784, [0.5]] * 2), "user 'f0': 'x': cannot be an array"),
+        (spoilt(x=[["0.5"] * 784] * 4), "user 'f0': 'x': got the type str.*lists of numbers"),
+        (
+            spoilt(x=[[0.5] * 784, [0.5] * 783 + [1e39]] * 2),
+            "user 'f0': 'x': 2 of 3136 pixels are not finite, first at sample 1, feature 783",
+        ),
+        (spoilt(x=[[0.5] * 783 + [math.nan]] * 4), "user 'f0': 'x': 4 of 3136 pixels are not fin"),
+        (spoilt(y=[1, 2, 3, 2**70]), "user 'f0': .*too large"),
         (spoilt(y=[1, 2, 3]), "user 'f0' has 4 samples but 3 labels"),
         (spoilt(y=[1, 2, 3, 0.5]), "user 'f0': 'y' must be a list of whole numbers"),
-        (spoilt(y=[1, 2, 3, 62]), "labels must be in 0..61"),
+        (spoilt(y=[1, 2, 3, 62]), r"1 of 1 test labels is outside the whole numbers 0\.\.61"),
         ({"users": ["f0"], "user_data": {"f0": {"x": []}}}, "user 'f0': 'y' is missing"),
     ],
 )

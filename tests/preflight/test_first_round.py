@@ -144,7 +144,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"data.validation": 1e-4}, "data.validation: 0.0001 of 1437 training samples leaves 1437"),
     (
         {"data.test": "per_device", "devices.count": 1437},
-        "data.test: per_device splits a device's 1 samples into 0 for training",
+        "data.test: per_device splits the 1 samples of device 360 into 0 for",
     ),
     (
         {"model": {"name": "cnn", "kernel": 9, "padding": "valid"}},

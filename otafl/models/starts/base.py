@@ -121,7 +121,7 @@ def _list_differences(found: Mapping[str, Any], model: Model) -> Iterator[str]:
             yield f"{name} is {list(one.shape)}, not {list(shape)}"
         elif not one.is_floating_point():
             yield f"{name} has dtype {str(one.dtype).removeprefix('torch.')}, not a float"
-        elif not bool(one.isfinite().all()):
+        elif not bool(one.float().isfinite().all()):
             yield f"{name} has numbers that are not finite"
     for name, one in found.items():
         known = model.constants.get(name)
