@@ -113,7 +113,7 @@ def main() -> None:
     most = ds.isel(zip=FULL).max(["round", "trial", "server_learning_rate"])
     budgets = {
         "equal channel uses": (ds["uplink_symbols"], most["uplink_symbols"]),
-        "equal energy": (ds["tx_energy_j"], most["tx_energy_j"] / 10),
+        "equal radiated energy": (ds["tx_energy_j"], most["tx_energy_j"] / 10),
     }
     plt.rcParams.update(TYPE)
     figure, axes = plt.subplots(1, 3, figsize=(10, 5.5), layout="constrained", sharey=True)
