@@ -147,9 +147,9 @@ def race(
     if work.participants == work.devices:
         taking_part = f"All {work.devices}"
     yield f"{taking_part} devices train in a round, by {work.steps} steps of {work.batch} samples."
-    yield f"Accuracies are of round {rounds}. The yardstick is {number(yardstick_ms)} ms: forward and"
-    yield f"backward products of {number(flops(work) / 1e9)} GFLOP at {flops_per_s / 1e9:.0f} GFLOP/s,"
-    yield f"a thread's at a product of {GEMM} x {GEMM} matrices in the same run. It is no limit.\n"
+    yield f"Accuracies are of round {rounds}. The yardstick is {number(yardstick_ms)} ms: forward"
+    yield f"and backward products of {number(flops(work) / 1e9)} GFLOP at {flops_per_s / 1e9:.0f}"
+    yield f"GFLOP/s, a thread's at a product of {GEMM} x {GEMM} matrices in the same run. It is no limit.\n"
     yield from table(runs, yardstick_ms)
     yield ""
 
