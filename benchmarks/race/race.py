@@ -149,7 +149,7 @@ def race(
     yield f"{taking_part} devices train in a round, by {work.steps} steps of {work.batch} samples."
     yield f"Accuracies are of round {rounds}. The yardstick is {number(yardstick_ms)} ms: forward"
     yield f"and backward products of {number(flops(work) / 1e9)} GFLOP at {flops_per_s / 1e9:.0f}"
-    yield f"GFLOP/s, a thread's at a product of {GEMM} x {GEMM} matrices in the same run. It is no limit.\n"
+    yield f"GFLOP/s, a thread's at a product of {GEMM} x {GEMM} matrices in the same run.\n"
     yield from table(runs, yardstick_ms)
     yield ""
 
