@@ -82,9 +82,7 @@ def main() -> None:
     print(
         f"\nA step with the shared backbone takes {1e3 * statistics.median(fast):.1f} ms. The last"
     )
-    print(
-        "row is the limit that matrix products set: its ratio is the share of it that is reached.\n"
-    )
+    print("row has the products alone: its ratio is their share of the step.\n")
     print("| attention, samples x heads x positions x width | fused, ms | two products / fused |")
     print("|---|---|---|")
     for t in (10, 17, 32, 50, 65):

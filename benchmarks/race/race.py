@@ -130,27 +130,27 @@ def race(
         flops_per_s = max(flops_per_s, gemm())
         for one, racer in racers.items():
             runs[one].append(run(racer, name, rounds, samples))
-    limit_ms = 1e3 * flops(work) / flops_per_s
+    yardstick_ms = 1e3 * flops(work) / flops_per_s
     yield f"## {work.title}\n"
     taking_part = f"{work.participants} of {work.devices}"
     if work.participants == work.devices:
         taking_part = f"All {work.devices}"
     yield f"{taking_part} devices train in a round, by {work.steps} steps of {work.batch} samples."
-    yield f"Accuracies are of round {rounds}. The machine's limit is {number(limit_ms)} ms: forward"
+    yield f"Accuracies are of round {rounds}. The yardstick is {number(yardstick_ms)} ms: forward"
     yield f"and backward products of {number(flops(work) / 1e9)} GFLOP at {flops_per_s / 1e9:.0f}"
     yield f"GFLOP/s, a thread's at a product of {GEMM} x {GEMM} matrices in the same run.\n"
-    yield from table(runs, limit_ms)
+    yield from table(runs, yardstick_ms)
     yield ""
 
 
-def table(runs: Mapping[str, Sequence[Run]], limit_ms: float) -> Iterator[str]:
+def table(runs: Mapping[str, Sequence[Run]], yardstick_ms: float) -> Iterator[str]:
     """Yield the rows of a work's table.
 
     runs : of each simulator, the plain loop's among them, in the order of the repetitions.
     """
     yield (
         "| simulator | CPU ms a round | range | speed, plain loop = 1 | range "
-        "| share of the machine's limit | accuracy |"
+        "| yardstick over time | accuracy |"
     )
     yield "|---|---|---|---|---|---|---|"
     for name, own in runs.items():
@@ -163,7 +163,7 @@ def table(runs: Mapping[str, Sequence[Run]], limit_ms: float) -> Iterator[str]:
             f"{number(min(times))} to {number(max(times))}",
             f"{statistics.median(ratios):.2f}",
             f"{min(ratios):.2f} to {max(ratios):.2f}",
-            f"{limit_ms / middle:.0%}",
+            f"{yardstick_ms / middle:.0%}",
             f"{statistics.mean(one.accuracy for one in own):.1%}",
         ]
         yield f"| {' | '.join(cells)} |"

@@ -79,3 +79,10 @@ class ClientSamples:
         trials = int(self.trial[-1]) + 1
         right = most.view(trials, -1).sum(1) / self.count.view(trials, -1).sum(1)
         return np.asarray(right.cpu())
+
+    def compute_guess_accuracy(self) -> NDArray[np.float64]:
+        """Compute the accuracy [S] of a guess among the classes that each device holds."""
+        trials = int(self.trial[-1]) + 1
+        share = self.count.double() / (self.count_classes() > 0).sum(1)
+        right = share.view(trials, -1).sum(1) / self.count.view(trials, -1).sum(1)
+        return np.asarray(right.cpu())

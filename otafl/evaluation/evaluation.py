@@ -62,8 +62,8 @@ class Evaluation:
     def compute_constants(self) -> dict[str, np.ndarray]:
         """Return the properties of the test samples that hold before any round, [S, ...].
 
-        These are their number, the share of their most frequent class, and the same of the devices'
-        own.
+        These are their number, the share of their most frequent class, the accuracy of a guess,
+        and the same of the devices' own.
         """
         own, trials = self._all.client_test, len(self._all.sample_share)
         out: dict[str, np.ndarray] = {}
@@ -71,11 +71,13 @@ class Evaluation:
             out["minimum_risk"] = self._excess.minimum
         for name, error in compute_control_errors(self._all).items():
             out |= self._namer.name_control(name, error)
+        out |= {name: np.full(trials, one) for name, one in self._namer.list_guesses().items()}
         if self._test is not None:
             y = self._all.data.y_test[: self._training.eval_samples]
             out["test_samples"] = np.full(trials, float(len(y)))
             if self._all.data.labels == "classes":
                 out["majority_share"] = np.full(trials, np.bincount(y).max() / len(y))
+                out["accuracy_guess"] = np.full(trials, 1.0 / len(np.unique(y)))
         if own is None:
             return out
         if not own.has_classes:
@@ -87,7 +89,9 @@ class Evaluation:
         if self._test is None:
             out["test_samples"] = of_classes.sum(1)
             out["majority_share"] = of_classes.max(1) / of_classes.sum(1)
+            out["accuracy_guess"] = 1.0 / np.count_nonzero(of_classes, 1)
         out["majority_accuracy"] = own.compute_majority_share()
+        out["own_accuracy_guess"] = own.compute_guess_accuracy()
         if self._training.class_losses:
             counts = own.count_classes().double().cpu().numpy()
             out["device_own_class_samples"] = counts.reshape(*self._all.sample_share.shape, -1)

@@ -51,6 +51,13 @@ class MetricNamer:
             if not len(getattr(data, f"y_{part}")):
                 self._spreads[part] = self._spreads[f"own_{part}"]
 
+    def list_guesses(self) -> dict[str, np.ndarray | float]:
+        """Return what a guess has: of values the mean label, of tokens any of them alike."""
+        spread = self._spreads["test"]
+        if "perplexity" in self._loss.metrics:
+            return {"perplexity_guess": float(spread.outputs)}
+        return {"mse_guess": spread.variance} if (spread.variance > 0).all() else {}
+
     def name_scores(self, prefix: str, on: str, scores: Scores) -> dict[str, np.ndarray]:
         """Return the variables of scores on test or validation samples.
 

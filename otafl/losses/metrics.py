@@ -13,8 +13,7 @@ Better = Literal["higher", "lower"]
 class Metric:
     """Describe a metric of a test: its units, what it is, and which way it is better.
 
-    lowest, highest: its bounds. is_guess: the untrained model's value is what a trial that diverged
-    counts with.
+    lowest, highest: its bounds. is_guess: a trial that diverged counts with its value of a guess.
     """
 
     units: str

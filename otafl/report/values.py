@@ -11,7 +11,7 @@ from otafl.analysis.points import build_labels, get_unit, list_axes
 from otafl.analysis.summary import SHOWN, compute_end_values, format_mean_std
 from otafl.analysis.variables import find_main_variable
 from otafl.results.end_values import SUMMED_DIMS, SUMS
-from otafl.results.variables import CONTROLS, find_metric
+from otafl.results.variables import CONTROLS, GUESSES, find_metric
 
 MAX_ROWS = 300
 """Points of a longer sweep are left to `otafl show --csv`."""
@@ -24,6 +24,7 @@ NOT_SHOWN = (
     "majority_share",
     "test_samples",
     "own_test_samples",
+    *GUESSES,
 )
 
 

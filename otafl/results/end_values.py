@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count, make_unknown_name_error
-from otafl.results.variables import has_guess
+from otafl.results.variables import GUESSES, find_guess
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,10 +45,11 @@ def count_diverged(
 ) -> xr.Dataset:
     """Count trials that diverged as guesses, which means over trials then include.
 
-    From the round of divergence to the point's last, an accuracy, mean squared error or perplexity
-    is that of the trial's untrained model, the record of round 0; any other variable is NaN. This
-    does not depend on the other trials of the stack. A stack of only diverged trials ends with the
-    record in which they diverged, another one later.
+    From the round of divergence to the point's last, an accuracy, mean squared error, r2 or
+    perplexity is that of a guess, or of the trial's untrained model where the result has no guess;
+    any other variable is NaN. An untrained model is no guess: a pretrained one knows more, one
+    pretrained on other classes less. The other trials of the stack do not matter. A stack of only
+    diverged trials ends with the record in which they diverged, another one later.
 
     Parameters
     ----------
@@ -67,7 +67,8 @@ def count_diverged(
     for name in dataset.data_vars if names is None else names:
         values = dataset[name]
         if "round" in values.dims and "trial" in values.dims:
-            guess = values.sel(round=0, drop=True) if _has_guess(dataset, str(name)) else math.nan
+            guess = _get_guess(dataset, str(name)).where(values.notnull().any("round"))
+            guess = guess.astype(values.dtype)
             out[name] = values.where(~lost, guess).transpose(*values.dims, ...).variable
     return dataset.assign(out)
 
@@ -78,13 +79,23 @@ def describe_diverged(dataset: xr.Dataset) -> str:
     if not lost:
         return ""
     said = f"{lost} of {format_count(dataset[DIVERGED].size, 'trial')} diverged"
+    if any(name in dataset for name in GUESSES):
+        return f"{said}: accuracies count as a guess, all else is left out"
     if 0 in dataset["round"].values:
         return f"{said}: accuracies count as the untrained model's, all else is left out"
     return f"{said} and {'is' if lost == 1 else 'are'} left out of the means"
 
 
-def _has_guess(dataset: xr.Dataset, name: str) -> bool:
-    return has_guess(name) and 0 in dataset["round"].values
+def _get_guess(dataset: xr.Dataset, name: str) -> xr.DataArray:
+    """Return the value of a guess by trial, NaN for a variable that has none."""
+    guess = find_guess(name)
+    if guess in dataset:
+        return dataset[guess]
+    if guess == "r2_guess":
+        return dataset[DIVERGED].where(False, 0.0)
+    if guess is not None and 0 in dataset["round"].values:
+        return dataset[name].sel(round=0, drop=True)
+    return dataset[DIVERGED].where(False)
 
 
 SUMS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -118,6 +119,14 @@ VARIABLES |= {
     "majority_accuracy": Variable(
         "1", "share of own test samples that are of their device's most frequent class", TRIALS
     ),
+    "accuracy_guess": Variable(
+        "1", "accuracy of a guess among the classes of the test samples", TRIALS
+    ),
+    "own_accuracy_guess": Variable(
+        "1", "accuracy of a guess among the classes of each device's own test samples", TRIALS
+    ),
+    "mse_guess": Variable("1", "mean squared error of the mean label of the test samples", TRIALS),
+    "perplexity_guess": Variable("1", "perplexity of equally likely tokens", TRIALS),
     "update_coherence": Variable("1", "generalised coherence of the devices' envelope gradients"),
     "update_coherence_log": Variable(
         "nat", "logarithm of the determinant of the envelope gradients' normalised Gram matrix"
@@ -291,10 +300,21 @@ def get_better_direction(name: str) -> Better | None:
         return None
 
 
-def has_guess(name: str) -> bool:
-    """Return whether a trial that diverged counts with the untrained model's value."""
+GUESSES = ("accuracy_guess", "own_accuracy_guess", "mse_guess", "perplexity_guess")
+"""Metrics of a guess, which a trial that diverged counts with."""
+
+
+def find_guess(name: str) -> str | None:
+    """Return the variable of a guess for a metric; None for other variables.
+
+    A model of a device guesses among its device's classes where it is tested on own samples.
+    """
     metric = find_metric(name)
-    return metric is not None and METRICS[metric].is_guess
+    if metric is None or not METRICS[metric].is_guess:
+        return None
+    own = f"own_{metric}_guess"
+    of_device = re.search("(personal|local|tuned)_own_", name)
+    return own if of_device and own in GUESSES else f"{metric}_guess"
 
 
 CONTROLS = ("mean_control_mse", "mean_control_r2", "line_control_mse", "line_control_r2")

@@ -20,8 +20,8 @@ import otafl
 from studies.analog_vs_digital.uplink_costs import (
     AIRTIME,
     FADES_BITS,
+    FULL_POWER,
     GOALS,
-    JOULES,
     OFDMA,
     SNRS,
     TARGET,
@@ -211,10 +211,10 @@ def draw(found: Found, path: Path) -> None:
     shown = {
         "digital, all coordinates": (0, "#7F7F7F", "o", "--"),
         "digital, sparse, ten devices": (2, "#E69F00", "s", "--"),
-        "the same, silent in deep fades, 4 bits": (-2, "#D55E00", "D", "--"),
+        "the same, silent below a gain of 0.3, 4 bits": (-2, "#D55E00", "D", "--"),
         "the same, OFDMA": (-1, "#882255", "v", "-"),
     }
-    panels = ((AIRTIME, "airtime (s), full power"), (JOULES, "radiated (J), least power"))
+    panels = ((AIRTIME, "airtime (s), full power"), (FULL_POWER, "radiated (J), full power"))
     for axis, (goal, label) in zip(axes, panels, strict=True):
         analogue, digital = found[goal].values()
         best = [select_winner(analogue, i).select_best()[0][i] for i in range(len(SNRS))]

@@ -58,7 +58,8 @@ JOULES = Goal(
     1,
     chooses_power=True,
 )
-GOALS = (AIRTIME, Goal("radiated at full power (J)", "Joules at full power", 1), JOULES)
+FULL_POWER = Goal("radiated at full power (J)", "Joules at full power", 1)
+GOALS = (AIRTIME, FULL_POWER, JOULES)
 POWER_STEP = 10.0 ** ((SNRS[1] - SNRS[0]) / 10)
 """Ratio of the powers at neighbouring SNRs."""
 

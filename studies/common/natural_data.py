@@ -260,17 +260,24 @@ def _format(pair: tuple[float, ...]) -> str:
 def draw(
     study: Study, outcomes: Mapping[str, Mapping[str, Outcome]], path: Path, linear: float
 ) -> None:
-    """Draw the paired differences from training alone, logarithmic beyond `linear`."""
+    """Draw the paired differences from training alone, logarithmic beyond `linear`.
+
+    Controls have no model and no uplink, so each has one mark.
+    """
     plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
     figure, axis = plt.subplots(figsize=(10, 5.8), layout="constrained")
     first = outcomes["ideal"]
     names = sorted((n for n in first if n != ALONE), key=lambda n: -float(first[n].errors.mean()))
-    for shift, (link, methods) in zip((0.14, -0.14), outcomes.items(), strict=True):
-        said, colour, marker = LINKS[link]
+    rivals = [name for name in names if name not in study.controls]
+    rows = [(0.14 - 0.28 * i, *LINKS[link], rivals) for i, link in enumerate(outcomes)]
+    rows.append((0.0, "control, no uplink", "0.35", "D", list(study.controls)))
+    for (shift, said, colour, marker, shown), methods in zip(
+        rows, [*outcomes.values(), first], strict=True
+    ):
         base = methods[ALONE].errors
-        mean, low, high, _ = np.array([compare_pairs(methods[n].errors, base) for n in names]).T
+        mean, low, high, _ = np.array([compare_pairs(methods[n].errors, base) for n in shown]).T
         axis.errorbar(
-            *(mean, np.arange(len(names)) + shift),
+            *(mean, np.array([names.index(n) for n in shown]) + shift),
             xerr=[mean - low, high - mean],
             fmt=marker,
             color=colour,

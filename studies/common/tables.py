@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from otafl.scenario import Point
 
 
+CLASSES = 10
+"""Classes of the data sets of committed results."""
+
+
 def open_result(results: Path, name: str) -> xr.Dataset:
     """The result of a scenario: the folder that `otafl sweep` wrote, or a single file."""
     path, folder = find_file(results, f"{name}.nc"), results / name
@@ -49,12 +53,31 @@ def read_lines(path: Path) -> list[dict[str, str]]:
 
 
 def open_file(path: Path) -> xr.Dataset:
-    """The result in a file or folder; power policies of an earlier one have their present names."""
-    result = otafl.open_results(path)
+    """The result in a file or folder; power policies of an earlier one have their present names,
+    and its trials that diverged count as a guess.
+    """
+    result = add_guesses(otafl.open_results(path))
     if "power" not in result.coords:
         return result
     labels = [FORMER_NAMES["power"].get(str(one), str(one)) for one in result["power"].values]
     return result.assign_coords(power=result["power"].copy(data=labels))
+
+
+def add_guesses(result: xr.Dataset) -> xr.Dataset:
+    """Add the accuracies of a guess to a result of before otafl recorded them.
+
+    Where the number of classes of a device is not in the scenario, a personal model guesses among
+    all classes, which counts less than a guess among its own.
+    """
+    from otafl.scenario import restore_tree
+
+    if "accuracy_guess" in result:
+        return result
+    data = restore_tree(dict(result.attrs))["data"]
+    classes = CLASSES - len((data.get("server") or {}).get("classes") or ())
+    held = data["partition"].get("classes_per_device") or classes
+    of_trial = xr.ones_like(result["final_round"] * result["trial"], float)
+    return result.assign(accuracy_guess=of_trial / classes, own_accuracy_guess=of_trial / held)
 
 
 def open_grids(
@@ -205,15 +228,14 @@ def interpolate_at_cost(
     name: str,
     spent: xr.DataArray,
     budget: xr.DataArray,
-    guess: float | None = None,
+    guess: xr.DataArray | float | None = None,
 ) -> xr.DataArray:
     """An accuracy where so much has been spent, on a straight line between records; at the end of
-    the run, where that was less. A trial that diverged counts as its untrained model, or as `guess`
-    (of a loss).
+    the run, where that was less. A trial that diverged counts as a guess, of a loss as `guess`.
     """
     from otafl.results.end_values import select_final
 
-    untrained = ds[name].sel(round=0, drop=True) if guess is None else guess
+    guess = ds["accuracy_guess"] if guess is None else guess
 
     def read(spent: np.ndarray, values: np.ndarray, budget: float) -> float:
         there = np.isfinite(spent) & np.isfinite(values)
@@ -221,7 +243,7 @@ def interpolate_at_cost(
 
     read_along = {"input_core_dims": [["round"], ["round"], []], "vectorize": True}
     read_at = xr.apply_ufunc(read, spent.load(), ds[name].load(), budget, **read_along)
-    return read_at.where(select_final(ds, name).notnull(), untrained)
+    return read_at.where(select_final(ds, name).notnull(), guess)
 
 
 def draw_panels(

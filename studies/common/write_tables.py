@@ -3,7 +3,7 @@
 A page names its commands, and marks the place of each table by the title that the script prints:
 
     <!-- tables: python -m studies.field.analyse studies -->
-    <!-- table: Steps at equal energy -->
+    <!-- table: Steps chosen -->
     ...
     <!-- end table -->
 

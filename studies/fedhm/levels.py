@@ -27,10 +27,11 @@ def select_tests(ds: xr.Dataset) -> xr.Dataset:
 
 def find_best(one: xr.Dataset) -> xr.DataArray:
     """Best accuracy over rounds in percent [trial, level] of the levels that there are, the largest
-    first; a trial that diverged counts as its untrained model."""
+    first; a trial that diverged counts as a guess."""
     accuracy = 100.0 * one["level_test_accuracy"]
     best = accuracy.sel(round=slice(1, None)).max("round")
-    best = best.where(one["diverged_round"].isnull(), accuracy.sel(round=0, drop=True))
+    guess = (100.0 * one["accuracy_guess"]).astype(best.dtype)
+    best = best.where(one["diverged_round"].isnull(), guess)
     best = best.dropna("level", how="all").transpose("trial", "level")
     return xr.DataArray(best.values, dims=("trial", "level"))
 

@@ -39,7 +39,7 @@ def name_method(algorithm: Any) -> str:
 def collect_steps(results: Path) -> dict[tuple[str, str], dict[float, xr.DataArray]]:
     """Collect the best accuracy in percent [trial, level] of the sizes that there are, by step.
 
-    Method and split are the keys. A trial that diverged counts as its untrained model.
+    Method and split are the keys. A trial that diverged counts as a guess.
     """
     found: dict[tuple[str, str], dict[float, xr.DataArray]] = {}
     for file in ("fedhm_table3", "fedhm_table3_steps", "fedhm_table3_split_mix"):

@@ -311,7 +311,7 @@ def draw_symbols_and_accuracy(
 
 
 def print_diverged(results: Path, figures: Path) -> None:
-    """Count the trials that the other tables contain as their untrained model."""
+    """Count the trials that the other tables contain as a guess."""
     print_head("Trials that diverged", "experiment", "case", "diverged")
     cases = {
         "fig5_steps": [f"D_m = {size}, 40 local steps" for size in (3, 6, 12, 24)],

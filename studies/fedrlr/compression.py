@@ -121,15 +121,14 @@ def select_tuned(ds: xr.Dataset, weight: str, size: str, limit: float) -> xr.Dat
     """Take the best round of each trial by validation accuracy whose rank or density is within the
     limit, and the weight with which most trials have one, of several the best by that accuracy.
 
-    A trial without such a round counts as its untrained model, and its round and size are NaN.
+    A trial without such a round counts as a guess, and its round and size are NaN.
     """
     ds = ds.assign(size=ds[size], at=ds["round"].broadcast_like(ds[size]))
     eligible_mask = ds["validation_accuracy"].where(ds["size"] <= limit).fillna(-1.0)
     taken = ds.isel(round=eligible_mask.argmax("round")).where(eligible_mask.max("round") >= 0)
     accuracy = taken["validation_accuracy"]
     score = accuracy.notnull().sum("trial") + accuracy.mean("trial").fillna(0.0)
-    guess = ds["test_accuracy"].sel(round=0, drop=True)
-    taken["test_accuracy"] = taken["test_accuracy"].fillna(guess)
+    taken["test_accuracy"] = taken["test_accuracy"].fillna(ds["accuracy_guess"])
     return taken.isel({weight: int(score.argmax(weight))})
 
 

@@ -35,23 +35,16 @@ DRAINED = ("gbma", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
 """Uplinks of `studies/field/field_drain.yaml`."""
 
 
-def read_at(ds: xr.Dataset, name: str, spent: xr.DataArray, budget: xr.DataArray) -> xr.DataArray:
-    """Accuracy at a budget. The untrained model of a trial that diverged is that of the same trial
-    elsewhere, as all start alike and not all points have a record of round 0.
-    """
-    found = interpolate_at_cost(ds, name, spent, budget)
-    return found.fillna(ds[name].sel(round=0).max(["channel", "zip", "server_learning_rate"]))
-
-
 def find_best(ds: xr.Dataset, spent: xr.DataArray, budget: xr.DataArray) -> xr.DataArray:
     """Test accuracy at each point's best step, [channel, zip, trial]; tells the steps."""
     step = ds["server_learning_rate"]
-    choice = read_at(ds, "validation_accuracy", spent, budget).mean("trial").argmax(step.name)
+    score = interpolate_at_cost(ds, "validation_accuracy", spent, budget).mean("trial")
+    choice = score.argmax(step.name)
     print_head("Steps, in units of the scenario's", "uplink", *CHANNELS)
     for name, places in zip(NAMES, choice.transpose("zip", "channel").values, strict=True):
         ends = (0, step.size - 1)
         print_row(name, *(f"{step.values[i]:g}" + " (end)" * (i in ends) for i in places))
-    chosen = read_at(ds, "test_accuracy", spent, budget).isel({step.name: choice})
+    chosen = interpolate_at_cost(ds, "test_accuracy", spent, budget).isel({step.name: choice})
     return chosen.transpose("channel", "zip", "trial")
 
 
@@ -120,7 +113,7 @@ def main() -> None:
     most = ds.isel(zip=FULL).max(["round", "trial", "server_learning_rate"])
     budgets = {
         "equal channel uses": (ds["uplink_symbols"], most["uplink_symbols"]),
-        "equal energy": (ds["tx_energy_j"], most["tx_energy_j"] / 10),
+        "equal radiated energy": (ds["tx_energy_j"], most["tx_energy_j"] / 10),
     }
     plt.rcParams.update(TYPE)
     figure, axes = plt.subplots(1, 3, figsize=(10, 5.5), layout="constrained", sharey=True)

@@ -1,6 +1,6 @@
 """Accuracy by power policy, SNR and number of devices, what each policy gains on equal power
 (points, 95 % interval over pairs of trials), the joules that it radiates, and the figure.
-A diverged trial counts as its untrained model.
+A diverged trial counts as a guess.
 
     otafl sweep studies/power_control/fashion_mnist_gbma_ci.yaml
     python -m studies.power_control.analyse [results] [--figure fashion_mnist_gbma_ci.png]

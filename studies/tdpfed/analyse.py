@@ -246,9 +246,9 @@ def main() -> None:
         *(f"{whose}, last, minus afm" for whose in ("personal", "global")),
     )
     plt.rcParams.update(TYPE)
-    figure, axes = plt.subplots(1, 3, figsize=(13, 5.2), layout="constrained", sharey=True)
-    left, right, longer = axes
-    for place, name in enumerate(second["aggregation"].values):
+    figure, axes = plt.subplots(1, 2, figsize=(9.5, 5.2), layout="constrained", sharey=True)
+    left, longer = axes
+    for name in second["aggregation"].values:
         for rate in second["compression_rate"].values:
             one = second.sel(aggregation=name, compression_rate=rate)
             if not bool(one[PERSONAL].notnull().any()):  # an unfinished sweep
@@ -267,11 +267,6 @@ def main() -> None:
                 gap,
                 *gains,
             )
-            label, colour = f"{name} x{rate:g}", COLOURS[place]
-            line = LINES[int(rate == 2)]
-            shift = 8 * (place - 1) + (2 if rate == 2 else -2)
-            few = one[PERSONAL].isel(round=slice(0, None, 2))
-            draw_rounds(left, few, shift, label, colour, line)
     same = long.isel(zip=1)  # each device alone, on the same samples and minibatches
     early = same.sel(round=slice(0, rounds))
     cells = format_cells(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
@@ -294,7 +289,7 @@ def main() -> None:
         )
         shift = 0.15 * (place - 1.5)
         label = method if variable == PERSONAL else f"{method}, global"
-        draw_rounds(right, one[variable], shift, label, COLOURS[place], LINES[place])
+        draw_rounds(left, one[variable], shift, label, COLOURS[place], LINES[place])
     print_row(
         "each device alone",
         "",
@@ -321,14 +316,13 @@ def main() -> None:
     accuracies = [one[[PERSONAL, GLOBAL]].reset_coords(drop=True) for one in (long, rates)]
     print_long_runs(xr.concat(accuracies, "zip"), longer)
     print_losses(long, args.figure.with_name("tdpfed_losses.png"))
-    titles = ("Table II: personal models", f"Table III: {rounds} rounds", "Table III for longer")
+    titles = (f"Table III: {rounds} rounds", "Table III for longer")
     for axis, title in zip(axes, titles, strict=True):
         axis.set(title=title, xlabel="round")
         axis.grid(alpha=0.3)
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=10)
     left.set(ylabel="own test accuracy, mean ± one deviation", ylim=(0.6, 1.0))
-    left.set(xticks=(40, 80, 120, 160, 200))
-    right.set_xticks((5, 10, 15))
+    left.set_xticks((5, 10, 15))
     figure.savefig(args.figure, dpi=150)
 
 

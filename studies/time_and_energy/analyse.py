@@ -3,13 +3,12 @@ the end, its gain on the first row's (points, 95 % interval over pairs of trials
 lost, joules by cause, and where devices die also how long they live; each at the step size that
 validation data favour. A diverged trial counts as a guess.
 
-    otafl sweep studies/time_and_energy/deadline_stragglers.yaml
-    python -m studies.time_and_energy.analyse results/deadline_stragglers [--figure time.png]
+    for f in deadline_stragglers battery_life; do otafl sweep studies/time_and_energy/$f.yaml; done
+    python -m studies.time_and_energy.analyse [results] [--figures folder]
 """
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,8 +19,17 @@ from matplotlib import pyplot as plt
 import otafl
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import sum_over_devices
-from studies.common.tables import command, format_points, print_head, print_row, read_end
+from studies.common.tables import (
+    command,
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+    read_end,
+)
 
+STUDIES = ("deadline_stragglers", "battery_life")
 LATE = {"drop": "late ones dropped", "next": "late ones in the next slot"}
 PLAIN = {"fedavg", "null", "nan"}
 OTHER = {"final_round", "learning_rate"}
@@ -68,6 +76,7 @@ def print_table(title: str, best: xr.Dataset, lives: Lives, causes: list[str]) -
     (dim,) = (str(one) for one in best["final_round"].dims)
     dies = bool(lives.seconds.notnull().any())
     accuracy, joules = read_end(best, "test_accuracy"), read_end(best, "energy")
+    base = {dim: 0}
     columns = {"accuracy": 100 * accuracy}
     if dies:
         columns |= {"seconds": read_end(best, "sim_time_s"), "half gone after": lives.seconds}
@@ -77,11 +86,15 @@ def print_table(title: str, best: xr.Dataset, lives: Lives, causes: list[str]) -
     names = name_rows(best, dim)
     heads = list(columns)
     heads.insert(1, f"minus {names[0]}")
+    heads[5:5] = ["then minus full"] * dies
     print_head(title, "", *heads, *(f"{cause} J" for cause in causes), "step")
     for row, name in enumerate(names):
         here = {dim: row}
         cells = [format_mean_std(values.isel(here).values) for values in columns.values()]
-        cells.insert(1, format_points(accuracy.isel(here), accuracy.isel({dim: 0})) if row else "")
+        gained = [accuracy, *[lives.accuracy] * dies]
+        points = [format_points(one.isel(here), one.isel(base)) if row else "" for one in gained]
+        cells.insert(1, points[0])
+        cells[5:5] = points[1:]
         cells += [f"{float(joules.isel(here).sel(cause=one).mean()):.3g}" for one in causes]
         print_row(name, *cells, f"{best['learning_rate'].isel(here).item():g}")
 
@@ -113,11 +126,13 @@ def draw(best: xr.Dataset, lives: Lives, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("result", type=Path)
-    parser.add_argument("--figure", type=Path, default=Path("time_and_energy.png"))
-    args = parser.parse_args()
-    result = otafl.open_results(args.result)
+    args = parse_study_arguments(__doc__)
+    for name in STUDIES:
+        print_study(name, open_result(args.results, name), args.figures)
+
+
+def print_study(name: str, result: xr.Dataset, figures: Path) -> None:
+    """Print a table for each value of the second axis of a result, and draw the first one."""
     best = otafl.select_tuned(result, over="learning_rate")
     best = best.assign(energy=sum_over_devices(best["device_energy_j"], {"cause"}))
     spent = best["energy"].sum([dim for dim in best["energy"].dims if dim != "cause"])
@@ -127,11 +142,10 @@ def main() -> None:
     for place in np.ndindex(*(best.sizes[dim] for dim in others)):
         at = dict(zip(others, place, strict=True))
         said = ", ".join(f"{dim} {best[dim].values[i]:g}" for dim, i in at.items())
-        title = f"{result.attrs['title']}{', ' if said else ''}{said}"
         here = Lives(*(one.isel(at) for one in lives))
-        print_table(title, best.isel(at), here, causes)
+        print_table(f"{name}{', ' if said else ''}{said}", best.isel(at), here, causes)
         if not any(place):
-            draw(best.isel(at), here, args.figure)
+            draw(best.isel(at), here, figures / f"{name}.png")
 
 
 if __name__ == "__main__":

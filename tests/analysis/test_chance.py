@@ -101,9 +101,11 @@ def test_the_share_is_that_of_the_samples_tested_on() -> None:
     labels = otafl.load_scenario(tree(keys)).data.read().y_test[:40]
     assert np.all(common.test_samples == 40)
     np.testing.assert_allclose(common.majority_share, np.bincount(labels).max() / 40)
+    np.testing.assert_allclose(common.accuracy_guess, 1 / len(np.unique(labels)))
     per_device = otafl.run(otafl.load_scenario(tree(keys | {"data.test": "per_device"})))
     assert np.all(per_device.test_samples == per_device.own_test_samples)
     assert np.all(per_device.majority_share <= per_device.majority_accuracy)
+    assert np.all(per_device.accuracy_guess <= per_device.own_accuracy_guess)
 
 
 @pytest.mark.slow

@@ -71,13 +71,15 @@ def test_a_trial_stops_at_an_error() -> None:
     assert stopped["stop_round"].values.ravel().tolist() == first
 
 
-def test_a_diverged_trial_counts_with_the_untrained_error(result: xr.Dataset) -> None:
+def test_a_diverged_trial_counts_with_the_error_of_the_mean_label(result: xr.Dataset) -> None:
     lost = result.copy(deep=True)
     lost["diverged_round"][0, 1] = 4.0
     lost["test_mse"][0, 1, 2:] = np.nan
     counted = count_diverged(lost)
-    start = float(lost["test_mse"][0, 1, 0])
-    np.testing.assert_allclose(counted["test_mse"][0, 1, 2:], start)
+    start = lost.isel(learning_rate=0, trial=1, round=0)
+    variance = float(start["test_mse"] / (1.0 - start["test_r2"]))
+    np.testing.assert_allclose(counted["test_mse"][0, 1, 2:], variance, rtol=1e-5)
+    np.testing.assert_array_equal(counted["test_r2"][0, 1, 2:], 0.0)
     assert np.isnan(counted["test_loss"][0, 1, 2:]).all()
 
 

@@ -36,7 +36,7 @@ def cells(line: str) -> list[str]:
 def test_the_table_by_hand(race: ModuleType) -> None:
     plain = [race.Run(ms, 0.8) for ms in (100.0, 300.0, 120.0)]
     ours = [race.Run(ms, accuracy) for ms, accuracy in ((50.0, 0.7), (60.0, 0.8), (40.0, 0.9))]
-    head, rule, *rows = race.table({race.PLAIN: plain, "otafl": ours}, limit_ms=25.0)
+    head, rule, *rows = race.table({race.PLAIN: plain, "otafl": ours}, yardstick_ms=25.0)
     assert len(cells(head)) == len(cells(rule)) == len(cells(rows[0]))
     # times as fast: 2, 5 and 3; the medians' ratio would be 2.4
     assert cells(rows[0])[1:] == ["120", "100 to 300", "1.00", "1.00 to 1.00", "21%", "80.0%"]

@@ -35,3 +35,12 @@ def test_majority() -> None:
         (counts[2].max() + counts[3].max()) / 6,
     ]
     np.testing.assert_allclose(own.compute_majority_share(), by_hand)
+
+
+def test_a_device_guesses_among_its_own_classes() -> None:
+    """With 1 and 3 samples of one and two classes, and 2 and 3 of two and three."""
+    y = torch.tensor([0, 0, 1, 1, 0, 1, 0, 1, 2])
+    parts = [[np.array([0]), np.array([1, 2, 3])], [np.array([4, 5]), np.array([6, 7, 8])]]
+    own = ClientSamples.from_parts(torch.zeros(9, 2), y, parts, 3)
+    by_hand = [(1 * 1 + 3 / 2) / 4, (2 / 2 + 3 / 3) / 5]
+    np.testing.assert_allclose(own.compute_guess_accuracy(), by_hand)

@@ -15,8 +15,9 @@ def test_values_are_read_where_so_much_is_spent() -> None:
     """Half-way between records; at the end of a run that spends less; a guess if it diverged."""
     nan = np.nan
     rounds = {"round": [0, 2, 4], "final_round": 4}
-    accuracy = [[0.1, 0.5, 0.9], [0.1, 0.4, 0.6], [0.1, 0.8, nan]]
-    ds = xr.Dataset({"a": (("trial", "round"), np.array(accuracy))}, coords=rounds)
+    accuracy = [[0.1, 0.5, 0.9], [0.1, 0.4, 0.6], [0.07, 0.8, nan]]
+    values = {"a": (("trial", "round"), np.array(accuracy)), "accuracy_guess": 0.1}
+    ds = xr.Dataset(values, coords=rounds)
     spent = xr.DataArray(
         np.array([[0.0, 10.0, 20.0], [0.0, 5.0, 10.0], [0.0, 9.0, nan]]),
         dims=("trial", "round"),

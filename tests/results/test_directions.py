@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otafl.results.variables import VARIABLES, get_better_direction
+from otafl.results.variables import GUESSES, VARIABLES, get_better_direction
 
 UNDIRECTED = frozenset(
     {"mean_control_mse", "mean_control_r2", "line_control_mse", "line_control_r2", "minimum_risk"}
@@ -10,6 +10,7 @@ UNDIRECTED = frozenset(
     | {"level_participants", "weight_rank", "weight_density", "product_error_law", "prox_gap"}
     | {"consensus_gap", "consensus_error", "participants", "present", "diverged_round"}
     | {"majority_share", "test_samples", "own_test_samples"}
+    | set(GUESSES)
     | {"updates_started", "updates_used", "timeline_device", "timeline_round"}
     | {"timeline_activity", "timeline_start_s", "timeline_end_s", "power_constraint"}
 )
