@@ -99,16 +99,11 @@ def merge_sources(several: Sequence[Sources]) -> Sources:
     return functools.reduce(operator.or_, several, {})
 
 
-def replace_sources(folder: Path, sources: Sources) -> Sources:
-    """Return the files of user-defined modules as the sweep of a folder last began.
-
-    Save their present state in the plan.
-    """
+def replace_sources(folder: Path, sources: Sources) -> None:
+    """Save the present state of user-defined modules in the plan of a folder."""
     with hold_lock(folder / "locks" / "plan.lock"):
-        before: Sources = read_tree(folder / "plan.json").get("sources", {})
-        if before != sources:
+        if read_tree(folder / "plan.json").get("sources", {}) != sources:
             _change(folder / "plan.json", lambda tree: tree.update(sources=sources))
-    return before
 
 
 def _check_own(path: Path, text: str) -> None:

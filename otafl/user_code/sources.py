@@ -1,9 +1,9 @@
 """Hashes of the source that user-defined modules were imported from.
 
 The hash of a module covers its file, every .py file of its package, and the modules and packages in
-the same folder that its import statements name, with their imports. It does not cover installed
-packages, imports by a computed name, files that the module reads, and code without a file (a
-notebook's cells).
+the same folder that its import statements name, with their imports. Comments, docstrings and layout
+do not count. It does not cover installed packages, imports by a computed name, files that the
+module reads, and code without a file (a notebook's cells).
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from pathlib import Path
 from types import ModuleType
 
 Sources = dict[str, str]
-"""File, relative to the folder of its modules -> hash of its text."""
+"""File, relative to the folder of its modules -> hash of its text.
+
+The name of an object that was given in Python -> hash of its content.
+"""
 
 MANY = 200
 """A package with more files has one hash for all of them."""
@@ -84,6 +87,16 @@ def refresh() -> None:
             _forget(name, module)
 
 
+def is_library(name: str | None) -> bool:
+    """Return whether a module is Python's own, otafl's or installed, and not the user's."""
+    top = str(name).partition(".")[0]
+    if top in sys.stdlib_module_names or top == "otafl":
+        return True
+    modules = [sys.modules.get(one) for one in (str(name), top) if one != "__main__"]
+    places = [_find_location(module) for module in modules if module is not None]
+    return any(place is not None and _is_installed(place.parent) for place in places)
+
+
 def list_changed(before: Sources, after: Sources) -> list[str]:
     """List the files whose hashes differ."""
     return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
@@ -113,6 +126,8 @@ def _hash_files(module: ModuleType) -> Sources:
     found = {}
     for place, files in _find_covered_files(module).items():
         texts = [_read_bytes(file) for file in files]
+        if not _is_installed(place.parent):
+            texts = [_normalise(text) for text in texts]
         if len(files) > MANY:
             found[f"{place.name}/*.py"] = _hash_texts(*texts)
         else:
@@ -176,15 +191,35 @@ def _list_imported_names(text: bytes) -> frozenset[str]:
     A sweep calls this again before each stack, and most texts have not changed.
     """
     names = set()
-    with contextlib.suppress(SyntaxError, ValueError):
-        with _parsing:
-            tree = ast.parse(text)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                names |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                names.add(node.module.partition(".")[0])
+    for node in ast.walk(_parse(text) or ast.Module([], [])):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names.add(node.module.partition(".")[0])
     return frozenset(names)
+
+
+@functools.lru_cache(maxsize=1024)
+def _normalise(text: bytes) -> bytes:
+    """Return a text without comments, docstrings and layout; as it is if it is no Python."""
+    with contextlib.suppress(RecursionError):
+        if tree := _parse(text):
+            return ast.unparse(_Statements().visit(tree)).encode()
+    return text
+
+
+class _Statements(ast.NodeTransformer):
+    """Removal of docstrings."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        return None if isinstance(node.value, ast.Constant) else node
+
+
+def _parse(text: bytes) -> ast.Module | None:
+    """Return the syntax tree of a text; None if it is no Python."""
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError), _parsing:
+        return ast.parse(text)
+    return None
 
 
 def _is_hidden(path: Path) -> bool:
