@@ -13,12 +13,13 @@ import dis
 import functools
 import hashlib
 import inspect
+import operator
 import re
 import sys
 from collections.abc import Iterator, Mapping, Set
 from contextvars import ContextVar
 from itertools import pairwise
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -32,11 +33,14 @@ ATOMS = {type(None), type(...), bool, int, float, complex, str, bytes}
 _given: dict[str, Any] = {}
 """Name -> object that only this process has."""
 
+_unknown: dict[str, list[Any]] = {}
+"""Name of a given object -> values that it uses and whose content is not known."""
+
 recorded: set[str] = set()
 """Names of all objects that were given, whose content results record."""
 
-_contents: ContextVar[dict[str, str] | None] = ContextVar("_contents", default=None)
-"""Name -> content of an object when the present run began; None outside a run."""
+_contents: ContextVar[dict[str, str]] = ContextVar("_contents")
+"""Name -> content of an object when the present run began."""
 
 
 def __getattr__(name: str) -> Any:
@@ -88,10 +92,10 @@ def _choose_name(given: Any) -> str:
     while isinstance(inner, functools.partial):
         inner = inner.func
     last = getattr(inner, "__name__", type(inner).__name__)
-    content, is_known = _hash_content(given)
+    content, unknown = _hash_content(given)
     label = f"{re.sub(r'[^A-Za-z0-9_]', '', last)}_{content[:8]}"
     number, name = 1, label
-    while not is_known and _given.get(name, given) is not given:
+    while any(map(operator.is_not, _unknown.setdefault(name, unknown), unknown)):
         number += 1
         name = f"{label}_{number}"
     return name
@@ -110,21 +114,19 @@ def begin_run() -> Iterator[None]:
 
 def hash_object(path: str, found: Any) -> str:
     """Return the hash of the content of the object that a `module:name` names."""
-    held = _contents.get()
-    if held is None:
-        return _hash_content(found)[0]
+    held = _contents.get({})
     if path not in held:
         held[path] = _hash_content(found)[0]
     return held[path]
 
 
-def _hash_content(given: Any) -> tuple[str, bool]:
+def _hash_content(given: Any) -> tuple[str, list[Any]]:
     """Return the hash of the code of an object and of all values that it uses.
 
-    Also return whether the content of all of these values is known. Values that cannot be taken
-    apart, such as locks and open files, and those without attributes count by their type.
+    Also return the values whose content is not known, such as locks, open files and objects without
+    attributes. They count by their type.
     """
-    digest, is_known, waiting = hashlib.sha256(), True, [given]
+    digest, unknown, waiting = hashlib.sha256(), [], [given]
     seen: dict[int, tuple[int, Any]] = {}  # with the objects, so that none gives its id to another
     while waiting:
         value = waiting.pop()
@@ -139,13 +141,13 @@ def _hash_content(given: Any) -> tuple[str, bool]:
                 seen[id(value)] = len(seen), value
             try:
                 parts = _take_apart(value)
-                bare = kind.__repr__ is object.__repr__ and not value.__getstate__()
-                is_known = is_known and (value is given or not bare)
+                is_known = kind.__repr__ is not object.__repr__ or value.__getstate__()
             except Exception:  # of the user's own methods, or of a value without readable content
                 parts, is_known = [], False
+            unknown += [] if is_known or value is given else [value]
             digest.update(f"{kind.__qualname__} {len(parts)} ".encode())
             waiting += reversed(parts)
-    return digest.hexdigest()[:16], is_known
+    return digest.hexdigest()[:16], unknown
 
 
 def _take_apart(value: Any) -> list[Any]:
@@ -169,8 +171,6 @@ def _take_apart(value: Any) -> list[Any]:
         return _take_class_apart(value)
     if isinstance(value, CodeType):
         return _take_code_apart(value)
-    if isinstance(value, CellType):
-        return [value.cell_contents]
     if isinstance(value, property | classmethod | staticmethod):
         return [getattr(value, name, None) for name in ("__func__", "fget", "fset")]
     reduced = value.__reduce_ex__(4)
@@ -189,8 +189,11 @@ def _take_function_apart(function: FunctionType) -> list[Any]:
         for one in dis.get_instructions(code)
         if one.opname.startswith("LOAD_") and one.opname.endswith(("GLOBAL", "GLOBALS", "NAME"))
     }
-    own = [function.__defaults__, function.__kwdefaults__, vars(function), function.__closure__]
-    return [function.__code__, *own, _list_read(function.__globals__, read, names)]
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    free = {name: cell.cell_contents for name, cell in cells}
+    values = _list_read({**function.__globals__, **free}, read | free.keys(), names)
+    own = function.__defaults__, function.__kwdefaults__, vars(function)
+    return [function.__code__, *own, *values]
 
 
 def _list_read(space: Mapping[str, Any], read: Set[str], names: Set[str]) -> list[Any]:

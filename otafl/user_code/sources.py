@@ -127,7 +127,7 @@ def _hash_files(module: ModuleType) -> Sources:
     for place, files in _find_covered_files(module).items():
         texts = [_read_bytes(file) for file in files]
         if not _is_installed(place.parent):
-            texts = [_normalise(text) for text in texts]
+            texts = [_parse(text)[1] for text in texts]
         if len(files) > MANY:
             found[f"{place.name}/*.py"] = _hash_texts(*texts)
         else:
@@ -173,7 +173,7 @@ def _find_location(module: ModuleType) -> Path | None:
 
 def _list_imported_siblings(texts: Iterable[bytes], root: Path) -> list[Path]:
     """List the modules and packages in a folder that the import statements of texts name."""
-    named = frozenset[str]().union(*map(_list_imported_names, texts)) - {"otafl"}
+    named = frozenset[str]().union(*(_parse(text)[0] for text in texts)) - {"otafl"}
     found = []
     for name in sorted(named & {path.stem for path in root.glob("*")}):
         package, file = root / name, root / f"{name}.py"
@@ -185,27 +185,23 @@ def _list_imported_siblings(texts: Iterable[bytes], root: Path) -> list[Path]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _list_imported_names(text: bytes) -> frozenset[str]:
-    """Return the first parts of the names in a text's import statements.
+def _parse(text: bytes) -> tuple[frozenset[str], bytes]:
+    """Return the first parts of the names in a text's import statements, and its normal form.
 
-    A sweep calls this again before each stack, and most texts have not changed.
+    That form has no comments, docstrings and layout; it is the text itself if it is no Python. A
+    sweep calls this again before each stack, and most texts have not changed.
     """
     names = set()
-    for node in ast.walk(_parse(text) or ast.Module([], [])):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            names.add(node.module.partition(".")[0])
-    return frozenset(names)
-
-
-@functools.lru_cache(maxsize=1024)
-def _normalise(text: bytes) -> bytes:
-    """Return a text without comments, docstrings and layout; as it is if it is no Python."""
-    with contextlib.suppress(RecursionError):
-        if tree := _parse(text):
-            return ast.unparse(_Statements().visit(tree)).encode()
-    return text
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+        with _parsing:
+            tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                names.add(node.module.partition(".")[0])
+        text = ast.unparse(_Statements().visit(tree)).encode()
+    return frozenset(names), text
 
 
 class _Statements(ast.NodeTransformer):
@@ -213,13 +209,6 @@ class _Statements(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         return None if isinstance(node.value, ast.Constant) else node
-
-
-def _parse(text: bytes) -> ast.Module | None:
-    """Return the syntax tree of a text; None if it is no Python."""
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError), _parsing:
-        return ast.parse(text)
-    return None
 
 
 def _is_hidden(path: Path) -> bool:
