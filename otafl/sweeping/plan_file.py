@@ -25,6 +25,7 @@ from otafl.scenario import Point, Scenario, describe_scenario, expand, hash_cust
 from otafl.scenario.keys import iterate_custom_sections
 from otafl.sweeping.locks import hold_lock
 from otafl.sweeping.planning import Batch, Stack, plan, replace_chunk_mb
+from otafl.user_code import objects
 from otafl.user_code.sources import Sources
 
 MAX_BYTES = 64 * MIB
@@ -179,6 +180,7 @@ def read_plan(scenario: Scenario, points: list[Point], folder: Path) -> list[Sta
                 f"{folder}: holds the results of another scenario (or of this one before it "
                 "was changed); give another place with --out, or throw them away with --restart"
             )
+        objects.record(tree.get("sources", {}))
         stacks = []
         for number, stack in enumerate(tree["stacks"]):
             own = replace_chunk_mb([points[i] for i in stack["points"]], _parse_chunk_mb(stack))

@@ -146,7 +146,7 @@ def _check_plan(folder: Folder, scenario: Scenario) -> None:
 def _check_sources(job: Job) -> None:
     """Raise UserError unless the user's own code is here what it is at the client."""
     sources.refresh()
-    objects.recorded.update(name for name in job.sources if ":" in name)  # as at the client
+    objects.record(job.sources)
     other = sources.list_changed(job.sources, hash_custom_sources(job.stack.scenario))
     if other:
         raise UserError(

@@ -143,7 +143,7 @@ def hash_sources(path: str, key: str) -> Sources:
     """
     found, module = load(path, key), path.partition(":")[0]
     files = dict(sources.hash_module(module))
-    if path not in objects.recorded:
+    if not objects.is_recorded(path):
         return files
     if module == "__main__":
         files.pop(Path(getattr(sys.modules[module], "__file__", None) or "").name, None)

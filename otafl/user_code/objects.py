@@ -16,7 +16,7 @@ import inspect
 import operator
 import re
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextvars import ContextVar
 from itertools import pairwise
 from types import CodeType, FunctionType, ModuleType
@@ -36,8 +36,8 @@ _given: dict[str, Any] = {}
 _unknown: dict[str, list[Any]] = {}
 """Name of a given object -> values that it uses and whose content is not known."""
 
-recorded: set[str] = set()
-"""Names of all objects that were given, whose content results record."""
+_recorded: set[str] = set()
+"""Names of all objects that were given, here or where results were computed."""
 
 _contents: ContextVar[dict[str, str]] = ContextVar("_contents")
 """Name -> content of an object when the present run began."""
@@ -53,6 +53,16 @@ def __getattr__(name: str) -> Any:
 def is_given(path: str) -> bool:
     """Return whether a `module:name` is one of this module, which only one process has."""
     return path.partition(":")[0] == __name__
+
+
+def is_recorded(path: str) -> bool:
+    """Return whether results record the content of the object that a `module:name` names."""
+    return path in _recorded
+
+
+def record(names: Iterable[str]) -> None:
+    """Record the content of the objects among names, as where they were given."""
+    _recorded.update(name for name in names if ":" in name)
 
 
 def name_object(given: Any) -> str:
@@ -82,7 +92,7 @@ def name_object(given: Any) -> str:
     if module not in sys.modules or vars(sys.modules[module]).get(name) is not given:
         module, name = __name__, _choose_name(given)
         _given[name] = given
-    recorded.add(f"{module}:{name}")
+    record([f"{module}:{name}"])
     return f"{module}:{name}"
 
 
