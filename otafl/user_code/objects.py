@@ -236,8 +236,9 @@ def _take_code_apart(code: CodeType) -> list[Any]:
     steps = [(one.opname, one.argval) for one in dis.get_instructions(code)]
     unread = ("__doc__", "__firstlineno__")
     kept = [a for a, b in pairwise([*steps, ("", None)]) if b[1] not in unread]
-    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
-    return [counts, code.co_varnames, code.co_exceptiontable, *kept]
+    flags = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
+    return [flags, counts, code.co_varnames, code.co_exceptiontable, *kept]
 
 
 def _iterate_codes(code: CodeType) -> Iterator[CodeType]:
