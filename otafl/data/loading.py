@@ -13,9 +13,8 @@ from otafl.core.errors import UserError
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, check_dataset
 from otafl.data.server_samples import withhold
-from otafl.user_code import loading
+from otafl.user_code import loading, objects
 from otafl.user_code.custom_part import CustomPart
-from otafl.user_code.sources import Sources
 
 
 def load(source: DataSource) -> DataSet:
@@ -138,12 +137,28 @@ def split(
     return SplitSizes(train - held, held)
 
 
+class _Same:
+    """An object as a key, which is equal only to itself; the key keeps the object."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 def load_cached(source: DataSource) -> DataSet:
-    """Load a data set as `load` does, and cache the last two, which the stacks of a sweep share."""
-    own: Sources = {}
-    if isinstance(source, CustomPart):
-        own = loading.hash_sources(source.name, "data.name")
-    return _load_from_cache(source, tuple(own.items()))
+    """Load a data set as `load` does, and cache the last two, which the stacks of a sweep share.
+
+    A user-defined function is called again if it is another object, or if its content has changed.
+    """
+    if not isinstance(source, CustomPart):
+        return _load_from_cache(source)
+    function = loading.load(source.name, "data.name")
+    return _load_from_cache(source, _Same(function), objects.hash_object(source.name, function))
 
 
 def compute_fingerprint(source: DataSource) -> str:
@@ -165,8 +180,8 @@ def _hash_dataset(data: DataSet) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _load_from_cache(source: DataSource, files: tuple[tuple[str, str], ...]) -> DataSet:
-    """Return the data set of a section, which may depend on files of a user's module."""
+def _load_from_cache(source: DataSource, *function: object) -> DataSet:
+    """Return the data set of a section, which may depend on a user-defined function."""
     return load(source)
 
 

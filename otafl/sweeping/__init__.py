@@ -31,7 +31,7 @@ from otafl.sweeping.growing import grow
 from otafl.sweeping.meter import Meter, Progress
 from otafl.sweeping.plan_file import hash_sources_per_stack, load_or_create
 from otafl.sweeping.planning import Batch, Stack, plan
-from otafl.sweeping.resuming import find_finished, remove_outdated
+from otafl.sweeping.resuming import check_sources, find_finished
 from otafl.sweeping.single import (
     discard_unused,
     get_unfinished_folder,
@@ -40,7 +40,7 @@ from otafl.sweeping.single import (
     write_file,
 )
 from otafl.sweeping.stack_job import Job, run_batches, to_part
-from otafl.user_code import objects, sources
+from otafl.user_code import objects
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -193,11 +193,11 @@ def sweep(
     return open_results(home.path)
 
 
+@objects.begin_run()
 def _run_in_memory(
     scenario: Scenario, progress: Progress | None, tell: Callable[[str], None]
 ) -> xr.Dataset:
     """Run all stacks one after the other, and keep nothing of them on disk."""
-    sources.refresh()
     stacks = plan(expand(scenario))
     meter = Meter(stacks, progress)
     tracks = TrackingOutput(tracking.get_track_folder(name_own_file(scenario)))
@@ -213,6 +213,7 @@ def _run_in_memory(
     return combine(parts)
 
 
+@objects.begin_run()
 def _complete(
     scenario: Scenario, home: Folder, way: _RunOptions, result: Path | None = None
 ) -> None:
@@ -221,7 +222,6 @@ def _complete(
     result: the file that the sweep ends as. The only stack of a sweep is written there at once,
     instead of as a part in the folder.
     """
-    sources.refresh()
     folder, tell = home.path, way.tell
     if not way.restart:
         read = None if result is None else functools.partial(read_file, result)
@@ -263,7 +263,7 @@ def _complete(
     with _choose_execution(way, len(stacks), jobs) as execute:
         run_jobs(jobs, execute, meter, functools.partial(_pack, folder), tell)
     if any(own):  # a program that began before a module was changed may have put its stacks there
-        remove_outdated(home, scenario, stacks, own)
+        check_sources(home, scenario, stacks)
     _pack(folder, finished=True)
     home.tidy()
 

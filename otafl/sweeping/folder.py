@@ -175,17 +175,16 @@ class Folder:
             for one in held
         )
 
-    def forget(self, number: int) -> bool:
-        """Remove the temporary files of a finished stack, or of one that begins again.
+    def list_unfinished(self, number: int) -> list[Path]:
+        """List the files of a stack that is begun: checkpoints, batches and earlier trials."""
+        running = (self.path / RUNNING).glob(f"{number:05d}-*")
+        return [*running, *(self.path / EARLIER).glob(f"{number:05d}.*")]
 
-        Return whether it was unfinished.
-        """
-        running = list((self.path / RUNNING).glob(f"{number:05d}-*"))
-        running += (self.path / EARLIER).glob(f"{number:05d}.*")
-        for path in (self.get_failure_path(number), *running):
+    def forget(self, number: int) -> None:
+        """Remove the temporary files of a finished stack."""
+        for path in (self.get_failure_path(number), *self.list_unfinished(number)):
             with contextlib.suppress(OSError):
                 path.unlink()
-        return bool(running)
 
     def prepare(self, scenario: Scenario, restart: bool = False) -> str:
         """Empty the folder of what is in the scenario's way, and return what was thrown away.

@@ -48,6 +48,7 @@ from otafl.sweeping import locks
 from otafl.sweeping.folder import EARLIER, GROWING, Folder
 from otafl.sweeping.plan_file import MAX_BYTES, format_plan, read_plan
 from otafl.sweeping.planning import Batch, Stack, plan, plan_more_trials
+from otafl.sweeping.resuming import check_sources
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -198,7 +199,10 @@ def read_earlier_part(home: Folder, stack: Stack, scenario: Scenario) -> xr.Data
 
 
 def _read_folder(home: Folder, now: Scenario) -> tuple[Growth, Source] | None:
-    """Return what a folder holds; None where it cannot be read, or nothing has grown from it."""
+    """Return what a folder holds; None where it cannot be read, or nothing has grown from it.
+
+    Raises UserError as `check_sources`.
+    """
     try:
         growth = find_growth(home.read_stored(), now)
     except (OSError, *NOT_OTAFLS):
@@ -210,6 +214,7 @@ def _read_folder(home: Folder, now: Scenario) -> tuple[Growth, Source] | None:
         stacks = read_plan(growth.before, expand(growth.before), home.path)
     except UserError:  # damaged, as is said where it is read for what it is
         return None
+    check_sources(home, growth.before, stacks)
     finished = {n for one in home.find_finished(growth.before).values() for n in one.stacks}
     files = (*trained.list_model_files(home.path), *(home.path / EARLIER).glob("*.pt"))
     models = [(path.relative_to(home.path), path) for path in files]

@@ -23,6 +23,7 @@ from otafl.scenario import Point, Scenario, describe_scenario, expand, hash_cust
 from otafl.scenario.keys import iterate_custom_sections
 from otafl.sweeping.locks import hold_lock
 from otafl.sweeping.planning import Batch, Stack, plan
+from otafl.user_code import objects
 from otafl.user_code.sources import Sources
 
 MAX_BYTES = 64 * MIB
@@ -93,16 +94,11 @@ def merge_sources(several: Sequence[Sources]) -> Sources:
     return functools.reduce(operator.or_, several, {})
 
 
-def replace_sources(folder: Path, sources: Sources) -> Sources:
-    """Return the files of user-defined modules as the sweep of a folder last began.
-
-    Save their present state in the plan.
-    """
+def replace_sources(folder: Path, sources: Sources) -> None:
+    """Save the present state of user-defined modules in the plan of a folder."""
     with hold_lock(folder / "locks" / "plan.lock"):
-        before: Sources = read_tree(folder / "plan.json").get("sources", {})
-        if before != sources:
+        if read_tree(folder / "plan.json").get("sources", {}) != sources:
             _change(folder / "plan.json", lambda tree: tree.update(sources=sources))
-    return before
 
 
 def _check_own(path: Path, text: str) -> None:
@@ -177,6 +173,7 @@ def read_plan(scenario: Scenario, points: list[Point], folder: Path) -> list[Sta
                 f"{folder}: holds the results of another scenario (or of this one before it "
                 "was changed); give another place with --out, or throw them away with --restart"
             )
+        objects.record(tree.get("sources", {}))
         stacks = []
         for number, stack in enumerate(tree["stacks"]):
             own = [points[i] for i in stack["points"]]

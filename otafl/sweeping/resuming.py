@@ -1,8 +1,8 @@
-"""Search for the finished stacks of a folder, and removal of those that are outdated.
+"""Search for the finished stacks of a folder.
 
-Stacks that were computed by another state of user-defined modules are computed again. Those of
-other versions of the programs are kept and named; the attribute `origins` of the result says which
-they are.
+A folder with stacks that another state of user-defined code computed is refused. Stacks of other
+versions of the programs are kept and named; the attribute `origins` of the result says which they
+are.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from otafl import data
+from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count
 from otafl.results.environment import get_versions
 from otafl.results.origins import Origin
@@ -18,7 +19,12 @@ from otafl.results.packing import take_out
 from otafl.scenario import Scenario, hash_named_files
 from otafl.sweeping import locks
 from otafl.sweeping.folder import Finished, Folder, list_outdated
-from otafl.sweeping.plan_file import merge_sources, replace_sources
+from otafl.sweeping.plan_file import (
+    hash_sources_per_stack,
+    merge_sources,
+    read_tree,
+    replace_sources,
+)
 from otafl.sweeping.planning import Stack
 from otafl.user_code.sources import Sources, hash_otafl, list_changed
 
@@ -36,9 +42,10 @@ def find_finished(
     Parameters
     ----------
     sources : of each stack, as they are now.
-    tell : called with a sentence where files are damaged, modules have changed, and versions
-        differ.
+    tell : called with a sentence where files are damaged, and versions differ.
     models : whether a stack whose models are not in the folder is to be computed again.
+
+    Raises UserError as `check_sources`.
     """
     with locks.hold_lock(home.get_lock_path("pack")):
         aside = home.set_aside_damaged()
@@ -53,20 +60,8 @@ def find_finished(
             f"{home.path}: the models of {format_count(len(lost), 'finished stack')} are not "
             f"there; {'it is' if len(lost) == 1 else 'they are'} computed again"
         )
-    now = merge_sources(sources)
-    before = replace_sources(home.path, now)
-    gone = remove_outdated(home, scenario, stacks, sources)
-    for stack, own in zip(stacks, sources, strict=True):
-        other = [file for file in list_changed(before, now) if file in own] if before else []
-        if other and home.forget(stack.number):
-            gone.setdefault(stack.number, set()).update(other)
-    if gone:
-        files = sorted(set[str]().union(*gone.values()))
-        tell(
-            f"{home.path}: {', '.join(files)} {'has' if len(files) == 1 else 'have'} changed since "
-            f"{len(gone)} of {format_count(len(stacks), 'stack')} {_choose_verb(len(gone))} "
-            f"computed or begun; {'it begins' if len(gone) == 1 else 'they begin'} again"
-        )
+    check_sources(home, scenario, stacks)
+    replace_sources(home.path, merge_sources(sources))
     held = home.find_finished(scenario).values()
     there = {n: one.get_origin(stacks[n]) for one in held for n in one.stacks if n < len(stacks)}
     for versions_, count in _count_other_versions(there.values()).items():
@@ -78,18 +73,33 @@ def find_finished(
     return set(there)
 
 
-def remove_outdated(
-    home: Folder, scenario: Scenario, stacks: Sequence[Stack], sources: Sequence[Sources]
-) -> dict[int, set[str]]:
-    """Remove the stacks that an earlier state of user-defined modules computed from a folder.
+def check_sources(home: Folder, scenario: Scenario, stacks: Sequence[Stack]) -> None:
+    """Raise UserError if user-defined code has changed since stacks were computed or begun."""
+    now = hash_sources_per_stack(stacks)
+    before = read_tree(home.plan).get("sources", {})
+    changed = {
+        stack.number: {file for file in list_changed(before, own) if file in own}
+        for stack, own in zip(stacks, now, strict=True)
+        if before and home.list_unfinished(stack.number)
+    }
+    for one in home.find_finished(scenario).values():
+        for number in one.stacks & set(range(len(stacks))):
+            outdated = list_outdated(one.get_origin(stacks[number]), now[number])
+            changed.setdefault(number, set()).update(outdated)
+    count = sum(map(bool, changed.values()))
+    if count:
+        raise UserError(
+            f"{home.path}: {format_changed(set().union(*changed.values()))} since {count} of "
+            f"{format_count(len(stacks), 'stack')} {_choose_verb(count)} computed or begun; undo "
+            "the change, give another place with --out, or throw them away with --restart "
+            "(restart=True)"
+        )
 
-    Return which files have changed for each.
-    """
 
-    def find_changed_files(number: int, one: Finished) -> set[str]:
-        return set(list_outdated(one.get_origin(stacks[number]), sources[number]))
-
-    return _take_out(home, scenario, stacks, find_changed_files)
+def format_changed(names: Iterable[str]) -> str:
+    """Return a sentence that says which files and objects of the user have changed."""
+    texts = [f"{name} or a value that it uses" if ":" in name else name for name in sorted(names)]
+    return f"{', '.join(texts)} {'has' if len(texts) == 1 else 'have'} changed"
 
 
 def find_differences(

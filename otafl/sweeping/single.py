@@ -8,7 +8,7 @@ everything that it was computed by is still the same.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,16 @@ from otafl.results import origins
 from otafl.results.dataset import to_part
 from otafl.results.environment import get_device_name
 from otafl.results.files import PACKS, list_finished_files, open_part, open_results, write_part
-from otafl.scenario import Scenario, expand, hash_custom_sources, list_differences
+from otafl.results.origins import Origin
+from otafl.scenario import Scenario, expand, list_differences
 from otafl.scenario.yaml_source import parse
-from otafl.sweeping.folder import Folder
+from otafl.sweeping.folder import Folder, list_outdated
 from otafl.sweeping.growing import NOT_OTAFLS, Growth, Source, find_growth
+from otafl.sweeping.plan_file import hash_sources_per_stack
 from otafl.sweeping.planning import Stack, plan
-from otafl.sweeping.resuming import find_differences, hash_inputs
+from otafl.sweeping.resuming import find_differences, format_changed, hash_inputs
+from otafl.user_code import objects
+from otafl.user_code.sources import Sources
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -55,7 +59,8 @@ def read_file(
 
     None if the file is computed again; the reason is reported unless nothing is lost.
 
-    Raises UserError where the file is of another scenario, or another program's.
+    Raises UserError where the file is of another scenario, of user-defined code before a change, or
+    another program's.
     """
     if not out.is_file() or not out.stat().st_size:
         return None
@@ -76,6 +81,12 @@ def read_file(
     if growth is None or part is None:
         return None
     stacks = plan(expand(growth.before), workers)
+    pairs = ((origin, own) for _, own, origin in _iterate_origins(part, stacks))
+    outdated = {file for pair in pairs for file in list_outdated(*pair)}
+    if outdated and not _is_own_file(out, scenario):
+        raise UserError(
+            f"{out}: {format_changed(outdated)} since it was computed; undo the change, {REPLACE}"
+        )
     models = list(trained.list_model_files(out)) if scenario.output.save_models else []
     other = _find_differences(part, stacks)
     if part.attrs.get("device_name") != get_device_name(scenario.engine.device):
@@ -131,7 +142,7 @@ def _find_changes(out: Path, stored: Mapping[str, Any], scenario: Scenario) -> s
     listed = ", ".join(changed[:MAX_KEYS]) or "settings"
     listed += f" and {len(changed) - MAX_KEYS} more" if len(changed) > MAX_KEYS else ""
     name = parse(str(stored["scenario"])).data.get("name")
-    if name != scenario.name or out.absolute() != name_own_file(scenario).absolute():
+    if name != scenario.name or not _is_own_file(out, scenario):
         raise UserError(
             f"{out}: holds the result of another scenario, '{name}', which differs in {listed}; "
             f"{REPLACE}"
@@ -139,17 +150,28 @@ def _find_changes(out: Path, stored: Mapping[str, Any], scenario: Scenario) -> s
     return listed
 
 
+def _is_own_file(out: Path, scenario: Scenario) -> bool:
+    """Return whether a file is the one that is replaced when its scenario is changed."""
+    return out.absolute() == name_own_file(scenario).absolute()
+
+
 def _find_differences(part: xr.Dataset, stacks: Sequence[Stack]) -> set[str]:
     """Return what a result was computed by that is not the same now."""
-    made = origins.read(part.attrs, part["point_index"].values)
     found = set[str]()
-    for stack in stacks:
-        own, inputs = hash_custom_sources(stack.scenario), hash_inputs(stack.scenario)
-        points = {point.index for point in stack.points}
-        for origin in made:
-            if origin.points & points:
-                found |= find_differences(origin, own, inputs)
+    for stack, own, origin in _iterate_origins(part, stacks):
+        found |= find_differences(origin, own, hash_inputs(stack.scenario))
     return found
+
+
+def _iterate_origins(
+    part: xr.Dataset, stacks: Sequence[Stack]
+) -> Iterator[tuple[Stack, Sources, Origin]]:
+    """Yield stacks, their user-defined files and objects now, and the origins of their points."""
+    made = origins.read(part.attrs, part["point_index"].values)
+    objects.record(name for origin in made for name in origin.sources or ())
+    for stack, own in zip(stacks, hash_sources_per_stack(stacks), strict=True):
+        points = {point.index for point in stack.points}
+        yield from ((stack, own, origin) for origin in made if origin.points & points)
 
 
 def _has_models(models: Sequence[Path], stacks: Sequence[Stack], trials: int) -> bool:

@@ -35,7 +35,7 @@ from otafl.sweeping.joining import Piece, join_records
 from otafl.sweeping.plan_file import replace_batches
 from otafl.sweeping.planning import Batch, Stack
 from otafl.sweeping.resuming import find_differences, hash_inputs
-from otafl.user_code import error_origin, sources
+from otafl.user_code import error_origin, objects, sources
 from otafl.user_code.sources import Sources
 
 if TYPE_CHECKING:
@@ -144,8 +144,9 @@ def _check_plan(folder: Folder, scenario: Scenario) -> None:
 
 
 def _check_sources(job: Job) -> None:
-    """Raise UserError unless the user's own modules are here what they are at the client."""
+    """Raise UserError unless the user's own code is here what it is at the client."""
     sources.refresh()
+    objects.record(job.sources)
     other = sources.list_changed(job.sources, hash_custom_sources(job.stack.scenario))
     if other:
         raise UserError(

@@ -138,10 +138,16 @@ def _is_builtin(function: Any) -> bool:
 def hash_sources(path: str, key: str) -> Sources:
     """Return the files that a user-defined `module:callable` was imported from, and their hashes.
 
-    Raises UserError as `load`.
+    An object that was given in Python also has the hash of its content. It stands for the file of
+    the program itself. Raises UserError as `load`.
     """
-    load(path, key)
-    return sources.hash_module(path.partition(":")[0])
+    found, module = load(path, key), path.partition(":")[0]
+    files = dict(sources.hash_module(module))
+    if not objects.is_recorded(path):
+        return files
+    if module == "__main__":
+        files.pop(Path(getattr(sys.modules[module], "__file__", None) or "").name, None)
+    return files | {path: objects.hash_object(path, found)}
 
 
 @dataclass(frozen=True)

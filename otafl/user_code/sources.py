@@ -1,9 +1,9 @@
 """Hashes of the source that user-defined modules were imported from.
 
 The hash of a module covers its file, every .py file of its package, and the modules and packages in
-the same folder that its import statements name, with their imports. It does not cover installed
-packages, imports by a computed name, files that the module reads, and code without a file (a
-notebook's cells).
+the same folder that its import statements name, with their imports. Comments, docstrings and layout
+do not count. It does not cover installed packages, imports by a computed name, files that the
+module reads, and code without a file (a notebook's cells).
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from pathlib import Path
 from types import ModuleType
 
 Sources = dict[str, str]
-"""File, relative to the folder of its modules -> hash of its text."""
+"""File, relative to the folder of its modules -> hash of its text.
+
+The name of an object that was given in Python -> hash of its content.
+"""
 
 MANY = 200
 """A package with more files has one hash for all of them."""
@@ -84,6 +87,16 @@ def refresh() -> None:
             _forget(name, module)
 
 
+def is_library(name: str | None) -> bool:
+    """Return whether a module is Python's own, otafl's or installed, and not the user's."""
+    top = str(name).partition(".")[0]
+    if top in sys.stdlib_module_names or top == "otafl":
+        return True
+    modules = [sys.modules.get(one) for one in (str(name), top) if one != "__main__"]
+    places = [_find_location(module) for module in modules if module is not None]
+    return any(place is not None and _is_installed(place.parent) for place in places)
+
+
 def list_changed(before: Sources, after: Sources) -> list[str]:
     """List the files whose hashes differ."""
     return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
@@ -113,6 +126,8 @@ def _hash_files(module: ModuleType) -> Sources:
     found = {}
     for place, files in _find_covered_files(module).items():
         texts = [_read_bytes(file) for file in files]
+        if not _is_installed(place.parent):
+            texts = [_parse(text)[1] for text in texts]
         if len(files) > MANY:
             found[f"{place.name}/*.py"] = _hash_texts(*texts)
         else:
@@ -158,7 +173,7 @@ def _find_location(module: ModuleType) -> Path | None:
 
 def _list_imported_siblings(texts: Iterable[bytes], root: Path) -> list[Path]:
     """List the modules and packages in a folder that the import statements of texts name."""
-    named = frozenset[str]().union(*map(_list_imported_names, texts)) - {"otafl"}
+    named = frozenset[str]().union(*(_parse(text)[0] for text in texts)) - {"otafl"}
     found = []
     for name in sorted(named & {path.stem for path in root.glob("*")}):
         package, file = root / name, root / f"{name}.py"
@@ -170,13 +185,14 @@ def _list_imported_siblings(texts: Iterable[bytes], root: Path) -> list[Path]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _list_imported_names(text: bytes) -> frozenset[str]:
-    """Return the first parts of the names in a text's import statements.
+def _parse(text: bytes) -> tuple[frozenset[str], bytes]:
+    """Return the first parts of the names in a text's import statements, and its normal form.
 
-    A sweep calls this again before each stack, and most texts have not changed.
+    That form has no comments, docstrings and layout; it is the text itself if it is no Python. A
+    sweep calls this again before each stack, and most texts have not changed.
     """
     names = set()
-    with contextlib.suppress(SyntaxError, ValueError):
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError):
         with _parsing:
             tree = ast.parse(text)
         for node in ast.walk(tree):
@@ -184,7 +200,15 @@ def _list_imported_names(text: bytes) -> frozenset[str]:
                 names |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 names.add(node.module.partition(".")[0])
-    return frozenset(names)
+        text = ast.unparse(_Statements().visit(tree)).encode()
+    return frozenset(names), text
+
+
+class _Statements(ast.NodeTransformer):
+    """Removal of docstrings."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        return None if isinstance(node.value, ast.Constant) else node
 
 
 def _is_hidden(path: Path) -> bool:

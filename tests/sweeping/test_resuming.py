@@ -16,6 +16,7 @@ from contract.test_sweeps import same
 from support.command import call
 
 from otafl import open_results, sweeping
+from otafl.core.errors import UserError
 from otafl.results import packing as packs
 from otafl.results.files import read_part, write_part
 from otafl.scenario import Scenario
@@ -82,74 +83,105 @@ def stop_after(rounds: int) -> Callable[..., None]:
     return stop
 
 
-@pytest.mark.slow
-def test_an_edited_module_is_computed_anew(named: str, tmp_path: Path) -> None:
-    """Of two stacks, the one that names it; the other one stays, to the byte."""
-    one = short({"sweep": {"power": ["gbma", named]}})
-    said: list[str] = []
-    before = sweeping.sweep(one, tmp_path / "s", tell=said.append).load()
-    parts = {path.name: path.read_bytes() for path in (tmp_path / "s" / "parts").iterdir()}
-    calls = Rounds()
-    same(sweeping.sweep(one, tmp_path / "s", calls, tell=said.append), before)
+WAYS_OUT = ("undo the change", "--out", "--restart")
+
+
+def check_refused(refused: pytest.ExceptionInfo[UserError], *words: str) -> None:
+    """Check that a message says what has changed, and the three ways out."""
+    assert all(word in str(refused.value) for word in (*words, "has changed since", *WAYS_OUT))
+
+
+def test_an_edited_module_is_refused(named: str, tmp_path: Path) -> None:
+    """Nothing that is finished is lost: undoing the change resumes, and --restart begins again."""
+    one, folder = short({"sweep": {"power": ["gbma", named]}}), tmp_path / "s"
+    calls, said = Rounds(), list[str]()
+    before = sweeping.sweep(one, folder).load()
     (tmp_path / "bystander.py").write_text("x = 2\n")
-    same(sweeping.sweep(one, tmp_path / "s", calls, tell=said.append), before)
-    assert said == []
-    assert calls == []
+    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
     share(tmp_path, 0.9)  # within a second, of the same length
-    after = sweeping.sweep(one, tmp_path / "s", calls, tell=said.append)
-    assert said == [
-        f"{tmp_path / 's'}: {changed_file(named)} has changed since 1 of 2 stacks was computed or "
-        "begun; it begins again"
-    ]
-    assert calls == [3, 4]
-    same(after, sweeping.run(one))
-    assert float(before["tx_energy_j"][1].sum()) != float(after["tx_energy_j"][1].sum())
-    assert (tmp_path / "s" / "parts" / "00000.nc").read_bytes() == parts["00000.nc"]
-    plan = json.loads((tmp_path / "s" / "plan.json").read_text())
-    assert changed_file(named) in plan["sources"]
+    more = short({"sweep": {"power": ["gbma", named, "ci"]}})
+    for changed in (one, more):
+        with pytest.raises(UserError) as refused:
+            sweeping.sweep(changed, folder, calls)
+        check_refused(refused, changed_file(named), "1 of 2 stacks was")
+    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert {path: files[path] for path in kept} == kept
+
+    share(tmp_path, 0.5)
+    same(sweeping.sweep(one, folder, calls, tell=said.append), before)
+    assert (calls, said) == ([], [])
+    share(tmp_path, 0.9)
+    after = sweeping.sweep(one, folder, tell=said.append, restart=True)
+    first, second = float(before["tx_energy_j"][1].sum()), float(after["tx_energy_j"][1].sum())
+    assert second == pytest.approx(first * (0.9 / 0.5) ** 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("named", ["alone"], indirect=True)
+def test_a_comment_is_no_change(named: str, tmp_path: Path) -> None:
+    one, calls = short({"power": named}), Rounds()
+    sweeping.run(one, tmp_path / "r.nc")
+    sweeping.sweep(one, tmp_path / "s")
+    text = (tmp_path / "my_shares.py").read_text()
+    (tmp_path / "my_shares.py").write_text(f'"""Shares."""\n\n{text}  # a comment\n"more"\n')
+    sweeping.run(one, tmp_path / "r.nc", calls, tell=list[str]().append)
+    sweeping.sweep(one, tmp_path / "s", calls)
+    assert calls == []
+
+
+@pytest.mark.parametrize("named", ["alone"], indirect=True)
+def test_an_edit_of_what_a_file_was_computed_by(named: str, tmp_path: Path) -> None:
+    """A file that otafl named after the scenario is replaced, as if the scenario had changed."""
+    one, said = short({"power": named}), list[str]()
+    own = sweeping.name_own_file(one)
+    for out in (tmp_path / "r.nc", own):
+        share(tmp_path, 0.5)
+        sweeping.run(one, out)
+        kept = out.read_bytes()
+        share(tmp_path, 0.9)
+        if out == own:
+            sweeping.run(one, out, tell=said.append)
+            assert "my_shares.py" in said[0]
+            continue
+        with pytest.raises(UserError) as refused:
+            sweeping.run(one, out)
+        check_refused(refused, "my_shares.py")
+        assert out.read_bytes() == kept
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("named", ["alone"], indirect=True)
-def test_an_edit_takes_a_stack_out_of_a_pack(
+def test_an_edit_of_what_a_pack_holds(
     named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packs, "AT_ONCE", 2)
     axes = {"power": ["gbma", named], "training.batch_size": [2, 3]}
     one = short({"sweep": axes})
-    before = sweeping.sweep(one, tmp_path / "s").load()
+    sweeping.sweep(one, tmp_path / "s")
     assert [path.parent.name for path in (tmp_path / "s").rglob("*.nc")] == ["packs"]
     share(tmp_path, 0.9)
-    calls = Rounds()
-    with pytest.warns(UserWarning, match="my_shares.py has changed since 2 of 4 stacks were"):
-        after = sweeping.sweep(one, tmp_path / "s", calls)
-    assert calls == [5, 6, 7, 8]
-    same(after, sweeping.run(one))
-    same(after.isel(power=0), before.isel(power=0))
+    with pytest.raises(UserError) as refused:
+        sweeping.sweep(one, tmp_path / "s")
+    check_refused(refused, "my_shares.py", "2 of 4 stacks were")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("checkpoint_every", [0, 1])
 @pytest.mark.parametrize("named", ["alone"], indirect=True)
-def test_an_edit_of_what_an_interrupted_run_names(
-    named: str, checkpoint_every: int, tmp_path: Path
-) -> None:
-    """A checkpoint of it is not gone on from; where nothing changes it is."""
-    one = short({"power": named, "training.rounds": 4})
-    for value in (0.5, 0.9):
-        share(tmp_path, 0.5)
-        said, out = list[str](), tmp_path / f"{value}.nc"
+def test_an_edit_of_what_an_interrupted_run_names(named: str, tmp_path: Path) -> None:
+    """A checkpoint is kept until the change is undone; without one, nothing is lost."""
+    one, out = short({"power": named, "training.rounds": 4}), tmp_path / "r.nc"
+    for checkpoint_every, expected in ((0, [1, 2, 3, 4]), (1, [3, 4])):
         with pytest.raises(KeyboardInterrupt):
-            sweeping.run(one, out, stop_after(2), checkpoint_every)
-        share(tmp_path, value)
+            sweeping.run(one, out, stop_after(2), checkpoint_every, restart=True)
+        if checkpoint_every:
+            share(tmp_path, 0.9)
+            with pytest.raises(UserError) as refused:
+                sweeping.run(one, out, None, checkpoint_every)
+            check_refused(refused, "my_shares.py", "1 of 1 stack was")
+            share(tmp_path, 0.5)
         calls = Rounds()
-        found = sweeping.run(one, out, calls, checkpoint_every, said.append)
-        kept = checkpoint_every and value == 0.5
-        assert calls == ([3, 4] if kept else [1, 2, 3, 4])
-        assert len(said) == bool(checkpoint_every and value == 0.9)
-        assert all("my_shares.py has changed since 1 of 1 stack was" in text for text in said)
-        same(found, sweeping.run(one))
+        same(sweeping.run(one, out, calls, checkpoint_every), sweeping.run(one))
+        assert calls == expected
 
 
 @pytest.mark.parametrize("named", ["alone"], indirect=True)
@@ -159,7 +191,7 @@ def test_a_run_takes_the_module_as_it_is_now(named: str, tmp_path: Path) -> None
     joules = []
     for value in (0.5, 0.9):
         share(tmp_path, value)
-        alone, kept = sweeping.run(one), sweeping.run(one, tmp_path / "r.nc")
+        alone, kept = sweeping.run(one), sweeping.run(one, tmp_path / f"{value}.nc")
         same(alone, kept)
         (origin,) = json.loads(kept.attrs["origins"])
         assert set(origin["sources"]) == {"my_policy.py", "my_shares.py"}

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import otafl
+from otafl.algorithms.fedavg import FedAvg
 from otafl.core.errors import UserError
-from otafl.scenario import Scenario, ScenarioError, load_scenario
+from otafl.data import DataSet, load_cached
+from otafl.scenario import Scenario, ScenarioError, hash_custom_sources, load_scenario
 from otafl.user_code import loading, objects
 
 
@@ -66,6 +73,240 @@ def test_values_known_by_their_address_get_numbers() -> None:
 
     first, second = (objects.name_object(keep(Unnamed())) for _ in range(2))
     assert second == f"{first}_2"
+
+
+VALUE = 1.0
+
+
+class Labels:
+    """Source of a data set whose labels are all one value."""
+
+    value = 1.0
+
+    def __init__(self, value: float) -> None:
+        self.own = value
+        self.lock = threading.Lock()  # a value without content
+
+    def __call__(self) -> DataSet:
+        return label(self.own)
+
+    def read_class(self) -> DataSet:
+        return label(self.value)
+
+
+def label(value: float) -> DataSet:
+    x, y = np.ones((8, 1), "f4"), np.full((8, 1), value, "f4")
+    return DataSet(x, y, x, y, classes=1)
+
+
+def read_value() -> float:
+    return VALUE
+
+
+def read_helper() -> DataSet:
+    return label(read_value())
+
+
+def close_over(values: np.ndarray) -> Callable[[], DataSet]:
+    return lambda: label(values[2500])
+
+
+LABELS = Labels(1.0)
+
+
+def change_global(value: float, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(sys.modules[__name__], "VALUE", value)
+    return lambda: label(VALUE)
+
+
+def change_helper_global(value: float, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(sys.modules[__name__], "VALUE", value)
+    return read_helper
+
+
+def change_helper(value: float, patch: pytest.MonkeyPatch) -> Any:
+    bodies = {1.0: lambda: 1.0, 2.0: lambda: 2.0, -1.0: lambda: -1.0}
+    patch.setattr(sys.modules[__name__], "read_value", bodies[value])
+    return read_helper
+
+
+def change_module(value: float, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(sys.modules[__name__], "VALUE", value)
+    own = sys.modules[__name__]
+    return lambda: label(own.VALUE)
+
+
+def change_array(value: float, patch: pytest.MonkeyPatch) -> Any:
+    values = np.zeros(5000)  # the text of such an array leaves out its middle
+    values[2500] = value
+    return close_over(values)
+
+
+def change_tensor(value: float, patch: pytest.MonkeyPatch) -> Any:
+    layer = nn.Linear(50, 100)
+    nn.init.constant_(layer.weight, value)
+    return lambda: label(layer.weight[50, 25].item())
+
+
+def change_attribute(value: float, patch: pytest.MonkeyPatch) -> Any:
+    LABELS.own = value
+    return LABELS
+
+
+def change_bound(value: float, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(Labels, "value", value)
+    return LABELS.read_class
+
+
+def change_partial(value: float, patch: pytest.MonkeyPatch) -> Any:
+    LABELS.own = value
+    return functools.partial(Labels.__call__, LABELS)
+
+
+def change_default(value: float, patch: pytest.MonkeyPatch) -> Any:
+    def make(own: float) -> DataSet:
+        return label(own)
+
+    make.__defaults__ = (value,)
+    return make
+
+
+def change_sourceless(value: float, patch: pytest.MonkeyPatch) -> Any:
+    space = {"label": label, "value": value}
+    exec("def make(): return label(value)", space)
+    return space["make"]
+
+
+CHANGES = [change for name, change in list(globals().items()) if name.startswith("change_")]
+
+
+def describe_labels(data: Any) -> Scenario:
+    tree = {"name": "labels", "data": {"name": data, "partition": "iid"}, "model": "linear"}
+    training = {"rounds": 1, "local_steps": 1, "eval_every": 1}
+    rest = {"loss": "squared", "transport": "ideal", "devices": {"count": 2}, "trials": 1}
+    return load_scenario(tree | rest | {"training": training})
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_the_object_given_now_is_the_one_that_runs(
+    change: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, recorded = [], []
+    for value in (1.0, 2.0, -1.0, 1.0):
+        scenario = describe_labels(change(value, monkeypatch))
+        found.append(float(load_cached(scenario.data).y_train.mean()))
+        recorded.append((scenario.data.name, hash_custom_sources(scenario)))
+    assert found == [1.0, 2.0, -1.0, 1.0]
+    assert recorded[0][1] != recorded[1][1] != recorded[2][1]
+    assert change is change_tensor or recorded[0] == recorded[3]  # its bias is drawn anew
+
+
+@pytest.mark.parametrize("change", [change_helper_global, change_attribute])
+def test_an_object_that_changes_between_two_runs(
+    change: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same loaded scenario runs what the object is now, and finished results stay."""
+    scenario, losses = describe_labels(change(1.0, monkeypatch)), []
+    for value in (1.0, 1.0, 2.0):
+        change(value, monkeypatch)
+        losses.append(float(otafl.run(scenario).test_mse[0, -1]))
+        for compute, out in ((otafl.run, tmp_path / "r.nc"), (otafl.sweep, tmp_path / "s")):
+            if value == 1.0:
+                assert float(compute(scenario, out).test_mse[0, -1]) == losses[-1]
+                continue
+            with pytest.raises(UserError, match=r"changed since .*undo.* --out.*--restart"):
+                compute(scenario, out)
+    assert losses[0] == losses[1]
+    assert losses[2] == pytest.approx(4 * losses[0], rel=1e-5)  # from weights of zero
+
+
+def test_a_text_names_the_object_that_a_file_was_computed_by(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a process that was not given the object, as on the command line."""
+    otafl.run(describe_labels(read_helper), tmp_path / "r.nc")
+    for value in (1.0, 2.0):
+        monkeypatch.setattr(objects, "_recorded", set())
+        monkeypatch.setattr(sys.modules[__name__], "VALUE", value)
+        scenario = describe_labels(f"{__name__}:read_helper")
+        if value == 1.0:
+            otafl.run(scenario, tmp_path / "r.nc")
+            continue
+        with pytest.raises(UserError, match="read_helper or a value that it uses has changed"):
+            otafl.run(scenario, tmp_path / "r.nc")
+
+
+@pytest.mark.slow
+def test_another_process_resumes(tmp_path: Path) -> None:
+    """Its sets have another order, and its objects lie elsewhere in memory."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    for seed, text in (("1", PROGRAM), ("2", f"# a comment\n\n{PROGRAM}\nprint('drawn')\n")):
+        (tmp_path / "program.py").write_text(text)
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "program.py"], cwd=tmp_path, env=environment, check=True)
+    program = PROGRAM.replace("y = ", "y = 2 * ")
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True)
+    assert b"otafl.core.errors.UserError" in done.stderr
+    assert b"__main__:plain" in done.stderr
+
+
+PROGRAM = """\
+import warnings
+import numpy as np
+import otafl
+from otafl.data import DataSet
+
+x = np.ones((8, 1), "f4")
+y = np.ones((8, 1), "f4")
+kinds = {"some", "words", "in", "a", "set"}
+
+def plain():
+    "Return data."
+    return DataSet(x, y, x, y, classes=len(kinds) and 1)
+
+tree = {"name": "m", "loss": "squared", "model": "linear", "transport": "ideal"}
+training = {"rounds": 1, "local_steps": 1, "eval_every": 1}
+tree |= {"devices": {"count": 2}, "training": training, "trials": 1}
+warnings.simplefilter("ignore")
+for number, make in enumerate((plain, lambda: plain())):
+    otafl.run(tree | {"data": {"name": make, "partition": "iid"}}, f"{number}.nc")
+"""
+
+
+def test_stacks_share_what_an_object_returns() -> None:
+    """Although it changes a value that it reads."""
+    calls = []
+
+    def count() -> DataSet:
+        calls.append(1)
+        return label(len(calls))
+
+    scenario = describe_labels(count)
+    swept = scenario.model_copy(update={"sweep": {"training.local_steps": [1, 2]}})
+    otafl.run(swept)
+    assert len(calls) == 1
+
+
+def test_comments_and_docstrings_are_no_content() -> None:
+    def make(body: str) -> str:
+        space: dict[str, Any] = {}
+        exec(f"def own():\n{body}", space)
+        return objects.name_object(space["own"])
+
+    assert make("    return 1") == make("    'Return one.'\n\n    return 1  # one")
+    assert make("    return 1") != make("    return 2")
+
+
+def test_a_field_of_the_settings_of_a_class_is_content() -> None:
+    def make(value: float) -> str:
+        class Own(FedAvg):
+            class Settings(FedAvg.Settings):
+                own: float = value
+
+        return objects.name_object(Own)
+
+    assert make(1.0) == make(1.0) != make(2.0)
 
 
 def test_a_sweep_over_objects_runs() -> None:

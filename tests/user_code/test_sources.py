@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import sys
 import threading
@@ -99,6 +100,25 @@ def test_what_has_changed_is_imported_anew_when_a_run_begins(
     kept = loading.load(path, "x")
     sources.refresh()
     assert loading.load(path, "x") is kept
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("X = 1 # one\n\n\ndef f():\n\treturn  X\n", True),
+        ('"""Module."""\nX = (1)\ndef f():\n    """Return X."""\n    return X\n"end"\n', True),
+        ("X = 2\ndef f():\n    return X\n", False),
+        ("X = 1\ndef f():\n    return X + 0\n", False),
+        ("X = 1\ndef f(:\n", False),  # no Python
+        ("X = 1" + " + 0" * 3000, False),  # deeper than Python's own tools can go
+    ],
+)
+def test_comments_docstrings_and_layout_are_no_change(text: str, same: bool, home: Path) -> None:
+    importlib.import_module("own_beside")
+    written(home / "own_beside.py", "X = 1\ndef f():\n    return X\n")
+    first = sources._hash_files(sys.modules["own_beside"])
+    written(home / "own_beside.py", text)
+    assert (sources._hash_files(sys.modules["own_beside"]) == first) == same
 
 
 def test_files_that_come_and_go_are_changes() -> None:
