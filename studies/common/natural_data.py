@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,13 @@ from matplotlib import pyplot as plt
 from scipy import stats
 
 from studies.common.looks import TYPE
-from studies.common.tables import find_file, open_result, print_head, print_row
+from studies.common.tables import (
+    expand_points,
+    find_file,
+    open_result,
+    print_head,
+    print_row,
+)
 
 ALONE, TUNED = "local_only", "fedavg"
 LINKS = {
@@ -38,6 +44,9 @@ class Study:
     convert : from that metric to the measure.
     scale : factor from validation losses to the measure of the table of settings.
     controls : names of the controls.
+    more : further scenarios of final runs, each with its tuning.
+    hidden : controls that the figure leaves out.
+    decimals : of differences in the tables.
     """
 
     name: str
@@ -47,6 +56,9 @@ class Study:
     convert: Callable[[np.ndarray], np.ndarray]
     scale: float
     controls: tuple[str, ...]
+    more: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    decimals: int = 4
 
 
 @dataclass(frozen=True)
@@ -82,14 +94,27 @@ class Choice:
     tried: list[Setting]
 
 
+def open_points(results: Path, names: Sequence[str]) -> xr.Dataset:
+    """Open the points of several scenarios as one sweep; what a point does not have is NaN."""
+    parts = []
+    for name in names:
+        ds = open_result(results, name)
+        if "local_steps" not in ds.coords:
+            steps = int(expand_points(ds)[0].scenario.training.local_steps)
+            ds = ds.assign_coords(local_steps=("zip", np.full(ds.sizes["zip"], steps)))
+        parts.append(ds.drop_vars("zip"))
+    return xr.concat(parts, "zip", join="outer", coords="minimal", compat="override")
+
+
 def list_settings(ds: xr.Dataset) -> list[Setting]:
     """List the points of a sweep in their order."""
-    usual = float(np.median(ds["rounds"].values))
+    more_work = {"rounds": "twice the rounds", "local_steps": "twice the steps"}
     found = []
     for place, label in enumerate(ds["algorithm"].values):
         name = str(label).partition("(")[0]
-        if float(ds["rounds"][place]) > usual:
-            name += ", twice the rounds"
+        for key, said in more_work.items():
+            if key in ds.coords and float(ds[key][place]) > float(np.median(ds[key].values)):
+                name += f", {said}"
         values = {key: float(value) for key, value in re.findall(r"(\w+)=([\d.e+-]+)", str(label))}
         values[RATE] = float(ds[RATE][place])
         found.append(Setting(name, str(ds["transport"].values[place]), values))
@@ -243,8 +268,7 @@ def print_results(study: Study, outcomes: Mapping[str, Mapping[str, Outcome]]) -
         for name in sorted(methods, key=lambda n: float(methods[n].errors.mean())):
             own = methods[name]
             cells = [
-                "-" if one == name else _format(compare_pairs(own.errors, methods[one].errors))
-                for one in bases
+                "-" if one == name else format_difference(study, own, methods[one]) for one in bases
             ]
             p = f"{corrected[name]:.2g}" if name in corrected else "-"
             half = f"{compute_trial_half(own.errors, methods[ALONE].errors):.4f}"
@@ -253,31 +277,41 @@ def print_results(study: Study, outcomes: Mapping[str, Mapping[str, Outcome]]) -
             print_row(*row)
 
 
-def _format(pair: tuple[float, ...]) -> str:
-    return "{:+.4f} ({:+.4f} to {:+.4f})".format(*pair[:3])
+def format_difference(study: Study, own: Outcome, base: Outcome) -> str:
+    """Write the mean difference over people and its 95 % interval."""
+    pair = compare_pairs(own.errors, base.errors)[:3]
+    mean, low, high = (f"{one:+.{study.decimals}f}" for one in pair)
+    return f"{mean} ({low} to {high})"
 
 
 def draw(
-    study: Study, outcomes: Mapping[str, Mapping[str, Outcome]], path: Path, linear: float
+    study: Study,
+    outcomes: Mapping[str, Mapping[str, Outcome]],
+    path: Path,
+    linear: float | None,
 ) -> None:
     """Draw the paired differences from training alone, logarithmic beyond `linear`.
 
-    Controls have no model and no uplink, so each has one mark.
+    Controls and training alone use no uplink and are drawn once.
     """
     plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
     figure, axis = plt.subplots(figsize=(10, 5.8), layout="constrained")
     first = outcomes["ideal"]
-    names = sorted((n for n in first if n != ALONE), key=lambda n: -float(first[n].errors.mean()))
-    rivals = [name for name in names if name not in study.controls]
-    rows = [(0.14 - 0.28 * i, *LINKS[link], rivals) for i, link in enumerate(outcomes)]
-    rows.append((0.0, "control, no uplink", "0.35", "D", list(study.controls)))
-    for (shift, said, colour, marker, shown), methods in zip(
-        rows, [*outcomes.values(), first], strict=True
-    ):
+    unlinked = [n for n in first if n in study.controls or n.startswith(ALONE)]
+    names = [n for n in first if n not in (ALONE, *study.hidden)]
+    names.sort(key=lambda n: -float(first[n].errors.mean()))
+    looks = {"none": ("no uplink", "#000000", "D"), **LINKS}
+    for link, shift in {"none": 0.0, "ideal": 0.14, "over_the_air": -0.14}.items():
+        methods = outcomes.get(link, first)
+        places = [
+            i for i, n in enumerate(names) if n in methods and (n in unlinked) == (link == "none")
+        ]
         base = methods[ALONE].errors
-        mean, low, high, _ = np.array([compare_pairs(methods[n].errors, base) for n in shown]).T
+        pairs = [compare_pairs(methods[names[i]].errors, base) for i in places]
+        mean, low, high, _ = np.array(pairs).T
+        said, colour, marker = looks[link]
         axis.errorbar(
-            *(mean, np.array([names.index(n) for n in shown]) + shift),
+            *(mean, np.array(places) + shift),
             xerr=[mean - low, high - mean],
             fmt=marker,
             color=colour,
@@ -288,9 +322,12 @@ def draw(
     axis.set_yticks(range(len(names)), names)
     axis.axvline(0, color="black", lw=1)
     said = f"{study.title[0].lower()}{study.title[1:]} minus that of training alone"
-    axis.set(xlabel=f"{said} (logarithmic beyond {linear:g})")
-    axis.set_xscale("symlog", linthresh=linear)
-    axis.legend(loc="lower left")
+    if linear is None:
+        axis.set(xlabel=f"{said} (95 % interval)")
+    else:
+        axis.set(xlabel=f"{said} (logarithmic beyond {linear:g})")
+        axis.set_xscale("symlog", linthresh=linear)
+    axis.legend(loc="best" if linear is None else "lower left")
     figure.savefig(path, dpi=100)
     plt.close(figure)
     print(f"\nfigure: {path}")
@@ -301,19 +338,20 @@ def run_study(
     results: Path,
     figure: Path,
     measure_controls: Callable[[xr.Dataset], np.ndarray],
-    linear: float,
-) -> None:
-    """Print the tables of a study and draw its figure.
+    linear: float | None,
+) -> dict[str, dict[str, Outcome]]:
+    """Print the tables of a study, draw its figure, and return the errors by link and method.
 
     measure_controls computes the errors [person, controls + 1] of the controls and of a guess from
     the final runs' scenario. They are read from a file if there is one, which needs no data.
     """
-    ds = open_result(results, study.name)
+    names = (study.name, *study.more)
+    ds = open_points(results, names)
     path = find_file(results, f"{study.name}_controls.csv")
     if not path.exists():
-        np.savetxt(path, measure_controls(ds), "%.6e")
+        np.savetxt(path, measure_controls(open_result(results, study.name)), "%.6e")
     controls = np.loadtxt(path)
-    choices = choose(open_result(results, f"{study.name}_tuning"), ds)
+    choices = choose(open_points(results, [f"{name}_tuning" for name in names]), ds)
     outcomes = read_outcomes(study, ds, choices, controls[:, -1])
     for methods in outcomes.values():
         trials = len(methods[TUNED].errors)
@@ -322,3 +360,4 @@ def run_study(
     print_settings(study, choices)
     print_results(study, outcomes)
     draw(study, outcomes, figure, linear)
+    return outcomes

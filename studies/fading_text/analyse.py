@@ -1,9 +1,10 @@
-"""What fading costs a language model: bits per character by SNR and uplink at equal channel uses,
-each at the server's step that is best on validation data.
+"""What fading costs a small character model: bits per character by SNR and uplink at equal channel
+uses, each at the server's step that is best on validation data.
 
-    otafl sweep studies/fading_text/fading_text.yaml
-    otafl sweep studies/fading_text/fading_text_ends.yaml
+    for f in studies/fading_text/*.yaml; do otafl sweep $f; done
     python -m studies.fading_text.analyse [results] [--figure fading_text.png]
+
+The text is read for the counts of characters (`otafl data get shakespeare`).
 """
 
 from __future__ import annotations
@@ -15,16 +16,21 @@ import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
 
+from otafl.engine.assembly import assemble
+from otafl.results.end_values import count_diverged
 from studies.common.looks import TYPE
 from studies.common.tables import (
     command,
     compute_gain,
+    expand_points,
+    find_file,
     interpolate_at_cost,
     open_result,
     parse_study_arguments,
     print_head,
     print_row,
 )
+from studies.natural_roles.analyse import predict_by_counts
 
 UPLINKS = (
     ("sum in phase, least error", "#0072B2", "o"),
@@ -77,6 +83,60 @@ def select_best(ds: xr.Dataset) -> xr.Dataset:
     return best.assign(place=place).transpose("zip", "snr_db", ...)
 
 
+def read_fewer_rounds(results: Path) -> tuple[xr.DataArray, float]:
+    """Read bits [trial] without a channel in 15 rounds, and the step, the best on validation."""
+    ds = count_diverged(open_result(results, "fading_text_rounds"))
+    step = "server_learning_rate"
+    place = int(ds["own_validation_loss"].isel(round=-1).mean("trial").argmin(step))
+    bits = ds["own_test_loss"].isel({"round": -1, step: place}, drop=True) / math.log(2)
+    return bits, float(ds[step][place])
+
+
+def measure_counts(ds: xr.Dataset) -> np.ndarray:
+    """Measure bits per character of counts of two characters on each role's test text, [role, 2].
+
+    They count in the training text of all roles, and in the role's own. Validation data are left
+    out, as for the models.
+    """
+    point = expand_points(ds)[0]
+    data, length = point.scenario.data.read(), point.scenario.model.context
+    train = assemble([point], range(1)).samples.training_data
+    places = [train.index[k, : int(train.count[k])].numpy() for k in range(train.num_devices)]
+    x, y = data.x_train.astype(int), data.y_train
+    rows = []
+    for own, role in zip(places, np.unique(data.owner), strict=True):
+        test = data.owner_test == role
+        target = data.y_test[test].ravel()
+        bits = []
+        for part in (np.concatenate(places), own):
+            p = predict_by_counts(
+                (x[part], y[part]), data.x_test[test].astype(int), length, data.classes
+            )
+            bits.append(-np.log2(p[np.arange(len(target)), target]).mean())
+        rows.append(bits)
+    return np.array(rows)
+
+
+def print_controls(results: Path, best: xr.DataArray) -> None:
+    """Print bits of controls that need no channel, and those of uplinks above their control."""
+    base = best[BASE, -1]
+    fewer, step = read_fewer_rounds(results)
+    path = find_file(results, "fading_text_counts.csv")
+    if not path.exists():
+        np.savetxt(path, measure_counts(open_result(results, "fading_text")), "%.6e")
+    counts = np.loadtxt(path).mean(0)
+    print_head("Controls without a channel", "control", "bits per character", "above 60 rounds")
+    print_row("60 rounds", f"{float(base.mean()):.3f}", "-")
+    print_row(f"15 rounds, step {step:g}", f"{float(fewer.mean()):.3f}", format_gain(fewer, base))
+    for name, bits in zip(("all roles' counts", "role's own counts"), counts, strict=True):
+        print_row(name, f"{bits:.3f}", f"{bits - float(base.mean()):+.3f}")
+    print_row("uniform guess", f"{GUESS:.3f}", f"{GUESS - float(base.mean()):+.3f}")
+    levels = [f"{level:g} dB" for level in best["snr_db"].values]
+    print_head("Bits per character above no channel in 15 rounds", "uplink", *levels)
+    for i in (2, 3):
+        print_row(UPLINKS[i][0], *(format_gain(one, fewer) for one in best[i]))
+
+
 def format_gain(values: xr.DataArray, base: xr.DataArray) -> str:
     """Write values - base: mean, ends of the paired interval over trials."""
     mean, low, high = compute_gain(values, base)
@@ -116,7 +176,7 @@ def mark_end(ds: xr.Dataset, best: xr.Dataset, i: int, j: int) -> str:
     return " (end)" if int(best["place"][i, j]) in (places[0], places[-1]) else ""
 
 
-def draw(ds: xr.Dataset, path: Path) -> None:
+def draw(ds: xr.Dataset, fewer: xr.DataArray, path: Path) -> None:
     """Draw bits above those without a channel, against the SNR."""
     bits = select_best(ds)["test"]
     plt.rcParams.update(TYPE)
@@ -129,8 +189,11 @@ def draw(ds: xr.Dataset, path: Path) -> None:
         axis.errorbar(x, mean, error, color=colour, marker=marker, capsize=3, label=name)
     untrained = GUESS - float(bits[BASE].mean())
     axis.axhline(untrained, color="0.5", ls=":", lw=1, label="uniform guess")
-    axis.axhline(0, color=UPLINKS[BASE][1], lw=1, label=UPLINKS[BASE][0])
-    axis.set(xlabel="SNR [dB]", ylabel="bits per character above no channel, 95 % interval")
+    axis.axhline(0, color=UPLINKS[BASE][1], lw=1, label=f"{UPLINKS[BASE][0]}, 60 rounds")
+    short = float(fewer.mean() - bits[BASE].mean())
+    said = f"{UPLINKS[BASE][0]}, 15 rounds"
+    axis.axhline(short, color=UPLINKS[BASE][1], ls="--", lw=1, label=said)
+    axis.set(xlabel="SNR [dB]", ylabel="bits per character above no channel")
     axis.set_xticks(ds["snr_db"].values)
     axis.grid(alpha=0.3)
     figure.legend(loc="outside right center", frameon=False)
@@ -143,7 +206,8 @@ def main() -> None:
     args = parse_study_arguments(__doc__, "fading_text.png")
     ds = open_steps(args.results)
     print_tables(ds)
-    draw(ds, args.figure)
+    print_controls(args.results, select_best(ds)["test"])
+    draw(ds, read_fewer_rounds(args.results)[0], args.figure)
 
 
 if __name__ == "__main__":

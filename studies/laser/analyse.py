@@ -1,7 +1,7 @@
 """Test accuracy by energy of ways to send gradients over a noisy sum, as in LASER's MNIST figure,
 each at its best step size on validation data.
 
-    otafl sweep studies/laser/laser_figure.yaml
+    for f in studies/laser/*.yaml; do otafl sweep $f; done
     python -m studies.laser.analyse [results] [--figure laser.png]
 """
 
@@ -17,7 +17,14 @@ from matplotlib import pyplot as plt
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import count_diverged, select_at_end
 from studies.common.looks import TYPE
-from studies.common.tables import command, open_result, parse_study_arguments, print_head, print_row
+from studies.common.tables import (
+    command,
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 STEP = "algorithm_learning_rate"
 POWERS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -31,14 +38,10 @@ PAPER = {
     "A-DSGD, linear": (0.55, 0.82, 0.87, 0.87, 0.875),
 }
 """Read off the paper's figure on MNIST."""
-LOOKS = {
-    "LASER": ("#009E73", "o"),
-    "Z-SGD": ("#0072B2", "x"),
-    "count sketch": ("#E69F00", "^"),
-    "random-k": ("#882255", "s"),
-    "A-DSGD, AMP": ("#7F7F7F", "v"),
-    "A-DSGD, linear": ("#D55E00", "D"),
-}
+METHODS = (*PAPER, "A-DSGD, AMP")
+"""Methods, in the order of the tables."""
+ENDS, BASE = (POWERS[0], POWERS[-1]), "Z-SGD"
+"""Energies that ran for the paper's number of rounds, and the method without compression."""
 
 
 def name_method(codec: str) -> str:
@@ -71,54 +74,78 @@ def choose_step(trials: xr.Dataset) -> tuple[xr.Dataset, float, bool]:
     return trials.isel({STEP: best}), float(steps[best]), inside
 
 
+def read_ends(
+    result: xr.Dataset,
+) -> tuple[dict[tuple[str, float], xr.DataArray], dict[tuple[str, float], str]]:
+    """Read the test accuracy [trial] of each method and energy at its best step, and the step."""
+    ends, steps = {}, {}
+    for (method, power), place in place_points(result).items():
+        here = result.isel(zip=place)
+        trials, factor, inside = choose_step(here)
+        scale = float(here["server_learning_rate"])
+        accuracy = select_at_end(trials, "test_accuracy")
+        ends[method, power] = accuracy.drop_vars(set(accuracy.coords) - {"trial"})
+        steps[method, power] = f"{scale * factor:.2g}{'' if inside else ' (end of the grid)'}"
+    return ends, steps
+
+
 def main() -> None:
     args = parse_study_arguments(__doc__, "laser.png")
-    result = count_diverged(open_result(args.results, "laser_figure"))
-    points = place_points(result)
-    ends: dict[str, list[np.ndarray]] = {}
-    steps: dict[str, list[str]] = {}
-    for method in LOOKS:
-        for power in POWERS:
-            here = result.isel(zip=points[method, power])
-            trials, factor, inside = choose_step(here)
-            scale = float(here["server_learning_rate"])
-            ends.setdefault(method, []).append(select_at_end(trials, "test_accuracy").values)
-            mark = "" if inside else " (end of the grid)"
-            steps.setdefault(method, []).append(f"{scale * factor:.2g}{mark}")
+    short, long = (
+        count_diverged(open_result(args.results, name)) for name in ("laser_figure", "laser_long")
+    )
+    ends, steps = read_ends(short)
     heads = [f"P = {power:g}" for power in POWERS]
-    print_head(f"Mean ± deviation of {result.sizes['trial']} trials", "method", *heads)
-    for method, accuracy in ends.items():
-        print_row(method, *map(format_mean_std, accuracy))
+    print_head(f"150 rounds: mean ± deviation of {short.sizes['trial']} trials", "method", *heads)
+    for method in METHODS:
+        print_row(method, *(format_mean_std(ends[method, power].values) for power in POWERS))
     print_head("Step sizes with the best validation accuracy", "method", *heads)
-    for method, chosen in steps.items():
-        print_row(method, *chosen)
+    for method in METHODS:
+        print_row(method, *(steps[method, power] for power in POWERS))
+    long_ends, long_steps = read_ends(long)
+    print_head(
+        f"1,500 rounds: mean ± deviation of {long.sizes['trial']} trials",
+        *("method", *(f"P = {power:g}" for power in ENDS)),
+        *(f"points above {BASE}, P = {power:g}" for power in ENDS),
+        *(f"step size, P = {power:g}" for power in ENDS),
+    )
+    for method in PAPER:
+        own = [long_ends[method, power] for power in ENDS]
+        base = [long_ends[BASE, power] for power in ENDS]
+        gains = ["-"] * 2 if method == BASE else map(format_points, own, base)
+        chosen = (long_steps[method, power] for power in ENDS)
+        print_row(method, *(format_mean_std(one.values) for one in own), *gains, *chosen)
     print_head("The paper's accuracy on MNIST, read off its figure", "method", *heads)
     for method, values in PAPER.items():
         print_row(method, *values)
-    draw(ends, args.figure)
+    draw(ends, long_ends, args.figure)
     print(f"\nfigure: {args.figure}")
 
 
-def draw(ends: dict[str, list[np.ndarray]], path: Path) -> None:
-    """Draw our accuracies beside the paper's."""
+def draw(
+    short: dict[tuple[str, float], xr.DataArray],
+    long: dict[tuple[str, float], xr.DataArray],
+    path: Path,
+) -> None:
+    """Draw accuracies by method after both numbers of rounds, at the least and the most energy."""
     plt.rcParams.update(TYPE)
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained")
-    for method, accuracy in ends.items():
-        colour, marker = LOOKS[method]
-        mean = [float(np.mean(one)) for one in accuracy]
-        off = [[m - float(np.min(one)) for m, one in zip(mean, accuracy, strict=True)]]
-        off += [[float(np.max(one)) - m for m, one in zip(mean, accuracy, strict=True)]]
-        style = {"color": colour, "marker": marker, "label": method}
-        axes[0].errorbar(POWERS, mean, yerr=off, capsize=3, **style)
-        if method in PAPER:
-            axes[1].plot(POWERS, PAPER[method], **style)
-    titles = ("otafl, Fashion-MNIST, 150 rounds", "paper, MNIST, 1,500 rounds")
-    for axis, title in zip(axes, titles, strict=True):
-        axis.set(title=title, xlabel="energy of a round, P", xscale="log")
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained", sharey=True)
+    looks = (("150 rounds", short, "#E69F00", "s"), ("1,500 rounds", long, "#0072B2", "o"))
+    for axis, power in zip(axes, ENDS, strict=True):
+        for shift, (label, ends, colour, marker) in zip((-0.15, 0.15), looks, strict=True):
+            found = [ends[method, power].values for method in PAPER]
+            mean = np.array([one.mean() for one in found])
+            low, high = (mean - [one.min() for one in found], [o.max() for o in found] - mean)
+            style = {"fmt": marker, "color": colour, "capsize": 3, "label": label}
+            axis.errorbar(np.arange(len(PAPER)) + shift, mean, yerr=[low, high], **style)
+        axis.set_xticks(
+            range(len(PAPER)), list(PAPER), rotation=20, ha="right", rotation_mode="anchor"
+        )
+        axis.set(title=f"P = {power:g}", ylim=(0, 1))
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("test accuracy (bars: range of two trials)")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.savefig(path, dpi=120)
+    axes[0].set_ylabel("test accuracy (bars: range of trials)")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    figure.savefig(path, dpi=100)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Natural roles: personalised methods on text of Shakespeare's roles, each at its best settings
 on validation data, against training alone, fine-tuned averaging and three controls.
 
-    otafl sweep studies/natural_roles/natural_roles_tuning.yaml
-    otafl sweep studies/natural_roles/natural_roles.yaml
+    for f in studies/natural_roles/*.yaml; do otafl sweep $f; done
     python -m studies.natural_roles.analyse [results] [--figure natural_roles.png]
 
 The text is read for the controls of each role (`otafl data get shakespeare`).
@@ -11,12 +10,19 @@ The text is read for the controls of each role (`otafl data get shakespeare`).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import xarray as xr
 
-from studies.common.natural_data import Study, run_study
-from studies.common.tables import command, expand_points, parse_study_arguments
+from studies.common.natural_data import LINKS, Outcome, Study, format_difference, run_study
+from studies.common.tables import (
+    command,
+    expand_points,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 STUDY = Study(
     name="natural_roles",
@@ -26,6 +32,9 @@ STUDY = Study(
     convert=np.log2,
     scale=1.0 / math.log(2.0),
     controls=("role's counts", "role's frequencies", "all roles' counts"),
+    more=("natural_roles_work",),
+    hidden=("role's frequencies",),
+    decimals=3,
 )
 
 
@@ -80,9 +89,28 @@ def measure_controls(ds: xr.Dataset) -> np.ndarray:
     return np.array(rows)
 
 
+def print_equal_work(outcomes: Mapping[str, Mapping[str, Outcome]]) -> None:
+    """Print differences between methods with 600 minibatches a role, where all others have 300."""
+    pairs = (
+        ("fedavg, twice the steps", "fedrep"),
+        ("fedavg, twice the steps", "local_only, twice the rounds"),
+        ("fedrep", "local_only, twice the rounds"),
+        ("fedavg, twice the rounds", "local_only, twice the rounds"),
+    )
+    links = (LINKS[link][0] for link in outcomes)
+    print_head("Differences at 600 minibatches a role", "method", "minus", *links)
+    for own, base in pairs:
+        cells = [
+            format_difference(STUDY, methods[own], methods[base]) if own in methods else "not run"
+            for methods in outcomes.values()
+        ]
+        print_row(own, base, *cells)
+
+
 def main() -> None:
     args = parse_study_arguments(__doc__, "natural_roles.png")
-    run_study(STUDY, args.results, args.figure, measure_controls, linear=0.05)
+    outcomes = run_study(STUDY, args.results, args.figure, measure_controls, linear=None)
+    print_equal_work(outcomes)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from scipy import stats
 import otafl
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import count_diverged, select_final
-from studies.common.looks import TYPE, compute_half_interval, get_policy_style
+from studies.common.looks import TYPE
 from studies.common.tables import (
     classify_budgets,
     command,
@@ -38,6 +38,8 @@ from studies.common.tables import (
 
 RESAMPLES, TIMES = 2000, (40, 200)
 NAMES = {"rayleigh": "Rayleigh", "cdl-b": "CDL-B", "umi": "UMi"}
+SAME_AS_FULL = "open_loop"
+"""Policy that sends at full power at this SNR, so its results are those of `full`."""
 SMALL: dict[str, Any] = {
     "data": "digits",
     "model": "softmax_regression",
@@ -81,6 +83,7 @@ def order(values: np.ndarray) -> np.ndarray:
 def main() -> None:
     args = parse_study_arguments(__doc__, "rank_by_channel.png")
     result = open_result(args.results, "rank_by_channel")
+    result = result.sel(power=[label for label in result["power"].values if label != SAME_AS_FULL])
     best = otafl.select_tuned(result, over="server_learning_rate").transpose(
         "channel", "power", ...
     )
@@ -111,17 +114,24 @@ def main() -> None:
     learned = -accuracy.transpose("channel", "power", "trial").values[:, peak]
     missed = select_final(best, "aggregation_nmse").transpose("channel", "power", "trial")
     rows = {"accuracy": (learned, np.mean), "error": (missed.values[:, peak], np.median)}
-    for what, one in rows.items():
-        print_row(f"{what}: correlation with Rayleigh's", *format_correlations(one))
-    print_row("correlation of accuracy and error", *format_correlations(*rows.values()))
+    others = [i for i, k in enumerate(peak) if powers[k] != "ci"]
+    without = {what: (values[:, others], reduce) for what, (values, reduce) in rows.items()}
+    for said, some in (("", rows), (", without ci", without)):
+        for what, one in some.items():
+            print_row(f"{what}: correlation with Rayleigh's{said}", *format_correlations(one))
+        cells = format_correlations(*some.values())
+        print_row(f"correlation of accuracy and error{said}", *cells)
     top = [peak[int(one.argmax())] for one in means[:, peak]]
     print_row("best there", *(powers[k] for k in top))
     gains = [100 * compute_gain(accuracy[c, k], accuracy[c, top[0]]) for c, k in enumerate(top)]
     apart = (f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains)
     print_row(f"points above {powers[top[0]]}", *apart)
+    pair = (accuracy.isel(power=powers.index(name)) for name in ("cotaf", "cao_static"))
+    steps_apart = (format_points(*two) for two in zip(*pair, strict=True))
+    print_row("points of cotaf above cao_static", *steps_apart)
     print_cells(args.results, result)
     tell_gains(yaml.safe_load(result.attrs["scenario"]))
-    draw(names, powers, accuracy, error, args.figure)
+    draw(names, [powers[k] for k in peak], means[:, peak], args.figure)
 
 
 def print_cells(results: Path, result: xr.Dataset) -> None:
@@ -217,53 +227,53 @@ def format_correlations(first: Score, second: Score | None = None) -> list[str]:
 
     The second score is that of the same channel; without one, the first score of Rayleigh fading
     is compared with that of each channel. Intervals are percentiles over 2,000 bootstrap samples
-    of the trials. The same trials are taken for all policies, channels and scores.
+    of the policies and of the trials, which are the same for all channels and scores.
     """
-    trials = first[0].shape[-1]
-    draws = np.random.default_rng(0).integers(trials, size=(RESAMPLES, trials))
-    samples = correlate(first, second, draws)
-    low, high = np.nanquantile(samples, [0.025, 0.975], axis=1)
-    point = correlate(first, second, np.arange(trials))
+    _, policies, trials = first[0].shape
+    rng = np.random.default_rng(0)
+    samples = [
+        correlate(first, second, rng.integers(trials, size=trials), policy_draw)
+        for policy_draw in rng.integers(policies, size=(RESAMPLES, policies))
+    ]
+    low, high = np.nanquantile(samples, [0.025, 0.975], axis=0)
+    point = correlate(first, second, np.arange(trials), np.arange(policies))
     cells = []
     for mean, least, most in zip(point, low, high, strict=True):
         cells.append(f"{mean:.2f} ({least:.2f} to {most:.2f})" if least < most else f"{mean:.2f}")
     return cells
 
 
-def correlate(first: Score, second: Score | None, take: np.ndarray) -> np.ndarray:
-    """Return the rank correlation [channel, ...] of the trials `take` [..., trial]."""
+def correlate(
+    first: Score, second: Score | None, trials: np.ndarray, policies: np.ndarray
+) -> np.ndarray:
+    """Return the rank correlation [channel] of some trials and policies; NaN if all are tied."""
     ranks = [
-        stats.rankdata(reduce(values[..., take], axis=-1), axis=1)
+        stats.rankdata(reduce(values[:, policies][..., trials], axis=-1), axis=1)
         for values, reduce in (first, second or first)
     ]
     a, b = (rank - rank.mean(1, keepdims=True) for rank in ranks)
     a = a if second else a[:1]
-    product: np.ndarray = (a * b).sum(1) / np.sqrt((a**2).sum(1) * (b**2).sum(1))
+    scale = np.sqrt((a**2).sum(1) * (b**2).sum(1))
+    product: np.ndarray = np.divide((a * b).sum(1), scale, where=scale > 0, out=scale * np.nan)
     return product
 
 
-def draw(
-    names: list[str], powers: list[str], accuracy: xr.DataArray, error: np.ndarray, path: Path
-) -> None:
-    """Draw a group of points for each channel, without lines: channels have no order."""
+def draw(names: list[str], powers: list[str], accuracy: np.ndarray, path: Path) -> None:
+    """Draw how far each policy is behind the best one of each channel, in points.
+
+    accuracy: means [channel, power] of the policies that are ranked.
+    """
     plt.rcParams.update(TYPE)
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(8.5, 8), layout="constrained", sharex=True)
-    accuracy = accuracy.transpose("channel", "power", "trial")
-    mean, half = accuracy.mean("trial").values, compute_half_interval(accuracy).values
-    places = np.arange(len(names))
-    for k, name in enumerate(powers):
-        at = places + 0.055 * (k - (len(powers) - 1) / 2)
-        style = get_policy_style(name) | {"ls": ""}
-        top.errorbar(at, mean[:, k], half[:, k], label=name, **style)
-        bottom.semilogy(at, error[:, k], **style)
-    top.set(ylabel="test accuracy, 95 % interval")
-    bottom.set(ylabel="aggregation error, median")
-    for axis in (top, bottom):
-        axis.grid(alpha=0.3, axis="y")
-        axis.set_xticks(places, names)
-        for edge in places[1:] - 0.5:
-            axis.axvline(edge, color="0.85", lw=0.8)
-    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    order_of_first = np.argsort(-accuracy[0], kind="stable")
+    behind = 100 * (accuracy.max(1, keepdims=True) - accuracy).T[order_of_first]
+    figure, axis = plt.subplots(figsize=(10, 5.2), layout="constrained")
+    shown = axis.imshow(behind, cmap="Blues", aspect="auto", vmin=0)
+    for (row, column), value in np.ndenumerate(behind):
+        colour = "white" if value > 0.6 * behind.max() else "black"
+        axis.text(column, row, f"{value:.0f}", ha="center", va="center", color=colour)
+    axis.set_xticks(range(len(names)), names)
+    axis.set_yticks(range(len(powers)), [powers[k] for k in order_of_first])
+    figure.colorbar(shown, label="points behind the best policy there")
     figure.savefig(path, dpi=100)
     print(f"\nfigure: {path}")
 

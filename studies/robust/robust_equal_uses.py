@@ -60,16 +60,13 @@ SHORT = (
 """Rows of the short table."""
 DRAWN = {
     "sum": ("#000000", "o"),
-    "5 groups, geometric median": ("#7F7F7F", "<"),
     "10 groups, geometric median": ("#0072B2", "s"),
-    "10 groups, centred clipping": ("#CC79A7", "X"),
     "20 groups, centred clipping": ("#999933", "h"),
     "20 groups, geometric median": ("#56B4E9", "D"),
     "20 groups, Multi-Krum": ("#8C510A", ">"),
     "majority vote": ("#E69F00", "v"),
     "type-based, median": ("#009E73", "^"),
     "digital, geometric median": ("#332288", "*"),
-    "digital, Multi-Krum": ("#D55E00", "P"),
 }
 """Uplinks of the figure, with colour and marker."""
 

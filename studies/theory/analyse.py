@@ -177,8 +177,10 @@ def compare_floors(ds: xr.Dataset, title: str, store: Path) -> dict[tuple[float,
 
 
 def compare_policies(ds: xr.Dataset) -> dict[str, Curve]:
-    """Floors of power policies by the SNR."""
+    """Risk of power policies after the last round by the SNR, and where it falls until the end."""
     found: dict[str, list[tuple[float, np.ndarray, float]]] = {}
+    courses: dict[str, np.ndarray] = {}
+    ratios: dict[str, list[str]] = {}
     for point, rounds, risk in iterate_points(ds):
         scenario, law = point.scenario, np.nan
         snr = float(point.coords["snr_db"])
@@ -186,25 +188,33 @@ def compare_policies(ds: xr.Dataset) -> dict[str, Curve]:
             rule = make_policy_rule(scenario.power, 10 ** (snr / 10), scenario.devices.count)
             problem, step = read_problems(point, 1)[0], scenario.algorithm.learning_rate
             course = run_theory(problem, rounds[-1], step, rule)[rounds, None]
-            law = compute_floor(rounds, course)[0]
-        found.setdefault(scenario.power.name, []).append((snr, compute_floor(rounds, risk), law))
+            floors = compute_floor(rounds, risk), compute_floor(rounds, course)[0]
+            ratios.setdefault(scenario.power.name, []).append(format_ratio(*floors))
+            law = course[-1, 0]
+        found.setdefault(scenario.power.name, []).append((snr, risk[-1], law))
+        courses.setdefault(scenario.power.name, risk)  # of the least SNR
     levels = [f"{snr:g} dB" for snr, _, _ in next(iter(found.values()))]
-    print_head("Power policies: risk, last half of the rounds", "policy", *levels)
+    print_head(f"Power policies: risk after round {rounds[-1]}", "policy", *levels)
     for name, rows in found.items():
-        cells = (estimate_mean(floor) for _, floor, _ in rows)
-        print_row(f"`{name}`", *(f"{mean:.3g} ± {half:.1g}" for mean, half in cells))
+        means = (estimate_mean(last) for _, last, _ in rows)
+        print_row(f"`{name}`", *(f"{mean:.3g} ± {half:.1g}" for mean, half in means))
     print_head("Power policies: simulated over closed form", "policy", *levels)
-    for name, rows in found.items():
-        if name != UNBOUNDED:
-            print_row(f"`{name}`", *(format_ratio(floor, law) for _, floor, law in rows))
+    for name, cells in ratios.items():
+        print_row(f"`{name}`", *cells)
     best = "cao_static"
-    print_head(f"Risk over that of `{best}`, paired", "policy", *levels)
+    print_head(f"Risk over that of `{best}` after round {rounds[-1]}, paired", "policy", *levels)
     for name, rows in found.items():
         if name != best:
             pairs = zip(rows, found[best], strict=True)
             print_row(
                 f"`{name}`", *(format_quotient(own, base) for (_, own, _), (_, base, _) in pairs)
             )
+    shown = [list(rounds).index(one) for one in (20, 40, 60, 72, 80)]
+    title = f"Risk over that of `{best}` at {levels[0]} by round, paired"
+    print_head(title, "policy", *(f"round {rounds[i]}" for i in shown))
+    for name, course in courses.items():
+        if name != best:
+            print_row(f"`{name}`", *(format_quotient(course[i], courses[best][i]) for i in shown))
     return {
         name: Curve(*(np.array([row[i] for row in rows]) for i in range(3)))
         for name, rows in found.items()
@@ -295,7 +305,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
     for name, curve in found["power"].items():
         style = get_policy_style(name)
         draw_curve(axes[1, 0], curve, style["color"], style["marker"], name, ls=style["ls"])
-    axes[1, 0].set(title="Power policies (20 users)", xlabel="SNR [dB]", yscale="log")
+    axes[1, 0].set(title="Power policies (20 users, round 80)", xlabel="SNR [dB]", yscale="log")
     axes[1, 0].set_ylim(1e-8, 1e-1)
     axes[1, 0].annotate(
         f"{UNBOUNDED} diverges",

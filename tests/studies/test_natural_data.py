@@ -12,6 +12,7 @@ from studies.common.natural_data import (
     compare_pairs,
     compute_trial_half,
     correct_holm,
+    list_settings,
     read_own_end,
     replace_diverged,
 )
@@ -70,3 +71,17 @@ def test_counts_interpolate_by_witten_and_bell() -> None:
     shorter = (np.array([1, 2]) + 2 * 0.5) / (3 + 2)
     assert p[0] == pytest.approx((np.array([0, 2]) + 1 * shorter) / (2 + 1))
     assert p.sum() == pytest.approx(1.0)
+
+
+def test_points_of_more_work_have_names_of_their_own() -> None:
+    ds = xr.Dataset(
+        coords={
+            "algorithm": ("zip", ["fedavg(learning_rate=3)"] * 5),
+            "transport": ("zip", ["ideal"] * 5),
+            "fine_tune_learning_rate": ("zip", [0.1] * 5),
+            "rounds": ("zip", [60, 60, 60, 120, 60]),
+            "local_steps": ("zip", [5, 5, 5, 5, 10]),
+        }
+    )
+    names = [one.method for one in list_settings(ds)]
+    assert names == 3 * ["fedavg"] + ["fedavg, twice the rounds", "fedavg, twice the steps"]
