@@ -298,9 +298,11 @@ class Algorithm(Stateful, ABC):
     def export_shared(self, server: c.Tensors) -> c.Tensors:
         """Return the tensors [S, *shape] that several servers exchange to average their models.
 
-        By default these are all floating-point tensors of the server.
+        By default these are all floating-point tensors of the server with coordinates. A number
+        [S], such as a step size, is no model.
         """
-        return {name: block for name, block in server.items() if block.is_floating_point()}
+        tensors = {name: block for name, block in server.items() if block.dim() > 1}
+        return {name: block for name, block in tensors.items() if block.is_floating_point()}
 
     def import_shared(self, server: c.Tensors, shared: c.Tensors) -> c.Tensors:
         """Return the server's state with the means of exchanged tensors.

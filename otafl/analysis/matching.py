@@ -53,7 +53,7 @@ class Settings:
         for number, point in enumerate(axes.iterate_points(self.sweep)):
             tree = axes.apply_point(self.tree, point)
             for track, _ in point:
-                if track.replaces_section:
+                if track.chooses_component:
                     section = json.dumps(get_value(tree, track.path))
                     tree = set_value(tree, track.path, _fill_choice(track.path, section))
             if ran[number]:
@@ -89,9 +89,8 @@ def read_settings(stored: dict[str, Any], source: Path | str) -> Settings:
 
 def _fill_defaults(tree: dict[str, Any]) -> dict[str, Any]:
     """Fill in the keys that came after a scenario was stored; nothing where it is refused now."""
-    bare = {key: value for key, value in tree.items() if key != "sweep"}
     try:
-        filled = parse(to_yaml(Scenario.model_validate(bare))).data
+        filled = parse(to_yaml(Scenario.model_validate(tree))).data
     except ValidationError:
         return tree
     return {**filled, "sweep": tree.get("sweep", {})}

@@ -32,6 +32,8 @@ from otafl.data.sample_assignment import SampleAssignment
 from otafl.data.shape import get_declared_shape
 from otafl.engine.assembly import Parts, assemble
 from otafl.engine.engine import Engine
+from otafl.evaluation.recorder import Recorder
+from otafl.results.dataset import to_dataset
 from otafl.running.memory import check_channel
 from otafl.scenario import Point, Scenario
 from otafl.scenario.keys import iterate_custom_sections
@@ -114,17 +116,20 @@ def _check_partition(scenario: Scenario) -> None:
 
 
 def _run_first_round(scenario: Scenario) -> None:
-    """Assemble a point, and run its first round with few participants and little work.
+    """Assemble a point, run its first round with few participants and little work, and measure it.
 
     Devices that may be absent, slow or faulty, several servers and large populations are assembled,
-    but left out of the round: a small copy runs it.
+    and measured before the first round, but left out of it: a small copy runs it.
     """
     training = scenario.training
     less = {
         "local_steps": 1,
         "local_epochs": None,
         "batch_size": min(training.batch_size, NUM_PARTICIPANTS),
+        "eval_samples": NUM_PARTICIPANTS,
+        "fine_tune_steps": min(training.fine_tune_steps, 1),
         "duration_s": None,
+        "stop_at": None,
     }
     neutral = {"engine": EngineSettings(device="cpu", dtype=scenario.engine.dtype)}
     count = min(scenario.devices.count, MAX_DEVICES)
@@ -138,19 +143,27 @@ def _run_first_round(scenario: Scenario) -> None:
     devices = scenario.devices.model_copy(update={"count": count})
     whole = scenario.model_copy(update=neutral | {"devices": devices})
     alike = _is_as_small(whole, small)
-    if alike:  # of the assembled parts, only the samples depend on the amount of work
-        whole = whole.model_copy(update={"training": small["training"]})
-    parts = _assemble(whole)
-    if alike and parts.model.num_params * count <= SMALL_REALS:
+    less_work = whole.model_copy(update={"training": small["training"]})
+    # of the assembled parts, only the samples depend on the amount of work
+    parts = _assemble(less_work if alike else whole)
+    fits = parts.model.num_params * count <= SMALL_REALS
+    if alike and fits:
         parts = replace(parts, scenario=whole.model_copy(update=small))
     else:
+        if fits:
+            Recorder(Engine(replace(parts, scenario=less_work)), 1, 1).take_record(0, 0.0)
         own = [
             path for path, section in iterate_custom_sections(scenario) if section.affects_results
         ]
         if all(path[0] in COHORT_SECTIONS for path in own):  # other parts may need all devices
             small["devices"] = DevicesSettings(count=min(count, NUM_PARTICIPANTS))
         parts = _assemble(scenario.model_copy(update=neutral | small))
-    Engine(parts).run_round(0)
+    engine = Engine(parts)
+    recorder = Recorder(engine, 1, 1)
+    recorder.take_record(0, 0.0)
+    engine.run_round(0)
+    recorder.take_record(1, 0.0)
+    to_dataset(recorder.record(True), [Point(0, {}, parts.scenario)], parts.scenario)
 
 
 def _is_as_small(scenario: Scenario, small: Mapping[str, Settings]) -> bool:

@@ -19,7 +19,6 @@ from otafl.models.starts.base import Start
 from otafl.scenario import Point, Scenario, ScenarioError, list_notes, make_stack_key
 from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.scenario.loading import load_points
-from otafl.scenario.notes import list_replaced_keys
 from otafl.user_code import loading
 
 Look = Callable[[Scenario, bool], list[Problem]]
@@ -117,7 +116,7 @@ def report(
 
         warnings.insert(0, find_excess_bound(known[0].scenario))
     if known:
-        warnings += [*list_notes(known), *list_replaced_keys(scenario)]
+        warnings += list_notes(known)
     bytes_, seconds = [one.bytes for one in sizes], [one.seconds for one in sizes]
     return Report(
         scenario,

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,12 +23,14 @@ from otafl.scenario.keys import (
     CHOICES,
     OwnedField,
     find_field,
+    format_path,
     get_value,
     is_section,
     iterate_fields,
     set_value,
     split,
 )
+from otafl.scenario.yaml_source import dump_in_line
 
 NOT_SWEPT = ("name", "trials", "sweep", "engine", "output", "track")
 """Keys that no axis may have, because they do not change a trial."""
@@ -106,9 +108,14 @@ class Track:
         return "zip" if self.is_joint else self.key
 
     @property
-    def replaces_section(self) -> bool:
-        """Whether the values replace a section of the scenario."""
+    def chooses_component(self) -> bool:
+        """Whether the values choose the component of a section."""
         return self.path in CHOICES
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether other keys of the section stay, as of `power.name`; `power` replaces it."""
+        return self.chooses_component and self.key.endswith(".name")
 
     def get_place(self, position: int) -> Path:
         """Return the path of a value in the scenario."""
@@ -142,8 +149,10 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
     ]
     sound = []
     for tracks in axes:
-        texts = [(_find_fault(track, root, chosen, tree), track.place) for track in tracks]
-        faults = [Problem(text, place) for text, place in texts if text]
+        faults = []
+        for track in tracks:
+            text = _find_fault(track, root, chosen, tree) or _find_lost_keys(track, axes, tree)
+            faults += [Problem(text, track.place)] if text else []
         problems += faults
         if not faults:
             sound.append(tracks)
@@ -174,6 +183,23 @@ def build_axes(sweep: Sweep) -> dict[str, Axis]:
     return axes
 
 
+def drop_unknown_keys(path: Path, section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a section without the keys that its component does not have."""
+    kind = CHOICES[path].find_settings_class(section)
+    if kind is None or kind.model_config.get("extra") == "allow":
+        return dict(section)
+    return {key: value for key, value in section.items() if key in kind.model_fields}
+
+
+def list_chosen_sections(sweep: Any) -> dict[Path, bool]:
+    """Return the sections whose component a scenario sweeps -> whether their other keys stay."""
+    zipped = sweep.get("zip") if isinstance(sweep, Mapping) else ()
+    rows = (sweep, *(zipped if isinstance(zipped, list | tuple) else ()))
+    keys = (key for row in rows if isinstance(row, Mapping) for key in row)
+    tracks = [_make_track(key, (), ()) for key in keys]
+    return {track.path: track.keeps_keys for track in tracks if track.chooses_component}
+
+
 def count_points(sweep: Sweep) -> int:
     """Count the points of a sweep."""
     return math.prod(len(tracks[0].values) for tracks in sweep)
@@ -194,9 +220,12 @@ def apply_point(tree: Mapping[str, Any], point: Sequence[tuple[Track, int]]) -> 
     """
     out = dict(tree)
     for track, place in sorted(
-        point, key=lambda one: (not one[0].replaces_section, len(one[0].path))
+        point, key=lambda one: (not one[0].chooses_component, len(one[0].path))
     ):
-        out = set_value(out, track.path, track.values[place])
+        value, section = track.values[place], get_value(out, track.path)
+        if track.keeps_keys and isinstance(section, Mapping):
+            value = {**section, **CHOICES[track.path].normalise(value)}
+        out = set_value(out, track.path, value)
     return out
 
 
@@ -277,10 +306,10 @@ def _find_fault(
         if key not in known:
             said = find_hint(track.path, tree, root, whole=True) or format_suggestion(key, known)
             return f"sweep: '{key}' is no key of a scenario{said}"
-    if track.field is not None and not track.replaces_section and is_section(track.field.info):
+    if track.field is not None and not track.chooses_component and is_section(track.field.info):
         first = next(name for name, _ in iterate_fields(root) if name.startswith(f"{key}."))
         return f"sweep: '{key}' is a section; sweep one of its keys, like {first}"
-    if track.replaces_section:
+    if track.chooses_component:
         bad = [v for v in track.values if not isinstance(v, str) and not _has_name(v)]
         if bad:
             return (
@@ -291,6 +320,33 @@ def _find_fault(
     if twice:
         return f"sweep: {key}: {format_value(twice[0])} is listed twice; keep one"
     return ""
+
+
+def _find_lost_keys(track: Track, sweep: Sweep, tree: Any) -> str:
+    """Describe the keys of a section that a track would drop, or return an empty text."""
+    section = get_value(tree, track.path)
+    if not track.chooses_component or not isinstance(section, Mapping):
+        return ""
+    depth, others = len(track.path) + 1, itertools.chain.from_iterable(sweep)
+    swept = {one.path[:depth] for one in others if not one.keeps_keys}
+    given = {key: section[key] for key in section if (*track.path, key) not in swept}
+    values = [CHOICES[track.path].normalise(value) for value in track.values]
+    sections = [drop_unknown_keys(track.path, value | given | value) for value in values]
+    kept = sections if track.keeps_keys else [set().union(*values)]
+    lost = given.keys() - set.intersection(*map(set, kept))
+    if not lost:
+        return ""
+    nowhere = lost - set().union(*sections)
+    return (
+        f"sweep: {track.key}: would drop {join_keys(track.path, lost)}; write sweep: "
+        f"{dump_in_line({format_path(track.path): sections})}"
+        + (f", and leave {join_keys(track.path, nowhere)} out" if nowhere else "")
+    )
+
+
+def join_keys(section: Path, keys: Iterable[str]) -> str:
+    """Return `power.threshold and power.constraint`."""
+    return " and ".join(format_path((*section, key)) for key in sorted(keys))
 
 
 def _find_duplicates(track: Track) -> list[Any]:
@@ -340,7 +396,7 @@ def _name(track: Track) -> str:
 
 def _make_axis(name: str, track: Track) -> Axis:
     last = str(track.path[-1])
-    if track.replaces_section:
+    if track.chooses_component:
         noun = TABLES[CHOICES[track.path].table].noun
         return Axis(name, (track.key,), tuple(format_label(v) for v in track.values), "", noun)
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in track.values)

@@ -19,8 +19,16 @@ from pydantic.fields import FieldInfo
 from otafl.core.choices import Choice, get_choice
 from otafl.core.errors import UserError
 from otafl.core.settings import Settings, list_former_defaults
+from otafl.scenario.axes import list_chosen_sections
 from otafl.scenario.kept import Kept
-from otafl.scenario.keys import CHOICES, format_path, iterate_custom_sections, iterate_sections
+from otafl.scenario.keys import (
+    CHOICES,
+    format_path,
+    get_value,
+    iterate_custom_sections,
+    iterate_sections,
+    set_value,
+)
 from otafl.scenario.renamed_keys import TO_FORMER, TO_PRESENT
 from otafl.scenario.schema import Scenario
 from otafl.scenario.writing import to_yaml
@@ -46,7 +54,7 @@ def compute_scenario_hash(scenario: Scenario, former: bool = False) -> str:
     its hash when a key is added. A changed default names the first one: `Field(2.0,
     json_schema_extra={"introduced": 1.0})`. The same applies to the components that an axis
     chooses. The hash contains their keys that are not given and whose default has changed, and
-    leaves out those given at their first default.
+    leaves out those given at their first default. Keys beside a swept name count if they are given.
 
     former: read the components of an axis as before defaults changed: keys that are not given have
     the first default.
@@ -64,6 +72,10 @@ def compute_scenario_hash(scenario: Scenario, former: bool = False) -> str:
     tree["sweep"] = dict(_normalise_axis(key, v, former) for key, v in scenario.sweep.items())
     tree, _ = TO_FORMER.rename_tree(tree)
     tree["sweep"] = list(tree["sweep"].items())  # the order of the axes is the order of the dims
+    for path, keeps in list_chosen_sections(scenario.sweep).items():
+        section = get_value(scenario.model_dump(mode="json", exclude_unset=True), path)
+        if keeps and isinstance(section, Mapping) and section.keys() - {"name"}:
+            tree[f"{format_path(path)} kept"] = section
     return _hash_tree(tree) if former else _hashes.keep(scenario, _hash_tree(tree))
 
 
@@ -88,15 +100,22 @@ def restore_tree(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return the scenario in a file, as a mapping for `load_scenario`.
 
     If a default changed after the file was written, the components of an axis get the first default
-    of each key that the file does not give.
+    of each key that the file does not give. Keys that the values of an axis replace are left out:
+    earlier versions stored all of them, and a swept name replaced them too.
 
     Parameters
     ----------
     stored : mapping
         The `scenario` and its `compute_scenario_hash`, see `describe_scenario`.
     """
-    tree = read_stored(str(stored["scenario"]))
-    if _is_former(str(stored["scenario"]), str(stored["scenario_hash"])):
+    text, digest = str(stored["scenario"]), str(stored["scenario_hash"])
+    tree = read_stored(text)
+    is_older = digest != _hash_text(text, False)
+    for path, keeps in list_chosen_sections(tree.get("sweep")).items():
+        section = get_value(tree, path)
+        if isinstance(section, Mapping) and (is_older or not keeps):
+            tree = set_value(tree, path, {"name": section["name"]})
+    if _is_former(text, digest):
         tree["sweep"] = {
             key: [_fill_in(key, value) for value in values] for key, values in tree["sweep"].items()
         }

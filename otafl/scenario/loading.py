@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -17,12 +17,12 @@ from otafl.scenario.checks import check
 from otafl.scenario.errors import ProblemLocator, find_slips, to_problems
 from otafl.scenario.extending import EXTENDS, add_base
 from otafl.scenario.kept import Kept
-from otafl.scenario.keys import set_value, split
+from otafl.scenario.keys import CHOICES, format_path, get_value, set_value, split
 from otafl.scenario.ranges import expand_range
 from otafl.scenario.reading import read_file, read_text, use_present_names
 from otafl.scenario.renamed_keys import TO_PRESENT, warn_renamed
 from otafl.scenario.schema import Point, Scenario
-from otafl.scenario.yaml_source import MAX_POINTS, parse
+from otafl.scenario.yaml_source import MAX_POINTS, dump_in_line, parse
 from otafl.user_code.objects import name_object
 
 Further = Callable[[Scenario], list[Problem]]
@@ -79,7 +79,7 @@ def load_points(
         tree, where = read_file(FilePath(source))
         folder = FilePath(source).parent
     tree, where = add_base(tree, where, folder)
-    tree, where = _apply_overrides(tree, where, overrides)
+    tree, where = _apply_overrides(_drop_filled_in_keys(tree), where, overrides)
     problems: list[Problem] = []
     try:
         scenario = Scenario.model_validate(tree)
@@ -132,7 +132,7 @@ def is_scenario(file: FilePath) -> bool:
 
 def read_sweep(scenario: Scenario) -> axes.Sweep:
     """Return the axes of a sweep. Raises ScenarioError if they are not valid."""
-    tree = scenario.model_dump()
+    tree = scenario.model_dump(exclude_unset=True)
     sweep, problems = axes.read(scenario.sweep, Scenario, tree)
     problems += _find_excess_points(sweep)
     if problems:
@@ -168,6 +168,8 @@ def _to_plain(value: Any, path: Path) -> Any:
 def _apply_overrides(
     tree: dict[str, Any], locator: ProblemLocator, overrides: Sequence[str]
 ) -> tuple[dict[str, Any], ProblemLocator]:
+    if not isinstance(overrides, list | tuple) or not all(isinstance(t, str) for t in overrides):
+        raise UserError(f"overrides: expected a list like ['seed=3'], got {overrides!r}")
     texts: dict[Path, str] = {}
     problems = []
     for text in overrides:
@@ -184,20 +186,55 @@ def _apply_overrides(
             problems.append(Problem("must be of the form key=value, like channel.snr_db=10", path))
             continue
         try:
-            data = parse(value).data
-            data = expand_range(data) if path[:1] == ("sweep",) else data
+            source = parse(value)
+            if source.empty:
+                raise UserError(f"has no value, as with an unset variable; {key}=null means none")
+            data = expand_range(source.data) if path[:1] == ("sweep",) else source.data
             new, found = TO_PRESENT.rename_value(given, data)
             warn_renamed(found)
+            if isinstance(new, str) and path in CHOICES and CHOICES[path].find_settings_class(new):
+                path = (*path, "name")  # keeps the other keys of the section
+                texts[path] = text
             tree = set_value(tree, path, new)
         except UserError as error:  # of the YAML, or of a range
             problems.append(Problem(str(error), path))
         except KeyError as error:
             holder = ".".join(error.args[0])
             problems.append(Problem(f"'{holder}' has no keys of its own", path))
+    problems += _find_lost_keys(tree, texts)
     locator = replace(locator, overrides=texts)
     if problems:
         raise locator.make_error(problems)
     return tree, locator
+
+
+def _drop_filled_in_keys(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return a scenario without the defaults of swept sections that give every key.
+
+    Earlier versions stored such sections, whose keys every axis replaced.
+    """
+    for path in axes.list_chosen_sections(tree.get("sweep")):
+        section = get_value(tree, path)
+        kind = CHOICES[path].find_settings_class(section)
+        if kind and isinstance(section, Mapping) and section.keys() >= kind.model_fields.keys():
+            default = {key: info.default for key, info in kind.model_fields.items()} | {"name": ...}
+            own = {key: value for key, value in section.items() if value != default.get(key, ...)}
+            tree = set_value(tree, path, own)
+    return tree
+
+
+def _find_lost_keys(tree: Mapping[str, Any], overrides: Iterable[Path]) -> Iterator[Problem]:
+    """Yield the overrides that choose a component without a key that its section gives."""
+    for path in overrides:
+        above, section = path[:-1], get_value(tree, path[:-1])
+        if path[-1:] == ("name",) and above in CHOICES and isinstance(section, Mapping):
+            fitting = axes.drop_unknown_keys(above, section)
+            if lost := section.keys() - fitting:
+                text = (
+                    f"would drop {axes.join_keys(above, lost)}; write "
+                    f"{format_path(above)}={dump_in_line(fitting)}"
+                )
+                yield Problem(text, path)
 
 
 def _find_swept_overrides(sweep: axes.Sweep, locator: ProblemLocator) -> list[Problem]:

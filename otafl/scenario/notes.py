@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from otafl.algorithms.custom import get_class
 from otafl.core import registry
 from otafl.core.choices import Choice
 from otafl.scenario.checks import find_otherwise
-from otafl.scenario.keys import format_path, get_value
-from otafl.scenario.loading import read_sweep
 from otafl.scenario.power_budgets import describe_power_budgets, find_power_constraint
 from otafl.scenario.schema import Point, Scenario
 
@@ -32,30 +30,6 @@ def list_notes(points: Sequence[Point]) -> list[str]:
         *_note_mixed_budgets(points),
         *_collect_section_notes(points),
     ]
-
-
-def list_replaced_keys(scenario: Scenario) -> list[str]:
-    """Return a sentence for each swept choice whose section has keys that none of its values has.
-
-    A value replaces the section, so that these keys have no effect at any point.
-    """
-    tree = scenario.model_dump(exclude_unset=True)
-    tracks = [track for axis in read_sweep(scenario) for track in axis]
-    said = []
-    for track in tracks:
-        section = get_value(tree, track.path)
-        if not track.replaces_section or not isinstance(section, Mapping):
-            continue
-        swept = [one.path for one in tracks if one is not track]
-        kept = {"name"}.union(*(value for value in track.values if isinstance(value, Mapping)))
-        paths = ((*track.path, key) for key in section if key not in kept)
-        lost = [path for path in paths if not any(one[: len(path)] == path for one in swept)]
-        if lost:
-            said.append(
-                f"sweep.{track.key}: its values replace the section {format_path(track.path)}, so "
-                f"{', '.join(map(format_path, lost))} has no effect; sweep whole sections instead"
-            )
-    return said
 
 
 def _note_clipped_models(points: Sequence[Point]) -> list[str]:

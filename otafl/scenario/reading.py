@@ -9,7 +9,9 @@ from typing import Any
 
 from otafl.core.files import HDF5
 from otafl.core.inputs import open_regular
+from otafl.core.problems import Problem
 from otafl.scenario.errors import ProblemLocator, ScenarioError
+from otafl.scenario.keys import format_path
 from otafl.scenario.renamed_keys import TO_PRESENT, warn_renamed
 from otafl.scenario.yaml_source import YamlError, parse
 
@@ -36,7 +38,12 @@ def read_file(file: FilePath, label: str = "") -> tuple[dict[str, Any], ProblemL
         raise ScenarioError(
             [f"{file}:1:1: is {kind}; a scenario is a mapping of keys, like 'name: my_run'"]
         )
-    return use_present_names(source.data, ProblemLocator(label or str(file), source.places))
+    locator = ProblemLocator(label or str(file), source.places)
+    empty = [path for path in source.empty if len(path) > 1]  # sections may be filled in later
+    if empty:
+        text = "{}: has no value; write null if that is meant"
+        raise locator.make_error(Problem(text.format(format_path(path)), path) for path in empty)
+    return use_present_names(source.data, locator)
 
 
 def read_text(file: FilePath) -> str:

@@ -88,8 +88,8 @@ class Scenario(Settings):
     seed: int = Field(0, ge=0, lt=2**63)
     """root seed of all random numbers"""
     sweep: dict[str, list[Any]] = Field({})
-    """axes: dotted key -> values; a choice (power, power.name) replaces its whole section. zip: a
-    list of mappings of keys that advance together"""
+    """axes: dotted key -> values; a component's section (power) is replaced, its name (power.name)
+    keeps the other keys. zip: a list of mappings of keys that advance together"""
     engine: EngineSettings = EngineSettings()
     """memory, precision and processor of the computation"""
     output: OutputSettings = OutputSettings()

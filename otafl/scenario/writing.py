@@ -9,9 +9,9 @@ from otafl.core.choices import Choice, get_choice
 from otafl.core.field_descriptions import DescribedJsonSchema
 from otafl.core.presets import list_presets
 from otafl.core.registry import TABLES
-from otafl.scenario.axes import NOT_SWEPT
+from otafl.scenario.axes import NOT_SWEPT, list_chosen_sections
 from otafl.scenario.extending import EXTENDS
-from otafl.scenario.keys import format_path, get_value, iterate_fields, iterate_sections
+from otafl.scenario.keys import format_path, get_value, iterate_fields, iterate_sections, set_value
 from otafl.scenario.schema import Scenario
 from otafl.scenario.yaml_source import dump
 
@@ -19,7 +19,8 @@ from otafl.scenario.yaml_source import dump
 def to_yaml(scenario: Scenario) -> str:
     """Return the scenario with all defaults filled in, as YAML that `load_scenario` reads back.
 
-    Implied values of a section are filled in if no axis sets a key of it.
+    Implied values of a section are filled in if no axis sets a key of it. A section whose component
+    is swept has only the keys that were given: the defaults of each component differ.
     """
     tree = scenario.model_dump(mode="json")
     axes = [key for row in (scenario.sweep, *scenario.sweep.get("zip", ())) for key in row]
@@ -35,6 +36,11 @@ def to_yaml(scenario: Scenario) -> str:
         swept = chosen_by and any(axis.split(".")[0] == chosen_by for axis in axes)
         if swept and key not in scenario.model_fields_set:
             tree.pop(key)  # every point has its own
+    given = scenario.model_dump(mode="json", exclude_unset=True)
+    for path in list_chosen_sections(scenario.sweep):
+        if (section := get_value(tree, path)) is not None:
+            own = {"name": section["name"]} | (get_value(given, path) or {})
+            tree = set_value(tree, path, own)
     tree = name_first(tree)
     if not scenario.sweep:
         tree.pop("sweep")

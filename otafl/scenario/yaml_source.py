@@ -48,10 +48,13 @@ class Source:
         Content.
     places : dict
         Path -> (line, column) of its key or item, from 1.
+    empty : set of Path
+        Keys and items without a value, which YAML reads as null.
     """
 
     data: Any
     places: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    empty: set[Path] = field(default_factory=set)
 
 
 class YamlError(UserError):
@@ -93,15 +96,22 @@ def parse(text: str) -> Source:
 def _read(loader: Any) -> Source:
     node = loader.get_single_node()
     if node is None:
-        return Source(None)
-    places = {(): _get_place(node.start_mark)} | dict(_NodeWalker().walk(node, (), ()))
-    return Source(loader.construct_document(node), places)
+        return Source(None, empty={()})
+    walker = _NodeWalker()
+    places = {(): _get_place(node.start_mark)} | dict(walker.walk(node, (), ()))
+    return Source(loader.construct_document(node), places, walker.empty)
 
 
 def dump(data: Any) -> str:
     """Return YAML text that `parse` reads back unchanged; lists of plain values are on one line."""
     text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return text
+
+
+def dump_in_line(data: Any) -> str:
+    """Return YAML text in one line, for messages."""
+    text: str = yaml.safe_dump(data, default_flow_style=True, sort_keys=False, width=10**6)
+    return text.strip()
 
 
 def _get_place(mark: yaml.Mark) -> tuple[int, int]:
@@ -126,6 +136,7 @@ class _NodeWalker:
 
     def __init__(self) -> None:
         self._seen = 0
+        self.empty: set[Path] = set()
 
     def walk(
         self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]
@@ -141,6 +152,8 @@ class _NodeWalker:
             raise _make_size_error(node)
         if len(above) > MAX_DEPTH:
             raise _make_depth_error(node)
+        if node.tag == "tag:yaml.org,2002:null" and not node.value:
+            self.empty.add(path)
         above = (*above, node)
         if isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):

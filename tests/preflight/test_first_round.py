@@ -280,6 +280,22 @@ def test_check_says_what_run_says(
     assert int(column) >= 1
 
 
+@pytest.mark.parametrize("topology", ["star", "graph", "cells"])
+def test_check_measures_as_a_run_does(
+    topology: str, home: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """A method of the user's trains, but fails when it is measured."""
+    (home / "own_measure.py").write_text(
+        "from otafl.algorithms.fedavg import FedAvg\n\nclass Own(FedAvg):\n"
+        "    def compute_metrics(self, server, devices):\n"
+        "        return {'gap': server['absent'].sum(1)}\n"
+    )
+    keys = {"algorithm": "own_measure:Own", "topology": topology}
+    (home / "s.yaml").write_text(yaml.safe_dump(tree(keys)))
+    call("check", "s.yaml", code=2)
+    assert "own_measure.py:5" in capsys.readouterr().err
+
+
 def sentence_words(sentence: str, section: str) -> list[str]:
     """What the line of the file that is named may hold: the last key of the sentence, or what
     holds it."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import pytest
 from support.scenarios import make_scenario
 
@@ -73,21 +76,66 @@ def test_axes_have_units_and_names() -> None:
     assert found["snr_db"].coords == {"snr_db": found["snr_db"]}
 
 
-def test_a_choice_replaces_its_section_and_other_axes_set_its_keys() -> None:
-    swept = make_scenario(
-        power={"name": "gbma", "gain_target": "energy"},
-        sweep={"power.threshold": [0.1, 0.3], "power.name": ["tci"]},
-    )
-    assert [point.scenario.power for point in expand(swept)] == [
-        Tci(threshold=0.1),
-        Tci(threshold=0.3),
-    ]
-    swept = make_scenario(
-        power={"name": "gbma", "gain_target": "energy"}, sweep={"power": ["gbma"]}
-    )
-    assert expand(swept)[0].scenario.power == Gbma(gain_target="auto")
+def test_other_axes_set_the_keys_of_a_swept_choice() -> None:
+    for name in ("power", "power.name"):
+        swept = make_scenario(
+            power={"name": "tci", "threshold": 0.7},
+            sweep={"power.threshold": [0.1, 0.3], name: ["tci"]},
+        )
+        assert [point.scenario.power for point in expand(swept)] == [
+            Tci(threshold=0.1),
+            Tci(threshold=0.3),
+        ]
     swept = make_scenario(channel={"snr_db": 7}, sweep={"channel": ["awgn"], "channel.snr_db": [3]})
     assert expand(swept)[0].scenario.channel == Awgn.Settings(snr_db=3)
+
+
+@pytest.mark.parametrize(
+    ("key", "section", "names"),
+    [
+        ("algorithm", {"learning_rate": 0.2}, ["fedavg", "ditto", "scaffold"]),
+        # FedAvg's own step size, which is not Ditto's
+        ("algorithm", {"learning_rate": 0.1}, ["fedavg", "ditto"]),
+        ("channel", {"snr_db": 0.0, "antennas": 4}, ["rayleigh", "awgn", "umi"]),
+        ("data", {"validation": 0.25, "partition": {"name": "shards"}}, ["digits", "mnist"]),
+        ("data.partition", {"classes_per_device": 2}, ["label_skew"]),
+        ("codec", {"keep": 0.3}, ["topk", "random_subset"]),
+        ("server", {"learning_rate": 0.3}, ["adam", "momentum"]),
+        ("devices.compute", {"idle_w": 0.5}, ["fixed", "lognormal"]),
+        ("model", {"hidden": [7]}, ["mlp", "my:Net"]),
+    ],
+)
+def test_a_swept_name_keeps_the_other_keys_of_its_section(
+    key: str, section: dict[str, Any], names: list[str]
+) -> None:
+    tree: Any = {"name": names[0], **section}
+    for part in reversed(key.split(".")):
+        tree = {part: tree}
+    axis = {f"{key}.name": names}
+    joint = {"zip": [{f"{key}.name": name, "seed": seed} for seed, name in enumerate(names)]}
+    for swept in (axis, joint):
+        points = expand(make_scenario(**tree, sweep=swept))
+        for point, name in zip(points, names, strict=True):
+            found = functools.reduce(getattr, key.split("."), point.scenario)
+            assert found.name == name
+            given = found.model_dump(exclude_unset=True, mode="json")
+            assert given == {"name": name, **section}
+    assert build_axes(make_scenario(**tree, sweep=axis)) == build_axes(make_scenario(sweep=axis))
+
+
+def test_a_mapping_below_a_swept_name_sets_its_keys_and_keeps_others() -> None:
+    swept = make_scenario(
+        algorithm={"name": "fedprox", "learning_rate": 0.2, "penalty": 3.0},
+        sweep={"algorithm.name": ["fedprox", {"name": "ditto", "penalty": 5.0}]},
+    )
+    found = [point.scenario.algorithm for point in expand(swept)]
+    assert [(one.learning_rate, one.penalty) for one in found] == [(0.2, 3.0), (0.2, 5.0)]
+
+
+def test_values_of_a_section_replace_it() -> None:
+    sections = ["gbma", {"name": "tci", "threshold": 0.2}, {"name": "tci"}]
+    swept = make_scenario(power={"name": "tci", "threshold": 0.3}, sweep={"power": sections})
+    assert [point.scenario.power for point in expand(swept)] == [Gbma(), Tci(threshold=0.2), Tci()]
 
 
 def test_a_data_set_and_its_partition_are_two_axes() -> None:

@@ -122,6 +122,39 @@ def test_a_sweep(sweep: Any, said: str) -> None:
     assert list_faults({"sweep": sweep}) == [said]
 
 
+@pytest.mark.parametrize(
+    ("axis", "said"),
+    [
+        (
+            {"algorithm.name": ["fedavg", "fedprox"]},
+            "algorithm.penalty; write sweep: {algorithm: [{name: fedavg, learning_rate: 0.2}, "
+            "{name: fedprox, learning_rate: 0.2, penalty: 0.1}]}",
+        ),
+        (
+            {"algorithm.name": ["scaffold", "fedavg"]},
+            "algorithm.penalty; write sweep: {algorithm: [{name: scaffold, learning_rate: 0.2}, "
+            "{name: fedavg, learning_rate: 0.2}]}, and leave algorithm.penalty out",
+        ),
+        (
+            {"algorithm": ["ditto", {"name": "fedprox", "learning_rate": 0.2}]},
+            "algorithm.penalty; write sweep: {algorithm: [{name: ditto, learning_rate: 0.2, "
+            "penalty: 0.1}, {name: fedprox, learning_rate: 0.2, penalty: 0.1}]}",
+        ),
+        (
+            {"data": ["mnist"], "data.partition.name": ["label_skew"]},
+            "data.partition; write sweep: {data: [{name: mnist, partition: {name: label_skew, "
+            "classes_per_device: 2}}]}",
+        ),
+    ],
+)
+def test_a_key_that_an_axis_would_drop(axis: dict[str, Any], said: str) -> None:
+    tree = {
+        "algorithm": {"name": "fedprox", "learning_rate": 0.2, "penalty": 0.1},
+        "data": {"name": "digits", "partition": {"name": "label_skew", "classes_per_device": 2}},
+    }
+    assert list_faults(tree | {"sweep": axis}) == [f"sweep: {next(iter(axis))}: would drop {said}"]
+
+
 def test_a_point_that_cannot_be_is_laid_to_its_axis(tmp_path: Path) -> None:
     text = """name: x
 devices: {participants: 20}

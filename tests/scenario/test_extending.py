@@ -71,7 +71,10 @@ def test_a_preset_is_its_keys_written_out(name: str) -> None:
             "devices: {compute: {jitter: exponential}}",
             {"devices": {"count": 6, "compute": {"jitter": "exponential"}}},
         ),
-        ("sweep: {power.name: [ci, gbma]}", {"sweep": {"power.name": ["ci", "gbma"]}}),
+        (
+            "power: ci\nsweep: {power.name: [ci, gbma]}",
+            {"power": "ci", "sweep": {"power.name": ["ci", "gbma"]}},
+        ),
     ],
 )
 def test_sections_merge_unless_they_choose_another_component(

@@ -31,6 +31,15 @@ pytestmark = pytest.mark.exact
             "name: x\ndevices:\n  count: 3\n  count: 4\n",
             "quickstart.yaml:4:3: the key 'count' is given twice, first in line 3; keep one",
         ),
+        (
+            "name: x\nchannel:\n  snr_db:\n",
+            "quickstart.yaml:3:3: channel.snr_db: has no value; write null if that is meant",
+        ),
+        (
+            "name: x\nsweep:\n  channel.snr_db:\n  - 1\n  -\n",
+            "quickstart.yaml:5:4: sweep.channel.snr_db[1]: has no value; write null if that is "
+            "meant",
+        ),
         ("name: x\n1: y\n", "quickstart.yaml:2:1: bad YAML: the key '1' is not text; quote it"),
         (
             "name: x\n? [a]\n: y\n",

@@ -20,6 +20,7 @@ from otafl.scenario import (
     restore_tree,
     to_yaml,
 )
+from otafl.scenario.yaml_source import dump, parse
 
 pytestmark = pytest.mark.exact
 
@@ -231,3 +232,19 @@ def test_what_axes_chose_before_a_default_changed_has_the_first(joint: bool) -> 
         assert point.scenario.algorithm.q == rates[when]
         assert point.scenario.algorithm.inv_k_gradient is (when == "then")
         assert is_same(stored, describe_scenario(restored))
+
+
+@pytest.mark.parametrize("key", ["algorithm", "algorithm.name"])
+def test_the_filled_in_section_below_an_axis_of_an_older_file_has_no_effect(key: str) -> None:
+    """Earlier versions stored the defaults of a section that an axis replaced."""
+    names = ["fedavg", "ditto"]
+    once = load_scenario({"name": "s", "sweep": {key: names}})
+    tree = parse(to_yaml(once)).data
+    tree["algorithm"] = load_scenario({"name": "s"}).algorithm.model_dump(mode="json")
+    for stored_keys in (tree["algorithm"], {"name": "fedavg", "learning_rate": 0.1, "decay": 0.0}):
+        text = dump(tree | {"algorithm": stored_keys})
+        stored = {"scenario": text, "scenario_hash": compute_scenario_hash(once)}
+        points = expand(load_scenario(restore_tree(stored)))
+        assert [point.scenario.algorithm.learning_rate for point in points] == [0.1, 0.01]
+    whole = expand(load_scenario(tree))
+    assert [point.scenario.algorithm.learning_rate for point in whole] == [0.1, 0.01]

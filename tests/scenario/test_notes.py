@@ -11,7 +11,6 @@ from support.command import call
 
 from otafl.core import registry
 from otafl.scenario import expand, list_notes, load_scenario, to_yaml
-from otafl.scenario.notes import list_replaced_keys
 
 pytestmark = pytest.mark.exact
 
@@ -39,24 +38,6 @@ def test_what_is_no_mistake() -> None:
     assert not noted(transport="digital", power=registry.TABLES["power"].default)
     filled = load_scenario({"name": "s", "transport": "digital"})
     assert not noted(**{k: v for k, v in yaml.safe_load(to_yaml(filled)).items() if k != "name"})
-
-
-def test_keys_beside_a_swept_choice() -> None:
-    def replaced(**keys: Any) -> list[str]:
-        return list_replaced_keys(load_scenario({"name": "s", **keys}))
-
-    split = {"name": "digits", "partition": {"name": "label_skew", "classes_per_device": 2}}
-    names = ["digits", "fashion_mnist"]
-    for key in ("data", "data.name"):
-        assert replaced(data=split, sweep={key: names}) == [
-            f"sweep.{key}: its values replace the section data, so data.partition has no effect; "
-            "sweep whole sections instead"
-        ]
-    assert not replaced(data="digits", sweep={"data.name": names})
-    assert not replaced(data=split, sweep={"data.train_samples": [100, 200]})
-    partitions = {"data": names, "data.partition": ["iid", split["partition"]]}
-    assert not replaced(data=split, sweep=partitions)
-    assert not replaced(data=split, sweep={"data": ["digits", split]})
 
 
 def test_settings_that_need_a_threshold() -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.faults_of import TOP, list_file_faults
+from support.scenarios import write_scenario
+
+from otafl.core.errors import UserError
+from otafl.scenario import load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -46,4 +51,46 @@ def test_a_fault_of_the_file_is_not_laid_to_an_override(tmp_path: Path) -> None:
     assert list_file_faults(tmp_path, text, "devices.participants=1", "seed=x") == [
         "quickstart.yaml:3:3: devices.count: got 0; must be greater than or equal to 1",
         "--set seed=x: seed: got 'x'; must be a whole number",
+    ]
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["channel.snr_db=", "channel.snr_db= ", "channel.snr_db=#3", "channel={name: awgn, snr_db: }"],
+)
+def test_an_empty_value_is_not_null(tmp_path: Path, override: str) -> None:
+    """An unset variable of the shell would replace 0 dB by the default."""
+    text = "name: x\nchannel: {snr_db: 0}\n"
+    (said,) = list_file_faults(tmp_path, text, override)
+    assert said.startswith(f"--set {override}: has no value")
+    assert "=null" in said
+    for null in ("null", "~"):
+        given = load_scenario(write_scenario(tmp_path, text), [f"channel.snr_db={null}"])
+        assert given.channel.snr_db is None
+
+
+@pytest.mark.parametrize("overrides", [{"channel.snr_db": ""}, {"seed": None}, "seed=3", [None]])
+def test_overrides_are_a_list_of_texts(overrides: Any) -> None:
+    with pytest.raises(UserError, match="overrides: expected a list"):
+        load_scenario({"name": "x"}, overrides)
+
+
+PROX = "name: x\nalgorithm: {name: fedprox, learning_rate: 0.2, penalty: 3.0}\n"
+
+
+def test_another_component_keeps_the_keys_of_its_section(tmp_path: Path) -> None:
+    path = write_scenario(tmp_path, PROX)
+    for key in ("algorithm.name", "algorithm"):
+        found = load_scenario(path, [f"{key}=ditto"]).algorithm
+        assert (found.name, found.learning_rate, found.penalty) == ("ditto", 0.2, 3.0)
+    assert load_scenario(path, ["algorithm={name: fedavg}"]).algorithm.learning_rate == 0.1
+    found = load_scenario(path, ["sweep.algorithm.name=[fedprox, ditto]"])
+    assert found.sweep == {"algorithm.name": ["fedprox", "ditto"]}
+
+
+@pytest.mark.parametrize("key", ["algorithm.name", "algorithm"])
+def test_a_component_that_would_drop_keys(tmp_path: Path, key: str) -> None:
+    assert list_file_faults(tmp_path, PROX, f"{key}=fedavg") == [
+        f"--set {key}=fedavg: would drop algorithm.penalty; write algorithm={{name: fedavg, "
+        "learning_rate: 0.2}"
     ]

@@ -60,7 +60,6 @@ def test_the_filled_in_and_the_short_text_read_back(file: Path, tmp_path: Path) 
         ({"channel": {"name": "umi", "snr_db": 3}}, 3.0),
         ({"sweep": {"channel.path_loss_db": [80, 90]}}, None),
         ({"sweep": {"zip": [{"channel.path_loss_db": 80}]}}, None),
-        ({"sweep": {"channel": ["awgn", "umi"]}}, None),
         ({"sweep": {"seed": [1, 2]}}, 20.0),
     ],
 )
@@ -71,6 +70,27 @@ def test_filled_in_yaml_shows_the_snr_that_holds(keys: dict[str, Any], shown: An
     again = load_scenario(parse(text).data)
     assert compute_scenario_hash(again) == compute_scenario_hash(once)
     assert [p.coords for p in expand(again)] == [p.coords for p in expand(once)]
+
+
+@pytest.mark.parametrize("key", ["algorithm", "algorithm.name"])
+def test_a_swept_section_has_only_its_given_keys(key: str) -> None:
+    """Its defaults are not those of the swept components: 0.1 for FedAvg and 0.01 for Ditto."""
+    names: list[Any] = ["fedavg", "ditto"]
+    once = make_scenario(sweep={key: names})
+    assert parse(to_yaml(once)).data["algorithm"] == {"name": "fedavg"}
+    rates = [point.scenario.algorithm.learning_rate for point in expand(once)]
+    assert rates == [0.1, 0.01]
+    again = load_scenario(parse(to_yaml(once)).data)
+    assert [p.scenario.algorithm.learning_rate for p in expand(again)] == rates
+
+
+def test_keys_beside_a_swept_name_read_back_and_count_in_the_hash() -> None:
+    axis = {"algorithm.name": ["fedavg", "ditto"]}
+    once = make_scenario(algorithm={"learning_rate": 0.1}, sweep=axis)
+    again = load_scenario(parse(to_yaml(once)).data)
+    assert [p.scenario.algorithm.learning_rate for p in expand(again)] == [0.1, 0.1]
+    assert compute_scenario_hash(again) == compute_scenario_hash(once)
+    assert compute_scenario_hash(once) != compute_scenario_hash(make_scenario(sweep=axis))
 
 
 def test_filled_in_yaml_shows_every_key() -> None:

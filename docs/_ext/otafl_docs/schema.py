@@ -32,8 +32,8 @@ batched program.
 
 SWEEP = """\
 ``sweep`` maps dotted keys to lists of values; every combination is a point, the last key fastest. A
-choice (``power``, ``power.name``) replaces its whole section. ``zip`` holds a list of mappings of
-keys that advance together.
+choice (``power``) replaces its whole section, and a name (``power.name``) keeps its other keys.
+``zip`` holds a list of mappings of keys that advance together.
 
 .. code-block:: yaml
 

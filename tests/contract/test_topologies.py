@@ -1,0 +1,63 @@
+"""Every method in every topology: what `check` accepts runs, and the rehearsal raises no error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otafl.core import registry
+from otafl.preflight import first_round, report
+from otafl.results.dataset import to_dataset
+from otafl.running.stack_run import run_stack
+
+SMALL = {
+    "name": "s",
+    "data": {"name": "digits", "train_samples": 60},
+    "model": {"name": "mlp", "hidden": [4]},
+    "devices": {"count": 4},
+    "training": {"rounds": 1, "batch_size": 5, "eval_samples": 20},
+}
+FAST = {"training.rounds": 1, "training.local_steps": 1}
+"""Instead of the rounds and steps with which a method shows its purpose."""
+NO_MERGING = ["tdpfed", "local_only", "fedhm", "fedamp", "fedfomo", "fedpac", "pfedhn"]
+REFUSED = {"star": [], "cells": [], "cell_free": [], "graph": NO_MERGING}
+REFUSED["hierarchical"] = NO_MERGING
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        pytest.param(one, marks=() if one in ("graph", "hierarchical") else pytest.mark.slow)
+        for one in REFUSED
+    ],
+)
+def test_what_check_accepts_runs(topology: str) -> None:
+    refused, failed, symbols = [], {}, {}
+    for name in registry.list_names("algorithm"):
+        example: dict[str, Any] = dict(registry.load_settings_class("algorithm", name).example)
+        texts = [f"{key}={value}" for key, value in (example | FAST).items()]
+        tree = SMALL | {"algorithm": {"name": name}, "topology": {"name": topology}}
+        found = report(tree, texts)
+        if found.error is not None:
+            assert "topology: " in str(found.error), (name, str(found.error))
+            refused.append(name)
+            continue
+        points = list(found.points)
+        try:
+            first_round._run_first_round(points[0].scenario)
+            ended = to_dataset(run_stack(points), points, points[0].scenario)
+        except Exception as error:
+            failed[name] = repr(error)
+            continue
+        symbols[name] = float(ended["uplink_symbols"].max())
+        if topology == "graph":
+            assert np.isfinite(ended["consensus_error"].values[..., -1]).all(), name
+    assert failed == {}
+    assert refused == REFUSED[topology]
+    assert symbols["per_fedavg"] == symbols["fedavg"], "the step size alpha is no model"
+
+
+def test_every_topology_is_here() -> None:
+    assert sorted(REFUSED) == sorted(registry.list_names("topology"))
