@@ -27,7 +27,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from otafl.algorithms import low_rank_layers
 from otafl.algorithms.base import Algorithm, Outcome, Views
@@ -96,7 +95,7 @@ class FedRLR(Algorithm):
         example: ClassVar = {"training.rounds": 100, "training.local_steps": 10}
 
         name: Literal["fedrlr"] = "fedrlr"
-        q: float = declare_stackable(200.0, introduced=2.0, gt=0)
+        q: float = declare_stackable(200.0, gt=0)
         """constant of the step size eta = q / (nu + t); 2 in the paper, for pixels from 0 to 255"""
         nu: float = declare_stackable(1000.0, gt=0)
         """constant of the step size eta = q / (nu + t), in rounds"""
@@ -106,7 +105,7 @@ class FedRLR(Algorithm):
         """constant of the schedule inverse_eta, below 1"""
         mu: float = declare_stackable(3.0, ge=0)
         """penalty weight of the constant schedule"""
-        inv_k_gradient: bool = Field(False, json_schema_extra={"introduced": True})
+        inv_k_gradient: bool = False
         """whether the loss gradient has the paper's factor 1/K"""
         inv_k_penalty: bool | None = None
         """whether the penalty has the factor 1/K; as inv_k_gradient if not given"""

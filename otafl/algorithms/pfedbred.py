@@ -49,7 +49,7 @@ from otafl.algorithms.shared_settings import (
 from otafl.core.contracts import MODEL, Broadcast, Hyper, LocalContext, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
-from otafl.core.settings import declare_removed, declare_stackable
+from otafl.core.settings import declare_stackable
 from otafl.factorised.coherence import coherence
 from otafl.models.base import Model, flatten
 from otafl.models.span import Gradient, InPlaceDifference, Span
@@ -128,7 +128,6 @@ class PFedBreD(Algorithm):
 
     class Settings(AveragedSettings):
         name: Literal["pfedbred"] = "pfedbred"
-        _gone = declare_removed(family="gaussian")  # other priors do not fit parameters of any sign
         strategy: Literal["none", "lg", "meg", "mh"] = "mh"
         """mean of the prior: none, the local model (which is pFedMe); lg, a step along the loss
         gradient; meg, a step along the memorised envelope gradient; mh, both"""

@@ -61,7 +61,7 @@ class ProxSgd(Algorithm):
 
     class Settings(WholeSettings):
         name: Literal["prox_sgd"] = "prox_sgd"
-        l1_weight: float = declare_stackable(0.001, introduced=0.02, ge=0)
+        l1_weight: float = declare_stackable(0.001, ge=0)
         """lambda, weight of the l1 norm in the loss"""
         momentum: bool = False
         """whether steps follow v = (1 - rho) v + rho g (ProxSGD's form), which each device keeps

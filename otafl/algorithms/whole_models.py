@@ -33,7 +33,7 @@ BiasMode = Annotated[
 class WholeSettings(settings.Settings):
     """Settings of FedRLR's baselines (Xue and Lau 2023, section VI)."""
 
-    learning_rate: float = declare_stackable(0.2, introduced=0.002, gt=0)
+    learning_rate: float = declare_stackable(0.2, gt=0)
     """step size of local SGD in the first round; 2 / 1000 in FedRLR's experiments, with pixels from
     0 to 255"""
     decay: float = declare_stackable(0.001, ge=0)

@@ -13,11 +13,7 @@ import sys
 import warnings
 from typing import Any
 
-from otafl.core.errors import OutdatedSetting
-
 STDOUT, STDERR = 1, 2
-
-_format_of_python = warnings.formatwarning
 
 
 class Stream(io.TextIOWrapper):
@@ -75,19 +71,6 @@ def prepare() -> None:
     for place, (action, *rest) in enumerate(warnings.filters):
         if action == "error":
             warnings.filters[place] = ("default", *rest)  # type: ignore[index]
-    warnings.formatwarning = _format_warning
-
-
-def _format_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
-) -> str:
-    if issubclass(category, OutdatedSetting):
-        return f"otafl: warning: {message}\n"
-    return _format_of_python(message, category, filename, lineno, line)
 
 
 def flush_and_find_fault() -> str:

@@ -63,7 +63,7 @@ class CompressedSensing(ErrorFeedbackSettings):
         """largest number of coordinates that are projected together; neighbours are in different
         chunks, so that each is about as sparse as the payload"""
         iterations: Iterations = 30
-        threshold: Threshold = Field("auto", json_schema_extra={"introduced": 1.5})
+        threshold: Threshold = "auto"
         estimate: Literal["amp", "linear"] = "amp"
         """estimate of the sum: amp, by approximate message passing; linear, the vector of least
         norm with these measurements, as in the program of Makkuva et al. 2024"""

@@ -30,18 +30,6 @@ class WriteError(UserError):
     """A file that cannot be written; results computed later could not be saved either."""
 
 
-class OutdatedSetting(FutureWarning):
-    """A scenario gives a setting that a later version of otafl refuses."""
-
-
-class RemovedSetting(OutdatedSetting):
-    """A scenario gives a removed setting, with the value that is now the only one."""
-
-
-class RenamedSetting(OutdatedSetting):
-    """A scenario gives a key or component under its former name."""
-
-
 @contextlib.contextmanager
 def wrap_write_errors(path: Path) -> Iterator[None]:
     """Convert an OSError into a WriteError: the file or folder cannot be changed."""

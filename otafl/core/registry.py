@@ -167,9 +167,6 @@ _CUSTOM = (
     *("server", "downlink", "selection", "track"),
 )
 
-FORMER_NAMES = {"power": {"none": "genie"}}
-"""Table -> former name of a component -> its present name."""
-
 TABLES = {name: Table(*about, WORDS[name], name in _CUSTOM) for name, about in _ABOUT.items()}
 
 

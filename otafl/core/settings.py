@@ -7,14 +7,12 @@ its numbers. Nothing here imports torch.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from otafl.core.errors import RemovedSetting
 from otafl.core.problems import Problem
 
 Decibels = Annotated[float, Field(ge=-1000, le=1000)]
@@ -132,7 +130,7 @@ class Settings(BaseModel):
 
 
 def declare_stackable(
-    default: Any = ..., *, introduced: Any = None, mixes_with_null: bool = False, **constraints: Any
+    default: Any = ..., *, mixes_with_null: bool = False, **constraints: Any
 ) -> Any:
     """Declare a numeric field that changes neither a tensor's shape nor the flow of control.
 
@@ -142,53 +140,15 @@ def declare_stackable(
     ----------
     default : Any
         Default of the field; must be given if left out.
-    introduced : Any, optional
-        First default of a field whose default has changed.
     mixes_with_null : bool
         Whether the program reads the field trial by trial, so that trials with null and with
         numbers run together.
     **constraints : Any
         Constraints of pydantic's Field.
     """
-    extra = {"stackable": True} | ({} if introduced is None else {"introduced": introduced})
+    extra: dict[str, Any] = {"stackable": True}
     extra |= {"mixes_with_null": True} if mixes_with_null else {}
     return Field(default, json_schema_extra=extra, **constraints)
-
-
-def declare_removed(**last_defaults: Any) -> Any:
-    """Declare keys that a settings class no longer has, `_gone = removed(family="gaussian")`.
-
-    Old files still contain them. A key at its last default is left out with a warning; any other
-    value is an error. A scenario's hash never included a key at its default, so it stays.
-
-    Parameters
-    ----------
-    **last : Any
-        Key -> its last default, which is the current behaviour.
-    """
-
-    def drop_removed(cls: type[BaseModel], values: Any) -> Any:
-        stale = last_defaults.keys() & values.keys() if isinstance(values, Mapping) else ()
-        for key in sorted(stale):
-            gone = f"was removed, and only {last_defaults[key]!r} holds now; delete the key"
-            if values[key] != last_defaults[key]:
-                raise ValueError(f"{key}: got {values[key]!r}, but this setting {gone}")
-            text = f"the setting '{key}' of '{values.get('name', cls.__qualname__)}' {gone}"
-            warnings.warn(text, RemovedSetting, stacklevel=2)
-        return (
-            {key: value for key, value in values.items() if key not in stale} if stale else values
-        )
-
-    return model_validator(mode="before")(drop_removed)
-
-
-def list_former_defaults(settings: type[BaseModel]) -> dict[str, Any]:
-    """Return the first default of each field whose default has changed since."""
-    return {
-        name: info.json_schema_extra["introduced"]
-        for name, info in settings.model_fields.items()
-        if isinstance(info.json_schema_extra, dict) and "introduced" in info.json_schema_extra
-    }
 
 
 @functools.cache

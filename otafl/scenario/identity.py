@@ -10,34 +10,20 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import ValidationError
 
-from otafl.core.choices import Choice, get_choice
 from otafl.core.errors import UserError
-from otafl.core.settings import Settings, list_former_defaults
-from otafl.scenario.axes import list_chosen_sections
+from otafl.core.settings import Settings
 from otafl.scenario.kept import Kept
-from otafl.scenario.keys import (
-    CHOICES,
-    format_path,
-    get_value,
-    iterate_custom_sections,
-    iterate_sections,
-    set_value,
-)
-from otafl.scenario.renamed_keys import TO_FORMER, TO_PRESENT
+from otafl.scenario.keys import CHOICES, format_path, iterate_custom_sections, iterate_sections
 from otafl.scenario.schema import Scenario
-from otafl.scenario.writing import to_yaml
+from otafl.scenario.writing import to_tree, to_yaml
 from otafl.scenario.yaml_source import parse
 from otafl.user_code import loading, sources
 from otafl.user_code.sources import Sources
-
-Change = Callable[[type[BaseModel], dict[str, Any]], dict[str, Any]]
-"""Function that changes a component's section, given its settings class."""
 
 NO_RESULT = re.compile(r"name$|track\b|output\.folder$|output\.labels\b|engine\.(?!dtype)")
 """Keys that no result depends on."""
@@ -46,37 +32,22 @@ _hashes: Kept[str] = Kept()
 _texts: Kept[str] = Kept()
 
 
-def compute_scenario_hash(scenario: Scenario, former: bool = False) -> str:
+def compute_scenario_hash(scenario: Scenario) -> str:
     """Return the SHA-256 of everything that the results depend on.
 
-    Name, folder, labels, tracker and engine do not count, except the precision. A key with the
-    default that it was introduced with, or with the implied value, is left out, so a scenario keeps
-    its hash when a key is added. A changed default names the first one: `Field(2.0,
-    json_schema_extra={"introduced": 1.0})`. The same applies to the components that an axis
-    chooses. The hash contains their keys that are not given and whose default has changed, and
-    leaves out those given at their first default. Keys beside a swept name count if they are given.
-
-    former: read the components of an axis as before defaults changed: keys that are not given have
-    the first default.
+    It is that of the filled-in scenario as JSON with sorted keys. Name, folder, labels, tracker and
+    engine do not count, except the precision. The order of the axes counts: it is that of the dims.
     """
-    if not former and (kept := _hashes.get(scenario)):
+    if kept := _hashes.get(scenario):
         return kept
-    tree = _get_non_default_keys(scenario)
-    tree.pop("name")
-    tree.pop("track", None)
-    output = tree.pop("output", {})
-    for key in ("folder", "labels"):
-        output.pop(key, None)
-    tree |= {"output": output} if output else {}
+    tree = {key: value for key, value in to_tree(scenario).items() if key not in ("name", "track")}
+    output = tree["output"].items()
+    tree["output"] = {key: value for key, value in output if key not in ("folder", "labels")}
     tree["engine"] = {"dtype": scenario.engine.dtype}
-    tree["sweep"] = dict(_normalise_axis(key, v, former) for key, v in scenario.sweep.items())
-    tree, _ = TO_FORMER.rename_tree(tree)
-    tree["sweep"] = list(tree["sweep"].items())  # the order of the axes is the order of the dims
-    for path, keeps in list_chosen_sections(scenario.sweep).items():
-        section = get_value(scenario.model_dump(mode="json", exclude_unset=True), path)
-        if keeps and isinstance(section, Mapping) and section.keys() - {"name"}:
-            tree[f"{format_path(path)} kept"] = section
-    return _hash_tree(tree) if former else _hashes.keep(scenario, _hash_tree(tree))
+    tree["sweep"] = [
+        (key, [_fill_in(key, value) for value in values]) for key, values in scenario.sweep.items()
+    ]
+    return _hashes.keep(scenario, _hash_tree(tree))
 
 
 def describe_scenario(scenario: Scenario) -> dict[str, str]:
@@ -99,33 +70,12 @@ def is_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
 def restore_tree(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return the scenario in a file, as a mapping for `load_scenario`.
 
-    If a default changed after the file was written, the components of an axis get the first default
-    of each key that the file does not give. Keys that the values of an axis replace are left out:
-    earlier versions stored all of them, and a swept name replaced them too.
-
     Parameters
     ----------
     stored : mapping
         The `scenario` and its `compute_scenario_hash`, see `describe_scenario`.
     """
-    text, digest = str(stored["scenario"]), str(stored["scenario_hash"])
-    tree = read_stored(text)
-    is_older = digest != _hash_text(text, False)
-    for path, keeps in list_chosen_sections(tree.get("sweep")).items():
-        section = get_value(tree, path)
-        if isinstance(section, Mapping) and (is_older or not keeps):
-            tree = set_value(tree, path, {"name": section["name"]})
-    if _is_former(text, digest):
-        tree["sweep"] = {
-            key: [_fill_in(key, value) for value in values] for key, values in tree["sweep"].items()
-        }
-    return tree
-
-
-def read_stored(text: str) -> dict[str, Any]:
-    """Return a stored scenario, given as YAML, as a mapping under present names."""
-    tree = parse(text).data
-    return TO_PRESENT.rename_tree(tree)[0] if isinstance(tree, dict) else tree
+    return dict(parse(str(stored["scenario"])).data)
 
 
 def list_differences(stored: Mapping[str, Any], scenario: Scenario) -> list[str]:
@@ -200,100 +150,31 @@ def make_stack_key(scenario: Scenario) -> str:
 
 def _hash_stored(stored: Mapping[str, Any]) -> str:
     """Return the hash of the scenario in a file; empty without one."""
-    text = str(stored.get("scenario", ""))
-    return _hash_text(text, _is_former(text, str(stored["scenario_hash"])))
-
-
-def _is_former(text: str, digest: str) -> bool:
-    """Return whether a file dates from before a change of a default that its axes depend on."""
-    now = _hash_text(text, False)
-    return digest != now != _hash_text(text, True)
+    return _hash_text(str(stored.get("scenario", "")))
 
 
 @functools.cache
-def _hash_text(text: str, former: bool) -> str:
+def _hash_text(text: str) -> str:
     """Return the hash of a scenario as YAML; empty if the text is no scenario."""
     try:
-        return compute_scenario_hash(Scenario.model_validate(read_stored(text)), former)
-    except (UserError, ValidationError):
+        return compute_scenario_hash(Scenario.model_validate(parse(text).data))
+    except (UserError, ValidationError, TypeError, ValueError):
         return ""
 
 
-def _normalise_axis(key: str, values: Sequence[Any], former: bool) -> tuple[str, list[Any]]:
-    """Return an axis of the sweep with its components as the hash includes them."""
-    return key, [_apply(key, value, functools.partial(_normalise, former)) for value in values]
-
-
 def _fill_in(key: str, value: Any) -> Any:
-    """Return a value of an axis with the first defaults of the keys that its choices lack."""
-    return _apply(key, value, lambda kind, section: list_former_defaults(kind) | section)
-
-
-def _normalise(former: bool, kind: type[BaseModel], section: dict[str, Any]) -> dict[str, Any]:
-    """Return a section of an axis without keys at their first default.
-
-    Unless it is `former`, keys that it does not give get their present default.
-    """
-    first = list_former_defaults(kind)
-    given = {key: value for key, value in section.items() if first.get(key, ...) != value}
-    if former:
-        return given
-    lacking = (key for key in first if key not in section)
-    return given | {key: kind.model_fields[key].default for key in lacking}
-
-
-def _apply(key: str, value: Any, change: Change) -> Any:
-    """Return a value of an axis with `change` made to each chosen component with a changed default.
-
-    Other values stay as they are.
-    """
+    """Return a value of an axis with the defaults of the section that it replaces."""
     if key == "zip":
-        return {own: _apply(own, one, change) for own, one in value.items()}
+        return {own: _fill_in(own, one) for own, one in value.items()}
     path = tuple(key.removesuffix(".name").split("."))
     choice = CHOICES.get(path)
     kind = None if choice is None else choice.find_settings_class(value)
-    if choice is None or kind is None or not list_former_defaults(kind):
+    if choice is None or kind is None:
         return value
-    changed = change(kind, dict(choice.normalise(value)))
-    return value if isinstance(value, str) and len(changed) == 1 else changed
-
-
-def _get_non_default_keys(settings: Settings, default: str = "") -> dict[str, Any]:
-    """Return the keys that are not at the default they were introduced with, as plain data.
-
-    default: the name of a section that gives none.
-    """
-    plain = settings.model_dump(mode="json")
-    tree = {}
-    for key, value in settings:
-        info = type(settings).model_fields.get(key)
-        if info is None:  # of a user-defined component
-            tree[key] = plain[key]
-        elif key == "name":
-            tree |= {} if value == default else {key: value}
-        elif _has_changed_default(value) or (
-            value != _get_first_default(info, plain) and value != settings.implied_settings.get(key)
-        ):
-            choice = get_choice(info)
-            name = ""
-            if isinstance(choice, Choice) and not choice.chosen_by:
-                name = choice.default_name
-            own = _get_non_default_keys(value, name) if isinstance(value, Settings) else plain[key]
-            if own or not isinstance(value, Settings):
-                tree[key] = own
-    return tree
-
-
-def _has_changed_default(value: Any) -> bool:
-    """Return whether a section at its defaults differs from one at its first defaults."""
-    return isinstance(value, Settings) and bool(list_former_defaults(type(value)))
-
-
-def _get_first_default(info: FieldInfo, section: dict[str, Any]) -> Any:
-    extra = info.json_schema_extra
-    if isinstance(extra, dict) and "introduced" in extra:
-        return extra["introduced"]
-    return info.get_default(call_default_factory=True, validated_data=section)
+    section = dict(choice.normalise(value))
+    if key.endswith(".name"):  # other keys come from the section
+        return section
+    return kind.model_validate(section).model_dump(mode="json")
 
 
 def extract_structure(settings: Any, outside: Set[str] = frozenset()) -> Any:

@@ -19,8 +19,7 @@ from otafl.scenario.extending import EXTENDS, add_base
 from otafl.scenario.kept import Kept
 from otafl.scenario.keys import CHOICES, format_path, get_value, set_value, split
 from otafl.scenario.ranges import expand_range
-from otafl.scenario.reading import read_file, read_text, use_present_names
-from otafl.scenario.renamed_keys import TO_PRESENT, warn_renamed
+from otafl.scenario.reading import read_file, read_text
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.yaml_source import MAX_POINTS, dump_in_line, parse
 from otafl.user_code.objects import name_object
@@ -73,13 +72,13 @@ def load_points(
     further: returns further errors of a point whose sections are valid.
     """
     if isinstance(source, Mapping):
-        tree, where = use_present_names(_to_plain(source, ()), ProblemLocator())
+        tree, where = _to_plain(source, ()), ProblemLocator()
         folder = FilePath()
     else:
         tree, where = read_file(FilePath(source))
         folder = FilePath(source).parent
     tree, where = add_base(tree, where, folder)
-    tree, where = _apply_overrides(_drop_filled_in_keys(tree), where, overrides)
+    tree, where = _apply_overrides(tree, where, overrides)
     problems: list[Problem] = []
     try:
         scenario = Scenario.model_validate(tree)
@@ -174,8 +173,7 @@ def _apply_overrides(
     problems = []
     for text in overrides:
         key, equals, value = text.partition("=")
-        given = split(key.strip())
-        path = TO_PRESENT.rename_path(given)
+        path = split(key.strip())
         texts[path] = text
         if path[:1] == (EXTENDS,):
             problems.append(
@@ -189,9 +187,7 @@ def _apply_overrides(
             source = parse(value)
             if source.empty:
                 raise UserError(f"has no value, as with an unset variable; {key}=null means none")
-            data = expand_range(source.data) if path[:1] == ("sweep",) else source.data
-            new, found = TO_PRESENT.rename_value(given, data)
-            warn_renamed(found)
+            new = expand_range(source.data) if path[:1] == ("sweep",) else source.data
             if isinstance(new, str) and path in CHOICES and CHOICES[path].find_settings_class(new):
                 path = (*path, "name")  # keeps the other keys of the section
                 texts[path] = text
@@ -206,21 +202,6 @@ def _apply_overrides(
     if problems:
         raise locator.make_error(problems)
     return tree, locator
-
-
-def _drop_filled_in_keys(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a scenario without the defaults of swept sections that give every key.
-
-    Earlier versions stored such sections, whose keys every axis replaced.
-    """
-    for path in axes.list_chosen_sections(tree.get("sweep")):
-        section = get_value(tree, path)
-        kind = CHOICES[path].find_settings_class(section)
-        if kind and isinstance(section, Mapping) and section.keys() >= kind.model_fields.keys():
-            default = {key: info.default for key, info in kind.model_fields.items()} | {"name": ...}
-            own = {key: value for key, value in section.items() if value != default.get(key, ...)}
-            tree = set_value(tree, path, own)
-    return tree
 
 
 def _find_lost_keys(tree: Mapping[str, Any], overrides: Iterable[Path]) -> Iterator[Problem]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -12,7 +11,6 @@ from otafl.core.inputs import open_regular
 from otafl.core.problems import Problem
 from otafl.scenario.errors import ProblemLocator, ScenarioError
 from otafl.scenario.keys import format_path
-from otafl.scenario.renamed_keys import TO_PRESENT, warn_renamed
 from otafl.scenario.yaml_source import YamlError, parse
 
 MAX_BYTES = 2_000_000
@@ -43,7 +41,7 @@ def read_file(file: FilePath, label: str = "") -> tuple[dict[str, Any], ProblemL
     if empty:
         text = "{}: has no value; write null if that is meant"
         raise locator.make_error(Problem(text.format(format_path(path)), path) for path in empty)
-    return use_present_names(source.data, locator)
+    return source.data, locator
 
 
 def read_text(file: FilePath) -> str:
@@ -76,13 +74,3 @@ def _format_unreadable(file: FilePath, error: OSError) -> str:
             return f"is a folder; `otafl show {file}` shows a sweep, {kept} is its scenario"
         return "is a folder; give the YAML file of a scenario"
     return f"cannot be read ({error.strerror}); give the YAML file of a scenario"
-
-
-def use_present_names(
-    tree: dict[str, Any], locator: ProblemLocator
-) -> tuple[dict[str, Any], ProblemLocator]:
-    """Return a scenario and its places under present names, and warn of the former ones."""
-    tree, found = TO_PRESENT.rename_tree(tree)
-    warn_renamed(found)
-    places = {TO_PRESENT.rename_path(path): at for path, at in locator.places.items()}
-    return tree, replace(locator, places=places)

@@ -17,7 +17,12 @@ from otafl.scenario.yaml_source import dump
 
 
 def to_yaml(scenario: Scenario) -> str:
-    """Return the scenario with all defaults filled in, as YAML that `load_scenario` reads back.
+    """Return the scenario with all defaults filled in, as YAML that `load_scenario` reads back."""
+    return dump(to_tree(scenario))
+
+
+def to_tree(scenario: Scenario) -> dict[str, Any]:
+    """Return the scenario with all defaults filled in, as plain data that `load_scenario` reads.
 
     Implied values of a section are filled in if no axis sets a key of it. A section whose component
     is swept has only the keys that were given: the defaults of each component differ.
@@ -44,7 +49,7 @@ def to_yaml(scenario: Scenario) -> str:
     tree = name_first(tree)
     if not scenario.sweep:
         tree.pop("sweep")
-    return dump(tree)
+    return tree
 
 
 def build_json_schema() -> dict[str, Any]:

@@ -42,8 +42,8 @@ from otafl.scenario import (
     describe_scenario,
     expand,
     is_same,
+    restore_tree,
 )
-from otafl.scenario.identity import read_stored
 from otafl.sweeping import locks
 from otafl.sweeping.folder import EARLIER, GROWING, Folder
 from otafl.sweeping.plan_file import MAX_BYTES, format_plan, read_plan
@@ -166,7 +166,7 @@ def find_growth(stored: Mapping[str, Any], scenario: Scenario) -> Growth | None:
 
     Nothing that the file names is imported.
     """
-    tree = read_stored(str(stored["scenario"]))
+    tree = restore_tree(stored)
     sweep, trials = tree.get("sweep", {}), tree.get("trials", 1)
     if list(sweep) != list(scenario.sweep) or not 0 < trials <= scenario.trials:
         return None

@@ -16,7 +16,6 @@ import numpy as np
 import xarray as xr
 
 import otafl
-from otafl.core.registry import FORMER_NAMES
 
 if TYPE_CHECKING:
     from otafl.scenario import Point
@@ -53,14 +52,8 @@ def read_lines(path: Path) -> list[dict[str, str]]:
 
 
 def open_file(path: Path) -> xr.Dataset:
-    """The result in a file or folder; power policies of an earlier one have their present names,
-    and its trials that diverged count as a guess.
-    """
-    result = add_guesses(otafl.open_results(path))
-    if "power" not in result.coords:
-        return result
-    labels = [FORMER_NAMES["power"].get(str(one), str(one)) for one in result["power"].values]
-    return result.assign_coords(power=result["power"].copy(data=labels))
+    """The result in a file or folder, with its trials that diverged as guesses."""
+    return add_guesses(otafl.open_results(path))
 
 
 def add_guesses(result: xr.Dataset) -> xr.Dataset:

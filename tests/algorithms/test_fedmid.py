@@ -10,14 +10,12 @@ from support.baseline_bench import (
     EITHER_CODEC,
     EITHER_LINK,
     assert_equals_the_twin,
-    assert_the_paper_s_steps,
     assert_trains_a_module,
     small_server,
 )
 from twins.setting import mlp
 
 from otafl.algorithms.fedmid import FedMiD
-from otafl.core.settings import list_former_defaults
 
 pytestmark = pytest.mark.twin
 
@@ -39,12 +37,6 @@ def test_measures_by_hand() -> None:
     assert FedMiD(FedMiD.Settings(), model, 4).compute_metrics(server, {}) == {
         "weight_rank": pytest.approx(torch.tensor([1.5, 0.0]))
     }
-
-
-def test_first_defaults_are_the_paper_s() -> None:
-    """Fact 17; A22."""
-    assert_the_paper_s_steps(FedMiD.Settings(**list_former_defaults(FedMiD.Settings)))
-    assert FedMiD.Settings().nuclear_weight == 5e-4
 
 
 @EITHER_CODEC

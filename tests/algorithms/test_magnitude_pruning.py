@@ -11,13 +11,11 @@ from support.baseline_bench import (
     SENSING,
     assert_equals_the_twin,
     assert_measures_density,
-    assert_the_paper_s_steps,
     assert_trains_a_module,
 )
 from twins.setting import mlp
 
 from otafl.algorithms.magnitude_pruning import MagnitudePruning
-from otafl.core.settings import list_former_defaults
 
 pytestmark = pytest.mark.twin
 
@@ -36,14 +34,6 @@ def test_equals_the_looped_twin(case: str, air: bool) -> None:
 
 def test_measures_by_hand() -> None:
     assert_measures_density(MagnitudePruning(MagnitudePruning.Settings(), mlp((2, 2, 3)), 4))
-
-
-def test_first_defaults_are_the_paper_s() -> None:
-    """Fact 17; A22."""
-    assert_the_paper_s_steps(
-        MagnitudePruning.Settings(**list_former_defaults(MagnitudePruning.Settings))
-    )
-    assert MagnitudePruning.Settings().keep == 0.03125
 
 
 @EITHER_CODEC

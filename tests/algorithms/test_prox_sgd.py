@@ -11,13 +11,11 @@ from support.baseline_bench import (
     SENSING,
     assert_equals_the_twin,
     assert_measures_density,
-    assert_the_paper_s_steps,
     assert_trains_a_module,
 )
 from twins.setting import mlp
 
 from otafl.algorithms.prox_sgd import ProxSgd
-from otafl.core.settings import list_former_defaults
 
 pytestmark = pytest.mark.twin
 
@@ -36,12 +34,6 @@ def test_equals_the_looped_twin(case: str, air: bool) -> None:
 
 def test_measures_by_hand() -> None:
     assert_measures_density(ProxSgd(ProxSgd.Settings(), mlp((2, 2, 3)), 4))
-
-
-def test_first_defaults_are_the_paper_s() -> None:
-    """Fact 17; A22."""
-    assert_the_paper_s_steps(ProxSgd.Settings(**list_former_defaults(ProxSgd.Settings)))
-    assert list_former_defaults(ProxSgd.Settings)["l1_weight"] == 0.02
 
 
 @EITHER_CODEC
