@@ -9,20 +9,32 @@ import importlib.util
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
 from otafl.core.lazy import torch
 
 
+NUMBA_SETTINGS = ".numba_config.yaml"
+"""The file of the working folder that Numba obeys whenever it compiles."""
+
+
 @functools.cache
 def has_numba() -> bool:
-    """Return whether Numba is installed; warn once if it is not, and tensor operations serve."""
-    found = importlib.util.find_spec("numba") is not None
-    if not found:
-        text = "Numba is not installed, so draws, sums and local steps take several times as long"
-        warnings.warn(f"{text}; install it with `pip install numba`", RuntimeWarning, stacklevel=2)
-    return found
+    """Return whether Numba is used: it is installed, and no file of the working folder directs it.
+
+    Warn once if it is not used, and tensor operations serve.
+    """
+    fault, remedy = "not installed", "install it with `pip install numba`"
+    if importlib.util.find_spec("numba") is not None:
+        if not Path(NUMBA_SETTINGS).is_file():
+            return True
+        fault = f"not used, because it would obey {NUMBA_SETTINGS} of the working folder"
+        remedy = "move the file away; settings of your own can be variables NUMBA_..."
+    text = f"Numba is {fault}, so draws, sums and local steps take several times as long"
+    warnings.warn(f"{text}; {remedy}", RuntimeWarning, stacklevel=2)
+    return False
 
 
 class CompiledModule:

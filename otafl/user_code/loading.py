@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import inspect
 import os
 import sys
@@ -82,10 +83,8 @@ def load(path: str, key: str) -> Any:
             "it, which is for files from people whose programs you would run"
         )
     module_name, _, attribute = path.partition(":")
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        # a console script, unlike `python -m`, does not look in the working folder
-        sys.path.append(os.getcwd())
     try:
+        _find_working_folder(module_name.partition(".")[0])
         module = sources.import_and_hash(module_name)
     except ModuleNotFoundError as error:
         raise UserError(
@@ -113,6 +112,17 @@ def load(path: str, key: str) -> Any:
         )
     error_origin.remember(path, key)
     return found
+
+
+def _find_working_folder(name: str) -> None:
+    """Search the working folder, last of all, if a module is nowhere else.
+
+    No other module there can then take the place of a library that is not installed.
+    """
+    if name in sys.modules or importlib.util.find_spec(name) is not None:
+        return
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def _is_builtin(function: Any) -> bool:
