@@ -18,8 +18,7 @@ from pathlib import Path
 
 from otafl.cli import streams
 from otafl.cli.interrupts import guard
-from otafl.core.caches import choose_caches
-from otafl.core.waiting import choose_wait_policy
+from otafl.core.program_variables import choose_variables
 
 __all__ = ["main"]
 
@@ -33,7 +32,7 @@ def main(args: Sequence[str] | None = None) -> None:
     if args is None:
         streams.prepare()
         _leave_out_working_folder()
-        os.environ.update(choose_wait_policy() | choose_caches())
+        os.environ.update(choose_variables())
         guard.run(_command)
     else:
         _command(args)

@@ -15,7 +15,6 @@ from typing import ClassVar
 
 from otafl.core.lazy import torch
 
-
 NUMBA_SETTINGS = ".numba_config.yaml"
 """The file of the working folder that Numba obeys whenever it compiles."""
 

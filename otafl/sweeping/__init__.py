@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from otafl import tracking
 from otafl.core.errors import UserError
+from otafl.core.files import refuse_links
+from otafl.results import models as trained
 from otafl.results.dataset import combine
 from otafl.results.files import open_results
 from otafl.results.packing import pack
@@ -134,6 +136,8 @@ def run(
         way.check_in_memory()
         return _run_in_memory(scenario, progress, tell)
     home = Folder(get_unfinished_folder(out).absolute())
+    refuse_links(home.path, trained.get_models_folder(out), tracking.get_track_folder(out))
+    home.refuse_links()
     with locks.hold_folder(home.path, str(out)):
         try:
             _complete(scenario, home, way, out.absolute())
@@ -188,6 +192,7 @@ def sweep(
         kept in `interrupted_path.nc`.
     """
     home = Folder(folder.absolute())
+    home.refuse_links()
     way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell, restart)
     _complete(scenario, home, way)
     return open_results(home.path)
@@ -238,9 +243,6 @@ def _complete(
     )
     stacks = load_or_create(scenario, folder, way.workers, tell, lambda: tracking.clear(tracks))
     meter = Meter(stacks, way.progress)
-    if old := home.list_old_state():
-        names = ", ".join(str(path.relative_to(folder)) for path in old)
-        tell(f"{folder}: {names}: kept by an older otafl; not read, its stacks are computed again")
     own = hash_sources_per_stack(stacks)
     models = scenario.output.save_models and result is None  # else they may lie beside it by now
     there = find_finished(home, scenario, stacks, own, tell, models)

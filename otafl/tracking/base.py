@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from otafl.core.files import refuse_links
 from otafl.core.settings import Settings
 
 Log = Callable[[int, Mapping[str, float]], None]
@@ -63,6 +64,13 @@ class Run:
         """
         said = f"{self.folder.absolute()}:{self.name}:{self.scenario_hash}"
         return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+    def create_file(self, path: Path) -> None:
+        """Create an empty file below the folder; what was there before is removed, not followed."""
+        refuse_links(*(one for one in path.parents if one.is_relative_to(self.folder)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.touch(exist_ok=False)
 
 
 class Tracker(Settings):

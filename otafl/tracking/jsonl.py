@@ -24,8 +24,7 @@ class JsonLines(Tracker):
     @contextmanager
     def open_run(self, run: Run) -> Iterator[Log]:
         path = run.folder / f"{run.name}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
+        run.create_file(path)
 
         def log(round: int, values: Mapping[str, float]) -> None:
             line: dict[str, Any] = {**run.coords, "trial": run.trial, "round": round, **values}

@@ -39,17 +39,17 @@ class TensorBoard(Tracker):
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         path = run.folder / run.name / FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
+        run.create_file(path)
 
-        def write(mode: str, **fields: Any) -> None:
+        def write(**fields: Any) -> None:
             # TensorBoard's own writers keep a thread and an open file each: too many for a stack
-            with path.open(mode) as file:
+            with path.open("ab") as file:
                 event = Event(wall_time=time.time(), **fields)
                 RecordWriter(file).write(event.SerializeToString())
 
         def log(round: int, values: Mapping[str, float]) -> None:
             scalars = [Summary.Value(tag=tag, simple_value=one) for tag, one in values.items()]
-            write("ab", step=round, summary=Summary(value=scalars))
+            write(step=round, summary=Summary(value=scalars))
 
-        write("wb", file_version="brain.Event:2")
+        write(file_version="brain.Event:2")
         yield log

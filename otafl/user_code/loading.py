@@ -58,7 +58,7 @@ def is_import_enabled() -> bool:
 def load(path: str, key: str) -> Any:
     """Return the callable of a user-defined `module:callable`.
 
-    The working folder is searched, too.
+    A module that is not installed is searched for in the working folder.
 
     Parameters
     ----------
@@ -84,7 +84,10 @@ def load(path: str, key: str) -> Any:
         )
     module_name, _, attribute = path.partition(":")
     try:
-        _find_working_folder(module_name.partition(".")[0])
+        top = module_name.partition(".")[0]
+        if top not in sys.modules and importlib.util.find_spec(top) is None:
+            # only now, and last: no other module there takes the place of a library's
+            sys.path.append(os.getcwd())
         module = sources.import_and_hash(module_name)
     except ModuleNotFoundError as error:
         raise UserError(
@@ -112,17 +115,6 @@ def load(path: str, key: str) -> Any:
         )
     error_origin.remember(path, key)
     return found
-
-
-def _find_working_folder(name: str) -> None:
-    """Search the working folder, last of all, if a module is nowhere else.
-
-    No other module there can then take the place of a library that is not installed.
-    """
-    if name in sys.modules or importlib.util.find_spec(name) is not None:
-        return
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())
 
 
 def _is_builtin(function: Any) -> bool:

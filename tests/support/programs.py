@@ -250,9 +250,9 @@ def _place_files(files: dict[int, int]) -> None:
 def _preload() -> None:
     """Import all of otafl that needs no optional package."""
     import otafl
-    from otafl.core.waiting import choose_wait_policy
+    from otafl.core.program_variables import choose_variables
 
-    os.environ.update(choose_wait_policy())  # as the command does before its imports
+    os.environ.update(choose_variables())  # as the command does before its imports
     package = Path(otafl.__path__[0])
     for file in sorted(package.rglob("*.py")):
         name, *rest = file.relative_to(package.parent).with_suffix("").parts

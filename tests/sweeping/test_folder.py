@@ -110,8 +110,8 @@ def test_restart_of_nothing_and_of_what_is_no_sweep_throws_nothing_away(tmp_path
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ("running/00000-0-0-1.checkpoint", "checkpoints of what was running"),
-        ("running/00000-0-0-1.record", "finished batches of what was running"),
+        ("running/00000-0-0-1.checkpoint.pt", "checkpoints of what was running"),
+        ("running/00000-0-0-1.record.pt", "finished batches of what was running"),
         ("interrupted.nc", "the records of an interrupted one"),
     ],
 )
