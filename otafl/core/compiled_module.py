@@ -15,9 +15,6 @@ from typing import ClassVar
 
 from otafl.core.lazy import torch
 
-NUMBA_SETTINGS = ".numba_config.yaml"
-"""The file of the working folder that Numba obeys whenever it compiles."""
-
 
 @functools.cache
 def has_numba() -> bool:
@@ -27,9 +24,9 @@ def has_numba() -> bool:
     """
     fault, remedy = "not installed", "install it with `pip install numba`"
     if importlib.util.find_spec("numba") is not None:
-        if not Path(NUMBA_SETTINGS).is_file():
+        if not Path(".numba_config.yaml").is_file():
             return True
-        fault = f"not used, because it would obey {NUMBA_SETTINGS} of the working folder"
+        fault = "not used, because it would obey .numba_config.yaml of the working folder"
         remedy = "move the file away; settings of your own can be variables NUMBA_..."
     text = f"Numba is {fault}, so draws, sums and local steps take several times as long"
     warnings.warn(f"{text}; {remedy}", RuntimeWarning, stacklevel=2)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from otafl.core.errors import DamagedError, UserError, wrap_write_errors
-from otafl.core.files import refuse_links, remove_own
+from otafl.core.files import list_numbered, refuse_links, remove_own
 from otafl.core.inputs import read_text
 from otafl.core.suggestions import format_count
 from otafl.results import models as trained
@@ -179,7 +179,7 @@ class Folder:
 
         Return whether it was unfinished.
         """
-        running = list((self.path / RUNNING).glob(f"{number:05d}-*"))
+        running = list((self.path / RUNNING).glob(f"{number:05d}-*.pt"))
         running += (self.path / EARLIER).glob(f"{number:05d}.*")
         for path in (self.get_failure_path(number), *running):
             with contextlib.suppress(OSError):
@@ -218,7 +218,7 @@ class Folder:
             more.append("checkpoints of what was running")
         if any((self.path / RUNNING).glob("*.record*")):
             more.append("finished batches of what was running")
-        if any((self.path / EARLIER).glob("*.nc")):
+        if list_numbered(self.path / EARLIER, ".nc"):
             more.append("earlier trials of stacks that get more")
         if self.interrupted_path.exists():
             more.append("the records of an interrupted one")

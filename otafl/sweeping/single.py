@@ -110,10 +110,8 @@ def write_file(home: Folder, out: Path, scenario: Scenario) -> xr.Dataset:
     with wrap_write_errors(out):
         if not moved:
             remove_own(models)
-    if new.exists():
-        with wrap_write_errors(models):  # files that are not otafl's may be there
+        if new.exists():
             new.rename(models)
-    with wrap_write_errors(out):
         if in_parts:
             write_part(dataset, out)
         _remove(kept)

@@ -79,9 +79,6 @@ class Tracker(Settings):
     Numbers do not depend on it, nor does what a resumed run takes up.
     """
 
-    files: ClassVar[str] = ""
-    """A pattern for what it writes in the folder of the runs; empty if it is nothing."""
-
     skips_all_runs: ClassVar[bool] = False
     """Whether `open_run` always returns None, so that no run needs a description."""
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from otafl.tracking.base import Log, Run, Tracker
 
 
 class JsonLines(Tracker):
     """Write `<point>/trial_<number>.jsonl`."""
-
-    files: ClassVar[str] = "**/trial_*.jsonl"
 
     name: Literal["jsonl"] = "jsonl"
 

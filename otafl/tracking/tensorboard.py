@@ -9,7 +9,7 @@ import importlib.util
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from otafl.core.errors import UserError
 from otafl.tracking.base import Log, Run, Tracker
@@ -20,8 +20,6 @@ FILE = "events.out.tfevents.otafl"
 
 class TensorBoard(Tracker):
     """Write `<point>/trial_<number>/events.out.tfevents.otafl`, a scalar a variable."""
-
-    files: ClassVar[str] = f"**/trial_*/{FILE}"
 
     name: Literal["tensorboard"] = "tensorboard"
 
