@@ -31,7 +31,7 @@ TEMPORARY = r"([0-9a-f]{12})-[0-9a-f]{8}-(\d+)\.tmp"
 OWN_NAME = re.compile(
     rf"{NUMBERED.pattern}(\.damaged)?|\d{{5,}}(-\d+){{3}}\.(checkpoint|record)\.pt|\d{{5,}}\.txt"
     r"|(\d+|plan|pack|run)\.lock|(plan|files|run)\.json|scenario\.yaml|interrupted\.nc"
-    rf"|trial_\d+\.jsonl|events\.out\.tfevents\.otafl|\..+\.{TEMPORARY}"
+    rf"|trial_\d+\.jsonl|events\.out\.tfevents\.otafl|\.[^/]+\.{TEMPORARY}"
 )
 """Names of the files in folders that only otafl names, see `otafl.sweeping.folder`."""
 

@@ -33,6 +33,9 @@ from types import ModuleType
 from typing import Any, BinaryIO, NoReturn
 
 _ENVIRONMENT = dict(os.environ)
+_SET_IN_BOTH = ("PYTHONPATH", "NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES")
+"""Variables that `_preload` sets as otafl does, and the search path, which is replaced."""
+
 _READ_AT_START = (
     *("PYTHON", "OMP_NUM_THREADS", "CUDA_", "NUMBA_", "MPL", "DASK_"),
     *("LANG", "LC_", "TZ"),
@@ -80,7 +83,7 @@ class Program:
     ) -> None:
         environment = dict(os.environ if env is None else env)
         for name, _ in environment.items() ^ _ENVIRONMENT.items():
-            if name.startswith(_READ_AT_START) and name != "PYTHONPATH":
+            if name.startswith(_READ_AT_START) and name not in _SET_IN_BOTH:
                 raise ValueError(f"{name} is read when a program starts; use subprocess")
         self.args = [str(one) for one in command]
         self.returncode: int | None = None
