@@ -10,12 +10,15 @@ is quick; and the commands inside `main`, so that signals find a guard from the 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from otafl.cli import streams
 from otafl.cli.interrupts import guard
-from otafl.core.waiting import choose_wait_policy
+from otafl.core.program_variables import choose_variables
 
 __all__ = ["main"]
 
@@ -28,10 +31,22 @@ def main(args: Sequence[str] | None = None) -> None:
     """
     if args is None:
         streams.prepare()
-        os.environ.update(choose_wait_policy())
+        _leave_out_working_folder()
+        os.environ.update(choose_variables())
         guard.run(_command)
     else:
         _command(args)
+
+
+def _leave_out_working_folder() -> None:
+    """Remove the working folder, which `python -m` puts first, from the module search path.
+
+    A module there would take the place of a library's. The code that a scenario names is found all
+    the same, see `otafl.user_code.loading`. A folder that otafl itself was imported from stays.
+    """
+    with contextlib.suppress(FileNotFoundError):  # the working folder was removed
+        if sys.path[0] == os.getcwd() != str(Path(__file__).parents[2]):
+            del sys.path[0]
 
 
 def _command(args: Sequence[str] | None = None) -> None:

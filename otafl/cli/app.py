@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +17,7 @@ import typer
 import typer.core
 
 from otafl.core.errors import UserError
+from otafl.core.inputs import MIB, read_text
 
 if TYPE_CHECKING:
     from otafl.preflight import Report
@@ -31,6 +35,9 @@ app = typer.Typer(
     help="Simulate federated learning over wireless channels.",
 )
 
+
+MATPLOTLIBRC = "matplotlibrc"
+"""The file of the working folder that Matplotlib obeys before the user's own."""
 
 Device = StrEnum("Device", ["auto", "cpu", "cuda"])
 """Where the learning is computed."""
@@ -77,7 +84,32 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version.")
     ] = False,
-) -> None: ...
+) -> None:
+    try:
+        read_text(MATPLOTLIBRC, MIB)
+    except (FileNotFoundError, IsADirectoryError):  # Matplotlib ignores a folder
+        pass
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", "is no text in UTF-8")
+        raise UserError(
+            f"{MATPLOTLIBRC}: Matplotlib cannot read this file of the working folder ({reason}); "
+            "move it away"
+        ) from error
+
+
+@contextmanager
+def ignore_matplotlibrc() -> Iterator[None]:
+    """Draw with the user's own settings of Matplotlib, not with those of the working folder."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        if matplotlib.matplotlib_fname() == MATPLOTLIBRC:
+            named = os.environ.get("MATPLOTLIBRC", os.devnull)
+            own = (os.path.join(one, MATPLOTLIBRC) for one in (named, matplotlib.get_configdir()))
+            matplotlib.rcdefaults()
+            if found := next(filter(os.path.isfile, (named, *own)), None):
+                matplotlib.rc_file(found)
+        yield
 
 
 def parse_selection(sel: list[str] | None) -> dict[str, str]:

@@ -14,6 +14,7 @@ from otafl.cli.app import (
     Slices,
     Trust,
     check_writable,
+    ignore_matplotlibrc,
     parse_labels,
     parse_selection,
     parse_slices,
@@ -32,6 +33,7 @@ MAX_DIGITS = 6
 """Of the number of a device that is drawn."""
 
 
+@ignore_matplotlibrc()
 def plot(
     result: ResultFile,
     kind: Annotated[
@@ -101,6 +103,7 @@ def plot(
         _print_chance_warning(source, [one for one in (x, y, z) if one is not None])
 
 
+@ignore_matplotlibrc()
 def report(
     result: ResultFile,
     out: Annotated[
@@ -123,6 +126,7 @@ def report(
     typer.echo(str(target))
 
 
+@ignore_matplotlibrc()
 def timeline(
     result: ResultFile,
     trial: Annotated[int, typer.Option(help="Trial to draw.")] = 0,

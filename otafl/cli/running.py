@@ -17,6 +17,7 @@ from otafl.cli.app import (
     ScenarioFile,
     Trust,
     check_writable,
+    ignore_matplotlibrc,
     load,
 )
 from otafl.cli.interrupts import guard
@@ -142,6 +143,7 @@ def _describe_kept(folder: Path) -> str:
     return f"{kept}; the same command resumes from there"
 
 
+@ignore_matplotlibrc()
 def _finish(dataset: xr.Dataset, result: Path, path: Path, quiet: bool) -> None:
     """Draw the overview, and say what came of it and what can be done with it."""
     guard.describe_kept_fn = lambda: f"the result is whole in {result}, and `otafl plot` draws it"

@@ -16,11 +16,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from otafl.core.errors import WriteError
+from otafl.core.errors import UserError, WriteError
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 """The first bytes of a NetCDF-4 file."""
 
+
+NUMBERED = re.compile(r"(\d+-)?\d{5,}\.(nc|pt)")
+"""Names of the files of finished stacks, which tell them from a user's."""
+
+TEMPORARY = r"([0-9a-f]{12})-[0-9a-f]{8}-(\d+)\.tmp"
+"""How the names of temporary files end, see `create_beside`."""
+
+OWN_NAME = re.compile(
+    rf"{NUMBERED.pattern}(\.damaged)?|\d{{5,}}(-\d+){{3}}\.(checkpoint|record)\.pt|\d{{5,}}\.txt"
+    r"|(\d+|plan|pack|run)\.lock|(plan|files|run)\.json|scenario\.yaml|interrupted\.nc"
+    rf"|trial_\d+\.jsonl|events\.out\.tfevents\.otafl|\.[^/]+\.{TEMPORARY}"
+)
+"""Names of the files in folders that only otafl names, see `otafl.sweeping.folder`."""
 
 STALE_AFTER_S = 86400.0
 """Age in seconds at which a temporary file counts as left by a program that has ended."""
@@ -68,9 +81,9 @@ def write_atomically(path: Path, replaces: bool = False) -> Iterator[Path]:
                 temporary.unlink()
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, replaces: bool = False) -> None:
     """Write a text file, as `write_atomically`."""
-    with write_atomically(path) as temporary:
+    with write_atomically(path, replaces) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
@@ -81,6 +94,38 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]])
     writer.writerow(columns)
     writer.writerows(rows)
     write_text(path, text.getvalue())
+
+
+def list_numbered(folder: Path, suffix: str) -> list[Path]:
+    """List the files of finished stacks in a folder."""
+    return sorted(path for path in folder.glob(f"*{suffix}") if NUMBERED.fullmatch(path.name))
+
+
+def refuse_links(*folders: Path) -> None:
+    """Raise UserError if a folder that only otafl names is a link: others may have made it."""
+    for folder in folders:
+        if folder.is_symlink():
+            raise UserError(
+                f"{folder}: expected a folder of otafl's own, got a link to {os.readlink(folder)}; "
+                "remove the link, or give another place with --out"
+            )
+
+
+def remove_own(folder: Path) -> None:
+    """Remove otafl's files in a folder and below, and the folders that are then empty.
+
+    Links are not followed, and what has a name that otafl does not give stays. Raises OSError.
+    """
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for _, folders, files, handle in os.fwalk(folder, topdown=False):
+        for name in filter(OWN_NAME.fullmatch, files):
+            os.unlink(name, dir_fd=handle)
+        for name in folders:
+            with contextlib.suppress(OSError):  # it is a link, or holds what is not otafl's
+                os.rmdir(name, dir_fd=handle)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _is_special(path: Path) -> bool:
@@ -129,7 +174,7 @@ def _remove_stale(path: Path, written_at: float) -> None:
     written_at: the clock of the file system. A program of another container or machine counts as
     ended once its file is old.
     """
-    pattern = re.compile(rf"\.{re.escape(path.name)}\.([0-9a-f]{{12}})-[0-9a-f]{{8}}-(\d+)\.tmp")
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.{TEMPORARY}")
     for name in os.listdir(path.parent):
         found = pattern.fullmatch(name)
         if found is None:

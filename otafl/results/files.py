@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from otafl import scenario as scenarios
 from otafl.core.errors import DamagedError, UserError
-from otafl.core.files import HDF5, write_atomically
+from otafl.core.files import HDF5, list_numbered, write_atomically
 from otafl.core.inputs import open_regular
 from otafl.results import checksums, header
 from otafl.results.dataset import FORMAT, combine
@@ -156,7 +156,7 @@ def open_results(source: Path | str) -> xr.Dataset:
 
 def list_finished_files(folder: Path, of_one: bool = True) -> list[Path]:
     """List the files of a sweep's folder: packs of many stacks, then parts of one each."""
-    packs, parts = (sorted((folder / name).glob("*.nc")) for name in (PACKS, PARTS))
+    packs, parts = (list_numbered(folder / name, ".nc") for name in (PACKS, PARTS))
     return [*packs, *parts] if of_one else packs
 
 

@@ -12,7 +12,7 @@ trial that stopped, ended or diverged before the last round has the models that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import torch
 
 from otafl.core.contracts import Tensors
 from otafl.core.errors import DamagedError, UserError
+from otafl.core.files import list_numbered
 from otafl.models.recipes import Recipe
 from otafl.results import checksums, plain_data
 from otafl.results.environment import check_format, get_versions
@@ -132,6 +133,6 @@ def get_models_folder(result: Path) -> Path:
     return result / "models" if result.is_dir() else result.with_name(f"{result.stem}.models")
 
 
-def list_model_files(result: Path) -> Iterator[Path]:
+def list_model_files(result: Path) -> list[Path]:
     """List the files of models beside a result, which may be none."""
-    yield from sorted(get_models_folder(result).glob("*.pt"))
+    return list_numbered(get_models_folder(result), ".pt")

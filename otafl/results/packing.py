@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from otafl.core.errors import UserError, WriteError, wrap_write_errors
+from otafl.core.files import list_numbered
 from otafl.results import origins
 from otafl.results.dataset import join_parts
 from otafl.results.files import PACKS, list_finished_files, open_part, read_part, write_part
@@ -63,7 +64,8 @@ def pack(folder: Path, finished: bool = False) -> None:
 
 def _list_small_files(folder: Path, pack_level: int) -> list[Path]:
     where = folder / ("packs" if pack_level else "parts")
-    files = sorted(where.glob(f"{pack_level}-*.nc" if pack_level else "*.nc"))
+    begin = f"{pack_level}-" if pack_level else ""
+    files = [path for path in list_numbered(where, ".nc") if path.name.startswith(begin)]
     return [path for path in files if path.stat().st_size < LARGE_BYTES]
 
 
@@ -109,5 +111,5 @@ def take_out(folder: Path, path: Path, stacks: set[int], points: set[int]) -> No
 
 def _get_next_path(folder: Path, pack_level: int) -> Path:
     """Return the path of the next pack of a level."""
-    taken = [int(re.sub(r".*-", "", path.stem)) for path in (folder / "packs").glob("*-*.nc")]
+    taken = [int(re.sub(r".*-", "", path.stem)) for path in list_numbered(folder / "packs", ".nc")]
     return folder / "packs" / f"{pack_level}-{max(taken, default=-1) + 1:05d}.nc"

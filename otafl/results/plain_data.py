@@ -45,6 +45,8 @@ def load(path: Path) -> Any:
     Raises OSError if the file cannot be read; ChecksumError where its checksum differs; torch's and
     pickle's errors where it holds anything else, which is not run.
     """
+    if path.is_symlink():
+        raise checksums.ChecksumError("it is a link, and otafl makes none")
     checksums.check(path)
     return _from_tensors(torch.load(path, weights_only=True))
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from otafl import tracking
 from otafl.core.errors import UserError
+from otafl.core.files import OWN_NAME, refuse_links, remove_own
+from otafl.results import models as trained
 from otafl.results.dataset import combine
 from otafl.results.files import open_results
 from otafl.results.packing import pack
@@ -26,7 +28,7 @@ from otafl.scenario import Scenario, expand
 from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.sweeping import locks
 from otafl.sweeping.executing import Execute, FailedStacks, run_here, run_jobs
-from otafl.sweeping.folder import Folder
+from otafl.sweeping.folder import TRACK, Folder
 from otafl.sweeping.growing import grow
 from otafl.sweeping.meter import Meter, Progress
 from otafl.sweeping.plan_file import hash_sources_per_stack, load_or_create
@@ -134,6 +136,15 @@ def run(
         way.check_in_memory()
         return _run_in_memory(scenario, progress, tell)
     home = Folder(get_unfinished_folder(out).absolute())
+    models = trained.get_models_folder(out)
+    refuse_links(home.path, models, tracking.get_track_folder(out))
+    foreign = [path for path in models.glob("*") if not OWN_NAME.fullmatch(path.name)]
+    if scenario.output.save_models and foreign:
+        raise UserError(
+            f"{foreign[0]}: is no file of otafl, where the models of {out} belong; move it away, "
+            "or give another place with --out"
+        )
+    home.refuse_links()
     with locks.hold_folder(home.path, str(out)):
         try:
             _complete(scenario, home, way, out.absolute())
@@ -188,6 +199,7 @@ def sweep(
         kept in `interrupted_path.nc`.
     """
     home = Folder(folder.absolute())
+    home.refuse_links()
     way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell, restart)
     _complete(scenario, home, way)
     return open_results(home.path)
@@ -231,16 +243,9 @@ def _complete(
     thrown = home.prepare(scenario, way.restart)
     if thrown:
         tell(f"{folder}: --restart threw away {thrown}")
-    tracks = (
-        tracking.get_sweep_track_folder(folder)
-        if result is None
-        else tracking.get_track_folder(result)
-    )
-    stacks = load_or_create(scenario, folder, way.workers, lambda: tracking.clear(tracks))
+    tracks = folder / TRACK if result is None else tracking.get_track_folder(result)
+    stacks = load_or_create(scenario, folder, way.workers, lambda: remove_own(tracks))
     meter = Meter(stacks, way.progress)
-    if old := home.list_old_state():
-        names = ", ".join(str(path.relative_to(folder)) for path in old)
-        tell(f"{folder}: {names}: kept by an older otafl; not read, its stacks are computed again")
     own = hash_sources_per_stack(stacks)
     models = scenario.output.save_models and result is None  # else they may lie beside it by now
     there = find_finished(home, scenario, stacks, own, tell, models)

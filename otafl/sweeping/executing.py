@@ -88,7 +88,8 @@ def _attempt(
                 meter.report_progress()  # the error may be what became of a Ctrl-C
                 failed.append(outcome)
                 folder = Folder(outcome.job.folder)
-                write_text(folder.get_failure_path(outcome.job.stack.number), outcome.trace)
+                path = folder.get_failure_path(outcome.job.stack.number)
+                write_text(path, outcome.trace, replaces=True)
         if len(busy) == len(waiting):
             time.sleep(AGAIN_S)
         waiting = busy

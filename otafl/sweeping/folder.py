@@ -18,7 +18,6 @@ import contextlib
 import functools
 import itertools
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +26,12 @@ from typing import Any
 import numpy as np
 
 from otafl.core.errors import DamagedError, UserError, wrap_write_errors
+from otafl.core.files import list_numbered, refuse_links, remove_own
 from otafl.core.inputs import read_text
 from otafl.core.suggestions import format_count
 from otafl.results import models as trained
 from otafl.results import origins
-from otafl.results.files import PARTS, list_finished_files, open_part
+from otafl.results.files import PACKS, PARTS, list_finished_files, open_part
 from otafl.results.origins import Origin
 from otafl.results.packing import count_finished_stacks, read_stack_numbers
 from otafl.scenario import Scenario, describe_scenario, is_same
@@ -41,10 +41,13 @@ from otafl.sweeping.plan_file import MAX_BYTES
 from otafl.sweeping.planning import Batch, Stack
 from otafl.user_code.sources import Sources, list_changed
 
-LOCKS, RUNNING, FAILURES, OLD_STATE = "locks", "running", "failures", "state"
+LOCKS, RUNNING, FAILURES = "locks", "running", "failures"
 DAMAGED = ".damaged"
 """How the names of damaged files end that were set aside."""
 EARLIER, GROWING = "earlier", "growing"
+MODELS, TRACK = "models", "track"
+WORK = (RUNNING, FAILURES, EARLIER, GROWING)
+"""Folders of what a finished sweep needs no more."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +115,10 @@ class Folder:
         name = f"{number:05d}-{batch.points[0]}-{batch.trials[0]}-{batch.num_rows}.{what}.pt"
         return self.path / RUNNING / name
 
-    def list_old_state(self) -> list[Path]:
-        """List the states of unfinished stacks that earlier versions saved.
-
-        They are pickles, which are never read.
-        """
-        running = self.path / RUNNING
-        found = (self.path.glob(f"{OLD_STATE}/*"), *map(running.glob, ("*.checkpoint", "*.record")))
-        return sorted(path for paths in found for path in paths)
+    def refuse_links(self) -> None:
+        """Raise UserError if one of the folder's own folders is a link; the folder may be one."""
+        names = (LOCKS, *WORK, PARTS, PACKS, MODELS, TRACK)
+        refuse_links(*(self.path / name for name in names))
 
     @property
     def interrupted_path(self) -> Path:
@@ -177,7 +176,7 @@ class Folder:
 
     def list_unfinished(self, number: int) -> list[Path]:
         """List the files of a stack that is begun: checkpoints, batches and earlier trials."""
-        running = (self.path / RUNNING).glob(f"{number:05d}-*")
+        running = (self.path / RUNNING).glob(f"{number:05d}-*.pt")
         return [*running, *(self.path / EARLIER).glob(f"{number:05d}.*")]
 
     def forget(self, number: int) -> None:
@@ -194,7 +193,8 @@ class Folder:
         """
         with locks.hold_lock(self.get_lock_path("plan")):
             if restart:
-                shutil.rmtree(self.path / GROWING, ignore_errors=True)
+                with wrap_write_errors(self.path):
+                    remove_own(self.path / GROWING)
             if not self.plan.exists() or self.plan.is_dir():
                 return ""
             if not restart and self.holds_scenario(scenario):
@@ -217,7 +217,7 @@ class Folder:
             more.append("checkpoints of what was running")
         if any((self.path / RUNNING).glob("*.record*")):
             more.append("finished batches of what was running")
-        if any((self.path / EARLIER).glob("*.nc")):
+        if list_numbered(self.path / EARLIER, ".nc"):
             more.append("earlier trials of stacks that get more")
         if self.interrupted_path.exists():
             more.append("the records of an interrupted one")
@@ -264,21 +264,19 @@ class Folder:
 
     def _clear(self) -> None:
         """Remove what sweeps keep, and nothing else; the plan last."""
-        for name in (RUNNING, FAILURES, OLD_STATE, EARLIER, GROWING):
-            shutil.rmtree(self.path / name, ignore_errors=True)
-        models, aside = trained.list_model_files(self.path), self.path.glob(f"*/*.nc{DAMAGED}")
         with wrap_write_errors(self.path):
-            for file in (*list_finished_files(self.path), *aside, *models, self.interrupted_path):
+            for name in (*WORK, PARTS, PACKS, MODELS):
+                remove_own(self.path / name)
+            for file in (self.interrupted_path, self.scenario_path, self.plan):
                 file.unlink(missing_ok=True)
-            self.scenario_path.unlink(missing_ok=True)
-            self.plan.unlink()
 
     def tidy(self) -> None:
         """Remove what a finished sweep needs no more."""
         with contextlib.suppress(OSError):
             self.interrupted_path.unlink()
-        for name in (LOCKS, RUNNING, FAILURES, OLD_STATE, EARLIER):
-            shutil.rmtree(self.path / name, ignore_errors=True)
+        for name in (LOCKS, *WORK):
+            with contextlib.suppress(OSError):
+                remove_own(self.path / name)
 
 
 def list_outdated(origin: Origin, sources: Sources) -> list[str]:

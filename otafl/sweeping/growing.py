@@ -16,7 +16,6 @@ import json
 import math
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from otafl.core.errors import UserError
-from otafl.core.files import write_text
+from otafl.core.files import OWN_NAME, list_numbered, remove_own, write_text
 from otafl.core.inputs import read_text
 from otafl.core.suggestions import format_count
 from otafl.results import models as trained
@@ -55,9 +54,8 @@ if TYPE_CHECKING:
 
 LIST = "files.json"
 
-NAME = re.compile(rf"plan\.json|scenario\.yaml|(parts|packs|models|running|{EARLIER})/[^/.][^/\0]*")
-"""What the files of a sweep are called, from its folder on; a user may have made copies under other
-names, but none leaves its folder."""
+NAME = re.compile(rf"((parts|packs|models|running|{EARLIER})/)?({OWN_NAME.pattern})")
+"""What the files of a sweep are called, from its folder on."""
 
 NOT_OTAFLS = (UserError, LookupError, TypeError, ValueError)
 """What is raised of files that are damaged, or say what no file of otafl does."""
@@ -216,7 +214,7 @@ def _read_folder(home: Folder, now: Scenario) -> tuple[Growth, Source] | None:
         return None
     check_sources(home, growth.before, stacks)
     finished = {n for one in home.find_finished(growth.before).values() for n in one.stacks}
-    files = (*trained.list_model_files(home.path), *(home.path / EARLIER).glob("*.pt"))
+    files = (*trained.list_model_files(home.path), *list_numbered(home.path / EARLIER, ".pt"))
     models = [(path.relative_to(home.path), path) for path in files]
     return growth, Source(stacks, finished, _iterate_finished_parts(home, growth.before), models)
 
@@ -224,7 +222,7 @@ def _read_folder(home: Folder, now: Scenario) -> tuple[Growth, Source] | None:
 def _iterate_finished_parts(home: Folder, scenario: Scenario) -> Iterator[tuple[Path, xr.Dataset]]:
     """Yield the finished parts; damaged ones and those of another scenario are computed again."""
     wanted = describe_scenario(scenario)
-    for path in (*list_finished_files(home.path), *sorted((home.path / EARLIER).glob("*.nc"))):
+    for path in (*list_finished_files(home.path), *list_numbered(home.path / EARLIER, ".nc")):
         with contextlib.suppress(*NOT_OTAFLS):
             part = read_part(path)
             if part.attrs["complete"] == 1 and is_same(part.attrs, wanted):
@@ -234,7 +232,7 @@ def _iterate_finished_parts(home: Folder, scenario: Scenario) -> Iterator[tuple[
 def _prepare(home: Folder, growth: Growth, source: Source, workers: int) -> None:
     """Make the files of the grown sweep in `growing/`, and their list."""
     stage = home.path / GROWING
-    shutil.rmtree(stage, ignore_errors=True)
+    remove_own(stage)
     for path, part in _renumber_parts(home, growth, source):
         write_part(part, stage / path)
     for path, models in _renumber_models(growth, source):
@@ -260,7 +258,7 @@ def _prepare(home: Folder, growth: Growth, source: Source, workers: int) -> None
     made = [str(path.relative_to(stage)) for path in stage.rglob("*") if path.is_file()]
     # the plan last, or first where there was none: a folder with results always has one
     made.sort(key=lambda name: (name == home.plan.name) == home.plan.exists())
-    there = [*list_finished_files(home.path), *(home.path / EARLIER).glob("*.*")]
+    there = [*list_finished_files(home.path), *list_numbered(home.path / EARLIER, "")]
     there += trained.list_model_files(home.path) if growth.adds_trials else ()
     gone = {str(path.relative_to(home.path)) for path in there} - set(made)
     write_text(stage / LIST, json.dumps({"made": made, "gone": sorted(gone)}))
@@ -356,7 +354,7 @@ def _take_places(home: Folder) -> None:
             (home.path / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(stage / name, home.path / name)
     (stage / LIST).unlink()  # first: what it calls old may soon have new files
-    shutil.rmtree(stage)
+    remove_own(stage)
 
 
 def include_earlier_trials(stack: Stack) -> Stack:

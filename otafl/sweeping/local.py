@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from otafl.core.errors import UserError
-from otafl.core.waiting import choose_wait_policy
+from otafl.core.program_variables import choose_variables
 from otafl.sweeping.stack_job import Job, Outcome, Report
 
 DEATHS = 4
@@ -276,7 +276,7 @@ def _build_environments(workers: int) -> list[dict[str, str]]:
     most = int(stated) if stated.isdecimal() else share
     threads, gpus = str(max(1, min(share, most))), _list_gpus()
     shared = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": "1"}
-    shared |= choose_wait_policy()
+    shared |= choose_variables()
     if not gpus:
         return [shared] * workers
     return [

@@ -62,7 +62,8 @@ def hold_folder(folder: Path, what: str) -> Iterator[None]:
     holder = folder / "run.json"
     try:
         with hold_lock(folder / "run.lock", wait=False):
-            write_text(holder, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+            about = {"pid": os.getpid(), "host": socket.gethostname()}
+            write_text(holder, json.dumps(about), replaces=True)
             yield
     except Busy:
         raise UserError(

@@ -7,12 +7,14 @@ everything that it was computed by is still the same.
 
 from __future__ import annotations
 
-import shutil
+import glob
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from otafl.core.errors import DamagedError, UserError, wrap_write_errors
+from otafl.core.files import remove_own
 from otafl.results import models as trained
 from otafl.results import origins
 from otafl.results.dataset import to_part
@@ -118,7 +120,7 @@ def write_file(home: Folder, out: Path, scenario: Scenario) -> xr.Dataset:
     moved = scenario.output.save_models and not new.exists()  # before an interruption
     with wrap_write_errors(out):
         if not moved:
-            shutil.rmtree(models, ignore_errors=True)
+            remove_own(models)
         if new.exists():
             new.rename(models)
         if in_parts:
@@ -189,11 +191,13 @@ def _has_models(models: Sequence[Path], stacks: Sequence[Stack], trials: int) ->
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of finished stacks at once.
+    """Remove a folder of finished stacks at once, and those that a kill left half removed.
 
-    With half of them the same call would begin to compute the others.
+    With half of them the same call would begin to compute the others. What is not otafl's stays.
     """
-    removed = folder.with_name(f".{folder.name}.removed")
-    shutil.rmtree(removed, ignore_errors=True)
+    removed = Path(tempfile.mkdtemp(".removed", f".{folder.name}.", folder.parent))
     folder.rename(removed)
-    shutil.rmtree(removed, ignore_errors=True)
+    for one in folder.parent.glob(f".{glob.escape(folder.name)}.*.removed"):
+        remove_own(one)
+    if removed.exists():
+        removed.rename(folder)

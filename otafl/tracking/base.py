@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from otafl.core.files import refuse_links
 from otafl.core.settings import Settings
 
 Log = Callable[[int, Mapping[str, float]], None]
@@ -64,15 +65,19 @@ class Run:
         said = f"{self.folder.absolute()}:{self.name}:{self.scenario_hash}"
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 
+    def create_file(self, path: Path) -> None:
+        """Create an empty file below the folder; what was there before is removed, not followed."""
+        refuse_links(*(one for one in path.parents if one.is_relative_to(self.folder)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.touch(exist_ok=False)
+
 
 class Tracker(Settings):
     """Follow runs. A tracker is its settings, the section `track` of a scenario.
 
     Numbers do not depend on it, nor does what a resumed run takes up.
     """
-
-    files: ClassVar[str] = ""
-    """A pattern for what it writes in the folder of the runs; empty if it is nothing."""
 
     skips_all_runs: ClassVar[bool] = False
     """Whether `open_run` always returns None, so that no run needs a description."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from otafl.tracking.base import Log, Run, Tracker
 
@@ -17,15 +17,12 @@ from otafl.tracking.base import Log, Run, Tracker
 class JsonLines(Tracker):
     """Write `<point>/trial_<number>.jsonl`."""
 
-    files: ClassVar[str] = "**/trial_*.jsonl"
-
     name: Literal["jsonl"] = "jsonl"
 
     @contextmanager
     def open_run(self, run: Run) -> Iterator[Log]:
         path = run.folder / f"{run.name}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
+        run.create_file(path)
 
         def log(round: int, values: Mapping[str, float]) -> None:
             line: dict[str, Any] = {**run.coords, "trial": run.trial, "round": round, **values}

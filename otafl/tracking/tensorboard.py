@@ -9,7 +9,7 @@ import importlib.util
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from otafl.core.errors import UserError
 from otafl.tracking.base import Log, Run, Tracker
@@ -20,8 +20,6 @@ FILE = "events.out.tfevents.otafl"
 
 class TensorBoard(Tracker):
     """Write `<point>/trial_<number>/events.out.tfevents.otafl`, a scalar a variable."""
-
-    files: ClassVar[str] = f"**/trial_*/{FILE}"
 
     name: Literal["tensorboard"] = "tensorboard"
 
@@ -39,17 +37,17 @@ class TensorBoard(Tracker):
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         path = run.folder / run.name / FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
+        run.create_file(path)
 
-        def write(mode: str, **fields: Any) -> None:
+        def write(**fields: Any) -> None:
             # TensorBoard's own writers keep a thread and an open file each: too many for a stack
-            with path.open(mode) as file:
+            with path.open("ab") as file:
                 event = Event(wall_time=time.time(), **fields)
                 RecordWriter(file).write(event.SerializeToString())
 
         def log(round: int, values: Mapping[str, float]) -> None:
             scalars = [Summary.Value(tag=tag, simple_value=one) for tag, one in values.items()]
-            write("ab", step=round, summary=Summary(value=scalars))
+            write(step=round, summary=Summary(value=scalars))
 
-        write("wb", file_version="brain.Event:2")
+        write(file_version="brain.Event:2")
         yield log

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import inspect
 import os
 import sys
@@ -57,7 +58,7 @@ def is_import_enabled() -> bool:
 def load(path: str, key: str) -> Any:
     """Return the callable of a user-defined `module:callable`.
 
-    The working folder is searched, too.
+    A module that is not installed is searched for in the working folder.
 
     Parameters
     ----------
@@ -82,10 +83,11 @@ def load(path: str, key: str) -> Any:
             "it, which is for files from people whose programs you would run"
         )
     module_name, _, attribute = path.partition(":")
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        # a console script, unlike `python -m`, does not look in the working folder
-        sys.path.append(os.getcwd())
     try:
+        top = module_name.partition(".")[0]
+        if top not in sys.modules and importlib.util.find_spec(top) is None:
+            # only now, and last: no other module there takes the place of a library's
+            sys.path.append(os.getcwd())
         module = sources.import_and_hash(module_name)
     except ModuleNotFoundError as error:
         raise UserError(

@@ -65,6 +65,19 @@ def test_without_numba_the_numbers_agree_and_it_is_said_once(tmp_path: Path) -> 
     xr.testing.assert_allclose(*results, rtol=1e-5)
 
 
+def test_numba_is_left_out_where_a_file_of_the_working_folder_directs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".numba_config.yaml").write_text("cache_dir: .cache")
+    has_numba.cache_clear()
+    with pytest.warns(RuntimeWarning, match=r"not used.*\.numba_config\.yaml.*move the file away"):
+        assert not has_numba()
+    (tmp_path / ".numba_config.yaml").unlink()
+    has_numba.cache_clear()
+    assert has_numba()
+
+
 def test_a_missing_numba_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     has_numba.cache_clear()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

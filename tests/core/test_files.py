@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from otafl.core import files
-from otafl.core.errors import WriteError
-from otafl.core.files import write_atomically, write_text
+from otafl.core.errors import UserError, WriteError
+from otafl.core.files import refuse_links, remove_own, write_atomically, write_text
 
 pytestmark = pytest.mark.exact
 
@@ -153,3 +153,56 @@ def test_a_pipe_in_the_place_of_a_file_of_otafls_own_is_replaced(tmp_path: Path)
     with write_atomically(tmp_path / "f", replaces=True) as temporary:
         temporary.write_text("whole")
     assert (tmp_path / "f").read_text() == "whole"
+
+
+OWN = (
+    "00003.nc",
+    "1-00000.nc",
+    "00003.nc.damaged",
+    "00003.pt",
+    "00003-0-0-2.checkpoint.pt",
+    "00003.txt",
+    "plan.lock",
+    "plan.json",
+    "scenario.yaml",
+    "trial_0.jsonl",
+    ".00003.nc.0123456789ab-01234567-99.tmp",
+)
+FOREIGN = ("important.nc", "2024.nc", "notes.txt", "pretrained.pt", "my-plan.json", ".hidden.tmp")
+
+
+@pytest.mark.parametrize("foreign", [(), FOREIGN])
+def test_only_own_files_are_removed(foreign: tuple[str, ...], tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    for place in (folder, folder / "parts"):
+        place.mkdir()
+        for name in (*OWN, *foreign):
+            (place / name).write_text("text")
+    remove_own(folder)
+    assert folder.exists() == bool(foreign)
+    if foreign:
+        assert names(folder) == sorted([*foreign, "parts"])
+        assert names(folder / "parts") == sorted(foreign)
+
+
+def test_removal_follows_no_link(tmp_path: Path) -> None:
+    victim, folder = tmp_path / "victim", tmp_path / "s"
+    victim.mkdir()
+    folder.mkdir()
+    (victim / "00000.nc").write_text("climate")
+    (folder / "parts").symlink_to(victim)
+    (folder / "00000.nc").symlink_to(victim / "00000.nc")
+    remove_own(folder)
+    assert names(folder) == ["parts"]
+    remove_own(folder / "parts")
+    assert (victim / "00000.nc").read_text() == "climate"
+    with pytest.raises(UserError, match=f"s/parts: .*a link to {victim}; remove the link"):
+        refuse_links(folder, folder / "parts")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.touch, lambda path: None])
+def test_removal_of_what_is_no_folder_does_nothing(make, tmp_path: Path) -> None:
+    make(tmp_path / "s")
+    there = names(tmp_path)
+    remove_own(tmp_path / "s")
+    assert names(tmp_path) == there

@@ -113,21 +113,6 @@ def test_a_record_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["state/00000-0-0-1", "running/00000-0-0-3.checkpoint", "running/x.record"]
-)
-def test_pickles_of_earlier_versions_are_named_and_left(
-    name: str, tmp_path: Path, mark: Path
-) -> None:
-    one = scenario({"trials": 1})
-    plan_file.load_or_create(one, tmp_path)
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    as_pickle(tmp_path / name, mark)
-    said: list[str] = []
-    sweeping.sweep(one, tmp_path, tell=said.append)
-    assert name in said[0]
-
-
-@pytest.mark.parametrize(
     "name", first_is_fast(["parts/00000.nc", "interrupted.nc", "plan.json", "scenario.yaml"], 2)
 )
 def test_no_file_of_a_folder_is_run(name: str, tmp_path: Path, mark: Path) -> None:

@@ -215,12 +215,12 @@ def test_link_records_are_named_and_ragged_ones_padded() -> None:
 def test_written_and_opened_from_a_file_and_from_a_folder(tmp_path: Path) -> None:
     parts = make_parts(make_scenario(TWO_AXES), [[0, 3], [1, 2], [4, 5]])
     for i, part in enumerate(parts):
-        write_part(part, tmp_path / "parts" / f"{i}.nc")
+        write_part(part, tmp_path / "parts" / f"{i:05d}.nc")
     whole = combine(parts)
     xr.testing.assert_identical(open_results(tmp_path), whole)
     write_part(whole, tmp_path / "whole.nc")
     xr.testing.assert_identical(open_results(tmp_path / "whole.nc"), whole)
-    one = open_results(tmp_path / "parts" / "1.nc")
+    one = open_results(tmp_path / "parts" / "00001.nc")
     assert one.attrs["complete"] == 0
     assert one.sizes == whole.sizes
 
@@ -239,7 +239,7 @@ def test_labels_are_whole_after_two_results_are_joined_and_written(tmp_path: Pat
 def test_large_results_are_read_lazily(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = make_parts(make_scenario(TWO_AXES))
     for i, part in enumerate(parts):
-        write_part(part, tmp_path / "parts" / f"{i}.nc")
+        write_part(part, tmp_path / "parts" / f"{i:05d}.nc")
     monkeypatch.setattr("otafl.results.files.LAZY_ABOVE_BYTES", 0)
     ds = open_results(tmp_path)
     assert ds["test_accuracy"].chunks is not None
@@ -293,8 +293,8 @@ def damage(path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["truncated", "empty", "text", "bit flipped"])
 def test_a_damaged_part_is_named_with_what_to_do(tmp_path: Path, kind: str) -> None:
     for i, part in enumerate(make_parts(make_scenario(TWO_AXES))):
-        write_part(part, tmp_path / "parts" / f"{i}.nc")
-    bad = tmp_path / "parts" / "3.nc"
+        write_part(part, tmp_path / "parts" / f"{i:05d}.nc")
+    bad = tmp_path / "parts" / "00003.nc"
     damage(bad, kind)
     with pytest.raises(UserError) as caught:
         open_results(tmp_path)
@@ -339,12 +339,12 @@ def test_what_is_no_result_is_told_what_it_is(
 
 def test_parts_of_two_scenarios_are_not_mixed(tmp_path: Path) -> None:
     for i, seed in enumerate((0, 1)):
-        write_part(make_parts(make_scenario(seed=seed))[0], tmp_path / "parts" / f"{i}.nc")
-    with pytest.raises(UserError, match=r"1\.nc: belongs to another scenario than 0\.nc"):
+        write_part(make_parts(make_scenario(seed=seed))[0], tmp_path / "parts" / f"{i:05d}.nc")
+    with pytest.raises(UserError, match=r"1\.nc: belongs to another scenario than 00000\.nc"):
         open_results(tmp_path)
 
 
 def test_temporary_files_are_not_taken_for_parts(tmp_path: Path) -> None:
-    write_part(make_parts(make_scenario())[0], tmp_path / "parts" / "0.nc")
+    write_part(make_parts(make_scenario())[0], tmp_path / "parts" / "00000.nc")
     (tmp_path / "parts" / ".1.nc.99.tmp").write_bytes(b"half")
     assert open_results(tmp_path).attrs["complete"] == 1

@@ -33,6 +33,9 @@ from types import ModuleType
 from typing import Any, BinaryIO, NoReturn
 
 _ENVIRONMENT = dict(os.environ)
+_SET_IN_BOTH = ("PYTHONPATH", "NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES")
+"""Variables that `_preload` sets as otafl does, and the search path, which is replaced."""
+
 _READ_AT_START = (
     *("PYTHON", "OMP_NUM_THREADS", "CUDA_", "NUMBA_", "MPL", "DASK_"),
     *("LANG", "LC_", "TZ"),
@@ -80,7 +83,7 @@ class Program:
     ) -> None:
         environment = dict(os.environ if env is None else env)
         for name, _ in environment.items() ^ _ENVIRONMENT.items():
-            if name.startswith(_READ_AT_START) and name != "PYTHONPATH":
+            if name.startswith(_READ_AT_START) and name not in _SET_IN_BOTH:
                 raise ValueError(f"{name} is read when a program starts; use subprocess")
         self.args = [str(one) for one in command]
         self.returncode: int | None = None
@@ -250,9 +253,9 @@ def _place_files(files: dict[int, int]) -> None:
 def _preload() -> None:
     """Import all of otafl that needs no optional package."""
     import otafl
-    from otafl.core.waiting import choose_wait_policy
+    from otafl.core.program_variables import choose_variables
 
-    os.environ.update(choose_wait_policy())  # as the command does before its imports
+    os.environ.update(choose_variables())  # as the command does before its imports
     package = Path(otafl.__path__[0])
     for file in sorted(package.rglob("*.py")):
         name, *rest = file.relative_to(package.parent).with_suffix("").parts

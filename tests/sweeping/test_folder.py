@@ -107,11 +107,55 @@ def test_restart_of_nothing_and_of_what_is_no_sweep_throws_nothing_away(tmp_path
     assert (tmp_path / "parts" / "mine.nc").read_text() == "mine"
 
 
+OWN_FOLDERS = (
+    *("parts", "packs", "models", "running", "failures", "earlier", "growing", "locks", "track"),
+)
+
+
+@pytest.mark.parametrize("name", OWN_FOLDERS)
+def test_a_link_in_place_of_an_own_folder_is_refused(name: str, tmp_path: Path) -> None:
+    one = scenario({})
+    plan_file.load_or_create(one, tmp_path / "s")
+    shutil.rmtree(tmp_path / "s" / "locks")
+    (tmp_path / "victim").mkdir()
+    for file in ("00000.nc", "00000.pt", "important.nc"):
+        (tmp_path / "victim" / file).write_text("climate")
+    (tmp_path / "s" / name).symlink_to("../victim")
+    for restart in (False, True):
+        with pytest.raises(UserError, match=rf"s/{name}: .*got a link to \.\./victim"):
+            sweeping.sweep(one, tmp_path / "s", restart=restart)
+    assert len(list((tmp_path / "victim").iterdir())) == 3
+
+
+def test_a_sweep_s_folder_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "s").symlink_to("disk")
+    for restart in (False, True):
+        result = sweeping.sweep(scenario({}), tmp_path / "s", restart=restart, tell=print)
+        assert result.attrs["complete"] == 1
+    assert (tmp_path / "disk" / "parts" / "00000.nc").is_file()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_is_not_otafl_s_stays_in_own_folders(restart: bool, tmp_path: Path) -> None:
+    """Of a user's `state`, `models` and the like too, at the end of a sweep and with --restart."""
+    sweeping.sweep(scenario({}), tmp_path)
+    foreign = []
+    for name in (*OWN_FOLDERS, "state"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        foreign += [tmp_path / name / file for file in ("important.nc", "notes.txt", "00000-0")]
+    for path in foreign:
+        path.write_text("mine")
+    result = sweeping.sweep(scenario({}), tmp_path, restart=restart, tell=print)
+    assert result.attrs["complete"] == 1
+    assert [path for path in foreign if not path.exists() or path.read_text() != "mine"] == []
+
+
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ("running/00000-0-0-1.checkpoint", "checkpoints of what was running"),
-        ("running/00000-0-0-1.record", "finished batches of what was running"),
+        ("running/00000-0-0-1.checkpoint.pt", "checkpoints of what was running"),
+        ("running/00000-0-0-1.record.pt", "finished batches of what was running"),
         ("interrupted.nc", "the records of an interrupted one"),
     ],
 )
@@ -238,14 +282,17 @@ def test_a_plan_that_is_no_regular_file_is_one_sentence(kept: Path, tmp_path: Pa
             shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("kind", ["pipe", pytest.param("device", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["pipe", "link", pytest.param("device", marks=pytest.mark.slow)])
 def test_a_checkpoint_that_is_no_regular_file_is_made_anew(tmp_path: Path, kind: str) -> None:
     one, told = scenario({"training.rounds": 6}), list[str]()
     with pytest.raises(KeyboardInterrupt):
         sweeping.sweep(one, tmp_path / "s", Kill(after=4), checkpoint_every=1)
     (kept,) = (tmp_path / "s" / "running").glob("*.checkpoint.pt")
-    kept.unlink()
-    SPECIAL[kind](kept)
+    moved = kept.rename(tmp_path / "moved.pt")
+    if kind == "link":
+        kept.symlink_to(moved)
+    else:
+        SPECIAL[kind](kept)
     result = sweeping.sweep(one, tmp_path / "s", checkpoint_every=1, tell=told.append)
     assert result.attrs["complete"] == 1
     assert "computed again" in " ".join(told)

@@ -323,7 +323,11 @@ def test_timelines_and_links_of_other_lengths_join(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../victim", "/tmp/victim", "parts/../../victim", "parts/.hidden", "", "a/b"]
+    "name",
+    [
+        *("../victim", "/tmp/victim", "parts/../../victim", "parts/.hidden", "", "a/b"),
+        *("models/pretrained.pt", "parts/./../../.v.0123456789ab-01234567-9.tmp"),
+    ],
 )
 @pytest.mark.parametrize("key", first_is_fast(["gone", "made"]))
 def test_a_list_names_files_of_the_folder_alone(

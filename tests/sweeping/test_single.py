@@ -91,22 +91,22 @@ def test_an_interrupted_end_loses_no_models(
     keys = {"training.rounds": 2, "trials": 1, "output.save_models": True}
     one = scenario({**keys, "sweep": sweep})
     whole = sweeping.run(one, tmp_path / "whole.nc")
-    out, remove = tmp_path / "out.nc", shutil.rmtree
+    out, remove = tmp_path / "out.nc", single.remove_own
 
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    def removing(path: Path, *rest: Any, **options: Any) -> None:
-        if path.name == ".out.unfinished.removed" and path.exists():
+    def removing(path: Path) -> None:
+        if path.name.startswith(".out.unfinished."):
             if place == "half removed":
                 next(path.glob("parts/*")).unlink()
             raise KeyboardInterrupt
-        remove(path, *rest, **options)
+        remove(path)
 
     if place == "writing":
         monkeypatch.setattr(single, "write_part", interrupted)
     else:
-        monkeypatch.setattr(shutil, "rmtree", removing)
+        monkeypatch.setattr(single, "remove_own", removing)
     with pytest.raises(KeyboardInterrupt):
         sweeping.run(one, out)
     monkeypatch.undo()
@@ -121,6 +121,58 @@ def test_an_interrupted_end_loses_no_models(
     }
     assert not sweeping.get_unfinished_folder(out).exists()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_names_that_otafl_uses_while_it_works_may_be_taken(tmp_path: Path) -> None:
+    one, kept = scenario({}), tmp_path / "out.unfinished"
+    (tmp_path / ".out.unfinished.removed").write_text("mine")
+    (tmp_path / ".out.unfinished.x.removed").write_text("mine")
+    kept.mkdir()
+    (kept / "notes.txt").write_text("mine")
+    os.mkfifo(kept / "run.json")
+    sweeping.run(one, tmp_path / "out.nc")
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [
+        ".out.unfinished.removed",
+        ".out.unfinished.x.removed",
+        "out.nc",
+        "out.unfinished",
+    ]
+    assert [path.name for path in kept.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("name", ["out.unfinished", "out.models", "out.track"])
+def test_a_link_in_place_of_a_folder_beside_the_file_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "00000.pt").write_text("mine")
+    (tmp_path / name).symlink_to("victim")
+    one = scenario({"output.save_models": True})
+    with pytest.raises(UserError, match=rf"{name}: .*got a link to victim"):
+        sweeping.run(one, tmp_path / "out.nc", restart=True)
+    assert (tmp_path / "victim" / "00000.pt").read_text() == "mine"
+
+
+def test_a_file_of_the_user_s_among_models_is_refused_first(tmp_path: Path) -> None:
+    (tmp_path / "out.models").mkdir()
+    (tmp_path / "out.models" / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"out\.models/notes\.txt: is no file of otafl"):
+        sweeping.run(scenario({"output.save_models": True}), tmp_path / "out.nc")
+    sweeping.run(scenario({}), tmp_path / "out.nc")
+    assert (tmp_path / "out.models" / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", [Path.symlink_to, Path.hardlink_to])
+def test_a_link_at_the_result_s_name_is_replaced_and_not_followed(
+    kind: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    victim, out = tmp_path / "victim.nc", tmp_path / "out.nc"
+    victim.write_text("climate")
+    kind(out, victim)
+    with pytest.raises(UserError, match="no result that can be read"):
+        sweeping.run(scenario({}), out)
+    sweeping.run(scenario({}), out, restart=True)
+    assert victim.read_text() == "climate"
+    assert open_results(out).attrs["complete"] == 1
 
 
 SMALL = {"training.rounds": 2, "trials": 2, "engine.dtype": "float64", "devices.count": 3}

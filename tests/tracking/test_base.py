@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from otafl.core.errors import UserError
 from otafl.tracking.base import MAX_LETTERS, Run
 
 pytestmark = pytest.mark.exact
@@ -31,3 +32,19 @@ def test_a_run_has_its_own_id_each_time() -> None:
     ]
     assert len({RUN.id, *(one.id for one in others)}) == 5
     assert RUN.id.isalnum()
+
+
+def test_files_of_runs_replace_links_and_do_not_follow_them(tmp_path: Path) -> None:
+    victim = tmp_path / "victim.txt"
+    victim.write_text("climate")
+    run = replace(RUN, folder=tmp_path / "track")
+    run.folder.mkdir()
+    (run.folder / "soft.jsonl").symlink_to(victim)
+    (run.folder / "hard.jsonl").hardlink_to(victim)
+    for name in ("soft.jsonl", "hard.jsonl", "group/new.jsonl"):
+        run.create_file(run.folder / name)
+        (run.folder / name).write_text("line")
+    assert victim.read_text() == "climate"
+    (run.folder / "point").symlink_to(tmp_path)
+    with pytest.raises(UserError, match=r"track/point: .*a link"):
+        run.create_file(run.folder / "point" / "victim.txt")

@@ -114,3 +114,20 @@ def test_nothing_is_imported_without_code(own: Path) -> None:
         loading.load("fits:plain", "data.name")
     assert "fits" not in sys.modules
     assert loading.load("fits:plain", "data.name")(1) == (1, 1)
+
+
+def test_the_working_folder_is_searched_last_and_only_for_what_is_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "h5netcdf.py").write_text("raise SystemExit('the code of a stranger')")
+    (tmp_path / "only_here.py").write_text("def fits(a): ...")
+    path = [folder for folder in sys.path if folder not in ("", str(tmp_path))]
+    monkeypatch.setattr(sys, "path", list(path))
+    loading.load("h5netcdf:File", "model.name")
+    loading.load("otafl:run", "model.name")
+    assert sys.path == path
+    loading.load("only_here:fits", "model.name")
+    assert sys.path == [*path, str(tmp_path)]
+    sys.modules.pop("only_here")
+    loading.sources._imported.clear()
