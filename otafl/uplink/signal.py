@@ -15,6 +15,9 @@ from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import get_kernel
 from otafl.models.base import flatten, unflatten
 
+MIN_NORM, MAX_NORM = 1e-12, 1e18
+"""Norms between which those of single precision are exact to rounding."""
+
 
 @dataclass(frozen=True)
 class Signal:
@@ -313,20 +316,30 @@ def select_rows(group: Group, cohort: Cohort) -> Tensors:
 
 
 def compute_squared_norm(rows: Tensor) -> Tensor:
-    """Compute the squared norms [n] of rows [n, P]."""
-    kernel = _get_norm_kernel(rows)
-    if kernel is not None:
-        norms: Tensor = kernel.compute_norms(rows)
-        return norms.square()
-    return torch.linalg.vector_norm(rows, dim=1).square()
+    """Compute the squared norms [...] of rows [..., P], float64.
+
+    Squares of single precision underflow below 1e-19 and overflow above 1e19. Rows whose norm is
+    near these limits are read again in double precision.
+    """
+    if not rows.is_cpu:  # a look at the norms would make the host wait
+        return torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64).square()
+    kernel = _get_norm_kernel(rows) if rows.dim() == 2 else None
+    norms = torch.linalg.vector_norm(rows, dim=-1) if kernel is None else kernel.compute_norms(rows)
+    norms = norms.double()
+    exact = (norms > MIN_NORM) & (norms < MAX_NORM)
+    if not bool(exact.all()):
+        again = torch.linalg.vector_norm(rows[~exact], dim=-1, dtype=torch.float64)
+        norms = norms.index_put((~exact,), again)
+    return norms.square()
 
 
 def compute_squared_distance(rows: Tensor, others: Tensor) -> Tensor:
-    """Compute the squared norms [n] of the differences of rows, both [n, P]."""
+    """Compute the squared norms [n] of the differences of rows, both [n, P], float64."""
     kernel = _get_norm_kernel(rows, others)
     if kernel is not None:
-        distances: Tensor = kernel.compute_distances(rows, others)
-        return distances.square()
+        distances: Tensor = kernel.compute_distances(rows, others).double()
+        if bool(((distances > MIN_NORM) & (distances < MAX_NORM)).all()):
+            return distances.square()
     return compute_squared_norm(rows - others)
 
 

@@ -128,7 +128,10 @@ class Impairments:
             "default",
         )
         adc_range: float = declare_stackable(
-            3.0, gt=0, description="full scale of the converter over the received root mean square"
+            3.0,
+            gt=0,
+            le=1e30,
+            description="full scale of the converter over the received root mean square",
         )
         interference: Literal["gaussian", "alpha_stable"] = Field(
             "gaussian",

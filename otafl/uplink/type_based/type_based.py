@@ -92,7 +92,7 @@ class TypeBased(Transport):
         levels: int = Field(
             16, ge=2, le=4096, description="M, number of evenly spaced levels of a coordinate"
         )
-        range: Literal["payload", "block"] | Annotated[float, Field(gt=0)] = Field(
+        range: Literal["payload", "block"] | Annotated[float, Field(gt=0, le=1e30)] = Field(
             "payload",
             description="R, where levels go from -R to R: the largest magnitude of any device, of "
             "the payload or of each tensor, which is side information; or a number, at which "
@@ -225,7 +225,8 @@ class TypeBased(Transport):
             rows = torch.stack([part.amax(1) for part in parts], 1)  # [n, B]
             ends = rows.new_zeros(sent.cohort.num_trials, len(stops))
             place = sent.cohort.trial[:, None].expand_as(rows)
-            ends = ends.scatter_reduce(0, place, rows, "amax").clamp_min(TINY)
+            ends = ends.scatter_reduce(0, place, rows, "amax")
+            ends = ends.clamp_min(torch.finfo(ends.dtype).tiny)
         num_side_scalars = 0 if isinstance(wanted, float) else len(stops)
         return Values(scale, ends, sizes, num_side_scalars)
 
@@ -341,8 +342,9 @@ class Air:
     def __init__(self, on_air: OnAir) -> None:
         self._signal, self.segments = on_air.signal, on_air.segments
         gain = self._signal.take_rows(on_air.gain.real.mT) * on_air.active_rows
-        self._gain, self._active = gain, on_air.active_rows
-        self._spread = (on_air.channels.noise / on_air.coefficients.eta).sqrt()
+        dtype = on_air.active_rows.dtype
+        self._gain, self._active = gain.to(dtype), on_air.active_rows
+        self._spread = (on_air.channels.noise / on_air.coefficients.eta).sqrt().to(dtype)
         self._column = self.segments.index_segments(gain.device)
         self._known = on_air.sent.x
 
