@@ -41,7 +41,7 @@ class Cotaf(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
 
     name: Literal["cotaf"] = "cotaf"
-    h_min: float = declare_stackable(0.1, gt=0)
+    h_min: float = declare_stackable(0.1, ge=1e-30)
     """smallest |h| of a transmitter, times the root of the large-scale gain if relative"""
     relative: bool = Field(True, description=RELATIVE)
 
