@@ -349,13 +349,13 @@ def compute_link_budget(
     over_noise = np.stack(budgets)
     if power_db is not None:
         over_noise = over_noise * db_to_linear(power_db)
-    for level_db in 10.0 * np.log10([over_noise.min(), over_noise.max()]):
-        if abs(level_db) > MAX_BUDGET_DB + 1e-6:
-            raise UserError(
-                f"channel: expected power budgets from -{MAX_BUDGET_DB:g} to {MAX_BUDGET_DB:g} dB "
-                f"over the noise, got {level_db:.0f} dB; change snr_db, tx_power_dbm, "
-                "bandwidth_hz, device_budget_db or devices.compute.power_db"
-            )
+    levels_db = 10.0 * np.log10(over_noise)
+    if np.abs(levels_db).max() > MAX_BUDGET_DB + 1e-6:
+        raise UserError(
+            f"channel: expected power budgets from -{MAX_BUDGET_DB:g} to {MAX_BUDGET_DB:g} dB over "
+            f"the noise, got {levels_db.min():.0f} to {levels_db.max():.0f} dB; change snr_db, "
+            "tx_power_dbm, bandwidth_hz, device_budget_db or devices.compute.power_db"
+        )
     budget = torch.from_numpy(over_noise).to(device, streams.dtype)
     return LinkBudget(
         budget=budget,

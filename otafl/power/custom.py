@@ -155,9 +155,8 @@ class CustomPolicy(PowerPolicy):
 def _reduce_precision(link: Link) -> Link:
     """Return the link in the precision of the run, which is that of a module's parameters."""
     names = ("symbol_power", "segment_lengths", "variation")
-    values = {name: vars(link)[name] for name in names}
-    dtype = link.gain.dtype
-    return replace(link, **{name: one.to(dtype) for name, one in values.items() if one is not None})
+    given = {name: vars(link)[name] for name in names if vars(link)[name] is not None}
+    return replace(link, **{name: one.to(link.gain.dtype) for name, one in given.items()})
 
 
 def _find_first(bad: Tensor) -> tuple[int, ...]:

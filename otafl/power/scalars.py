@@ -12,7 +12,7 @@ from otafl.core.contracts import ChannelStatistics, Coefficients, Link
 from otafl.core.lazy import Tensor, torch
 
 TINY = 1e-100
-"""Smallest symbol power that is divided by, far below that of any update in single precision.
+"""Smallest symbol power and sqrt(eta), far below those of any update in single precision.
 
 Policies compute in double precision, because symbol powers have it.
 """
@@ -22,9 +22,6 @@ ZERO_SHARE = 1e-60
 
 FADED_SNR = 1e-20
 """Smallest |h| that an inversion divides by."""
-
-MIN_REACH = TINY
-"""Smallest sqrt(eta), which avoids division by zero if no device has a channel."""
 
 
 def get_transmitter_mask(link: Link) -> Tensor:

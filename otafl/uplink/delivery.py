@@ -244,8 +244,7 @@ class Tally:
         energy, sent = sums.get("energy", none), sums.get("sent", none)
         nmse = zeros
         if "error" in sums:  # 0 / 0 is no error
-            target = sums["target"]
-            nmse = sums["error"] / target.where(target > 0, TINY)
+            nmse = sums["error"] / sums["target"].where(sums["target"] > 0, TINY)
         return c.LinkReport(
             symbols=symbols,
             bits=sums.get("bits", zeros),

@@ -43,8 +43,8 @@ def transmit(
         slot = replace(slot, budget=sent.scale_budget(slot.budget))
     channels = combine(slot, sent, segments, alignment.receiver, alignment.impairments)
     state, wanted = set_power(slot, sent, normalised, channels, alignment, state)
-    p = torch.where(normalised.power > 0, wanted.p, 0.0)  # that of zeros is any number
-    wanted = replace(wanted, p=p)
+    # that of zeros is any number
+    wanted = replace(wanted, p=torch.where(normalised.power > 0, wanted.p, 0.0))
     wanted = bounds.override(wanted, channels.h_hat, slot.budget, normalised.power, channels.sends)
     coefficients = bounds.limit(wanted, channels.sends, normalised.energy)
     part = bounds.cut_at_crash(sent, segments)

@@ -51,8 +51,8 @@ def delayed(devices: int, trial: int = 0, **channel: float) -> otafl.WirelessUpl
 
 @pytest.mark.parametrize("interval_s", [0.01, 0.0626])
 def test_delayed_phases(interval_s: float) -> None:
-    """With the correlation rho = 0.91 and -0.40, the gain Re(h exp(-j angle h_hat)) has
-    the mean square rho^2 + (1 - rho^2) / 2. The mean over 40 rounds of ten devices is within 25 %,
+    """With the correlation rho = 0.91 and -0.40, the gain Re(h exp(-j angle h_hat)) has the mean
+    square rho^2 + (1 - rho^2) / 2. The mean over 40 rounds of ten devices is within 25 %,
     three standard deviations."""
     devices, speed_kmh, carrier_hz = 10, 3.0, 3.5e9
     rho = float(j0(2.0 * math.pi * doppler_hz(speed_kmh, carrier_hz) * interval_s))

@@ -131,7 +131,7 @@ class Impairments:
             3.0,
             gt=0,
             le=1e30,
-            description="full scale of the converter over the received root mean square",
+            description="converter's full scale over the received root mean square",
         )
         interference: Literal["gaussian", "alpha_stable"] = Field(
             "gaussian",
