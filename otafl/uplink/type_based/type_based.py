@@ -70,7 +70,7 @@ ROUNDING = declare_family("rounding_to_levels", __name__)
 CHUNK = 1 << 14
 """Counts of a trial that are received at a time. Draws depend on it."""
 
-TINY = 1e-30
+TINY = 1e-37
 """Smallest range that is divided by."""
 
 UNMODELLED = ("carrier_offset", "timing_offset", "clip_db", "adc_bits")
@@ -225,8 +225,7 @@ class TypeBased(Transport):
             rows = torch.stack([part.amax(1) for part in parts], 1)  # [n, B]
             ends = rows.new_zeros(sent.cohort.num_trials, len(stops))
             place = sent.cohort.trial[:, None].expand_as(rows)
-            ends = ends.scatter_reduce(0, place, rows, "amax")
-            ends = ends.clamp_min(torch.finfo(ends.dtype).tiny)
+            ends = ends.scatter_reduce(0, place, rows, "amax").clamp_min(TINY)
         num_side_scalars = 0 if isinstance(wanted, float) else len(stops)
         return Values(scale, ends, sizes, num_side_scalars)
 
