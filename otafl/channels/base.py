@@ -17,12 +17,16 @@ from pydantic import Field
 
 from otafl.channels.positions import Positions
 from otafl.core.contracts import ChannelState, Hyper, LinkBudget
+from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, Settings, declare_stackable
 from otafl.core.units import db_to_linear, dbm_to_watt, noise_power_w
 
 DEFAULT_SNR_DB = 20.0
+
+MAX_BUDGET_DB = 300.0
+"""Largest power budget over the noise, and below it; single precision can still compute with it."""
 
 
 class ChannelSettings(Settings):
@@ -36,7 +40,7 @@ class ChannelSettings(Settings):
     tx_power_dbm: Decibels = declare_stackable(20.0)
     """transmit power budget of a device in dBm (0.1 W by default), from which its energy in joules
     follows"""
-    bandwidth_hz: float = declare_stackable(1e6, gt=0)
+    bandwidth_hz: float = declare_stackable(1e6, ge=1e-6, le=1e15)
     """bandwidth of the uplink in Hz, with one symbol per second and hertz"""
     noise_figure_db: Decibels = declare_stackable(5.0, ge=0)
     """receiver noise figure in dB over -174 dBm/Hz"""
@@ -76,12 +80,12 @@ class FadingSettings(ChannelSettings):
     block_symbols: int | None = Field(None, ge=1)
     """channel uses of a coherence block, all sub-carriers together; if not given, the channel is
     constant over a payload"""
-    speed_kmh: float | None = Field(None, ge=0)
+    speed_kmh: float | None = Field(None, ge=0, le=1e9)
     """speed of the devices in km/h, which correlates fading over blocks and rounds (Jakes); if not
     given, fading is independent"""
-    carrier_hz: float = Field(3.5e9, gt=0)
+    carrier_hz: float = Field(3.5e9, gt=0, le=1e15)
     """carrier frequency in Hz"""
-    round_interval_s: float = Field(1.0, gt=0)
+    round_interval_s: float = Field(1.0, gt=0, le=1e9)
     """seconds between the payloads of two rounds, for the correlation of fading"""
 
 
@@ -330,20 +334,32 @@ def compute_link_budget(
     -------
     LinkBudget
         Budgets over the noise, and gains, [S, K] each.
+
+    Raises
+    ------
+    UserError
+        If a budget is more than 300 dB above or below the noise.
     """
     distinct = {id(section): section for section in sections}  # most trials share one
     made = {key: _compute_row(section, devices) for key, section in distinct.items()}
     rows, budgets = zip(*(made[id(section)] for section in sections), strict=True)
     device = streams.device
-    numbers = torch.tensor(rows, dtype=torch.float64).T.to(device, streams.dtype)
-    gain, unit_power_w, bandwidth_hz = numbers
-    budget = torch.from_numpy(np.stack(budgets)).to(device, streams.dtype)
-    if power_db is not None and power_db.any():
-        budget = budget * torch.from_numpy(db_to_linear(power_db)).to(budget)
+    gain, unit_power_w, bandwidth_hz = torch.tensor(rows, dtype=torch.float64, device=device).T
+    over_noise = np.stack(budgets)
+    if power_db is not None:
+        over_noise = over_noise * db_to_linear(power_db)
+    levels_db = 10.0 * np.log10(over_noise)
+    if np.abs(levels_db).max() > MAX_BUDGET_DB + 1e-6:
+        raise UserError(
+            f"channel: expected power budgets from -{MAX_BUDGET_DB:g} to {MAX_BUDGET_DB:g} dB over "
+            f"the noise, got {levels_db.min():.0f} to {levels_db.max():.0f} dB; change snr_db, "
+            "tx_power_dbm, bandwidth_hz, device_budget_db or devices.compute.power_db"
+        )
+    budget = torch.from_numpy(over_noise).to(device, streams.dtype)
     return LinkBudget(
         budget=budget,
-        gain=gain[:, None].expand(-1, devices),
+        gain=gain.to(streams.dtype)[:, None].expand(-1, devices),
         unit_power_w=unit_power_w,
-        bandwidth_hz=bandwidth_hz,
+        bandwidth_hz=bandwidth_hz.to(streams.dtype),
         is_physical=torch.tensor([section.is_physical for section in sections], device=device),
     )

@@ -150,9 +150,11 @@ def run_amp(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
     """
     n = matrix.shape[1]
     rows = y.reshape(-1, y.shape[-1])
+    exponent = torch.frexp(torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True)).exponent
+    rows = torch.ldexp(rows, -exponent)  # squares of values about 1 stay in range
     at_once = max(1, _REALS_AT_ONCE // n) if y.device.type == "cpu" else max(1, len(rows))
     parts = [_recover_rows(part, matrix, iterations, a) for part in rows.split(at_once)]
-    return torch.cat(parts).view(*y.shape[:-1], n)
+    return torch.ldexp(torch.cat(parts), exponent).view(*y.shape[:-1], n)
 
 
 def _recover_rows(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:

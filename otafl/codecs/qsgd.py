@@ -25,6 +25,7 @@ from otafl.codecs.base import Codec, EncodedGroup, get_trial_device
 from otafl.core.contracts import Context, Group, Hyper, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
+from otafl.uplink.signal import compute_squared_norm
 
 ROUNDING = declare_family("qsgd", __name__)
 
@@ -72,8 +73,9 @@ class Qsgd(Codec):
 
     def _compute_norms(self, rows: Tensor) -> Tensor:
         """Compute the norms [n, buckets, 1] of rows [n, buckets, size]."""
-        order = 2 if self.settings.norm == "l2" else torch.inf
-        return torch.linalg.vector_norm(rows, order, dim=2, keepdim=True)
+        if self.settings.norm == "l2":
+            return compute_squared_norm(rows).sqrt().unsqueeze(2).to(rows.dtype)
+        return torch.linalg.vector_norm(rows, torch.inf, dim=2, keepdim=True)
 
     def _get_bucket_size(self, num_coordinates: int) -> int:
         """Return the size of a bucket in a tensor with some number of coordinates."""

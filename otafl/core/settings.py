@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from otafl.core.problems import Problem
 
-Decibels = Annotated[float, Field(ge=-1000, le=1000)]
+Decibels = Annotated[float, Field(ge=-300, le=300)]
 """A level in dB, dBm or dBi.
 
-A factor of 10^100 in either direction is beyond any radio, and float64 can still compute with it.
+A factor of 10^30 in either direction is beyond any radio, and float32 can still compute with it.
 """
 
 

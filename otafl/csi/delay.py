@@ -7,7 +7,8 @@ earlier paths. Under Jakes' spectrum and a delay tau,
 
     E[h_hat^* h] = J0(2 pi f_D tau).
 
-With fading that is new in each round, only its mean power is known (set channel.speed_kmh).
+With fading that is new in each round, only its mean power is known (set channel.speed_kmh). At
+3 km/h and 3.5 GHz the correlation is 0.91 after 10 ms, and at most 0.4 in magnitude beyond 40 ms.
 
 References
 ----------
@@ -31,7 +32,7 @@ class Delay(Csi):
     """Delayed channel estimates."""
 
     class Settings(Csi.Settings):
-        example: ClassVar = {"channel.speed_kmh": 3.0}
+        example: ClassVar = {"channel.speed_kmh": 3.0, "channel.round_interval_s": 0.01}
 
         name: Literal["delay"] = "delay"
         rounds: int = Field(1, ge=1)

@@ -35,6 +35,7 @@ from otafl.downlink.base import (
     DownlinkSetup,
     count_copies,
 )
+from otafl.uplink.signal import compute_squared_norm
 
 FADING = declare_purpose("downlink_fading", __name__)
 
@@ -86,9 +87,8 @@ class AnalogDownlink(Downlink):
         if not blocks:
             return None
         streams = self.setup.streams
-        power = torch.stack(
-            [torch.linalg.vector_norm(b.flatten(1), dim=1).square() for b in blocks.values()]
-        ).sum(0) / max(1, num_coordinates)
+        norms = [compute_squared_norm(block.flatten(1)) for block in blocks.values()]
+        power = torch.stack(norms).sum(0) / max(1, num_coordinates)
         if not per_device:
             power = power[cohort.trial]
         snr = 2.0 * self._snr[cohort.trial]  # of a real number
@@ -97,7 +97,7 @@ class AnalogDownlink(Downlink):
         if self.settings.fading:
             draw = streams.draw_device_normal(FADING, round, cohort.trial, cohort.device, (2,))
             snr = snr * (draw.square().sum(1) / 2.0)  # |h|^2
-        spread = (power / snr).sqrt()
+        spread = (power / snr).sqrt().to(snr.dtype)
         shrink = snr / (1.0 + snr) if self.settings.estimator == "mmse" else None
 
         def distort(blocks: Tensors, cohort: Cohort, place: Tensor) -> None:

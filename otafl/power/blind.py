@@ -24,7 +24,7 @@ from otafl.core.contracts import Coefficients, Link
 from otafl.core.lazy import torch
 from otafl.core.problems import Problem, make_problem
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import MAX_SCALE, TINY, compute_reference_power, get_transmitter_mask
+from otafl.power.scalars import TINY, compute_reference_power, get_transmitter_mask
 
 
 class Blind(PowerPolicy):
@@ -60,6 +60,6 @@ class Blind(PowerPolicy):
         amplitude = compute_reference_power(link, "max").rsqrt()  # sqrt(E)
         total = (link.h * active).sum(-1).abs()
         root_eta = link.num_antennas * beta * amplitude[..., 0] / total.clamp_min(TINY)
-        root_eta = torch.where(total > 0, root_eta.clamp_max(MAX_SCALE), 1.0)  # all are silent
-        p = torch.where(active, amplitude, 0.0).to(link.h.dtype)
+        root_eta = torch.where(total > 0, root_eta, 1.0)  # all are silent
+        p = torch.where(active, amplitude, 0.0).to(amplitude.dtype.to_complex())
         return None, Coefficients(p, root_eta.square(), active)

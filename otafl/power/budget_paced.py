@@ -116,9 +116,9 @@ class BudgetPaced(PowerPolicy):
         root_eta = _compute_root_eta(reach, link)
         active = get_transmitter_mask(link) & (reach >= root_eta) & (root_eta > 0)
         # if no device can transmit, any scaling is valid
-        root = torch.where(root_eta > 0, root_eta, 1.0).to(link.gain.dtype)
+        root = torch.where(root_eta > 0, root_eta, 1.0)
         amplitude = torch.where(active, invert_channel(root, link), 0.0)
-        spent = (amplitude.double().square() * link.symbol_power * lengths[:, None]).sum(1)
+        spent = (amplitude.square() * link.symbol_power * lengths[:, None]).sum(1)
         there = link.transmit_mask.any(1)
         ahead = torch.where(there, state.ahead - part, state.ahead)
         purse = EnergyState((left - spent).clamp_min(0.0), ahead)

@@ -41,7 +41,6 @@ from otafl.core.problems import Problem, make_problem
 from otafl.power.average_power import inverse_scaling, solve_multipliers
 from otafl.power.base import REFERENCE, Constraint, PowerPolicy, Reference
 from otafl.power.scalars import (
-    MAX_SCALE,
     TINY,
     align_with_mmse_scaling,
     get_transmitter_mask,
@@ -109,7 +108,7 @@ class CaoAverage(PowerPolicy):
         """
         level, most = state
         active = get_transmitter_mask(link)
-        quality = link.budget[:, None] * link.h.abs().square()  # at m = 1
+        quality = link.budget[:, None] * link.h.abs().double().square()  # at m = 1
         multiplier = level[:, None].expand_as(quality)
         s = inverse_scaling(
             quality, multiplier, active.to(quality.dtype), link.noise_variance[:, None]
@@ -121,5 +120,5 @@ class CaoAverage(PowerPolicy):
             link.budget.sqrt()[:, None]
             / reduce_over_devices(link.symbol_power, link, self.reference).sqrt()
         )
-        amplitude = share * bound.clamp_max(MAX_SCALE) * active  # 0 where s is
+        amplitude = share * bound * active  # 0 where s is
         return state, align_with_mmse_scaling(link, amplitude, active & (s > 0))

@@ -13,7 +13,7 @@ from otafl.core.contracts import Coefficients, Link
 from otafl.core.lazy import torch
 from otafl.power.base import PowerPolicy
 from otafl.power.scalars import (
-    MIN_REACH,
+    TINY,
     align_phases,
     compute_amplitude_bound,
     get_transmitter_mask,
@@ -58,6 +58,6 @@ def invert_by_weakest(link: Link) -> Coefficients:
     """
     active = get_transmitter_mask(link)
     reach = torch.where(active, compute_amplitude_bound(link) * link.h.abs(), math.inf)
-    root_eta = reach.amin(-1, keepdim=True).clamp_min(MIN_REACH)
+    root_eta = reach.amin(-1, keepdim=True).clamp_min(TINY)
     root_eta = torch.where(root_eta.isinf(), 1.0, root_eta)  # all are silent
     return align_phases(link, invert_channel(root_eta, link), root_eta, active)

@@ -26,7 +26,7 @@ from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import declare_stackable
 from otafl.power.base import RELATIVE, PowerPolicy
 from otafl.power.scalars import (
-    MIN_REACH,
+    TINY,
     align_phases,
     compute_reference_gain,
     compute_reference_power,
@@ -41,7 +41,7 @@ class Cotaf(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
 
     name: Literal["cotaf"] = "cotaf"
-    h_min: float = declare_stackable(0.1, gt=0)
+    h_min: float = declare_stackable(0.1, ge=1e-30)
     """smallest |h| of a transmitter, times the root of the large-scale gain if relative"""
     relative: bool = Field(True, description=RELATIVE)
 
@@ -64,6 +64,6 @@ class Cotaf(PowerPolicy):
         """
         least = state[:, None, None]
         active = get_transmitter_mask(link) & (link.h.abs() >= least)
-        root_eta = (compute_reference_power(link, "max").rsqrt() * least).clamp_min(MIN_REACH)
+        root_eta = (compute_reference_power(link, "max").rsqrt() * least).clamp_min(TINY)
         amplitude = torch.where(active, invert_channel(root_eta, link), 0.0)
         return state, align_phases(link, amplitude, root_eta, active)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, get_args
 
 from pydantic import PrivateAttr
@@ -101,7 +102,7 @@ class CustomPolicy(PowerPolicy):
         return bool(getattr(self._policy, name, getattr(self._policy, old, False)))
 
     def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
-        p, eta = self._call_policy(link)
+        p, eta = self._call_policy(_reduce_precision(link))
         p = torch.where(get_transmitter_mask(link), p.to(link.h.dtype), 0.0)
         eta = torch.where(link.eligible_mask.any(-1), eta.to(link.gain.dtype), 1.0)
         self._check(p, eta, link)
@@ -131,7 +132,7 @@ class CustomPolicy(PowerPolicy):
         """
         finite = torch.isfinite(torch.view_as_real(p)).all(-1)
         useful = torch.isfinite(eta) & (eta > 0)
-        used = p.abs().square() * link.symbol_power / link.budget[:, None]
+        used = p.abs().double().square() * link.symbol_power / link.budget[:, None]
         within = used <= 1.0 + SLACK if self.power_constraint == "peak" else torch.ones_like(finite)
         if bool((finite & within).all() & useful.all()):
             return
@@ -149,6 +150,13 @@ class CustomPolicy(PowerPolicy):
         names = ("trial", "segment", "device")
         place = ", ".join(f"{name} {i}" for name, i in zip(names, where, strict=False))
         self._section.refuse(f"returned, at {place} of the stack, {fault}")
+
+
+def _reduce_precision(link: Link) -> Link:
+    """Return the link in the precision of the run, which is that of a module's parameters."""
+    names = ("symbol_power", "segment_lengths", "variation")
+    given = {name: vars(link)[name] for name in names if vars(link)[name] is not None}
+    return replace(link, **{name: one.to(link.gain.dtype) for name, one in given.items()})
 
 
 def _find_first(bad: Tensor) -> tuple[int, ...]:

@@ -2,7 +2,9 @@
 
 All devices send with p_k = sqrt(E) exp(-j angle h_k), and the effective gains |h_k| average out
 over devices and rounds. The receive scaling uses the mean gain E|h| that remains with the estimated
-phases: an estimation error of variance v reduces it by 1/sqrt(1 + v) under Rayleigh fading.
+phases: an estimation error of variance v reduces it by 1/sqrt(1 + v) under Rayleigh fading, and a
+delayed estimate of correlation rho by the factor rho. If it is negative, the devices invert their
+phase, and its magnitude counts.
 
 References
 ----------
@@ -18,15 +20,19 @@ from typing import Literal
 from pydantic import Field
 
 from otafl.core.contracts import MIN_SNR, ChannelStatistics, Coefficients, Hyper, Link
+from otafl.core.errors import UserError
 from otafl.core.lazy import Tensor
 from otafl.power.base import GAMMA, REFERENCE, Constraint, Pair, PowerPolicy, Reference
 from otafl.power.scalars import (
-    TINY,
     compute_fixed_power,
     compute_reference_power,
     cophase,
     get_transmitter_mask,
 )
+
+MIN_GAIN = 0.03
+"""Smallest mean gain over the root mean square of |h|; averages over drawn states are too noisy to
+tell a smaller one from zero."""
 
 
 class Gbma(PowerPolicy):
@@ -49,18 +55,33 @@ class Gbma(PowerPolicy):
         return "peak" if self.reference == "max" else "average"
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Pair:
-        """Return (E|h|)^2 and E|h|^2, [S, 1] each.
+        """Return (E|h|)^2, with the sign of the mean gain, and E|h|^2, [S, 1] each.
 
-        They are means over the devices of a trial that have a channel.
+        They are means over the devices of a trial that have a channel, and 1 if none has.
+
+        Raises
+        ------
+        UserError
+            If the mean gain is about zero, because the estimates do not contain the phase.
         """
         power = statistics.mean_power()
         there = (statistics.budget * power >= MIN_SNR).to(power.dtype)
-        count = there.sum(1, keepdim=True).clamp_min(1.0)
+        count = there.sum(1, keepdim=True)
 
         def mean(values: Tensor) -> Tensor:
-            return ((values * there).sum(1, keepdim=True) / count).clamp_min(TINY)
+            total = (values * there).sum(1, keepdim=True) / count.clamp_min(1.0)
+            return total.where(count > 0, 1.0)
 
-        return mean(statistics.mean_amplitude()).square().clamp_min(TINY), mean(power)
+        gain, square = mean(statistics.mean_amplitude()), mean(power)
+        share = float((gain.abs() / square.sqrt()).min())
+        if share < MIN_GAIN:
+            raise UserError(
+                "power: 'gbma' divides by the mean gain after phase compensation; expected at "
+                f"least {MIN_GAIN} of the channel's root mean square, got {share:.2g}; use a csi "
+                "that knows the phase (csi: delay needs channel.speed_kmh and a short "
+                "channel.round_interval_s)"
+            )
+        return gain * gain.abs(), square
 
     def compute_coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
         r"""Compute equal amplitudes with compensated phases.
@@ -69,9 +90,10 @@ class Gbma(PowerPolicy):
         -----
         .. math::
 
-            p_k = \sqrt{E} e^{-j \angle h_k}, \quad \eta = E (E|h|)^2
+            p_k = \pm \sqrt{E} e^{-j \angle h_k}, \quad \eta = E (E|h|)^2
 
-        For a product of two sums the receive scaling is E times the mean of |h|^2.
+        The sign is that of the mean gain. For a product of two sums the receive scaling is E times
+        the mean of |h|^2.
         """
         if self.gamma is None:
             energy = compute_reference_power(link, self.reference).reciprocal()  # [S, Q, 1]
@@ -81,6 +103,6 @@ class Gbma(PowerPolicy):
         if self.gain_target != "auto":
             linear = self.gain_target == "amplitude"
         active = get_transmitter_mask(link)
-        p = cophase(energy.sqrt() * active, link.h)
-        eta = energy[..., 0] * (state[0] if linear else state[1])
+        p = cophase(energy.sqrt() * active * state[0].sign()[..., None], link.h)
+        eta = energy[..., 0] * (state[0].abs() if linear else state[1])
         return state, Coefficients(p, eta, active)

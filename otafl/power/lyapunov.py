@@ -51,13 +51,13 @@ from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import MAX_SCALE, TINY, cophase, get_segment_lengths, get_transmitter_mask
+from otafl.power.scalars import TINY, cophase, get_segment_lengths, get_transmitter_mask
 
-STEPS = 24
-"""Bisections, to 70 / 2^24 of u; the final chord squares that accuracy."""
+STEPS = 25
+"""Bisections, to 140 / 2^25 of u; the final chord squares that accuracy."""
 
-DEPTH = 70.0
-"""Search range: the root is at least exp(-70) of the largest possible u."""
+DEPTH = 140.0
+"""Search range: the root is at least exp(-140) of the largest possible u."""
 
 
 class Lyapunov(PowerPolicy):
@@ -68,7 +68,7 @@ class Lyapunov(PowerPolicy):
     example_without_noise: ClassVar[Mapping[str, Any]] = {"average_db": 0.0}
 
     name: Literal["lyapunov"] = "lyapunov"
-    v: float = declare_stackable(3.0, gt=0)
+    v: float = declare_stackable(3.0, ge=1e-30, le=1e30)
     """V, weight of the squared error (relative to the devices' mean symbol power): a larger one
     reduces the error, and the average energy converges later"""
     average_db: Decibels = declare_stackable(-3.0, le=0)
@@ -113,10 +113,9 @@ class Lyapunov(PowerPolicy):
         owed = average * part.sum()
         queue = (state + spent - owed).clamp_min(0.0)  # eq. (1)
         queue = torch.where(link.transmit_mask.any(1)[:, None], queue, state)
-        amplitude = (share * bound.sqrt()).clamp_max(MAX_SCALE).to(link.gain.dtype)
-        eta = torch.where(u > 0, u.reciprocal(), 1.0).clamp_max(MAX_SCALE**2).to(link.gain.dtype)
+        eta = torch.where(u > 0, u.reciprocal(), 1.0)
         active = there & (u > 0)[..., None] & (share > 0)
-        return queue, Coefficients(cophase(amplitude, link.h), eta, active)
+        return queue, Coefficients(cophase(share * bound.sqrt(), link.h), eta, active)
 
 
 def inverse_scaling(reach: Tensor, price: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
@@ -156,5 +155,6 @@ def _compute_derivative(log_u: Tensor, reach: Tensor, price: Tensor, weight: Ten
     x = (log_u / 2.0).exp()[..., None] * reach
     rest = (x.square() + price).clamp_min(TINY)
     share = (x / rest).clamp_max(1.0)
-    fall = share * (1.0 - x * share) * reach / x.clamp_min(TINY) * reach  # G_k
+    missing = torch.where(share < 1.0, price / rest, 1.0 - x)  # 1 - x share
+    fall = share * missing * reach / x.clamp_min(TINY) * reach  # G_k
     return (weight * fall).sum(-1)

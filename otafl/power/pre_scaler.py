@@ -51,8 +51,7 @@ from otafl.core.settings import declare_stackable
 from otafl.power.base import Pair, PowerPolicy
 from otafl.power.scalars import (
     FADED_SNR,
-    MAX_SCALE,
-    MIN_REACH,
+    TINY,
     align_phases,
     get_transmitter_mask,
     reduce_over_devices,
@@ -134,8 +133,8 @@ class PreScaler(PowerPolicy):
         scale = reduce_over_devices(link.symbol_power, link, "max").rsqrt()  # 1 / sqrt(m)
         total = (alpha * counts).sum(-1, keepdim=True)
         root_eta = scale * total / counts.sum(-1, keepdim=True).clamp_min(1)
-        root_eta = torch.where(total > 0, root_eta.clamp(MIN_REACH, MAX_SCALE), 1.0)
-        amplitude = (scale * gamma / link.h.abs().clamp_min(FADED_SNR)).clamp_max(MAX_SCALE)
+        root_eta = torch.where(total > 0, root_eta.clamp_min(TINY), 1.0)
+        amplitude = scale * gamma / link.h.abs().clamp_min(FADED_SNR)
         sent = align_phases(link, torch.where(sends, amplitude, 0.0), root_eta, counts)
         return state, Coefficients(sent.p, sent.eta, counts, silent_mask=~sends)
 

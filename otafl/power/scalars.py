@@ -11,17 +11,17 @@ from dataclasses import replace
 from otafl.core.contracts import ChannelStatistics, Coefficients, Link
 from otafl.core.lazy import Tensor, torch
 
-TINY = 1e-30
-"""Smallest symbol power that is divided by; a device that sends zeros has any finite scalar."""
+TINY = 1e-100
+"""Smallest symbol power and sqrt(eta), far below those of any update in single precision.
+
+Policies compute in double precision, because symbol powers have it.
+"""
+
+ZERO_SHARE = 1e-60
+"""Smallest symbol power over the largest, so that effective gains fit in single precision."""
 
 FADED_SNR = 1e-20
 """Smallest |h| that an inversion divides by."""
-
-MIN_REACH = 1e-15
-"""Smallest sqrt(eta), which avoids division by zero if no device has a channel."""
-
-MAX_SCALE = 1e18
-"""Largest transmit and receive scalars; their squares are finite in single precision."""
 
 
 def get_transmitter_mask(link: Link) -> Tensor:
@@ -31,8 +31,9 @@ def get_transmitter_mask(link: Link) -> Tensor:
 
 def compute_amplitude_bound(link: Link) -> Tensor:
     """Compute sqrt(P_k / m_k) [S, Q, K], the largest |p_k| within the budget."""
-    bound = link.budget.sqrt()[:, None] / link.symbol_power.clamp_min(TINY).sqrt()
-    return bound.clamp_max(MAX_SCALE)
+    m = link.symbol_power
+    least = ZERO_SHARE * m.amax(-1, keepdim=True)
+    return link.budget.sqrt()[:, None] / m.maximum(least).clamp_min(TINY).sqrt()
 
 
 def cophase(amplitude: Tensor, h: Tensor) -> Tensor:
@@ -45,7 +46,7 @@ def invert_channel(root_eta: Tensor, link: Link) -> Tensor:
 
     `root_eta` is sqrt(eta), [S, Q, 1].
     """
-    amplitude = (root_eta / link.h.abs().clamp_min(FADED_SNR)).clamp_max(MAX_SCALE)
+    amplitude = root_eta / link.h.abs().clamp_min(FADED_SNR)
     return torch.where(get_transmitter_mask(link), amplitude, 0.0)
 
 
@@ -77,7 +78,7 @@ def align_with_mmse_scaling(link: Link, amplitude: Tensor, active: Tensor) -> Co
     The parameters are those of `align_phases`.
     """
     root_eta, _ = compute_mmse_root_eta(link, amplitude * link.h.abs())
-    return align_phases(link, amplitude, root_eta.clamp_max(MAX_SCALE), active)
+    return align_phases(link, amplitude, root_eta, active)
 
 
 def apply_mmse_scaling(coefficients: Coefficients, link: Link) -> Coefficients:
@@ -150,7 +151,7 @@ def compute_threshold(reach: Tensor, power: Tensor, noise: Tensor, there: Tensor
     m = torch.where(there, power.gather(-1, order), 0.0)
     energy = noise + (m * sorted_reach.square()).cumsum(-1)
     root = energy / (m * sorted_reach).cumsum(-1).clamp_min(TINY)
-    return torch.where(there, root, MAX_SCALE).amin(-1, keepdim=True).clamp_max(MAX_SCALE)
+    return torch.where(there, root, 1.0 / TINY).amin(-1, keepdim=True)
 
 
 def compute_reference_gain(statistics: ChannelStatistics, relative: bool) -> Tensor:

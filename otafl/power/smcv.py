@@ -31,7 +31,7 @@ from otafl.core.settings import declare_stackable
 from otafl.power.base import PowerPolicy
 from otafl.power.scalars import (
     FADED_SNR,
-    MAX_SCALE,
+    TINY,
     align_phases,
     compute_amplitude_bound,
     get_transmitter_mask,
@@ -54,7 +54,7 @@ class Smcv(PowerPolicy):
     small: ClassVar[Mapping[str, Any]] = {"variation": 2.0}
 
     name: Literal["smcv"] = "smcv"
-    variation: float | None = declare_stackable(None, ge=0)
+    variation: float | None = declare_stackable(None, ge=0, le=1e30)
     """beta, squared multivariate coefficient of variation of the symbols; if not given, that of
     each round, which is side information"""
 
@@ -84,14 +84,15 @@ class Smcv(PowerPolicy):
         share = (beta / (1.0 + beta)).clamp_min(MIN_SHARE)[..., None]
         noise = link.noise_variance[:, None, None]
         reach = bound * link.h.abs()  # sqrt(q)
+        weakest = reach <= torch.where(active, reach, torch.inf).amin(-1, keepdim=True)
         with torch.no_grad():  # the set is piecewise constant: the last solve has all gradients
             capped = active
             for _ in range(STEPS):
                 s, t = _solve(reach, root_m, share, noise, capped, active)
-                capped = active & (root_m * (reach * s - 1.0) < t)
+                capped = active & ((root_m * (reach * s - 1.0) < t) | weakest)
         s, t = _solve(reach, root_m, share, noise, capped, active)
-        root_eta = s.clamp_min(1.0 / MAX_SCALE).reciprocal()
-        gain = 1.0 + t / root_m.clamp_min(FADED_SNR)  # c of the uncapped
+        root_eta = s.clamp_min(TINY).reciprocal()
+        gain = 1.0 + t / root_m.clamp_min(TINY)  # c of the uncapped
         amplitude = torch.minimum(bound, gain * root_eta / link.h.abs().clamp_min(FADED_SNR))
         amplitude = torch.where(active, amplitude, 0.0)
         return None, align_phases(link, amplitude, root_eta, active)

@@ -42,7 +42,7 @@ class TruncatedChannelInversion(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
 
     name: Literal["tci"] = "tci"
-    threshold: float = declare_stackable(0.1, gt=0)
+    threshold: float = declare_stackable(0.1, ge=1e-30)
     """threshold g_th on |h|^2 times the large-scale gain"""
     relative: bool = Field(True, description=RELATIVE)
     reference: Reference = Field("max", description=REFERENCE)

@@ -184,7 +184,7 @@ class Privacy(Stateful):
     def clip_rows(self, sent: Signal) -> Signal:
         """Clip rows [n, P] to norm C; a row that is not finite becomes zero."""
         norm = compute_squared_norm(sent.x).sqrt()
-        x = sent.x * (self._clip / norm.clamp_min(self._clip))[:, None]
+        x = sent.x * (self._clip / norm.clamp_min(self._clip))[:, None].to(sent.x.dtype)
         return replace(sent, x=x.where(norm.isfinite()[:, None], 0.0))
 
     def scale(self, sent: Signal, normalised: Normalisation) -> Normalisation:

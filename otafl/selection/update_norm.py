@@ -19,6 +19,7 @@ from otafl.core.contracts import ChannelState, Cohort, Payload
 from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.selection.base import Devices, NumWanted, Selection
+from otafl.uplink.signal import compute_squared_norm
 
 
 class UpdateNorm(Selection):
@@ -59,7 +60,7 @@ class UpdateNorm(Selection):
 
     def select_transmitters(self, payload: Payload, cohort: Cohort, wanted: int) -> Tensor:
         cells = cohort.num_trials * cohort.num_devices
-        norms = cohort.weight.new_full((cells,), -torch.inf)
+        norms = cohort.weight.new_full((cells,), -torch.inf, dtype=torch.float64)
         norms[cohort.flat_index] = torch.where(
             cohort.transmit_mask, compute_squared_norms(payload, cohort), -torch.inf
         )
@@ -83,15 +84,15 @@ def compute_squared_norms(payload: Payload, cohort: Cohort) -> Tensor:
 
     Returns
     -------
-    Tensor [N]
+    Tensor, float64 [N]
         Squared norms.
     """
-    total = torch.zeros_like(cohort.weight)
+    total = torch.zeros_like(cohort.weight, dtype=torch.float64)
     for group in payload:
         if group.route == "ideal":
             continue
         for block in group.masked_tensors.values():
-            norm = torch.linalg.vector_norm(block.flatten(1), dim=1).square()
+            norm = compute_squared_norm(block.flatten(1))
             total = (
                 total + norm
                 if group.row_index is None

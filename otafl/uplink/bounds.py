@@ -88,9 +88,8 @@ class Bounds:
             return coefficients
         reached = budget[:, None] * h_hat.abs().square() >= MIN_SNR
         mask = (self._at_full_power & sends)[:, None] & reached & (m > 0)
-        tiny = torch.finfo(m.dtype).tiny
-        amplitude = (budget[:, None] / self.scale_powers(m).clamp_min(tiny)).sqrt()
-        p = amplitude * h_hat.conj() / h_hat.abs().clamp_min(tiny)
+        amplitude = (budget[:, None] / self.scale_powers(m)).sqrt()
+        p = torch.where(mask, amplitude, 0.0) * torch.sgn(h_hat).conj()
         silent = coefficients.silent_mask
         return replace(
             coefficients,

@@ -232,7 +232,7 @@ class Tally:
             )
 
     def error(self, squared: Tensor, target: Tensor) -> None:
-        """Add the squared aggregation error and the squared error-free aggregate, [S] each."""
+        """Add the squared aggregation error and the squared error-free aggregate, [S] float64."""
         self.add(error=squared, target=target)
 
     def report(self) -> c.LinkReport:
@@ -244,7 +244,7 @@ class Tally:
         energy, sent = sums.get("energy", none), sums.get("sent", none)
         nmse = zeros
         if "error" in sums:  # 0 / 0 is no error
-            nmse = sums["error"] / sums["target"].clamp_min(TINY)
+            nmse = sums["error"] / sums["target"].where(sums["target"] > 0, TINY)
         return c.LinkReport(
             symbols=symbols,
             bits=sums.get("bits", zeros),

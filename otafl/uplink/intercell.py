@@ -69,6 +69,7 @@ class InterCellInterference:
             ..., None
         ]
         gain = sent.take_rows(self.scalar_gains(on_air)) * scale  # [n, Q, C]
+        gain = gain.to(sent.x.dtype.to_complex())
         columns = gain.real if segments.halves == 1 else torch.cat([gain.real, gain.imag], 2)
         sums = [sum_segments(sent, part, columns, segments) for part in segments.parts(sent.x)]
         if len(sums) == 1:

@@ -24,11 +24,11 @@ class Normalisation:
         Means that were subtracted from the rows.
     scale : Tensor, float [n]
         Factor of a row before p: K w_k for a mean.
-    row_energy : Tensor, float [n, Q]
+    row_energy : Tensor, float64 [n, Q]
         Sum of squares of a row's symbols in a segment, before p.
-    energy : Tensor, float [S, Q, K]
+    energy : Tensor, float64 [S, Q, K]
         The same for each device.
-    power : Tensor, float [S, Q, K]
+    power : Tensor, float64 [S, Q, K]
         Mean symbol power m of the normalised stretch, before p.
     """
 
@@ -89,7 +89,7 @@ def compute_variation(sent: Signal, normalised: Normalisation) -> Tensor:
 
     Returns
     -------
-    Tensor, float [S, Q]
+    Tensor, float64 [S, Q]
         Squared multivariate coefficient of variation: the power of the deviations from the mean
         over the devices, divided by the power of the mean. The latter is estimated without bias
         in K; the result is at least 0.
@@ -104,5 +104,6 @@ def compute_variation(sent: Signal, normalised: Normalisation) -> Tensor:
         for q, (first, stop) in enumerate(segments.bounds):
             both[:, q] += compute_squared_norm(sums[:, first:stop])
     total, both = segments.sum_over_scopes(total), segments.sum_over_scopes(both)
-    mean = ((both - total) / (k * (k - 1.0)).clamp_min(1.0)).clamp_min(1e-30)
+    mean = (both - total) / (k * (k - 1.0)).clamp_min(1.0)
+    mean = mean.maximum(1e-30 * total).clamp_min(torch.finfo(mean.dtype).tiny)
     return (total / k.clamp_min(1.0) / mean - 1.0).clamp_min(0.0)

@@ -113,8 +113,9 @@ class OnAir:
 
     @property
     def row_gain(self) -> Tensor:
-        """Complex factor of a row's symbols in the estimate, [n, Q]."""
-        return self.sent.take_rows(self.gain.mT) * self.row_unit
+        """Complex factor of a row's symbols in the estimate, [n, Q], in the symbols' precision."""
+        gain = self.sent.take_rows(self.gain.mT) * self.row_unit
+        return gain.to(self.sent.x.dtype.to_complex())
 
     @property
     def variance(self) -> Tensor:
@@ -123,10 +124,15 @@ class OnAir:
         return torch.where(self.weight > 0, variance, 0.0)
 
     @property
+    def spread(self) -> Tensor:
+        """Standard deviation [S, Q] of that noise, in the symbols' precision."""
+        return self.variance.sqrt().to(self.sent.x.dtype)
+
+    @property
     def received_unit(self) -> Tensor:
         """Factor of a received real number in the estimate, [S, Q], 0 if no device is on air."""
         unit = self.unit / self.coefficients.eta.sqrt()
-        return torch.where(self.weight > 0, unit, 0.0)
+        return torch.where(self.weight > 0, unit, 0.0).to(self.sent.x.dtype)
 
     def weigh_coordinates(self) -> Tensors | None:
         """Return the weight on air, out of 1, at each coordinate: Tensors [S, *shape].

@@ -38,7 +38,7 @@ def account(on_air: OnAir, delivery: Delivery, num_scalars: int) -> None:
     """
     tally, normalised = delivery.tally, on_air.normalised
     sent, slot, sends = on_air.sent, on_air.slot, on_air.coefficients.on_air_mask
-    energy = on_air.coefficients.p.abs().square() * on_air.energy
+    energy = on_air.coefficients.p.abs().double().square() * on_air.energy
     uses = sends.mT.to(energy.dtype) @ normalised.lengths
     if on_air.part is not None:
         uses = slot.uses_per_symbol * (sends * on_air.part.symbols).sum(1)

@@ -128,16 +128,16 @@ def cut(
 
 
 def compute_energies(sent: Signal, segments: Segments) -> Tensor:
-    """Compute the sum of squares of each row's symbols in each segment, [n, Q]."""
+    """Compute the sum of squares of each row's symbols in each segment, [n, Q] float64."""
     if len(segments.bounds) == segments.halves == 1:
         return compute_squared_norm(sent.x)[:, None]
-    total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
+    total = sent.x.new_zeros(len(sent.x), len(segments.bounds), dtype=torch.float64)
     for part in segments.parts(sent.x):
         length = segments.even
         whole = part.shape[1] // length if length and len(segments.bounds) > MAX_LOOP else 0
         if whole:
             runs = part[:, : whole * length].unflatten(1, (whole, length))
-            total[:, :whole] += torch.linalg.vector_norm(runs, dim=2).square()
+            total[:, :whole] += compute_squared_norm(runs)
         for q, (first, stop) in enumerate(segments.bounds[whole:], whole):
             total[:, q] += compute_squared_norm(part[:, first:stop])
     return total

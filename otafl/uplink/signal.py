@@ -12,6 +12,9 @@ from otafl.core.contracts import Cohort, Group, Tensors
 from otafl.core.lazy import Tensor, torch
 from otafl.models.base import flatten, unflatten
 
+MIN_NORM, MAX_NORM = 1e-12, 1e18
+"""Norms between which those of single precision are exact to rounding."""
+
 
 @dataclass(frozen=True)
 class Signal:
@@ -310,10 +313,21 @@ def select_rows(group: Group, cohort: Cohort) -> Tensors:
 
 
 def compute_squared_norm(rows: Tensor) -> Tensor:
-    """Compute the squared norms [n] of rows [n, P]."""
-    return torch.linalg.vector_norm(rows, dim=1).square()
+    """Compute the squared norms [...] of rows [..., P], float64.
+
+    Squares of single precision underflow below 1e-19 and overflow above 1e19. Rows whose norm is
+    near these limits are read again in double precision.
+    """
+    if not rows.is_cpu:  # a look at the norms would make the host wait
+        return torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64).square()
+    norms = torch.linalg.vector_norm(rows, dim=-1).double()
+    exact = (norms > MIN_NORM) & (norms < MAX_NORM)
+    if not bool(exact.all()):
+        again = torch.linalg.vector_norm(rows[~exact], dim=-1, dtype=torch.float64)
+        norms = norms.index_put((~exact,), again)
+    return norms.square()
 
 
 def compute_squared_distance(rows: Tensor, others: Tensor) -> Tensor:
-    """Compute the squared norms [n] of the differences of rows, both [n, P]."""
+    """Compute the squared norms [n] of the differences of rows, both [n, P], float64."""
     return compute_squared_norm(rows - others)

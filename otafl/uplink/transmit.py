@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from otafl.core.lazy import torch
 from otafl.uplink.combine import combine
 from otafl.uplink.layout import Slot
 from otafl.uplink.normalise import Normalisation
@@ -42,6 +43,8 @@ def transmit(
         slot = replace(slot, budget=sent.scale_budget(slot.budget))
     channels = combine(slot, sent, segments, alignment.receiver, alignment.impairments)
     state, wanted = set_power(slot, sent, normalised, channels, alignment, state)
+    # that of zeros is any number
+    wanted = replace(wanted, p=torch.where(normalised.power > 0, wanted.p, 0.0))
     wanted = bounds.override(wanted, channels.h_hat, slot.budget, normalised.power, channels.sends)
     coefficients = bounds.limit(wanted, channels.sends, normalised.energy)
     part = bounds.cut_at_crash(sent, segments)

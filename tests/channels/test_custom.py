@@ -203,7 +203,10 @@ WRONG = [
     (section("nakagami", mm=3), "channel.mm: unknown key; did you mean 'm'? (known keys: m, snr_"),
     (section("Table"), "channel.gains: must be given"),
     (section("nakagami", snr_db="loud"), "channel.snr_db: got 'loud'; must be a number"),
-    (section("nakagami", bandwidth_hz=0), "channel.bandwidth_hz: got 0; must be greater than 0"),
+    (
+        section("nakagami", bandwidth_hz=0),
+        "channel.bandwidth_hz: got 0; must be greater than or equal to 0.000001",
+    ),
     (
         section("loud"),
         f"{ON}loud' has a mean |h|^2 of 3.92 over 256 rounds; expected 1: return h / 1.98",

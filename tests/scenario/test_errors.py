@@ -302,12 +302,12 @@ def test_every_level_in_decibels_is_bounded() -> None:
     found = list(_numbers_in_decibels(build_json_schema()))
     assert len(found) > 40
     assert [key for key, one in found if not ("minimum" in one and "maximum" in one)] == []
-    assert list_faults({"channel": {"snr_db": -1001}}) == [
-        "channel.snr_db: got -1001; must be greater than or equal to -1000"
+    assert list_faults({"channel": {"snr_db": -301}}) == [
+        "channel.snr_db: got -301; must be greater than or equal to -300"
     ]
-    drawn = {"name": "drawn", "power_db": {"uniform": [0, 1001]}}
+    drawn = {"name": "drawn", "power_db": {"uniform": [0, 301]}}
     assert list_faults({"devices": {"compute": drawn}}) == [
-        "devices.compute.power_db: can be 1001; all possible values must be at most 1000"
+        "devices.compute.power_db: can be 301; all possible values must be at most 300"
     ]
 
 

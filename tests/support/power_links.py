@@ -70,14 +70,12 @@ def perturb(link: Link, **fields: Any) -> Link:
 
 
 def to_single_precision(link: Link) -> Link:
+    """Only symbol powers keep double precision, as in a round of a run in single precision."""
     return perturb(
         link,
         h=link.h.to(torch.complex64),
         hyper={name: value.float() for name, value in link.hyper.items()},
-        **{
-            name: vars(link)[name].float()
-            for name in ("gain", "budget", "symbol_power", "noise_variance")
-        },
+        **{name: vars(link)[name].float() for name in ("gain", "budget", "noise_variance")},
     )
 
 

@@ -8,7 +8,7 @@ from support.link_bench import WEIGHTS, draw_updates, make_bench, make_cohort
 from support.rounding import assert_agree
 
 from otafl.core.contracts import Group
-from otafl.uplink.signal import make_signal
+from otafl.uplink.signal import compute_squared_distance, compute_squared_norm, make_signal
 
 pytestmark = pytest.mark.exact
 
@@ -105,3 +105,14 @@ def test_two_sums_of_each_trial_by_hand(counts: tuple[int, ...], learns: bool) -
     if learns:
         got.sum().backward()
         torch.testing.assert_close(x.grad, factor.sum(1)[:, None].expand(rows, 7))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-18, 1.0, 1e18, 1e30])
+def test_squared_norms_outside_of_single_precision(scale: float) -> None:
+    """A row of zeros is beside."""
+    x = torch.tensor([[3.0, -4.0], [1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    small = (scale * x).float()
+    expected = scale**2 * torch.tensor([25.0, 1.0, 0.0], dtype=torch.float64)
+    torch.testing.assert_close(compute_squared_norm(small), expected, rtol=1e-6, atol=0)
+    apart = compute_squared_distance(small, -small)
+    torch.testing.assert_close(apart, 4.0 * expected, rtol=1e-6, atol=0)

@@ -41,7 +41,7 @@ class LinkBudget:
         Bound on |p|^2 times the mean symbol power, linear.
     gain : Tensor [S, K]
         Fixed large-scale power gain, linear.
-    unit_power_w : Tensor [S]
+    unit_power_w : Tensor, float64 [S]
         Watts of unit power, the power of the noise.
     bandwidth_hz : Tensor [S]
         Bandwidth in hertz.
@@ -175,8 +175,9 @@ class Link:
         Large-scale power gain.
     budget : Tensor [S, K]
         Bound on |p|^2 times the mean symbol power.
-    symbol_power : Tensor [S, Q, K]
-        Mean symbol power m_k of the payload (side information).
+    symbol_power : Tensor, float64 [S, Q, K]
+        Mean symbol power m_k of the payload (side information). With it, policies compute in double
+        precision, which squares of small updates need.
     noise_variance : Tensor [S]
         Variance N of one received real number, with known interference.
     transmit_mask : Tensor, bool [S, K]

@@ -78,7 +78,7 @@ class LaidOut:
             rows = torch.searchsorted(cohort.flat_index, signal.cohort.flat_index)
         return cls(
             halves=segments.parts(functional.pad(signal.x, (0, missing))),
-            amplitude=p * on_air.normalised.scale[:, None],
+            amplitude=(p * on_air.normalised.scale[:, None]).to(signal.x.dtype.to_complex()),
             column=segments.index_segments(place.device),
             place=place,
             source=grid.sources(place),

@@ -165,7 +165,7 @@ class OverTheAir(Transport):
 
     def _convert(self, on_air: OnAir, total: Tensor) -> Tensor:
         """Pass the received sum [S, P] through the server's converter."""
-        factor = on_air.expand(on_air.coefficients.eta.sqrt() / on_air.unit)
+        factor = on_air.expand((on_air.coefficients.eta.sqrt() / on_air.unit).to(total.dtype))
         delivered = on_air.expand(on_air.weight > 0)
         quantise = self.alignment.impairments.quantise
         return torch.where(delivered, quantise(total * factor) / factor, 0.0)

@@ -70,7 +70,7 @@ def superpose_distorted(on_air: OnAir, impairments: Impairments) -> Tensor:
     bend = Bend(gain, peak, sent.take_rows(carrier), delay)
     if rule == "lmmse":
         return _lmmse(on_air, bend, streams)
-    spread = on_air.variance.sqrt()
+    spread = on_air.spread
     if rule == "aligned_sample":
         spread = spread * compute_aligned_noise(sent, delay, on).sqrt()[:, None]
         delay = torch.zeros_like(delay)
@@ -109,6 +109,7 @@ def _iterate_distorted(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list
     """
     sent, segments = on_air.signal, on_air.segments
     sent_with = sent.take_rows(on_air.coefficients.p.abs().mT) * on_air.normalised.scale[:, None]
+    sent_with = sent_with.to(sent.x.dtype)
     column, halves = segments.index_segments(sent.x.device), segments.parts(sent.x)
     width = max(1, min(segments.symbols, numbers // max(1, len(sent.x))))
     step = bend.carrier.double()[:, None]
@@ -153,7 +154,7 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     target = unit * on_air.active_rows / torch.where(believed == 0, math.inf, believed)
     noise = on_air.variance
     taps = lmmse_filter(samples, believed.square() * power / segments.halves, target, noise)
-    spread = noise.sqrt()[:, column]
+    taps, spread = taps.to(unit.dtype), on_air.spread[:, column]
     flat = []
     for half, rows in enumerate(halves):
         observed = samples.sample(rows)  # [S, J, symbols]

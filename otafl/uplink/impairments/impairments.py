@@ -127,9 +127,8 @@ class Impairments:
             description="bits of the server's analogue-to-digital converter; no quantisation by "
             "default",
         )
-        adc_range: float = declare_stackable(
-            3.0, gt=0, description="full scale of the converter over the received root mean square"
-        )
+        adc_range: float = declare_stackable(3.0, gt=0, le=1e30)
+        """full scale of the converter over the received root mean square"""
         interference: Literal["gaussian", "alpha_stable"] = Field(
             "gaussian",
             description="distribution of interference: interferers with independent Rayleigh "

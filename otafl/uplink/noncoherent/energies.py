@@ -212,7 +212,7 @@ def _exact(sent: Signal, weight: Tensor, columns: slice, cast: Cast | None) -> T
 def _ways(on_air: OnPairs) -> Tensor:
     """Return the received amplitude of a unit magnitude, [n, A, Q] complex."""
     h = on_air.sent.take_rows(on_air.slot.h)[..., list(on_air.segments.cells)]
-    return h * on_air.row_amplitude[:, None, None]
+    return h * on_air.row_amplitude[:, None, None].to(on_air.sent.x.dtype)
 
 
 def choose_kernel(sent: Signal, antennas: int) -> Any:

@@ -55,8 +55,8 @@ def find_problems(scenario: Any) -> Iterator[Problem]:
     yield from refuse_distortion(scenario, BENT, "energies")
 
 
-TINY = 1e-30
-"""Smallest cost that is divided by; its inverse is finite in single precision."""
+TINY = 1e-100
+"""Smallest cost that is divided by, far below that of any update in single precision."""
 
 
 def lay_out_pairs(delivery: Delivery) -> Slot:
@@ -96,11 +96,11 @@ def find_common_scale(slot: Slot, eligible_mask: Tensor, cost: Tensor) -> Tensor
 
     Returns
     -------
-    Tensor, float [S, 1]
+    Tensor, float64 [S, 1]
         min_k P_k / u_k; 1 if no device transmits.
     """
-    most = (eligible_mask * cost / slot.budget.clamp_min(TINY)).amax(1, keepdim=True)
-    return torch.where(most > 0, 1.0 / most.clamp_min(TINY), 1.0)
+    most = (eligible_mask * cost.double() / slot.budget).amax(1, keepdim=True)
+    return torch.where(most > 0, 1.0 / most, 1.0)
 
 
 @dataclass(frozen=True)

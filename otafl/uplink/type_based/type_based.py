@@ -70,7 +70,7 @@ ROUNDING = declare_family("rounding_to_levels", __name__)
 CHUNK = 1 << 14
 """Counts of a trial that are received at a time. Draws depend on it."""
 
-TINY = 1e-30
+TINY = 1e-37
 """Smallest range that is divided by."""
 
 UNMODELLED = ("carrier_offset", "timing_offset", "clip_db", "adc_bits")
@@ -92,7 +92,7 @@ class TypeBased(Transport):
         levels: int = Field(
             16, ge=2, le=4096, description="M, number of evenly spaced levels of a coordinate"
         )
-        range: Literal["payload", "block"] | Annotated[float, Field(gt=0)] = Field(
+        range: Literal["payload", "block"] | Annotated[float, Field(gt=0, le=1e30)] = Field(
             "payload",
             description="R, where levels go from -R to R: the largest magnitude of any device, of "
             "the payload or of each tensor, which is side information; or a number, at which "
@@ -341,8 +341,9 @@ class Air:
     def __init__(self, on_air: OnAir) -> None:
         self._signal, self.segments = on_air.signal, on_air.segments
         gain = self._signal.take_rows(on_air.gain.real.mT) * on_air.active_rows
-        self._gain, self._active = gain, on_air.active_rows
-        self._spread = (on_air.channels.noise / on_air.coefficients.eta).sqrt()
+        dtype = on_air.active_rows.dtype
+        self._gain, self._active = gain.to(dtype), on_air.active_rows
+        self._spread = (on_air.channels.noise / on_air.coefficients.eta).sqrt().to(dtype)
         self._column = self.segments.index_segments(gain.device)
         self._known = on_air.sent.x
 
