@@ -36,7 +36,6 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 WORD = re.compile(r"[a-z]+")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 WRITTEN = sorted(DOCS.glob("*.md"))
-DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 INSTALL = "python3 -m venv"
 
 
@@ -66,9 +65,9 @@ def test_links(page: Path) -> None:
     check_links(page)
 
 
-def test_links_of_decisions_and_of_the_project_s_pages() -> None:
-    for page in (*DECISIONS, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"):
-        check_links(page)
+@pytest.mark.parametrize("name", ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_links_of_the_project_s_pages(name: str) -> None:
+    check_links(ROOT / name)
 
 
 def check_links(page: Path) -> None:
