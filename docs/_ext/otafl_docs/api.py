@@ -8,7 +8,7 @@ import otafl
 from otafl.core.registry import TABLES
 from otafl_docs import rst
 
-CONTRACTS = ("context", "cohort", "payload", "link", "learning", "blocks")
+CONTRACTS = ("context", "cohort", "payload", "link", "learning", "tensors")
 
 AUTOMODULE = """\
 .. automodule:: {}
