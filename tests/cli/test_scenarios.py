@@ -99,7 +99,8 @@ def test_a_sweep_over_code_and_a_folder_s_copy(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A folder's copy is data, and is looked at as such."""
-    path = file(folder, {"sweep": {"power": ["gbma", "not_yours:policy"], "seed": [1, 2]}})
+    sweep = {"power": ["gbma", "not_yours:policy"], "seed": [1, 2]}
+    path = file(folder, {"power": "gbma", "sweep": sweep})
     (folder / "plan.json").write_text("{}")
     assert call("check", path, "--no-code") == 0
     said = capsys.readouterr().err

@@ -10,7 +10,6 @@ from support.codec_bench import acknowledge, draw_normal, encode, make_codec
 from otafl.codecs.compressed_sensing import CompressedSensing
 from otafl.core.contracts import Group, Received
 from otafl.core.rng import Streams
-from otafl.scenario import compute_scenario_hash, load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -82,18 +81,6 @@ def test_few_measurements_recover_what_they_can() -> None:
     assert CompressedSensing.Settings().threshold == "auto"
     assert errors["auto"] < 0.2
     assert errors[1.5] > 0.9
-
-
-def test_hash_tells_the_default_threshold_from_the_former_one() -> None:
-    """A scenario that states 1.5 has the hash of one that stated none when 1.5 was the default."""
-    former = "773fde6c73153b57bde5b3dec190d05e8ef01e700059f4866ca1366173b98036"
-
-    def digest(**codec: object) -> str:
-        tree = {"name": "x", "codec": {"name": "compressed_sensing"} | codec}
-        return compute_scenario_hash(load_scenario(tree))
-
-    assert digest(threshold=1.5) == former
-    assert digest() == digest(threshold="auto") != former
 
 
 def test_measurements_that_are_not_all_received_tell_nothing() -> None:

@@ -21,8 +21,14 @@ from otafl.engine.engine import Engine
 TRAINED = 6 * 5 + 5 + 2 * 5 + 5 * 10 + 10 + 1
 """Trained coordinates of `Net`: a layer, a normalisation, the head and the scale."""
 
+# examples: symbols counted by hand
 SYMBOLS = {
-    **dict.fromkeys(("fedavg", "fedprox", "ditto", "apfl", "pfedme", "fedbuff"), TRAINED),
+    "fedavg": TRAINED,
+    "fedprox": TRAINED,
+    "ditto": TRAINED,
+    "apfl": TRAINED,
+    "pfedme": TRAINED,
+    "fedbuff": TRAINED,
     "scaffold": 2 * TRAINED,
     "fedbn": TRAINED - 2 * 5,
     "fedrep": TRAINED - 5 * 10 - 10,

@@ -13,14 +13,12 @@ from otafl.core.settings import Settings
 from otafl.scenario import (
     compute_scenario_hash,
     describe_scenario,
-    expand,
     is_same,
     load_scenario,
     make_stack_key,
     restore_tree,
-    to_yaml,
 )
-from otafl.scenario.yaml_source import dump, parse
+from otafl.scenario.writing import to_tree
 
 pytestmark = pytest.mark.exact
 
@@ -155,25 +153,6 @@ def test_the_order_of_axes_is_part_of_the_hash() -> None:
     )
 
 
-BEFORE = {
-    "fedrlr/fedrlr_fig5": "93f796fb17427cea",
-    "fedrlr/fedrlr_fig6": "d18e420a4a79ed43",
-    "fedrlr/fedrlr_fig7": "dc666e538ab66ec0",
-    "fedrlr/fedrlr_fig8": "1bed111ad7586fb2",
-    "fedrlr/fedrlr_fig9": "3f0a85b9a8df5b31",
-    "fedrlr/fedrlr_fig9_l1": "fc2363b4dfb01026",
-    "fedrlr/fedrlr_fig9_nuclear": "eb8485b9eb8938de",
-    "fedrlr/fedrlr_grid": "b2226a78a96f7983",
-    "on_device/on_device": "99c8b3499966b663",
-}
-"""Hashes, when the defaults of these scenarios' methods were the paper's."""
-
-
-@pytest.mark.parametrize("name", BEFORE)
-def test_a_scenario_that_states_the_former_defaults_keeps_its_hash(name: str) -> None:
-    assert compute_scenario_hash(load_scenario(STUDIES / f"{name}.yaml")).startswith(BEFORE[name])
-
-
 @pytest.mark.parametrize(
     "file",
     [
@@ -189,62 +168,28 @@ def test_committed_results_are_of_todays_scenarios(file: Path) -> None:
     assert is_same(stored, describe_scenario(load_scenario(path)))
 
 
-FORMER = {"name": "fedrlr", "q": 2, "inv_k_gradient": True}
-
-
-def test_a_default_that_changed_changes_the_hash_of_who_relies_on_it() -> None:
-    """By the first defaults, given, hashes are those of scenarios of before, which gave none."""
-    now, first = make_scenario(algorithm="fedrlr"), make_scenario(algorithm=FORMER)
-    assert compute_scenario_hash(now) != compute_scenario_hash(first)
-    assert compute_scenario_hash(first).startswith("b46bf4999bbbfb38")
-    for key in ("algorithm", "algorithm.name"):
-        bare, given = (make_scenario(sweep={key: ["fedavg", one]}) for one in ("fedrlr", FORMER))
-        assert compute_scenario_hash(bare) != compute_scenario_hash(given)
-        assert compute_scenario_hash(bare, former=True) != compute_scenario_hash(bare)
-        assert compute_scenario_hash(given, former=True) == compute_scenario_hash(given)
-    old = make_scenario(sweep={"algorithm": ["fedavg", {"name": "fedrlr"}]})
-    new = make_scenario(sweep={"algorithm": ["fedavg", FORMER]})
-    assert compute_scenario_hash(old, former=True) == compute_scenario_hash(new)
-    other = make_scenario(
-        sweep={"algorithm": ["fedavg", {"name": "fedprox", "learning_rate": 0.01}]}
+def test_components_of_an_axis_count_with_their_defaults() -> None:
+    """Text and mapping of a component are one, and so are a default that is given and one that is
+    not; another value is not.
+    """
+    rate = load_scenario({"name": "s", "algorithm": "fedprox"}).algorithm.learning_rate
+    texts, named, given, other = (
+        make_scenario(sweep={"algorithm": ["fedavg", one]})
+        for one in (
+            "fedprox",
+            {"name": "fedprox"},
+            {"name": "fedprox", "learning_rate": rate},
+            {"name": "fedprox", "learning_rate": 2 * rate},
+        )
     )
-    assert compute_scenario_hash(other, former=True) == compute_scenario_hash(other)
+    assert compute_scenario_hash(texts) == compute_scenario_hash(named)
+    assert compute_scenario_hash(texts) == compute_scenario_hash(given)
+    assert compute_scenario_hash(texts) != compute_scenario_hash(other)
 
 
-@pytest.mark.parametrize("joint", [False, True])
-def test_what_axes_chose_before_a_default_changed_has_the_first(joint: bool) -> None:
-    def swept(section: Any) -> Any:
-        axis: Any = {"algorithm": ["fedavg", section]}
-        if joint:
-            axis = {"zip": [{"algorithm": one, "seed": 1} for one in axis["algorithm"]]}
-        return make_scenario(sweep=axis)
-
-    bare, given = swept({"name": "fedrlr"}), swept(FORMER)
-    old = {"scenario": to_yaml(bare), "scenario_hash": compute_scenario_hash(bare, former=True)}
-    assert is_same(old, describe_scenario(given))
-    assert not is_same(old, describe_scenario(bare))
-    assert not is_same(old | {"scenario_hash": "of another reckoning"}, describe_scenario(bare))
-    assert is_same(old | {"scenario_hash": "of another reckoning"}, describe_scenario(given))
-    rates = {"now": 200.0, "then": 2.0}
-    for stored, when in ((describe_scenario(bare), "now"), (old, "then")):
-        restored = load_scenario(restore_tree(stored))
-        _, point = expand(restored)
-        assert point.scenario.algorithm.q == rates[when]
-        assert point.scenario.algorithm.inv_k_gradient is (when == "then")
-        assert is_same(stored, describe_scenario(restored))
-
-
-@pytest.mark.parametrize("key", ["algorithm", "algorithm.name"])
-def test_the_filled_in_section_below_an_axis_of_an_older_file_has_no_effect(key: str) -> None:
-    """Earlier versions stored the defaults of a section that an axis replaced."""
-    names = ["fedavg", "ditto"]
-    once = load_scenario({"name": "s", "sweep": {key: names}})
-    tree = parse(to_yaml(once)).data
-    tree["algorithm"] = load_scenario({"name": "s"}).algorithm.model_dump(mode="json")
-    for stored_keys in (tree["algorithm"], {"name": "fedavg", "learning_rate": 0.1, "decay": 0.0}):
-        text = dump(tree | {"algorithm": stored_keys})
-        stored = {"scenario": text, "scenario_hash": compute_scenario_hash(once)}
-        points = expand(load_scenario(restore_tree(stored)))
-        assert [point.scenario.algorithm.learning_rate for point in points] == [0.1, 0.01]
-    whole = expand(load_scenario(tree))
-    assert [point.scenario.algorithm.learning_rate for point in whole] == [0.1, 0.01]
+def test_a_hash_of_another_version_is_compared_by_the_stored_scenario() -> None:
+    one, other = make_scenario(), make_scenario(seed=1)
+    stored = describe_scenario(one) | {"scenario_hash": "of another version"}
+    assert is_same(stored, describe_scenario(one))
+    assert not is_same(stored, describe_scenario(other))
+    assert restore_tree(stored) == to_tree(one)
