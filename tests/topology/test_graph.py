@@ -122,8 +122,8 @@ def test_slots_and_joules_are_counted() -> None:
     budget = one.parts.link.budget
     torch.testing.assert_close(report.airtime_s, 3 * reals / budget.bandwidth_hz[:9])
     whole = 2 * reals * budget.budget * budget.unit_energy_j[:, None]
-    torch.testing.assert_close(report.energy_j, whole[:9], rtol=1e-3, atol=0)
-    torch.testing.assert_close(report.on_air_s, (2 / 3 * report.airtime_s)[:, None])
+    torch.testing.assert_close(report.energy_j, whole[:9].double(), rtol=1e-3, atol=0)
+    torch.testing.assert_close(report.on_air_s, (2 / 3 * report.airtime_s)[:, None].double())
 
 
 @pytest.mark.parametrize("algorithm", ["fedrlr_plus", "scaffold", "fedbn", "ditto"])
@@ -178,7 +178,7 @@ def test_devices_send_with_their_own_power() -> None:
     assert done is not None
     assert done.report is not None
     energy = done.report.energy_j.view(2, 4)
-    ratio = torch.tensor([1, 10**0.3, 10**-0.6, 10]).expand(2, 4)
+    ratio = torch.tensor([1, 10**0.3, 10**-0.6, 10]).double().expand(2, 4)
     torch.testing.assert_close(energy / energy[:, :1], ratio, rtol=1e-3, atol=0)
 
 
