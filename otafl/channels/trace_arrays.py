@@ -121,7 +121,8 @@ def to_responses(
     if (h.dtype.kind == "c") != (format == "complex"):
         raise UserError(
             f"{label}: got {h.dtype.name} {list(h.shape)} for format: {format}; give real numbers "
-            "the format real_imag, magnitude or magnitude_db, and complex ones none"
+            "the format real_imag, magnitude or magnitude_db, and complex ones (also columns real "
+            "and imag) none"
         )
     if format == "real_imag":
         if h.shape[-1:] != (2,):

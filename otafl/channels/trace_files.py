@@ -76,9 +76,7 @@ def read(path: str, format: Format = "complex") -> Responses:
     Raises UserError if the file does not exist, is not a trace, or its numbers are not a channel's.
     """
     if not Path(path).exists():
-        raise UserError(
-            f"channel.path: there is no file '{path}'; otafl.channels.trace.export_trace writes one"
-        )
+        raise UserError(f"channel.path: there is no file '{path}'; otafl.convert_trace writes one")
     is_array = Path(path).suffix in SUFFIXES
     if is_array:
         try:

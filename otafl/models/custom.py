@@ -46,11 +46,19 @@ class CustomModel(CustomFunction):
         with isolate_torch():
             model = self.call(**given)
         if isinstance(model, torch.nn.Module):
-            from otafl.models.module_model import ModuleModel
+            from otafl.models.module_model import ModuleModel, has_same_values
 
             origin = {"name": self.name, "options": self.options | given}
             with error_origin.attribute_errors(self.name, self.key):
-                return ModuleModel(model, input_shape, classes, origin)
+                made = ModuleModel(model, input_shape, classes, origin)
+            with isolate_torch():
+                again = self.call(**given)
+            if not has_same_values(model, again):
+                self.refuse(
+                    "returned other weights when it was called again; expected the same, as from "
+                    "NumPy's default_rng(0); torch's generator has the same state in each call"
+                )
+            return made
         if not isinstance(model, Model):
             self.refuse(
                 f"returned a {type(model).__name__}; expected a torch.nn.Module or an "
@@ -64,7 +72,7 @@ class CustomModel(CustomFunction):
 
 @contextlib.contextmanager
 def isolate_torch() -> Iterator[None]:
-    """Call a user-defined function with torch's random generator and modes of a fresh process.
+    """Call a user-defined function with torch's random generator and modes in a fixed state.
 
     So a module has the same frozen parameters, buffers and own weights whenever it is made. The
     generator of the caller is restored.

@@ -63,6 +63,23 @@ def list_trained(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     return {name: one for name, one in every if one.requires_grad and one.numel()}
 
 
+def has_same_values(one: torch.nn.Module, other: Any) -> bool:
+    """Return whether two modules have the same parameters and buffers; NaN equals NaN."""
+    if one is other:
+        return True
+    if not isinstance(other, torch.nn.Module):
+        return False
+    first, second = one.state_dict(), other.state_dict()
+    return first.keys() == second.keys() and all(
+        not isinstance(first[name], Tensor)
+        or (
+            first[name].shape == second[name].shape
+            and torch.allclose(first[name], second[name], 0.0, 0.0, equal_nan=True)
+        )
+        for name in first
+    )
+
+
 class ModuleModel(Model):
     """Model of a module that maps x [B, *input] to scores [B, classes].
 

@@ -178,7 +178,8 @@ def _replace_section(section: Settings, path: Path, choice: Choice) -> Settings:
         return section.model_copy(update={first: _replace_section(inner, rest, choice)})
     name = choice.default_name
     kind = registry.load_settings_class(choice.table, name)
-    shared = {key: value for key, value in inner if key in kind.model_fields and key != "name"}
+    own = ("name", "start")  # a start is of the user-defined module's weights
+    shared = {key: value for key, value in inner if key in kind.model_fields and key not in own}
     try:
         made = kind.model_validate({"name": name} | shared)
     except ValidationError:  # the user-defined part has another meaning for a key

@@ -186,7 +186,7 @@ def _apply_overrides(
         try:
             source = parse(value)
             if source.empty:
-                raise UserError(f"has no value, as with an unset variable; {key}=null means none")
+                raise UserError("has no value, as with an unset variable; give one (null for none)")
             new = expand_range(source.data) if path[:1] == ("sweep",) else source.data
             if isinstance(new, str) and path in CHOICES and CHOICES[path].find_settings_class(new):
                 path = (*path, "name")  # keeps the other keys of the section

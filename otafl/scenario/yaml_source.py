@@ -8,6 +8,7 @@ would block the program for long: very many values, aliases that stand for as ma
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -109,8 +110,9 @@ def dump(data: Any) -> str:
 
 
 def dump_in_line(data: Any) -> str:
-    """Return YAML text in one line, for messages."""
-    text: str = yaml.safe_dump(data, default_flow_style=True, sort_keys=False, width=10**6)
+    """Return YAML text in one line, without anchors, for messages."""
+    plain = json.loads(json.dumps(data))  # no object is there twice
+    text: str = yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=10**6)
     return text.strip()
 
 

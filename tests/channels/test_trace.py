@@ -175,7 +175,7 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
 
     path = tmp_path / "t.h5"
     assert refusal(path) == (
-        "channel.path: there is no file 'FILE'; otafl.channels.trace.export_trace writes one"
+        "channel.path: there is no file 'FILE'; otafl.convert_trace writes one"
     )
     path.write_text("no trace")
     for suffix in (".h5", ".mat", ".txt"):  # MATLAB's own format before 7.3 is no HDF5

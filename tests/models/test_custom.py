@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from support.layered_bench import CLOSE, WIDTHS, N, draw_batch, draw_params, draw_uniform
@@ -22,6 +23,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models import LayeredModel, Model, build
 from otafl.models.module_model import ModuleModel
+from otafl.scenario import load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -372,6 +374,25 @@ def test_modules_that_cannot_be_trained(name: str) -> None:
         ModuleModel(make(), (6,), 4)
     assert len(str(refused.value)) < 350
     assert "\n" not in str(refused.value)
+
+
+def test_a_module_with_other_weights_at_each_call_is_refused() -> None:
+    """A second call would give another module to the next stack, or to an export."""
+    draw = np.random.default_rng(0)
+
+    def make(classes: int, drawn: bool) -> torch.nn.Module:
+        module = torch.nn.Linear(6, classes)
+        numbers = draw if drawn else np.random.default_rng(0)
+        module.bias = torch.nn.Parameter(torch.from_numpy(numbers.random(classes)).float())
+        return module
+
+    def build_model(drawn: bool) -> Model:
+        given = {"name": make, "drawn": drawn}
+        return build(load_scenario({"name": "s", "model": given}).model, (6,), 4)
+
+    assert build_model(False).num_params == 28
+    with pytest.raises(UserError, match=r"model.name: .*returned other weights.*default_rng\(0\)"):
+        build_model(True)
 
 
 def network(

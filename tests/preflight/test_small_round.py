@@ -101,6 +101,13 @@ def test_each_part_is_called_and_what_was_done_is_said(
     assert sorted(one.name for one in home.iterdir()) == ["s.yaml", "tried_parts.py"]
 
 
+def test_data_are_tried_without_the_start_of_a_module(capsys: pytest.CaptureFixture) -> None:
+    """`start: own` is of the weights of the user's module, and the data are tried with another."""
+    said, err = dry(capsys, **PARTS | {"model": {"name": "tried_parts:linear", "start": "own"}})
+    assert [line.rpartition(" ")[2] for line in said[:4]] == ["works"] * 4
+    assert not err
+
+
 def test_all_that_fail_are_told_each_at_its_line(capsys: pytest.CaptureFixture) -> None:
     broken = {
         "channel": "tried_parts:fades",

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from otafl.scenario import yaml_source
-from otafl.scenario.yaml_source import YamlError, dump, parse
+from otafl.scenario.yaml_source import YamlError, dump, dump_in_line, parse
 
 pytestmark = pytest.mark.exact
 
@@ -99,3 +99,9 @@ def test_the_fast_parser_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("PyYAML was built without libyaml")
     monkeypatch.delattr(yaml_source, "_Loader")
     assert parse("a: {b: [1, x]}").data == {"a": {"b": [1, "x"]}}
+
+
+def test_one_line_for_messages_has_no_anchors() -> None:
+    """A list that is there twice is written twice."""
+    shared = [1, 2]
+    assert dump_in_line({"a": shared, "b": shared}) == "{a: [1, 2], b: [1, 2]}"

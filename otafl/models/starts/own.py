@@ -1,6 +1,6 @@
 """Start from the weights that a user-defined module comes with.
 
-The callable makes the module once for each stack, with torch's generator as in a fresh process.
+The callable makes the module once for each stack, with torch's generator in a fixed state.
 Every trial starts from the same weights.
 """
 
