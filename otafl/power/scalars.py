@@ -151,7 +151,8 @@ def compute_threshold(reach: Tensor, power: Tensor, noise: Tensor, there: Tensor
     m = torch.where(there, power.gather(-1, order), 0.0)
     energy = noise + (m * sorted_reach.square()).cumsum(-1)
     root = energy / (m * sorted_reach).cumsum(-1).clamp_min(TINY)
-    return torch.where(there, root, 1.0 / TINY).amin(-1, keepdim=True)
+    largest = torch.finfo(root.dtype).max ** 0.5
+    return torch.where(there, root, largest).amin(-1, keepdim=True)
 
 
 def compute_reference_gain(statistics: ChannelStatistics, relative: bool) -> Tensor:

@@ -114,8 +114,7 @@ def test_a_rehearsal(race: ModuleType, tmp_path: Path, capsys: pytest.CaptureFix
     racers, _ = race.find_racers(tmp_path)
     for racer in racers.values():
         run = race.run(racer, "rehearsal", 5, samples)
-        assert run.ms >= run.least_ms > 0
+        assert run.ms > 0
         assert 0 <= run.accuracy <= 1
     with pytest.raises(subprocess.CalledProcessError):
-        race.run(racers["otafl"]._replace(options=("--chunk-mb", "-1")), "rehearsal", 5, samples)
-    assert race.best_chunk("rehearsal", 5, samples, [4.0]) == 4.0
+        race.run(racers["otafl"], "nothing", 5, samples)

@@ -17,7 +17,7 @@ import pytest
 
 pytestmark = pytest.mark.exact
 
-HEAVY = ("sionna", "torch._dynamo", "matplotlib", "pandas", "scipy", "sklearn", "xarray")
+HEAVY = ("sionna", "torch._dynamo", "matplotlib", "pandas", "sklearn", "xarray")
 
 BEGIN = f"""
 import os, sys

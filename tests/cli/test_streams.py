@@ -156,17 +156,3 @@ def test_an_escape_beyond_unicode(escape: str, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(f'name: "{escape}"')
     with pytest.raises(ScenarioError, match=r"s\.yaml:1:10: bad YAML"):
         load_scenario(tmp_path / "s.yaml")
-
-
-@pytest.mark.slow
-def test_a_removed_setting_is_one_line(tmp_path: Path) -> None:
-    """Without the place in pydantic at which it was found."""
-    file = tmp_path / "old.yaml"
-    file.write_text("name: old\nalgorithm: {name: pfedbred, family: gaussian}\n")
-    done = run("-m", "otafl", "check", file)
-    assert done.returncode == 0
-    told = [line for line in done.stderr.splitlines() if "warning" in line.lower()]
-    assert told == [
-        "otafl: warning: the setting 'family' of 'pfedbred' was removed, and only 'gaussian' holds "
-        "now; delete the key"
-    ]

@@ -44,7 +44,6 @@ def test_a_point_repeats(
             raise
         pytest.skip("no folder of data sets here")
     assert again.state == "equal" or (again.state == "rounding" and found is None), again
-    assert found is None or again.other == found.other
 
 
 def test_repeated_results_are_cheap() -> None:

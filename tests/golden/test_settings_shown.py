@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from golden.test_docs import BLOCK
 from pydantic import BaseModel
@@ -248,6 +249,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     shutil.copy(SCENE, tmp_path / "high.nc")
+    np.save(tmp_path / "decibel.npy", np.full((20, 10), -3.0))
     return tmp_path
 
 

@@ -110,7 +110,8 @@ def test_workers_find_the_modules_that_the_client_finds(
         "import sys\nfrom pathlib import Path\n"
         f"Path({str(tmp_path / 'path')!r}).write_text(repr(sys.path))\n"
         "def power(link):\n"
-        "    return link.able.to(link.h.dtype), link.able.any(-1).to(link.gain.dtype)\n"
+        "    able = link.eligible_mask\n"
+        "    return able.to(link.h.dtype), able.any(-1).to(link.gain.dtype)\n"
         "power.constraint = 'none'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

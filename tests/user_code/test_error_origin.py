@@ -151,10 +151,10 @@ def test_the_command_line(
     assert "Traceback" not in text
     call("check", "s.yaml", code=2)
     assert f"otafl: error: s.yaml:5:9: {said}" in capsys.readouterr().err
-    both = "sweep.power=[gbma, blamed_parts:policy]"
+    both = "sweep.power=[gbma, {name: 'blamed_parts:policy', share: 0.25}]"
     call("sweep", "s.yaml", "--quiet", "--set", both, "--out", "out", code=1)
     text = capsys.readouterr().err
-    assert f"power=blamed_parts:policy: {said}" in text
+    assert f"power=blamed_parts:policy(share=0.25): {said}" in text
     assert "Traceback" in next(Path("out").rglob("*.txt")).read_text()
     monkeypatch.setenv(error_origin.TRACEBACK, "1")
     call("run", "s.yaml", "--quiet", code=2)

@@ -326,9 +326,7 @@ def test_words_of_a_regression_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_bits_are_in_the_result_and_a_changed_file_begins_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bits_are_in_the_result_and_a_changed_file_is_refused(tmp_path: Path) -> None:
     start = write(draw_weights(MODEL), tmp_path / "start.safetensors")
     tree = {
         "name": "x",
@@ -342,5 +340,7 @@ def test_bits_are_in_the_result_and_a_changed_file_begins_again(
     assert float(result["start_bits"].max()) == 32 * 310
     before = result["test_accuracy"].values.copy()
     write(draw_weights(MODEL, 8), tmp_path / "start.safetensors")
-    again = otafl.sweep(tree, tmp_path / "results")
+    with pytest.raises(UserError, match=r"start.safetensors .*changed since"):
+        otafl.sweep(tree, tmp_path / "results")
+    again = otafl.sweep(tree, tmp_path / "results", restart=True)
     assert (again["test_accuracy"].values[..., 0] != before[..., 0]).any()
