@@ -64,11 +64,6 @@ def _no_wait_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
-    os.environ["OTAFL_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(autouse=True, scope="session")
 def data_folder() -> str | None:
     """The folder of real data sets, for a test that asks; others find none."""
     return os.environ.pop("OTAFL_DATA_DIR", None)

@@ -228,13 +228,6 @@ class Engine(Stateful):
         """
         return self.training.train_cohort(broadcast, cohort, t)
 
-    def prepare_first_round(self) -> tuple[Delivery, c.Cohort]:
-        """Return the inputs of local work in the first round: the broadcast, and the cohort."""
-        channel = None if self._ignores_channel else self.draw_channel(0)
-        cohort = self.select_cohort(self.find_available(0), 0, channel)
-        sent = self.parts.algorithm.broadcast(self.server, cohort)
-        return self.parts.downlink.send(sent, cohort, 0), cohort
-
     def encode(self, payload: c.Payload, cohort: c.Cohort, t: int) -> c.Payload:
         """Encode the payload of the cohort's rows."""
         parts = self.parts

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from otafl.scenario.identity import (
         compute_scenario_hash,
         describe_scenario,
-        extract_structure,
         hash_custom_sources,
         hash_named_files,
         is_same,
@@ -36,7 +35,6 @@ __all__ = [
     "compute_scenario_hash",
     "describe_scenario",
     "expand",
-    "extract_structure",
     "find_idle_keys",
     "format_settings",
     "hash_custom_sources",
@@ -60,7 +58,6 @@ _MODULES = {
     "compute_scenario_hash": "otafl.scenario.identity",
     "describe_scenario": "otafl.scenario.identity",
     "expand": "otafl.scenario.loading",
-    "extract_structure": "otafl.scenario.identity",
     "find_idle_keys": "otafl.scenario.outline",
     "format_settings": "otafl.scenario.outline",
     "hash_custom_sources": "otafl.scenario.identity",

@@ -66,7 +66,7 @@ class Run:
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 
     def create_file(self, path: Path) -> None:
-        """Create an empty file below the folder; what was there before is removed, not followed."""
+        """Create an empty file below the folder, in place of any file or link of that name."""
         refuse_links(*(one for one in path.parents if one.is_relative_to(self.folder)))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)

@@ -124,7 +124,7 @@ class OnAir:
         return torch.where(self.weight > 0, variance, 0.0)
 
     @property
-    def spread(self) -> Tensor:
+    def noise_std(self) -> Tensor:
         """Standard deviation [S, Q] of that noise, in the symbols' precision."""
         return self.variance.sqrt().to(self.sent.x.dtype)
 

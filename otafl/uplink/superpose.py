@@ -38,7 +38,7 @@ def superpose(on_air: OnAir, noise: Tensor) -> tuple[Tensor, Tensor]:
 
         \frac{1}{W} \sum_k c_k w_k x_k + \frac{n}{K W}
     """
-    signal, segments, spread = on_air.signal, on_air.segments, on_air.spread
+    signal, segments, spread = on_air.signal, on_air.segments, on_air.noise_std
     exact = signal.exact[:, None].expand(-1, len(segments.bounds))
     gain = on_air.row_gain
     columns = [gain.real, exact]

@@ -17,7 +17,9 @@ from torch import Tensor
 from otafl import channels
 from otafl.channels.trace import export_trace
 from otafl.core import registry
+from otafl.core.contracts import Cohort
 from otafl.core.rng import Streams
+from otafl.downlink.base import Delivery
 from otafl.engine.assembly import Parts, assemble, make_workload
 from otafl.engine.engine import Engine
 from otafl.engine.submodel_workload import SubmodelWorkload
@@ -208,6 +210,13 @@ def scenario(changes: Mapping[str, Any] | None = None) -> Scenario:
 
 def points(changes: Mapping[str, Any] | None = None) -> list[Point]:
     return expand(scenario(changes))
+
+
+def prepare_first_round(one: Engine) -> tuple[Delivery, Cohort]:
+    """The inputs of local work in the first round: the broadcast, and the cohort."""
+    cohort = one.select_cohort(one.find_available(0), 0, one.draw_channel(0))
+    sent = one.parts.algorithm.broadcast(one.server, cohort)
+    return one.parts.downlink.send(sent, cohort, 0), cohort
 
 
 def engine(

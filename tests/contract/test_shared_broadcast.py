@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from contract.small import ALGORITHMS, engine, needs
+from contract.small import ALGORITHMS, engine, needs, prepare_first_round
 from support.rounding import SINGLE, assert_agree
 
 from otafl.core import registry
@@ -45,7 +45,7 @@ def test_readers_share_the_broadcast(
         for t in range(2):
             before = {name: block.clone() for name, block in own.server.items()}
             with torch.inference_mode():
-                broadcast, cohort = own.prepare_first_round()
+                broadcast, cohort = prepare_first_round(own)
                 own.train_cohort(broadcast, cohort, t)
             for name, block in own.server.items():
                 torch.testing.assert_close(block, before[name], rtol=0, atol=0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from contract.small import engine
+from contract.small import engine, prepare_first_round
 
 pytestmark = pytest.mark.exact
 
@@ -22,7 +22,7 @@ UNEQUAL = {
 def test_the_mean_is_weighted_as_asked(weights: str) -> None:
     """After a round the server has gone by the weighted mean of what devices send."""
     one = engine({**UNEQUAL, "training.weights": weights})
-    broadcast, cohort = one.prepare_first_round()
+    broadcast, cohort = prepare_first_round(one)
     payload, _ = one.training.train_cohort(broadcast, cohort, 0)
     sent = payload[0].tensors["model"].unflatten(0, (2, -1)).clone()
     held = one.parts.samples.sample_share
@@ -38,7 +38,7 @@ def test_of_some_devices() -> None:
     """Of a cohort uniform weights are one over all devices, as shares of samples are of all."""
     some: dict[str, Any] = {"devices.participants": 2, "training.weights": "uniform"}
     one = engine({**UNEQUAL, **some})
-    _, cohort = one.prepare_first_round()
+    _, cohort = prepare_first_round(one)
     devices = one.parts.samples.sample_share.shape[1]
     assert cohort.num_rows == 4 < 2 * devices
     torch.testing.assert_close(cohort.weight, torch.full((4,), 1.0 / devices).to(cohort.weight))

@@ -387,4 +387,4 @@ class Ofdm(Transport):
         if self.alignment.impairments.settings.adc_bits is not None:
             return total
         noise = draw_noise(on_air, self.streams)
-        return total + noise * on_air.expand(on_air.spread)
+        return total + noise * on_air.expand(on_air.noise_std)

@@ -70,7 +70,7 @@ def superpose_distorted(on_air: OnAir, impairments: Impairments) -> Tensor:
     bend = Bend(gain, peak, sent.take_rows(carrier), delay)
     if rule == "lmmse":
         return _lmmse(on_air, bend, streams)
-    spread = on_air.spread
+    spread = on_air.noise_std
     if rule == "aligned_sample":
         spread = spread * compute_aligned_noise(sent, delay, on).sqrt()[:, None]
         delay = torch.zeros_like(delay)
@@ -154,7 +154,7 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     target = unit * on_air.active_rows / torch.where(believed == 0, math.inf, believed)
     noise = on_air.variance
     taps = lmmse_filter(samples, believed.square() * power / segments.halves, target, noise)
-    taps, spread = taps.to(unit.dtype), on_air.spread[:, column]
+    taps, spread = taps.to(unit.dtype), on_air.noise_std[:, column]
     flat = []
     for half, rows in enumerate(halves):
         observed = samples.sample(rows)  # [S, J, symbols]
