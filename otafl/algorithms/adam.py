@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 
+import torch
+from torch import Tensor
+
 from otafl.core.adam import BETAS, EPSILON
 from otafl.core.constants import get_constant
-from otafl.core.lazy import Tensor, torch
 
 CORRECTIONS = 64
 """Number of steps whose corrections are computed at once."""

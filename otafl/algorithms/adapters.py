@@ -19,9 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Batch, Cohort, Tensors
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.models.base import Model
 from otafl.models.linear_map import LinearMap, apply, apply_transposed

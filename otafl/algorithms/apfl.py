@@ -15,6 +15,8 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.parameters import (
@@ -34,7 +36,6 @@ from otafl.core.contracts import (
     Workload,
     unsqueeze_like,
 )
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.models.base import descend_, unflatten

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from torch import Tensor
 
 from otafl.algorithms.parameters import (
     apply_mean_increment,
@@ -35,7 +36,6 @@ from otafl.algorithms.submodel_training import (
 from otafl.algorithms.whole_models import compute_density, get_received_model
 from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.lazy import Tensor
 from otafl.core.rng import Streams
 from otafl.core.stateful import Stateful
 from otafl.models.base import Model, Shapes, flatten

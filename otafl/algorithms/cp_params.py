@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from otafl.algorithms import adam
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor
 from otafl.factorised import cp, cp_aggregation
 from otafl.models import cp_layers
 from otafl.models.base import Shapes, flatten

@@ -5,8 +5,10 @@ Lost rows have no effect, as if the device had not sent them.
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Cohort, Received, Tensors
-from otafl.core.lazy import Tensor, torch
 
 
 def get_delivered(received: Received, group: int) -> tuple[Tensors, Tensor | None]:

@@ -5,9 +5,11 @@ Lost rows have no effect, as if the device had not sent them.
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms.parameters import make_flat_view
 from otafl.core.contracts import Cohort, View, unsqueeze_like
-from otafl.core.lazy import Tensor, torch
 from otafl.models.base import Model
 
 

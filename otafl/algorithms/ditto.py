@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
+import torch
 
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import (
@@ -33,7 +34,6 @@ from otafl.algorithms.shared_settings import (
     find_overshoot,
 )
 from otafl.core.contracts import Broadcast, LocalContext, Tensors, Workload
-from otafl.core.lazy import torch
 
 
 class Ditto(Algorithm):

@@ -14,10 +14,11 @@ from __future__ import annotations
 import itertools
 import math
 
+from torch import Tensor
+
 from otafl.algorithms.adam import PenaltyAdam
 from otafl.algorithms.cp_params import CpParams
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor
 from otafl.factorised import cp
 from otafl.models.base import unflatten
 

@@ -21,7 +21,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome
 from otafl.algorithms.deliveries import get_delivered
@@ -36,7 +38,6 @@ from otafl.algorithms.prox import PENALISED, take_gradient_steps
 from otafl.algorithms.shared_settings import declare_penalty
 from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.models.span import subtract_params

@@ -18,6 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.deliveries import get_delivered_indicator, replace_delivered, sum_per_trial
 from otafl.algorithms.parameters import (
@@ -28,7 +31,6 @@ from otafl.algorithms.parameters import (
 )
 from otafl.core import registry, settings
 from otafl.core.contracts import MODEL, Broadcast, Context, LocalContext, Received, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import declare_stackable
 
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
+import torch
+
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import copy_received_params, run_sgd_, train_increment
 from otafl.algorithms.shared_settings import DecayedSettings
@@ -25,7 +27,6 @@ from otafl.algorithms.whole_models import (
     get_received_model,
 )
 from otafl.core.contracts import MODEL, Broadcast, Context, LocalContext, Received, Tensors
-from otafl.core.lazy import torch
 from otafl.core.settings import declare_stackable
 from otafl.models.base import flatten, unflatten
 

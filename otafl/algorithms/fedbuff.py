@@ -21,6 +21,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.deliveries import get_delivered_indicator, sum_per_trial
 from otafl.algorithms.parameters import train_increment
@@ -35,7 +38,6 @@ from otafl.core.contracts import (
     Received,
     Tensors,
 )
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 

@@ -18,14 +18,15 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.parameters import draw_start, make_draw, subtract_
 from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.models.base import copy_params, flatten, unflatten
 from otafl.models.recipes import PI

@@ -27,7 +27,9 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome
 from otafl.algorithms.deliveries import get_delivered
@@ -36,7 +38,6 @@ from otafl.algorithms.local_samples import add_, get_sample_mask, split_into_pie
 from otafl.algorithms.parameters import add_prefix, build_model_payload, select_prefix
 from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_purpose, make_step_key
 from otafl.core.settings import declare_stackable
 from otafl.data.training_data import choose

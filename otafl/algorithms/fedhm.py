@@ -29,7 +29,9 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.deliveries import sum_per_trial
@@ -62,7 +64,6 @@ from otafl.algorithms.submodel_training import (
 )
 from otafl.core import contracts as c
 from otafl.core.constants import get_constant
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.factorised import truncation

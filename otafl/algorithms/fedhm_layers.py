@@ -6,10 +6,12 @@ from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms.submodel_training import Penalty
 from otafl.core.contracts import MODEL, Tensors
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors, compute_rank
 from otafl.models.base import Model, Shapes, flatten, unflatten

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
+from torch import Tensor
+from torch.nn import functional
+
 from otafl.algorithms.fedhm_layers import LowRankLayer, LowRankLayout
 from otafl.algorithms.submodel_training import find_classifier
 from otafl.core.contracts import MODEL, Cohort, Group, Received, Tensors, unsqueeze_like
-from otafl.core.lazy import Tensor, functional, torch
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
 from otafl.models.base import Shapes, flatten, unflatten

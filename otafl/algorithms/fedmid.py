@@ -16,6 +16,8 @@ import math
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.whole_models import (
@@ -26,7 +28,6 @@ from otafl.algorithms.whole_models import (
     list_weights,
 )
 from otafl.core.contracts import Broadcast, Context, LocalContext, Received, Tensors, Workload
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import declare_stackable
 from otafl.factorised.shrinkage import count_rank, count_svt_flops, threshold_singular_values
 

@@ -29,7 +29,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.deliveries import get_delivered
@@ -49,7 +51,6 @@ from otafl.algorithms.shared_settings import (
 from otafl.algorithms.simplex_qp import solve_programs
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.models.base import (
     Model,

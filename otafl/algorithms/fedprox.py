@@ -18,13 +18,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import build_increment, get_received_params, take_penalised_step_
 from otafl.algorithms.shared_settings import AveragedSettings, declare_penalty, find_overshoot
 from otafl.core.contracts import Broadcast, LocalContext, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_purpose
 
 STRAGGLERS = declare_purpose("fedprox/stragglers", __name__)

@@ -20,7 +20,9 @@ import math
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.parameters import add_prefix, build_increment_
@@ -34,7 +36,6 @@ from otafl.algorithms.partly_shared import (
 from otafl.algorithms.shared_settings import AveragedSettings, declare_personal_rate
 from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.models.base import Model, Shapes, descend_, differentiate
 

@@ -27,6 +27,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.algorithms import low_rank_layers
 from otafl.algorithms.base import Algorithm, Outcome, Views
@@ -34,7 +36,6 @@ from otafl.algorithms.deliveries import replace_delivered
 from otafl.algorithms.low_rank_layers import LowRankSettings, get_point, name_point
 from otafl.algorithms.whole_models import BiasMode, build_bias_group
 from otafl.core import contracts as c
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_purpose
 from otafl.core.settings import declare_stackable
 from otafl.factorised import lowrank, random_linear_coding

@@ -20,6 +20,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.algorithms import low_rank_layers
 from otafl.algorithms.base import Algorithm, Outcome, Views
@@ -27,7 +29,6 @@ from otafl.algorithms.low_rank_layers import LowRankSettings, get_point, name_po
 from otafl.algorithms.shared_settings import DecayedSettings
 from otafl.algorithms.whole_models import compute_step_size
 from otafl.core import contracts as c
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.factorised import lowrank

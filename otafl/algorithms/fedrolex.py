@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.width_slices import (
     WidthsSettings,
@@ -23,7 +26,6 @@ from otafl.algorithms.width_slices import (
     train_slices,
 )
 from otafl.core.contracts import MODEL, Broadcast, Context, Hyper, LocalContext, Received, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.models.base import Model
 

@@ -18,6 +18,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms import width_slices
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.parameters import make_draw
@@ -33,7 +36,6 @@ from otafl.core.contracts import (
     Received,
     Tensors,
 )
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten, unflatten
 

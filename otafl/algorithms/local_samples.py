@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torch import Tensor
+
 from otafl.core.contracts import Batch, Tensors
-from otafl.core.lazy import Tensor
 
 WIDTH = 128
 """Samples of a device in a piece."""

@@ -33,6 +33,8 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.algorithms import lora_factors, lora_products, lora_tangent
 from otafl.algorithms.adapters import (
@@ -57,7 +59,6 @@ from otafl.algorithms.submodel_training import broadcast_to_submodels
 from otafl.algorithms.whole_models import compute_step_size
 from otafl.core import contracts as c
 from otafl.core.constants import get_constant
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.models.base import Model, descend_, differentiate
 

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms.adapters import AdaptedLayer, Factors
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.factorised.decomposition import svd
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms.adapters import AdaptedLayer
 from otafl.algorithms.lora_settings import PowerSplit
 from otafl.core.contracts import Group, Tensors, unsqueeze_like
-from otafl.core.lazy import Tensor, torch
 
 LEAST_SHARE = 0.01
 """Least share of the energy that a group gets, so that a group of zeros has a power."""

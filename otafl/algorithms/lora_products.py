@@ -18,12 +18,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms.adapters import AdaptedLayer, compute_product
 from otafl.algorithms.deliveries import get_delivered
 from otafl.algorithms.lora_factors import BASE, compose_factors, draw_factors, truncate_ranks
 from otafl.algorithms.lora_settings import LoraSettings
 from otafl.core.contracts import Cohort, Context, Received, Tensors, unsqueeze_like
-from otafl.core.lazy import Tensor, torch
 from otafl.factorised.decomposition import svd
 
 

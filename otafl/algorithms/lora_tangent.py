@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms.adapters import AdaptedLayer, Factors, to_matrix, to_weight
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.factorised import lowrank
 from otafl.factorised.lowrank import LowRank, Tangent
 

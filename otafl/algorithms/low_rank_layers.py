@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.parameters import draw_start, make_draw
 from otafl.core import settings
 from otafl.core.contracts import MODEL, Broadcast, Tensors
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank

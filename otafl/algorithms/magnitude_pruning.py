@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import run_sgd_
@@ -27,7 +28,6 @@ from otafl.algorithms.whole_models import (
     list_weights,
 )
 from otafl.core.contracts import Broadcast, LocalContext, Tensors
-from otafl.core.lazy import Tensor
 from otafl.factorised.shrinkage import keep_largest
 from otafl.models.base import flatten, unflatten
 

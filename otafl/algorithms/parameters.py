@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core import contracts as c
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.models.base import Draw, Model, Shapes, compute_increment, unflatten
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
 
 from otafl.algorithms.base import Algorithm, Outcome, Views
@@ -21,7 +22,6 @@ from otafl.algorithms.parameters import build_increment_, get_received_params
 from otafl.algorithms.prox import take_step
 from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core import contracts as c
-from otafl.core.lazy import torch
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 

@@ -29,7 +29,10 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
 
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.device_tables import make_flat_personal_view
@@ -41,7 +44,6 @@ from otafl.algorithms.shared_settings import (
 )
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, functional, torch
 from otafl.core.rng import Streams, declare_purpose, make_step_key
 from otafl.data.device_splits import get_training_sizes
 from otafl.models.base import Model, flatten, unflatten

@@ -22,7 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.parameters import (
@@ -47,7 +49,6 @@ from otafl.algorithms.shared_settings import (
     declare_personal_rate,
 )
 from otafl.core.contracts import MODEL, Broadcast, Hyper, LocalContext, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.factorised.coherence import coherence

@@ -25,7 +25,9 @@ import itertools
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.deliveries import get_delivered
@@ -42,7 +44,6 @@ from otafl.core.contracts import (
     Received,
     Tensors,
 )
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.core.settings import declare_stackable
 from otafl.models.base import Model, flatten

@@ -20,7 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import add_prefix, build_increment_, get_received_params
@@ -39,7 +41,6 @@ from otafl.algorithms.shared_settings import (
     declare_personal_rate,
 )
 from otafl.core.contracts import Batch, Broadcast, LocalContext, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import declare_stackable
 from otafl.models.span import FormParams, subtract_params
 

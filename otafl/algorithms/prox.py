@@ -21,8 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.models.span import Gradient, Span
 
 PENALTY = (

@@ -17,6 +17,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.whole_models import (
     BiasMode,
@@ -26,7 +29,6 @@ from otafl.algorithms.whole_models import (
     list_weights,
 )
 from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, unsqueeze_like
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.factorised.shrinkage import soft_threshold

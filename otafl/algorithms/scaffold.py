@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import torch
+
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.deliveries import sum_per_trial
 from otafl.algorithms.parameters import apply_mean_increment, copy_received_params
@@ -39,7 +41,6 @@ from otafl.core.contracts import (
     Received,
     Tensors,
 )
-from otafl.core.lazy import torch
 from otafl.core.rng import Streams
 from otafl.models.base import flatten, unflatten
 

@@ -12,7 +12,8 @@ Nocedal, Wright 2006, "Numerical Optimization", 2nd edition, algorithm 16.4.
 
 from __future__ import annotations
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
 
 ITERATIONS = 25
 """Iterations of every program."""

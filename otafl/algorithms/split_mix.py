@@ -22,7 +22,9 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import AfterValidator, Field
+from torch import Tensor
 
 from otafl.algorithms import width_slices
 from otafl.algorithms.base import Algorithm, Outcome, Views
@@ -37,7 +39,6 @@ from otafl.algorithms.submodel_training import (
 from otafl.algorithms.width_slices import WidthRule, check_descending, declare_width_rule
 from otafl.core import contracts as c
 from otafl.core.constants import get_constant
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_purpose
 from otafl.models.base import Count, Model, flatten, unflatten
 from otafl.models.network import Network

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Annotated
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.constants import get_constant
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import DataDisclosure, declare_stackable
 from otafl.models.base import differentiate
 from otafl.models.layer_steps import Linear, iterate_steps

@@ -25,7 +25,9 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.cp_params import CpParams
@@ -43,7 +45,6 @@ from otafl.algorithms.parameters import START, add_prefix, make_device_view, sel
 from otafl.algorithms.prox import AHEAD, PENALISED, take_nesterov_steps
 from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams, declare_family
 from otafl.core.settings import declare_stackable

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.deliveries import replace_delivered
 from otafl.core import settings
 from otafl.core.contracts import Group, Hyper, Payload, Received, Tensors
-from otafl.core.lazy import Tensor
 from otafl.core.rng import Round
 from otafl.core.settings import DataDisclosure, declare_stackable
 from otafl.models.base import Model

@@ -12,7 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
+import torch
 from pydantic import AfterValidator, Field
+from torch import Tensor
 
 from otafl.algorithms.base import Outcome, Views
 from otafl.algorithms.parameters import make_flat_view
@@ -36,7 +38,6 @@ from otafl.core.contracts import (
     View,
 )
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.models.base import Model, copy_params, flatten, unflatten
 from otafl.models.layer_steps import Axis, Channels
 from otafl.models.network import Network, ResizableModel

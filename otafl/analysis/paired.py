@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy import stats
 
 from otafl.analysis.matching import is_whole, select_common_points
 from otafl.analysis.points import list_axes, swap_to_coordinate
 from otafl.analysis.variables import find_main_variable
 from otafl.core.errors import UserError
-from otafl.core.lazy import stats
 from otafl.results.coordinates import format_value, format_values, pick
 from otafl.results.end_values import select_end_total
 from otafl.results.variables import get_better_direction

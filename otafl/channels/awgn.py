@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
 
 from otafl.channels import rice
 from otafl.channels.base import Channel, ChannelSettings
 from otafl.core.contracts import ChannelState
-from otafl.core.lazy import torch
 
 
 class Awgn(Channel):

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.channels.positions import Positions
 from otafl.core.contracts import ChannelState, Hyper, LinkBudget
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, Settings, declare_stackable
 from otafl.core.units import db_to_linear, dbm_to_watt, noise_power_w

@@ -23,7 +23,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.channels.base import Channel
 from otafl.channels.jakes import count_correlation_rounds
@@ -39,7 +41,6 @@ from otafl.channels.plane_waves import (
 )
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.core.contracts import ChannelState
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_purpose
 from otafl.core.units import db_to_linear
 

@@ -22,7 +22,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from torch import Tensor
 
 from otafl.channels.base import Channel, InterfererMap
 from otafl.channels.cell_drop import (
@@ -39,7 +41,6 @@ from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmStates, Pairs, group_freque
 from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, draw_velocities
 from otafl.channels.positions import Positions
 from otafl.core.contracts import ChannelState
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_purpose
 from otafl.core.units import db_to_linear
 

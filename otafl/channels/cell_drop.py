@@ -19,10 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from otafl.channels.ofdm import Pairs
 from otafl.channels.plane_waves import RAYS, Rays, unit_vector
 from otafl.channels.sionna_rng import keep_global_state, use_sionna_stream
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_family, declare_purpose
 
 DROP = declare_family("cell", __name__)

@@ -22,11 +22,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, NoReturn
 
+import torch
+from torch import Tensor
+
 from otafl.channels.base import Channel, ChannelSettings
 from otafl.channels.fading import DRAWS, FADING, FAR, NUMBERS, ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.core.contracts import ChannelState
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.core.suggestions import format_suggestion

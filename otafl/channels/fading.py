@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import ChannelState, Paths
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Purpose, Streams, declare_family
 
 FADING = declare_family("fading", __name__)

@@ -19,10 +19,12 @@ from __future__ import annotations
 
 import math
 
+import torch
+from torch import Tensor
+
 from otafl.channels.base import Channel, FadingSettings
 from otafl.channels.fading import correlate_antennas, draw_static_uniform
 from otafl.core.contracts import unsqueeze_like
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Purpose
 
 LIGHT_M_PER_S = 299_792_458.0

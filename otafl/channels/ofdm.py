@@ -14,12 +14,13 @@ import functools
 import math
 from collections.abc import Callable
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.channels.base import Channel, FadingSettings
 from otafl.channels.fading import FADING, ROUNDS_PER_BLOCK, RoundBlocks, build_block_state
 from otafl.core.contracts import ChannelState, Paths
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Purpose, Streams, declare_purpose
 from otafl.core.settings import declare_stackable
 

@@ -16,6 +16,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from otafl.channels.fading import FADING
 from otafl.channels.jakes import LIGHT_M_PER_S
 from otafl.channels.ofdm import (
@@ -26,7 +29,6 @@ from otafl.channels.ofdm import (
     frequency_response,
     rotations,
 )
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_purpose
 
 HEADING = declare_purpose("heading", __name__)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from torch import Tensor
+
 from otafl.channels import rice
 from otafl.channels.base import Channel
 from otafl.channels.jakes import count_correlation_rounds
 from otafl.channels.scattering import FlatFadingSettings, FlatStates, build_scattering
 from otafl.core.contracts import ChannelState
-from otafl.core.lazy import Tensor
 
 
 class Rayleigh(Channel):

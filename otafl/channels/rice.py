@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
 
 RAYLEIGH_AMPLITUDE = math.sqrt(math.pi) / 2.0
 """E|h| of h ~ CN(0, 1)."""

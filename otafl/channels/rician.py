@@ -15,13 +15,15 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.channels import rice
 from otafl.channels.base import Channel
 from otafl.channels.fading import FADING, Fading, draw_static_uniform
 from otafl.channels.jakes import Oscillators, count_correlation_rounds, doppler_hz
 from otafl.channels.scattering import FlatFadingSettings, FlatStates, build_scattering
 from otafl.core.contracts import ChannelState
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 

@@ -33,11 +33,12 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.channels.base import Channel
 from otafl.channels.fading import FADING, Fading
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import Decibels, Settings
 from otafl.core.units import db_to_linear
 

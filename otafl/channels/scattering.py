@@ -9,6 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import torch
+from torch import Tensor
+
 from otafl.channels.base import Channel, FadingSettings
 from otafl.channels.fading import (
     FADING,
@@ -21,7 +24,6 @@ from otafl.channels.fading import (
 from otafl.channels.jakes import Jakes
 from otafl.channels.ris import ReflectedChannel, RisSettings
 from otafl.core.contracts import ChannelState
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Purpose
 
 DEVICES_PER_DRAW = 32

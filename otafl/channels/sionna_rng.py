@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from otafl.core.lazy import torch
+import torch
 
 _TURN = threading.RLock()
 

@@ -22,7 +22,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.channels import rice
 from otafl.channels.base import Channel
@@ -42,7 +44,6 @@ from otafl.channels.ofdm import (
 from otafl.channels.plane_waves import line_array
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.core.contracts import ChannelState
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_purpose
 
 ANGLE = declare_purpose("fading_angle", __name__)

@@ -36,7 +36,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.channels.base import Channel, ChannelSettings
 from otafl.channels.fading import build_block_state
@@ -47,7 +49,6 @@ from otafl.channels.trace_files import Responses, read, write
 from otafl.core.arrays import to_numbers
 from otafl.core.contracts import ChannelState, LinkBudget, Paths
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_purpose
 
 START = declare_purpose("trace_start", __name__)

@@ -25,7 +25,10 @@ from __future__ import annotations
 
 import functools
 
-from otafl.core.lazy import Tensor, optimize, stats, torch
+import torch
+from scipy import optimize, stats
+from torch import Tensor
+
 from otafl.factorised.shrinkage import soft_threshold
 
 LOST = 10.0

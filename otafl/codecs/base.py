@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import torch
+from torch import Tensor
+
 from otafl.core import contracts as c
 from otafl.core import registry, settings
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.core.stateful import Stateful

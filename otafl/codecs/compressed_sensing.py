@@ -22,7 +22,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.base import Codec, EncodedGroup, get_shapes, require_all_coordinates
 from otafl.codecs.sensing import MATRIX, Iterations, MatrixSeed, Sensing, Threshold
@@ -37,7 +39,6 @@ from otafl.codecs.sparse import (
     subtract_delivered,
 )
 from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.factorised.shrinkage import keep_largest
 from otafl.models.base import Shapes, flatten, unflatten

@@ -32,7 +32,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.base import (
     Codec,
@@ -43,7 +45,6 @@ from otafl.codecs.base import (
     require_all_coordinates,
 )
 from otafl.core.contracts import Context, Group, Hyper, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams, declare_family
 from otafl.models.base import Shapes, flatten, unflatten

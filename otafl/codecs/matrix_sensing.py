@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.base import Codec, EncodedGroup, require_all_coordinates
 from otafl.codecs.sensing import MATRIX, Iterations, MatrixSeed, Sensing, Threshold
 from otafl.core.contracts import Cohort, Context, Group, Hyper, Payload, Tensors
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor
 from otafl.core.rng import Streams
 
 

@@ -20,10 +20,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.codecs.base import VOTES, Codec, EncodedGroup, get_trial_device
 from otafl.core.contracts import Context, Group, Hyper, Received, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 

@@ -19,11 +19,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.base import Codec, EncodedGroup, get_trial_device
 from otafl.core.contracts import Context, Group, Hyper, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.uplink.signal import compute_squared_norm
 

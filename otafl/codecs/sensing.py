@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.amp import compute_default_threshold, run_amp
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Purpose, Streams, declare_family
 
 MATRIX = declare_family("matrix", __name__)

@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.base import (
     Codec,
@@ -39,7 +40,6 @@ from otafl.codecs.sparse import (
     subtract_delivered,
 )
 from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
-from otafl.core.lazy import Tensor
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams, declare_family
 from otafl.models.base import Shapes, flatten, unflatten

@@ -17,11 +17,12 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.base import Codec
 from otafl.core.contracts import Group, Payload, Tensors
-from otafl.core.lazy import Tensor, torch
 
 Positions = Annotated[
     bool,

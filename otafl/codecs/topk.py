@@ -21,7 +21,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.base import Codec, EncodedGroup, flatten_known, get_shapes
 from otafl.codecs.sparse import (
@@ -36,7 +38,6 @@ from otafl.codecs.sparse import (
     subtract_delivered,
 )
 from otafl.core.contracts import Context, DeliveredMasks, Group, Payload, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.factorised.shrinkage import keep_largest
 from otafl.models.base import flatten, unflatten
 

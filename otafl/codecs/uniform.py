@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.base import Codec, EncodedGroup
 from otafl.core.contracts import Context, Group, Hyper, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 
 

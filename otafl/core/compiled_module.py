@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from types import ModuleType
 
-from otafl.core.lazy import torch
+import torch
 
 
 @functools.cache

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
 
 
 @functools.lru_cache(maxsize=1024)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import torch
 from otafl.core.rng import Streams
 from otafl.core.settings import Settings, list_stackable_fields
 

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.core.compiled_module import load_loops
-from otafl.core.lazy import Tensor, torch
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
 _M1 = -4658895280553007687  # 0xBF58476D1CE4E5B9

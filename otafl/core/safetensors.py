@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from otafl.core.files import write_atomically
 from otafl.core.inputs import MIB, read_bytes
-from otafl.core.lazy import Tensor, torch
 
 MAX_BYTES = 4096 * MIB
 """Largest file that is read."""

@@ -50,8 +50,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
+from scipy import special
 
-from otafl.core.lazy import special, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.cpu_frequency.base import (
     CpuFrequency,

@@ -9,10 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import torch
+from torch import Tensor
+
 from otafl.channels.base import Channel
 from otafl.core import settings
 from otafl.core.contracts import Hyper, LinkBudget
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Purpose, Streams
 
 

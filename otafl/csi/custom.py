@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.csi.base import Csi
 from otafl.user_code.custom_part import CustomClass
 from otafl.user_code.returned import Call, check_shape

@@ -21,10 +21,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
+from torch import Tensor
 
 from otafl.channels.fading import ROUNDS_PER_BLOCK
 from otafl.core.contracts import ChannelState
-from otafl.core.lazy import Tensor
 from otafl.csi.base import Csi
 
 

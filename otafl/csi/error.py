@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from torch import Tensor
+
 from otafl.core.contracts import unsqueeze_like
-from otafl.core.lazy import Tensor
 from otafl.core.rng import declare_family, declare_purpose
 from otafl.core.settings import declare_stackable
 from otafl.csi.base import Csi, draw_device_errors, draw_path_errors

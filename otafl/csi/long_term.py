@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import torch
+from torch import Tensor
+
 from otafl.channels.base import Channel
 from otafl.channels.fading import DRAWS, FAR, NUMBERS
 from otafl.core.contracts import ChannelState, ChannelStatistics, LinkBudget, apply_combiner
-from otafl.core.lazy import Tensor, torch
 from otafl.csi.base import Csi
 from otafl.receivers.base import Receiver
 

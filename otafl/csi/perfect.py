@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, Literal
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.csi.base import Csi
 
 

@@ -12,8 +12,10 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import unsqueeze_like
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import declare_stackable
 from otafl.csi.base import Csi
 

@@ -25,10 +25,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.channels.sionna_rng import keep_global_state
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family, declare_purpose
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear

@@ -12,10 +12,11 @@ He et al. 2016, "Deep Residual Learning for Image Recognition", section 4.2.
 from __future__ import annotations
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.core.settings import Settings
 from otafl.data.dataset import DataSet

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from otafl.core.lazy import Tensor, torch
 from otafl.data.dataset import Indices
 from otafl.data.device_splits import count_classes, pack
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_purpose
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, Indices

@@ -16,10 +16,11 @@ import functools
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.core.contracts import Cohort
 from otafl.core.contracts.learning import count_epoch_steps
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import (
     Round,
     Streams,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torch import Tensor
+
 from otafl.core.contracts import Batch, LocalData
-from otafl.core.lazy import Tensor
 from otafl.core.rng import Streams, declare_family, make_step_key
 
 DROPOUT = declare_family("dropout", __name__)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
 
 
 def list_positions(count: Tensor, width: int) -> Tensor:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Batch, Cohort
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import (
     STEP_BITS,
     Round,

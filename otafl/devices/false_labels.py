@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torch import Tensor
+
 from otafl.core.contracts import Batch, LocalData, unsqueeze_like
-from otafl.core.lazy import Tensor
 
 
 class FalseLabels:

@@ -13,6 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.core import registry, settings
 from otafl.core.choices import declare_choice
@@ -26,7 +28,6 @@ from otafl.core.contracts import (
     TransmitLimits,
 )
 from otafl.core.hyper import build_hyper
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Purpose, Streams, declare_family
 from otafl.core.settings import Decibels, declare_stackable

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_purpose
 from otafl.devices.compute.base import Compute
 

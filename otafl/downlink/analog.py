@@ -21,8 +21,10 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Broadcast, Cohort, Tensors, unsqueeze_like
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import declare_purpose
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import Broadcast, Cohort, Hyper, LinkBudget, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 
 DOWNLINK = declare_family("downlink", __name__)

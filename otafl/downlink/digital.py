@@ -24,10 +24,10 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+import torch
 from pydantic import Field
 
 from otafl.core.contracts import MIN_RATE, Broadcast, Cohort
-from otafl.core.lazy import torch
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.downlink.base import DOWNLINK, WORD, Delivery, Downlink, DownlinkSetup

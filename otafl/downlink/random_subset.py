@@ -16,11 +16,11 @@ from typing import Literal
 
 import numpy as np
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.sparse import Positions, count_kept, count_subset_bits, draw_random_subset
 from otafl.core.contracts import Broadcast, Cohort, Tensors
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor
 from otafl.downlink.base import DOWNLINK, WORD, Delivery, Downlink
 
 CHOICE = DOWNLINK / "random_subset"

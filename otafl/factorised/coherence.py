@@ -7,7 +7,8 @@ Gish, Cochran 1988, "Generalized Coherence".
 
 from __future__ import annotations
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
 
 _COLUMNS = 1 << 14  # at a time, which bounds the memory of the copy in double precision
 

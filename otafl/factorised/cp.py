@@ -17,7 +17,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
 
 Factors = list[Tensor]
 """Factors A1, ..., AN, each [n, R, I_n]."""

@@ -36,7 +36,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.factorised.cp import Factors, gram, khatri_rao, kruskal, run_als
 from otafl.factorised.decomposition import count_eigh_flops, svd
 from otafl.factorised.lowrank import compress

@@ -7,7 +7,9 @@ Golub, Van Loan 2013, "Matrix Computations", 4th edition (GvL).
 
 from __future__ import annotations
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.factorised import jacobi
 
 

@@ -17,7 +17,8 @@ import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
 
 MAX_COLUMNS = 16
 """Largest number of columns. The time grows with its square."""

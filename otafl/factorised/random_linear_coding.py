@@ -6,7 +6,9 @@ are of the Frobenius norm.
 
 from __future__ import annotations
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.factorised.lowrank import LowRank
 
 

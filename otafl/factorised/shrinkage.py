@@ -5,7 +5,9 @@ All functions are batched over leading dimensions.
 
 from __future__ import annotations
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.factorised.decomposition import count_eigh_flops
 
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.factorised.decomposition import svd
 
 NUMBERS_AT_ONCE = 1 << 25

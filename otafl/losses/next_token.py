@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.core.contracts import Batch
-from otafl.core.lazy import Tensor, torch
 from otafl.losses.base import (
     Labels,
     LabelSpread,

@@ -15,9 +15,10 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.core.contracts import Batch
-from otafl.core.lazy import Tensor, torch
 from otafl.losses.base import Labels, LabelSpread, Loss
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from otafl.core.lazy import Tensor, functional, torch
+import torch
+from torch import Tensor
+from torch.nn import functional
+
 from otafl.models.linear_map import add_bias, apply
 
 EPSILON = 1e-5

@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core.choices import declare_choice
 from otafl.core.contracts import Batch, Tensors, unsqueeze_like
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import Settings
 from otafl.losses.base import Loss
 from otafl.losses.cross_entropy import CrossEntropy

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from otafl.core.lazy import Tensor, functional, torch
+import torch
+from torch import Tensor
+from torch.nn import functional
+
 from otafl.models.geometry import Window
 
 

@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from otafl.core.lazy import Tensor, functional, torch
+import torch
+from torch import Tensor
+from torch.nn import functional
+
 from otafl.models import convolution
 from otafl.models.geometry import Window
 from otafl.models.layered import PATCHES_AT_ONCE, LayeredModel

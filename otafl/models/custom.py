@@ -11,8 +11,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import torch
+
 from otafl.core.choices import declare_choice
-from otafl.core.lazy import torch
 from otafl.models.base import Model
 from otafl.user_code import error_origin, loading
 from otafl.user_code.custom_part import CustomFunction

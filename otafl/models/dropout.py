@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import math
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.core.rng import derive_words
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Batch, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.models.layered import Pair
 
 

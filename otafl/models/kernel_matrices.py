@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from otafl.core.lazy import Tensor
+from torch import Tensor
+
 from otafl.models.layer_steps import Unroll
 
 

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+from torch.nn import functional
+
 from otafl.core.contracts import Batch, Tensors
-from otafl.core.lazy import Tensor, functional, torch
 from otafl.models import convolution
 from otafl.models.base import LOSS, Draw, Model, copy_contiguous, descend_
 from otafl.models.convolution import ConvolutionCache

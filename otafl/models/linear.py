@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core.choices import declare_choice
 from otafl.core.contracts import Batch, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.models.base import LOSS, Draw, Model, ModelSettings
 from otafl.models.linear_layer import Layer
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
 
 
 class LinearMap(Protocol):

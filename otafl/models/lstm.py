@@ -21,11 +21,13 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
 
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, functional, torch
 from otafl.models.base import LOSS, Draw, HiddenWidths, Model, ModelSettings
 from otafl.models.linear_layer import draw_uniform_start, number_layers
 

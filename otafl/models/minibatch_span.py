@@ -7,8 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Batch, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.models.base import flatten, unflatten
 from otafl.models.forms import Direction, Form, FormParams, Gradient, InPlaceDifference, Span
 from otafl.models.layered import LayeredModel

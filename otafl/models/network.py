@@ -14,9 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import torch
+from torch import Tensor
+from torch.nn import functional
+
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, functional, torch
 from otafl.models import layer_steps as plan
 from otafl.models.base import Draw, Model, Shapes
 from otafl.models.kernel_matrices import to_kernels

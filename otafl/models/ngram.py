@@ -16,10 +16,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
 
 from otafl.core.contracts import Batch
-from otafl.core.lazy import Tensor, functional, torch
 from otafl.models.base import HiddenWidths
 from otafl.models.layered import LayeredModel, Pair
 from otafl.models.linear_layer import ActivationSettings, number_layers

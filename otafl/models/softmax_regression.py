@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+import torch
+
 from otafl.core.choices import declare_choice
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import torch
 from otafl.models.base import Draw, ModelSettings
 from otafl.models.layered import LayeredModel
 from otafl.models.linear_layer import BiasStart, number_layers

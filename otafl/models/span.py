@@ -32,8 +32,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from otafl.core.contracts import Batch, Tensors
-from otafl.core.lazy import Tensor
 from otafl.models.base import Model, descend_, flatten, unflatten
 from otafl.models.forms import (
     Direction,

@@ -17,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
 
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor, functional, torch
 from otafl.models.base import LOSS, Draw, Model, ModelSettings
 from otafl.models.linear_layer import draw_uniform_start, number_layers
 from otafl.models.lstm import compute_states

@@ -20,11 +20,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, functional, torch
 from otafl.models.attention import apply_linear, list_block_params, normalise, run_block
 from otafl.models.base import LOSS, NORMALISING, Draw, Model, ModelSettings
 from otafl.models.dropout import draw_dropout

@@ -15,7 +15,9 @@ solve its Newton systems, so that memory and time grow with states times devices
 
 from __future__ import annotations
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.power.scalars import compute_threshold
 
 STATE_STEPS = 12

@@ -11,8 +11,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from torch import Tensor
+
 from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
-from otafl.core.lazy import Tensor
 from otafl.core.settings import Settings
 
 Constraint = Literal["peak", "average", "none"]

@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
+import torch
+
 from otafl.core.contracts import Coefficients, Link
-from otafl.core.lazy import torch
 from otafl.core.problems import Problem, make_problem
 from otafl.power.base import PowerPolicy
 from otafl.power.scalars import TINY, compute_reference_power, get_transmitter_mask

@@ -35,8 +35,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.power.base import PowerPolicy

@@ -34,9 +34,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core.contracts import MIN_SNR, ChannelStatistics, Coefficients, Hyper, Link
-from otafl.core.lazy import Tensor
 from otafl.core.problems import Problem, make_problem
 from otafl.power.average_power import inverse_scaling, solve_multipliers
 from otafl.power.base import REFERENCE, Constraint, PowerPolicy, Reference

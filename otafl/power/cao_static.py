@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
+
 from otafl.core.contracts import Coefficients, Link
-from otafl.core.lazy import torch
 from otafl.power.base import PowerPolicy
 from otafl.power.scalars import (
     align_phases,

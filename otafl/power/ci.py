@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
+import torch
+
 from otafl.core.contracts import Coefficients, Link
-from otafl.core.lazy import torch
 from otafl.power.base import PowerPolicy
 from otafl.power.scalars import (
     TINY,

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import declare_stackable
 from otafl.power.base import RELATIVE, PowerPolicy
 from otafl.power.scalars import (

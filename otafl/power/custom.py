@@ -17,11 +17,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, get_args
 
+import torch
 from pydantic import PrivateAttr
+from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.power.base import Constraint, PowerPolicy
 from otafl.power.scalars import get_transmitter_mask
 from otafl.user_code import loading

@@ -18,10 +18,10 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core.contracts import MIN_SNR, ChannelStatistics, Coefficients, Hyper, Link
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor
 from otafl.power.base import GAMMA, REFERENCE, Constraint, Pair, PowerPolicy, Reference
 from otafl.power.scalars import (
     compute_fixed_power,

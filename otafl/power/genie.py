@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
+
 from otafl.core.contracts import Coefficients, Link
-from otafl.core.lazy import torch
 from otafl.power.base import Constraint, PowerPolicy
 from otafl.power.scalars import TINY, align_phases, get_transmitter_mask, invert_channel
 

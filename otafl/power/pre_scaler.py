@@ -43,10 +43,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
+from scipy import optimize, special
+from torch import Tensor
 
 from otafl.core.contracts import MIN_SNR, ChannelStatistics, Coefficients, Hyper, Link
-from otafl.core.lazy import Tensor, optimize, special, torch
 from otafl.core.settings import declare_stackable
 from otafl.power.base import Pair, PowerPolicy
 from otafl.power.scalars import (

@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import ChannelStatistics, Coefficients, Link
-from otafl.core.lazy import Tensor, torch
 
 TINY = 1e-100
 """Smallest symbol power and sqrt(eta), far below those of any update in single precision.

@@ -25,8 +25,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Coefficients, Link
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import declare_stackable
 from otafl.power.base import PowerPolicy
 from otafl.power.scalars import (

@@ -20,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import declare_stackable
 from otafl.power.base import GAMMA, REFERENCE, RELATIVE, Constraint, Pair, PowerPolicy, Reference
 from otafl.power.scalars import (

@@ -42,12 +42,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import MIN_SNR, NOISE_VARIANCE, TransmitLimits
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable

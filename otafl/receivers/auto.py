@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from torch import Tensor
+
 from otafl.core import registry
-from otafl.core.lazy import Tensor
 from otafl.power.base import PowerPolicy
 from otafl.receivers.base import Receiver
 from otafl.receivers.scalar import Scalar

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.core.settings import Settings
 from otafl.power.base import PowerPolicy
 

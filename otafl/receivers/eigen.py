@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.receivers.base import TINY, Receiver, normalise_combiner
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from otafl.core.lazy import Tensor
+from torch import Tensor
+
 from otafl.receivers.base import Receiver, normalise_combiner
 
 

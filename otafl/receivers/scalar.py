@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from otafl.core.lazy import Tensor
+from torch import Tensor
+
 from otafl.receivers.base import Receiver, select_first_antenna
 
 

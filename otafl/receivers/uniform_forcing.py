@@ -23,10 +23,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core.contracts import MIN_SNR
-from otafl.core.lazy import Tensor, torch
 from otafl.receivers.base import TINY, Receiver, normalise_combiner
 from otafl.receivers.eigen import compute_amplitudes, compute_first_eigenvector
 

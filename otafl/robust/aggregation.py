@@ -18,13 +18,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.algorithms.custom import get_class
 from otafl.core import contracts as c
 from otafl.core import registry, settings
 from otafl.core.choices import declare_choice
 from otafl.core.errors import UserError
 from otafl.core.hyper import build_hyper
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable

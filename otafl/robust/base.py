@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import Settings
 
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.robust.base import Inputs, Rule
 
 LAST = "last"

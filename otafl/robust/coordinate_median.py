@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from torch import Tensor
+
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor
 from otafl.robust.base import Inputs, Rule, compute_median
 
 

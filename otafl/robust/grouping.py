@@ -6,8 +6,10 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Cohort, LinkReport, Payload, Received
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_purpose
 
 GROUPS = declare_purpose("robust_groups", __name__)

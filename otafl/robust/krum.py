@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.robust.base import Inputs, Rule
 
 

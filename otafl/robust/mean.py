@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from torch import Tensor
+
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor
 from otafl.robust.base import Inputs, Rule, compute_mean
 
 

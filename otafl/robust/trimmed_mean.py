@@ -14,8 +14,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.robust.base import Inputs, Rule, sort_inputs
 
 

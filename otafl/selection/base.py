@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import ChannelState, Cohort, Hyper, LinkBudget, Payload
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_purpose
 from otafl.core.stateful import Stateful
 from otafl.csi.base import Csi

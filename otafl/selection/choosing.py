@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Cohort
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_purpose
 
 SENDERS = declare_purpose("senders", __name__)

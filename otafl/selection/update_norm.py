@@ -15,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import ChannelState, Cohort, Payload
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.selection.base import Devices, NumWanted, Selection
 from otafl.uplink.signal import compute_squared_norm

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from torch import Tensor
+
 from otafl.core.contracts import Hyper
-from otafl.core.lazy import Tensor
 from otafl.core.settings import declare_stackable
 from otafl.server.base import BETA1, RATE, TAU, ServerOptimiser
 

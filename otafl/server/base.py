@@ -10,8 +10,10 @@ Reddi et al. 2021, "Adaptive Federated Optimization", Algorithm 2.
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import MODEL, Hyper, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import Settings
 
 RATE = "step size of the server, eta"

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
+
 from otafl.core.contracts import MODEL, Hyper, Tensors
-from otafl.core.lazy import torch
 from otafl.core.settings import declare_stackable
 from otafl.server.base import BETA1, RATE, ServerOptimiser
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Hyper
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import declare_stackable
 from otafl.server.base import BETA1, BETA2, RATE, TAU, ServerOptimiser
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import torch
 from pydantic import Field, ValidationError
+from torch import Tensor
 
 from otafl.core import registry, settings
 from otafl.core.choices import Choice
 from otafl.core.contracts import ChannelState, Cohort, Submodel, Workload
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import declare_purpose
 from otafl.devices.hardware import Hardware

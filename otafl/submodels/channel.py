@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import ChannelState, Cohort
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import Decibels
 from otafl.core.units import db_to_linear
 from otafl.submodels.base import SubmodelAssignment, SubmodelSetup, Weights, compute_share_bounds

@@ -10,10 +10,11 @@ import functools
 from typing import ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort
-from otafl.core.lazy import Tensor, torch
 from otafl.submodels.base import SECTION, SubmodelAssignment, SubmodelSetup
 
 WORD = 32.0

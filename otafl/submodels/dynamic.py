@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import ChannelState, Cohort
-from otafl.core.lazy import Tensor, torch
 from otafl.submodels.base import (
     DRAWS,
     Shares,

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
 
 from otafl.core.errors import UserError
-from otafl.core.lazy import torch
 from otafl.submodels.base import SECTION, SubmodelAssignment, Weights, assign_by_rank
 
 COPIES = 3

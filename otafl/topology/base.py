@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm
 from otafl.channels.base import Channel
 from otafl.channels.positions import Positions
 from otafl.core import settings
 from otafl.core.contracts import Hyper, LinkReport, Tensors
-from otafl.core.lazy import Tensor
 from otafl.core.rng import Streams
 from otafl.core.stateful import Stateful
 from otafl.topology.rows import Rows

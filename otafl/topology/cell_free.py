@@ -21,13 +21,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.channels.base import Channel, InterfererMap
 from otafl.channels.positions import Positions
 from otafl.core import registry
 from otafl.core.contracts import ChannelState, Paths
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import declare_purpose
 from otafl.core.settings import declare_stackable

@@ -21,13 +21,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
 
 from otafl.channels.base import Channel, InterfererMap
 from otafl.channels.positions import Positions
 from otafl.core import registry
 from otafl.core.contracts import Hyper
-from otafl.core.lazy import torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import Decibels
 from otafl.core.units import db_to_linear

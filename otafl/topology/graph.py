@@ -23,7 +23,9 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl import uplink
 from otafl.algorithms.base import Algorithm
@@ -33,7 +35,6 @@ from otafl.channels.positions import Positions
 from otafl.core import registry
 from otafl.core.contracts import Cohort, Group, Hyper, LinkReport, Received, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_purpose
 from otafl.devices import compute

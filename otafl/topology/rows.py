@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from otafl.core.lazy import torch
+import torch
+
 from otafl.core.rng import Streams
 from otafl.data import Samples
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import (
@@ -20,7 +21,6 @@ from otafl.core.contracts import (
     Received,
     TransmitLimits,
 )
-from otafl.core.lazy import Tensor
 from otafl.core.stateful import Stateful
 from otafl.csi.base import Csi
 from otafl.uplink.delivery import Delivery

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
+from torch import Tensor
+
 from otafl.core.constants import get_constant
 from otafl.core.contracts import MIN_SNR, Coefficients, TransmitLimits
-from otafl.core.lazy import Tensor, torch
 from otafl.uplink.segments import Segments
 from otafl.uplink.signal import Signal
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import apply_combiner
-from otafl.core.lazy import Tensor, torch
 from otafl.receivers.base import Receiver
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.layout import Slot

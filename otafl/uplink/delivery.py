@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from otafl.core import contracts as c
-from otafl.core.lazy import Tensor, torch
 from otafl.uplink.signal import (
     Signal,
     compute_error_free,

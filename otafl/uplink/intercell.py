@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.channels.base import Channel
 from otafl.core.contracts import Cohort, apply_combiner
-from otafl.core.lazy import Tensor, torch
 from otafl.uplink.layout import Slot
 from otafl.uplink.on_air import OnAir
 from otafl.uplink.segments import sum_segments

@@ -20,7 +20,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.core.rng import Streams, declare_family
 from otafl.uplink.signal import Signal
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from torch import Tensor
+
 from otafl.core.contracts import TransmitLimits
-from otafl.core.lazy import Tensor
 from otafl.csi.base import Csi
 from otafl.uplink.bounds import Bounds
 from otafl.uplink.delivery import Delivery

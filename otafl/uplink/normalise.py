@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
+from torch import Tensor
+
 from otafl.core.constants import get_constant
-from otafl.core.lazy import Tensor, torch
 from otafl.uplink.segments import Segments, compute_energies, compute_means, sum_segments
 from otafl.uplink.signal import Signal, compute_squared_norm
 

@@ -6,8 +6,10 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Coefficients, Cohort, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.uplink.bounds import SentPart
 from otafl.uplink.combine import ScalarChannels
 from otafl.uplink.layout import Slot

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.on_air import OnAir
 from otafl.uplink.signal import divide_by_weights

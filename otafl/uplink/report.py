@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.on_air import OnAir
 

@@ -8,8 +8,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Cohort, Group, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.models.base import flatten, unflatten
 
 MIN_NORM, MAX_NORM = 1e-12, 1e18

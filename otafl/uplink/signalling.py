@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 from pydantic import Field
 
 from otafl.core import settings
 from otafl.core.contracts import LinkBudget, LinkReport
-from otafl.core.lazy import torch
 from otafl.core.settings import declare_stackable
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
+
 from otafl.core.rng import Streams
 from otafl.uplink.impairments.impairments import NOISE
 from otafl.uplink.on_air import OnAir

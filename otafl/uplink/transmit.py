@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from otafl.core.lazy import torch
+import torch
+
 from otafl.uplink.combine import combine
 from otafl.uplink.layout import Slot
 from otafl.uplink.normalise import Normalisation

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.core.constants import get_constant
-from otafl.core.lazy import Tensor, torch
 
 
 @dataclass(frozen=True)

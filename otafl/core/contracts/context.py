@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from torch import Tensor
+
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.learning import LocalData
 from otafl.core.contracts.tensors import Hyper
-from otafl.core.lazy import Tensor
 from otafl.core.rng import Round, Streams
 
 Decision = TypeVar("Decision")

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
+from torch import Tensor
 
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.tensors import Tensors, take_rows
-from otafl.core.lazy import Tensor
 from otafl.core.rng import Round
 
 PredictFn = Callable[[Tensors, Tensor], Tensor]

@@ -11,8 +11,10 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts.tensors import Hyper, Tensors
-from otafl.core.lazy import Tensor, torch
 
 NOISE_VARIANCE = 0.5
 """Variance N of one received real number, half the receiver's complex noise variance."""

@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.tensors import Tensors, take_rows, unsqueeze_like
-from otafl.core.lazy import Tensor, torch
 
 
 @dataclass(frozen=True)

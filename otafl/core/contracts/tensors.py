@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from otafl.core.lazy import Tensor
+from torch import Tensor
 
 MODEL = "model"
 """Name of the tensor that holds all parameters of a model side by side, [S, P] or [n, P]."""

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core.contracts import Tensors, unsqueeze_like
-from otafl.core.lazy import Tensor, torch
 from otafl.devices.attacks.base import Attack, Attacked
 
 MOST = 1.0 - 1e-6

@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Group, Hyper, Tensors, TransmitLimits, unsqueeze_like
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import Settings
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Hyper, TransmitLimits
-from otafl.core.lazy import Tensor, torch
 from otafl.devices.attacks.base import Attack
 
 

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Hyper, Tensors, TransmitLimits
-from otafl.core.lazy import Tensor, torch
 from otafl.devices.attacks.base import Attack, Attacked, scale_rows
 
 

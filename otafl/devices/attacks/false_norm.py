@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+from torch import Tensor
+
 from otafl.core.contracts import Hyper, TransmitLimits
-from otafl.core.lazy import Tensor
 from otafl.core.settings import declare_stackable
 from otafl.devices.attacks.base import Attack
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import torch
+
 from otafl.core.contracts import Tensors
-from otafl.core.lazy import torch
 from otafl.devices.attacks.base import Attack, Attacked, scale_rows
 
 

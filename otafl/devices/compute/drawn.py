@@ -24,8 +24,8 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+from scipy import special
 
-from otafl.core.lazy import special
 from otafl.core.settings import Settings
 from otafl.devices.compute.base import (
     QUANTITIES,

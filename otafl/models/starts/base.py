@@ -6,8 +6,10 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
+import torch
+from torch import Tensor
+
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.settings import Settings
 from otafl.models.base import START_BITS, Model
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from otafl.core.lazy import Tensor
+from torch import Tensor
+
 from otafl.models.base import Model
 from otafl.models.starts.base import ServerSamples, Start
 

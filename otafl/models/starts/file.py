@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core import safetensors
 from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
-from otafl.core.lazy import Tensor, torch
 from otafl.models.base import Model
 from otafl.models.starts.base import ServerSamples, Start, check_weights
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
+from torch import Tensor
+
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor
 from otafl.core.problems import Problem, make_problem
 from otafl.models.base import Model
 from otafl.models.starts.base import ServerSamples, Start, check_weights

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pooch
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.core import safetensors
 from otafl.core.adam import BETAS, EPSILON
 from otafl.core.contracts import Batch, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_family
 from otafl.models.base import START_BITS, Model, descend_

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Literal
 
+import torch
 from pydantic import Field
 
-from otafl.core.lazy import torch
 from otafl.core.settings import DataDisclosure
 from otafl.csi.base import Csi
 from otafl.uplink.base import Transport

@@ -17,9 +17,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from otafl.channels.ofdm import frequency_response, rotations
 from otafl.core.contracts import ChannelState, Cohort
-from otafl.core.lazy import Tensor, torch
 from otafl.uplink.coherent.ofdm_grid import Grid
 
 SAMPLE = 1e-3

@@ -12,8 +12,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from otafl.core.constants import get_constant
-from otafl.core.lazy import Tensor, torch
 from otafl.uplink.interleaving import Uses
 
 

@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+import torch
+from torch import Tensor
+from torch.nn import functional
+
 from otafl.core.contracts import Cohort
-from otafl.core.lazy import Tensor, functional, torch
 from otafl.uplink.coherent.arrivals import Arrivals, carrier_turns, differences
 from otafl.uplink.coherent.ofdm_grid import Grid
 from otafl.uplink.impairments.amplifier import clip_amplitude, peaks, rapp

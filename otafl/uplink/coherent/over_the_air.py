@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import LinkBudget, Payload, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.privacy.checks import refuse_ideal
 from otafl.privacy.mechanism import Privacy

@@ -13,9 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from otafl.core.constants import get_constant
 from otafl.core.contracts import NOISE_VARIANCE, ChannelState, Hyper
-from otafl.core.lazy import Tensor, torch
 from otafl.core.units import db_to_linear
 from otafl.csi.base import Csi
 from otafl.uplink.impairments.impairments import Impairments

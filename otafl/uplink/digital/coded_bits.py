@@ -13,10 +13,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import torch
+from torch import Tensor
+
 from otafl.codecs.base import Codec, get_shapes, get_trial_device
 from otafl.core.contracts import Group
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.models.base import flatten, unflatten
 from otafl.uplink.delivery import Delivery

@@ -43,12 +43,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.base import Codec
 from otafl.core.constants import get_constant
 from otafl.core.contracts import MIN_RATE, ChannelStatistics, Group, Hyper, LinkBudget
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
 from otafl.codecs.base import get_trial_device
 from otafl.core.contracts import Group, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital.packets import rows_once

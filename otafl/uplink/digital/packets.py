@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
 from otafl.codecs.base import has_repeated_devices
 from otafl.core.contracts import Cohort, Group, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.signal import (

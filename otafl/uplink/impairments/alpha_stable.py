@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 
-from otafl.core.lazy import Tensor
+from torch import Tensor
+
 from otafl.core.rng import Streams
 
 

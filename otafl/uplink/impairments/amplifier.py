@@ -8,7 +8,7 @@ Rapp 1991, "Effects of HPA-Nonlinearity on a 4-DPSK/OFDM-Signal for a Digital So
 
 from __future__ import annotations
 
-from otafl.core.lazy import Tensor
+from torch import Tensor
 
 
 def rapp(samples: Tensor, saturation: Tensor, smoothness: Tensor) -> Tensor:

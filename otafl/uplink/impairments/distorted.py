@@ -10,8 +10,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Cohort
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams
 from otafl.uplink.impairments.impairments import NOISE, Impairments
 from otafl.uplink.impairments.misaligned import SampleSums, compute_aligned_noise, lmmse_filter

@@ -15,8 +15,10 @@ Computation".
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from otafl.core.contracts import Cohort
-from otafl.core.lazy import Tensor, torch
 from otafl.uplink.signal import Signal
 
 WINDOW = 2

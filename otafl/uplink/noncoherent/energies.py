@@ -16,10 +16,12 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from otafl.core.compiled_module import load_loops
 from otafl.core.constants import get_constant
 from otafl.core.contracts import NOISE_VARIANCE, Cohort
-from otafl.core.lazy import Tensor, torch
 from otafl.core.rng import Streams, declare_family
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.noncoherent.pairs import OnPairs

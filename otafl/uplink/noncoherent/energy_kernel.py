@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from otafl.core.compiling import compile_loop
-from otafl.core.lazy import Tensor, torch
 from otafl.uplink.noncoherent.energies import BLOCK
 from otafl.uplink.segments import Segments
 from otafl.uplink.signal import Signal

@@ -30,12 +30,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.base import VOTES
 from otafl.core.contracts import Hyper, LinkBudget, Tensors
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable

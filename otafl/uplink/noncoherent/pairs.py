@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from otafl.core.choices import Choice
 from otafl.core.contracts import MIN_SNR, NOISE_VARIANCE, Coefficients, Cohort, Tensors
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.uplink.bounds import SentPart
 from otafl.uplink.delivery import Delivery

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
 
 CLOSE = 1e-3
 """Counts that differ by less are equal."""

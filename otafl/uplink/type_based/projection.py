@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from otafl.core.lazy import Tensor, torch
+import torch
+from torch import Tensor
 
 
 def project(y: Tensor, senders: Tensor, how: str) -> Tensor:

@@ -38,14 +38,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.algorithms.custom import get_class
 from otafl.core import registry
 from otafl.core.constants import get_constant
 from otafl.core.contracts import LinkBudget, Tensors
 from otafl.core.errors import UserError
-from otafl.core.lazy import Tensor, torch
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_family, make_step_key
 from otafl.robust.base import Inputs
