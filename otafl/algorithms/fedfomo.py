@@ -252,7 +252,7 @@ class FedFomo(Algorithm):
         known = server["affinity"].flatten(0, 1)[cell]
         p = known.scatter_add(1, owners, each[GAIN])  # p_i <- p_i + g
         new["affinity"] = update_table(server["affinity"], p, delivered_mask, cohort)
-        offer = self.offer(new["affinity"], context.host_round + 1, context.hyper, context.streams)
+        offer = self.offer(new["affinity"], int(context.round) + 1, context.hyper, context.streams)
         new["offer"] = update_table(
             server["offer"], offer.flatten(0, 1)[cell], delivered_mask, cohort
         )

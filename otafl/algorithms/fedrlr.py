@@ -22,7 +22,6 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -44,7 +43,7 @@ from otafl.models.base import Model, Shapes
 from otafl.models.layered import LayeredModel, Pair
 
 REORTHONORMALISE_EVERY = 64
-"""Local steps between corrections of the rounding drift of U and V."""
+"""Most local steps between corrections of the rounding drift of U and V, one ending each round."""
 
 SIGNS = declare_purpose("rlc", __name__)
 
@@ -171,7 +170,6 @@ class FedRLR(Algorithm):
         of_loss = (-self._kappa_gradient * eta)[:, None, None]
         of_penalty = (-self._kappa_penalty * eta * mu)[:, None, None]
         loss = torch.zeros_like(eta)
-        drifted = context.decide(functools.partial(_list_drifted_steps, work.steps))
         for step in range(work.steps):
             maps = [LowRankMap(one) for one in own]
             batch_loss, pairs = self.model.compute_pairs(
@@ -187,7 +185,7 @@ class FedRLR(Algorithm):
                 pull = (bias[i] - bias0[i]).mul_(of_penalty[:, 0])
                 bias[i] = pull.addcmul_(pairs[i].g.sum(1), of_loss[:, 0]).add_(bias[i])
             own = lowrank.retract(own, tangents)  # eqs. (17)-(19)
-            if step in drifted:
+            if (step + 1) % REORTHONORMALISE_EVERY == 0 or step + 1 == work.steps:
                 own = [lowrank.reorthonormalise(one) for one in own]
         state = {"weight": cohort.weight[:, None].clone()} | _name_tensors(own, bias)
         return state, self._encode(own, bias, context), loss / work.steps
@@ -348,12 +346,6 @@ class FedRLR(Algorithm):
             )
             total += workload.num_steps * (penalty + moving + drift) + 2.0 * (m + n) * rank**2
         return total
-
-
-def _list_drifted_steps(steps: int, round: int) -> list[int]:
-    """List the local steps of a round after which points are orthonormalised anew."""
-    before = round * steps
-    return [s for s in range(steps) if (before + s + 1) % REORTHONORMALISE_EVERY == 0]
 
 
 def _name_tensors(points: Sequence[LowRank], biases: Sequence[Tensor]) -> c.Tensors:

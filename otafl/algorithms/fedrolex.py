@@ -73,11 +73,11 @@ class FedRolex(Algorithm):
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext
     ) -> Outcome:
-        received, offset = broadcast.tensors[MODEL], context.host_round
+        received, offset = broadcast.tensors[MODEL], int(context.round)
         return train_slices(self.submodels, self.settings, received, context, offset)
 
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
-        following = torch.full_like(server["round"], context.host_round + 1)
+        following = torch.full_like(server["round"], int(context.round) + 1)
         return {MODEL: apply_masked_mean(server[MODEL], received), "round": following}
 
     def build_views(self, server: Tensors, devices: Tensors) -> Views:

@@ -198,7 +198,8 @@ class Lora(Algorithm):
         """Return the places of the mode's tensors in a round."""
         if self.settings.mode == "tangent":
             return lora_factors.Roles(lora_tangent.POINT, trained=("a", "b"), sent=("a", "b"))
-        return context.decide(partial(get_roles, self.settings.mode))
+        round = int(context.round) if self.settings.mode == "alternate" else 0
+        return get_roles(self.settings.mode, round)
 
     def _gather_thin(self, received: c.Tensors, devices: c.Tensors, cohort: c.Cohort) -> c.Tensors:
         """Return the thin tensors of the rows, with zeros beyond their ranks."""

@@ -102,7 +102,7 @@ class CountSketch(Codec):
         require_all_coordinates((group,), "count_sketch", "adds coordinates of all devices up")
         x = flatten(group.tensors)
         self._shapes[index] = get_shapes(group)
-        self._hashes[index] = self._draw_hashes(index, x.shape[1], context.host_round)
+        self._hashes[index] = self._draw_hashes(index, x.shape[1], int(context.round))
         bucket, sign = self._hashes[index]
         sketch = x.new_zeros(len(x), self.settings.rows * self._count_buckets(x.shape[1]))
         for place, signs in zip(bucket, sign, strict=True):

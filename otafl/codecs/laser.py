@@ -235,7 +235,7 @@ class Laser(ErrorFeedbackSettings):
     def _plan(self, group: Group, index: int, context: Context) -> _Sent:
         """Return the parts of a group, their common factors and their gains in a round."""
         parts = self._list_parts(group)
-        is_left = context.host_round % 2 == 0
+        is_left = int(context.round) % 2 == 0
         trials, bases = context.cohort.num_trials, {}
         for name, shape in parts.items():
             rank = _choose_rank(shape, self.settings.rank)

@@ -6,8 +6,8 @@ recorded it, with the addresses of their tensors. The host launches the whole li
 
 A graph knows neither what the host computed nor what it decided while it was recorded. So what
 differs from round to round enters through tensors at fixed addresses, the index of the round among
-them, and each decision by that index is made again before a replay (`Context.decide`). Local work
-that waits for the GPU, and that of user-defined parts, is not recorded.
+them. Local work that waits for the GPU, as for a number by which the host decides, and that of
+user-defined parts, is not recorded.
 
 References
 ----------
@@ -17,22 +17,18 @@ NVIDIA, CUDA C++ Programming Guide, section "CUDA Graphs".
 from __future__ import annotations
 
 import dataclasses
-import gc
-import time
 import warnings
-import weakref
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from otafl.algorithms.base import Outcome
-from otafl.core.contracts import Broadcast, Cohort, Decisions, Tensors
+from otafl.core.constants import note_constants
+from otafl.core.contracts import Broadcast, Cohort, Tensors
 from otafl.core.rng import Round
 
 MAX_GRAPHS = 8
@@ -40,12 +36,6 @@ MAX_GRAPHS = 8
 
 MAX_SHAPES = 64
 """Most different chunks that are looked out for; beyond them rounds hardly repeat."""
-
-LOOKS = 5
-"""How often to look for tensors that outlive an update, before they count as kept by a cache."""
-
-PAUSE_S = 0.02
-"""Time between these looks."""
 
 COHORT_TENSORS = tuple(
     one.name for one in dataclasses.fields(Cohort) if one.type in ("Tensor", Tensor)
@@ -83,9 +73,7 @@ class CudaRecorder:
             torch.cuda.set_sync_debug_mode("error")
         try:
             return run()
-        except RuntimeError as error:
-            if "synchronizing" not in str(error):
-                raise
+        except RuntimeError as error:  # any other one occurs again in the work that is not recorded
             raise NotRecordableError from error
         finally:
             torch.cuda.set_sync_debug_mode(before)
@@ -156,40 +144,25 @@ class UpdateInputs:
         return replace(self, rows=dict(self.rows), chunk=chunk)
 
 
-Update = Callable[[UpdateInputs, Round, Decisions | None], Outcome]
+Update = Callable[[UpdateInputs, Round], Outcome]
 """Local update of a chunk in a round."""
 
 
 @dataclass(frozen=True)
 class _Graph:
-    """Recorded update: its decisions, outcome and replay, and the tensors whose memory it reads."""
+    """Recorded update: its inputs and outcome, its replay, and constants whose memory it reads."""
 
-    decisions: Decisions
+    inputs: UpdateInputs
     outcome: Outcome
     replay: Callable[[], None]
-    read: list[Tensor]
-
-
-@dataclass
-class _Shape:
-    """Graphs of one shape of chunks, with their inputs. is_refused: there will be no more."""
-
-    inputs: UpdateInputs | None = None
-    graphs: list[_Graph] = field(default_factory=list)
-    left_tensors: bool = False
-    is_refused: bool = False
-
-    def refuse(self) -> None:
-        """Record no more graphs; those that there are still read the inputs."""
-        self.is_refused = True
-        if not self.graphs:
-            self.inputs = None
+    constants: list[Tensor]
 
 
 class LocalGraphs:
-    """Graphs of the local updates of a stack, one for each shape and each set of decisions.
+    """Graphs of the local updates of a stack, one for each shape.
 
-    The first update of a shape runs as it is, the second also shows whether it can be recorded.
+    The first update of a shape runs as it is, and fills the caches of what it calls. The second is
+    recorded, if it waits for nothing.
 
     Parameters
     ----------
@@ -205,107 +178,47 @@ class LocalGraphs:
     def __init__(self, recorder: Recorder, update: Update, device: torch.device) -> None:
         self._recorder, self._update = recorder, update
         self._round = torch.zeros((), dtype=torch.int64, device=device)
-        self._shapes: dict[Hashable, _Shape] = {}
+        self._seen: set[Hashable] = set()
+        self._refused: set[Hashable] = set()
+        self._graphs: dict[Hashable, _Graph] = {}
         self.num_replays = 0
-
-    @property
-    def num_graphs(self) -> int:
-        """The number of recorded updates."""
-        return sum(len(shape.graphs) for shape in self._shapes.values())
 
     def run(self, inputs: UpdateInputs, t: int) -> Outcome:
         """Return the outcome of a round's local update of a chunk."""
-        key = inputs.describe_shape()
-        shape = self._shapes.get(key)
-        if shape is None:
-            if len(self._shapes) < MAX_SHAPES:
-                self._shapes[key] = _Shape()
-            return self._update(inputs, t, None)
-        graph = next((one for one in shape.graphs if one.decisions.are_same(t)), None)
-        if graph is None and (shape.is_refused or self.num_graphs >= MAX_GRAPHS):
-            return self._update(inputs, t, None)
-        self._round.fill_(t)
-        if shape.inputs is None:
-            shape.inputs = inputs.copy()
-        else:
-            for own, new in zip(shape.inputs.list_tensors(), inputs.list_tensors(), strict=True):
-                own.copy_(new)
+        shape = inputs.describe_shape()
+        graph = self._graphs.get(shape)
         if graph is not None:
+            self._round.fill_(t)
+            given = zip(graph.inputs.list_tensors(), inputs.list_tensors(), strict=True)
+            for own, new in given:
+                own.copy_(new)
             self.num_replays += 1
             graph.replay()
             return _copy_outcome(graph.outcome)
-        try:
-            return self._add_graph(shape, shape.inputs, t)
-        except NotRecordableError:
-            shape.refuse()
-            return self._update(inputs, t, None)
+        if shape in self._seen and shape not in self._refused and len(self._graphs) < MAX_GRAPHS:
+            try:
+                return self._record(shape, inputs.copy(), t)
+            except NotRecordableError:
+                self._refused.add(shape)
+        if len(self._seen) < MAX_SHAPES:
+            self._seen.add(shape)
+        return self._update(inputs, t)
 
-    def _add_graph(self, shape: _Shape, inputs: UpdateInputs, t: int) -> Outcome:
-        """Return the outcome of an update that shows whether to record it, and record it if so."""
-        watch = _Watch()
-        with watch:
-            ran = self._recorder.rehearse(
-                lambda: self._update(inputs.forget_derived(), self._round, Decisions(t))
-            )
-        outcome = _copy_outcome(ran)
-        if watch.has_left_tensors(ran):
-            # of a cache that it filled: in a graph they would have no numbers before the replay
-            if shape.left_tensors:
-                shape.refuse()
-            shape.left_tensors = True
-            return outcome
-        del ran
-        watch, decisions = _Watch(), Decisions(t)
+    def _record(self, shape: Hashable, inputs: UpdateInputs, t: int) -> Outcome:
+        """Return the outcome of an update, and record it for the next one.
+
+        Raises NotRecordableError if it cannot be recorded.
+        """
+        self._round.fill_(t)
 
         def run() -> Outcome:
-            with watch:
-                return self._update(inputs.forget_derived(), self._round, decisions)
+            return self._update(inputs.forget_derived(), self._round)
 
-        try:
+        outcome = _copy_outcome(self._recorder.rehearse(run))
+        with note_constants() as constants:
             recorded, replay = self._recorder.record(run)
-        except NotRecordableError:
-            shape.refuse()
-            return outcome
-        shape.graphs.append(_Graph(decisions, recorded, replay, list(watch.read.values())))
+        self._graphs[shape] = _Graph(inputs, recorded, replay, constants)
         return outcome
-
-
-class _Watch(TorchDispatchMode):
-    """Notes the tensors that operations read, if they have not made them.
-
-    read: these tensors, by their identity.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: dict[int, Tensor] = {}
-        self._made: dict[int, weakref.ref[Tensor]] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        for one in _find_tensors((args, kwargs)):
-            if id(one) not in self._made:
-                self.read[id(one)] = one
-        out = func(*args, **(kwargs or {}))
-        for one in _find_tensors(out):
-            if id(one) not in self.read:
-                self._made[id(one)] = weakref.ref(one)
-        return out
-
-    def has_left_tensors(self, outcome: Outcome) -> bool:
-        """Return whether tensors that were made outlive the operations, beside the outcome."""
-        handed = {id(one) for own in _list_tensors(outcome) for one in (own, own._base)}
-        for _ in range(LOOKS):
-            gc.collect()
-            alive = (made() for made in self._made.values())
-            if not any(one is not None and id(one) not in handed for one in alive):
-                return False
-            time.sleep(PAUSE_S)  # threads of autograd drop a gradient's tensors a little later
-        return True
-
-
-def _find_tensors(tree: Any) -> Iterator[Tensor]:
-    """Yield the tensors among the arguments or results of an operation."""
-    return (leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
 
 
 def _copy(tensors: Tensors) -> Tensors:
@@ -313,25 +226,7 @@ def _copy(tensors: Tensors) -> Tensors:
     return {name: one.clone() for name, one in tensors.items()}
 
 
-def _map_outcome(outcome: Outcome, change: Callable[[Tensor], Tensor]) -> Outcome:
-    """Return an outcome with all tensors changed."""
-    state, payload, loss = outcome
-    changed = {name: change(one) for name, one in state.items()}
-    return changed, tuple(group.map_tensors(change) for group in payload), change(loss)
-
-
 def _copy_outcome(outcome: Outcome) -> Outcome:
     """Copy the tensors of an outcome, which a replay would overwrite."""
-    return _map_outcome(outcome, torch.clone)
-
-
-def _list_tensors(outcome: Outcome) -> list[Tensor]:
-    """List the tensors of an outcome."""
-    found: list[Tensor] = []
-
-    def note(one: Tensor) -> Tensor:
-        found.append(one)
-        return one
-
-    _map_outcome(outcome, note)
-    return found
+    state, payload, loss = outcome
+    return _copy(state), tuple(group.map_tensors(torch.clone) for group in payload), loss.clone()

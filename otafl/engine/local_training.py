@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Outcome
-from otafl.core.contracts import Broadcast, Cohort, Decisions, LocalContext, LocalData, Payload
+from otafl.core.contracts import Broadcast, Cohort, LocalContext, LocalData, Payload
 from otafl.core.rng import Round
 from otafl.data.keyed_data import KeyedData
 from otafl.downlink.base import Delivery
@@ -152,7 +152,6 @@ class LocalTraining:
         self,
         inputs: UpdateInputs,
         t: Round,
-        decisions: Decisions | None = None,
         reserve_fn: Callable[[Tensor], Tensor] | None = None,
     ) -> Outcome:
         """Return the outcome of the local update of a chunk, in a round of this index."""
@@ -162,7 +161,7 @@ class LocalTraining:
             true = KeyedData(true, parts.streams)
         work = parts.faults.change_labels(true, chunk)
         shared = chunk, parts.hyper, parts.streams, t, work
-        context = LocalContext(*shared, decisions=decisions, reserve_fn=reserve_fn)
+        context = LocalContext(*shared, reserve_fn=reserve_fn)
         is_read_only = inputs.is_own or parts.algorithm.only_reads_broadcast
         get_rows = inputs.sent.view_rows if is_read_only else inputs.sent.expand_rows
         received = get_rows(chunk, 0, chunk.num_rows)

@@ -17,7 +17,6 @@ from gpu.cases import CASES, QUICK
 from support.pretended import use_processor
 from support.tape import TapeRecorder, use_tapes
 
-from otafl.core.contracts import Decisions
 from otafl.engine.engine import Engine
 from otafl.engine.local_graphs import NotRecordableError
 
@@ -67,7 +66,8 @@ KEPT_OUT = {
     "algorithms.split_mix.SplitMix.run_local_update nonzero": ROWS,
     "algorithms.fedfomo.HeldOutData.__init__ _to_copy": "which samples are held out",
     "algorithms.submodel_training.train_ _local_scalar_dense": "which milestones are reached",
-    "core.contracts.context.Context.host_round _local_scalar_dense": SLICES,
+    "algorithms.fedrolex.FedRolex.run_local_update _local_scalar_dense": SLICES,
+    "algorithms.lora.Lora._get_roles _local_scalar_dense": "which factors a round trains",
     "algorithms.width_slices.write_slices_ _local_scalar_dense": SLICES,
     "algorithms.width_slices.slice_params _local_scalar_dense": SLICES,
     "algorithms.width_slices._find_runs _local_scalar_dense": SLICES,
@@ -111,22 +111,13 @@ def test_graphs_agree_with_launches(case: str) -> None:
     close(scores(make(case, "cuda")), plain, ROUNDING)
 
 
-def test_decisions_are_made_again() -> None:
-    decisions = Decisions(4)
-    assert decisions.make(lambda round: round % 2 == 0)
-    assert decisions.make(lambda round: round // 3) == 1
-    assert decisions.are_same(4)
-    assert not decisions.are_same(5)  # odd
-    assert not decisions.are_same(6)  # 6 // 3 is 2
-
-
 def test_a_failed_recording_changes_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: TapeRecorder, run: Any) -> Any:
         run()
         raise NotRecordableError
 
     monkeypatch.setattr(TapeRecorder, "record", fail)
-    case = "roles that alternate"
+    case = "steps that shrink"
     with use_processor(monkeypatch) as one, use_tapes(monkeypatch, one):
         ran = make.__wrapped__(case, "cuda")
         found = scores(ran)

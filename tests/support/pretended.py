@@ -238,7 +238,7 @@ def find_caller(frame: FrameType | None) -> tuple[str, str]:
     while frame is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_qualname.replace(".<locals>", "")
         module = _find_module(file)
-        if module and not name.startswith("_Watch."):
+        if module:
             name = name.removesuffix(".<listcomp>").removesuffix(".<dictcomp>")  # inline since 3.12
             return f"{module}.{name}", f"{file}:{frame.f_lineno}"
         frame = frame.f_back

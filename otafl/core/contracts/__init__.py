@@ -8,7 +8,7 @@ a payload.
 from __future__ import annotations
 
 from otafl.core.contracts.cohort import Cohort
-from otafl.core.contracts.context import Context, Decisions, LocalContext
+from otafl.core.contracts.context import Context, LocalContext
 from otafl.core.contracts.learning import (
     Batch,
     FineTuneSpec,
@@ -50,7 +50,6 @@ __all__ = [
     "Coefficients",
     "Cohort",
     "Context",
-    "Decisions",
     "DeliveredMasks",
     "FineTuneSpec",
     "Group",

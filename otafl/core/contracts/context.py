@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -12,32 +11,6 @@ from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.learning import LocalData
 from otafl.core.contracts.tensors import Hyper
 from otafl.core.rng import Round, Streams
-
-Decision = TypeVar("Decision")
-
-
-class Decisions:
-    """Decisions that the host makes by the index of a round, noted to be made again.
-
-    Parameters
-    ----------
-    round : int
-        Index of the round.
-    """
-
-    def __init__(self, round: int) -> None:
-        self._round = round
-        self._made: list[tuple[Callable[[int], Any], Any]] = []
-
-    def make(self, rule: Callable[[int], Decision]) -> Decision:
-        """Return what a rule gives for the round, and note both."""
-        value = rule(self._round)
-        self._made.append((rule, value))
-        return value
-
-    def are_same(self, round: int) -> bool:
-        """Return whether all rules so far give the same in another round."""
-        return all(rule(round) == value for rule, value in self._made)
 
 
 @dataclass(frozen=True)
@@ -53,40 +26,14 @@ class Context:
     streams : Streams
         Source of random numbers.
     round : int, or Tensor, int64 []
-        Index of the round, from 0. It is a tensor in local work that is recorded in a CUDA graph,
-        so use it in formulas and draws only, and `decide` for what the host decides by it.
-    decisions : Decisions, optional
-        Decisions of the host in local work that is recorded.
+        Index of the round, from 0. It may be a tensor in local work on a GPU, so that work for
+        which the host decides by it (`int(context.round)`) is slower there.
     """
 
     cohort: Cohort
     hyper: Hyper
     streams: Streams
     round: Round
-    decisions: Decisions | None = field(default=None, kw_only=True)
-
-    def decide(self, rule: Callable[[int], Decision]) -> Decision:
-        """Decide something on the host by the index of the round.
-
-        Parameters
-        ----------
-        rule : callable
-            Function of the index, an int, and of nothing that changes from round to round. A
-            recorded round is replayed only where the rule returns an equal value.
-
-        Returns
-        -------
-        object
-            What the rule returns.
-        """
-        if self.decisions is None:
-            return rule(self.host_round)
-        return self.decisions.make(rule)
-
-    @property
-    def host_round(self) -> int:
-        """The index of the round, as the host knows it; local work that asks is not recorded."""
-        return int(self.round)
 
     def gather_hyper(self, name: str) -> Tensor:
         """Return a stackable setting for each row.
