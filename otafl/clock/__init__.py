@@ -1,4 +1,4 @@
-"""Simulated time of the devices, with SimPy. `build` makes the clocks of a stack."""
+"""Simulated time of the devices. `build` makes the clocks of a stack."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from otafl.clock.stack_clock import Clock
+from otafl.clock.array_clock import ArrayClock, are_plain
+from otafl.clock.base import Clock
+from otafl.clock.event_clock import EventClock
 from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.devices.availability import Availability, AvailabilitySetup, Lives
 from otafl.devices.hardware import Hardware
 
 
-def build(sections: Sequence[Any], hardware: Hardware, streams: Streams, log: bool) -> Clock:
+def build(
+    sections: Sequence[Any],
+    hardware: Hardware,
+    streams: Streams,
+    log: bool = False,
+    reboots: bool = False,
+) -> Clock:
     """Build the clocks of S trials.
 
     Parameters
@@ -26,11 +34,14 @@ def build(sections: Sequence[Any], hardware: Hardware, streams: Streams, log: bo
         Random streams of the trials.
     log : bool
         Whether to record a timeline: the activities of every device.
+    reboots : bool
+        Whether devices are away for some time after a crash.
 
     Returns
     -------
     Clock
-        Clocks of the trials, with the rules of their protocols and the lives of their devices.
+        Clocks of the trials, with the rules of their protocols and the lives of their devices: with
+        arrays if all rounds are plain and no timeline is recorded, or else with SimPy.
     """
     first = sections[0]
     rules = [
@@ -43,4 +54,6 @@ def build(sections: Sequence[Any], hardware: Hardware, streams: Streams, log: bo
         Lives(availability, trial, first.count) if availability.leave else []
         for trial in range(len(sections))
     ]
-    return Clock(hardware, rules, lives, log)
+    if are_plain(hardware, rules, lives) and not (log or reboots):
+        return ArrayClock(hardware)
+    return EventClock(hardware, rules, lives, log)

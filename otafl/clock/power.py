@@ -63,11 +63,6 @@ class Power:
         self._plans: dict[int, int] = {}  # version of the plan of each battery
         self._await_empty()
 
-    def take_over(self, spent: np.ndarray, asleep_s: np.ndarray) -> None:
-        """Continue from given energies [causes, K] and starts of sleep [K]."""
-        self._spent = [_scalars(one) for one in spent]
-        self._asleep_s = _scalars(asleep_s)
-
     def sleep(self, device: int) -> None:
         """Start the sleep of a device that has no work."""
         now_s = self._env.now

@@ -88,24 +88,6 @@ class TrialClock:
         self._departing: dict[int, float] = {}  # device at work -> instant at which it leaves
         self._settle_instant()
 
-    def take_over(
-        self, now_s: float, started: int, spent: np.ndarray, asleep_s: np.ndarray
-    ) -> None:
-        """Continue from an instant at which all devices sleep. The clock must be new.
-
-        Parameters
-        ----------
-        now_s : float
-            Simulated time.
-        started : int
-            Number of updates so far.
-        spent, asleep_s : ndarray, [causes, K] and [K]
-            Energies and starts of sleep. The clock writes to these arrays from then on.
-        """
-        self.env._now = now_s
-        self.started = started
-        self.power.take_over(spent, asleep_s)
-
     def get_time_s(self) -> float:
         """Return the simulated seconds since the start."""
         return float(self.env.now)

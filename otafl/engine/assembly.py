@@ -139,7 +139,8 @@ def assemble(
     sized = submodels.build(
         scenario.devices.capacity_levels, algorithm.list_submodels(), hardware, load, setup
     )
-    clocks = clock.build(of_devices, hardware, streams, scenario.output.save_timeline)
+    reboots = bool(np.any(faults.downtime_s))
+    clocks = clock.build(of_devices, hardware, streams, scenario.output.save_timeline, reboots)
     clocks.together = laid_out.servers if servers.together else 1
     workload = WorkloadPlanner(
         hardware,

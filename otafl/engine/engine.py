@@ -370,13 +370,14 @@ class Engine(Stateful):
             part.load_state_dict(state["parts"][name])
 
     def _list_stateful(self) -> dict[str, Stateful]:
-        """Return the parts that change from round to round; the clock has a journal instead."""
+        """Return the parts that change from round to round."""
         parts = self.parts
         return {
             "devices": self.devices,
             "memory": self.memory,
             "means": self.means,
             "algorithm": parts.algorithm,
+            "clock": parts.clock,
             "codec": parts.link.codec,
             "transport": parts.link.transport,
             **({"robust": parts.robust} if parts.robust.settings.is_active else {}),

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from otafl import clock
-from otafl.clock import Clock
+from otafl.clock.event_clock import EventClock
 from otafl.clock.trial_clock import TrialClock
 from otafl.core.rng import Streams
 from otafl.devices import compute
@@ -56,7 +56,7 @@ class Course:
         Energy of local work, watts times seconds, and of transmissions.
     """
 
-    clock: Clock
+    clock: EventClock
     charge_j: np.ndarray
     computed_j: np.ndarray
     radiated_j: np.ndarray
@@ -71,6 +71,7 @@ def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -
     hardware = compute.build([one.compute for one in sections], DEVICES, streams)
     clocks = clock.build(sections, hardware, streams, log=True)
     draw = streams.make_generators(CONFORMANCE)[0]
+    assert isinstance(clocks, EventClock)
     begin_j = clocks.compute_charge_j()
     computed, radiated = np.zeros((2, TRIALS, DEVICES))
     for round in range(bench.scale_size(ROUNDS)):
@@ -82,8 +83,8 @@ def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -
         participants = [row.nonzero()[0] for row in there]
         clocks.begin(round, participants, draw.uniform(0.0, 0.5, rows), seconds, watts)
         joules = draw.uniform(0.0, 1.0, (TRIALS, DEVICES))
-        for trial, slot in enumerate(clocks.open_slot()):
-            radiated[trial, slot.on_time] += joules[trial, slot.on_time]
+        admitted = clocks.admit()
+        radiated[admitted] += joules[admitted]
         airtime_s = draw.uniform(0.5, 1.0, TRIALS)
         clocks.close_slot(airtime_s, joules, airtime_s[:, None] * draw.random((TRIALS, DEVICES)))
     return Course(clocks, begin_j, computed, radiated)

@@ -1,9 +1,9 @@
 """Checkpoints: the state of a stack on disk, from which a killed run continues.
 
 A checkpoint contains plain data: the tensors of server and devices, counters, the `state_attrs` of
-the round's parts, and the clocks' journals. To continue, the parts are assembled again and load
-their state. SimPy processes cannot be saved, so the clocks replay their journals. On the same kind
-of processor the numbers continue bit by bit. Reading a checkpoint runs no code from it.
+the round's parts. To continue, the parts are assembled again and load their state. SimPy processes
+cannot be saved, so a clock of them repeats its journal. On the same kind of processor the numbers
+continue bit by bit. Reading a checkpoint runs no code from it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ class Checkpoint:
         parts = state.recorder.engine.parts
         body = {
             "recorder": state.recorder.state_dict(),
-            "journal": parts.clock.journal,
             "rounds": state.rounds,
             "seconds": state.seconds,
         }
@@ -83,7 +82,6 @@ class Checkpoint:
         with self._note_refusal():
             recorder = Recorder(Engine(parts), len(points), len(trials))
             recorder.load_state_dict(found["recorder"])
-            parts.clock.replay(found["journal"])
             return CheckpointState(recorder, int(found["rounds"]), float(found["seconds"]))
         return None
 

@@ -22,7 +22,7 @@ from support.trained_bench import make_trained_result
 import otafl
 from otafl import sweeping
 from otafl.cli import main
-from otafl.clock.stack_clock import Clock
+from otafl.clock.event_clock import EventClock
 from otafl.core.errors import UserError
 from otafl.data import loading as data_loading
 from otafl.results import models as trained
@@ -95,9 +95,9 @@ def test_a_checkpoint_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
 
 
 def test_a_journal_names_methods_of_a_clock_alone() -> None:
-    clock = Clock.__new__(Clock)
+    clock = EventClock.__new__(EventClock)
     with pytest.raises(ValueError, match="__init__"):
-        clock.replay([("__init__", None, None, None)])
+        clock.load_state_dict({"journal": [("__init__", None, None, None)]})
 
 
 @pytest.mark.parametrize("way", first_is_fast([as_torch, as_pickle]))

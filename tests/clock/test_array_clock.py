@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from typing import Any
 
@@ -13,8 +12,7 @@ from contract.small import scenario
 from support.made_devices import make_battery_hardware as made
 from support.rounding import assert_agree
 
-from otafl.clock import plain_rounds
-from otafl.clock.stack_clock import Clock
+from otafl.clock import ArrayClock, Clock, EventClock
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
 from otafl.engine.assembly import assemble
@@ -26,7 +24,6 @@ pytestmark = pytest.mark.exact
 
 WATTS = {"circuit_w": 0.7, "receive_w": 0.4, "idle_w": 0.2, "sleep_w": 0.05}
 RADIO = {"devices.compute": {"name": "fixed", **WATTS}}
-SLOW = {"name": "drawn", "flops_per_s": {"uniform": [1e5, 1e6]}}
 PLAIN: dict[str, dict[str, Any]] = {
     "all": {},
     "some": {"devices.participants": 2},
@@ -37,7 +34,6 @@ PLAIN: dict[str, dict[str, Any]] = {
     "edge": {"devices.compute": "edge_gpu"},
     "stragglers": {"faults.straggler_probability": 0.3},
     "crashes": {"faults.crash_probability": 0.3},
-    "a long deadline": {"devices.deadline_s": 1e4, "devices.late": "next"},
     "a budget": {"devices.round_budget_j": 1e-3},
     "digital": RADIO | {"transport": "digital"},
     "broadcast": {"downlink": "digital"},
@@ -46,20 +42,19 @@ PLAIN: dict[str, dict[str, Any]] = {
     "a target": {"training.stop_at": {"test_accuracy": 0.12}},
 }
 """Changes of a small scenario whose rounds are plain."""
-LEAVING: dict[str, dict[str, Any]] = {
-    "a short deadline": {"devices.deadline_s": 0.02, "devices.compute": SLOW},
-    "next": {"devices.deadline_s": 0.02, "devices.compute": SLOW, "devices.late": "next"},
+TOLD = (
+    *("get_time_s", "compute_spent_j", "get_available", "are_all_available", "get_busy"),
+    *("count_present", "count_updates"),
+)
+OTHERS: dict[str, dict[str, Any]] = {
+    "a deadline": {"devices.deadline_s": 1e4},
     "reboots": {"faults.crash_probability": 0.3, "faults.crash_downtime_s": 1e-3},
-}
-"""Those whose rounds are plain until somebody is late, or crashes."""
-NEVER: dict[str, dict[str, Any]] = {
     "asynchronous": {"devices.protocol": "asynchronous"},
     "batteries": {"devices.compute": {"name": "fixed", "battery_j": 5.0}},
     "markov": {
         "devices.availability": {"name": "markov", "mean_on_s": 1.0, "mean_off_s": 1.0},
     },
     "a timeline": {"output.save_timeline": True},
-    "few devices": {"devices.count": 3},
 }
 
 
@@ -68,23 +63,13 @@ def engine(changes: dict[str, Any]) -> Engine:
 
 
 def follow(one: Engine, rounds: int = 4) -> list[Any]:
-    """What a checkpoint holds after each round, and what the clock says."""
-    clock = one.parts.clock
-    clock.journal = []
-    recorder = Recorder(one, 1, 3)
+    """What the clock says after each round."""
+    clock, recorder = one.parts.clock, Recorder(one, 1, 3)
     seen: list[Any] = []
     for t in itertools.takewhile(lambda _: one.running.any(), range(rounds)):
         one.run_round(t)
         recorder.take_record(t + 1, 0.0)
-        told = (
-            clock.get_available(),
-            clock.are_all_available(),
-            clock.get_busy(),
-            clock.count_present(),
-        )
-        seen.append(
-            copy.deepcopy([clock.journal, recorder.state_dict(), told, clock.count_updates()])
-        )
+        seen.append([getattr(clock, method)() for method in TOLD])
     return seen
 
 
@@ -104,37 +89,30 @@ def assert_same(one: Any, other: Any, name: str = "") -> None:
         assert one == other, name
 
 
-@pytest.mark.parametrize("name", PLAIN | LEAVING)
-def test_a_run_is_that_with_simpy(name: str) -> None:
-    changes = (PLAIN | LEAVING)[name]
-    arrays, simpy = engine(changes), engine(changes)
-    assert arrays.parts.clock.is_plain
-    assert simpy.parts.clock.trials
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_run_is_that_with_simpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = engine(PLAIN[name])
+    assert isinstance(arrays.parts.clock, ArrayClock)
+    monkeypatch.setattr("otafl.clock.are_plain", lambda *given: False)
+    simpy = engine(PLAIN[name])
+    assert isinstance(simpy.parts.clock, EventClock)
     assert_same(follow(arrays), follow(simpy))
-    assert arrays.parts.clock.is_plain == (name in PLAIN)
-    replayed = engine(changes).parts.clock
-    assert simpy.parts.clock.journal
-    replayed.replay(simpy.parts.clock.journal)
-    assert replayed.is_plain == (name in PLAIN)
-    assert_same(replayed.get_time_s(), simpy.parts.clock.get_time_s())
-    assert_same(replayed.compute_spent_j(), simpy.parts.clock.compute_spent_j())
 
 
-@pytest.mark.parametrize("name", NEVER)
+@pytest.mark.parametrize("name", OTHERS)
 def test_what_is_not_plain_is_left_to_simpy(name: str) -> None:
-    assert not engine(NEVER[name]).parts.clock.is_plain
+    assert isinstance(engine(OTHERS[name]).parts.clock, EventClock)
 
 
 class Twins:
     """The same rounds of random work, with arrays and with SimPy."""
 
-    def __init__(self, seed: int, rules: Rules, together: int = 1) -> None:
+    def __init__(self, seed: int, together: int = 1) -> None:
         one = made(6, **WATTS)
         frugal = made(6)
-        stack = Hardware.stack([one, frugal, one, one])
-        self.arrays, self.simpy = (Clock(stack, [rules] * 4, [()] * 4) for _ in range(2))
+        stack = Hardware.stack([one, frugal, one, frugal])
+        self.arrays, self.simpy = ArrayClock(stack), EventClock(stack, [Rules()] * 4, [()] * 4)
         self.arrays.together = self.simpy.together = together
-        assert self.simpy.trials
         self.draw = np.random.default_rng(seed)
 
     def both(self, method: str, *given: Any) -> Any:
@@ -152,10 +130,7 @@ class Twins:
         self.both("begin", *given, None if round % 2 else 1.3 * self.draw.random(4) + 1.0)
 
     def look(self) -> None:
-        for method in (
-            *("get_time_s", "compute_spent_j", "get_available", "get_busy"),
-            *("count_present", "count_updates"),
-        ):
+        for method in TOLD:
             self.both(method)
 
     def close(self) -> None:
@@ -165,70 +140,52 @@ class Twins:
 
 
 @pytest.mark.parametrize("together", [1, 2])
-@pytest.mark.parametrize("ask", ["between rounds", "after begin", "in the slot"])
-def test_simpy_can_take_over_at_any_instant(ask: str, together: int) -> None:
-    twins = Twins(3, Rules(), together)
+def test_rounds_of_random_work_are_those_of_simpy(together: int) -> None:
+    twins = Twins(3, together)
     for round in range(9):
         if round == 4:
             twins.both("stop", 1)
         twins.both("wait_for_devices")
         twins.begin(round)
-        if ask == "after begin" and round == 6:
-            twins.look()
-        twins.both("open_slot")
-        if ask == "in the slot" and round == 6:
-            twins.look()
+        twins.both("get_available")
+        twins.both("get_busy")
+        twins.both("admit")
+        twins.both("get_available")
+        twins.both("get_busy")
+        twins.both("select_first_available", 2, [5, 0, 3, 1], 2)
         twins.close()
         twins.both("synchronise", together, [0.5, 0.0, 0.25, 0.125])
         twins.look()
-        assert twins.arrays.is_plain == (ask == "between rounds" or round < 6)
-    assert len(twins.arrays.trials) == 4
-    twins.look()
-    twins.begin(9)
-    twins.both("open_slot")
-    twins.close()
-    twins.look()
 
 
-def test_a_round_is_left_to_simpy_when_somebody_is_late() -> None:
-    twins = Twins(1, Rules(deadline_s=2.2))
-    plain = []
-    for round in range(8):
+def test_goes_on_from_its_state() -> None:
+    twins = Twins(5)
+    for round in range(4):
+        if round == 2:
+            state = twins.arrays.state_dict()
+            twins.arrays = ArrayClock(Hardware.stack([made(6, **WATTS), made(6)] * 2))
+            twins.arrays.load_state_dict(state)
         twins.begin(round)
-        twins.both("open_slot")
+        twins.both("admit")
         twins.close()
-        twins.look()
-        plain.append(twins.arrays.is_plain)
-    assert plain[0]
-    assert not plain[-1]
+    assert twins.arrays.get_time_s().min() > 0
 
 
-def test_errors_are_those_of_simpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_rounds, "MIN_DEVICES", 0)
-    clock = Clock(Hardware.stack([made(2)]), [Rules()], [()])
+@pytest.mark.parametrize("kind", [ArrayClock, EventClock])
+def test_errors(kind: type[Clock]) -> None:
+    given = () if kind is ArrayClock else ([Rules()], [()])
+
+    def make() -> Clock:
+        return kind(Hardware.stack([made(2)]), *given)  # type: ignore[arg-type]
+
     with pytest.raises(ValueError, match="seconds must be finite"):
-        clock.begin(0, [np.arange(2)], 0.0, np.array([1.0, np.nan]), np.ones(2))
-    clock = Clock(Hardware.stack([made(2)]), [Rules()], [()])
-    with pytest.raises(RuntimeError, match="admit before start"):
-        clock.open_slot()
+        make().begin(0, [np.arange(2)], 0.0, np.array([1.0, np.nan]), np.ones(2))
+    clock = make()
+    with pytest.raises(RuntimeError, match="admit before"):
+        clock.admit()
     clock.begin(0, [np.arange(2)], 0.0, np.ones(2), np.ones(2))
-    clock.open_slot()
+    with pytest.raises(RuntimeError, match=r"close_slot|transmit"):
+        clock.close_slot(1.0)
+    clock.admit()
     with pytest.raises(ValueError, match="airtime_s must be finite"):
         clock.close_slot(-1.0)
-
-
-def test_swapping_the_speeds_of_two_devices_changes_who_makes_the_deadline(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """In the first round all are on time, in the second the slower device is not."""
-    monkeypatch.setattr(plain_rounds, "MIN_DEVICES", 0)
-    for slow, fast in ((0, 1), (1, 0)):
-        clock = Clock(Hardware.stack([made(2)]), [Rules(deadline_s=2.0)], [()])
-        seconds = np.ones(2)
-        seconds[slow] = 1.5
-        for scale, on_time in ((1.0, [0, 1]), (1.5, [fast])):
-            assert clock.is_plain
-            clock.begin(0, [np.arange(2)], 0.0, scale * seconds, np.ones(2))
-            (slot,) = clock.open_slot()
-            assert slot.on_time == on_time
-            clock.close_slot(0.5)

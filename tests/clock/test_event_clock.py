@@ -9,8 +9,8 @@ from support.made_devices import make_mains_hardware
 from support.rounding import assert_agree
 
 from otafl.clock import build
+from otafl.clock.event_clock import EventClock
 from otafl.clock.local_work import Slot
-from otafl.clock.stack_clock import Clock
 from otafl.core.rng import Streams
 from otafl.devices.activities import CAUSES
 from otafl.devices.hardware import Hardware
@@ -31,7 +31,10 @@ def test_trials_are_independent_and_equal_to_themselves_alone():
 
     def history(trials: list[int]) -> list[list]:
         rules = [Rules(deadline_s=deadline[s], late="next") for s in trials]
-        clock, seen = Clock(cells(len(trials), 5), rules, [()] * len(trials)), [[] for _ in trials]
+        clock, seen = (
+            EventClock(cells(len(trials), 5), rules, [()] * len(trials)),
+            [[] for _ in trials],
+        )
         for r in range(6):
             free = clock.get_available()
             who = [row.nonzero()[0] for row in free]
@@ -54,7 +57,7 @@ def test_trials_are_independent_and_equal_to_themselves_alone():
 
 
 def test_rows_are_taken_trial_by_trial():
-    clock = Clock(cells(2, 3), [Rules()] * 2, [()] * 2)
+    clock = EventClock(cells(2, 3), [Rules()] * 2, [()] * 2)
     who = [np.array([0, 2]), np.array([1])]
     seconds = np.array([1.0, 2.0, 5.0])
     clock.begin(0, who, np.array([0.0, 0.0, 0.5]), seconds, 3.0 / seconds)
@@ -68,7 +71,7 @@ def test_rows_are_taken_trial_by_trial():
 
 
 def test_a_stopped_trial_stands_still_and_the_others_go_on():
-    clock = Clock(cells(2, 2), [Rules()] * 2, [()] * 2)
+    clock = EventClock(cells(2, 2), [Rules()] * 2, [()] * 2)
     for round in range(2):
         clock.begin(round, [np.arange(2), np.arange(2)], 0.0, np.ones(4), np.ones(4))
         slots = clock.open_slot()
@@ -88,6 +91,7 @@ def test_a_clock_is_made_of_the_sections_of_its_trials() -> None:
         for at in (2.0, None)
     ]
     made = build(sections, cells(2, 4), Streams([3, 3], [0, 1]), log=True)
+    assert isinstance(made, EventClock)
     assert [one.rules for one in made.trials] == [Rules(deadline_s=2.0), Rules()]
     for trial, seed in enumerate((0, 1)):
         alone = build(sections[trial:][:1], cells(1, 4), Streams([3], [seed]), log=False)

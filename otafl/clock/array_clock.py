@@ -1,0 +1,253 @@
+"""Clocks of stacks whose rounds are all plain, with arrays.
+
+In a plain round every participant stays until its update is sent, and the slot opens when all
+updates are ready. All instants are then sums and maxima of durations that are known at the start of
+the round. All other rounds are simulated by `otafl.clock.event_clock`, which agrees up to rounding.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from otafl.clock.base import Clock
+from otafl.clock.power import CIRCUIT, COMPUTE, IDLE, RECEIVE, TRANSMIT
+from otafl.devices.activities import CAUSES
+from otafl.devices.availability import Life
+from otafl.devices.hardware import Hardware
+from otafl.devices.protocols import Rules
+
+
+def are_plain(
+    hardware: Hardware, rules: Sequence[Rules], lives: Sequence[Sequence[Life | None]]
+) -> bool:
+    """Return whether all rounds of a stack are plain.
+
+    Slots then open when all updates are ready, with no deadline. No device leaves, and none has a
+    battery, because it can leave or be empty at any instant of a round.
+
+    Parameters
+    ----------
+    hardware : Hardware, arrays [S, K]
+        Hardware of the devices.
+    rules : Sequence of Rules
+        Rules of the protocol, one for each trial.
+    lives : Sequence
+        Lives of the devices for each trial; empty if no device leaves.
+
+    Returns
+    -------
+    bool
+        Whether `ArrayClock` gives the times and energies of the stack.
+    """
+    waits_for_all = all(replace(one, late="drop") == Rules() for one in rules)
+    return waits_for_all and hardware.is_on_mains and not any(map(len, lives))
+
+
+class ArrayClock(Clock):
+    """Simulated time and energy of S trials in plain rounds.
+
+    A round takes effect at the end of its slot. Until then times and energies are those before it.
+
+    Parameters
+    ----------
+    hardware : Hardware, arrays [S, K]
+        Hardware of the devices.
+    """
+
+    state_attrs: ClassVar = ("_now_s", "_started", "_running", "_spent", "_asleep_s")
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._trials, self._devices = hardware.flops_per_s.shape
+        self._watts = {
+            CIRCUIT: hardware.circuit_w,
+            RECEIVE: hardware.receive_w,
+            IDLE: hardware.idle_w,
+        }
+        self._sleep_w = hardware.sleep_w
+        watts = (*self._watts.values(), self._sleep_w)
+        # trials whose devices draw power only to compute and to radiate, as in `Power.plain`
+        self._is_frugal: np.ndarray = ~np.any([one.any(1) for one in watts], axis=0)
+        self._now_s = np.zeros(self._trials)
+        self._started = np.zeros(self._trials, np.int64)
+        self._running = np.ones(self._trials, bool)
+        # the operating system allocates the pages of these arrays when they are first written
+        self._spent = np.zeros((len(CAUSES), self._trials, self._devices))
+        self._asleep_s = np.zeros((self._trials, self._devices))
+        self._has_begun = False
+        self._opened_s: np.ndarray | None = None
+
+    def wait_for_devices(self) -> list[int]:
+        return []
+
+    def get_available(self) -> np.ndarray:
+        return ~self._mark_participants() & self._running[:, None]
+
+    def are_all_available(self) -> bool:
+        return not self._has_begun and bool(self._running.all())
+
+    def select_first_available(self, trial: int, devices: Iterable[int], wanted: int) -> list[int]:
+        there = self.get_available()[trial]
+        return list(itertools.islice((one for one in devices if there[one]), wanted))
+
+    def count_present(self) -> np.ndarray:
+        return np.full(self._trials, float(self._devices))
+
+    def get_busy(self) -> np.ndarray:
+        return self._mark_participants() & (self._opened_s is None)
+
+    def _mark_participants(self) -> np.ndarray:
+        """Return the mask [S, K] of the participants of a round that has not ended."""
+        mask = np.zeros(self._trials * self._devices, bool)
+        if self._has_begun:
+            mask[self._cell] = True
+        return mask.reshape(self._trials, self._devices)
+
+    def begin(
+        self,
+        round: int,
+        participants: Sequence[np.ndarray],
+        downlink_s: np.ndarray | float,
+        compute_s: np.ndarray,
+        compute_w: np.ndarray,
+        broadcast_s: np.ndarray | float | None = None,
+    ) -> None:
+        if self._has_begun:
+            raise RuntimeError("begin before the end of the last round")
+        counts = np.fromiter(map(len, participants), np.int64, self._trials)
+        trial = np.repeat(np.arange(self._trials), counts)
+        cell = trial * self._devices + np.concatenate(participants)
+        down_s = _broadcast(downlink_s, len(compute_s))
+        _check_durations(down_s + compute_s, "seconds")
+        if not self._running.all():
+            keep = self._running[trial]
+            rows = (one[keep] for one in (trial, cell, down_s, compute_s, compute_w))
+            trial, cell, down_s, compute_s, compute_w = rows
+            counts = np.where(self._running, counts, 0)
+        if broadcast_s is None:
+            broadcast_s = _find_largest(down_s, counts, np.zeros(self._trials))
+        sent_s = self._now_s[trial]
+        ready_s = sent_s + (down_s + compute_s)
+        received_s = self._now_s + _broadcast(broadcast_s, self._trials)
+        latest_s = _find_largest(ready_s, counts, np.maximum(self._now_s, received_s))
+        self._latest_s = np.where(self._running, latest_s, self._now_s)
+        self._counts, self._trial, self._cell = counts, trial, cell
+        self._sent_s, self._began_s, self._ready_s = sent_s, sent_s + down_s, ready_s
+        self._compute_w, self._has_begun = compute_w, True
+
+    def admit(self) -> np.ndarray:
+        if not self._has_begun or self._opened_s is not None:
+            raise RuntimeError("admit before begin")
+        self._opened_s = self._meet(self._latest_s, self.together)
+        return self._mark_participants()
+
+    def close_slot(
+        self,
+        airtime_s: np.ndarray | float,
+        joules: np.ndarray | None = None,
+        on_air_s: np.ndarray | None = None,
+        crashed: np.ndarray | None = None,
+        downtime_s: np.ndarray | float = 0.0,
+    ) -> None:
+        if self._opened_s is None:
+            raise RuntimeError("close_slot before admit")
+        airtime_s = _broadcast(airtime_s, self._trials)
+        _check_durations(airtime_s[self._running], "airtime_s")
+        trial, cell = self._trial, self._cell
+        lasts_s = airtime_s[trial]
+        if on_air_s is not None:
+            lasts_s = np.minimum(on_air_s.reshape(-1)[cell], lasts_s)
+        opened_s = self._opened_s[trial]
+        stop_s = opened_s + lasts_s
+        self._charge(opened_s, stop_s, None if joules is None else joules.reshape(-1)[cell])
+        self._now_s = np.where(self._running, self._opened_s + airtime_s, self._now_s)
+        self._started += self._counts
+        self._has_begun, self._opened_s = False, None
+
+    def _charge(self, opened_s: np.ndarray, stop_s: np.ndarray, joules: np.ndarray | None) -> None:
+        """Add the energy of the round to the totals, in the same order of operations as `Power`."""
+        cell, spent = self._cell, self._spent.reshape(len(CAUSES), -1)
+        frugal = bool(self._is_frugal.all())
+        if not frugal:
+            at = self._trial, cell % self._devices
+            asleep = self._asleep_s.reshape(-1)
+            slept_s = self._sent_s - asleep[cell]
+            spent[IDLE, cell] += np.where(slept_s > 0, self._sleep_w[at] * slept_s, 0.0)
+            seconds = {
+                RECEIVE: self._began_s - self._sent_s,
+                IDLE: opened_s - self._ready_s,
+                CIRCUIT: stop_s - opened_s,
+            }
+            for cause, lasts_s in seconds.items():
+                spent[cause, cell] += self._watts[cause][at] * lasts_s
+            asleep[cell] = np.where(self._is_frugal[self._trial], asleep[cell], stop_s)
+        spent[COMPUTE, cell] += self._compute_w * (self._ready_s - self._began_s)
+        if joules is not None:
+            if not frugal:
+                radiates = self._is_frugal[self._trial] | (stop_s > opened_s)
+                joules = np.where(radiates, joules, 0.0)
+            spent[TRANSMIT, cell] += joules
+
+    def synchronise(self, trials: int, seconds: Sequence[float]) -> None:
+        met_s = self._meet(self._now_s, trials)
+        self._now_s = np.where(self._running, np.maximum(met_s, met_s + np.asarray(seconds)), met_s)
+
+    def _meet(self, now_s: np.ndarray, trials: int) -> np.ndarray:
+        """Return the latest instant [S] of each group of consecutive running trials."""
+        if trials == 1:
+            return now_s
+        last_s = np.repeat(np.maximum.reduceat(now_s, np.arange(0, self._trials, trials)), trials)
+        met_s: np.ndarray = np.where(self._running, last_s[: self._trials], now_s)
+        return met_s
+
+    def get_time_s(self) -> np.ndarray:
+        return self._now_s.copy()
+
+    def compute_spent_j(self) -> np.ndarray:
+        spent = np.ascontiguousarray(np.moveaxis(self._spent, 0, -1))
+        if not self._is_frugal.all():
+            asleep_s = self._now_s[:, None] - self._asleep_s
+            spent[..., IDLE] += np.where(self._is_frugal[:, None], 0.0, self._sleep_w * asleep_s)
+        return spent
+
+    def compute_charge_j(self) -> np.ndarray:
+        return np.full((self._trials, self._devices), np.inf)
+
+    def count_updates(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._started.astype(float), np.zeros(self._trials)
+
+    def stop(self, trial: int) -> None:
+        self._running[trial] = False
+
+
+def _find_largest(values: np.ndarray, counts: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Return the maximum [S] of `least` [S] and of each trial's values.
+
+    The values [N] are ordered by trial, and `counts` [S] are their numbers.
+    """
+    some = np.flatnonzero(counts)
+    if not len(some):
+        return least
+    out = least.copy()
+    starts = (np.cumsum(counts) - counts)[some]
+    out[some] = np.maximum(out[some], np.maximum.reduceat(values, starts))
+    return out
+
+
+def _broadcast(values: np.ndarray | float, size: int) -> np.ndarray:
+    """Return values as an array of this length, without a call of NumPy where they are one."""
+    if isinstance(values, np.ndarray) and values.shape == (size,) and values.dtype == float:
+        return values
+    return np.broadcast_to(np.asarray(values, dtype=float), size)
+
+
+def _check_durations(seconds: np.ndarray, name: str) -> None:
+    """Raise ValueError if a duration is negative or not finite."""
+    wrong = ~((seconds >= 0) & (seconds < math.inf))
+    if wrong.any():
+        raise ValueError(f"{name} must be finite and not negative, got {seconds[wrong][0]}")
