@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 import otafl
-from otafl.algorithms.fedrlr import FedRLR
+from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.core.contracts import Batch, Cohort, Context, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.models.layered import Pair

@@ -84,10 +84,17 @@ WORDS = {
     "resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg vgg16@vgg",
     "start": "drawn file pretrained_here own",
     "loss": "cross_entropy squared next_token",
-    "algorithm": "fedavg fedrlr_plus fedrlr fedmid prox_sgd magnitude_pruning pfedbred pfedme "
-    "per_fedavg tdpfed fedprox scaffold ditto apfl fedrep fedbn fedem local_only fedasync "
-    "fedbuff fedhm heterofl fedrolex split_mix fedamp fedfomo fedpac pfedhn pfedbayes lora "
-    "zeroth_order",
+    "algorithm": "fedavg@baselines.fedavg fedrlr_plus@low_rank.fedrlr_plus fedrlr@low_rank.fedrlr "
+    "fedmid@baselines.fedmid prox_sgd@baselines.prox_sgd "
+    "magnitude_pruning@baselines.magnitude_pruning pfedbred@personal.pfedbred "
+    "pfedme@personal.pfedme per_fedavg@personal.per_fedavg tdpfed@low_rank.tdpfed "
+    "fedprox@baselines.fedprox scaffold@baselines.scaffold ditto@personal.ditto "
+    "apfl@personal.apfl fedrep@personal.fedrep fedbn@personal.fedbn fedem@personal.fedem "
+    "local_only@personal.local_only fedasync@asynchronous.fedasync "
+    "fedbuff@asynchronous.fedbuff fedhm@submodels.fedhm heterofl@submodels.heterofl "
+    "fedrolex@submodels.fedrolex split_mix@submodels.split_mix fedamp@personal.fedamp "
+    "fedfomo@personal.fedfomo fedpac@personal.fedpac pfedhn@personal.pfedhn "
+    "pfedbayes@personal.pfedbayes lora@adapters.lora zeroth_order@baselines.zeroth_order",
     "channel": "awgn rayleigh rician tdl-a@tdl tdl-b@tdl tdl-c@tdl tdl-d@tdl tdl-e@tdl cdl-a@cdl "
     "cdl-b@cdl cdl-c@cdl cdl-d@cdl cdl-e@cdl umi@cell uma@cell rma@cell trace",
     "csi": "perfect error pilots phase_feedback delay",

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.algorithms import lora_tangent
-from otafl.algorithms.lora import Lora
+from otafl.algorithms.adapters import lora_tangent
+from otafl.algorithms.adapters.lora import Lora
 from otafl.core.contracts import Cohort, Context, Group, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.laws.bench import CONFORMANCE, Bench
@@ -332,7 +332,7 @@ def _without_b(real: Any) -> Any:
     return compose
 
 
-FACTORS = "otafl.algorithms.lora_factors"
+FACTORS = "otafl.algorithms.adapters.lora_factors"
 MUTATIONS = build_mutations(
     "algorithm lora: ",
     {
@@ -344,7 +344,7 @@ MUTATIONS = build_mutations(
                 "cross term of two means",
                 "no cross term",
             },
-            replace_by("otafl.algorithms.lora:Lora.update_server", _forget_a),
+            replace_by("otafl.algorithms.adapters.lora:Lora.update_server", _forget_a),
         ),
         "rows of A are not orthonormal": (
             "error of B with fixed A",
@@ -356,11 +356,11 @@ MUTATIONS = build_mutations(
         ),
         "a singular value less": (
             "error of dense sums",
-            replace_by("otafl.algorithms.lora_products:split_product", _keep_fewer),
+            replace_by("otafl.algorithms.adapters.lora_products:split_product", _keep_fewer),
         ),
         "coordinates b left out": (
             "error of tangent coordinates",
-            replace_by("otafl.algorithms.lora_tangent:compose_tangents", _without_b),
+            replace_by("otafl.algorithms.adapters.lora_tangent:compose_tangents", _without_b),
         ),
         "noise along V kept": (
             "error of a projected tangent vector",
@@ -368,7 +368,7 @@ MUTATIONS = build_mutations(
         ),
         "a residual too large": (
             "no cross term",
-            scale_result("otafl.algorithms.lora_products:sum_rows", 1.01),
+            scale_result("otafl.algorithms.adapters.lora_products:sum_rows", 1.01),
         ),
         "the same power for all groups": (
             "power of two groups",

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.fedfomo import FedFomo
-from otafl.algorithms.fedprox import draw_num_steps
+from otafl.algorithms.baselines.fedprox import draw_num_steps
+from otafl.algorithms.personal.fedfomo import FedFomo
 from otafl.codecs.sparse import draw_random_subset
 from otafl.core import registry
 from otafl.core.contracts import Cohort, LinkBudget, LocalContext
@@ -357,7 +357,9 @@ MUTATIONS = (
         {
             "ties by the number of the device": (
                 "forwarded models",
-                replace_by("otafl.algorithms.fedfomo:FedFomo.offer", _break_ties_by_number),
+                replace_by(
+                    "otafl.algorithms.personal.fedfomo:FedFomo.offer", _break_ties_by_number
+                ),
             ),
         },
     )

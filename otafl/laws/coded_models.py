@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.algorithms.fedrlr import FedRLR
+from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.core.contracts import Batch, Cohort, Context, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, to_dense

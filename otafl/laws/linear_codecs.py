@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.algorithms.zeroth_order import ZerothOrder
+from otafl.algorithms.baselines.zeroth_order import ZerothOrder
 from otafl.codecs.laser import PowerSplit
 from otafl.core.contracts import Context, Group, Received, Tensors
 from otafl.core.rng import declare_family
@@ -234,7 +234,7 @@ MUTATIONS = (
         {
             "directions of half the length": (
                 "noise of the slopes",
-                scale_result("otafl.algorithms.zeroth_order:draw_directions", 0.5),
+                scale_result("otafl.algorithms.baselines.zeroth_order:draw_directions", 0.5),
             ),
         },
     )

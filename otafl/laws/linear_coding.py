@@ -355,19 +355,19 @@ MUTATIONS = build_mutations(
                 "moments of the coder",
                 "two readings of the SNR",
             },
-            replace_by("otafl.algorithms.fedrlr:FedRLR._encode", _use_other_coder),
+            replace_by("otafl.algorithms.low_rank.fedrlr:FedRLR._encode", _use_other_coder),
         ),
         "one coder for all layers": (
             "coders of layers and rounds",
-            replace_by("otafl.algorithms.fedrlr:FedRLR._encode", _first_layers_coder),
+            replace_by("otafl.algorithms.low_rank.fedrlr:FedRLR._encode", _first_layers_coder),
         ),
         "one coder for all rounds": (
             "coders of layers and rounds",
-            replace_by("otafl.algorithms.fedrlr:FedRLR._encode", _first_rounds_coder),
+            replace_by("otafl.algorithms.low_rank.fedrlr:FedRLR._encode", _first_rounds_coder),
         ),
         "devices that were not received count": (
             "mean model",
-            replace_by("otafl.algorithms.fedrlr:FedRLR.update_server", _divide_by_all),
+            replace_by("otafl.algorithms.low_rank.fedrlr:FedRLR.update_server", _divide_by_all),
         ),
         "received sums that are too large": (
             {
@@ -376,7 +376,7 @@ MUTATIONS = build_mutations(
                 "mean model",
                 "noise of the product",
             },
-            replace_by("otafl.algorithms.fedrlr:FedRLR.update_server", _scale_sums),
+            replace_by("otafl.algorithms.low_rank.fedrlr:FedRLR.update_server", _scale_sums),
         ),
         "a law that is too small": (
             {"distortion of equal models", "distortion of unequal models"},

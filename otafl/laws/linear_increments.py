@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from otafl.algorithms.fedrlr_plus import FedRLRPlus
+from otafl.algorithms.low_rank.fedrlr_plus import FedRLRPlus
 from otafl.core.contracts import Context, Received, Tensors
 from otafl.factorised.lowrank import LowRank, project_out, to_dense
 from otafl.laws.bench import CONFORMANCE, Bench

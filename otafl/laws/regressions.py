@@ -319,7 +319,7 @@ MUTATIONS = [
             "control variates are forgotten": (
                 " steps",
                 change_result(
-                    "otafl.algorithms.scaffold:Scaffold.on_ack",
+                    "otafl.algorithms.baselines.scaffold:Scaffold.on_ack",
                     lambda devices: {name: 0.0 * block for name, block in devices.items()},
                 ),
             )
@@ -331,7 +331,7 @@ MUTATIONS = [
             "half of the penalty": (
                 " models",
                 replace_by(
-                    "otafl.algorithms.ditto:take_penalised_step_",
+                    "otafl.algorithms.personal.ditto:take_penalised_step_",
                     lambda real: lambda m, v, w, b, r, p: real(m, v, w, b, r, 0.5 * p),
                 ),
             )

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import otafl
-from otafl.algorithms.fedrlr import FedRLR
-from otafl.algorithms.low_rank_layers import get_point, name_point
+from otafl.algorithms.low_rank.fedrlr import FedRLR
+from otafl.algorithms.low_rank.low_rank_layers import get_point, name_point
 from otafl.core.contracts import LocalContext
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import otafl
-from otafl.algorithms.low_rank_layers import get_point
+from otafl.algorithms.low_rank.low_rank_layers import get_point
 from otafl.analysis.summary import format_mean_std
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine

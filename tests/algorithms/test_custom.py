@@ -12,9 +12,9 @@ from support.rounding import SINGLE, assert_agree
 
 import otafl
 from otafl.algorithms.base import Algorithm
+from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.algorithms.custom import CustomAlgorithm, averages_increments, get_class
-from otafl.algorithms.fedavg import FedAvg
-from otafl.algorithms.fedrlr import FedRLR
+from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble, make_workload
@@ -29,9 +29,9 @@ MODULE = """
 import torch
 from pydantic import Field
 from otafl.algorithms.base import Algorithm, AveragedSettings
-from otafl.algorithms.fedavg import FedAvg
-from otafl.algorithms.fedrlr import FedRLR
-from otafl.algorithms.heterofl import HeteroFL
+from otafl.algorithms.baselines.fedavg import FedAvg
+from otafl.algorithms.low_rank.fedrlr import FedRLR
+from otafl.algorithms.submodels.heterofl import HeteroFL
 from otafl.core.contracts import Group
 from otafl.core.settings import Settings, declare_stackable
 

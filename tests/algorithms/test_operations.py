@@ -12,19 +12,22 @@ import pytest
 from contract.small import ALGORITHMS, engine
 from support.local_rounds import NORMAL, LocalRound, run_local_round
 
-from otafl.algorithms import base, fedfomo, fedmid, pfedbayes, split_mix
-from otafl.algorithms.apfl import Apfl
+from otafl.algorithms import base
 from otafl.algorithms.base import Algorithm
-from otafl.algorithms.cp_params import CpParams
-from otafl.algorithms.ditto import Ditto
-from otafl.algorithms.fedamp import FedAMP
-from otafl.algorithms.fedem import FedEM
-from otafl.algorithms.fedpac import FedPAC
-from otafl.algorithms.fedrep import FedRep
-from otafl.algorithms.per_fedavg import PerFedAvg
-from otafl.algorithms.pfedbayes import PFedBayes
-from otafl.algorithms.pfedbred import PFedBreD
-from otafl.algorithms.pfedme import PFedMe
+from otafl.algorithms.baselines import fedmid
+from otafl.algorithms.low_rank.cp_params import CpParams
+from otafl.algorithms.personal import fedfomo, pfedbayes
+from otafl.algorithms.personal.apfl import Apfl
+from otafl.algorithms.personal.ditto import Ditto
+from otafl.algorithms.personal.fedamp import FedAMP
+from otafl.algorithms.personal.fedem import FedEM
+from otafl.algorithms.personal.fedpac import FedPAC
+from otafl.algorithms.personal.fedrep import FedRep
+from otafl.algorithms.personal.per_fedavg import PerFedAvg
+from otafl.algorithms.personal.pfedbayes import PFedBayes
+from otafl.algorithms.personal.pfedbred import PFedBreD
+from otafl.algorithms.personal.pfedme import PFedMe
+from otafl.algorithms.submodels import split_mix
 from otafl.core.contracts import Workload
 from otafl.factorised import lowrank
 from otafl.models.base import Model

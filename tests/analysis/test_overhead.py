@@ -11,7 +11,7 @@ from contract.small import TRANSPORTS, tree
 from twins.setting import mlp
 
 import otafl
-from otafl.algorithms.fedrlr import FedRLR
+from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.analysis import overhead
 
 ROUNDS = [0, 5, 10, 20]

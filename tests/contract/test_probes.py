@@ -17,7 +17,7 @@ from contract import probes
 from contract.small import engine, run, scenario, tree
 
 from otafl import load_scenario
-from otafl.algorithms.fedavg import FedAvg
+from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine

@@ -11,7 +11,7 @@ import torch
 from contract.small import engine
 from torch import Tensor
 
-from otafl.algorithms.low_rank_layers import get_point
+from otafl.algorithms.low_rank.low_rank_layers import get_point
 from otafl.core.contracts import MODEL, Group, Payload, Tensors
 from otafl.engine.engine import Engine
 from otafl.factorised.lowrank import to_dense

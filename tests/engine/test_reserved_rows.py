@@ -13,7 +13,7 @@ pytestmark = pytest.mark.exact
 METHOD = """
 from dataclasses import replace
 
-from otafl.algorithms.fedavg import FedAvg
+from otafl.algorithms.baselines.fedavg import FedAvg
 
 
 class Twice(FedAvg):

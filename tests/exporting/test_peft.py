@@ -106,7 +106,7 @@ def test_peft_loads_and_merges(name: str, tmp_path: Path) -> None:
 def test_forward_pass_is_that_of_peft() -> None:
     """The oracle of y = W_0 x + (alpha / r) B A x, and of the start of A."""
     peft = pytest.importorskip("peft")
-    from otafl.algorithms.adapters import AdaptedWeight
+    from otafl.algorithms.adapters.adapters import AdaptedWeight
 
     torch.manual_seed(0)
     layer = nn.Linear(9, 6, bias=False)

@@ -35,7 +35,7 @@ READ = {
     "selection.threshold.Threshold.select_devices _to_copy": CLOCK,
     "algorithms.submodel_training.group_by_level nonzero": ROWS,
     "algorithms.local_samples.split_into_pieces nonzero": ROWS,
-    "algorithms.split_mix.SplitMix.run_local_update nonzero": ROWS,
+    "algorithms.submodels.split_mix.SplitMix.run_local_update nonzero": ROWS,
     "codecs.amp._recover_rows nonzero": ROWS,
     "core.contracts.cohort.Cohort.transmitters nonzero": ROWS,
     "core.contracts.cohort.count_rows_per_trial _to_copy bincount": ROWS,
@@ -57,7 +57,7 @@ READ = {
 """Function of otafl that reads numbers from the processor, and the operations that do -> why."""
 
 SENT = {
-    "algorithms.fedfomo.HeldOutData.__init__ _to_copy": "which samples are held out",
+    "algorithms.personal.fedfomo.HeldOutData.__init__ _to_copy": "which samples are held out",
     "core.constants.get_constant _to_copy": "how many rows a trial has, where that varies",
     "engine.cohorts.Cohorts._build_cohort _to_copy": DRAWN,
     "engine.engine.Engine._flatten_mask _to_copy": DRAWN,

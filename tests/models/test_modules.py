@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from twins.setting import mlp
 
-from otafl.algorithms.fedrlr import FedRLR
+from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.core import registry
 from otafl.core.contracts import Tensors, View
 from otafl.core.errors import UserError

@@ -286,7 +286,7 @@ def test_check_measures_as_a_run_does(
 ) -> None:
     """A method of the user's trains, but fails when it is measured."""
     (home / "own_measure.py").write_text(
-        "from otafl.algorithms.fedavg import FedAvg\n\nclass Own(FedAvg):\n"
+        "from otafl.algorithms.baselines.fedavg import FedAvg\n\nclass Own(FedAvg):\n"
         "    def compute_metrics(self, server, devices):\n"
         "        return {'gap': server['absent'].sum(1)}\n"
     )

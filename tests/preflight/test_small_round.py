@@ -22,7 +22,7 @@ pytestmark = pytest.mark.exact
 OWN = """\
 import numpy as np
 import torch
-from otafl.algorithms.fedavg import FedAvg
+from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.codecs.base import Codec
 from otafl.data import DataSet
 

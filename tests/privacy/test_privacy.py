@@ -13,7 +13,7 @@ from contract.small import engine, scenario
 from support.marks import first_is_fast
 
 from otafl.algorithms.base import Outcome
-from otafl.algorithms.fedavg import FedAvg
+from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.core.contracts import Broadcast, Group, LocalContext, Tensors, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
@@ -359,7 +359,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         for one in ("heterofl", "fedrolex", "split_mix")
     ),
     (
-        {"privacy": CLIP, "algorithm": "otafl.algorithms.fedrlr:FedRLR"},
+        {"privacy": CLIP, "algorithm": "otafl.algorithms.low_rank.fedrlr:FedRLR"},
         "algorithm.bias_mode: ideal reveals to the server the biases",
     ),
     (

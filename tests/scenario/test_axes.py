@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.scenarios import make_scenario
 
-from otafl.algorithms.fedrlr import FedRLR
+from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.channels.awgn import Awgn
 from otafl.power.gbma import Gbma
 from otafl.power.tci import TruncatedChannelInversion as Tci

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.faults_of import list_faults
 
-from otafl.algorithms.fedavg import FedAvg
+from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.core import registry
 from otafl.scenario import Scenario, ScenarioError, load_scenario
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.scenarios import make_scenario, write_scenario
 
-from otafl.algorithms.fedrlr import FedRLR
+from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.channels.rayleigh import Rayleigh
 from otafl.data.custom import CustomData
 from otafl.data.partitions.dirichlet import Dirichlet

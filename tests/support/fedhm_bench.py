@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from twins.setting import everyone
 
-from otafl.algorithms.fedhm import FedHm
+from otafl.algorithms.submodels.fedhm import FedHm
 from otafl.core.contracts import (
     Cohort,
     Context,

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import otafl
-from otafl.algorithms.fedavg import FedAvg
+from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.core.errors import UserError
 from otafl.data import DataSet, load_cached
 from otafl.scenario import Scenario, ScenarioError, hash_custom_sources, load_scenario

@@ -57,7 +57,7 @@ PACKED = {"own_pack/__init__.py", "own_pack/deep/inner.py", "own_pack/shared.py"
     [
         ("own_top:f", {"own_top.py", "own_beside.py", "own_far.py", "own_late.py"}),
         ("own_pack.deep.inner:f", PACKED),
-        ("otafl.algorithms.fedavg:FedAvg", set()),  # whose version is kept
+        ("otafl.algorithms.baselines.fedavg:FedAvg", set()),  # whose version is kept
     ],
 )
 def test_what_is_covered(path: str, files: set[str], home: Path) -> None:

@@ -1,0 +1,1 @@
+"""Methods whose server steps before all devices are ready."""

@@ -1,0 +1,1 @@
+"""Methods that train one global model, from which others are built."""

@@ -1,0 +1,1 @@
+"""Methods that train a model in low-rank or CP form."""

@@ -1,0 +1,1 @@
+"""Methods in which each device has a model of its own."""

@@ -1,0 +1,388 @@
+"""Features aligned to class centroids, and a mixture of last layers for each device (FedPAC).
+
+Personalised federated learning with feature alignment and classifier collaboration. The extractor
+f, all layers except the last, is shared. Device i has its own last layer (head) phi_i. In a round
+it
+
+1. computes statistics of its features with the received f and phi_i;
+2. trains the head by SGD with f fixed, then f with the head fixed, under a penalty that pulls
+features to the global centroid of their class, for classes with a centroid;
+3. sends the increment of f, the head, the statistics, its own centroids (class means of the new
+features) and its number of samples in each class.
+
+The server averages f, averages the centroids of each class by samples, and mixes the heads of the
+devices with a delivered update. A device without a delivered update receives its last mixed head,
+initially the start.
+
+The personal model is (f, phi_i) after local training. Heads differ, so the broadcast of extractor
+and head is separate for each device. `learning_rate` is that of the extractor.
+
+References
+----------
+Xu, Tong, Huang 2023, "Personalized Federated Learning with Feature Alignment and Classifier
+    Collaboration".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
+from otafl.algorithms.deliveries import get_delivered
+from otafl.algorithms.local_samples import add_, get_sample_mask, select_rows, split_into_pieces
+from otafl.algorithms.parameters import (
+    add_prefix,
+    apply_mean_increment,
+    build_increment_,
+    make_device_view,
+)
+from otafl.algorithms.personal.device_tables import find_delivered, scatter_to_table, update_table
+from otafl.algorithms.personal.simplex_qp import solve_programs
+from otafl.algorithms.shared_settings import (
+    AveragedSettings,
+    declare_penalty,
+    declare_personal_rate,
+)
+from otafl.core import contracts as c
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.models.base import (
+    Model,
+    Shapes,
+    copy_params,
+    descend_,
+    differentiate,
+    flatten,
+    unflatten,
+)
+from otafl.models.layered import LayeredModel
+
+
+class _PassThrough:
+    """Last layer whose scores are its inputs, the features."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.clone()  # a bias is added to it in place
+
+
+class FedPAC(Algorithm):
+    r"""Feature alignment and classifier collaboration.
+
+    The server's tensors are "model" [S, P'], the extractor; "head" [S, K, Q], the next head of each
+    device; "centroid" [S, C, d]; and "known" [S, C], 1 for classes with a centroid. The device's
+    tensors are "personal.NAME".
+
+    Notes
+    -----
+    With p_i(c) the share of class c at device i, the statistics are
+
+    .. math::
+
+        h_i[c] = p_i(c) \, \mathrm{mean}_c f(x), \quad V_i = \frac{1}{n_i} \left( \mathrm{mean}
+        \|f(x)\|^2 - \sum_c \|h_i[c]\|^2 \right).
+
+    The loss of the extractor, with the global centroid c_y of class y, is the mean of
+
+    .. math::
+
+        l(x, y) + \frac{\lambda}{d} \|f(x) - c_y\|^2.
+
+    The server mixes heads by weights on the simplex that balance variance and bias:
+
+    .. math::
+
+        \phi_i \leftarrow \sum_j a_{ij} \phi_j, \quad a_i = \mathrm{argmin} \sum_j a_{ij}^2 V_j +
+        \sum_c \left\| \sum_j a_{ij} (h_i[c] - h_j[c]) \right\|^2
+
+    Examples
+    --------
+    `studies/pfedbred/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
+    """
+
+    private_state: ClassVar[str] = (
+        "the model as trained: the device has it until the server sends another"
+    )
+    per_device_state: ClassVar[tuple[str, ...]] = ("head",)
+
+    needs: ClassVar[Needs] = "each"
+    needs_classes: ClassVar[str] = "aligns features to the centroid of each class"
+    averages_increments: ClassVar[bool] = True
+    supports_merging: ClassVar[bool] = False
+
+    device_models = ("personal",)
+
+    is_per_device = True
+
+    class Settings(AveragedSettings):
+        example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
+
+        name: Literal["fedpac"] = "fedpac"
+        personal_learning_rate: float = declare_personal_rate()
+        head_steps: int | None = Field(None, ge=1)
+        """SGD steps on the last layer before training.local_steps on the extractor; a fifth of
+        these, at least one, if not given (the paper: one epoch, then five)"""
+        penalty: float = declare_penalty(
+            1.0, "lambda, weight of the mean square of f(x) - c_y in the extractor's loss"
+        )
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
+        if not isinstance(model, LayeredModel) or len(model.layers) < 2:
+            raise UserError(
+                "algorithm.name: 'fedpac' needs a model with layers before the last one, whose "
+                "outputs are the features; use mlp with hidden layers or cnn"
+            )
+        if model.uses_dropout:
+            raise UserError(
+                f"model.dropout: got {model.dropout:g}, but 'fedpac' aligns features of training "
+                "with those of tests, so it trains without dropout; use dropout: 0"
+            )
+        last = model.layers[-1]
+        self.last, self.width, self.classes = last, last.inputs, last.outputs
+        self.head = LayeredModel((last,))
+        self.head.loss = model.loss
+        self.body_shapes = {n: s for n, s in model.shapes.items() if n not in self.head.shapes}
+
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        """Return False: devices send heads and statistics besides the increment of the body."""
+        return False
+
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
+        server, devices = super().init(streams, hyper)
+        params = unflatten(server[c.MODEL], self.model.shapes)
+        head = flatten({name: params[name] for name in self.head.shapes})
+        centroid = head.new_zeros(len(head), self.classes, self.width)
+        server = {
+            c.MODEL: flatten({name: params[name] for name in self.body_shapes}),
+            "head": head[:, None].repeat(1, self.num_devices, 1),
+            "centroid": centroid,
+            "known": torch.zeros_like(centroid[:, :, 0]),
+        }
+        return server, devices
+
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
+        blocks = {name: server[name][cohort.trial] for name in (c.MODEL, "centroid", "known")}
+        head = server["head"].flatten(0, 1)[cohort.flat_index]
+        return c.Broadcast(blocks | {"head": head}, per_device=True)
+
+    @property
+    def sent_shapes(self) -> Shapes:
+        return self.body_shapes
+
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        blocks, work = broadcast.tensors, context.local_data
+        body = copy_params(unflatten(blocks[c.MODEL], self.body_shapes))
+        head = copy_params(unflatten(blocks["head"], self.head.shapes))
+        full, counts = work.load_full_batch(), work.count_classes()
+        moment, variance = compute_statistics(*self.sum_features(body, full), counts)
+
+        rate, own_rate = (
+            context.gather_hyper("learning_rate"),
+            context.gather_hyper("personal_learning_rate"),
+        )
+        for index in range(self.settings.head_steps or max(1, work.steps // 5)):
+            draw, step = divmod(index, work.steps)
+            batch = work.draw_batch(step, draw_index=1 + draw)
+            seen = c.Batch(self.compute_features(body, batch.x), batch.y, batch.weight)
+            self.head.take_sgd_step_(head, seen, own_rate)
+        loss = torch.zeros_like(rate)
+        pull = context.gather_hyper("penalty")[:, None] * blocks["known"] / self.width
+        for step in range(work.steps):
+            one, grads = self._compute_body_gradients(
+                body, head, work.draw_batch(step), blocks["centroid"], pull
+            )
+            descend_(body, grads, rate)
+            loss += one
+
+        reports = {
+            "head": flatten(head),
+            "moment": moment,
+            "variance": variance[:, None],
+            "centroid": self.sum_features(body, full)[0] / counts.clamp_min(1)[:, :, None],
+            "count": counts.to(moment.dtype),
+        }
+        both = body | head
+        state = add_prefix("personal", {name: both[name] for name in self.model.shapes})
+        sent = build_increment_(body, broadcast, self.body_shapes)
+        return state, (*sent, c.Group(reports)), loss / work.steps
+
+    def compute_features(self, body: c.Tensors, x: Tensor) -> Tensor:
+        """Compute the features f(x) [n, B, d]."""
+        rows = next(iter(body.values())).shape[0]
+        ends: dict[str, Any] = {
+            self.last.weight: _PassThrough(),
+            self.last.bias: x.new_zeros(rows, self.width),
+        }
+        return self.model.logits(body | ends, x)
+
+    def sum_features(self, body: c.Tensors, full: c.Batch) -> tuple[Tensor, Tensor]:
+        """Sum the features of all samples.
+
+        Parameters
+        ----------
+        body : dict of str to Tensor [n, *shape]
+            Parameters of the extractor.
+        full : Batch
+            All samples of the devices.
+
+        Returns
+        -------
+        Tensor [n, C, d]
+            Sum of the features of each class.
+        Tensor [n]
+            Sum of |f(x)|^2.
+        """
+        rows = len(full.y)
+        total = full.x.new_zeros(rows, self.classes, self.width)
+        square = full.x.new_zeros(rows)
+        classes = torch.arange(self.classes, device=full.y.device)[:, None]
+        for which, piece in split_into_pieces(full):
+            seen = (
+                self.compute_features(select_rows(body, which), piece.x)
+                * get_sample_mask(piece)[:, :, None]
+            )
+            member = (piece.y[:, None] == classes).to(seen.dtype)
+            add_(total, which, torch.bmm(member, seen))
+            add_(square, which, seen.square().sum((1, 2)))
+        return total, square
+
+    def _compute_body_gradients(
+        self, body: c.Tensors, head: c.Tensors, batch: c.Batch, centroid: Tensor, pull: Tensor
+    ) -> tuple[Tensor, c.Tensors]:
+        """Compute the loss [n], and the gradient of the aligned loss by the extractor.
+
+        pull [n, C]: factor of |f(x) - c_y|^2 for each class y.
+        """
+
+        def compute_objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
+            last, bias = (head[name].clone() for name in (self.last.weight, self.last.bias))
+            seen = self.compute_features(leaves, batch.x)
+            scores = torch.baddbmm(bias[:, None], seen, last)
+            loss = self.model.loss.compute_mean(scores, batch)
+            target = centroid.clone().gather(1, batch.y[:, :, None].expand_as(seen))
+            apart = (seen - target).square().sum(2) * pull.clone().gather(1, batch.y)
+            aligned = apart.mean(1) if batch.weight is None else (apart * batch.weight).sum(1)
+            return loss, loss + aligned
+
+        return differentiate(compute_objective, body, batch)
+
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
+        cohort = context.cohort
+        each, delivered_mask = get_delivered(received, 1)
+        reports = {
+            name: scatter_to_table(block, delivered_mask, cohort) for name, block in each.items()
+        }
+        total = reports["count"].sum(1)
+        weighted = torch.einsum("skc,skcd->scd", reports["count"], reports["centroid"])
+        mean = weighted / total.clamp_min(1.0)[:, :, None]
+        has_report = total > 0
+        mixed = torch.bmm(
+            compute_mixing_weights(
+                reports["moment"],
+                reports["variance"][:, :, 0],
+                find_delivered(delivered_mask, cohort),
+            ),
+            reports["head"],
+        )
+        rows = mixed.flatten(0, 1)[cohort.flat_index]
+        return {
+            c.MODEL: apply_mean_increment(server, received, context.hyper),
+            "head": update_table(server["head"], rows, delivered_mask, cohort),
+            "centroid": torch.where(has_report[:, :, None], mean, server["centroid"]),
+            "known": torch.where(has_report, 1.0, server["known"]),
+        }
+
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        return {"personal": make_device_view(self.model, devices, "personal")}
+
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        """Count the operations of the statistics and of the steps.
+
+        Two passes of all samples through the extractor give features, their class sums, and squares
+        in the first pass. The head's steps compute the features again. The extractor's steps leave
+        out gradients by the head.
+        """
+        head, body = self.head.num_params, self.model.num_params - self.head.num_params
+        by_head = 2.0 * self.last.macs
+        features = 2.0 * self.model.macs - by_head
+        passes = (2.0 * features + 4.0 * self.width) * workload.num_samples
+        on_head = (
+            features + self.head.count_training_flops(1.0)
+        ) * workload.effective_batch_size + 2.0 * head
+        aligned = 5.0 * self.width - by_head  # f(x) - c_y, its square, and the gradient
+        on_body = (
+            self.model.count_training_flops(workload.effective_batch_size)
+            + aligned * workload.effective_batch_size
+            + 2.0 * body
+        )
+        head_steps = self.settings.head_steps or np.maximum(1, workload.num_steps // 5)
+        return passes + head_steps * on_head + workload.num_steps * on_body + body
+
+
+def compute_statistics(total: Tensor, square: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the statistics of the features.
+
+    Parameters
+    ----------
+    total : Tensor [n, C, d]
+        Sum of the features of each class.
+    square : Tensor [n]
+        Sum of |f(x)|^2.
+    counts : Tensor [n, C]
+        Samples of each class.
+
+    Returns
+    -------
+    Tensor [n, C, d]
+        Scaled class means h.
+    Tensor [n]
+        Variance V.
+    """
+    samples = counts.sum(1)
+    moment = total / samples[:, None, None]
+    variance = (square / samples - moment.square().sum((1, 2))) / samples
+    return moment, variance.clamp_min(0.0)
+
+
+def compute_mixing_weights(moment: Tensor, variance: Tensor, present: Tensor) -> Tensor:
+    """Compute the weights of the heads in the mixtures.
+
+    Parameters
+    ----------
+    moment : Tensor [S, K, C, d]
+        Scaled class means h.
+    variance : Tensor [S, K]
+        Variance V.
+    present : Tensor [S, K]
+        1 for devices with a delivered update.
+
+    Returns
+    -------
+    Tensor [S, K, K]
+        Weights a, row i for the head of device i.
+    """
+    trials, devices = present.shape
+    h = moment.flatten(2).double()
+    h = h - h.mean(1, keepdim=True)  # only differences matter
+    gram = torch.bmm(h, h.mT)
+    square = gram.diagonal(dim1=1, dim2=2)
+    # <h_i - h_j, h_i - h_l> for all i, j, l
+    q = gram[:, None] - gram[:, :, :, None] - gram[:, :, None] + square[:, :, None, None]
+    q = q + torch.diag_embed(variance.double())[:, None]
+    there = (present > 0) | (
+        present.sum(1, keepdim=True) == 0
+    )  # without any the result is not used
+    wanted = there[:, None].expand(-1, devices, -1).flatten(0, 1)
+    weights = solve_programs(q.flatten(0, 1), wanted)
+    return weights.view(trials, devices, devices).to(moment.dtype)

@@ -1,0 +1,238 @@
+"""A normal distribution over models at each device, pulled to a global one (pFedBayes).
+
+Personalised federated learning via variational Bayesian inference. Each device has its own
+distribution, with independent parameters of mean mu and standard deviation ln(1 + exp(rho)), and a
+copy of the global one. For each minibatch its own distribution takes SGD steps on the loss of a
+random draw and on the divergence from the copy. Then the copy takes a step on the divergence.
+Devices send the change of the copy's (mu, rho), and the server averages it. `learning_rate` is that
+of the copy.
+
+The objectives are divided by the device's number of samples n_i. This leaves their minima unchanged
+and gives step sizes their usual meaning. Equal steps of length eta diverge on the divergence alone
+if eta zeta / (n_i sigma^2) > 2. Examples are devices with few samples, and a sigma that the noise
+of an uplink has made small. That would spoil the mean of all devices. For such a device zeta / n_i
+is lowered in this round to sigma^2 / eta, with the least sigma of the global distribution.
+
+The personal model is the mean of the device's distribution after local training. The global one is
+the mean of the global distribution.
+
+References
+----------
+Zhang, Li, Li, Guo, Shi 2022, "Personalized Federated Learning via Variational Bayesian Inference",
+    Algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from otafl.algorithms.base import Algorithm, Outcome, Views
+from otafl.algorithms.parameters import apply_mean_increment
+from otafl.algorithms.personal.device_tables import make_flat_personal_view
+from otafl.algorithms.shared_settings import (
+    AveragedSettings,
+    declare_penalty,
+    declare_personal_rate,
+)
+from otafl.core import contracts as c
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams, declare_purpose, make_step_key
+from otafl.data.device_splits import get_training_sizes
+from otafl.models.base import Model, flatten, unflatten
+from otafl.models.layered import LayeredModel
+
+NOISE = declare_purpose("pfedbayes", __name__)
+
+RHO = "rho"
+
+DRAW_STEP = 25.0
+"""Operations per parameter of a step on one draw.
+
+Normal number by Box and Muller's method (4), theta (2), gradients by sigma (5) and mu (3), steps of
+rho (6) and mu (2), sigma (3). A logistic function and a softplus are three each.
+"""
+
+COPY_STEP = 23.0
+"""Operations per parameter of a step of the global distribution's copy, 5 for its precision."""
+
+Normal = tuple[Tensor, Tensor]
+"""Mean mu and rho of a distribution, [n, P] each."""
+
+
+class PFedBayes(Algorithm):
+    r"""Variational Bayesian personalised federated learning.
+
+    The server's tensors "model" [S, P] and "rho" [S, P] are the mean and rho of the global
+    distribution w. The device's tensors "personal" and "personal_rho" [S, K, P] are those of q_i.
+
+    Notes
+    -----
+    Device i descends, through theta = mu + sigma g with one standard normal g a step,
+
+    .. math::
+
+        E_q \left[ -\log P(D_i | \theta) \right] + \zeta \, \mathrm{KL}(q \| w)
+
+    where w is its copy of the global distribution. Then the copy takes a step on zeta KL(q_i || w).
+
+    Examples
+    --------
+    `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    """
+
+    private_state: ClassVar[str] = (
+        "the personal distribution: it is trained for the device, from what it received"
+    )
+
+    is_per_device = True
+
+    class Settings(AveragedSettings):
+        name: Literal["pfedbayes"] = "pfedbayes"
+        personal_learning_rate: float = declare_personal_rate()
+        personal_steps: int = Field(1, ge=1)
+        """SGD steps of a device's own distribution on each minibatch; 1 in the paper, 5 in its
+        authors' code"""
+        penalty: float = declare_penalty(
+            10.0,
+            "zeta, weight of the divergence from the global distribution in the objective",
+        )
+        rho_start: float = -2.5
+        """initial rho; the standard deviation is ln(1 + exp(rho))"""
+
+        def list_notes(self, scenario: Any) -> Iterable[str]:
+            sizes = get_training_sizes(scenario.data, scenario.devices.count)
+            each = len(sizes) == scenario.devices.count
+            if sizes and self._is_unstable(min(sizes)):
+                longest = max(self.learning_rate, self.personal_learning_rate)
+                yield (
+                    f"algorithm.penalty: steps of {longest:g} with penalty {self.penalty:g} "
+                    f"diverge on devices of few samples, which here have "
+                    f"{'only' if each else 'on average'} {min(sizes)}, so their penalty is "
+                    "lowered; use a smaller penalty or learning rate"
+                )
+
+        def _is_unstable(self, samples: int) -> bool:
+            """Return whether the first steps diverge on a device of this number of samples."""
+            deviation = math.log1p(math.exp(self.rho_start))
+            curvature = self.penalty / samples / deviation**2
+            rates = self.learning_rate, self.personal_learning_rate
+            return bool(_compute_growth(curvature, *rates, self.personal_steps) > 1.0)
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
+        if not isinstance(model, LayeredModel) or any(layer.window for layer in model.layers):
+            raise UserError(
+                "algorithm.name: 'pfedbayes' needs a model of fully connected layers, as that of "
+                "its authors; use mlp or softmax_regression"
+            )
+
+    flops_per_param_round = 2.0
+    """The increments of mu and rho."""
+
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
+        server, _ = super().init(streams, hyper)
+        mu = server[c.MODEL]
+        rho = torch.full_like(mu, self.settings.rho_start)
+        return server | {RHO: rho}, {"personal": mu[:, None], "personal_rho": rho[:, None]}
+
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        work, cohort = context.local_data, context.cohort
+        of_device = cohort.trial, cohort.device, (self.model.num_params,)
+        start_mu, start_rho = broadcast.tensors[c.MODEL], broadcast.tensors[RHO]
+        w_mu, w_rho = start_mu.clone(), start_rho.clone()
+        mu, rho = devices["personal"], devices["personal_rho"]
+        rate = context.gather_hyper("learning_rate")[:, None]
+        own_rate = context.gather_hyper("personal_learning_rate")[:, None]
+        zeta = (context.gather_hyper("penalty") / work.count_samples())[:, None]
+        zeta = _limit_step(zeta, rate, own_rate, self.settings.personal_steps, w_rho)
+        loss = torch.zeros_like(rate[:, 0])
+        draws, sigma = self.settings.personal_steps, functional.softplus(rho)
+        for step in range(work.steps):
+            batch, w_sigma = work.draw_batch(step), functional.softplus(w_rho)
+            precision = zeta / w_sigma.square()
+            for draw in range(draws):
+                noise = context.streams.draw_device_normal(
+                    NOISE, make_step_key(context.round, step * draws + draw), *of_device
+                )
+                theta = torch.addcmul(mu, sigma, noise)
+                one, grads = self.model.compute_gradients(
+                    unflatten(theta, self.model.shapes), batch
+                )
+                loss, by_theta = loss + one, flatten(grads)
+                by_sigma = torch.mul(precision, sigma, out=theta).addcdiv_(zeta, sigma, value=-1.0)
+                by_sigma.addcmul_(by_theta, noise)
+                by_theta.addcmul_(precision, torch.sub(mu, w_mu, out=sigma))  # the gradient by mu
+                rho.addcmul_(own_rate, by_sigma.mul_(torch.sigmoid(rho)), value=-1.0)
+                mu.addcmul_(own_rate, by_theta, value=-1.0)
+                sigma = functional.softplus(rho)  # whose slope is sigmoid(rho)
+            _take_copy_step_((w_mu, w_rho), w_sigma, mu, sigma, rate * zeta)
+        state = {"personal": mu, "personal_rho": rho}
+        sent = {c.MODEL: w_mu.sub_(start_mu), RHO: w_rho.sub_(start_rho)}
+        return state, (c.Group(sent),), loss / (work.steps * draws)
+
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
+        return {
+            name: apply_mean_increment(server, received, context.hyper, name)
+            for name in (c.MODEL, RHO)
+        }
+
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        personal = make_flat_personal_view(self.model, devices["personal"])
+        return super().build_views(server, devices) | {"personal": personal}
+
+    @property
+    def flops_per_param_step(self) -> float:
+        return DRAW_STEP * self.settings.personal_steps + COPY_STEP
+
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        gradients = workload.num_steps * (
+            self.settings.personal_steps - 1
+        )  # after the first of each step
+        return super().count_flops(workload) + gradients * self.model.count_training_flops(
+            workload.effective_batch_size
+        )
+
+
+def _limit_step(zeta: Tensor, rate: Tensor, own_rate: Tensor, draws: int, w_rho: Tensor) -> Tensor:
+    """Return zeta / n_i [n, 1], lowered if the steps on the divergence alone would diverge.
+
+    Then it is the value with which the longer of the two steps makes mu and the mean of w equal.
+    """
+    least = functional.softplus(w_rho.amin(1, keepdim=True)).square()  # sigma^2 where it is least
+    grows = _compute_growth(zeta / least, rate, own_rate, draws) > 1.0
+    return torch.where(grows, least / torch.maximum(rate, own_rate), zeta)
+
+
+def _compute_growth(curvature: Any, rate: Any, own_rate: Any, draws: int) -> Any:
+    """Compute the factor by which the steps on a minibatch change mu minus the mean of w.
+
+    Only the divergence counts, with the curvature zeta / (n_i sigma^2). Arguments are numbers,
+    arrays or tensors.
+    """
+    return abs(1.0 - own_rate * curvature) ** draws * abs(1.0 - rate * curvature)
+
+
+def _take_copy_step_(w: Normal, w_sigma: Tensor, mu: Tensor, sigma: Tensor, step: Tensor) -> None:
+    """Take an SGD step of w on KL(q || w), in place.
+
+    KL(q || w) = ln(w_sigma / sigma) + (sigma^2 + (mu - w_mu)^2) / (2 w_sigma^2) - 1/2, where
+    w_sigma is the deviation of w.
+    """
+    w_mu, w_rho = w
+    apart = w_mu - mu
+    square = torch.addcmul(sigma.square(), apart, apart)
+    by_sigma = (1.0 - square / w_sigma.square()).div_(w_sigma).mul_(torch.sigmoid(w_rho))
+    w_mu.addcmul_(step, apart / w_sigma.square(), value=-1.0)
+    w_rho.addcmul_(step, by_sigma, value=-1.0)

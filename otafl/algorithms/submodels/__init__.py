@@ -1,0 +1,1 @@
+"""Methods in which weak devices train smaller models."""

@@ -1,0 +1,233 @@
+"""Narrow networks, of which each device trains several, with mixed predictions (Split-Mix).
+
+The network is split into M narrow networks, the atoms, that share nothing. A device of budget b
+trains b of them on the same minibatches. The first is the next in a shuffled queue that all devices
+share, which is shuffled again when it is used up. The others are uniform among the rest. Each atom
+becomes its mean over the devices that trained it, or stays unchanged without any. A model of budget
+b predicts by the mean of the scores of b atoms.
+
+The server knows the position in the queue and sends each device its own. Participants of a round
+follow each other in the order of their numbers. The next round continues after all participants,
+whether their updates were delivered or not.
+
+References
+----------
+Hong, Wang, Wang, Zhou 2022, "Efficient Split-Mix Federated Learning for On-Demand and In-Situ
+    Customization", Algorithms 1 and 2.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import AfterValidator, Field
+from torch import Tensor
+
+from otafl.algorithms.base import Algorithm, Outcome, Views
+from otafl.algorithms.parameters import make_draw
+from otafl.algorithms.submodel_training import (
+    LevelsSettings,
+    Ratio,
+    broadcast_to_submodels,
+    count_local_flops,
+    make_submodels,
+)
+from otafl.algorithms.submodels import width_slices
+from otafl.algorithms.submodels.width_slices import WidthRule, check_descending, declare_width_rule
+from otafl.core import contracts as c
+from otafl.core.constants import get_constant
+from otafl.core.rng import Streams, declare_purpose
+from otafl.models.base import Count, Model, flatten, unflatten
+from otafl.models.network import Network
+
+QUEUE = declare_purpose("split_mix/queue", __name__)
+OTHERS = declare_purpose("split_mix/others", __name__)
+
+
+class SplitMix(Algorithm):
+    """Split-Mix federated learning.
+
+    The server's tensors are "model" [S, M P], the atoms side by side, and "dealt" [S] int64. The
+    latter is the number of devices that took an atom from the queue. Devices have no state. The
+    first b atoms are evaluated.
+
+    Examples
+    --------
+    `studies/fedhm/fedhm_table2.yaml` compares it with FedHM.
+    """
+
+    averages_increments: ClassVar[bool] = True
+
+    refuses_start: ClassVar[str] = "averages small models that must differ"
+    refuses_tokens: ClassVar[str] = "trains a model at several widths"
+
+    class Settings(LevelsSettings):
+        name: Literal["split_mix"] = "split_mix"
+        atom: Ratio = 0.125
+        """width of each of the narrow networks"""
+        levels: Annotated[tuple[Count, ...], AfterValidator(check_descending)] = Field(
+            (8, 4, 2, 1), min_length=1
+        )
+        """number of networks that a device of each level trains, from the largest; the first is the
+        number of networks"""
+        width_rule: WidthRule = declare_width_rule()
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        self.atom = width_slices.build_network(
+            model, settings.atom, settings.width_rule, settings.name
+        )
+        self.atoms = settings.levels[0]
+        super().__init__(settings, self.atom, devices)
+
+    def list_submodels(self) -> tuple[c.Submodel, ...]:
+        budgets = self.settings.levels
+        ratios, networks = [b / self.atoms for b in budgets], [self.atom] * len(budgets)
+        return make_submodels(ratios, networks, self.count_submodel_flops, budgets)
+
+    def compute_weights(self, context: c.Context) -> Tensor:
+        return torch.ones_like(context.cohort.weight)
+
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
+        starts = [self.atom.init(make_draw(streams, f"atom{i}/")) for i in range(self.atoms)]
+        model = torch.cat([flatten(start) for start in starts], 1)
+        return {c.MODEL: model, "dealt": model.new_zeros(len(model), dtype=torch.int64)}, {}
+
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
+        """Broadcast the atoms, and the position of each device in the queue, int64 [S, K]."""
+        counts = cohort.rows_per_trial.long()
+        order = torch.arange(cohort.num_rows, device=counts.device)
+        ahead = order - (counts.cumsum(0) - counts)[cohort.trial]
+        place = counts.new_zeros(cohort.num_trials * cohort.num_devices)
+        place[cohort.flat_index] = server["dealt"][cohort.trial] + ahead
+        blocks = {c.MODEL: server[c.MODEL], "place": place.view(cohort.num_trials, -1)}
+        return broadcast_to_submodels(
+            blocks, cohort, [b * self.atom.num_params for b in self.settings.levels]
+        )
+
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        cohort, received = context.cohort, broadcast.tensors[c.MODEL]
+        place = broadcast.tensors["place"].gather(1, cohort.device[:, None]).squeeze(1)
+        first = draw_first_atom(place, cohort.trial, self.atoms, context.streams)
+        budget = get_constant(
+            tuple(self.settings.levels), torch.int64, cohort.capacity_level.device
+        )[cohort.capacity_level]
+        has = draw_atoms(first, budget, self.atoms, context)
+        row, atom = has.nonzero(as_tuple=True)  # all (row, atom) pairs train together
+        pairs = context.local_data.take(row)
+        start = unflatten(self._split_atoms(received)[row, atom], self.atom.shapes)
+        settings, hyper = self.settings, context.hyper
+        increments, losses = width_slices.train_increments(self.atom, start, pairs, settings, hyper)
+        update, mask = torch.zeros_like(received), torch.zeros_like(received)
+        self._split_atoms(update)[row, atom] = flatten(increments)
+        knows = width_slices.build_mask(self.atom, pairs, self.settings.masked_loss)
+        self._split_atoms(mask)[row, atom] = flatten(knows)
+        loss = received.new_zeros(len(received)).index_add_(0, row, losses) / has.sum(1)
+        return {}, width_slices.build_masked_payload(update, mask), loss
+
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
+        num_assigned = server["dealt"] + context.cohort.rows_per_trial.long()
+        return {
+            c.MODEL: width_slices.apply_masked_mean(server[c.MODEL], received),
+            "dealt": num_assigned,
+        }
+
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        views = [self._make_view(server[c.MODEL], budget) for budget in self.settings.levels]
+        return width_slices.name_submodel_views(views)
+
+    def _make_view(self, model: Tensor, budget: int) -> c.View:
+        mixed = partial(_average_scores, self.atom, budget)
+        moments = partial(_compute_moments, self.atom, budget) if self.atom.batch_norms else None
+        blocks = {c.MODEL: model[:, : budget * self.atom.num_params]}
+        return c.View(blocks, mixed, moments_fn=moments, ensemble="mean")
+
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        return self.count_submodel_flops(0, workload)
+
+    def count_submodel_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
+        return self.settings.levels[capacity_level] * count_local_flops(
+            self.atom, self.settings, workload
+        )
+
+    def _split_atoms(self, flat: Tensor) -> Tensor:
+        """View [n, M P] as [n, M, P], the same memory."""
+        return flat.view(len(flat), self.atoms, self.atom.num_params)
+
+
+def draw_first_atom(queue_position: Tensor, trial: Tensor, atoms: int, streams: Streams) -> Tensor:
+    """Draw the atom at positions of the queue, which is a new order of all atoms in each lap.
+
+    Parameters
+    ----------
+    queue_position, trial : Tensor, int64 [n]
+        Position in the queue, and trial of each row.
+    atoms : int
+        Number of atoms, M.
+    streams : Streams
+        Source of random numbers.
+
+    Returns
+    -------
+    Tensor, int64 [n]
+        Atoms.
+    """
+    lap = queue_position // atoms
+    order = streams.draw_device_uniform(QUEUE, 0, trial, lap, (atoms,))
+    order = order.argsort(dim=1, stable=True)
+    return order.gather(1, (queue_position % atoms)[:, None]).squeeze(1)
+
+
+def draw_atoms(first: Tensor, budget: Tensor, atoms: int, context: c.Context) -> Tensor:
+    """Draw the atoms of each row.
+
+    Parameters
+    ----------
+    first, budget : Tensor, int64 [n]
+        First atom and number of atoms of each row.
+    atoms : int
+        Number of atoms, M.
+    context : Context
+        Rows and round.
+
+    Returns
+    -------
+    Tensor, bool [n, M]
+        True for the first atom, and for budget - 1 others.
+    """
+    trial, device = context.cohort.trial, context.cohort.device
+    draw = context.streams.draw_device_uniform(
+        OTHERS, context.round, trial, device, (atoms,)
+    ).clone()
+    draw.scatter_(1, first[:, None], -1.0)
+    rank = draw.argsort(dim=1, stable=True).argsort(1)
+    return rank < budget[:, None]
+
+
+def _combine_atoms(
+    atom: Network, budget: int, tensors: c.Tensors, x: Tensor
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Return the atoms of n models as rows [n b, ..] of parameters, and the samples of each."""
+    n = len(tensors[c.MODEL])
+    params = unflatten(tensors[c.MODEL].reshape(n * budget, -1), atom.shapes)
+    own = {name: block.flatten(0, 1) for name, block in tensors.items() if name != c.MODEL}
+    return params | own, x if len(x) == 1 else x.repeat_interleave(budget, 0)
+
+
+def _average_scores(atom: Network, budget: int, tensors: c.Tensors, x: Tensor) -> Tensor:
+    """Compute the mean of the atoms' scores, [n, B, classes]."""
+    params, samples = _combine_atoms(atom, budget, tensors, x)
+    return atom.logits(params, samples).unflatten(0, (-1, budget)).mean(1)
+
+
+def _compute_moments(atom: Network, budget: int, tensors: c.Tensors, x: Tensor) -> c.Tensors:
+    """Compute the statistics of each atom, [n, b, C]."""
+    params, samples = _combine_atoms(atom, budget, tensors, x)
+    found = atom.moments(params, samples)
+    return {name: value.unflatten(0, (-1, budget)) for name, value in found.items()}

@@ -1,0 +1,358 @@
+"""What LoRA sends, keeps and costs in each mode; ranks, power and models.
+
+The contract suite tries its default mode; here every mode is the same however a run is cut up.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import close, engine, equal, points, run, scores
+from torch import Tensor
+
+from otafl.algorithms.adapters import lora_products
+from otafl.algorithms.adapters.lora_factors import truncate_ranks
+from otafl.core.contracts import Broadcast, Cohort, LocalContext
+from otafl.core.errors import UserError
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
+from otafl.evaluation.recorder import Recorder
+from otafl.running.checkpoints import Checkpoint, CheckpointState
+
+pytestmark = pytest.mark.exact
+
+MODES: dict[str, dict[str, Any]] = {
+    "both": {"mode": "both", "power_split": "laser"},
+    "freeze_a": {"mode": "freeze_a", "levels": [2, 1]},
+    "alternate": {"mode": "alternate"},
+    "square": {"mode": "square", "basis": "weight"},
+    "tangent": {"mode": "tangent", "power_split": "norm"},
+    "share_a": {"mode": "share_a"},
+    "residual": {"mode": "residual"},
+    "norm": {"levels": [2, 1], "weights": "norm"},
+    "stacking": {"levels": [2, 1], "aggregate": "stacking"},
+    "svd": {"levels": [2, 1], "aggregate": "svd"},
+    "dense": {"levels": [2, 1], "aggregate": "dense"},
+    "head": {"targets": []},
+}
+EACH = ("residual", "stacking", "svd")
+HEAD = 4 * 10 + 10
+"""The small model has layers of 64 x 4 and 4 x 10."""
+
+
+def of(name: str, **keys: Any) -> dict[str, Any]:
+    method = {"name": "lora", "rank": 2, "learning_rate": 0.3} | MODES[name]
+    transport = "digital" if name in EACH else "over_the_air"
+    return {"algorithm": method, "transport": transport, "engine.dtype": "float64", **keys}
+
+
+NAMES = pytest.mark.parametrize("name", MODES)
+
+
+@NAMES
+def test_learns_and_stays_finite(name: str) -> None:
+    one = engine(of(name))
+    before = scores(one)
+    after = scores(run(one, 3))
+    for view, value in after.items():
+        assert value.isfinite().all()
+        assert float((value - before[view]).abs().max()) > 1e-4
+
+
+@NAMES
+def test_stacked_is_alone(name: str) -> None:
+    keys = of(name, trials=2, sweep={"channel.snr_db": [0, 30]})
+    whole = scores(run(engine(keys), 3))
+    for point, trial in ((0, 1), (1, 0)):
+        alone = scores(run(engine(keys, trials=[trial], chosen=[point]), 3))
+        row = slice(2 * point + trial, 2 * point + trial + 1)
+        close(alone, {n: v[row] for n, v in whole.items()}, 1e-9)
+
+
+@NAMES
+def test_chunked_is_unchunked(name: str) -> None:
+    whole = scores(run(engine(of(name, **{"devices.participants": 3})), 2))
+    cut = engine(of(name, **{"devices.participants": 3, "engine.chunk_mb": 0.001}))
+    close(scores(run(cut, 2)), whole, 1e-9)
+
+
+@NAMES
+def test_cohort_of_one(name: str) -> None:
+    one = run(engine(of(name, **{"devices.participants": 1})), 3)
+    assert all(value.isfinite().all() for value in scores(one).values())
+
+
+@NAMES
+def test_resumes(name: str, tmp_path: Path) -> None:
+    keys = of(name, trials=2)
+    whole, one = points(keys), Engine(assemble(points(keys), [0, 1]))
+    one.parts.clock.journal = []
+    recorder = Recorder(one, 1, 2)
+    recorder.take_record(0, 0.0)
+    for t in range(2):
+        one.run_round(t)
+        recorder.take_record(t + 1, 0.0)
+    checkpoint = Checkpoint(tmp_path / "kept.pt", 1)
+    checkpoint.save(CheckpointState(recorder, 2, 0.0), whole, [0, 1])
+    kept = checkpoint.load(whole, [0, 1])
+    assert kept is not None, checkpoint.refusal
+    for t in range(2, 4):
+        one.run_round(t)
+        kept.recorder.engine.run_round(t)
+    equal(scores(kept.recorder.engine), scores(one))
+
+
+SENT = {
+    "both": 2 * (64 + 4),
+    "square": 2 * 2,
+    "tangent": 2 * (64 + 4),
+    "share_a": 2 * 64,
+    "norm": 2 * (64 + 4) + 1,
+    "dense": 64 * 4,
+    "head": 0,
+}
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_symbols(name: str) -> None:
+    """A real is a symbol of the shared slot, and the head is sent in all modes."""
+    one = run(engine(of(name)), 1)
+    assert one.means.take()["uplink_symbols"].tolist() == [SENT[name] + HEAD] * 3
+
+
+def test_symbols_of_alternate_rounds() -> None:
+    one, total = engine(of("alternate")), 0
+    for t, sent in enumerate((2 * 4, 2 * 64, 2 * 4)):
+        one.run_round(t)
+        total += sent + HEAD
+        assert one.means.take()["uplink_symbols"].tolist() == [total] * 3
+
+
+def test_a_digital_uplink_pays_for_the_own_rank() -> None:
+    """Two levels, two devices each: B has 8 or 4 coordinates."""
+    keys = of("freeze_a", transport="digital")
+    keys["devices.capacity_levels"] = {"name": "fixed", "shares": [1, 1]}
+    bits = run(engine(keys), 1).means.take()["uplink_bits"]
+    full = run(
+        engine(keys | {"devices.capacity_levels": {"name": "fixed", "shares": [1, 0]}}), 1
+    ).means.take()["uplink_bits"]
+    assert (full - bits).tolist() == [2 * 4 * 32.0] * 3
+
+
+DOWN = {
+    "both": 2 * (64 + 4),
+    "alternate": 2 * (64 + 4),
+    "square": 4,
+    "share_a": 2 * 64,
+    "residual": 2 * (64 + 4) + 64 * 4,
+    "tangent": 2 * (64 + 4) + 2,
+    "head": 0,
+}
+
+
+@pytest.mark.parametrize("name", DOWN)
+def test_downlink(name: str) -> None:
+    """The frozen weights are never broadcast, but what the server adds to them is."""
+    one = engine(of(name))
+    cohort = one.select_cohort(None, 0)
+    assert one.parts.algorithm.broadcast(one.server, cohort).num_coordinates == DOWN[name] + HEAD
+
+
+def test_blocks_of_zeros() -> None:
+    """With B = 0 and one step the gradient by A is zero: its group adds nothing, not even noise."""
+    keys = of("both", **{"training.local_steps": 1, "channel.snr_db": -10.0})
+    keys["algorithm"]["power_split"] = "symbol"
+    one = engine(keys)
+    before = one.server["A.weight0"].clone()
+    one.run_round(0)
+    after = one.server
+    assert float((after["A.weight0"] - before).abs().max()) < 1e-9
+    assert float(after["B.weight0"].abs().max()) > 1e-3
+    assert after["B.weight0"].isfinite().all()
+
+
+def test_ranks_are_kept() -> None:
+    """Devices of rank 1 move only the first row of A and column of B."""
+    keys = of("norm", **{"devices.capacity_levels": {"name": "fixed", "shares": [0, 1]}})
+    one = engine(keys | {"transport": "ideal"})
+    before = {name: block.clone() for name, block in one.server.items()}
+    run(one, 2)
+    change = {name: one.server[name] - before[name] for name in before}
+    assert change["A.weight0"][:, 1].abs().max() == 0
+    assert change["B.weight0"][:, :, 1].abs().max() == 0
+    assert change["B.weight0"][:, :, 0].abs().max() > 0
+
+
+def train_once(one: Engine) -> tuple[Cohort, Any]:
+    cohort = one.select_cohort(None, 0)
+    rows: Broadcast = one.parts.algorithm.broadcast(one.server, cohort).expand_rows(
+        cohort, 0, cohort.num_rows
+    )
+    work = one.parts.samples.training_data.select_cohort(0, cohort)
+    context = LocalContext(cohort, one.parts.hyper, one.parts.streams, 0, work)
+    with torch.inference_mode():
+        payload = one.parts.algorithm.run_local_update(rows, {}, context)[1]
+    return cohort, payload
+
+
+@pytest.mark.parametrize("name", ["stacking", "svd", "dense"])
+def test_products_of_several_ranks_are_averaged(name: str) -> None:
+    """Over an ideal uplink the weight is the mean of the devices' weights, or its best part of rank
+    2: the twin forms each device's product from what it sends."""
+    one, other = (engine(of(name, transport="ideal", trials=2)) for _ in range(2))
+    start = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 4, 2)))
+    for each in (one, other):  # as in later rounds, where the server's B is not 0
+        each.server["B.weight0"] += start
+    cohort, payload = train_once(other)
+    method = one.parts.algorithm
+    ranks = torch.tensor([2, 1])[cohort.capacity_level]
+    thin = {n: b[cohort.trial] for n, b in one.server.items() if n[:2] in ("A.", "B.")}
+    thin = truncate_ranks(thin, ranks)
+    if name == "dense":
+        product = payload[0].tensors["product.weight0"]
+        product = product + (thin["B.weight0"] @ thin["A.weight0"]).mT
+    else:
+        sent = payload[0].tensors | payload[1].tensors
+        a, b = (thin[n] + sent[n] for n in ("A.weight0", "B.weight0"))
+        product = (b @ a).mT
+    wanted = lora_products.sum_rows(product, cohort.weight, cohort)
+    if name != "stacking":
+        u, s, vt = torch.linalg.svd(wanted)
+        wanted = u[:, :, :2] * s[:, None, :2] @ vt[:, :2]
+    frozen = method.backbone.params["weight0"]
+    one.run_round(0)
+    (view,) = method.build_views(one.server, {}).values()
+    torch.testing.assert_close(view.params["weight0"], frozen + wanted, rtol=1e-9, atol=1e-11)
+
+
+def test_weights_by_norm() -> None:
+    """HetLoRA's weights, times the share of samples, on the increments of all devices."""
+    one, other = (engine(of("norm", transport="ideal", trials=2)) for _ in range(2))
+    cohort, payload = train_once(other)
+    ranks = torch.tensor([2, 1])[cohort.capacity_level]
+    thin = truncate_ranks({n: b[cohort.trial] for n, b in one.server.items()}, ranks)
+    norm = payload[2].tensors["norm"][:, 0]
+    a, b = (
+        thin[n] + payload[g].tensors[n] / norm[:, None, None]
+        for g, n in enumerate(("A.weight0", "B.weight0"))
+    )
+    torch.testing.assert_close(torch.linalg.matrix_norm(b @ a), norm)
+    before = {name: block.clone() for name, block in one.server.items()}
+    one.run_round(0)
+    weight = cohort.weight * norm
+    total = torch.zeros(2, dtype=weight.dtype).index_add_(0, cohort.trial, weight)
+    for name, block in (("A.weight0", a), ("B.weight0", b)):
+        change = lora_products.sum_rows(block - thin[name], weight / total[cohort.trial], cohort)
+        torch.testing.assert_close(one.server[name], before[name] + change)
+
+
+@pytest.mark.parametrize("split", ["equal", "norm", "laser"])
+def test_energy_does_not_depend_on_the_split(split: str) -> None:
+    """Of devices that send at full power."""
+    keys = of("both", **{"devices.count": 1, "power": "full", "channel": "awgn"})
+    keys["algorithm"] = keys["algorithm"] | {"head": "frozen", "power_split": split}
+    plain = keys | {"algorithm": keys["algorithm"] | {"power_split": "symbol"}}
+    one, other = (run(engine(tree), 3).means.take() for tree in (keys, plain))
+    np.testing.assert_allclose(one["radio_j"], other["radio_j"], rtol=1e-6)
+
+
+T = {"name": "transformer", "patch": 4, "depth": 2, "width": 8, "heads": 2}
+MODELS: dict[str, Any] = {
+    "mlp": {"name": "mlp", "hidden": [6, 5]},
+    "cnn": {"name": "cnn", "channels": [3, 4], "hidden": [6]},
+    "conv_net": {"name": "conv_net", "channels": [3, 4], "norm": "group"},
+    "resnet": {"name": "resnet", "blocks": [1, 1], "channels": [2, 3]},
+    "lstm": {"name": "lstm", "hidden": 5},
+    "transformer": T,
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("mode", ["both", "tangent"])
+def test_models(model: str, mode: str) -> None:
+    """Of networks with linear or convolution layers, with and without linear maps, SGD moves the
+    merged weights, and nothing else but the head."""
+    keys = of(mode, transport="ideal", trials=1, model=MODELS[model])
+    keys["algorithm"] = {"name": "lora", "mode": mode, "rank": 2, "learning_rate": 0.05}
+    one = engine(keys)
+    method = one.parts.algorithm
+    before = {n: b.clone() for n, b in method.build_views(one.server, {})["global"].params.items()}
+    run(one, 2)
+    after = method.build_views(one.server, {})["global"].params
+    moved = {layer.weight for layer in method.layers} | set(method.head)
+    assert {layer.rank for layer in method.layers} <= {1, 2}
+    for name, block in before.items():
+        assert torch.equal(block, after[name]) is (name not in moved), name
+
+
+def test_attention_has_adapters_by_default() -> None:
+    one = engine(of("both", model=T))
+    found = [layer.weight for layer in one.parts.algorithm.layers]
+    assert found == ["block0.query", "block0.value", "block1.query", "block1.value"]
+    assert one.parts.algorithm.head == ("head", "head_bias")
+    assert {layer.positions for layer in one.parts.algorithm.layers} == {5}
+
+
+def test_maps_and_dense_weights_agree() -> None:
+    """The same training with adapters as thin products, and with dense weights of each row."""
+    found = []
+    for uses_maps in (True, False):
+        one = engine(of("both", model=T))
+        one.parts.algorithm.adapted._uses_maps = uses_maps
+        found.append(scores(run(one, 2)))
+    close(*found, 1e-10)
+
+
+def test_targets() -> None:
+    keys = of("both", model=T)
+    keys["algorithm"] = keys["algorithm"] | {"targets": ["up", "block1.key", "head"]}
+    method = engine(keys).parts.algorithm
+    found = [layer.weight for layer in method.layers]
+    assert found == ["block0.up", "block1.key", "block1.up", "head"]
+    assert method.head == ("head_bias",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "model", "words"),
+    [
+        ({}, "softmax_regression", "no linear or convolution layer before its head"),
+        ({"targets": ["weigth0"]}, "mlp", "weigth0: not a layer .* weight0"),
+    ],
+)
+def test_refusals_of_a_model(settings: dict[str, Any], model: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        engine({"algorithm": {"name": "lora", **settings}, "model": model})
+
+
+@pytest.mark.parametrize("name", ["both", "square", "tangent", "share_a"])
+def test_privacy_covers_the_whole_payload(name: str) -> None:
+    """Every group is clipped, and what all of them reveal adds up."""
+    keys = of(name, **{"privacy.clip": 0.1, "channel": {"name": "awgn", "snr_db": 0.0}})
+    keys["algorithm"] = keys["algorithm"] | {"power_split": "symbol"}
+    one = run(engine(keys), 2)
+    spent = one.parts.link.transport.compute_metrics()
+    less = run(engine(keys | {"algorithm": keys["algorithm"] | {"head": "frozen"}}), 2)
+    frozen = less.parts.link.transport.compute_metrics()
+    assert (spent["dp_mu"] > frozen["dp_mu"]).all()
+
+
+def test_adapters_are_private_only_in_share_a() -> None:
+    assert run(engine(of("both")), 1).devices.get_all() == {}
+    one = run(engine(of("share_a")), 1)
+    (own,) = one.devices.get_all().values()
+    assert own.shape == (3, 4, 4, 2)
+    assert isinstance(own, Tensor)
+
+
+def test_fine_tuning_steps_along_all_that_a_device_trains() -> None:
+    """Before a test a device may tune A, B and the head; its number of the trial is no weight."""
+    tuned = {"data.own_test": True, "training.fine_tune_steps": 1}
+    recorder = Recorder(run(engine(of("share_a", **tuned)), 1), 1, 3)
+    recorder.take_record(1, 0.0)
+    values = recorder.taken[-1]
+    assert np.isfinite(values["tuned_own_test_loss"]).all()
+    assert (values["tuned_own_test_loss"] != values["personal_own_test_loss"]).all()

@@ -1,0 +1,105 @@
+"""Holds FedProx against its looped twin and in its limits: two trials of different rates, five
+devices of unequal shares, some with fewer samples than a minibatch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support.rival_rounds import (
+    DTYPES,
+    GRADIENT,
+    LOAD,
+    MODEL,
+    PARAMETERS,
+    RATE,
+    RATES,
+    SERVER,
+    WHO,
+    Rounds,
+    assert_close,
+    assert_equal_steps,
+    assert_same_model,
+    compute_losses,
+    draw_batches,
+    get_shares,
+    read_server,
+    take_step,
+    to_arrays,
+)
+from twins import rivals as twin
+
+from otafl.algorithms.baselines.fedprox import FedProx
+from otafl.models.base import unflatten
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.twin
+def test_fedprox() -> None:
+    penalty = [0.5, 3.0]
+    ours = Rounds("fedprox", MODEL, penalty=penalty, **RATES)
+    w = [read_server(ours, s) for s in range(2)]
+    for t, who in enumerate(WHO):
+        one = ours.run_round(t, who)
+        for s in range(2):
+            mean, loss = twin.fedprox(
+                w[s], draw_batches(one, s), get_shares(one, s), RATE[s], penalty[s]
+            )
+            w[s] = take_step(w[s], mean, SERVER[s])
+            assert_close(read_server(ours, s), w[s])
+            np.testing.assert_allclose(compute_losses(one, s), loss, rtol=1e-12)
+
+
+@pytest.mark.twin
+def test_stragglers_send_what_they_have() -> None:
+    """Each device's increment is that of its first few minibatches."""
+    penalty, seen = [0.5, 3.0], set()
+    ours = Rounds("fedprox", MODEL, {"stragglers": 0.8}, penalty=penalty, **RATES)
+    for t, who in enumerate(WHO):
+        w = [read_server(ours, s) for s in range(2)]
+        one = ours.run_round(t, who)
+        sent = unflatten(one.payload[0].tensors["model"], MODEL.shapes)
+        rows = [(s, own) for s in range(2) for own in draw_batches(one, s)]
+        for row, (s, own) in enumerate(rows):
+            after = [
+                twin.fedprox(w[s], [own[:n]], [1.0], RATE[s], penalty[s])
+                for n in range(1, len(own) + 1)
+            ]
+            increment = to_arrays(MODEL, sent, row)
+            off = [
+                max(np.abs(a - b - c).max() for a, b, c in zip(model, w[s], increment, strict=True))
+                for model, _ in after
+            ]
+            n = int(np.argmin(off))
+            assert off[n] < 1e-12
+            np.testing.assert_allclose(one.loss[row], after[n][1][0], rtol=1e-12)
+            seen.add(n)
+    assert len(seen) > 2
+
+
+@DTYPES
+def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
+    """It is without penalty."""
+    one = Rounds("fedprox", MODEL, dtype=dtype, **RATES, penalty=[0.0, 0.0])
+    assert_equal_steps(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), assert_same_model)
+
+
+def test_a_strong_penalty_holds_fedprox() -> None:
+    """With s = rate penalty near 1 a device stays at its centre but for a gradient step."""
+    one = Rounds("fedprox", MODEL, learning_rate=[1e-6] * 2, penalty=[0.999999e6] * 2)
+    moved = one.run_round(0).payload[0].tensors["model"]
+    assert 0 < float(moved.abs().max()) < 1e-5
+
+
+def test_refuses_a_step_that_jumps_over_the_centre() -> None:
+    with pytest.raises(ValueError, match=r"learning_rate times penalty must be below 1"):
+        FedProx.Settings(learning_rate=0.5, penalty=2)
+
+
+def test_views_and_operations() -> None:
+    """A step and its penalty are 2 + 3 operations a parameter."""
+    one = Rounds("fedprox", MODEL)
+    assert set(one.method.build_views(one.server, one.devices)) == {"global"}
+    assert one.method.count_flops(LOAD) == 60 * GRADIENT + (6 * 5 + 1) * PARAMETERS

@@ -1,0 +1,208 @@
+"""Zeroth-order learning against its looped twin and against gradients: two trials of different
+steps, five devices of unequal shares, one of them with fewer samples than a minibatch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run, scenario
+from twins import zeroth_order as twin
+from twins.network import Minibatch, gradients
+from twins.setting import everyone, local_data, minibatch, mlp
+
+from otafl import UserError
+from otafl.algorithms.baselines import zeroth_order
+from otafl.algorithms.baselines.zeroth_order import CHOICE, ZerothOrder, draw_directions
+from otafl.core import registry
+from otafl.core.contracts import Context, LocalContext, Received, Workload
+from otafl.core.rng import Streams, make_step_key
+from otafl.models.base import flatten
+
+WIDTHS = (6, 8, 3)
+SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]
+RATES = {"learning_rate": [0.3, 0.05], "decay": [0.0, 0.5], "smoothing": [1e-3, 1e-2]}
+COUNT, ROUNDS, STEPS = 7, 2, 3
+
+pytestmark = pytest.mark.exact
+
+
+def split(flat: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Weights and biases of a network, from its parameters side by side."""
+    weights, biases, place = [], [], 0
+    for rows, columns in itertools.pairwise(WIDTHS):
+        weights.append(flat[place : place + rows * columns].reshape(rows, columns))
+        place += rows * columns
+        biases.append(flat[place : place + columns])
+        place += columns
+    assert place == len(flat)
+    return weights, biases
+
+
+def loss_of(flat: np.ndarray, batch: Minibatch) -> float:
+    return gradients(*split(flat), batch)[0]
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("local", ["all", "one"])
+def test_equals_the_looped_twin(local: str) -> None:
+    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
+    sizes = torch.tensor(SIZES, dtype=torch.float64)
+    cohort = everyone(sizes / sizes.sum(1, keepdim=True))
+    data = local_data(SIZES, WIDTHS[0], WIDTHS[-1], streams, batch_size=4, steps=STEPS)
+    model = mlp(WIDTHS, "uniform")
+    settings = ZerothOrder.Settings.model_validate({"directions": COUNT, "local_directions": local})
+    ours = ZerothOrder(settings, model, 5)
+    hyper = {name: torch.tensor(value, dtype=torch.float64) for name, value in RATES.items()}
+    server, devices = ours.init(streams, hyper)
+    assert devices == {}
+    assert list(model.shapes) == ["weight0", "bias0", "weight1", "bias1"]
+    for t in range(ROUNDS):
+        work = data.select_cohort(t, cohort)
+        context = LocalContext(cohort, hyper, streams, t, work)
+        index = torch.arange(COUNT)
+        choices = None
+        if local == "one":
+            draws = [
+                streams.draw_device_uniform(
+                    CHOICE, make_step_key(t, step), cohort.trial, cohort.device, (1,)
+                )
+                for step in range(STEPS)
+            ]
+            choices = (torch.cat(draws, 1) * COUNT).long().numpy()
+        expected = []
+        for s in range(2):
+            u = draw_directions(context, torch.full_like(index, s), index, model.num_params)
+            expected.append(
+                twin.one_round(
+                    server["model"][s].numpy(),
+                    u.numpy(),
+                    [
+                        [minibatch(work.draw_batch(i), 5 * s + k) for i in range(STEPS)]
+                        for k in range(5)
+                    ],
+                    [float(n) for n in SIZES[s]],
+                    RATES["learning_rate"][s] / (1 + RATES["decay"][s] * t),
+                    RATES["smoothing"][s],
+                    loss_of,
+                    None if choices is None else list(choices[5 * s : 5 * s + 5]),
+                )
+            )
+        before = server["model"].clone()
+        broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
+        _, (group,), loss = ours.run_local_update(broadcast, {}, context)
+        assert torch.equal(server["model"], before)
+        slopes = group.tensors["slopes"]
+        mean = (slopes * cohort.weight[:, None]).view(2, 5, COUNT).sum(1)
+        received = Received(({"slopes": mean},), (torch.ones(2),), None, None)
+        server = ours.update_server(server, received, context)
+        for s, (moved, sent, losses) in enumerate(expected):
+            np.testing.assert_allclose(slopes[5 * s : 5 * s + 5], sent, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(server["model"][s], moved, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(loss[5 * s : 5 * s + 5], losses, rtol=1e-12)
+
+
+def test_slopes_are_those_of_the_gradient() -> None:
+    """On a smooth part of the loss the two-sided difference is u^T grad F, to mu^2."""
+    streams = Streams([1], [0], dtype=torch.float64)
+    cohort = everyone(torch.ones(1, 1, dtype=torch.float64))
+    data = local_data([[20]], WIDTHS[0], WIDTHS[-1], streams, batch_size=8, steps=1)
+    model = mlp(WIDTHS, "uniform")
+    ours = ZerothOrder(ZerothOrder.Settings(directions=5), model, 1)
+    hyper = {"learning_rate": 0.1, "decay": 0.0, "smoothing": 1e-5}
+    tensors = {name: torch.tensor([value]).double() for name, value in hyper.items()}
+    server, _ = ours.init(streams, tensors)
+    context = LocalContext(cohort, tensors, streams, 0, data.select_cohort(0, cohort))
+    broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, 1)
+    _, (group,), _ = ours.run_local_update(broadcast, {}, context)
+    batch = minibatch(context.local_data.draw_batch(0), 0)
+    _, by_weight, by_bias = gradients(*split(server["model"][0].numpy()), batch)
+    slope = np.concatenate(
+        [np.append(w.ravel(), b) for w, b in zip(by_weight, by_bias, strict=True)]
+    )
+    index = torch.arange(5)
+    u = draw_directions(context, torch.zeros_like(index), index, model.num_params)
+    np.testing.assert_allclose(group.tensors["slopes"][0], u.numpy() @ slope, atol=1e-8)
+
+
+def test_directions_are_new_in_each_round_and_the_same_in_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    streams = Streams([1], [0], dtype=torch.float64)
+    cohort = everyone(torch.ones(1, 1, dtype=torch.float64))
+    model = mlp(WIDTHS)
+    ours = ZerothOrder(ZerothOrder.Settings(directions=6), model, 1)
+    one = torch.ones(1, dtype=torch.float64)
+    hyper = {"learning_rate": one, "decay": 0.0 * one}
+    server = {"model": torch.zeros(1, model.num_params, dtype=torch.float64)}
+    slopes = torch.arange(1.0, 7.0, dtype=torch.float64)[None]
+    received = Received(({"slopes": slopes},), (torch.ones(1),), None, None)
+
+    def move(round: int) -> torch.Tensor:
+        context = Context(cohort, hyper, streams, round)
+        return ours.update_server(server, received, context)["model"]
+
+    whole, later = move(0), move(1)
+    assert not torch.allclose(whole, later)
+    monkeypatch.setattr(zeroth_order, "CHUNK", model.num_params)
+    torch.testing.assert_close(move(0), whole, rtol=0, atol=1e-12)
+
+
+def test_operations_are_those_of_forward_passes() -> None:
+    model = mlp(WIDTHS)
+    load = Workload(3, 8, np.array([20.0, 4.0]))
+    for local, probes, moves in (("all", 15, 10), ("one", 3, 2)):
+        settings = ZerothOrder.Settings.model_validate({"directions": 5, "local_directions": local})
+        passes = 2 * model.count_forward_flops(np.array([8.0, 4.0]))
+        expected = probes * passes + (8 * probes + 2 * moves) * model.num_params
+        np.testing.assert_allclose(ZerothOrder(settings, model, 2).count_flops(load), expected)
+        fewest = ZerothOrder(settings, model, 2).count_flops(Workload(1, 8, load.num_samples))
+        one = settings.directions if local == "all" else 1
+        np.testing.assert_allclose(fewest, one * (passes + 8 * model.num_params))
+
+
+def test_q_symbols_are_on_air_whatever_the_model() -> None:
+    for hidden in ([4], [30, 20]):
+        keys = {
+            "algorithm": {"name": "zeroth_order", "directions": 5},
+            "model": {"name": "mlp", "hidden": hidden},
+            "transport": "over_the_air",
+        }
+        assert run(engine(keys), 1).means.take()["uplink_symbols"].eq(5).all()
+
+
+@pytest.mark.parametrize("model", registry.list_names("model"))
+def test_every_classifier_without_sequences_moves(model: str) -> None:
+    kind = registry.load_settings_class("model", model)
+    keys: dict[str, Any] = {**kind.example, "model": {"name": model}}
+    own = {key.removeprefix("model."): v for key, v in kind.example.items() if "model." in key}
+    keys = {key: v for key, v in keys.items() if not key.startswith("model.")}
+    keys["model"] = {"name": model, **own}
+    keys["algorithm"] = {"name": "zeroth_order", "directions": 2}
+    keys |= {"devices.count": 2, "trials": 1, "training.local_steps": 1}
+    try:
+        one = engine(keys)
+    except UserError as error:
+        pytest.skip(str(error))
+    before = flatten(one.server).clone()
+    run(one, 1)
+    after = flatten(one.server)
+    assert after.isfinite().all()
+    assert not torch.equal(after, before)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"devices.protocol": "asynchronous", "devices.compute": "phone"}, "'asynchronous' does"),
+        ({"devices.late": "next", "devices.compute": "phone"}, "'next' does not go with"),
+        ({"codec": "topk"}, "use error_feedback: false"),
+    ],
+)
+def test_what_belongs_to_another_round_is_refused(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        scenario({"algorithm": "zeroth_order", **keys})

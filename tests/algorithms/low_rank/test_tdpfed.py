@@ -1,0 +1,290 @@
+"""TDPFed by itself: settings, limits, what travels over which link, and the paper's facts that are
+not algebra.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run, scores
+from support.rounding import assert_agree
+from torch import Tensor
+from twins import tdpfed as twin
+from twins.setting import Quiet, everyone, local_data, mlp
+
+from otafl.algorithms.low_rank.tdpfed import TDPFed
+from otafl.core.contracts import Cohort, Context, LocalContext, Received, Tensors, Workload
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.factorised import cp
+from otafl.models.cnn import Cnn
+from otafl.scenario import load_scenario
+
+pytestmark = pytest.mark.exact
+
+RATES = {
+    "penalty": 12.0,
+    "personal_learning_rate": 0.08,
+    "factor_learning_rate": 8e-4,
+    "server_learning_rate": 1.0,
+}
+
+
+def hyper(**changes: float) -> Tensors:
+    values = RATES | changes
+    return {name: torch.tensor([value], dtype=torch.float64) for name, value in values.items()}
+
+
+def test_needs_depends_on_the_aggregation() -> None:
+    assert TDPFed.needs == TDPFed.get_needs(TDPFed.Settings()) == "mean"
+    ways: tuple[Any, ...] = ("afm", "act", "tangent")
+    found = [TDPFed.get_needs(TDPFed.Settings(aggregation=way)) for way in ways]
+    assert found == ["mean", "each", "mean"]
+
+
+def test_act_is_refused_over_the_air() -> None:
+    tree = {
+        "name": "x",
+        "data": "digits",
+        "model": {"name": "mlp", "hidden": [4]},
+        "algorithm": {"name": "tdpfed", "aggregation": "act"},
+        "transport": "over_the_air",
+        "devices": {"count": 2},
+        "training": {"rounds": 1, "batch_size": 2},
+    }
+    with pytest.raises(UserError, match="'tdpfed' needs each of them; use one of the transports"):
+        load_scenario(tree)
+    load_scenario(tree | {"algorithm": {"name": "tdpfed"}})
+    load_scenario(tree | {"transport": "ideal"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rank": 3, "compression_rate": 2.0}, "give only one of them"),
+        ({"act_theta_start": "tensor", "downlink": "both"}, "needs aggregation: act; got"),
+        ({"act_theta_start": "tensor", "aggregation": "act"}, "needs downlink: both"),
+        ({"aggregation": "tangent", "sends": "factors"}, "needs sends: increment"),
+    ],
+)
+def test_settings_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TDPFed.Settings.model_validate(settings)
+
+
+def test_ranks_and_their_compression() -> None:
+    """Table I's DNN and a convolutional network; a bias is outside of the compression."""
+    dnn = mlp((784, 100, 10))
+    assert TDPFed(TDPFed.Settings(), dnn, 20).ranks == (44, 5)
+    assert TDPFed(TDPFed.Settings(compression_rate=1.5), dnn, 20).ranks == (59, 6)
+    assert TDPFed(TDPFed.Settings(rank=200), dnn, 20).ranks == (100, 10)
+    assert TDPFed(TDPFed.Settings(rank=(7, 3)), dnn, 20).ranks == (7, 3)
+    with pytest.raises(UserError, match="got 3 ranks for 2 layers"):
+        TDPFed(TDPFed.Settings(rank=(7, 3, 2)), dnn, 20)
+    ours = TDPFed(TDPFed.Settings(), dnn, 20)
+    told = ours.compute_constants()
+    assert 1 / told["compression_actual"] == pytest.approx(2.0129, abs=5e-5)
+    assert 1 / told["compression_nominal"] == pytest.approx(1.818, abs=5e-4)  # of the last of two
+    server, _ = ours.init(Streams([1], [0]), {})
+    cohort = everyone(torch.ones(1, 20) / 20)
+    assert ours.broadcast(server, cohort).num_coordinates == 39_556
+    both = TDPFed(TDPFed.Settings(downlink="both"), dnn, 20)
+    server, _ = both.init(Streams([1], [0]), {})
+    assert both.broadcast(server, cohort).num_coordinates == 39_556 + 79_400
+    x15 = TDPFed(TDPFed.Settings(compression_rate=1.5), dnn, 20)
+    assert sum(b[0].numel() for b in x15.init(Streams([1], [0]), {})[0].values()) == 52_926
+
+
+def test_vgg8_sends_what_table_1_says() -> None:
+    config = Cnn.Settings(channels=(32, 64, 128, 256, 256), kernel=3, hidden=(256, 256))
+    model = Cnn(config, (3, 32, 32), 10)
+    for rate, sent in ((1.5, 741_534), (2.0, 556_745)):
+        ours = TDPFed(TDPFed.Settings(compression_rate=rate), model, 10)
+        server, _ = ours.init(Streams([1], [0]), {})
+        assert sum(block[0].numel() for block in server.values()) == sent
+
+
+def solved(penalty: float, eta_p: float = 0.08, quiet: bool = False) -> tuple[Tensor, Tensor]:
+    """|theta - [[A_t]]| and |[[A]] - [[A_t]]| after a local round of each of three devices."""
+    model = mlp((6, 8, 3))
+    ours = TDPFed(TDPFed.Settings(rank=3, solver_steps=60, factor_steps=2), model, 3)
+    streams = Streams([5], [0], dtype=torch.float64)
+    cohort = everyone(torch.full((1, 3), 1 / 3, dtype=torch.float64))
+    data = local_data([[20, 10, 8]], 6, 3, streams, batch_size=8, steps=1)
+    work: Any = Quiet(cohort, 6) if quiet else data.select_cohort(0, cohort)
+    values = hyper(penalty=penalty, personal_learning_rate=eta_p)
+    server, _ = ours.init(streams, values)
+    broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, 3)
+    state, _, _ = ours.run_local_update(
+        broadcast, {}, LocalContext(cohort, values, streams, 0, work)
+    )
+    start = cp.kruskal([server["weight0.A1"], server["weight0.A2"]])
+    own = cp.kruskal([state["local.weight0.A1"], state["local.weight0.A2"]])
+    return (
+        (state["personal.weight0"] - start).flatten(1).norm(dim=1),
+        (own - start).flatten(1).norm(dim=1),
+    )
+
+
+def test_limits_of_the_penalty() -> None:
+    """The gap |theta - [[A]]| falls as 1 / lambda, to the exact prox's grad f / lambda; without a
+    loss nothing moves at all, neither theta nor the factors."""
+    gaps = [solved(p, eta_p=0.5 / p)[0] for p in (50.0, 500.0, 5000.0)]
+    torch.testing.assert_close(gaps[0] / gaps[1], torch.full_like(gaps[0], 10.0), rtol=0.1, atol=0)
+    torch.testing.assert_close(gaps[1] / gaps[2], torch.full_like(gaps[0], 10.0), rtol=0.02, atol=0)
+    for value in solved(12.0, quiet=True):
+        assert float(value.max()) < 1e-12
+
+
+def test_nesterov_stability() -> None:
+    """Fact F14, on the quadratic penalty alone: with curvature h and constant momentum m, steps are
+    stable below (2 + 2m)/(1 + 2m) / h; the schedule's m is below 1."""
+    for m, limit in ((0.9, 3.8 / 2.8), (0.0, 2.0)):
+        for share, grows in ((0.99, False), (1.01, True)):
+            x = before = 1.0
+            for _ in range(4000):
+                v = x + m * (x - before)
+                x, before = v - limit * share * v, x
+            assert (abs(x) > 1) == grows
+    far = twin.nesterov([np.array(1.0)], [np.array(0.0)], lambda v: [0.0 * v[0]], 0.08, 12.0, 40)
+    assert abs(float(far[0])) < 1e-3
+
+
+def test_lost_devices_do_not_count_in_act() -> None:
+    """What remains is the mean of those that came; biases too."""
+    model = mlp((6, 8, 3))
+    ours = TDPFed(TDPFed.Settings(aggregation="act", sends="factors", rank=3), model, 3)
+    streams = Streams([5], [0], dtype=torch.float64)
+    values = hyper()
+    server, _ = ours.init(streams, values)
+    cohort = everyone(torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64))
+    each = {
+        n: torch.cat([b + 0.01 * k * (k + 1) for k in range(3)])
+        for n, b in server.items()
+        if n != "residual"
+    }
+    came = torch.tensor([True, False, True])
+    one = torch.ones(1, dtype=torch.float64)
+    zero = {n: b * came.view(-1, *[1] * (b.dim() - 1)) for n, b in each.items()}
+    received = Received((each,), (one,), (zero,), None, (came,))
+    new = ours.update_server(server, received, Context(cohort, values, streams, 0))
+    kept = Cohort.take(cohort, torch.tensor([0, 2]))
+    left = {n: b[[0, 2]] for n, b in each.items()}
+    received = Received((each,), (one,), (left,), None)
+    expected = ours.update_server(server, received, Context(kept, values, streams, 0))
+    for name, block in expected.items():
+        torch.testing.assert_close(new[name], block, rtol=0, atol=1e-12)
+    bias = each["bias0"][0] * 5 / 7 + each["bias0"][2] * 2 / 7
+    torch.testing.assert_close(new["bias0"][0], bias)
+    numbers = [each[f"weight0.A{n}"].numpy().transpose(0, 2, 1) for n in (1, 2)]
+    sent = [[f[k] for f in numbers] for k in (0, 2)]
+    mean = twin.act(sent[0], sent, [5 / 7, 2 / 7], 1.0)
+    apart = cp.kruskal([new["weight0.A1"], new["weight0.A2"]])[0].numpy() - mean
+    tail = np.linalg.svd(mean, compute_uv=False)[3:]
+    assert np.linalg.norm(apart) == pytest.approx(np.linalg.norm(tail), rel=1e-9)
+    second = [each[f"weight1.A{n}"].numpy().transpose(0, 2, 1) for n in (1, 2)]
+    sent = [[f[k] for f in second] for k in (0, 2)]
+    whole = (
+        np.linalg.norm(mean) ** 2
+        + np.linalg.norm(twin.act(sent[0], sent, [5 / 7, 2 / 7], 1.0)) ** 2
+    )
+    lost = np.linalg.norm(tail) ** 2  # the second layer has rank 3: nothing is lost there
+    assert float(new["residual"]) == pytest.approx(float(np.sqrt(lost / whole)), rel=1e-6)
+
+
+SMALL: dict[str, Any] = {"name": "tdpfed", "solver_steps": 2, "factor_steps": 3}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [{"name": "mlp", "hidden": [6]}, {"name": "cnn", "channels": [3], "kernel": 3, "hidden": []}],
+)
+def test_ways_to_send_agree_without_errors(model: dict[str, Any]) -> None:
+    """Increments or factors, weights by equal shares or uniform, tensors beside the factors: the
+    same run. ACT and tangent coordinates stay near."""
+    keys = {"model": model, "data": "digits", "engine.dtype": "float64", "transport": "ideal"}
+    keys["data"] = {"name": "digits", "train_samples": 400}
+    ways: list[dict[str, Any]] = [
+        {},
+        {"sends": "factors"},
+        {"weights": "uniform"},
+        {"downlink": "both"},
+        {"aggregation": "tangent"},
+        {"aggregation": "act"},
+    ]
+    runs = [run(engine(keys | {"algorithm": SMALL | way}), 2) for way in ways]
+    told = [scores(one)["global"] for one in runs]
+    for other in told[1:4]:
+        torch.testing.assert_close(other, told[0], rtol=0, atol=1e-9)
+    for one, other in zip(runs[4:], told[4:], strict=True):
+        gap = float((other - told[0]).norm() / told[0].norm())
+        assert 1e-9 < gap < 0.05, one.parts.scenario.algorithm
+
+
+def test_where_act_starts_decides_what_it_loses() -> None:
+    """Of a convolution the factors at hand lose least, random ones more, and most after a sweep;
+    matrices are truncated, whatever the start."""
+    ways: list[dict[str, Any]] = [{}, {"act_start": "random"}]
+    ways.append({"act_start": "random", "act_sweeps": 1})
+    keys: dict[str, Any] = {"engine.dtype": "float64", "transport": "ideal"}
+    keys["data"] = {"name": "digits", "train_samples": 400}
+    act = SMALL | {"aggregation": "act"}
+    lost, ends = {}, {}
+    small = {"name": "cnn", "channels": [3, 4], "kernel": 3, "hidden": []}
+    for name, model in (("cnn", small), ("mlp", {"name": "mlp", "hidden": [6]})):
+        runs = [run(engine(keys | {"model": model, "algorithm": act | way}), 1) for way in ways]
+        lost[name] = torch.stack([one.server["residual"] for one in runs])
+        ends[name] = [scores(one)["global"] for one in runs]
+    near, started, swept = lost["cnn"].mean(1)
+    assert 100 * near < started < swept / 2
+    for other in ends["mlp"][1:]:
+        assert_agree(other, ends["mlp"][0])
+
+
+def test_views_and_measures() -> None:
+    keys = {"engine.dtype": "float64", "algorithm": SMALL | {"aggregation": "act"}}
+    one = run(engine(keys | {"transport": "ideal"}), 2)
+    algorithm, devices = one.parts.algorithm, one.devices.get_all()
+    views = algorithm.build_views(one.server, devices)
+    assert {n: v.owner for n, v in views.items()} == {
+        "global": "trial",
+        "local": "device",
+        "personal": "device",
+    }
+    x = torch.from_numpy(one.parts.samples.data.x_test[:5]).double()[None]
+    model = one.parts.model
+    for name, blocks in (("global", one.server), ("local", views["local"].params)):
+        dense = {
+            n: cp.kruskal([blocks[f"{n}.A1"], blocks[f"{n}.A2"]]) for n in ("weight0", "weight1")
+        }
+        dense |= {n: blocks[n] for n in ("bias0", "bias1")}
+        view = views[name]
+        torch.testing.assert_close(view.predict_fn(view.params, x), model.logits(dense, x))
+    gap, whole = torch.zeros(2, 12, dtype=torch.float64)
+    for name, block in dense.items():
+        theta = devices[f"personal.{name}"].flatten(0, 1)
+        gap = gap + (theta - block).flatten(1).square().sum(1)
+        whole = whole + block.flatten(1).square().sum(1)
+    expected = (gap / whole).sqrt().view(3, 4).mean(1)
+    told = algorithm.compute_metrics(one.server, devices)
+    torch.testing.assert_close(told["prox_gap"], expected)
+    assert (told["prox_gap"] > 1e-3).all()
+    assert (told["refactoring_error"] > 1e-9).all()
+    assert (told["refactoring_error"] < 0.1).all()
+
+
+def test_flops_of_the_paper() -> None:
+    """MNIST at x2, a device and global round of 23 minibatches of 20: 0.37 GMAC of gradients; of
+    the factors three products with the tensor a step, 4.0. Minibatches of 40 double the gradients
+    alone."""
+    ours = TDPFed(TDPFed.Settings(), mlp((784, 100, 10)), 20)
+    total, double = (
+        ours.count_flops(Workload(23, batch, np.array([1e3]))).item() for batch in (20, 40)
+    )
+    gradients = 5 * (6 * 79_400 - 2 * 78_400) * 460
+    assert gradients / 2 == pytest.approx(0.37e9, rel=0.01)
+    assert double - total == pytest.approx(gradients, rel=0.01)
+    assert (total - gradients) / 2 == pytest.approx(4.2e9, rel=0.05)

@@ -1,0 +1,138 @@
+"""Holds APFL against its looped twin and in its limits: two trials of different rates, five devices
+of unequal shares, a round of all and two of some, so that absent devices and the state between
+rounds count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support.rival_rounds import (
+    CLASSES,
+    DTYPES,
+    GRADIENT,
+    INPUTS,
+    LOAD,
+    MODEL,
+    OWN,
+    PARAMETERS,
+    RATE,
+    RATES,
+    SERVER,
+    WHO,
+    Rounds,
+    assert_close,
+    assert_equal_steps,
+    assert_same_model,
+    compute_losses,
+    draw_batches,
+    get_shares,
+    list_members,
+    read_device,
+    read_server,
+    take_step,
+    to_arrays,
+)
+from twins import rivals as twin
+
+from otafl.algorithms.personal.apfl import Apfl
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("rate", [OWN, [3.0, 2.0]])
+@pytest.mark.parametrize("decay", [[0.0, 0.0], [0.02, 0.5]])
+def test_apfl(adaptive: bool, rate: list[float], decay: list[float]) -> None:
+    """It also does with steps so large that alpha is cut off."""
+    mixing = [0.3, 0.9]
+    ours = Rounds(
+        "apfl",
+        MODEL,
+        {"adaptive": adaptive},
+        personal_learning_rate=rate,
+        mixing=mixing,
+        mixing_decay=decay,
+        **RATES,
+    )
+    w = [read_server(ours, s) for s in range(2)]
+    v = [[w[s]] * 5 for s in range(2)]
+    alpha = [[mixing[s]] * 5 for s in range(2)]
+    seen = []
+    for t, who in enumerate(WHO):
+        one = ours.run_round(t, who)
+        for s in range(2):
+            there = list_members(one, s)
+            mean, new, alphas, loss = twin.apfl(
+                w[s],
+                [v[s][k] for k in there],
+                [alpha[s][k] for k in there],
+                draw_batches(one, s),
+                get_shares(one, s),
+                RATE[s],
+                rate[s],
+                adaptive,
+                decay[s],
+            )
+            w[s] = take_step(w[s], mean, SERVER[s])
+            for k, params, share in zip(there, new, alphas, strict=True):
+                v[s][k], alpha[s][k] = params, share
+            assert_close(read_server(ours, s), w[s])
+            for k in range(5):
+                assert_close(read_device(ours, s, k), v[s][k])
+            np.testing.assert_allclose(ours.devices["mixing"][s], alpha[s], rtol=0, atol=1e-12)
+            np.testing.assert_allclose(compute_losses(one, s), loss, rtol=1e-12)
+            seen += alpha[s]
+    personal = ours.method.build_views(ours.server, ours.devices)["personal"].params
+    for s in range(2):
+        for k in range(5):
+            share = alpha[s][k]
+            mixed = twin.plus([share * a for a in v[s][k]], w[s], 1.0 - share)
+            assert_close(to_arrays(MODEL, personal, 5 * s + k), mixed)
+    if adaptive and rate is not OWN:
+        assert {0.0, 1.0} & set(seen)
+    assert (len(set(seen)) > 2) == adaptive
+
+
+@DTYPES
+def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
+    """It is, whatever the method does beside it."""
+    one = Rounds("apfl", MODEL, dtype=dtype, **RATES)
+    assert_equal_steps(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), assert_same_model)
+
+
+def test_apfl_at_the_ends() -> None:
+    """At alpha = 0 v does not move and the personal model is the averaged one; at alpha = 1 v
+    trains alone."""
+    own = {"personal_learning_rate": OWN}
+    none = Rounds("apfl", MODEL, {"adaptive": False}, mixing=[0.0, 0.0], **own, **RATES)
+    start = {name: block.clone() for name, block in none.devices.items()}
+    full = Rounds("apfl", MODEL, {"adaptive": False}, mixing=[1.0, 1.0], **own, **RATES)
+    alone = Rounds("local_only", MODEL, **own)
+    for t, who in enumerate(WHO):
+        for one in (none, full, alone):
+            one.run_round(t, who)
+    assert all(torch.equal(block, start[name]) for name, block in none.devices.items())
+    x = torch.randn(1, 4, INPUTS, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    views = none.method.build_views(none.server, none.devices)
+    personal, shared = (views[n].predict_fn(views[n].params, x) for n in ("personal", "global"))
+    torch.testing.assert_close(personal.view(2, 5, 4, CLASSES), shared[:, None].expand(2, 5, 4, -1))
+    own_models = [
+        o.method.build_views(o.server, o.devices)["personal"].params for o in (full, alone)
+    ]
+    for name, block in own_models[0].items():
+        np.testing.assert_allclose(block, own_models[1][name], rtol=0, atol=1e-12)
+
+
+def test_refuses_a_share_above_one() -> None:
+    with pytest.raises(ValueError, match="mixing"):
+        Apfl.Settings(mixing=1.5)
+
+
+def test_views_and_operations() -> None:
+    """A step mixes and moves two models, 3 + 2 + 2 operations a parameter; alpha's, 3 a round."""
+    one = Rounds("apfl", MODEL)
+    assert set(one.method.build_views(one.server, one.devices)) == {"global", "personal"}
+    assert one.method.count_flops(LOAD) == 2 * 60 * GRADIENT + (6 * 7 + 4) * PARAMETERS

@@ -1,0 +1,146 @@
+"""Holds FedAMP and HeurFedAMP against their looped twin, by hand and in their limits: two trials
+that differ in their settings, devices of unequal shares, some absent, one whose payload is lost in
+each round.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.exchange_bench import (
+    LOST,
+    WHO,
+    WIDTHS,
+    Bench,
+    K,
+    S,
+    assert_close,
+    get_prefixed,
+    make_cohort,
+    make_delivered_mask,
+    map_rows,
+)
+from twins import exchange as twin
+from twins.setting import mlp
+
+from otafl.algorithms.personal.fedamp import FedAMP, compute_cosine_weights, compute_kernel_weights
+
+pytestmark = pytest.mark.exact
+
+ONE = torch.ones(1, dtype=torch.float64)
+
+
+AMP = {
+    "learning_rate": [0.1, 0.05],
+    "penalty": [2.0, 5.0],
+    "sigma": [0.5, 2.0],
+    "attention": [1.0, 0.6],
+    "cosine_scale": [2.0, 5.0],
+    "self_weight": [0.5, 0.2],
+}
+ALONE = AMP | {"attention": [0.0, 0.0], "self_weight": [1.0, 1.0]}
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("weights", ["kernel", "cosine"])
+def test_fedamp(weights: Any) -> None:
+    bench = Bench(FedAMP.Settings(weights=weights, prox_steps=3), mlp(WIDTHS), AMP)
+    known = [[row.numpy() for row in models] for models in bench.server["models"]]
+    w = [list(models) for models in known]
+    for t, (who, lost) in enumerate(zip(WHO, LOST, strict=True)):
+        cohort = make_cohort(who)
+        came = make_delivered_mask(cohort, lost)
+        batches = bench.draw_batches(cohort, t)
+        bench.local(cohort, t)
+        bench.combine(cohort, t, came)
+        for s in range(S):
+            setting = {name: values[s] for name, values in AMP.items()}
+            if weights == "kernel":
+                alpha = setting["attention"] * setting["sigma"] / K
+                xi = twin.attention(known[s], alpha, setting["sigma"])
+            else:
+                xi = twin.cosine_attention(
+                    known[s], setting["cosine_scale"], setting["self_weight"]
+                )
+            cloud = [sum((x * m for x, m in zip(row, known[s], strict=True)), 0.0) for row in xi]
+            for k, row in map_rows(cohort, s).items():
+                w[s][k], loss = twin.fedamp_device(
+                    w[s][k],
+                    np.asarray(cloud[k]),
+                    WIDTHS,
+                    batches[row],
+                    setting["learning_rate"],
+                    setting["penalty"],
+                    3,
+                )
+                assert_close(bench.loss[row], np.array(loss))
+                assert_close(bench.sent[0].tensors["model"][row], w[s][k])
+                if came[row]:
+                    known[s][k] = w[s][k]
+            for k in range(K):
+                assert_close(get_prefixed(bench, "personal", s, k), w[s][k])
+                assert_close(bench.server["models"][s, k], known[s][k])
+
+
+def test_attention_by_hand() -> None:
+    """Models lie at 0, 1 and 3 on a line; sigma = 2, alpha_k = 0.6 sigma / 3: xi_ij = 0.2
+    exp(-d^2/2)."""
+    models = torch.tensor([[[0.0], [1.0], [3.0]]], dtype=torch.float64)
+    near, far, farthest = (0.2 * math.exp(-d * d / 2) for d in (1, 2, 3))
+    expected = [[0, near, farthest], [near, 0, far], [farthest, far, 0]]
+    weights = compute_kernel_weights(models, 2 * ONE, 0.6 * ONE)
+    torch.testing.assert_close(weights[0], torch.tensor(expected, dtype=torch.float64))
+    far_off = compute_kernel_weights((models + 5000.0).float(), 2 * ONE.float(), 0.6 * ONE.float())
+    torch.testing.assert_close(far_off.double(), weights, rtol=1e-5, atol=1e-7)
+
+
+def test_mixture_is_a_gradient_step_on_the_attention() -> None:
+    """u_i = w_i - alpha_k d/dw_i of sum_{j<k} A(|w_j - w_k|^2) / 2, A(x) = 1 - exp(-x / sigma)."""
+    generator = torch.Generator().manual_seed(1)
+    models = torch.randn(1, 4, 7, generator=generator, dtype=torch.float64)
+    leaf = models.clone().requires_grad_()
+    square = (leaf[:, :, None] - leaf[:, None]).square().sum(3)
+    total = (1.0 - torch.exp(-square / 3.0)).sum() / 2  # each pair is in it twice
+    (grad,) = torch.autograd.grad(total / 2, leaf)
+    weights = compute_kernel_weights(models, 3 * ONE, ONE)
+    mixed = torch.bmm(weights + torch.diag_embed(1.0 - weights.sum(2)), models)
+    torch.testing.assert_close(mixed, models - (3.0 / 4) * grad, rtol=0, atol=1e-13)
+
+
+def test_cosine_by_hand() -> None:
+    """Vectors are at 0, 60 and 90 degrees; all of them are scaled, which must not matter."""
+    models = torch.tensor([[[2.0, 0.0], [0.5, math.sqrt(0.75)], [0.0, 5.0]]], dtype=torch.float64)
+    weights = compute_cosine_weights(models, 2 * ONE, 0.4 * ONE)[0]
+    first = 0.6 * math.exp(1.0) / (math.exp(1.0) + math.exp(0.0))
+    torch.testing.assert_close(
+        weights[0], torch.tensor([0.0, first, 0.6 - first], dtype=torch.float64)
+    )
+    torch.testing.assert_close(weights.sum(1), 0.6 * torch.ones(3, dtype=torch.float64))
+
+
+def test_equal_models_get_equal_weights() -> None:
+    """attention: 1 is the largest of which no weight is negative, and equal models are averaged."""
+    models = torch.ones(1, 5, 3, dtype=torch.float64)
+    weights = compute_kernel_weights(models, ONE, ONE)
+    own = 1.0 - weights.sum(2)
+    torch.testing.assert_close(own, torch.full_like(own, 0.2))
+
+
+@pytest.mark.parametrize("weights", ["kernel", "cosine"])
+def test_without_attention_a_device_is_drawn_to_its_own_model(weights: Any) -> None:
+    bench = Bench(FedAMP.Settings(weights=weights, prox_steps=2), mlp(WIDTHS), ALONE)
+    for t, who in enumerate(WHO):
+        cohort = make_cohort(who)
+        before = [get_prefixed(bench, "personal", 0, k) for k in who[0]]
+        batches = bench.draw_batches(cohort, t)
+        bench.local(cohort, t)
+        bench.combine(cohort, t, None)
+        torch.testing.assert_close(bench.server["cloud"], bench.server["models"])
+        for row, k in enumerate(who[0]):
+            old = before[row]
+            own, _ = twin.fedamp_device(old, old, WIDTHS, batches[row], 0.1, 2.0, 2)
+            assert_close(get_prefixed(bench, "personal", 0, k), own)

@@ -1,0 +1,174 @@
+"""Holds pFedBayes against its looped twin over two rounds, its divergence against
+torch.distributions, its limits and what it refuses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run
+from support.exchange_bench import SIZES, WHO, WIDTHS, Bench, S, assert_close, make_cohort
+from torch.distributions import Normal, kl_divergence
+from twins import exchange, pfedbayes
+from twins.setting import mlp
+
+from otafl.algorithms.personal import pfedbayes as pfedbayes_method
+from otafl.algorithms.personal.pfedbayes import PFedBayes, _limit_step, _take_copy_step_
+from otafl.core.errors import UserError
+from otafl.models.cnn import Cnn
+
+HYPER = {
+    "learning_rate": [0.1, 0.05],
+    "personal_learning_rate": [0.05, 0.1],
+    "server_learning_rate": [1.0, 0.6],
+    "penalty": [0.02, 0.05],
+}
+DRAWS = 3
+
+pytestmark = pytest.mark.exact
+
+
+def bench_of(widths: tuple[int, ...] = WIDTHS, **changes: Any) -> Bench:
+    hyper = {name: changes.pop(name, values) for name, values in HYPER.items()}
+    settings = {"personal_steps": DRAWS, "rho_start": -1.5, **changes}
+    return Bench(PFedBayes.Settings(**settings), mlp(widths), hyper)
+
+
+@pytest.mark.twin
+def test_equals_the_looped_twin() -> None:
+    bench = bench_of()
+    size = bench.model.num_params
+    mu, rho = (bench.server[name].numpy().copy() for name in ("model", "rho"))
+    q = [[(mu[s], rho[s])] * 5 for s in range(S)]
+    w = [(mu[s], rho[s]) for s in range(S)]
+    for t, who in enumerate(WHO):
+        cohort = make_cohort(who)
+        batches = bench.draw_batches(cohort, t)
+        bench.local(cohort, t)
+        bench.combine(cohort, t, None)
+        noise = [
+            bench.streams.draw_device_normal(
+                "pfedbayes", (t << 32) + draw, cohort.trial, cohort.device, (size,)
+            ).numpy()
+            for draw in range(2 * DRAWS)
+        ]
+        sums = [np.zeros((2, size)) for _ in range(S)]
+        pairs = zip(cohort.trial.tolist(), cohort.device.tolist(), strict=True)
+        for row, (s, k) in enumerate(pairs):
+            q[s][k], copy, loss = pfedbayes.device(
+                q[s][k],
+                w[s],
+                WIDTHS,
+                batches[row],
+                [[noise[DRAWS * b + d][row] for d in range(DRAWS)] for b in range(2)],
+                SIZES[s][k],
+                HYPER["penalty"][s],
+                HYPER["learning_rate"][s],
+                HYPER["personal_learning_rate"][s],
+            )
+            share = SIZES[s][k] / sum(SIZES[s][j] for j in who[s])
+            sums[s] += share * (np.stack(copy) - np.stack(w[s]))
+            assert_close(bench.loss[row], np.array(loss))
+        for s in range(S):
+            moved = np.stack(w[s]) + HYPER["server_learning_rate"][s] * sums[s]
+            w[s] = (moved[0], moved[1])
+            assert_close(bench.server["model"][s], w[s][0])
+            assert_close(bench.server["rho"][s], w[s][1])
+            for k in range(5):
+                assert_close(bench.get_state("personal")[s, k], q[s][k][0])
+                assert_close(bench.get_state("personal_rho")[s, k], q[s][k][1])
+    assert not np.allclose(q[0][0][0], w[0][0])
+    views = bench.method.build_views(bench.server, bench.devices.get_all())
+    assert torch.equal(views["personal"].params["model"][2], bench.get_state("personal")[0, 2])
+    assert torch.equal(views["global"].params["model"], bench.server["model"])
+
+
+def test_the_copy_goes_down_the_divergence() -> None:
+    """It is that of zeta KL(q || w) by torch.distributions and autograd."""
+    generator = torch.Generator().manual_seed(0)
+    mu, rho, w_mu, w_rho = (
+        torch.randn(2, 6, generator=generator, dtype=torch.float64) for _ in range(4)
+    )
+    zeta, rate = torch.tensor([[0.3], [2.0]]).double(), torch.tensor([[0.1], [0.02]]).double()
+    softplus = torch.nn.functional.softplus
+    leaves = (w_mu.clone().requires_grad_(), w_rho.clone().requires_grad_())
+    q, w = Normal(mu, softplus(rho)), Normal(leaves[0], softplus(leaves[1]))
+    grads = torch.autograd.grad((zeta * kl_divergence(q, w)).sum(), leaves)
+    expected = [leaf - rate * grad for leaf, grad in zip((w_mu, w_rho), grads, strict=True)]
+    _take_copy_step_((w_mu, w_rho), softplus(w_rho), mu, softplus(rho), zeta * rate)
+    torch.testing.assert_close([w_mu, w_rho], expected, rtol=0, atol=1e-12)
+
+
+def test_without_the_divergence_nothing_is_learnt_together() -> None:
+    """With zeta = 0 the global distribution stays, and with a vanishing deviation a device takes
+    plain SGD steps, several on each minibatch. (With one hidden layer: behind a dead one, zero
+    biases and biases of 1e-27 differ in their slopes.)"""
+    widths = (WIDTHS[0], 5, WIDTHS[-1])
+    bench = bench_of(widths, penalty=[0.0, 0.0], rho_start=-60.0)
+    before = {name: block.clone() for name, block in bench.server.items()}
+    cohort = make_cohort(WHO[0])
+    batches = bench.draw_batches(cohort, 0)
+    start = before["model"].numpy()
+    bench.local(cohort, 0)
+    bench.combine(cohort, 0, None)
+    assert all(torch.equal(bench.server[name], block) for name, block in before.items())
+    pairs = zip(cohort.trial.tolist(), cohort.device.tolist(), strict=True)
+    for row, (s, k) in enumerate(pairs):
+        repeated = [b for b in batches[row] for _ in range(DRAWS)]
+        rate = HYPER["personal_learning_rate"][s]
+        assert_close(
+            bench.get_state("personal")[s, k], exchange.sgd(start[s], widths, repeated, rate)[0]
+        )
+
+
+def test_a_strong_divergence_holds_a_device_at_the_global_mean() -> None:
+    """With a small step and a large zeta q stays where w is, up to what the data move it."""
+    apart = []
+    for zeta in (0.0, 6e3):
+        bench = bench_of(
+            penalty=[zeta, zeta], personal_learning_rate=[1e-4, 1e-4], learning_rate=[1e-9, 1e-9]
+        )
+        bench.local(make_cohort(WHO[0]), 0)
+        apart.append(float((bench.get_state("personal")[0, 0] - bench.server["model"][0]).norm()))
+    assert 0 < apart[1] < 0.5 * apart[0]
+
+
+def test_refuses_convolutions() -> None:
+    model = Cnn(Cnn.Settings(channels=(2,), kernel=3, hidden=(4,)), (8, 8), 3)
+    with pytest.raises(UserError, match="use mlp or softmax_regression"):
+        PFedBayes(PFedBayes.Settings(), model, 5)
+
+
+def test_the_penalty_is_lowered_where_steps_on_it_would_diverge() -> None:
+    """Where equal steps have rate zeta / (n sigma^2) above 2 at the least sigma, to where it is 1;
+    else it stays, as where one of the steps undoes what the other makes larger."""
+    rho = torch.tensor([[0.3, -2.5, 1.0]] * 4).double()
+    least = torch.nn.functional.softplus(torch.tensor(-2.5).double()).square()
+    rate = torch.full((4, 1), 0.01).double()
+    zeta = torch.tensor([[0.1], [1.99], [2.01], [1e4]]).double() * least / rate
+    made = _limit_step(zeta, rate, rate, 1, rho)
+    assert torch.equal(made[:2], zeta[:2])
+    torch.testing.assert_close(rate[2:] * made[2:] / least, torch.ones(2, 1).double())
+    assert torch.equal(_limit_step(zeta, 0.4 * rate, rate, 1, rho)[:3], zeta[:3])
+    assert (_limit_step(zeta, 0.4 * rate, rate, 200, rho)[2] < zeta[2]).all()
+
+
+def farthest(samples: int) -> float:
+    """The largest of the server's parameters after three rounds of 20 steps at the defaults; four
+    devices have so many samples each."""
+    data = {"name": "digits", "train_samples": 4 * samples, "partition": "iid"}
+    steps = {"rounds": 3, "local_steps": 20, "batch_size": 4, "eval_every": 3}
+    keys = {"algorithm": "pfedbayes", "transport": "ideal", "data": data, "training": steps}
+    return float(run(engine(keys), 3).server["model"].abs().max())
+
+
+def test_devices_of_few_samples_do_not_spoil_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four samples move it as little as fifty do; without the limit, to several times as far."""
+    usual = farthest(50)
+    assert farthest(4) < 1.5 * usual
+    monkeypatch.setattr(pfedbayes_method, "_limit_step", lambda zeta, *_: zeta)
+    assert farthest(50) == usual
+    assert farthest(4) > 3.0 * usual

@@ -1,0 +1,353 @@
+"""Rounds of FedHM: what they equal, and that it does not matter who trains beside whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from support.fedhm_bench import (
+    apply_weights,
+    make_cohort,
+    make_hyper,
+    make_method,
+    make_perceptron,
+    make_received,
+    run_local_updates,
+    run_round,
+)
+from torch import Tensor
+from twins.setting import local_data
+
+from otafl.algorithms.baselines.fedavg import FedAvg
+from otafl.algorithms.submodel_training import train_
+from otafl.algorithms.submodels.fedhm import FedHm
+from otafl.core.contracts import Cohort, Context, Tensors
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.models.base import unflatten
+from otafl.models.network import Network
+from otafl.models.resnet import ResNet
+from otafl.models.softmax_regression import SoftmaxRegression
+
+pytestmark = pytest.mark.exact
+
+WIDTHS = (6, 8, 7, 5)
+SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]
+MIXED = [[0, 2, 1, 1, 0], [1, 2, 2, 2, 1]]
+SENDS = pytest.mark.parametrize("sends", ["factors", "product", "tangent"])
+DOUBLE = torch.float64
+
+
+def close(a: Tensor, b: Tensor, tolerance: float = 1e-12) -> None:
+    torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
+
+
+def test_all_dense_is_fedavg() -> None:
+    """F9: all classes everywhere and equal weights, without momentum and decays."""
+    streams = Streams([5], [0], dtype=DOUBLE)
+    data = local_data([[24, 24, 24, 24, 24]], 6, 3, streams, 4, 3)
+    cohort, model = make_cohort([[0] * 5]), make_perceptron((6, 8, 7, 3))
+    ours, other = make_method(model), FedAvg(FedAvg.Settings(), model, 5)
+    values = make_hyper(1, momentum=0.0, weight_decay=0.0, server_learning_rate=1.0, decay=0.0)
+    server, _ = ours.init(streams, values)
+    theirs, _ = other.init(streams, values)
+    close(server["model"], theirs["model"])
+    for t in range(3):
+        work = data.select_cohort(t, cohort)
+        assert (work.count_classes() > 0).all()
+        server, _ = run_round(ours, server, cohort, work, values, streams)
+        theirs, _ = run_round(other, theirs, cohort, work, values, streams)  # type: ignore[arg-type]
+        close(server["model"], theirs["model"])
+
+
+def resnet() -> ResNet:
+    return ResNet(ResNet.Settings(blocks=(1, 1), channels=(3, 4)), (1, 4, 4), 3)
+
+
+@SENDS
+@pytest.mark.parametrize("unroll", ["vertical_first", "horizontal_first"])
+def test_one_device_of_a_low_rank_level(sends: str, unroll: str) -> None:
+    """The server's model is then what it trained, as scores and as weights; of coordinates up to
+    second order in the step."""
+    streams = Streams([5], [0], dtype=DOUBLE)
+    data = local_data([[30]], 16, 3, streams, 8, 2)
+    cohort = make_cohort([[0]])
+    settings = {"unroll": unroll, "dense_prefix": 1, "masked_loss": False}
+    ours = make_method(resnet(), levels=(0.5,), sends=sends, **settings)
+    assert {layer.name for layer in ours.layout.layers.values()} == {
+        *(f"stage{a}.block1.conv{b}" for a in (1, 2) for b in (1, 2))
+    }
+    rate = 1e-4 if sends == "tangent" else 0.1
+    values = make_hyper(1, learning_rate=rate, frobenius_decay=0.0, weight_decay=0.0)
+    server, _ = ours.init(streams, values)
+    work = data.select_cohort(0, cohort)
+    network = ours.layout.networks[0]
+    params = unflatten(
+        ours.build_views(server, {})["level0"].params["model"].clone(), network.shapes
+    )
+    with torch.inference_mode():
+        train_(network, params, work, ours.settings, values)
+        new, _ = run_round(ours, server, cohort, work, values, streams)
+    x = work.load_full_batch().x
+    views = ours.build_views(new, {})
+    expected = network.logits(params, x)
+    for name in ("global", "level0"):
+        view = views[name]
+        assert view.moments_fn is not None
+        close(view.predict_fn(view.params, x), expected, 1e-6 if sends == "tangent" else 1e-10)
+    before = ours.build_views(server, {})["level0"]
+    assert float((before.predict_fn(before.params, x) - expected).abs().max()) > 1e-4
+
+
+@SENDS
+def test_a_mix_is_its_devices_one_by_one(sends: str) -> None:
+    """What a row sends, and its loss, do not depend on the other rows; a level may have none."""
+    streams = Streams([5, 5], [0, 1], dtype=DOUBLE)
+    data = local_data(SIZES, 6, 5, streams, 4, 3)
+    ours = make_method(make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends)
+    values = make_hyper(2)
+    server, _ = ours.init(streams, values)
+    cohort = make_cohort(MIXED)
+    payload, loss = run_local_updates(
+        ours, server, cohort, data.select_cohort(0, cohort), values, streams
+    )
+    for row in range(10):
+        part = cohort.take(torch.tensor([row]))
+        one, own = run_local_updates(
+            ours, server, part, data.select_cohort(0, part), values, streams
+        )
+        close(own[0], loss[row])
+        assert len(one) == len(payload)
+        for group, whole in zip(one, payload, strict=True):
+            at = torch.arange(10) if whole.row_index is None else whole.row_index
+            assert group.mask is not None
+            assert whole.mask is not None
+            assert len(group.tensors["model"]) == int((at == row).sum())
+            close(group.tensors["model"], whole.tensors["model"][at == row])
+            assert torch.equal(group.mask["model"], whole.mask["model"][at == row])
+    if sends == "factors":
+        assert [len(group.tensors["model"]) for group in payload] == [2, 4, 4]
+
+
+@SENDS
+def test_a_level_without_rows_is_not_trained(sends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = Streams([5], [0], dtype=DOUBLE)
+    data = local_data([SIZES[0]], 6, 5, streams, 4, 3)
+    ours = make_method(make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends)
+    server, _ = ours.init(streams, make_hyper(1))
+    cohort = make_cohort([[1] * 5])
+    trained = []
+    plain = ours._train_
+
+    def counted(level: int, *rest: Any) -> Tensor:
+        trained.append(level)
+        return plain(level, *rest)
+
+    monkeypatch.setattr(ours, "_train_", counted)
+    new, _ = run_round(ours, server, cohort, data.select_cohort(0, cohort), make_hyper(1), streams)
+    assert trained == [1]
+    only = make_method(make_perceptron(WIDTHS), levels=(0.5,), sends=sends)
+    start, _ = only.init(streams, make_hyper(1))
+    alone = replace(cohort, capacity_level=torch.zeros_like(cohort.capacity_level))
+    expected, _ = run_round(
+        only, start, alone, data.select_cohort(0, alone), make_hyper(1), streams
+    )
+    close(new["model"], expected["model"])
+
+
+@SENDS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_stacked_trials_are_alone(sends: str, dtype: torch.dtype) -> None:
+    streams = Streams([5, 5], [0, 1], dtype=dtype)
+    data = local_data(SIZES, 6, 5, streams, 4, 3)
+    ours = make_method(
+        make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends, temperature=2.0
+    )
+    cohort = make_cohort(MIXED, dtype)
+    server, _ = ours.init(streams, make_hyper(2, dtype))
+    new = rounds(ours, server, cohort, data, make_hyper(2, dtype), streams)
+    for s in range(2):
+        own = Streams([5], [s], dtype=dtype)
+        single = local_data(SIZES, 6, 5, streams, 4, 3)
+        single = type(single)(
+            single.x,
+            single.y,
+            single.index.view(2, 5, -1)[s : s + 1],
+            single.count.view(2, 5)[s : s + 1],
+            5,
+            own,
+            4,
+            3,
+        )
+        values = {name: value[s : s + 1] for name, value in make_hyper(2, dtype).items()}
+        start, _ = ours.init(own, values)
+        alone = rounds(ours, start, make_cohort(MIXED[s : s + 1], dtype), single, values, own)
+        tolerance = 1e-4 if dtype == torch.float32 else 1e-11
+        close(alone["model"][0], new["model"][s], tolerance)
+
+
+def rounds(
+    ours: Any, server: Tensors, cohort: Cohort, data: Any, values: Tensors, streams: Streams
+) -> Tensors:
+    heavy = apply_weights(ours, cohort)
+    for t in range(2):
+        server, _ = run_round(ours, server, heavy, data.select_cohort(t, heavy), values, streams)
+    return server
+
+
+@SENDS
+def test_columns_of_absent_classes_stay(sends: str) -> None:
+    """A class that nobody has keeps its weights; one that a single device has gets that device's,
+    not a fifth of it."""
+    streams = Streams([5], [0], dtype=DOUBLE)
+    data = local_data([SIZES[0]], 6, 5, streams, 4, 3)
+    y = data.y
+    own = data.index.view(5, -1)
+    for k in range(5):
+        held = own[k, : SIZES[0][k]]
+        y[held] = y[held] % 3
+    y[own[3, 0]] = 3  # class 3 at device 3 alone, class 4 nowhere
+    ours = make_method(make_perceptron(WIDTHS), sends=sends, levels=(1.0, 0.5, 0.25))
+    values = make_hyper(1)
+    server, _ = ours.init(streams, values)
+    cohort = make_cohort(MIXED[:1])
+    payload, _ = run_local_updates(
+        ours, server, cohort, data.select_cohort(0, cohort), values, streams
+    )
+    received = make_received(payload, cohort)
+    new = ours.update_server(server, received, Context(cohort, values, streams, 0))
+    before, after = (unflatten(one["model"], ours.model.shapes) for one in (server, new))
+    for part in ("weight", "bias"):
+        name = f"classifier.{part}"
+        assert torch.equal(before[name][..., 4], after[name][..., 4])
+        if sends == "factors":
+            shapes, group, row = ours.layout.networks[1].shapes, payload[1], 1
+        else:
+            shapes, group, row = ours.layout.uplink_shapes, payload[0], 3
+        alone = unflatten(group.tensors["model"][row : row + 1], shapes)[name]
+        close(after[name][..., 3], before[name][..., 3] + alone[..., 3])
+        assert float(alone[..., 3].abs().max()) > 1e-3
+
+
+def test_average_of_factors_is_fedavg_on_the_low_rank_model() -> None:
+    streams = Streams([5], [0], dtype=DOUBLE)
+    data = local_data([SIZES[0]], 6, 5, streams, 4, 3)
+    settings = {"levels": (0.5,), "homogeneous_mode": "factor", "masked_loss": False}
+    ours = make_method(make_perceptron(WIDTHS), **settings)
+    assert ours.get_needs(ours.settings) == "mean"
+    values = make_hyper(1, momentum=0.0, weight_decay=0.0, frobenius_decay=0.0)
+    values |= {"server_learning_rate": torch.ones(1, dtype=DOUBLE), "decay": torch.zeros(1)}
+    other = FedAvg(FedAvg.Settings(), ours.layout.networks[0], 5)
+    server, _ = ours.init(streams, values)
+    assert list(server) == ["model"]
+    first = make_method(make_perceptron(WIDTHS), levels=(0.5,))
+    begin, _ = first.init(streams, values)
+    view = first.build_views(begin, {})["level0"]
+    close(server["model"], view.params["model"])  # the spectral start
+    theirs, cohort = server, make_cohort([[0] * 5])
+    for t in range(3):
+        work = data.select_cohort(t, cohort)
+        server, _ = run_round(ours, server, cohort, work, values, streams)
+        theirs, _ = run_round(other, theirs, cohort, work, values, streams)  # type: ignore[arg-type]
+        close(server["model"], theirs["model"])
+    assert ours.compute_metrics(server, {}) == {}
+    assert set(ours.build_views(server, {})) == {"global", "level0"}
+
+
+def test_what_goes_down_and_up() -> None:
+    """Parameters of a level's model; of coordinates a device of smaller rank knows fewer, and a
+    dense one gets the frame too."""
+    cohort = make_cohort([[0, 1, 2, 2, 0]])
+    streams = Streams([5], [0], dtype=DOUBLE)
+    data = local_data([SIZES[0]], 6, 5, streams, 4, 1)
+    biases, classifier, dense = 8 + 7, 7 * 5 + 5, 6 * 8 + 8 * 7
+    factors = [(6 + 8) * r + (8 + 7) * r for r in (4, 2)]
+    sizes = [biases + classifier + weights for weights in (dense, *factors)]
+    for sends in ("factors", "product", "tangent"):
+        ours = make_method(
+            make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends, masked_loss=False
+        )
+        assert [level.num_params for level in ours.list_submodels()] == sizes
+        server, _ = ours.init(streams, make_hyper(1))
+        down = ours.broadcast(server, cohort).coordinates_per_row
+        extra = factors[0] if sends == "tangent" else 0
+        assert down is not None
+        assert down.tolist() == [sizes[0] + extra, *(sizes[i] for i in (1, 2, 2)), sizes[0] + extra]
+        payload, _ = run_local_updates(
+            ours, server, cohort, data.select_cohort(0, cohort), make_hyper(1), streams
+        )
+        if sends == "factors":
+            assert [group.num_coordinates for group in payload] == sizes
+            assert all(group.mask is None for group in payload)
+        elif sends == "product":
+            assert [group.num_coordinates for group in payload] == sizes[:1]
+            assert payload[0].mask is None
+        else:
+            assert [group.num_coordinates for group in payload] == [sizes[1]]
+            assert payload[0].mask is not None
+            known = payload[0].mask["model"].sum(1).tolist()
+            assert known == [sizes[i] for i in (1, 1, 2, 2, 1)]
+            assert not payload[0].tensors["model"][~payload[0].mask["model"]].any()
+
+
+def test_without_a_dense_level_its_weights_stay_at_the_server() -> None:
+    ours = make_method(make_perceptron(WIDTHS), levels=(0.5, 0.25))
+    server, _ = ours.init(Streams([5], [0], dtype=DOUBLE), make_hyper(1))
+    down = ours.broadcast(server, make_cohort([[0, 1, 1, 1, 0]]))
+    assert down.num_coordinates == ours.list_submodels()[0].num_params
+
+
+def test_truncation_gap() -> None:
+    """Energy of the singular values that a level cuts off, over layers, mean over levels."""
+    ours = make_method(make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25))
+    server, _ = ours.init(Streams([5, 5], [0, 1], dtype=DOUBLE), make_hyper(2))
+    params = unflatten(server["model"], ours.model.shapes)
+    s = [torch.linalg.svdvals(params[f"linear{i}.weight"]).square() for i in (1, 2)]
+    whole = sum(one.sum(1) for one in s)
+    lost = [sum(one[:, r:].sum(1) for one in s) / whole for r in (4, 2)]
+    close(ours.compute_metrics(server, {})["truncation_gap"], sum(lost) / 2)
+
+
+def test_layers_that_stay_dense() -> None:
+    """By default those that the model names, and no layer of a perceptron."""
+    assert [one.name for one in make_method(make_perceptron(WIDTHS)).layout.layers.values()] == [
+        "linear1",
+        "linear2",
+    ]
+    model = resnet()
+    assert model.factorisable_names[0] == "stem.conv"
+    assert len(make_method(model).layout.layers) == 2
+    assert len(make_method(model, dense_prefix=1).layout.layers) == 4
+    assert len(make_method(Network(model.image, model.steps, dense_prefix=2)).layout.layers) == 3
+    own = Network(model.image, model.steps)  # a user-defined one: all except the first convolution
+    assert len(make_method(own).layout.layers) == 4
+    with pytest.raises(UserError, match="use 4 or less"):
+        make_method(model, dense_prefix=5)
+    assert not make_method(model, dense_prefix=5, levels=(1.0,)).layout.layers
+
+
+def test_refusals() -> None:
+    for settings, said in (
+        ({"levels": (0.5, 1.0)}, r"use \[1.0, 0.5\]"),
+        ({"levels": (0.5, 0.5)}, "levels must decrease"),
+        ({"temperature": 1e-3}, "temperature: 0.001 gives level 0.125"),
+        ({"homogeneous_mode": "factor"}, "one ratio below 1"),
+        ({"homogeneous_mode": "factor", "levels": (1.0,)}, "one ratio below 1"),
+        (
+            {"homogeneous_mode": "factor", "levels": (0.5,), "keep_server_history": True},
+            "keep_server_history needs a mean of weights",
+        ),
+        ({"frame_ratio": 0.5}, "frame_ratio needs sends: tangent"),
+        ({"frame_ratio": 0.25, "sends": "tangent"}, "use 0.5 or more"),
+    ):
+        with pytest.raises(ValidationError, match=said):
+            FedHm.Settings.model_validate(settings)
+    assert FedHm.needs == FedHm.get_needs(FedHm.Settings()) == "each"
+    for settings in ({"sends": "product"}, {"sends": "tangent"}):
+        assert FedHm.get_needs(FedHm.Settings.model_validate(settings)) == "mean"
+    flat = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 5)
+    with pytest.raises(UserError, match="use mlp, cnn, conv_net, resnet or vgg"):
+        make_method(flat)

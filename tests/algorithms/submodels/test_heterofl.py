@@ -1,0 +1,313 @@
+"""HeteroFL against its looped twin, and by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import close, engine, run, scores
+from support.rounding import assert_agree
+from torch import Tensor
+from twins import heterofl as twin
+from twins.setting import everyone, local_data, minibatch, mlp
+
+from otafl.algorithms.baselines.fedavg import FedAvg
+from otafl.algorithms.submodels.heterofl import HeteroFL
+from otafl.algorithms.submodels.width_slices import apply_masked_mean
+from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Tensors, Workload
+from otafl.core.rng import Streams
+from otafl.models.base import unflatten
+from otafl.models.network import Network
+from otafl.uplink.signal import compute_error_free, make_signal
+
+pytestmark = pytest.mark.twin
+
+WIDTHS = (6, 8, 5, 3)
+SIZES = [[20, 10, 2, 30, 1], [9, 9, 25, 4, 40]]
+LEVEL = [[0, 1, 2, 2, 1], [2, 1, 1, 2, 2]]
+"""The second trial has nobody of the largest size."""
+KEPT = [[8, 5], [4, 3], [2, 2]]
+"""Channels of each hidden layer at widths 1, .5, .25, rounded up."""
+STEPS = 3
+HYPER = {"learning_rate": [0.3, 0.05], "momentum": [0.9, 0.5], "weight_decay": [0.01, 0.1]}
+LEVELS = (1.0, 0.5, 0.25)
+
+
+def hyper_of(values: dict[str, list[float]]) -> Tensors:
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+
+
+def deliver(payload: Payload, cohort: Cohort) -> Received:
+    """What an uplink without error gives."""
+    pairs = [compute_error_free(make_signal(group, cohort)) for group in payload]
+    return Received(
+        tuple(mean for mean, _ in pairs), tuple(count for _, count in pairs), None, None
+    )
+
+
+class Run:
+    """Two trials of five devices of mixed sizes over a perceptron."""
+
+    def __init__(self, level: list[list[int]] = LEVEL, **settings: Any) -> None:
+        settings = {"levels": LEVELS, "milestones": (2,), **settings}
+        self.streams = Streams([5, 5], [0, 1], dtype=torch.float64)
+        self.method = HeteroFL(HeteroFL.Settings(**settings), mlp(WIDTHS), 5)
+        self.cohort = replace(
+            everyone(torch.tensor(SIZES, dtype=torch.float64)),
+            capacity_level=torch.tensor(level).flatten(),
+        )
+        weight = self.method.compute_weights(Context(self.cohort, {}, self.streams, 0))
+        self.cohort = replace(self.cohort, weight=weight)
+        self.data = local_data(SIZES, WIDTHS[0], WIDTHS[-1], self.streams, 4, STEPS)
+        self.hyper = hyper_of(HYPER)
+        self.server, devices = self.method.init(self.streams, self.hyper)
+        assert devices == {}
+
+    def local(self, t: int) -> tuple[Payload, Tensor]:
+        cohort, before = self.cohort, self.server["model"].clone()
+        broadcast = self.method.broadcast(self.server, cohort).expand_rows(
+            cohort, 0, cohort.num_rows
+        )
+        work = self.data.select_cohort(t, cohort)
+        context = LocalContext(cohort, self.hyper, self.streams, t, work)
+        _, payload, loss = self.method.run_local_update(broadcast, {}, context)
+        assert torch.equal(self.server["model"], before)
+        return payload, loss
+
+    def round(self, t: int) -> Tensor:
+        payload, loss = self.local(t)
+        received = deliver(payload, self.cohort)
+        context = Context(self.cohort, self.hyper, self.streams, t)
+        self.server = self.method.update_server(self.server, received, context)
+        return loss
+
+    def devices(self, trial: int, t: int) -> list[twin.Device]:
+        work = self.data.select_cohort(t, self.cohort)
+        batches = [work.draw_batch(step) for step in range(STEPS)]
+        rows = range(5 * trial, 5 * trial + 5)
+        present = (work.count_classes() > 0).numpy()
+        level = self.cohort.capacity_level.tolist()
+        return [
+            twin.Device(KEPT[level[row]], [minibatch(b, row) for b in batches], present[row])
+            for row in rows
+        ]
+
+    def settings(self, trial: int, t: int) -> twin.Settings:
+        config = self.method.settings
+        step, momentum, decay = (values[trial] for values in HYPER.values())
+        return twin.Settings(
+            step * (0.1 if t >= 2 else 1.0), momentum, decay, config.clip_norm, config.masked_loss
+        )
+
+
+def numbers(model: Network, flat: Tensor) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Weights and biases of a perceptron's parameters [P]."""
+    params = unflatten(flat[None], model.shapes)
+    layers = range(len(params) // 2)
+    return (
+        [params[f"layer{i}.weight"][0].numpy() for i in layers],
+        [params[f"layer{i}.bias"][0].numpy() for i in layers],
+    )
+
+
+def assert_same(model: Network, flat: Tensor, weights: Any, biases: Any) -> None:
+    ours = numbers(model, flat)
+    for mine, expected in zip(ours[0] + ours[1], [*weights, *biases], strict=True):
+        np.testing.assert_allclose(mine, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"clip_norm": None}, {"masked_loss": False, "clip_norm": 0.5}],
+    ids=["default", "unclipped", "unmasked"],
+)
+def test_equals_the_looped_twin(settings: dict[str, Any]) -> None:
+    one = Run(**settings)
+    whole = one.method.submodels[0]
+    for t in range(4):
+        expected = [
+            twin.one_round(
+                *numbers(whole, one.server["model"][s]), one.devices(s, t), one.settings(s, t)
+            )
+            for s in range(2)
+        ]
+        loss = one.round(t)
+        for s, (weights, biases, losses) in enumerate(expected):
+            assert_same(whole, one.server["model"][s], weights, biases)
+            np.testing.assert_allclose(loss[5 * s : 5 * s + 5], losses, rtol=1e-12)
+
+
+def test_own_sizes_equal_federations_of_their_own() -> None:
+    one = Run(aggregation="own")
+    sizes = one.method.submodels
+    ends = np.cumsum([0, *(size.num_params for size in sizes)])
+    for t in range(3):
+        expected = []
+        for s in range(2):
+            for level, size in enumerate(sizes):
+                flat = one.server["model"][s, ends[level] : ends[level + 1]]
+                alike = [
+                    replace(d, widths=KEPT[level])
+                    for d, own in zip(one.devices(s, t), LEVEL[s], strict=True)
+                    if own == level
+                ]
+                settings = one.settings(s, t)
+                new = twin.one_round(*numbers(size, flat), alike, settings)
+                expected.append((s, level, new))
+        one.round(t)
+        for s, level, (weights, biases, _) in expected:
+            flat = one.server["model"][s, ends[level] : ends[level + 1]]
+            assert_same(sizes[level], flat, weights, biases)
+
+
+def test_own_levels_start_apart() -> None:
+    one = Run(aggregation="own", levels=(0.5, 0.25), level=[[0] * 5, [1] * 5])
+    views = one.method.build_views(one.server, {})
+    shapes = [size.shapes for size in one.method.submodels]
+    large, small = (
+        unflatten(views[f"level{i}"].params["model"], shapes[i])["layer0.weight"] for i in (0, 1)
+    )
+    bounds = (6.0 / 6.0) ** 0.5  # of sqrt(6 / fan_in)
+    assert large.abs().max() <= bounds
+    assert not torch.isclose(large[..., :2], small).any()
+    shared = Run(levels=(0.5, 0.25), level=[[0] * 5, [1] * 5])
+    assert torch.equal(shared.server["model"], views["global"].params["model"])
+
+
+def test_single_level_is_federated_averaging() -> None:
+    """Of one width, nothing masked, scaled or clipped, and without momentum; equal shares."""
+    network = mlp(WIDTHS).build_network(lambda c: c)
+    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
+    config = HeteroFL.Settings(levels=(1.0,), masked_loss=False, scaler=False, clip_norm=None)
+    ours, theirs = HeteroFL(config, mlp(WIDTHS), 5), FedAvg(FedAvg.Settings(), network, 5)
+    cohort = everyone(torch.full((2, 5), 0.2, dtype=torch.float64))
+    data = local_data([[10] * 5] * 2, WIDTHS[0], WIDTHS[-1], streams, 4, STEPS)
+    rates: dict[str, list[float]] = {"learning_rate": [0.3, 0.1], "decay": [0.0, 0.0]}
+    hyper = hyper_of(
+        rates | {"server_learning_rate": [1, 1], "momentum": [0, 0], "weight_decay": [0, 0]}
+    )
+    servers = [method.init(streams, hyper)[0] for method in (ours, theirs)]
+    assert torch.equal(servers[0]["model"], servers[1]["model"])
+    for t in range(3):
+        for i, method in enumerate((ours, theirs)):
+            broadcast = method.broadcast(servers[i], cohort).expand_rows(cohort, 0, cohort.num_rows)
+            work = data.select_cohort(t, cohort)
+            context = LocalContext(cohort, hyper, streams, t, work)
+            payload = method.run_local_update(broadcast, {}, context)[1]
+            received = deliver(payload, cohort)
+            servers[i] = method.update_server(servers[i], received, context)
+        torch.testing.assert_close(servers[0]["model"], servers[1]["model"], rtol=0, atol=1e-12)
+
+
+def test_what_nobody_trains_stays() -> None:
+    """Without the large sizes in the second trial, only its first quarter or half moves."""
+    one = Run(level=[[0] * 5, [2] * 5])
+    before = unflatten(one.server["model"], one.method.submodels[0].shapes)
+    one.round(0)
+    after = unflatten(one.server["model"], one.method.submodels[0].shapes)
+    changed = {name: (after[name] != before[name])[1] for name in before}
+    assert not changed["layer0.bias"][2:].any()
+    assert not changed["layer1.bias"][2:].any()
+    assert not changed["layer0.weight"][:, 2:].any()
+    assert changed["layer0.weight"][:, :2].all()  # weight decay leaves none where it was
+    assert changed["layer1.weight"][:2, :2].all()
+    assert not changed["layer1.weight"][2:].any()
+    assert not changed["layer1.weight"][:, 2:].any()
+    assert not changed["layer2.weight"][2:].any()
+    assert changed["layer2.weight"][:2].all()
+
+
+def test_rows_of_absent_classes_count_for_those_that_have_them() -> None:
+    one = Run(level=[[0] * 5, [0] * 5])
+    counts = one.data.select_cohort(0, one.cohort).count_classes()
+    absent = counts[:5] == 0
+    assert absent.any(0).sum() >= 2  # some devices lack some classes
+    assert not absent.all(0).any()
+    payload, _ = one.local(0)
+    (group,) = payload
+    shapes = one.method.submodels[0].shapes
+    sent = unflatten(group.tensors["model"], shapes)
+    before = unflatten(one.server["model"], shapes)
+    one.round(0)
+    after = unflatten(one.server["model"], shapes)
+    for name in ("layer2.weight", "layer2.bias"):
+        for c in range(3):
+            has = [k for k in range(5) if not absent[k, c]]
+            mean = torch.stack([sent[name][k, ..., c] for k in has]).sum(0) / len(has)
+            moved = after[name][0, ..., c] - before[name][0, ..., c]
+            torch.testing.assert_close(moved, mean, rtol=0, atol=1e-12)
+
+
+def test_step_of_the_server_by_hand() -> None:
+    """Where nothing came the model stays, whatever is said to have been received."""
+    model = torch.tensor([[1.0, 2.0, 3.0]])
+    mean, count = torch.tensor([[0.5, 9.0, -1.0]]), torch.tensor([[1.0, 0.0, 0.25]])
+    received = Received(({"model": mean},), ({"model": count},), None, None)
+    assert apply_masked_mean(model, received).tolist() == [[1.5, 2.0, 2.0]]
+    nothing = Received(({"model": mean},), (torch.zeros(1),), None, None)
+    assert apply_masked_mean(model, nothing).tolist() == [[1.0, 2.0, 3.0]]
+
+
+@pytest.mark.parametrize("aggregation", ["shared", "own"])
+def test_over_the_air_without_error_is_digital(aggregation: str) -> None:
+    keys: dict[str, Any] = {
+        "algorithm": {"name": "heterofl", "aggregation": aggregation},
+        "model": {"name": "mlp", "hidden": [8]},
+        "devices.count": 6,
+        "devices.capacity_levels": "dynamic",
+        "engine.dtype": "float64",
+        "power": "ci",
+    }
+    results = [
+        scores(run(engine(keys | {"transport": name, "channel": channel}), 3))
+        for name, channel in [
+            ("ideal", {"name": "rayleigh"}),
+            ("digital", {"name": "rayleigh"}),
+            ("over_the_air", {"name": "rayleigh", "snr_db": 250.0}),
+        ]
+    ]
+    close(results[1], results[0], 1e-11)
+    close(results[2], results[0], 1e-7)
+
+
+def test_levels_and_what_they_are_charged() -> None:
+    one = Run()
+    sizes = [6 * a + a + a * b + b + 3 * b + 3 for a, b in KEPT]
+    assert [level.num_params for level in one.method.list_submodels()] == sizes
+    broadcast = one.method.broadcast(one.server, one.cohort)
+    assert broadcast.coordinates_per_row is not None
+    assert broadcast.coordinates_per_row.tolist() == [
+        sizes[level] for row in LEVEL for level in row
+    ]
+    load = Workload(2, 4, np.array([3.0]))
+    assert one.method.count_flops(load) == one.method.list_submodels()[0].flops_fn(load)
+    (group,) = one.local(0)[0]
+    share = group.add_known_fraction().known_fraction
+    masked = one.data.select_cohort(0, one.cohort).count_classes() == 0
+    for row, level in enumerate(one.cohort.capacity_level.tolist()):
+        missing = int(masked[row].sum()) * (KEPT[level][1] + 1)
+        assert float(share[row]) * sizes[0] == pytest.approx(sizes[level] - missing)
+
+
+def test_views_are_the_leading_channels() -> None:
+    one = Run()
+    views = one.method.build_views(one.server, {})
+    assert list(views) == ["global", "level0", "level1", "level2"]
+    whole, (w, b) = (
+        one.method.submodels[0],
+        numbers(one.method.submodels[0], one.server["model"][1]),
+    )
+    assert torch.equal(views["global"].params["model"], one.server["model"])
+    for level, (first, second) in enumerate(KEPT):
+        own = [w[0][:, :first], w[1][:first, :second], w[2][:second]]
+        size = one.method.submodels[level]
+        flat = views[f"level{level}"].params["model"]
+        assert_same(size, flat[1], own, [b[0][:first], b[1][:second], b[2]])
+        x = torch.linspace(-1, 1, 24, dtype=torch.float64).view(1, 4, 6)
+        expected = size.logits(unflatten(flat, size.shapes), x)
+        assert_agree(views[f"level{level}"].predict_fn({"model": flat}, x), expected)
+        assert views[f"level{level}"].moments_fn is None
+    assert whole.num_params == one.server["model"].shape[1]

@@ -1,0 +1,270 @@
+"""Split-Mix against its looped twin, and by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import close, engine, run, scores
+from torch import Tensor
+from twins import split_mix as twin
+from twins.heterofl import Device, Settings
+from twins.setting import everyone, local_data, minibatch, mlp
+
+from otafl.algorithms.submodels.split_mix import SplitMix, draw_atoms, draw_first_atom
+from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Workload
+from otafl.core.rng import Streams
+from otafl.models.base import Model, unflatten
+from otafl.models.layer_steps import Conv, Linear, Norm, Relu
+from otafl.models.network import Network
+from otafl.models.resnet import ResNet18
+from otafl.uplink.signal import compute_error_free, make_signal
+
+pytestmark = pytest.mark.twin
+
+WIDTHS = (6, 8, 5, 3)
+SIZES = [[20, 10, 2, 30, 1], [9, 9, 25, 4, 40]]
+LEVEL = [[0, 1, 2, 2, 1], [2, 1, 2, 2, 2]]
+BUDGETS = (4, 2, 1)
+WHO = [
+    [[0, 1, 2, 3, 4], [1, 2, 4]],
+    [[2], [0, 1, 2, 3, 4]],
+    [[1, 3, 4], [0, 2]],
+    [[0, 2], [2, 3]],
+]
+"""Devices of each trial in each round. All atoms are never trained in the third."""
+STEPS = 3
+HYPER = {"learning_rate": [0.3, 0.05], "momentum": [0.9, 0.5], "weight_decay": [0.01, 0.1]}
+
+
+class Run:
+    """Two trials of five devices."""
+
+    def __init__(self, model: Model | None = None, **settings: Any) -> None:
+        settings = {"atom": 0.25, "levels": BUDGETS, **settings}
+        self.streams = Streams([5, 5], [0, 1], dtype=torch.float64)
+        self.method = SplitMix(SplitMix.Settings(**settings), model or mlp(WIDTHS), 5)
+        self.cohort = replace(
+            everyone(torch.tensor(SIZES, dtype=torch.float64)),
+            capacity_level=torch.tensor(LEVEL).flatten(),
+        )
+        weight = self.method.compute_weights(Context(self.cohort, {}, self.streams, 0))
+        self.cohort = replace(self.cohort, weight=weight)
+        inputs = 16 if model else WIDTHS[0]
+        self.data = local_data(SIZES, inputs, WIDTHS[-1], self.streams, 4, STEPS)
+        self.hyper = {name: torch.tensor(v, dtype=torch.float64) for name, v in HYPER.items()}
+        self.server, devices = self.method.init(self.streams, self.hyper)
+        assert devices == {}
+
+    def of(self, who: list[list[int]]) -> Cohort:
+        rows = [5 * s + k for s, row in enumerate(who) for k in row]
+        return self.cohort.take(torch.tensor(rows))
+
+    def local(self, cohort: Cohort, t: int) -> tuple[Payload, Tensor]:
+        before = {name: block.clone() for name, block in self.server.items()}
+        broadcast = self.method.broadcast(self.server, cohort).expand_rows(
+            cohort, 0, cohort.num_rows
+        )
+        work = self.data.select_cohort(t, cohort)
+        context = LocalContext(cohort, self.hyper, self.streams, t, work)
+        _, payload, loss = self.method.run_local_update(broadcast, {}, context)
+        assert all(torch.equal(self.server[name], block) for name, block in before.items())
+        return payload, loss
+
+    def round(self, cohort: Cohort, t: int) -> Tensor:
+        payload, loss = self.local(cohort, t)
+        pairs = [compute_error_free(make_signal(group, cohort)) for group in payload]
+        received = Received(tuple(m for m, _ in pairs), tuple(n for _, n in pairs), None, None)
+        context = Context(cohort, self.hyper, self.streams, t)
+        self.server = self.method.update_server(self.server, received, context)
+        return loss
+
+    def atoms(self, trial: int) -> list[twin.Atom]:
+        out = []
+        for flat in self.server["model"][trial].view(self.method.atoms, -1):
+            params = unflatten(flat[None], self.method.atom.shapes)
+            weights = [params[f"layer{i}.weight"][0].numpy().copy() for i in range(3)]
+            out.append((weights, [params[f"layer{i}.bias"][0].numpy().copy() for i in range(3)]))
+        return out
+
+    def queue(self, trial: int) -> twin.Queue:
+        draws = self.streams.draw_device_uniform(
+            "split_mix/queue", 0, torch.full((9,), trial), torch.arange(9), (BUDGETS[0],)
+        )
+        return twin.Queue(draws.argsort(dim=1, stable=True).tolist())
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_equals_the_looped_twin(masked: bool) -> None:
+    one = Run(masked_loss=masked, clip_norm=2.0)
+    queues = [one.queue(s) for s in range(2)]
+    untrained = 0
+    for t, who in enumerate(WHO):
+        cohort = one.of(who)
+        work = one.data.select_cohort(t, cohort)
+        batches = [work.draw_batch(step) for step in range(STEPS)]
+        present = (work.count_classes() > 0).numpy()
+        draws = one.streams.draw_device_uniform(
+            "split_mix/others", t, cohort.trial, cohort.device, (BUDGETS[0],)
+        ).numpy()
+        expected, row = [], 0
+        for s in range(2):
+            devices, own = [], []
+            for k in who[s]:
+                own.append(twin.choice(queues[s].next(), BUDGETS[LEVEL[s][k]], draws[row]))
+                devices.append(Device([], [minibatch(b, row) for b in batches], present[row]))
+                row += 1
+            step, momentum, decay = (values[s] for values in HYPER.values())
+            settings = Settings(step, momentum, decay, 2.0, masked)
+            expected.append(twin.one_round(one.atoms(s), devices, own, settings))
+            untrained += BUDGETS[0] - len({atom for atoms in own for atom in atoms})
+        loss = one.round(cohort, t)
+        np.testing.assert_allclose(loss, expected[0][1] + expected[1][1], rtol=1e-12)
+        for s, (atoms, _) in enumerate(expected):
+            for mine, theirs in zip(one.atoms(s), atoms, strict=True):
+                for a, b in zip(mine[0] + mine[1], theirs[0] + theirs[1], strict=True):
+                    np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+        assert one.server["dealt"].tolist() == [queue.dealt for queue in queues]
+    assert untrained > 3
+
+
+def test_queue_has_every_atom_in_each_lap() -> None:
+    """In orders that differ from lap to lap and from trial to trial, whoever asks."""
+    streams = Streams([5, 5], [0, 1])
+    place, trial = torch.arange(80).repeat(2), torch.arange(2).repeat_interleave(80)
+    atom = draw_first_atom(place, trial, 8, streams).view(2, 10, 8)
+    assert torch.equal(atom.sort(-1).values, torch.arange(8).expand(2, 10, 8))
+    assert len({tuple(lap) for lap in atom.flatten(0, 1).tolist()}) == 20
+    some = torch.tensor([3, 70, 81, 140])
+    assert torch.equal(draw_first_atom(place[some], trial[some], 8, streams), atom.flatten()[some])
+
+
+def test_other_atoms_are_different_and_uniform() -> None:
+    """6000 devices that have atom 2 and two others; counts of the others within 5 standard
+    deviations, false alarm below 1e-5."""
+    n, streams = 6000, Streams([5], [0])
+    cohort = everyone(torch.ones(1, n))
+    budget = torch.full((n,), 3)
+    first, second = (Context(cohort, {}, streams, t) for t in range(2))
+    has = draw_atoms(torch.full((n,), 2), budget, 5, first)
+    assert has.sum(1).eq(3).all()
+    assert has[:, 2].all()
+    counts = has[:, [0, 1, 3, 4]].sum(0).double()
+    assert float((counts - n / 2).abs().max()) < 5 * (n / 4) ** 0.5
+    again = draw_atoms(torch.full((n,), 2), budget, 5, second)
+    assert not torch.equal(again, has)
+    alone = draw_atoms(torch.full((n,), 2), budget - 2, 5, first)
+    assert alone.sum(0).tolist() == [0, 0, n, 0, 0]
+
+
+def convolutional() -> Network:
+    """Of 1 x 4 x 4 pixels: a normalised convolution of 8 channels, flattened."""
+    conv = Conv("a", 1, 8, cut=False), Norm("n", 8), Relu()
+    return Network((1, 4, 4), (*conv, Linear("c", 8, 3, 16, last=True)))
+
+
+def test_stacked_is_one_by_one() -> None:
+    """What the server told, each device alone trains to what it sends among the others."""
+    one = Run(convolutional())
+    whole, loss = one.local(one.cohort, 0)
+    told = one.method.broadcast(one.server, one.cohort)
+    for row in range(10):
+        alone = one.cohort.take(torch.tensor([row]))
+        work = one.data.select_cohort(0, alone)
+        context = LocalContext(alone, one.hyper, one.streams, 0, work)
+        _, payload, own_loss = one.method.run_local_update(
+            told.expand_rows(alone, 0, 1), {}, context
+        )
+        torch.testing.assert_close(own_loss[0], loss[row], rtol=1e-12, atol=0)
+        for name, block in payload[0].masked_tensors.items():
+            torch.testing.assert_close(
+                block[0], whole[0].masked_tensors[name][row], rtol=1e-10, atol=1e-13
+            )
+        assert torch.equal(payload[0].mask["model"][0], whole[0].mask["model"][row])  # type: ignore[index]
+
+
+def test_views_mix_the_first_atoms() -> None:
+    one = Run(convolutional())
+    views = one.method.build_views(one.server, {})
+    assert list(views) == ["global", "level0", "level1", "level2"]
+    atoms = one.server["model"].view(2, BUDGETS[0], -1)
+    x = one.streams.draw_normal("x", 0, (32, 16))
+    each, found = [], []
+    for index in range(BUDGETS[0]):
+        params = unflatten(atoms[:, index], one.method.atom.shapes)
+        found.append(one.method.atom.moments(params, x))
+        each.append(one.method.atom.logits(params | found[-1], x[:, :5]))
+    assert not torch.allclose(each[0], each[1])
+    for name, budget in zip(["global", *list(views)[1:]], [4, 4, 2, 1], strict=True):
+        view = views[name]
+        assert view.moments_fn is not None
+        statistics = view.moments_fn(view.params, x)
+        for part in ("n.mean", "n.variance"):
+            expected = torch.stack([own[part] for own in found[:budget]], 1)
+            torch.testing.assert_close(statistics[part], expected)
+        mixed = view.predict_fn({**view.params, **statistics}, x[:, :5])
+        torch.testing.assert_close(mixed, sum(each[:budget]) / budget)
+        shared = view.predict_fn({**view.params, **statistics}, x[:1, :5])
+        torch.testing.assert_close(shared[0], mixed[0])
+    assert Run().method.build_views(Run().server, {})["level1"].moments_fn is None
+
+
+def test_sizes_and_what_they_are_charged() -> None:
+    one = Run()
+    atom = one.method.atom.num_params
+    assert atom == 6 * 2 + 2 + 2 * 2 + 2 + 2 * 3 + 3
+    levels = one.method.list_submodels()
+    assert [level.num_params for level in levels] == [4 * atom, 2 * atom, atom]
+    assert [level.ratio for level in levels] == [1.0, 0.5, 0.25]
+    load = Workload(2, 4, np.array([3.0]))
+    flops = [level.flops_fn(load).item() for level in levels]
+    assert flops == [4 * flops[2], 2 * flops[2], flops[2]]
+    assert flops[2] > 2 * one.method.atom.count_training_flops(3)
+    assert one.method.count_flops(load) == levels[0].flops_fn(load)
+    told = one.method.broadcast(one.server, one.cohort)
+    assert told.coordinates_per_row is not None
+    expected = [BUDGETS[level] * atom for row in LEVEL for level in row]
+    assert told.coordinates_per_row.tolist() == expected
+    absent = (one.data.select_cohort(0, one.cohort).count_classes() == 0).sum(1).tolist()
+    share = one.local(one.cohort, 0)[0][0].add_known_fraction().known_fraction
+    for row, (reals, missing) in enumerate(zip(expected, absent, strict=True)):
+        known = reals - missing * 3 * reals / atom  # two weights and a bias of each class
+        assert float(share[row]) * 4 * atom == pytest.approx(known)
+
+
+def test_atoms_of_the_papers_tables() -> None:
+    """FedHM prints 2.75 and 4.12 million for two and three atoms of width .35 of ResNet-18."""
+    config = SplitMix.Settings(atom=0.35, levels=(9, 3, 2, 1), width_rule="round")
+    levels = SplitMix(config, ResNet18(ResNet18.Settings(), (3, 32, 32), 10), 20).list_submodels()
+    assert [level.num_params for level in levels] == [b * 1_373_160 for b in (9, 3, 2, 1)]
+    small = SplitMix(SplitMix.Settings(), ResNet18(ResNet18.Settings(), (3, 32, 32), 10), 20)
+    assert small.atom.num_params == 176_402
+
+
+def test_over_the_air_without_error_is_digital() -> None:
+    keys = {
+        "algorithm": "split_mix",
+        "model": {"name": "mlp", "hidden": [16]},
+        "devices.count": 6,
+        "devices.participants": 4,
+        "devices.capacity_levels": "dynamic",
+        "engine.dtype": "float64",
+        "power": "ci",
+    }
+    clean = {"channel": {"name": "rayleigh", "snr_db": 250.0}}
+    results = [
+        scores(run(engine(keys | clean | {"transport": name}), 3))
+        for name in ("ideal", "digital", "over_the_air")
+    ]
+    close(results[1], results[0], 1e-11)
+    close(results[2], results[0], 1e-7)
+    chunked = keys | clean | {"transport": "ideal", "engine.chunk_mb": 1e-6}
+    close(scores(run(engine(chunked), 3)), results[0], 1e-10)
+
+
+def test_mistakes() -> None:
+    with pytest.raises(ValueError, match="got 1, 2, 4, use 4, 2, 1"):
+        SplitMix.Settings(levels=(1, 2, 4))

@@ -1,0 +1,164 @@
+"""Networks of fewer channels, as HeteroFL trains them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from support.training_scores import score_training
+from torch import Tensor
+from twins.setting import everyone, local_data
+
+from otafl.algorithms.submodels.heterofl import HeteroFL
+from otafl.algorithms.submodels.width_slices import make_width_fn
+from otafl.core.contracts import Cohort, LocalContext, Payload, Workload
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.models.layer_steps import Conv, Linear, MeanPool, Norm, Relu
+from otafl.models.network import Network
+from otafl.models.resnet import ResidualSettings, ResNet, ResNet18, ResNet34
+from otafl.models.softmax_regression import SoftmaxRegression
+
+pytestmark = pytest.mark.exact
+
+SIZES = [[20, 10, 2, 30, 1], [9, 9, 25, 4, 40]]
+LEVEL = [[0, 1, 2, 2, 1], [2, 1, 1, 2, 2]]
+LEVELS = (1.0, 0.5, 0.25)
+HYPER = {"learning_rate": [0.3, 0.05], "momentum": [0.9, 0.5], "weight_decay": [0.01, 0.1]}
+
+
+@pytest.mark.parametrize("aggregation", ["shared", "own"])
+def test_bucketed_is_one_by_one(aggregation: str) -> None:
+    """Each device alone sends what it does among others of any size, with batch normalisation."""
+    config = HeteroFL.Settings(levels=LEVELS, aggregation=aggregation)  # type: ignore[arg-type]
+    method = HeteroFL(config, convolutional(), 5)
+    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
+    cohort = replace(
+        everyone(torch.tensor(SIZES, dtype=torch.float64)),
+        capacity_level=torch.tensor(LEVEL).flatten(),
+    )
+    data = local_data(SIZES, 16, 3, streams, 4, 2)
+    hyper = {name: torch.tensor(v, dtype=torch.float64) for name, v in HYPER.items()}
+    server, _ = method.init(streams, hyper)
+
+    def local(part: Cohort) -> tuple[Payload, Tensor]:
+        broadcast = method.broadcast(server, part).expand_rows(part, 0, part.num_rows)
+        context = LocalContext(part, hyper, streams, 0, data.select_cohort(0, part))
+        return method.run_local_update(broadcast, {}, context)[1:]
+
+    whole, loss = local(cohort)
+    for row in range(10):
+        alone, own_loss = local(cohort.take(torch.tensor([row])))
+        torch.testing.assert_close(own_loss[0], loss[row], rtol=1e-12, atol=0)
+        for group, own in zip(whole, alone, strict=True):
+            at = row if group.row_index is None else (group.row_index == row).nonzero().flatten()
+            for name in own.masked_tensors:
+                expected, got = (
+                    group.masked_tensors[name][at].view(-1),
+                    own.masked_tensors[name].view(-1),
+                )
+                torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-13)
+                assert torch.equal(
+                    own.full_mask[name].view(-1),
+                    group.full_mask[name][at].view(-1),  # type: ignore[index]
+                )
+
+
+def convolutional() -> Network:
+    """Of 1 x 4 x 4 pixels: a normalised convolution of 8 channels, flattened by linear layers."""
+    conv = Conv("a", 1, 8, cut=False), Norm("n", 8), Relu()
+    return Network((1, 4, 4), (*conv, Linear("b", 8, 6, 16), Relu(), Linear("c", 6, 3, last=True)))
+
+
+def test_scaler_before_normalisation_changes_little() -> None:
+    """By its epsilon alone, in training alone; without a normalisation it changes all."""
+    config = HeteroFL.Settings(levels=(0.5, 0.125))
+    sizes = HeteroFL(config, convolutional(), 5).submodels
+    assert [size.scale for size in sizes] == [1.0, 0.25]
+    plain = HeteroFL(
+        HeteroFL.Settings(levels=(0.5, 0.125), scaler=False), convolutional(), 5
+    ).submodels
+    assert [size.scale for size in plain] == [1.0, 1.0]
+    streams = Streams([1, 2], [0, 0])
+    params = sizes[1].init(lambda name, shape: streams.draw_uniform(name, 0, shape).clone())
+    x = streams.draw_normal("x", 0, (32, 16))
+    scaled, unscaled = (score_training(n[1], params, x) for n in (sizes, plain))
+    difference = float((scaled - unscaled).abs().max())
+    assert 0 < difference < 2e-4
+    assert torch.equal(sizes[1].logits(params, x), plain[1].logits(params, x))
+    steps = (
+        Conv("a", 1, 8, bias=True, cut=False),
+        Relu(),
+        MeanPool(),
+        Linear("c", 8, 3, last=True),
+    )
+    bare = HeteroFL(config, Network((1, 4, 4), steps), 5).submodels[1]
+    params = bare.init(lambda name, shape: streams.draw_uniform(name, 0, shape).clone())
+    ratio = score_training(bare, params, x) / bare.logits(params, x)
+    torch.testing.assert_close(ratio, torch.full_like(ratio, 4.0))
+
+
+@pytest.mark.parametrize(
+    ("config", "classes", "ratio", "rule", "parameters", "macs"),
+    [
+        (ResNet18.Settings(), 10, 0.62, "round", 4_293_347, 214_519_218),
+        (ResNet18.Settings(), 10, 0.5, "round", 2_797_610, 139_299_328),
+        (ResNet18.Settings(), 10, 0.35, "round", 1_373_160, 67_991_534),
+        (ResNet34.Settings(), 100, 0.64, "round", 8_769_303, 476_257_312),
+        (ResNet34.Settings(), 100, 0.5, "round", 5_349_636, 290_317_312),
+        (ResNet34.Settings(), 100, 0.4, "round", 3_423_974, 186_315_556),
+        (ResNet18.Settings(), 10, 0.35, "ceil", 1_386_000, None),
+        (ResNet34.Settings(), 100, 0.4, "ceil", 3_455_000, None),
+    ],
+)
+def test_sizes_of_slim_networks(
+    config: ResidualSettings,
+    classes: int,
+    ratio: float,
+    rule: str,
+    parameters: int,
+    macs: int | None,
+) -> None:
+    """FedHM's tables print 4.29, 2.80 and 1.37 million, 8.77, 5.35 and 3.42."""
+    settings = HeteroFL.Settings(levels=(1.0, ratio), width_rule=rule)  # type: ignore[arg-type]
+    level = HeteroFL(settings, ResNet(config, (3, 32, 32), classes), 5).list_submodels()[1]
+    if macs is None:
+        assert round(level.num_params, -3) == parameters
+        return
+    assert (level.num_params, level.macs, level.ratio) == (parameters, macs, ratio)
+    load = Workload(1, 7, np.array([50.0]))
+    assert level.flops_fn(load).item() == pytest.approx(6.0 * 7 * macs, rel=0.1)  # and elementwise
+
+
+def test_views_of_normalised_networks_have_moments() -> None:
+    method = HeteroFL(HeteroFL.Settings(levels=LEVELS), convolutional(), 5)
+    streams = Streams([1, 2], [0, 0], dtype=torch.float64)
+    view = method.build_views(method.init(streams, {})[0], {})["level1"]
+    x = streams.draw_normal("x", 0, (32, 16))
+    assert view.moments_fn is not None
+    found = view.moments_fn(view.params, x)
+    assert {name: tuple(block.shape) for name, block in found.items()} == {
+        "n.mean": (2, 4),
+        "n.variance": (2, 4),
+    }
+    alone = view.predict_fn({**view.params, **found}, x[:, :1])
+    together = view.predict_fn({**view.params, **found}, x)
+    torch.testing.assert_close(alone, together[:, :1])
+
+
+def test_channels_kept() -> None:
+    assert [make_width_fn(0.35, rule)(64) for rule in ("ceil", "round", "floor")] == [23, 22, 22]  # type: ignore[arg-type]
+    assert make_width_fn(0.07, "ceil")(100) == 7  # although .07 * 100 > 7
+    assert make_width_fn(0.01, "floor")(10) == 1
+
+
+def test_mistakes() -> None:
+    with pytest.raises(ValueError, match=r"got 0.25, 0.5, 1, use 1, 0.5, 0.25"):
+        HeteroFL.Settings(levels=(0.25, 0.5, 1.0))
+    with pytest.raises(ValueError, match=r"use 1, 0.5"):
+        HeteroFL.Settings(levels=(1.0, 0.5, 0.5))
+    model = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 3)
+    with pytest.raises(UserError, match="a SoftmaxRegression has one; use model: mlp, cnn"):
+        HeteroFL(HeteroFL.Settings(), model, 5)
