@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -54,6 +54,9 @@ Views = dict[str, c.View]
 class Algorithm(Stateful, ABC):
     """A federated method: local work at the devices, and aggregation at the server.
 
+    A server's tensor "version" [S] int64 counts its steps, for a method that does not step in every
+    slot; otherwise slots are counted.
+
     A method owns the tensors that it is given. The tensors that it returns must not share memory
     with state that the engine keeps: of the server, of the devices, or of other rows.
 
@@ -76,9 +79,6 @@ class Algorithm(Stateful, ABC):
     A server optimiser can then take the step instead.
     """
 
-    supports_merging: ClassVar[bool] = True
-    """Whether the models of several servers can be averaged (`export_shared`, `import_shared`)."""
-
     sends_model: ClassVar[bool] = False
     """Whether devices send the model itself, by `whole_models.build_payload`.
 
@@ -86,57 +86,31 @@ class Algorithm(Stateful, ABC):
     *shape] instead of "model".
     """
 
-    sends_updates: ClassVar[bool] = True
-    """Whether devices send anything; False for a method that trains only at the devices."""
-
     only_reads_broadcast: ClassVar[bool] = False
     """Whether `run_local_update` never writes to the broadcast's tensors, nor returns them.
 
-    Then devices of a trial can share them without a copy. A class with its own `run_local_update`
-    does not inherit it.
-    """
-
-    needs_sums: ClassVar[bool] = False
-    """Whether the server needs plain sums, as of factors of a product, instead of a vote."""
-
-    needs_normalisation: ClassVar[bool] = False
-    """Whether the model must have normalisation layers."""
-
-    needs_classes: ClassVar[str] = ""
-    """What it needs the samples' classes for ("aligns features by class"); empty for a method that
-    trains under every loss."""
-
-    refuses_tokens: ClassVar[str] = ""
-    """Why it cannot train models of token sequences ("trains a model in several sizes"); empty for
-    a method that can."""
-
-    refuses_start: ClassVar[str] = ""
-    """Why it cannot begin from the weights of `model.start` ("draws its own factors"); empty for a
-    method that begins from them."""
-
-    slow_metrics: ClassVar[tuple[str, ...]] = ()
-    """Result variables without visible learning in a hundred rounds at the default settings."""
-
-    private_state: ClassVar[str] = ""
-    """State that devices keep for themselves, and why, as a phrase for the reference.
-
-    It changes in the same way whether or not the server receives an update.
+    Then devices of a trial can share them without a copy, for methods of otafl.
     """
 
     acknowledged_state: ClassVar[tuple[str, ...]] = ()
     """Beginnings of the names of device tensors that change only by delivered updates (`on_ack`).
 
-    All other device tensors are `private_state`.
+    All other device tensors change in the same way whether or not the server receives an update.
+    `on_ack` is called for a method that names some.
     """
 
-    per_device_state: ClassVar[tuple[str, ...]] = ()
-    """Server tensors [S, K, *shape] with a row for each device.
+    excludes: ClassVar[Mapping[str, str]] = {}
+    """What it does not go with -> why, after "the method": "start", weights of `model.start`;
+    "tokens", models of token sequences; "values", labels that are no classes; "epochs",
+    `training.local_epochs`; "merging", the average of several servers' models (`export_shared`);
+    "rules", robust rules and other estimates than sums."""
 
-    A row changes only by delivered updates of its device.
+    is_per_device: bool = False
+    """Whether `build_views` and `compute_metrics` treat devices independently.
+
+    Their results for each row of the devices' tensors [S, M, *shape] then depend on no other row,
+    nor on M being K. Devices that still have the initial state can be tested together.
     """
-
-    broadcast_names: ClassVar[tuple[str, ...]] = ()
-    """Server tensors that devices receive; all of them if empty."""
 
     device_models: tuple[str, ...] = ()
     """Models that each device keeps, initially the server's, as tensors "PREFIX.PARAMETER".
@@ -149,11 +123,6 @@ class Algorithm(Stateful, ABC):
 
     class Settings(settings.Settings):
         """Settings of the section `algorithm` of a scenario."""
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
-        if "run_local_update" in vars(cls) and "only_reads_broadcast" not in vars(cls):
-            cls.only_reads_broadcast = False
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.settings, self.model, self.num_devices = settings, model, devices
@@ -175,29 +144,6 @@ class Algorithm(Stateful, ABC):
         A vote of signs, error feedback and a selection by norm need this.
         """
         return not cls.sends_model
-
-    @classmethod
-    def explain_epoch_refusal(cls, settings: Any) -> str:
-        """Return why devices cannot train for `training.local_epochs` under these settings.
-
-        A phrase such as "uses one number of local steps for all devices"; empty if they can, as by
-        default. Devices then take different numbers of steps.
-        """
-        return ""
-
-    @classmethod
-    def find_misfits(cls, settings: Any, labels: str | None) -> Iterator[str]:
-        """Yield a sentence where the method cannot train on labels of a kind."""
-        if cls.needs_classes and labels not in (None, "classes"):
-            yield (
-                f"algorithm.name: '{settings.name}' {cls.needs_classes}, and the labels of the "
-                "data set are no classes; use another method or data set"
-            )
-        if cls.refuses_tokens and labels == "tokens":
-            yield (
-                f"algorithm.name: '{settings.name}' {cls.refuses_tokens}, and no model of token "
-                "sequences does; use another method or data set"
-            )
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return the state at the start.
@@ -239,13 +185,12 @@ class Algorithm(Stateful, ABC):
         Returns
         -------
         Broadcast
-            By default the tensors of `broadcast_names`, for submodels with the number of
-            coordinates of each row.
+            By default all tensors of the server, for submodels with the number of coordinates of
+            each row.
         """
-        blocks = {name: server[name] for name in self.broadcast_names or server}
         if not self.submodels:
-            return c.Broadcast(blocks)
-        return broadcast_to_submodels(blocks, cohort, [size.num_params for size in self.submodels])
+            return c.Broadcast(server)
+        return broadcast_to_submodels(server, cohort, [size.num_params for size in self.submodels])
 
     @abstractmethod
     def run_local_update(
@@ -310,11 +255,6 @@ class Algorithm(Stateful, ABC):
         By default they replace the server's tensors.
         """
         return {**server, **shared}
-
-    @property
-    def has_on_ack(self) -> bool:
-        """Whether the method overrides `on_ack`; otherwise it is not called."""
-        return type(self).on_ack is not Algorithm.on_ack
 
     def on_ack(
         self,
@@ -430,17 +370,6 @@ class Algorithm(Stateful, ABC):
         return 0.0 if self.sends_model else 1.0
 
     @property
-    def is_per_device(self) -> bool:
-        """Whether `build_views` and `compute_metrics` treat devices independently.
-
-        Their results for each row of the devices' tensors [S, M, *shape] then depend on no other
-        row, nor on M being K. Devices that still have the initial state can be tested together. By
-        default this holds for a method without views or metrics of its own.
-        """
-        own, base = type(self), Algorithm
-        return own.build_views is base.build_views and own.compute_metrics is base.compute_metrics
-
-    @property
     def sent_shapes(self) -> Shapes:
         """Shapes of the parameters that are side by side in a payload's tensor "model", in order.
 
@@ -453,20 +382,9 @@ class Algorithm(Stateful, ABC):
         """The number of gradients of a local step, if the method records it; None for one."""
         return None
 
-    def select_transmitters(self, context: c.Context) -> Tensor | None:
-        """Return the rows that are aggregated, bool [N]; None for all. The others only train."""
-        return None
-
     def compute_weights(self, context: c.Context) -> Tensor:
         """Return the aggregation weight of each row, [N]: its share of the trial's samples."""
         return context.cohort.weight
-
-    def get_version(self, server: c.Tensors) -> Tensor | None:
-        """Return the number of server steps so far, int64 [S], as version of the model.
-
-        None if the server steps in every slot, so that slots are counted.
-        """
-        return None
 
     def list_submodels(self) -> tuple[c.Submodel, ...]:
         """Return the submodels, from the largest; none if all devices train the same model."""

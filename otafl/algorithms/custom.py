@@ -7,6 +7,7 @@ returns. Only shapes are checked, so that the simulation does not wait for a GPU
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, get_args
 
 from otafl.algorithms.base import Algorithm, Needs
@@ -34,19 +35,38 @@ def get_class(section: Any) -> type[Algorithm]:
     return kind
 
 
+def find_label_problems(section: Any, labels: str | None) -> Iterator[str]:
+    """Yield a sentence where the method of a section cannot train on labels of a kind."""
+    excludes = get_class(section).excludes
+    if "values" in excludes and labels not in (None, "classes"):
+        yield (
+            f"algorithm.name: '{section.name}' {excludes['values']}, and the labels of the data "
+            "set are no classes; use another method or data set"
+        )
+    if "tokens" in excludes and labels == "tokens":
+        yield (
+            f"algorithm.name: '{section.name}' {excludes['tokens']}, and no model of token "
+            "sequences does; use another method or data set"
+        )
+
+
 def averages_increments(kind: type[Algorithm]) -> bool:
     """Return whether a method's server tensor "model" moves by averaged increments.
 
     This is the class attribute. A user-defined class without it must also inherit `update_server`
     from a method that averages increments.
     """
-    for one in kind.__mro__:
-        built_in = one.__module__.startswith("otafl.algorithms.")
-        if not built_in and "averages_increments" in vars(one):
+    for one in _list_own_classes(kind):
+        if "averages_increments" in vars(one):
             break
-        if not built_in and "update_server" in vars(one):
+        if "update_server" in vars(one):
             return False
     return kind.averages_increments
+
+
+def _list_own_classes(kind: type[Algorithm]) -> list[type]:
+    """List the classes of a method that are not of otafl, the most derived one first."""
+    return [one for one in kind.__mro__ if not one.__module__.startswith("otafl.algorithms.")]
 
 
 def check_payload(call: Call, value: Any) -> Payload:
@@ -96,5 +116,11 @@ class CustomAlgorithm(CustomClass):
             self.refuse(
                 f"has needs = {kind.needs!r}; expected needs = 'mean', or 'each' for a server "
                 "that uses the update of each device"
+            )
+        has_on_ack = any("on_ack" in vars(one) for one in _list_own_classes(kind))
+        if has_on_ack and not kind.acknowledged_state:
+            self.refuse(
+                "has on_ack, which is called for declared tensors alone; expected "
+                "acknowledged_state = ('NAME',), the device tensors that change by it"
             )
         return kind

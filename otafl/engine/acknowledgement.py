@@ -35,13 +35,13 @@ def acknowledge_updates(
         Round of the slot, or in which the loss is known.
     """
     cohort, codec, algorithm = update.cohort, parts.link.codec, parts.algorithm
-    if not cohort.num_rows or not (algorithm.has_on_ack or codec.has_memory):
+    if not cohort.num_rows or not (algorithm.acknowledged_state or codec.has_memory):
         return
     masks_by_group = get_delivered_masks(report, update.payload, cohort)
     if codec.has_memory:
         own = Context(cohort, codec.hyper, parts.streams, t)
         acknowledge_memory(codec, update.payload, memory, masks_by_group, own)
-    if algorithm.has_on_ack:
+    if algorithm.acknowledged_state:
         masks_by_group = convert_delivered_masks(codec, update, masks_by_group)
         context = parts.make_context(cohort, t)
         devices.put(

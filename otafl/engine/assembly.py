@@ -20,7 +20,7 @@ from otafl import (
     uplink,
 )
 from otafl.algorithms.base import Algorithm
-from otafl.algorithms.custom import get_class
+from otafl.algorithms.custom import find_label_problems
 from otafl.clock import Clock
 from otafl.core import registry
 from otafl.core.contracts import Cohort, Context, Hyper, Workload
@@ -203,7 +203,7 @@ def check_labels(scenario: Scenario, samples: Samples) -> None:
     found = samples.data.labels
     for problem in scenario.loss.find_misfits(found, scenario.data.name):
         raise UserError(f"loss: {problem}")
-    for problem in get_class(scenario.algorithm).find_misfits(scenario.algorithm, found):
+    for problem in find_label_problems(scenario.algorithm, found):
         raise UserError(problem)
     if scenario.faults.attack.changes_labels and found != "classes":
         raise UserError(

@@ -142,12 +142,9 @@ class Cohorts:
         return cohort if weight is cohort.weight else replace(cohort, weight=weight)
 
     def _mark_transmitters(self, cohort: Cohort, t: int) -> Cohort:
-        """Return the cohort with `sends` as `devices.senders` and the method say, where they do."""
+        """Return the cohort with the transmitters that `devices.senders` leaves."""
         wanted = self._parts.scenario.devices.senders
-        if wanted is not None and wanted < max(cohort.counts):
-            some = draw_subset(cohort, wanted, t, self._parts.streams)
-            cohort = replace(cohort, transmit_mask=some, all_transmit=False)
-        sends = self._parts.algorithm.select_transmitters(self._parts.make_context(cohort, t))
-        if sends is None:
+        if wanted is None or wanted >= max(cohort.counts):
             return cohort
-        return replace(cohort, transmit_mask=sends & cohort.transmit_mask, all_transmit=False)
+        some = draw_subset(cohort, wanted, t, self._parts.streams)
+        return replace(cohort, transmit_mask=some, all_transmit=False)

@@ -152,7 +152,7 @@ class Engine(Stateful):
         self, available: np.ndarray | None, t: int, channel: c.ChannelState | None = None
     ) -> c.Cohort:
         """Return the cohort of a round, as `Cohorts.draw`."""
-        version = self.parts.algorithm.get_version(self.server)
+        version = self.server.get(c.VERSION)
         return self.cohorts.draw(available, self.running, version, t, channel)
 
     def start_clock(
@@ -200,8 +200,9 @@ class Engine(Stateful):
         made = () if sent is payload else payload
         update = self.apply_update_selection(self.reject_invalid(Update(senders, sent, made)))
         coded = self.encode(update.payload, update.cohort, t)
-        has_on_ack = self.parts.algorithm.has_on_ack
-        return (update.replace_payload(coded) if has_on_ack else Update(update.cohort, coded)), loss
+        if self.parts.algorithm.acknowledged_state:
+            return update.replace_payload(coded), loss
+        return Update(update.cohort, coded), loss
 
     def reject_invalid(self, update: Update) -> Update:
         """Return the updates that the modems accept."""
@@ -254,7 +255,7 @@ class Engine(Stateful):
         self.pending = late if late.cohort.num_rows else None
         if not now.cohort.num_rows:
             return None
-        version = self.parts.algorithm.get_version(self.server)
+        version = self.server.get(c.VERSION)
         current = t if version is None else version[now.cohort.trial]
         cohort = replace(now.cohort, staleness=current - now.cohort.version)
         return replace(now, cohort=self.cohorts.reweight(cohort, t))

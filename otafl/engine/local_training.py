@@ -34,7 +34,7 @@ class LocalTraining:
         self._parts, self._devices = parts, devices
         self._rows_at_once: int | None = None
         self._buffers: dict[tuple[int, str], Tensor] = {}
-        self._reserves = not isinstance(parts.scenario.algorithm, CustomPart)
+        self._is_built_in = not isinstance(parts.scenario.algorithm, CustomPart)
         self.graphs = self._make_graphs()
 
     def _make_graphs(self) -> LocalGraphs | None:
@@ -112,7 +112,7 @@ class LocalTraining:
             stop = min(start + size, cohort.num_rows)
             inputs = self._get_inputs(broadcast, cohort, start, stop)
             if self.graphs is None or chunks > MAX_GRAPHS:
-                in_place = self._reserves and cohort.all_transmit and chunks > 1
+                in_place = self._is_built_in and cohort.all_transmit and chunks > 1
                 reserve_fn = out.reserve if in_place else None
                 state, payload, loss = self._update(inputs, t, reserve_fn=reserve_fn)
             else:
@@ -162,7 +162,8 @@ class LocalTraining:
         work = parts.faults.change_labels(true, chunk)
         shared = chunk, parts.hyper, parts.streams, t, work
         context = LocalContext(*shared, reserve_fn=reserve_fn)
-        is_read_only = inputs.is_own or parts.algorithm.only_reads_broadcast
+        shares = self._is_built_in and parts.algorithm.only_reads_broadcast
+        is_read_only = inputs.is_own or shares
         get_rows = inputs.sent.view_rows if is_read_only else inputs.sent.expand_rows
         received = get_rows(chunk, 0, chunk.num_rows)
         return parts.algorithm.run_local_update(received, inputs.rows, context)

@@ -111,13 +111,10 @@ class RobustSettings(settings.Settings):
             text = "'graph' has no server that could apply a rule; use topology: star"
             yield make_problem(text, "topology", "robust")
         kind = get_class(method)
-        why = ""
         if kind.get_needs(method.values) == "each":
             why = "needs the update of each device by itself"
-        elif kind.needs_sums:
-            why = "needs plain sums of factors, of which no rule makes a robust product"
-        elif not kind.sends_updates:
-            why = "sends no updates"
+        else:
+            why = kind.excludes.get("rules", "")
         if why:
             text = f"'{method.name}' {why}; use another algorithm, such as fedavg"
             yield make_problem(text, "algorithm", "robust")

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 
-from otafl.algorithms.custom import averages_increments, get_class
+from otafl.algorithms.custom import averages_increments, find_label_problems, get_class
 from otafl.core import registry
 from otafl.core.problems import Path, Problem
 from otafl.core.settings import Settings
@@ -68,7 +68,7 @@ def _collect_problems(scenario: Scenario, path: Path, section: Settings) -> list
 def _check_labels(scenario: Scenario) -> Iterator[Problem]:
     """Check that the method can train on the labels of the data set."""
     method = scenario.algorithm
-    for text in get_class(method).find_misfits(method, scenario.data.labels):
+    for text in find_label_problems(method, scenario.data.labels):
         yield Problem(text, ("algorithm",), (("data",),))
     if scenario.faults.attack.changes_labels and scenario.data.labels not in (None, "classes"):
         text = (
@@ -81,7 +81,7 @@ def _check_labels(scenario: Scenario) -> Iterator[Problem]:
 def _check_start(scenario: Scenario) -> Iterator[Problem]:
     """Check that the method can begin from given weights."""
     start, method = getattr(scenario.model, "start", None), scenario.algorithm
-    reason = get_class(method).refuses_start
+    reason = get_class(method).excludes.get("start")
     if not (isinstance(start, Start) and start.gives_weights and reason):
         return
     text = (
@@ -96,7 +96,7 @@ def _check_epochs(scenario: Scenario) -> Iterator[Problem]:
     method = scenario.algorithm
     if scenario.training.local_epochs is None:
         return
-    reason = get_class(method).explain_epoch_refusal(method.values)
+    reason = get_class(method).excludes.get("epochs")
     if reason:
         text = (
             f"training.local_epochs: got {scenario.training.local_epochs}, but algorithm "

@@ -108,10 +108,11 @@ class Graph(Topology):
             if count < 2:
                 text = f"got {count}, with which no device has a neighbour; must be at least 2"
                 yield make_problem(text, "devices.count", "topology")
-            if not get_class(method).supports_merging:
+            reason = get_class(method).excludes.get("merging")
+            if reason:
                 text = (
-                    f"neighbours average their models, which '{method.name}' does not support; "
-                    "use topology: star, or another algorithm"
+                    f"neighbours average their models, but '{method.name}' {reason}; use topology: "
+                    "star, or another algorithm"
                 )
                 yield make_problem(text, "topology", "algorithm")
             for key, alone in WHOLE.items():

@@ -52,10 +52,11 @@ class Hierarchical(Cells):
         def check(self, scenario: Any) -> Iterable[Problem]:
             yield from super().check(scenario)
             method = scenario.algorithm
-            if not get_class(method).supports_merging:
+            reason = get_class(method).excludes.get("merging")
+            if reason:
                 text = (
-                    f"the cloud averages the servers' models, which '{method.name}' does not "
-                    "support; use topology: cells, or another algorithm"
+                    f"the cloud averages the servers' models, but '{method.name}' {reason}; use "
+                    "topology: cells, or another algorithm"
                 )
                 yield make_problem(text, "topology", "algorithm")
 

@@ -127,6 +127,8 @@ class Loose(FedAvg):
 def nothing(settings, model, devices): return None
 
 class Counting(FedAvg):
+    acknowledged_state = ("lost",)
+
     def init(self, streams, hyper):
         server, _ = super().init(streams, hyper)
         return server, {"lost": torch.zeros(len(server["model"]), self.num_devices, 1)}
@@ -417,8 +419,8 @@ def test_a_settlement_of_its_own() -> None:
     assert torch.equal(engine.devices.get_all()["lost"][..., 0], lost)
     assert 0 < lost.sum() < 24
     plain = assemble(expand(load_scenario(scenario(section("Same")))), [0])
-    assert engine.parts.algorithm.has_on_ack
-    assert not plain.algorithm.has_on_ack
+    assert engine.parts.algorithm.acknowledged_state
+    assert not plain.algorithm.acknowledged_state
 
 
 @pytest.mark.parametrize(

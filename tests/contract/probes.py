@@ -180,13 +180,6 @@ class OwnModels(Probe):
         return {"bank": bank.view_as(server["bank"])}
 
 
-class Quiet(Probe):
-    """pFedBreD: of the devices that train, the server aggregates some; here every second one."""
-
-    def select_transmitters(self, context: Context) -> Tensor:
-        return (context.cohort.device + context.round) % 2 == 0
-
-
 class TwoScales(Probe):
     """SCAFFOLD: two blocks of one payload, a million times apart; the same from every device."""
 

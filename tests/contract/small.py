@@ -97,6 +97,11 @@ ALGORITHMS = registry.list_names("algorithm")
 TRANSPORTS = registry.list_names("transport")
 
 
+def is_normed(method: Any) -> bool:
+    """Whether a method needs normalisation layers, so that its example has a model with some."""
+    return "model.name" in method.Settings.example
+
+
 def needs(algorithm: str) -> str:
     """What the server must get of the updates, under default settings."""
     kind = registry.load_component("algorithm", algorithm)
@@ -107,7 +112,9 @@ def delivers(transport: str, algorithm: str) -> bool:
     """Whether the transport gives the algorithm what it needs."""
     link = registry.load_component("transport", transport)
     method = registry.load_component("algorithm", algorithm)
-    return needs(algorithm) in link.provides and (link.provides_sums or not method.needs_sums)
+    return needs(algorithm) in link.provides and (
+        link.provides_sums or "rules" not in method.excludes
+    )
 
 
 def uses_fading(transport: str) -> bool:
@@ -130,7 +137,11 @@ def first_of_each(table: str, kind: Callable[[type[Any]], Any]) -> list[str]:
 def payload_kind(method: type[Any]) -> tuple[Any, ...]:
     """What makes the payload of a method unlike others'."""
     settings = method.Settings
-    return method.get_needs(settings()), method.needs_sums, "levels" in settings.model_fields
+    return (
+        method.get_needs(settings()),
+        "rules" in method.excludes,
+        "levels" in settings.model_fields,
+    )
 
 
 EVERY_METHOD = [
@@ -197,7 +208,7 @@ def tree(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     name = algorithm.get("name") if isinstance(algorithm, dict) else algorithm
     if name in ALGORITHMS:
         method = registry.load_component("algorithm", name)
-        if method.needs_normalisation and "model" not in (changes or {}):
+        if is_normed(method) and "model" not in (changes or {}):
             out["model"] = {"name": "contract.small:normed", "hidden": [4]}
         if algorithm == name:
             out["algorithm"] = {"name": name, **method.Settings.small}

@@ -75,7 +75,10 @@ def is_long(algorithm: str) -> bool:
     """Whether a method takes long to count: it has models of several sizes, or a row for each
     device at the server."""
     method = registry.load_component("algorithm", algorithm)
-    return bool(method.per_device_state) or "levels" in method.Settings.model_fields
+    return (
+        "row for each device" in method.excludes.get("merging", "")
+        or "levels" in method.Settings.model_fields
+    )
 
 
 @pytest.mark.parametrize(

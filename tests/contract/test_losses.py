@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import ALGORITHMS, TRANSPORTS, delivers, engine, run, scenario, scores
+from contract.small import (
+    ALGORITHMS,
+    TRANSPORTS,
+    delivers,
+    engine,
+    is_normed,
+    run,
+    scenario,
+    scores,
+)
 from support.marks import every_other_is_fast
 
 from otafl.core import registry
@@ -78,7 +87,7 @@ def keys(method: str, kind: str) -> dict[str, Any]:
     """The scenario of a method under a loss, over the first transport that gives what it needs."""
     transport = next(one for one in ("over_the_air", *TRANSPORTS) if delivers(one, method))
     out = {**KINDS[kind], "algorithm": method, "transport": transport, "trials": 1}
-    if registry.load_component("algorithm", method).needs_normalisation:
+    if is_normed(registry.load_component("algorithm", method)):
         model = "contract.test_losses:normed_tokens" if kind == "tokens" else NORMED
         return out | {"model": {"name": model, "hidden": [4]}}
     return out

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from contract.small import delivers
+from contract.small import delivers, is_normed
 from contract.small import scenario as small
 from contract.small import small as small_section
 from support.covering import Row, build_covering_rows
@@ -69,7 +69,7 @@ def keys(**components: Any) -> dict[str, Any]:
     for table, one in components.items():
         own = component(table, one) if isinstance(one, str) else one
         out[registry.TABLES[table].section] = own
-        if table == "algorithm" and registry.load_component(table, own["name"]).needs_normalisation:
+        if table == "algorithm" and is_normed(registry.load_component(table, own["name"])):
             out["model"] = {"name": "contract.small:normed", "hidden": [8]}
     return out
 
@@ -85,7 +85,7 @@ def told(changes: Mapping[str, Any], rounds: int = ROUNDS) -> tuple[list[str], f
 
 def sends(algorithm: str) -> bool:
     """Whether devices send something to the server."""
-    return bool(registry.load_component("algorithm", algorithm).sends_updates)
+    return algorithm != "local_only"
 
 
 def algorithms() -> Iterator[str]:

@@ -115,19 +115,6 @@ def test_a_model_for_each_device(link: dict, chunk_mb: float) -> None:
 
 
 @LINKS
-def test_devices_that_train_but_do_not_send(link: dict, within: float) -> None:
-    one = run(probed(link, probes.Quiet), 2)
-    assert one.devices.get_all()["trained"].eq(2).all()
-    assert one.means.take()["participants"].tolist() == [2.0] * 3
-    for trial in range(3):
-        hand = sum(
-            mean(one, trial, (t, t + 2), lambda k, s=trial, t=t: probes.value(s, k, t))
-            for t in range(2)
-        )
-        assert one.server["x"][trial].tolist() == pytest.approx([hand] * 2, rel=within)
-
-
-@LINKS
 def test_trials_with_other_participants(link: dict, within: float) -> None:
     """Two of four devices, chosen anew in each round and trial; the second trial stops early."""
     one = run(probed(link, probes.Probe, **{"devices.participants": 2}), 1)

@@ -54,11 +54,3 @@ def test_readers_share_the_broadcast(
     assert_agree(*found, tolerance=2 * SINGLE)  # after two rounds
     assert shared
     assert all(shared) == (trials == 1)
-
-
-def test_other_local_work_shares_nothing() -> None:
-    """A method that is derived from one that only reads may write."""
-    method = registry.load_component("algorithm", READERS[0])
-    assert method.only_reads_broadcast
-    assert not type("Own", (method,), {"run_local_update": None}).only_reads_broadcast
-    assert type("Same", (method,), {}).only_reads_broadcast

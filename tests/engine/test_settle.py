@@ -46,6 +46,8 @@ class Settled:
 class Sender(probes.Probe):
     """Devices count the updates of theirs that were not heard, in a block of their own."""
 
+    acknowledged_state = ("trained",)
+
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
         self.settled: list[Settled] = []

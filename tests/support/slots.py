@@ -67,7 +67,7 @@ class Slots:
         return replace(cohort, weight=self.method.compute_weights(self.make_context(cohort)))
 
     def get_version(self) -> list[int]:
-        steps = self.method.get_version(self.server)
+        steps = self.server.get("version")
         return [self.slots, self.slots] if steps is None else list(steps.tolist())
 
     def begin(self, who: list[tuple[int, int]], draw: int) -> Tensor:

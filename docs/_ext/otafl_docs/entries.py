@@ -137,17 +137,9 @@ def _algorithm(kind: type[algorithms.Algorithm]) -> str:
     ]
     what = "the mean" if needs == "mean" else "each"
     lines = [f"- Needs {what} of the updates: transports {_links('transport', able)}."]
-    if kind.private_state:
-        lines.append(f"- Devices keep, whatever the uplink does: {rst.prose(kind.private_state)}.")
     if kind.acknowledged_state:
         blocks = " and ".join(map(rst.literal, kind.acknowledged_state))
         lines.append(f"- Devices change {blocks} by what the server has received.")
-    if kind.per_device_state:
-        blocks = " and ".join(map(rst.literal, kind.per_device_state))
-        lines.append(
-            f"- The server has a row for each device in {blocks}, which an update that is not "
-            "received leaves as it is."
-        )
     if kind.averages_increments:
         table = TABLES["server"]
         others = [name for name in table.modules if name != table.default]

@@ -71,6 +71,8 @@ class Lora(Algorithm):
     in mode tangent; "base.W" [S, M, N] where the server corrects the frozen weight; and the head's
     parameters. The devices' tensors are "B.W" in mode share_a.
 
+    Whatever the uplink does, devices keep B of mode share_a: it is never sent.
+
     Notes
     -----
     With x a sample's input of a layer as a column,
@@ -84,8 +86,6 @@ class Lora(Algorithm):
     --------
     `scenarios/lora.yaml` compares the modes that a coherent sum can carry.
     """
-
-    private_state: ClassVar[str] = "B of mode share_a: it is never sent"
 
     is_per_device = True
 

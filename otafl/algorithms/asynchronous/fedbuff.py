@@ -30,6 +30,7 @@ from otafl.algorithms.parameters import train_increment
 from otafl.core import settings
 from otafl.core.contracts import (
     MODEL,
+    VERSION,
     Broadcast,
     Cohort,
     Context,
@@ -46,7 +47,7 @@ class FedBuff(Algorithm):
     r"""Buffered asynchronous aggregation.
 
     The server's tensors are "model", "buffer" and "velocity" [S, P]. "came" [S] int64 is the number
-    of increments in the buffer, and "steps" [S] int64 the number of server steps. Devices have no
+    of increments in the buffer, and "version" [S] int64 the number of server steps. Devices have no
     state.
 
     Notes
@@ -65,7 +66,6 @@ class FedBuff(Algorithm):
     `studies/time_and_energy/deadline_stragglers.yaml` runs it beside synchronous methods.
     """
 
-    broadcast_names: ClassVar[tuple[str, ...]] = (MODEL,)
     only_reads_broadcast: ClassVar[bool] = True
 
     class Settings(settings.Settings):
@@ -90,11 +90,10 @@ class FedBuff(Algorithm):
         model = server[MODEL]
         zeros = {name: torch.zeros_like(model) for name in ("buffer", "velocity")}
         none = torch.zeros(len(model), dtype=torch.int64, device=model.device)
-        return server | zeros | {"came": none, "steps": none.clone()}, devices
+        return server | zeros | {"came": none, VERSION: none.clone()}, devices
 
-    def get_version(self, server: Tensors) -> Tensor:
-        """Return the number of server steps so far, [S], which staleness counts, not slots."""
-        return server["steps"]
+    def broadcast(self, server: Tensors, cohort: Cohort) -> Broadcast:
+        return Broadcast({MODEL: server[MODEL]})
 
     def compute_weights(self, context: Context) -> Tensor:
         """Return s(d) of each row, [N], without a weight for the number of samples."""
@@ -126,7 +125,7 @@ class FedBuff(Algorithm):
             "buffer": torch.where(steps, 0.0, buffer),
             "velocity": velocity,
             "came": torch.where(full, 0, num_updates),
-            "steps": server["steps"] + full,
+            VERSION: server[VERSION] + full,
         }
 
 

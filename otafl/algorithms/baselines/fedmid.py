@@ -13,6 +13,7 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from otafl.algorithms.whole_models import (
     list_weights,
 )
 from otafl.core.contracts import Broadcast, Context, LocalContext, Received, Tensors, Workload
+from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import declare_stackable
 from otafl.factorised.shrinkage import count_rank, count_svt_flops, threshold_singular_values
 
@@ -64,9 +66,14 @@ class FedMiD(Algorithm):
         times the sum of a device's step sizes in the round"""
         bias_mode: BiasMode = "ideal"
 
-    @classmethod
-    def explain_epoch_refusal(cls, settings: Any) -> str:
-        return "uses one number of local steps at the server" if settings.server_prox else ""
+        def check(self, scenario: Any) -> Iterator[Problem]:
+            epochs = scenario.training.local_epochs
+            if self.server_prox and epochs is not None:
+                text = (
+                    f"got {epochs}, but algorithm 'fedmid' uses one number of local steps at the "
+                    "server; use training.local_steps"
+                )
+                yield make_problem(text, "training.local_epochs", "algorithm")
 
     state_attrs: ClassVar = ("_steps",)
 

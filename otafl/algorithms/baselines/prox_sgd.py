@@ -41,6 +41,9 @@ class ProxSgd(Algorithm):
     The server's tensors are the parameters of the model, [S, *shape]. With momentum the device's
     tensors are v of every parameter, [S, K, *shape], initially zero.
 
+    Whatever the uplink does, devices keep v of the momentum, a mean of the device's own
+    gradients.
+
     Notes
     -----
     A local step with the gradient G is
@@ -57,9 +60,9 @@ class ProxSgd(Algorithm):
     `studies/fedrlr/fedrlr_fig8.yaml` compares it with FedRLR.
     """
 
-    private_state: ClassVar[str] = "v of the momentum, a mean of the device's own gradients"
-
     sends_model: ClassVar[bool] = True
+
+    is_per_device = True
 
     class Settings(WholeSettings):
         name: Literal["prox_sgd"] = "prox_sgd"

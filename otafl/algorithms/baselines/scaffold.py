@@ -83,6 +83,8 @@ class Scaffold(Algorithm):
 
     averages_increments: ClassVar[bool] = True
 
+    is_per_device = True
+
     class Settings(AveragedSettings):
         name: Literal["scaffold"] = "scaffold"
 

@@ -22,7 +22,7 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -56,6 +56,9 @@ class FedRLR(Algorithm):
     Devices also have "weight" [..., 1], the share w_k of all samples with which the device last
     counted.
 
+    Whatever the uplink does, devices keep Theta_k and the device's last weight: Theta_k
+    continues from round to round and is only pulled towards Theta_0 (Algorithm 1).
+
     Notes
     -----
     A local step follows the Euclidean gradient, eq. (49), projected on the tangent space at Theta_k
@@ -82,14 +85,11 @@ class FedRLR(Algorithm):
     `studies/fedrlr/fedrlr_fig8.yaml` compares it with the paper's baselines.
     """
 
-    private_state: ClassVar[str] = (
-        "Theta_k and the device's last weight: Theta_k continues from round to round and is only "
-        "pulled towards Theta_0 (Algorithm 1)"
-    )
-    needs_sums: ClassVar[bool] = True
-    slow_metrics: ClassVar[tuple[str, ...]] = ("test_accuracy",)
-
     model: LayeredModel
+
+    excludes: ClassVar[Mapping[str, str]] = {
+        "rules": "needs plain sums of factors, of which no rule makes a robust product",
+    }
 
     class Settings(LowRankSettings):
         example: ClassVar = {"training.rounds": 100, "training.local_steps": 10}

@@ -67,6 +67,9 @@ class TDPFed(Algorithm):
     device's tensors are "personal.PARAMETER" [S, K, *shape] and the factors and biases with the
     prefix "local".
 
+    Whatever the uplink does, devices keep the personal model: it is trained for the device,
+    from what it received.
+
     Notes
     -----
     With the tensor [[A]] of the factors, a local step takes s Nesterov steps on eq. (15),
@@ -96,16 +99,13 @@ class TDPFed(Algorithm):
     `studies/tdpfed/tdpfed_table2.yaml` runs it with the settings of the paper.
     """
 
-    private_state: ClassVar[str] = (
-        "the personal model: it is trained for the device, from what it received"
-    )
-
-    supports_merging: ClassVar[bool] = False
-
     model: LayeredModel
 
-    refuses_start: ClassVar[str] = "draws the factors that it trains"
-    refuses_tokens: ClassVar[str] = "computes the scores of a chain of layers by its own factors"
+    excludes: ClassVar[Mapping[str, str]] = {
+        "start": "draws the factors that it trains",
+        "tokens": "computes the scores of a chain of layers by its own factors",
+        "merging": "trains factors, whose means are not those of the models",
+    }
 
     class Settings(settings.Settings):
         small: ClassVar[Mapping[str, Any]] = {"factor_steps": 3, "solver_steps": 2}

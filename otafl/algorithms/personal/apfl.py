@@ -49,6 +49,9 @@ class Apfl(Algorithm):
     The server's tensor "model" [S, P] is w. The device's tensors "personal.NAME" are v, initially
     the server's start, and "mixing" [S, K] is alpha.
 
+    Whatever the uplink does, devices keep v and alpha: they are trained for the device, from
+    what it received.
+
     Notes
     -----
     All steps of a round use the step size eta of the paper; here w and v can have different ones.
@@ -75,10 +78,6 @@ class Apfl(Algorithm):
     --------
     `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
-
-    private_state: ClassVar[str] = (
-        "v and alpha: they are trained for the device, from what it received"
-    )
 
     averages_increments: ClassVar[bool] = True
 

@@ -42,6 +42,9 @@ class Ditto(Algorithm):
     The server's tensor "model" [S, P] is w. The device's tensors "personal.NAME" are v, initially
     the server's start.
 
+    Whatever the uplink does, devices keep the personal model: it is trained for the device,
+    from what it received.
+
     Notes
     -----
     The device descends F_k(v) + lambda/2 |v - w^t|^2, where w^t is the received model:
@@ -55,16 +58,14 @@ class Ditto(Algorithm):
     `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
 
-    private_state: ClassVar[str] = (
-        "the personal model: it is trained for the device, from what it received"
-    )
-
     averages_increments: ClassVar[bool] = True
 
     device_models = ("personal",)
 
     flops_per_param_step = 7.0
     """The step of w, and that of v with its penalty: v - w, times lambda, added."""
+
+    is_per_device = True
 
     class Settings(AveragedSettings):
         name: Literal["ditto"] = "ditto"

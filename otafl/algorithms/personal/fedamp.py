@@ -49,6 +49,9 @@ class FedAMP(Algorithm):
     The server's tensors are "models" [S, K, P], the last delivered model of each device, and
     "cloud" [S, K, P], the mixtures u_i. The device's tensors "personal.NAME" are w_i.
 
+    Whatever the uplink does, devices keep the personal model: it is trained for the device,
+    from what it received.
+
     Notes
     -----
     The cloud model of device i, with weights of sum one over j, is
@@ -73,15 +76,15 @@ class FedAMP(Algorithm):
     `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
 
-    private_state: ClassVar[str] = (
-        "the personal model: it is trained for the device, from what it received"
-    )
-    per_device_state: ClassVar[tuple[str, ...]] = ("models",)
-
     needs: ClassVar[Needs] = "each"
-    supports_merging: ClassVar[bool] = False
 
     device_models = ("personal",)
+
+    is_per_device = True
+
+    excludes: ClassVar[Mapping[str, str]] = {
+        "merging": "keeps a row for each device at the server",
+    }
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}

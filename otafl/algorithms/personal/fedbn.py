@@ -38,14 +38,14 @@ class FedBn(Algorithm):
     The server's tensor "model" [S, P] holds all parameters except those of normalisation layers,
     which are the device's tensors "personal.NAME".
 
+    Whatever the uplink does, devices keep the parameters of normalisation layers: they are
+    never sent.
+
     Examples
     --------
     `docs/personalised.md` has a scenario with `algorithm: fedbn` and `model: conv_net`.
     """
 
-    private_state: ClassVar[str] = "the parameters of normalisation layers: they are never sent"
-
-    needs_normalisation: ClassVar[bool] = True
     averages_increments: ClassVar[bool] = True
 
     is_per_device = True

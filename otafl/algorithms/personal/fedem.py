@@ -13,7 +13,7 @@ Marfoq, Neglia, Bellet, Kameni, Vidal 2021, "Federated Multi-Task Learning under
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -38,6 +38,9 @@ class FedEM(Algorithm):
     The server's tensor "model" [S, M * P] holds the models theta_m side by side. The device's
     tensor "mixing" [S, K, M] is pi, initially equal weights.
 
+    Whatever the uplink does, devices keep pi, the weights of the device's own samples, which
+    are never sent.
+
     Notes
     -----
     E-step, with the broadcast models and sum one over m:
@@ -56,12 +59,11 @@ class FedEM(Algorithm):
     `studies/pfedbred/pfedbred_fedem.yaml` compares it with pFedBreD.
     """
 
-    private_state: ClassVar[str] = (
-        "pi, the weights of the device's own samples, which are never sent"
-    )
-
     averages_increments: ClassVar[bool] = True
-    refuses_start: ClassVar[str] = "mixes models that must differ"
+
+    excludes: ClassVar[Mapping[str, str]] = {
+        "start": "mixes models that must differ",
+    }
 
     class Settings(AveragedSettings):
         name: Literal["fedem"] = "fedem"

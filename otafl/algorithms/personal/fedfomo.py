@@ -57,6 +57,9 @@ class FedFomo(Algorithm):
     is forwarded next. The device's tensors are "personal.NAME", the trained model, and "base.NAME",
     the model before training (absent with `baseline: current`).
 
+    Whatever the uplink does, devices keep the trained model and the baseline: the device
+    compares models on its own samples.
+
     Notes
     -----
     With the baseline theta_i, the validation loss L_i and the forwarded models theta_n:
@@ -77,13 +80,14 @@ class FedFomo(Algorithm):
     `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
 
-    private_state: ClassVar[str] = (
-        "the trained model and the baseline: the device compares models on its own samples"
-    )
-    per_device_state: ClassVar[tuple[str, ...]] = ("models", "affinity", "offer")
-
     needs: ClassVar[Needs] = "each"
-    supports_merging: ClassVar[bool] = False
+
+    is_per_device = True
+
+    excludes: ClassVar[Mapping[str, str]] = {
+        "merging": "keeps a row for each device at the server",
+        "epochs": "trains on a part of a device's samples",
+    }
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {
@@ -114,10 +118,6 @@ class FedFomo(Algorithm):
         self.device_models = ("personal", "base") if settings.baseline == "last" else ("personal",)
 
     flops_per_param_round = 0.0  # the model itself is sent
-
-    @classmethod
-    def explain_epoch_refusal(cls, settings: Any) -> str:
-        return "trains on a part of a device's samples"
 
     @classmethod
     def sends_increments(cls, settings: Any) -> bool:

@@ -78,6 +78,9 @@ class FedPAC(Algorithm):
     device; "centroid" [S, C, d]; and "known" [S, C], 1 for classes with a centroid. The device's
     tensors are "personal.NAME".
 
+    Whatever the uplink does, devices keep the model as trained: the device has it until the
+    server sends another.
+
     Notes
     -----
     With p_i(c) the share of class c at device i, the statistics are
@@ -105,19 +108,17 @@ class FedPAC(Algorithm):
     `studies/pfedbred/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
     """
 
-    private_state: ClassVar[str] = (
-        "the model as trained: the device has it until the server sends another"
-    )
-    per_device_state: ClassVar[tuple[str, ...]] = ("head",)
-
     needs: ClassVar[Needs] = "each"
-    needs_classes: ClassVar[str] = "aligns features to the centroid of each class"
     averages_increments: ClassVar[bool] = True
-    supports_merging: ClassVar[bool] = False
 
     device_models = ("personal",)
 
     is_per_device = True
+
+    excludes: ClassVar[Mapping[str, str]] = {
+        "values": "aligns features to the centroid of each class",
+        "merging": "keeps a row for each device at the server",
+    }
 
     class Settings(AveragedSettings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}

@@ -106,6 +106,8 @@ class FedRep(Algorithm):
     The server's tensor "model" [S, P] is the body. The device's tensors "personal.NAME" are the
     head.
 
+    Whatever the uplink does, devices keep the head: it is never sent.
+
     Notes
     -----
     A device alternates between the two parts, here as single steps:
@@ -119,8 +121,6 @@ class FedRep(Algorithm):
     --------
     `studies/pfedbred/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
     """
-
-    private_state: ClassVar[str] = "the head: it is never sent"
 
     averages_increments: ClassVar[bool] = True
 

@@ -6,7 +6,7 @@ are only personal models, and no global model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 from otafl.algorithms.base import Algorithm, Outcome
@@ -14,6 +14,7 @@ from otafl.algorithms.parameters import add_prefix, run_sgd_, select_prefix
 from otafl.algorithms.shared_settings import declare_personal_rate
 from otafl.core import settings
 from otafl.core.contracts import Broadcast, Context, Hyper, LocalContext, Received, Tensors
+from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 
 
@@ -23,23 +24,32 @@ class LocalOnly(Algorithm):
     The server has no state. The device's tensors are "personal.NAME", initially equal within a
     trial.
 
+    Whatever the uplink does, devices keep the personal model: it is trained for the device
+    alone.
+
     Examples
     --------
     `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with personalised methods.
     """
 
-    private_state: ClassVar[str] = "the personal model: it is trained for the device alone"
-    sends_updates: ClassVar[bool] = False
-
-    supports_merging: ClassVar[bool] = False
-
     device_models = ("personal",)
+
+    is_per_device = True
+
+    excludes: ClassVar[Mapping[str, str]] = {
+        "merging": "trains no common model",
+    }
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"data.own_test": True}
 
         name: Literal["local_only"] = "local_only"
         personal_learning_rate: float = declare_personal_rate()
+
+        def check(self, scenario: Any) -> Iterator[Problem]:
+            if scenario.robust.is_active:
+                text = "'local_only' sends no updates; use another algorithm, such as fedavg"
+                yield make_problem(text, "algorithm", "robust")
 
     flops_per_param_round = 0.0  # nothing is sent
 

@@ -59,7 +59,6 @@ class PerFedAvg(Algorithm):
     """
 
     averages_increments: ClassVar[bool] = True
-    broadcast_names: ClassVar[tuple[str, ...]] = (c.MODEL,)
 
     class Settings(AveragedSettings):
         name: Literal["per_fedavg"] = "per_fedavg"
@@ -78,6 +77,9 @@ class PerFedAvg(Algorithm):
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
         return server | {ALPHA: hyper["personal_learning_rate"].clone()}, devices
+
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
+        return c.Broadcast({c.MODEL: server[c.MODEL]})
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext

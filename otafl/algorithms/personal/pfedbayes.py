@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -73,6 +73,9 @@ class PFedBayes(Algorithm):
     The server's tensors "model" [S, P] and "rho" [S, P] are the mean and rho of the global
     distribution w. The device's tensors "personal" and "personal_rho" [S, K, P] are those of q_i.
 
+    Whatever the uplink does, devices keep the personal distribution: it is trained for the
+    device, from what it received.
+
     Notes
     -----
     Device i descends, through theta = mu + sigma g with one standard normal g a step,
@@ -87,10 +90,6 @@ class PFedBayes(Algorithm):
     --------
     `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
-
-    private_state: ClassVar[str] = (
-        "the personal distribution: it is trained for the device, from what it received"
-    )
 
     is_per_device = True
 

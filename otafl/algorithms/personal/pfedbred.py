@@ -87,6 +87,9 @@ class PFedBreD(Algorithm):
     meg and mh, "last.NAME", w at the end of the device's last round; both are initially the
     server's start. "update" [S, K, P] exists with `coherence`.
 
+    Whatever the uplink does, devices keep theta, and w at the end of the device's last round:
+    the memory is of the device's own envelope, not of the server's step.
+
     Notes
     -----
     A local step on a minibatch X is, for the spherical Gaussian prior, K gradient steps of size
@@ -119,11 +122,6 @@ class PFedBreD(Algorithm):
     --------
     `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
-
-    private_state: ClassVar[str] = (
-        "theta, and w at the end of the device's last round: the memory is of the device's "
-        "own envelope, not of the server's step"
-    )
 
     averages_increments: ClassVar[bool] = True
 
@@ -163,6 +161,7 @@ class PFedBreD(Algorithm):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
         self.has_memory = settings.strategy in ("meg", "mh")
+        self.is_per_device = not settings.coherence
         self.device_models = ("personal", "last") if self.has_memory else ("personal",)
         self._two_batches = settings.strategy == "mh" and (
             settings.variant == "code" or settings.c2_two_batches
@@ -241,10 +240,6 @@ class PFedBreD(Algorithm):
             return {}
         value, log_det = coherence(devices[UPDATE])
         return {"update_coherence": value, "update_coherence_log": log_det}
-
-    @property
-    def is_per_device(self) -> bool:
-        return not self.settings.coherence
 
     @property
     def _num_prior_steps(self) -> int:

@@ -79,10 +79,11 @@ class PFedHN(Algorithm):
     `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
 
-    per_device_state: ClassVar[tuple[str, ...]] = ("embedding",)
-
     needs: ClassVar[Needs] = "each"
-    supports_merging: ClassVar[bool] = False
+
+    excludes: ClassVar[Mapping[str, str]] = {
+        "merging": "keeps a row for each device at the server",
+    }
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}

@@ -51,6 +51,9 @@ class PFedMe(Algorithm):
     The server's tensor "model" [S, P] is w. The device's tensors "personal.NAME" are the personal
     model, initially the server's start.
 
+    Whatever the uplink does, devices keep the personal model: it is trained for the device,
+    from what it received.
+
     Notes
     -----
     K gradient steps of size alpha from w solve the proximal problem on a minibatch X, and w
@@ -66,13 +69,11 @@ class PFedMe(Algorithm):
     `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
 
-    private_state: ClassVar[str] = (
-        "the personal model: it is trained for the device, from what it received"
-    )
-
     averages_increments: ClassVar[bool] = True
 
     device_models = ("personal",)
+
+    is_per_device = True
 
     class Settings(AveragedSettings):
         name: Literal["pfedme"] = "pfedme"

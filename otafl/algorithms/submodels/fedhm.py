@@ -109,10 +109,12 @@ class FedHm(Algorithm):
     """
 
     needs: ClassVar[Needs] = "each"
-    supports_merging: ClassVar[bool] = False
 
-    refuses_start: ClassVar[str] = "draws the network that it factorises"
-    refuses_tokens: ClassVar[str] = "trains models of several ranks"
+    excludes: ClassVar[Mapping[str, str]] = {
+        "start": "draws the network that it factorises",
+        "tokens": "trains models of several ranks",
+        "merging": "trains factors, whose means are not those of the models",
+    }
 
     class Settings(LevelsSettings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}

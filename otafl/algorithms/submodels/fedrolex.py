@@ -11,6 +11,7 @@ Alam, Liu, Yan, Zhang 2022, "FedRolex: Model-Heterogeneous Federated Learning wi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -25,7 +26,16 @@ from otafl.algorithms.submodels.width_slices import (
     slice_submodels,
     train_slices,
 )
-from otafl.core.contracts import MODEL, Broadcast, Context, Hyper, LocalContext, Received, Tensors
+from otafl.core.contracts import (
+    MODEL,
+    Broadcast,
+    Cohort,
+    Context,
+    Hyper,
+    LocalContext,
+    Received,
+    Tensors,
+)
 from otafl.core.rng import Streams
 from otafl.models.base import Model
 
@@ -50,10 +60,11 @@ class FedRolex(Algorithm):
     """
 
     averages_increments: ClassVar[bool] = True
-    broadcast_names: ClassVar[tuple[str, ...]] = (MODEL,)
 
-    refuses_start: ClassVar[str] = "draws a network of several widths"
-    refuses_tokens: ClassVar[str] = "trains a model at several widths"
+    excludes: ClassVar[Mapping[str, str]] = {
+        "start": "draws a network of several widths",
+        "tokens": "trains a model at several widths",
+    }
 
     class Settings(WidthsSettings):
         name: Literal["fedrolex"] = "fedrolex"
@@ -69,6 +80,9 @@ class FedRolex(Algorithm):
         server, devices = super().init(streams, hyper)
         trials = len(server[MODEL])
         return server | {"round": server[MODEL].new_zeros(trials, dtype=torch.int64)}, devices
+
+    def broadcast(self, server: Tensors, cohort: Cohort) -> Broadcast:
+        return super().broadcast({MODEL: server[MODEL]}, cohort)
 
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext

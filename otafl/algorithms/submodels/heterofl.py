@@ -16,6 +16,7 @@ Diao, Ding, Tarokh 2021, "HeteroFL: Computation and Communication Efficient Fede
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -63,8 +64,10 @@ class HeteroFL(Algorithm):
 
     averages_increments: ClassVar[bool] = True
 
-    refuses_start: ClassVar[str] = "draws a network of several widths"
-    refuses_tokens: ClassVar[str] = "trains a model at several widths"
+    excludes: ClassVar[Mapping[str, str]] = {
+        "start": "draws a network of several widths",
+        "tokens": "trains a model at several widths",
+    }
 
     class Settings(WidthsSettings):
         name: Literal["heterofl"] = "heterofl"

@@ -18,6 +18,7 @@ Hong, Wang, Wang, Zhou 2022, "Efficient Split-Mix Federated Learning for On-Dema
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -61,8 +62,10 @@ class SplitMix(Algorithm):
 
     averages_increments: ClassVar[bool] = True
 
-    refuses_start: ClassVar[str] = "averages small models that must differ"
-    refuses_tokens: ClassVar[str] = "trains a model at several widths"
+    excludes: ClassVar[Mapping[str, str]] = {
+        "start": "averages small models that must differ",
+        "tokens": "trains a model at several widths",
+    }
 
     class Settings(LevelsSettings):
         name: Literal["split_mix"] = "split_mix"

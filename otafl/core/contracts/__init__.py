@@ -35,7 +35,7 @@ from otafl.core.contracts.link import (
     apply_combiner,
 )
 from otafl.core.contracts.payload import Broadcast, DeliveredMasks, Group, Payload, Received
-from otafl.core.contracts.tensors import MODEL, Hyper, Tensors, take_rows, unsqueeze_like
+from otafl.core.contracts.tensors import MODEL, VERSION, Hyper, Tensors, take_rows, unsqueeze_like
 
 __all__ = [
     "MIN_RATE",
@@ -43,6 +43,7 @@ __all__ = [
     "MODEL",
     "NOISE_VARIANCE",
     "NO_LIMITS",
+    "VERSION",
     "Batch",
     "Broadcast",
     "ChannelState",

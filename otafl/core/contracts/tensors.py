@@ -9,6 +9,9 @@ from torch import Tensor
 MODEL = "model"
 """Name of the tensor that holds all parameters of a model side by side, [S, P] or [n, P]."""
 
+VERSION = "version"
+"""Name of the server's tensor that counts its steps, int64 [S]."""
+
 Tensors = dict[str, Tensor]
 """Tensors by name."""
 

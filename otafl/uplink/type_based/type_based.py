@@ -141,7 +141,7 @@ class TypeBased(Transport):
                     "transport",
                 )
             yield from refuse_distortion(scenario, UNMODELLED, "counts")
-            if self.estimate != "mean" and get_class(scenario.algorithm).needs_sums:
+            if self.estimate != "mean" and "rules" in get_class(scenario.algorithm).excludes:
                 text = (
                     f"{self.estimate} gives no sum, which algorithm '{scenario.algorithm.name}' "
                     "needs; use mean"

@@ -63,7 +63,7 @@ def test_fedbuff_against_the_twin(momentum: float, most: int) -> None:
                 one.receive(delta, now - began)
             assert_close(ours.get_model(s), one.w)
             assert ours.server["came"][s] == len(one.buffer)
-            assert ours.server["steps"][s] == one.steps
+            assert ours.server["version"][s] == one.steps
         begin(who, t)
     assert min(seen) == 0
     assert max(seen) >= 2
@@ -90,14 +90,14 @@ def buffered(came: Tensor | None, count: float, late: list[int], size: int = 10)
         "buffer": 0 * one,
         "velocity": 0 * one,
         "came": torch.zeros(2, dtype=torch.int64),
-        "steps": torch.zeros(2, dtype=torch.int64),
+        "version": torch.zeros(2, dtype=torch.int64),
     }
     arrived = torch.tensor([count, 0.0], dtype=F64)
     known = None if came is None else (came,)
     received = Received(({"model": 2 * one},), (arrived,), None, arrived > 0, known)
     out: Tensors = ours.method.update_server(server, received, ours.make_context(cohort))
     assert out["came"][1] == 0
-    assert out["steps"][1] == 0
+    assert out["version"][1] == 0
     return {name: block[0] for name, block in out.items()}
 
 
@@ -111,7 +111,7 @@ def test_fedbuff_by_hand() -> None:
     assert got["model"].item() == 1.0
     got = buffered(None, 1.0 - 1e-9, [3, 0, 0, 0], 4)
     assert got["came"] == 0
-    assert got["steps"] == 1
+    assert got["version"] == 1
     assert got["buffer"].item() == 0.0
     assert got["model"].item() == pytest.approx(1 + 2 * 3.5 / 4)
     heard = torch.tensor([True, False, False, False])
@@ -123,7 +123,7 @@ def test_fedbuff_by_hand() -> None:
 def test_a_slot_with_more_than_are_missing_steps_once() -> None:
     """Four devices into a buffer of one make one step, of their mean."""
     got = buffered(None, 1.0, [0, 0, 0, 0], 1)
-    assert got["steps"] == 1
+    assert got["version"] == 1
     assert got["model"].item() == pytest.approx(3.0)
 
 
@@ -140,7 +140,7 @@ def test_in_the_engine(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one, late, weight = run_in_engine({"name": "fedbuff", "buffer": 3}, transport, monkeypatch)
     assert not late.gt(2).any()
     torch.testing.assert_close(weight, (1.0 + late.double()).rsqrt())
-    assert one.server["steps"].tolist() == [6] * 3
+    assert one.server["version"].tolist() == [6] * 3
     assert one.server["came"].tolist() == [2] * 3
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from contract.small import engine, model, run, scores
+from contract.small import engine, is_normed, model, run, scores
 from torch import Tensor, nn
 
 import otafl
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.exact
 
 MODEL = {"name": "mlp", "hidden": [4]}
 METHODS = registry.list_names("algorithm")
-REFUSING = [one for one in METHODS if registry.load_component("algorithm", one).refuses_start]
+REFUSING = [one for one in METHODS if "start" in registry.load_component("algorithm", one).excludes]
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +71,7 @@ def test_every_method_starts_from_it_or_refuses(method: str, tmp_path: Path) -> 
     """The tested models before round 0 are those of the file, and of another file others."""
     keys = {"model": MODEL, "algorithm": method, "transport": "ideal", "trials": 1}
     net = {"name": "conv_net", "channels": [2], "norm": "group"}
-    keys |= (
-        {"model": net} if registry.load_component("algorithm", method).needs_normalisation else {}
-    )
+    keys |= {"model": net} if is_normed(registry.load_component("algorithm", method)) else {}
     found = []
     for seed in (1, 2):
         weights = draw_weights(keys["model"], seed)
