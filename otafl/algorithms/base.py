@@ -21,7 +21,6 @@ from otafl.algorithms.parameters import (
     make_device_view,
     make_flat_view,
     make_shared_start,
-    make_view,
 )
 from otafl.algorithms.shared_settings import AveragedSettings as AveragedSettings  # for users
 from otafl.algorithms.shared_settings import DecayedSettings as DecayedSettings
@@ -33,12 +32,11 @@ from otafl.algorithms.submodel_training import (
     count_local_flops,
     make_submodels,
 )
-from otafl.algorithms.whole_models import compute_density, get_received_model
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams
 from otafl.core.stateful import Stateful
-from otafl.models.base import Model, Shapes, flatten
+from otafl.models.base import Model, flatten
 from otafl.models.network import Network
 from otafl.models.span import Form, choose_form
 
@@ -68,6 +66,12 @@ class Algorithm(Stateful, ABC):
         Model to train.
     devices : int
         Number of devices in the population, K.
+
+    Attributes
+    ----------
+    sent_shapes : dict of str to tuple of int
+        Shapes of the parameters that are side by side in a payload's tensor "model", in order, by
+        default those of the model. A codec that factorises matrices needs them.
     """
 
     needs: ClassVar[Needs] = "mean"
@@ -77,13 +81,6 @@ class Algorithm(Stateful, ABC):
     """Whether the server's tensor "model" moves by averaged increments.
 
     A server optimiser can then take the step instead.
-    """
-
-    sends_model: ClassVar[bool] = False
-    """Whether devices send the model itself, by `whole_models.build_payload`.
-
-    Its mean is then the server's next model, and the server's tensors are the parameters [S,
-    *shape] instead of "model".
     """
 
     only_reads_broadcast: ClassVar[bool] = False
@@ -126,6 +123,7 @@ class Algorithm(Stateful, ABC):
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.settings, self.model, self.num_devices = settings, model, devices
+        self.sent_shapes = model.shapes
 
     @functools.cached_property
     def form(self) -> Form:
@@ -143,7 +141,7 @@ class Algorithm(Stateful, ABC):
 
         A vote of signs, error feedback and a selection by norm need this.
         """
-        return not cls.sends_model
+        return True
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return the state at the start.
@@ -170,7 +168,7 @@ class Algorithm(Stateful, ABC):
         devices: c.Tensors = {}
         for kept in self.device_models:
             devices |= make_shared_start(kept, flat, self.model)
-        return params if self.sends_model else {c.MODEL: flat}, devices
+        return {c.MODEL: flat}, devices
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         """Return the tensors that the devices receive.
@@ -236,8 +234,6 @@ class Algorithm(Stateful, ABC):
         dict of str to Tensor [S, *shape]
             New state; by default "model" moves by `server_learning_rate` times the mean increment.
         """
-        if self.sends_model:
-            return get_received_model(server, received)
         return {c.MODEL: apply_mean_increment(server, received, context.hyper)}
 
     def export_shared(self, server: c.Tensors) -> c.Tensors:
@@ -305,9 +301,7 @@ class Algorithm(Stateful, ABC):
             ... of a method with submodels.
         """
         views: Views = {}
-        if self.sends_model:
-            views["global"] = make_view(self.model, server)
-        elif c.MODEL in server:
+        if c.MODEL in server:
             views["global"] = make_flat_view(self.model, server[c.MODEL])
         if "personal" in self.device_models:
             views["personal"] = make_device_view(self.model, devices, "personal")
@@ -367,15 +361,7 @@ class Algorithm(Stateful, ABC):
 
         An increment takes a subtraction.
         """
-        return 0.0 if self.sends_model else 1.0
-
-    @property
-    def sent_shapes(self) -> Shapes:
-        """Shapes of the parameters that are side by side in a payload's tensor "model", in order.
-
-        A codec that factorises matrices needs them.
-        """
-        return self.model.shapes
+        return 1.0
 
     @property
     def gradients_per_step(self) -> int | None:
@@ -395,10 +381,9 @@ class Algorithm(Stateful, ABC):
     def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Return further results of a trained state, [S] each, at every evaluation.
 
-        Their names are in `otafl.results.variables.VARIABLES`. By default a method that sends the
-        model gives the share of the weights that are not zero.
+        Their names are in `otafl.results.variables.VARIABLES`.
         """
-        return compute_density(server, self.model) if self.sends_model else {}
+        return {}
 
     def compute_constants(self) -> dict[str, float]:
         """Return results that are the same in all trials and rounds.

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.base import Outcome
+from otafl.algorithms.baselines.whole_model_method import WholeModelMethod
 from otafl.algorithms.whole_models import (
     BiasMode,
     WholeSettings,
@@ -34,7 +35,7 @@ from otafl.core.settings import declare_stackable
 from otafl.factorised.shrinkage import count_rank, count_svt_flops, threshold_singular_values
 
 
-class FedMiD(Algorithm):
+class FedMiD(WholeModelMethod):
     r"""Federated mirror descent with a nuclear norm.
 
     The server's tensors are the parameters of the model, [S, *shape]. Devices have no state.
@@ -54,8 +55,6 @@ class FedMiD(Algorithm):
     --------
     `studies/fedrlr/fedrlr_fig8.yaml` compares it with FedRLR.
     """
-
-    sends_model: ClassVar[bool] = True
 
     class Settings(WholeSettings):
         name: Literal["fedmid"] = "fedmid"

@@ -13,12 +13,13 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.base import Outcome
+from otafl.algorithms.baselines.whole_model_method import WholeModelMethod
 from otafl.algorithms.parameters import run_sgd_
 from otafl.algorithms.whole_models import (
     BiasMode,
@@ -32,7 +33,7 @@ from otafl.factorised.shrinkage import keep_largest
 from otafl.models.base import flatten, unflatten
 
 
-class MagnitudePruning(Algorithm):
+class MagnitudePruning(WholeModelMethod):
     """Federated averaging of pruned models.
 
     The server's tensors are the parameters of the model, [S, *shape]. Devices have no state.
@@ -41,8 +42,6 @@ class MagnitudePruning(Algorithm):
     --------
     `studies/fedrlr/fedrlr_fig8.yaml` compares it with FedRLR.
     """
-
-    sends_model: ClassVar[bool] = True
 
     class Settings(WholeSettings):
         name: Literal["magnitude_pruning"] = "magnitude_pruning"

@@ -15,12 +15,13 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.base import Outcome
+from otafl.algorithms.baselines.whole_model_method import WholeModelMethod
 from otafl.algorithms.whole_models import (
     BiasMode,
     WholeSettings,
@@ -35,7 +36,7 @@ from otafl.factorised.shrinkage import soft_threshold
 from otafl.models.base import descend_
 
 
-class ProxSgd(Algorithm):
+class ProxSgd(WholeModelMethod):
     r"""Federated averaging with proximal SGD.
 
     The server's tensors are the parameters of the model, [S, *shape]. With momentum the device's
@@ -59,8 +60,6 @@ class ProxSgd(Algorithm):
     --------
     `studies/fedrlr/fedrlr_fig8.yaml` compares it with FedRLR.
     """
-
-    sends_model: ClassVar[bool] = True
 
     is_per_device = True
 

@@ -29,7 +29,7 @@ from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core.contracts import Broadcast, Hyper, LocalContext, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import Model, Shapes
+from otafl.models.base import Model
 
 
 class FedBn(Algorithm):
@@ -66,14 +66,10 @@ class FedBn(Algorithm):
                 "has none; use conv_net, resnet, vgg, a torch.nn.Module with GroupNorm or "
                 "LayerNorm, or algorithm: fedavg"
             )
-        self.shapes = get_shared_shapes(model, model.norms)
+        self.shapes = self.sent_shapes = get_shared_shapes(model, model.norms)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         return split_start(self.model, self.model.norms, streams)
-
-    @property
-    def sent_shapes(self) -> Shapes:
-        return self.shapes
 
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext

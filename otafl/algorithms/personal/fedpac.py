@@ -54,7 +54,6 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import (
     Model,
-    Shapes,
     copy_params,
     descend_,
     differentiate,
@@ -149,6 +148,7 @@ class FedPAC(Algorithm):
         self.head = LayeredModel((last,))
         self.head.loss = model.loss
         self.body_shapes = {n: s for n, s in model.shapes.items() if n not in self.head.shapes}
+        self.sent_shapes = self.body_shapes
 
     @classmethod
     def sends_increments(cls, settings: Any) -> bool:
@@ -172,10 +172,6 @@ class FedPAC(Algorithm):
         blocks = {name: server[name][cohort.trial] for name in (c.MODEL, "centroid", "known")}
         head = server["head"].flatten(0, 1)[cohort.flat_index]
         return c.Broadcast(blocks | {"head": head}, per_device=True)
-
-    @property
-    def sent_shapes(self) -> Shapes:
-        return self.body_shapes
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext

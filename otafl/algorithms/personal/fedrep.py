@@ -37,7 +37,7 @@ from otafl.algorithms.shared_settings import AveragedSettings, declare_personal_
 from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import Model, Shapes, descend_, differentiate
+from otafl.models.base import Model, descend_, differentiate
 
 
 def find_head(model: Model) -> tuple[str, ...]:
@@ -136,14 +136,10 @@ class FedRep(Algorithm):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
         self.head = find_head(model)
-        self.shapes = get_shared_shapes(model, self.head)
+        self.shapes = self.sent_shapes = get_shared_shapes(model, self.head)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         return split_start(self.model, self.head, streams)
-
-    @property
-    def sent_shapes(self) -> Shapes:
-        return self.shapes
 
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext
