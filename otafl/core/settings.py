@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
 from otafl.core.problems import Problem
 
@@ -44,12 +45,11 @@ class DataDisclosure:
 
 
 class Settings(BaseModel):
-    """Frozen settings that refuse unknown keys. The string below a field is its description.
+    """Frozen settings that refuse unknown keys. The string below a field is its description."""
 
-    `read_descriptions` reads it.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     example: ClassVar[Mapping[str, Any]] = {}
     """Keys that a scenario needs to try the component, besides its name: dotted key -> value."""
@@ -127,6 +127,11 @@ class Settings(BaseModel):
         for text in self.find_conflicts():
             raise ValueError(text)
         return self
+
+
+def get_description(field: FieldInfo) -> str:
+    """Return the description of a field on one line; empty if it has none."""
+    return " ".join((field.description or "").split())
 
 
 def declare_stackable(
