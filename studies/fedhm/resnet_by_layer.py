@@ -18,7 +18,7 @@ from matplotlib import pyplot as plt
 
 from otafl.core import registry
 from otafl.models import layer_steps
-from otafl.models.layer_costs import count_costs
+from otafl.models.step_lists import count_costs
 from otafl.plots import COLOURS
 from studies.common.tables import command, print_head, print_row
 
@@ -70,7 +70,7 @@ def count_by_stage(name: str, classes: int, side: int) -> tuple[list[float], lis
     params, operations = dict.fromkeys(STAGES, 0), dict.fromkeys(STAGES, 0)
     stage = ""
     for step, count in iterate_operations(network.steps, network.image):
-        for own, shape, _ in layer_steps.list_parameters(step):
+        for own, shape, *_ in step.list_parameters():
             stage = own.partition(".")[0]
             if stage in params:
                 params[stage] += math.prod(shape)
