@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from otafl.core import registry
-from otafl.models import layer_steps
+from otafl.models import layer_steps, step_lists
 from otafl.models.step_lists import count_costs
 from otafl.plots import COLOURS
 from studies.common.tables import command, print_head, print_row
@@ -53,12 +53,12 @@ def iterate_operations(
 ) -> Iterator[tuple[layer_steps.Step, int]]:
     """Yield each step, inner ones of residual blocks included, with its operations."""
     for step in steps:
-        if isinstance(step, layer_steps.Residual):
+        if isinstance(step, step_lists.Residual):
             yield from iterate_operations(step.body, image)
             yield from iterate_operations(step.shortcut, image)
         costs = count_costs([step], image, first=False)
         per_number = {layer_steps.Norm: 2, layer_steps.Relu: 1}.get(type(step), 0)
-        if not isinstance(step, layer_steps.Residual):
+        if not isinstance(step, step_lists.Residual):
             yield step, costs.macs + per_number * math.prod(costs.image)
         image = costs.image
 

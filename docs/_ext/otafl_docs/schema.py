@@ -118,7 +118,7 @@ def _scenario() -> str:
 
 
 def _stackable() -> str:
-    marked = sorted({k for k, field in iterate_fields(Scenario) if _is_stackable(field.info)})
+    marked = sorted({k for k, field in iterate_fields(Scenario) if _is_stackable(field)})
     lines = "\n".join(f"- {rst.literal(key)}" for key in marked)
     text = (
         "Keys over which a sweep costs least, as their points run in one batched program (of "
