@@ -21,7 +21,7 @@ from otafl.cli.app import (
     say,
 )
 from otafl.core.errors import UserError
-from otafl.plots.kinds import Kind, Spread
+from otafl.plots.kinds import Kind
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -64,12 +64,6 @@ def plot(
         float | None,
         typer.Option(metavar="INCHES", help="Of the figure: 3.5 for a column, with short labels."),
     ] = None,
-    spread: Annotated[
-        Spread,
-        typer.Option(
-            help="Of bands and bars: standard deviation, standard error, or 95 % interval."
-        ),
-    ] = Spread.deviation,
     label: LabelOption = None,
     out: Figure = None,
     csv: Annotated[
@@ -85,13 +79,12 @@ def plot(
     """
     chosen, labels = parse_selection(sel), parse_labels(label)
     from otafl.analysis.relabelling import read_labels
-    from otafl.plots import describe_figure, draw, draw_overview, write_csv
+    from otafl.plots import draw, draw_overview, write_csv
     from otafl.plots.relabel import rename_labels
     from otafl.results.files import open_results
 
     flags = (y, x, z, hue, facet, csv, width)
-    is_plain = spread is Spread.deviation and all(one is None for one in flags)
-    if kind is None and not chosen and not labels and is_plain:
+    if kind is None and not chosen and not labels and all(one is None for one in flags):
         target = out or _make_output_path(result, "overview.png")
         opened = open_results(result)
         draw_overview(opened, target)
@@ -105,11 +98,8 @@ def plot(
     if csv is not None:
         write_csv(data, csv)
         typer.echo(str(csv))
-    data = rename_labels(data, labels, read_labels(source))
-    draw(data, target, width=width, spread=spread)
+    draw(rename_labels(data, labels, read_labels(source)), target, width=width)
     typer.echo(str(target))
-    if width is not None and (caption := describe_figure(data, spread)):
-        typer.echo(caption, err=True)
     if kind not in (Kind.partition_, Kind.map):
         _print_chance_warning(source, [one for one in (x, y, z) if one is not None])
 

@@ -15,7 +15,7 @@ from typing import Any
 _HOMES = {
     "cdf": ("cdf_data",),
     "curves": ("curve_data",),
-    "drawing": ("describe_figure", "draw", "save"),
+    "drawing": ("draw", "save"),
     "heatmap": ("heatmap_data",),
     "map": ("map_data",),
     "overviews": ("draw_overview",),
