@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import typer.core
 
 from otafl.core.errors import UserError
 from otafl.core.inputs import MIB, read_text
@@ -20,10 +24,14 @@ if TYPE_CHECKING:
     from otafl.preflight.reporting import Look
     from otafl.scenario import Scenario
 
+# typer below 0.21.2 escapes [brackets] for rich though its markup is off
+typer.core.HAS_RICH = False
+
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    suggest_commands=False,  # click does
     help="Simulate federated learning over wireless channels.",
 )
 
@@ -104,12 +112,6 @@ def ignore_matplotlibrc() -> Iterator[None]:
         yield
 
 
-def say(text: str) -> None:
-    """Print a line to stderr; if it cannot be written, the command goes on."""
-    with suppress(OSError):
-        typer.echo(f"otafl: {text}", err=True)
-
-
 def parse_selection(sel: list[str] | None) -> dict[str, str]:
     """Return the values of `--sel dim=value`."""
     picked = {}
@@ -152,6 +154,7 @@ def load(
     """Load a scenario that is about to run, with the options applied, and print its notes."""
     found = report_on(path, overrides, device, trust)
     loaded = found.require_scenario()
+    import_engine()
     print_warnings(found)
     return loaded
 
@@ -168,15 +171,16 @@ def report_on(
     The copy that a sweep keeps in its folder is a result: without `trust`, code is not imported
     because it says so. look: how its points are tried.
     """
+    import_libraries("otafl.preflight")
     from otafl.preflight import report
     from otafl.scenario import hash_custom_sources
     from otafl.user_code import loading
 
     every = [*(overrides or []), *([f"engine.device={device.value}"] if device else [])]
     if trust or not (path.parent / "plan.json").exists():
-        return report(path, every, look)
+        return report(path, every, look, import_engine)
     with loading.guard_imports(path, trust):
-        found = report(path, every, look)
+        found = report(path, every, look, import_engine)
         for point in found.points:
             hash_custom_sources(point.scenario)
     return found
@@ -185,7 +189,28 @@ def report_on(
 def print_warnings(report: Report) -> None:
     """Print the warnings of a report."""
     for text in report.warnings:
-        say(f"warning: {text}")
+        typer.echo(f"otafl: warning: {text}", err=True)
+
+
+def import_engine() -> None:
+    """Import what runs need, PyTorch among it."""
+    import_libraries("otafl.preflight.first_round")
+
+
+def import_libraries(module: str) -> None:
+    """Import a module with large libraries, in a program that has just begun.
+
+    None of it is garbage, and looking through it for some, again and again, would take as long as a
+    third of the import; it is left out of collections from then on.
+    """
+    if module in sys.modules or not gc.isenabled():
+        return
+    gc.disable()
+    try:
+        import_module(module)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def check_writable(folder: Path) -> None:
