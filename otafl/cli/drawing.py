@@ -72,9 +72,9 @@ def plot(
 ) -> None:
     """Draw variables, mean and spread over trials.
 
-    What a caption must say is printed. Joules of devices are summed over them, except in a CDF,
-    which shows their distribution. A partition, classes by device, and a map of the devices and
-    their SNR are drawn of a scenario's file as well.
+    Joules of devices are summed over them, except in a CDF, which shows their distribution. A
+    partition, classes by device, and a map of the devices and their SNR are drawn of a scenario's
+    file as well.
     """
     chosen, labels = parse_selection(sel), parse_labels(label)
     from otafl.analysis.relabelling import read_labels
