@@ -23,7 +23,8 @@ import simpy
 import torch
 
 import otafl
-from otafl.clock.stack_clock import Clock
+from otafl.clock.array_clock import ArrayClock
+from otafl.clock.event_clock import EventClock
 from otafl.clock.trial_clock import TrialClock
 from otafl.devices.compute.fixed import Fixed
 from otafl.devices.hardware import Hardware
@@ -140,9 +141,7 @@ def measure_stacks(devices: int = 10, turns: int = 7) -> None:
 def spin_stack(trials: int, devices: int, is_plain: bool) -> float:
     """Microseconds for a round of a trial, of devices that work for about a minute each."""
     own = Hardware.stack([hardware(devices)] * trials)
-    clock = Clock(own, [Rules()] * trials, [[]] * trials)
-    if not is_plain:
-        clock.trials  # noqa: B018  SimPy takes over
+    clock = ArrayClock(own) if is_plain else EventClock(own, [Rules()] * trials, [[]] * trials)
     size, rounds = trials * devices, max(3, 2000 // trials)
     work_s = CYCLE_S * np.random.default_rng(0).uniform(0.5, 1.5, size)
     all_devices, watts = [np.arange(devices)] * trials, np.ones(size)

@@ -1,8 +1,8 @@
 """Every registered method and codec: what its devices and its server keep of an update that the
 server has not received.
 
-A method whose devices keep something says what: `private_state`, which they keep whatever the
-uplink does, or `acknowledged_state`, which changes by what was received.
+State of devices changes whatever the uplink does, except `acknowledged_state`, which changes by
+what was received.
 """
 
 from __future__ import annotations

@@ -68,6 +68,8 @@ KEPT_OUT = {
     "algorithms.submodel_training.train_ _local_scalar_dense": "which milestones are reached",
     "algorithms.submodels.fedrolex.FedRolex.run_local_update _local_scalar_dense": SLICES,
     "algorithms.adapters.lora.Lora._get_roles _local_scalar_dense": "which factors a round trains",
+    "algorithms.low_rank.fedrlr.FedRLR.run_local_update _local_scalar_dense": "after which steps "
+    "points are orthonormalised anew",
     "algorithms.submodels.width_slices.write_slices_ _local_scalar_dense": SLICES,
     "algorithms.submodels.width_slices.slice_params _local_scalar_dense": SLICES,
     "algorithms.submodels.width_slices._find_runs _local_scalar_dense": SLICES,

@@ -43,7 +43,7 @@ from otafl.models.base import Model, Shapes
 from otafl.models.layered import LayeredModel, Pair
 
 REORTHONORMALISE_EVERY = 64
-"""Most local steps between corrections of the rounding drift of U and V, one ending each round."""
+"""Local steps between corrections of the rounding drift of U and V."""
 
 SIGNS = declare_purpose("rlc", __name__)
 
@@ -170,6 +170,7 @@ class FedRLR(Algorithm):
         of_loss = (-self._kappa_gradient * eta)[:, None, None]
         of_penalty = (-self._kappa_penalty * eta * mu)[:, None, None]
         loss = torch.zeros_like(eta)
+        steps_before = int(context.round) * work.steps
         for step in range(work.steps):
             maps = [LowRankMap(one) for one in own]
             batch_loss, pairs = self.model.compute_pairs(
@@ -185,7 +186,7 @@ class FedRLR(Algorithm):
                 pull = (bias[i] - bias0[i]).mul_(of_penalty[:, 0])
                 bias[i] = pull.addcmul_(pairs[i].g.sum(1), of_loss[:, 0]).add_(bias[i])
             own = lowrank.retract(own, tangents)  # eqs. (17)-(19)
-            if (step + 1) % REORTHONORMALISE_EVERY == 0 or step + 1 == work.steps:
+            if (steps_before + step + 1) % REORTHONORMALISE_EVERY == 0:
                 own = [lowrank.reorthonormalise(one) for one in own]
         state = {"weight": cohort.weight[:, None].clone()} | _name_tensors(own, bias)
         return state, self._encode(own, bias, context), loss / work.steps

@@ -177,7 +177,8 @@ def test_uplink_is_exact_for_one_device_at_rank_one() -> None:
 
 
 def test_drift_is_corrected_by_local_steps() -> None:
-    """In float32 U and V are as orthonormal as rounding allows at the end of each round."""
+    """In float32, 40 local steps a round: after every 64 steps, so right at the end of the 8th
+    round, U and V are as orthonormal as rounding allows, and in between they are near it."""
     streams = Streams([2], [0])
     model = mlp((10, 8, 4))
     algorithm = FedRLR(FedRLR.Settings(rank=4, inv_k_gradient=False), model, 2)
@@ -194,7 +195,8 @@ def test_drift_is_corrected_by_local_steps() -> None:
         own, _, _ = algorithm.run_local_update(rows, dict(own), context)
         bases = torch.cat([own[name].mT @ own[name] for name in ("u0", "v0", "u1", "v1")])
         off.append(float((bases - torch.eye(4)).abs().max()))
-    assert max(off) < 1e-6
+    assert max(off) < 2e-5
+    assert off[7] < 1e-6 < min(off[:7])
 
 
 def test_start_is_on_the_manifold() -> None:
