@@ -17,6 +17,7 @@ from torch import Tensor
 
 from otafl.algorithms.parameters import (
     apply_mean_increment,
+    count_step_flops,
     draw_start,
     make_device_view,
     make_flat_view,
@@ -321,8 +322,7 @@ class Algorithm(Stateful, ABC):
 
         These are operations that a device needs, without those of simulating many devices at once.
         A MAC has a multiplication and an addition. Decompositions and operations on every parameter
-        count too. By default there are `gradients_per_step` gradients a step, on one minibatch
-        each, and the operations of the two properties below.
+        count too. By default these are the operations of SGD and of an increment.
 
         Parameters
         ----------
@@ -336,37 +336,11 @@ class Algorithm(Stateful, ABC):
         """
         if self.submodels:
             return self.count_submodel_flops(0, workload)
-        gradients = workload.num_steps * (self.gradients_per_step or 1)
-        elementwise = workload.num_steps * self.flops_per_param_step + self.flops_per_param_round
-        return (
-            gradients * self.model.count_training_flops(workload.effective_batch_size)
-            + elementwise * self.model.num_params
-        )
+        return count_step_flops(self.model, workload)
 
     def count_submodel_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
         """Count the operations of devices of a capacity level, as `count_flops`."""
         return count_local_flops(self.submodels[capacity_level], self.settings, workload)
-
-    @property
-    def flops_per_param_step(self) -> float:
-        """The operations per parameter in a local step, besides those of the gradients.
-
-        SGD has a multiplication and a subtraction.
-        """
-        return 2.0
-
-    @property
-    def flops_per_param_round(self) -> float:
-        """The operations per parameter in a round, besides those of the steps.
-
-        An increment takes a subtraction.
-        """
-        return 1.0
-
-    @property
-    def gradients_per_step(self) -> int | None:
-        """The number of gradients of a local step, if the method records it; None for one."""
-        return None
 
     def compute_weights(self, context: c.Context) -> Tensor:
         """Return the aggregation weight of each row, [N]: its share of the trial's samples."""
@@ -390,8 +364,7 @@ class Algorithm(Stateful, ABC):
 
         Their names are in `otafl.results.variables.VARIABLES`.
         """
-        count = self.gradients_per_step
-        return {} if count is None else {"gradients_per_step": float(count)}
+        return {}
 
     def get_model(self, view: str) -> Model:
         """Return the model that the parameters of a view belong to."""

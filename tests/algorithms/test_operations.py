@@ -304,14 +304,12 @@ def draws_left_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_gradient_a_step(patch: pytest.MonkeyPatch) -> None:
-    for kind in (Apfl, Ditto, FedAMP, PFedBayes, FedRep):
+    for kind in (Apfl, Ditto, FedAMP, PFedBayes, FedRep, PFedMe, PerFedAvg, PFedBreD):
         patch.setattr(kind, "count_flops", Algorithm.count_flops)
-    for kind in (PFedMe, PerFedAvg, PFedBreD):
-        patch.setattr(kind, "gradients_per_step", 1)
 
 
 def meta_steps_left_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PFedBreD, "gradients_per_step", property(lambda m: m.settings.prox_steps))
+    patch.setattr(PFedBreD, "_num_prior_steps", 0)
 
 
 MUTATIONS = [

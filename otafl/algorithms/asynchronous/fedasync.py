@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,11 +27,20 @@ from otafl.algorithms.deliveries import get_delivered_indicator, replace_deliver
 from otafl.algorithms.parameters import (
     build_increment_,
     build_model_payload,
+    count_step_flops,
     get_received_params,
     take_penalised_step_,
 )
 from otafl.core import registry, settings
-from otafl.core.contracts import MODEL, Broadcast, Context, LocalContext, Received, Tensors
+from otafl.core.contracts import (
+    MODEL,
+    Broadcast,
+    Context,
+    LocalContext,
+    Received,
+    Tensors,
+    Workload,
+)
 from otafl.core.settings import declare_stackable
 
 
@@ -110,12 +120,12 @@ class FedAsync(Algorithm):
     def sends_increments(cls, settings: Any) -> bool:
         return bool(settings.sends == "increment")
 
-    flops_per_param_step = 5.0
-    """The penalty's x - x_tau, times rho, added to the gradient; and the step."""
-
-    @property
-    def flops_per_param_round(self) -> float:
-        return 1.0 if self.settings.sends == "increment" else 0.0
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        """Count the penalty's x - x_tau, times rho, added to the gradient, and the step."""
+        subtractions = 1.0 if self.settings.sends == "increment" else 0.0
+        return count_step_flops(
+            self.model, workload, per_param_step=5.0, per_param_round=subtractions
+        )
 
     def compute_weights(self, context: Context) -> Tensor:
         """Return w_k s_k [N], for a cohort with the data shares w_k."""

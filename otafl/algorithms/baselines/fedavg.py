@@ -15,10 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 
 from otafl.algorithms.base import Algorithm, Outcome
-from otafl.algorithms.parameters import copy_received_params, run_sgd_, train_increment
+from otafl.algorithms.parameters import (
+    copy_received_params,
+    count_step_flops,
+    run_sgd_,
+    train_increment,
+)
 from otafl.algorithms.shared_settings import DecayedSettings
 from otafl.algorithms.whole_models import (
     IDEAL_ROUTE,
@@ -26,7 +32,15 @@ from otafl.algorithms.whole_models import (
     compute_step_size,
     get_received_model,
 )
-from otafl.core.contracts import MODEL, Broadcast, Context, LocalContext, Received, Tensors
+from otafl.core.contracts import (
+    MODEL,
+    Broadcast,
+    Context,
+    LocalContext,
+    Received,
+    Tensors,
+    Workload,
+)
 from otafl.core.settings import declare_stackable
 from otafl.models.base import flatten, unflatten
 
@@ -76,9 +90,9 @@ class FedAvg(Algorithm):
     def sends_increments(cls, settings: Any) -> bool:
         return bool(settings.sends == "increment")
 
-    @property
-    def flops_per_param_round(self) -> float:
-        return 1.0 if self.settings.sends == "increment" else 0.0
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        subtractions = 1.0 if self.settings.sends == "increment" else 0.0
+        return count_step_flops(self.model, workload, per_param_round=subtractions)
 
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext

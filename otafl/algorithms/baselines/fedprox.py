@@ -18,14 +18,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
-from otafl.algorithms.parameters import build_increment, get_received_params, take_penalised_step_
+from otafl.algorithms.parameters import (
+    build_increment,
+    count_step_flops,
+    get_received_params,
+    take_penalised_step_,
+)
 from otafl.algorithms.shared_settings import AveragedSettings, declare_penalty, find_overshoot
-from otafl.core.contracts import Broadcast, LocalContext, Tensors
+from otafl.core.contracts import Broadcast, LocalContext, Tensors, Workload
 from otafl.core.rng import declare_purpose
 
 STRAGGLERS = declare_purpose("fedprox/stragglers", __name__)
@@ -64,8 +70,9 @@ class FedProx(Algorithm):
         def find_conflicts(self) -> Iterator[str]:
             return find_overshoot("learning_rate", self.learning_rate, self.penalty)
 
-    flops_per_param_step = 5.0
-    """The penalty's w - w^t, times mu, added to the gradient; and the step."""
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        """Count the penalty's w - w^t, times mu, added to the gradient, and the step."""
+        return count_step_flops(self.model, workload, per_param_step=5.0)
 
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext

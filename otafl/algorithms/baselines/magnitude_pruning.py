@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Outcome
 from otafl.algorithms.baselines.whole_model_method import WholeModelMethod
-from otafl.algorithms.parameters import run_sgd_
+from otafl.algorithms.parameters import count_step_flops, run_sgd_
 from otafl.algorithms.whole_models import (
     BiasMode,
     WholeSettings,
@@ -28,7 +29,7 @@ from otafl.algorithms.whole_models import (
     compute_step_size,
     list_weights,
 )
-from otafl.core.contracts import Broadcast, LocalContext, Tensors
+from otafl.core.contracts import Broadcast, LocalContext, Tensors, Workload
 from otafl.factorised.shrinkage import keep_largest
 from otafl.models.base import flatten, unflatten
 
@@ -51,8 +52,12 @@ class MagnitudePruning(WholeModelMethod):
         """range of the comparison: the largest weights of each layer, or of all layers together"""
         bias_mode: BiasMode = "ideal"
 
-    flops_per_param_round = 3.0
-    """Comparisons that select the largest, about three a number (Knuth, vol. 3, section 5.2.2)."""
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        """Count the steps, and the comparisons that select the largest weights.
+
+        These are about three a number (Knuth, vol. 3, section 5.2.2).
+        """
+        return count_step_flops(self.model, workload, per_param_round=3.0)
 
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Outcome
 from otafl.algorithms.baselines.whole_model_method import WholeModelMethod
+from otafl.algorithms.parameters import count_step_flops
 from otafl.algorithms.whole_models import (
     BiasMode,
     WholeSettings,
@@ -29,7 +31,15 @@ from otafl.algorithms.whole_models import (
     compute_step_size,
     list_weights,
 )
-from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, unsqueeze_like
+from otafl.core.contracts import (
+    Batch,
+    Broadcast,
+    Hyper,
+    LocalContext,
+    Tensors,
+    Workload,
+    unsqueeze_like,
+)
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.factorised.shrinkage import soft_threshold
@@ -74,10 +84,10 @@ class ProxSgd(WholeModelMethod):
         """share of the newest gradient in v, with momentum: true"""
         bias_mode: BiasMode = "ideal"
 
-    @property
-    def flops_per_param_step(self) -> float:
-        """The step and the soft threshold, and with momentum v + rho (g - v)."""
-        return 7.0 if self.settings.momentum else 4.0
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        """Count the steps and soft thresholds, and v + rho (g - v) with momentum."""
+        each = 7.0 if self.settings.momentum else 4.0
+        return count_step_flops(self.model, workload, per_param_step=each, per_param_round=0.0)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         server, devices = super().init(streams, hyper)

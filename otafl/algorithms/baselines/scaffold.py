@@ -23,11 +23,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.deliveries import sum_per_trial
-from otafl.algorithms.parameters import apply_mean_increment, copy_received_params
+from otafl.algorithms.parameters import apply_mean_increment, copy_received_params, count_step_flops
 from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core.contracts import (
     MODEL,
@@ -40,6 +41,7 @@ from otafl.core.contracts import (
     Payload,
     Received,
     Tensors,
+    Workload,
 )
 from otafl.core.rng import Streams
 from otafl.models.base import flatten, unflatten
@@ -88,11 +90,13 @@ class Scaffold(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["scaffold"] = "scaffold"
 
-    flops_per_param_step = 3.0
-    """The step, and the part that is the same in all steps of a round, eta_l (c_i - c)."""
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        """Count the steps, and what a round computes once.
 
-    flops_per_param_round = 6.0
-    """eta_l (c_i - c), y - x, the new c_i and its change."""
+        A step adds eta_l (c_i - c), which is the same in all steps of a round. A round has this
+        vector, y - x, the new c_i and its change.
+        """
+        return count_step_flops(self.model, workload, per_param_step=3.0, per_param_round=6.0)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         server, _ = super().init(streams, hyper)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Views
-from otafl.algorithms.parameters import draw_start, make_view
+from otafl.algorithms.parameters import count_step_flops, draw_start, make_view
 from otafl.algorithms.whole_models import compute_density, get_received_model
 from otafl.core import contracts as c
 from otafl.core.rng import Streams
@@ -24,9 +25,8 @@ class WholeModelMethod(Algorithm):
     def sends_increments(cls, settings: Any) -> bool:
         return False
 
-    @property
-    def flops_per_param_round(self) -> float:
-        return 0.0
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        return count_step_flops(self.model, workload, per_param_round=0.0)
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         return draw_start(self.model, streams), {}

@@ -23,6 +23,7 @@ from otafl.algorithms.parameters import (
     add_prefix,
     build_increment_,
     copy_received_params,
+    count_step_flops,
     make_view,
     select_prefix,
 )
@@ -85,9 +86,6 @@ class Apfl(Algorithm):
 
     is_per_device = True
 
-    flops_per_param_step = 7.0
-    """The mixture w + alpha (v - w), and the steps of v and w."""
-
     class Settings(AveragedSettings):
         name: Literal["apfl"] = "apfl"
         personal_learning_rate: float = declare_personal_rate()
@@ -139,14 +137,14 @@ class Apfl(Algorithm):
             "personal": make_view(self.model, mixed, "device")
         }
 
-    @property
-    def flops_per_param_round(self) -> float:
-        """The increment of w, and the inner product of v - w and the gradient."""
-        return 4.0 if self.settings.adaptive else 1.0
-
     def count_flops(self, workload: Workload) -> np.ndarray:
-        return super().count_flops(workload) + workload.num_steps * self.model.count_training_flops(
-            workload.effective_batch_size
+        """Count the mixture w + alpha (v - w) and the steps of v and w.
+
+        A round has the increment of w, and the inner product of v - w and the gradient.
+        """
+        in_round = 4.0 if self.settings.adaptive else 1.0
+        return count_step_flops(
+            self.model, workload, 2, per_param_step=7.0, per_param_round=in_round
         )
 
 

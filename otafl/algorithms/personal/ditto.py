@@ -23,6 +23,7 @@ from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import (
     add_prefix,
     build_increment_,
+    count_step_flops,
     get_received_params,
     select_prefix,
     take_penalised_step_,
@@ -62,9 +63,6 @@ class Ditto(Algorithm):
 
     device_models = ("personal",)
 
-    flops_per_param_step = 7.0
-    """The step of w, and that of v with its penalty: v - w, times lambda, added."""
-
     is_per_device = True
 
     class Settings(AveragedSettings):
@@ -98,6 +96,5 @@ class Ditto(Algorithm):
         return add_prefix("personal", v), sent, loss / work.steps
 
     def count_flops(self, workload: Workload) -> np.ndarray:
-        return super().count_flops(workload) + workload.num_steps * self.model.count_training_flops(
-            workload.effective_batch_size
-        )
+        """Count the step of w, and that of v with its penalty: v - w, times lambda, added."""
+        return count_step_flops(self.model, workload, gradients=2, per_param_step=7.0)

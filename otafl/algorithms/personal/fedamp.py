@@ -30,6 +30,7 @@ from otafl.algorithms.deliveries import get_delivered
 from otafl.algorithms.parameters import (
     add_prefix,
     build_model_payload,
+    count_step_flops,
     get_received_params,
     select_prefix,
 )
@@ -111,13 +112,6 @@ class FedAMP(Algorithm):
         self_weight: float = declare_stackable(0.5, ge=0, le=1)
         """xi_ii, weight of a device's own model, with weights: cosine"""
 
-    flops_per_param_round = 0.0  # the model itself is sent
-
-    @property
-    def flops_per_param_step(self) -> float:
-        """The operations of the gradient steps under a penalty."""
-        return PENALISED * self.settings.prox_steps
-
     @classmethod
     def sends_increments(cls, settings: Any) -> bool:
         """Return False: devices send their models."""
@@ -171,12 +165,9 @@ class FedAMP(Algorithm):
         return others + torch.diag_embed(1.0 - others.sum(2))  # the weights sum to one
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        gradients = workload.num_steps * (
-            self.settings.prox_steps - 1
-        )  # after the first of each step
-        return super().count_flops(workload) + gradients * self.model.count_training_flops(
-            workload.effective_batch_size
-        )
+        """Count the gradient steps under a penalty; the model itself is sent."""
+        steps = self.settings.prox_steps
+        return count_step_flops(self.model, workload, steps, PENALISED * steps, per_param_round=0.0)
 
 
 def compute_kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> Tensor:

@@ -34,7 +34,12 @@ from torch import Tensor
 from otafl.algorithms.base import Algorithm, Needs, Outcome
 from otafl.algorithms.deliveries import get_delivered
 from otafl.algorithms.local_samples import add_, get_sample_mask, split_into_pieces
-from otafl.algorithms.parameters import add_prefix, build_model_payload, select_prefix
+from otafl.algorithms.parameters import (
+    add_prefix,
+    build_model_payload,
+    count_step_flops,
+    select_prefix,
+)
 from otafl.algorithms.personal.device_tables import update_table
 from otafl.core import contracts as c
 from otafl.core import settings
@@ -116,8 +121,6 @@ class FedFomo(Algorithm):
         super().__init__(settings, model, devices)
         self.num_offers = min(settings.models, devices - 1)
         self.device_models = ("personal", "base") if settings.baseline == "last" else ("personal",)
-
-    flops_per_param_round = 0.0  # the model itself is sent
 
     @classmethod
     def sends_increments(cls, settings: Any) -> bool:
@@ -268,9 +271,8 @@ class FedFomo(Algorithm):
         compared = self.num_offers + (self.settings.baseline == "last")
         exchange = (1 + compared) * self.model.count_forward_flops(held)
         exchange += (3.0 * compared + 2.0 * (1 + compared)) * self.model.num_params
-        return exchange + super().count_flops(
-            replace(workload, num_samples=workload.num_samples - held)
-        )
+        rest = replace(workload, num_samples=workload.num_samples - held)
+        return exchange + count_step_flops(self.model, rest, per_param_round=0.0)
 
     def offer(self, affinity: Tensor, round: int, hyper: c.Hyper, streams: Streams) -> Tensor:
         """Choose the devices whose models each device is forwarded in a round.

@@ -180,10 +180,6 @@ class FedRep(Algorithm):
         by_head = 2.0 * sum(math.prod(shape) for shape in shapes if len(shape) >= 2)
         head, body = sum(sizes), self.model.num_params - sum(sizes)
         model, batch = self.model, workload.effective_batch_size
-        on_head = (
-            model.count_forward_flops(batch) + by_head * batch + self.flops_per_param_step * head
-        )
-        on_body = (
-            model.count_training_flops(batch) - by_head * batch + self.flops_per_param_step * body
-        )
+        on_head = model.count_forward_flops(batch) + by_head * batch + 2.0 * head
+        on_body = model.count_training_flops(batch) - by_head * batch + 2.0 * body
         return workload.num_steps * (self.settings.head_factor * on_head + on_body) + body

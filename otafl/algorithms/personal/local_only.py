@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from otafl.algorithms.base import Algorithm, Outcome
-from otafl.algorithms.parameters import add_prefix, run_sgd_, select_prefix
+from otafl.algorithms.parameters import add_prefix, count_step_flops, run_sgd_, select_prefix
 from otafl.algorithms.shared_settings import declare_personal_rate
 from otafl.core import settings
-from otafl.core.contracts import Broadcast, Context, Hyper, LocalContext, Received, Tensors
+from otafl.core.contracts import (
+    Broadcast,
+    Context,
+    Hyper,
+    LocalContext,
+    Received,
+    Tensors,
+    Workload,
+)
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 
@@ -51,7 +61,9 @@ class LocalOnly(Algorithm):
                 text = "'local_only' sends no updates; use another algorithm, such as fedavg"
                 yield make_problem(text, "algorithm", "robust")
 
-    flops_per_param_round = 0.0  # nothing is sent
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        """Count the steps; nothing is sent."""
+        return count_step_flops(self.model, workload, per_param_round=0.0)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         return {}, super().init(streams, hyper)[1]

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 
 from otafl.algorithms.base import Algorithm, Outcome, Views
-from otafl.algorithms.parameters import build_increment_, get_received_params
+from otafl.algorithms.parameters import build_increment_, count_step_flops, get_received_params
 from otafl.algorithms.prox import take_step
 from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core import contracts as c
@@ -124,11 +125,10 @@ class PerFedAvg(Algorithm):
         model, tuned = views["global"], c.FineTuneSpec(self.settings.fine_tune_steps, server[ALPHA])
         return views | {"personal": c.View(model.params, model.predict_fn, fine_tune=tuned)}
 
-    @property
-    def flops_per_param_step(self) -> float:
-        """A step for each gradient; the two of the Hessian's product count as points too."""
-        return 4.0 if self.settings.hessian == "none" else 12.0
+    def compute_constants(self) -> dict[str, float]:
+        return {"gradients_per_step": 2.0 if self.settings.hessian == "none" else 4.0}
 
-    @property
-    def gradients_per_step(self) -> int:
-        return 2 if self.settings.hessian == "none" else 4
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        """Count a step for each gradient; the two of the Hessian's product count as points too."""
+        gradients, each = (2, 4.0) if self.settings.hessian == "none" else (4, 12.0)
+        return count_step_flops(self.model, workload, gradients, each)

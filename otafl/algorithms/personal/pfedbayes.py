@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from otafl.algorithms.base import Algorithm, Outcome, Views
-from otafl.algorithms.parameters import apply_mean_increment
+from otafl.algorithms.parameters import apply_mean_increment, count_step_flops
 from otafl.algorithms.personal.device_tables import make_flat_personal_view
 from otafl.algorithms.shared_settings import (
     AveragedSettings,
@@ -133,9 +133,6 @@ class PFedBayes(Algorithm):
                 "its authors; use mlp or softmax_regression"
             )
 
-    flops_per_param_round = 2.0
-    """The increments of mu and rho."""
-
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, _ = super().init(streams, hyper)
         mu = server[c.MODEL]
@@ -191,17 +188,11 @@ class PFedBayes(Algorithm):
         personal = make_flat_personal_view(self.model, devices["personal"])
         return super().build_views(server, devices) | {"personal": personal}
 
-    @property
-    def flops_per_param_step(self) -> float:
-        return DRAW_STEP * self.settings.personal_steps + COPY_STEP
-
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        gradients = workload.num_steps * (
-            self.settings.personal_steps - 1
-        )  # after the first of each step
-        return super().count_flops(workload) + gradients * self.model.count_training_flops(
-            workload.effective_batch_size
-        )
+        """Count the steps on draws and on the copy, and the increments of mu and rho."""
+        draws = self.settings.personal_steps
+        each = DRAW_STEP * draws + COPY_STEP
+        return count_step_flops(self.model, workload, draws, each, per_param_round=2.0)
 
 
 def _limit_step(zeta: Tensor, rate: Tensor, own_rate: Tensor, draws: int, w_rho: Tensor) -> Tensor:

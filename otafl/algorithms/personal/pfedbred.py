@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -30,6 +31,7 @@ from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.parameters import (
     add_prefix,
     build_increment_,
+    count_step_flops,
     get_received_params,
     make_device_view,
     select_prefix,
@@ -48,7 +50,7 @@ from otafl.algorithms.shared_settings import (
     declare_penalty,
     declare_personal_rate,
 )
-from otafl.core.contracts import MODEL, Broadcast, Hyper, LocalContext, Tensors
+from otafl.core.contracts import MODEL, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.factorised.coherence import coherence
@@ -247,18 +249,18 @@ class PFedBreD(Algorithm):
         meta = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if self.settings.variant == "paper" else 2}
         return meta[self.settings.strategy]
 
-    @property
-    def gradients_per_step(self) -> int:
-        return int(self.settings.prox_steps) + self._num_prior_steps
+    def compute_constants(self) -> dict[str, float]:
+        return {"gradients_per_step": float(self.settings.prox_steps + self._num_prior_steps)}
 
-    @property
-    def flops_per_param_step(self) -> float:
-        """The operations of the proximal steps, the step of w, and the steps to the prior's mean.
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        """Count the proximal steps, the step of w, and the steps to the prior's mean.
 
-        The step along the memorised gradient, last - theta, has three.
+        The step along the memorised gradient, last - theta, has three operations per parameter.
         """
         mean = 2.0 * self._num_prior_steps + (3.0 if self.has_memory else 0.0)
-        return PENALISED * self.settings.prox_steps + ENVELOPE + mean
+        each = PENALISED * self.settings.prox_steps + ENVELOPE + mean
+        gradients = self.settings.prox_steps + self._num_prior_steps
+        return count_step_flops(self.model, workload, gradients, each)
 
 
 def _apply_memory(span: Span, point: Tensor, rates: Tensors) -> Tensor:

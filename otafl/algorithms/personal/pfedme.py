@@ -20,12 +20,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
-from otafl.algorithms.parameters import add_prefix, build_increment_, get_received_params
+from otafl.algorithms.parameters import (
+    add_prefix,
+    build_increment_,
+    count_step_flops,
+    get_received_params,
+)
 from otafl.algorithms.prox import (
     ENVELOPE,
     PENALISED,
@@ -40,7 +46,7 @@ from otafl.algorithms.shared_settings import (
     declare_penalty,
     declare_personal_rate,
 )
-from otafl.core.contracts import Batch, Broadcast, LocalContext, Tensors
+from otafl.core.contracts import Batch, Broadcast, LocalContext, Tensors, Workload
 from otafl.core.settings import declare_stackable
 from otafl.models.span import FormParams, subtract_params
 
@@ -139,15 +145,14 @@ class PFedMe(Algorithm):
         span.write_each_((moved, w), (solved, theta))
         return loss
 
-    @property
-    def flops_per_param_step(self) -> float:
-        """The operations of the proximal steps and of the step of w.
+    def compute_constants(self) -> dict[str, float]:
+        return {"gradients_per_step": float(self.settings.prox_steps)}
+
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        """Count the proximal steps and the step of w.
 
         "original" also computes its point without decay.
         """
         local = ENVELOPE if self.settings.implementation == "paper" else ENVELOPE + 2.0
-        return PENALISED * self.settings.prox_steps + local
-
-    @property
-    def gradients_per_step(self) -> int:
-        return int(self.settings.prox_steps)
+        steps = self.settings.prox_steps
+        return count_step_flops(self.model, workload, steps, PENALISED * steps + local)
