@@ -31,7 +31,7 @@ from otafl.models.layer_steps import (
     Step,
 )
 from otafl.models.network import Network
-from otafl.uplink.signal import compute_error_free, make_signal
+from otafl.uplink.groups import compute_error_free, make_signal
 
 pytestmark = pytest.mark.twin
 

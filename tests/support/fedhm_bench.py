@@ -26,7 +26,7 @@ from otafl.core.rng import Streams
 from otafl.models.base import Model
 from otafl.models.layer_steps import Linear, Relu, Step
 from otafl.models.network import Network
-from otafl.uplink.signal import compute_error_free, make_signal, select_rows
+from otafl.uplink.groups import compute_error_free, make_signal, select_rows
 
 HYPER = {
     "learning_rate": [0.2, 0.1],
