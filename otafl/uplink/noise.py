@@ -1,9 +1,8 @@
 """All random numbers of receiver noise, interference and phase errors, of every scheme.
 
 The noise of one antenna is CN(0, 1), so that a real number has the variance N = 1/2. Interferers
-and
-a jammer have independent Rayleigh fading and white Gaussian symbols. Each payload group has streams
-of its own, named after its index.
+and a jammer have independent Rayleigh fading and white Gaussian symbols. Each payload group has
+streams of its own, named after its index.
 
 References
 ----------

@@ -31,6 +31,9 @@ from otafl.uplink.transmission import Transmission, account, mark_delivered
 BENT = ("timing_offset", "clip_db", "adc_bits")
 """Impairments that the model of energies on pairs does not include."""
 
+TINY = 1e-100
+"""Smallest cost that is divided by, far below that of any update in single precision."""
+
 
 def find_problems(scenario: Any) -> Iterator[Problem]:
     """Yield the settings of a scenario that need channel knowledge, or are not modelled."""
@@ -54,10 +57,6 @@ def find_problems(scenario: Any) -> Iterator[Problem]:
             "transport",
         )
     yield from refuse_distortion(scenario, BENT, "energies")
-
-
-TINY = 1e-100
-"""Smallest cost that is divided by, far below that of any update in single precision."""
 
 
 def lay_out_pairs(delivery: Delivery) -> Slot:
