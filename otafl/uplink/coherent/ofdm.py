@@ -329,7 +329,9 @@ class Ofdm(Transport):
         impairments, cohort = self.alignment.impairments, delivery.cohort
         devices = slot.budget.shape[1]
         carrier, delay = noise.draw_offsets(impairments, devices, slot.round)
-        late = phases = None
+        late = phases = offsets = None
+        if impairments.shifts_carrier:
+            offsets = carrier.flatten()[cohort.flat_index]
         if impairments.rotates_phase:
             phases = noise.draw_phases(impairments, devices, slot.round)
             phases = phases.flatten()[cohort.flat_index]
@@ -337,18 +339,9 @@ class Ofdm(Transport):
             on = torch.stack([group.on_air(cohort.num_rows) for group in laid]).any(0)
             delay = from_first(cohort, delay.flatten()[cohort.flat_index], on)
             late = delay.double() * grid.carriers
-        arrivals = Arrivals(
-            slot.h,
-            delivery.channel,
-            cohort,
-            grid,
-            self.budget.bandwidth_hz,
-            late,
-            phases,
-        )
-        return arrivals, carrier.flatten()[
-            cohort.flat_index
-        ] if impairments.shifts_carrier else None
+        bandwidth = self.budget.bandwidth_hz
+        arrivals = Arrivals(slot.h, delivery.channel, cohort, grid, bandwidth, late, phases)
+        return arrivals, offsets
 
     def _estimate(self, on_air: Transmission, received: Tensor) -> Tensor:
         """Combine a group's symbols [S, A, L], and scale them to the estimate [S, P].
