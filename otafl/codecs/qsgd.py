@@ -26,7 +26,6 @@ from torch import Tensor
 from otafl.codecs.base import Codec, EncodedGroup, get_trial_device
 from otafl.core.contracts import Context, Group, Hyper, Tensors
 from otafl.core.rng import Streams, declare_family
-from otafl.uplink.signal import compute_squared_norm
 
 ROUNDING = declare_family("qsgd", __name__)
 
@@ -75,7 +74,8 @@ class Qsgd(Codec):
     def _compute_norms(self, rows: Tensor) -> Tensor:
         """Compute the norms [n, buckets, 1] of rows [n, buckets, size]."""
         if self.settings.norm == "l2":
-            return compute_squared_norm(rows).sqrt().unsqueeze(2).to(rows.dtype)
+            norms = torch.linalg.vector_norm(rows, dim=2, keepdim=True, dtype=torch.float64)
+            return norms.to(rows.dtype)
         return torch.linalg.vector_norm(rows, torch.inf, dim=2, keepdim=True)
 
     def _get_bucket_size(self, num_coordinates: int) -> int:

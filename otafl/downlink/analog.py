@@ -37,7 +37,6 @@ from otafl.downlink.base import (
     DownlinkSetup,
     count_copies,
 )
-from otafl.uplink.signal import compute_squared_norm
 
 FADING = declare_purpose("downlink_fading", __name__)
 
@@ -89,8 +88,11 @@ class AnalogDownlink(Downlink):
         if not blocks:
             return None
         streams = self.setup.streams
-        norms = [compute_squared_norm(block.flatten(1)) for block in blocks.values()]
-        power = torch.stack(norms).sum(0) / max(1, num_coordinates)
+        norms = [
+            torch.linalg.vector_norm(block.flatten(1), dim=1, dtype=torch.float64)
+            for block in blocks.values()
+        ]
+        power = torch.stack(norms).square().sum(0) / max(1, num_coordinates)
         if not per_device:
             power = power[cohort.trial]
         snr = 2.0 * self._snr[cohort.trial]  # of a real number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -44,6 +45,7 @@ from otafl.selection.base import Selection
 from otafl.server.base import ServerOptimiser
 from otafl.topology.base import Topology
 from otafl.uplink import Uplink
+from otafl.uplink.base import deliver
 from otafl.uplink.signalling import Signalling
 
 
@@ -166,7 +168,9 @@ def assemble(
         server=registry.make_component("server", scenario.server),
         server_hyper=build_hyper([row.server for row in rows], streams),
         link=link,
-        robust=RobustAggregation(rows, link.transport, streams),
+        robust=RobustAggregation(
+            rows, partial(deliver, link.transport), link.transport.counts != "all", streams
+        ),
         hardware=hardware,
         faults=faults,
         clock=clocks,

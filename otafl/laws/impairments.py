@@ -35,7 +35,7 @@ from otafl.laws.mutations import (
     replace_by,
     scale_result,
 )
-from otafl.uplink.impairments.alpha_stable import alpha_stable
+from otafl.uplink.noise import draw_alpha_stable
 
 NOISELESS_DB = 200.0
 N = 0.5
@@ -265,7 +265,7 @@ def _far_tail(bench: Bench) -> Iterator[Check]:
     count = bench.scale_size(400_000)
     streams = Streams([3], [0], bench.torch_device, torch.float64)
     alpha = torch.tensor([index], dtype=torch.float64, device=bench.torch_device)
-    beyond = (alpha_stable(streams, "heavy_tails/0", 5, alpha, count).abs() > far).double()
+    beyond = (draw_alpha_stable(streams, "heavy_tails/0", 5, alpha, count).abs() > far).double()
     law = 2.0 * math.gamma(index) * math.sin(math.pi * index / 2.0) / math.pi * far**-index
     yield check_mean(law, beyond.cpu().numpy(), bias=0.03 * law)
 
@@ -358,15 +358,15 @@ MUTATIONS = build_mutations(
         ),
         "half the phase": (
             {"residual phase: error", "residual phase: mean gain", "residual phase: variance"},
-            scale_result(f"{DRAWN}.phases", 0.5),
+            scale_result("otafl.uplink.noise:draw_phases", 0.5),
         ),
         "half the carrier offset": (
             "carrier offset: mean gain",
-            scale_result(f"{DRAWN}.offsets", 0.5),
+            scale_result("otafl.uplink.noise:draw_offsets", 0.5),
         ),
         "half the delay": (
             {"timing: matched filter's error", "timing: aligned sample's noise"},
-            change_result(f"{DRAWN}.offsets", _half_the_delay),
+            change_result("otafl.uplink.noise:draw_offsets", _half_the_delay),
         ),
         "half the noise of the aligned sample": (
             {"timing: LMMSE is the best", "timing: aligned sample's noise"},
@@ -409,7 +409,7 @@ MUTATIONS = build_mutations(
         "half the jammer": ("jammer: mean noise", change_objects(DRAWN, _weaker_jammer)),
         "wider tails": (
             "heavy-tailed interference: characteristic function",
-            scale_result(f"{DRAWN}.tails", 1.1),
+            scale_result("otafl.uplink.noise:draw_tails", 1.1),
         ),
     },
 )

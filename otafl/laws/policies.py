@@ -295,11 +295,13 @@ def _no_gain(real: Any) -> Any:
 def _k_of_the_population(real: Any) -> Any:
     """Average over all devices of the trial instead of the transmitters."""
 
-    def unit(self: Any) -> Any:
-        cohort = self.sent.cohort
-        return real.func(self) * cohort.rows_per_trial[:, None] / cohort.num_devices
+    def transmit(*args: Any, **options: Any) -> Any:
+        state, made = real(*args, **options)
+        cohort = made.sent.cohort
+        unit = made.unit * cohort.rows_per_trial[:, None] / cohort.num_devices
+        return state, dataclasses.replace(made, unit=unit)
 
-    return property(unit)
+    return transmit
 
 
 def _one_too_many(real: Any) -> Any:
@@ -378,7 +380,7 @@ MUTATIONS = (
         {
             "K of the population": (
                 "K counts the transmitters",
-                replace_by("otafl.uplink.on_air:OnAir.unit", _k_of_the_population),
+                replace_by("otafl.uplink.coherent.over_the_air:transmit", _k_of_the_population),
             ),
             "less than the weakest device has": (
                 {

@@ -5,7 +5,6 @@ An attacker tells two neighbouring inputs apart by the signals that the server g
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 from collections.abc import Iterator
 from typing import Any
@@ -316,6 +315,7 @@ def list_laws() -> Iterator[Law]:
 
 
 MODULE = "otafl.privacy.mechanism"
+SEEN = "otafl.uplink.exposure"
 
 
 def _one_way(privacy: Any) -> None:
@@ -323,17 +323,17 @@ def _one_way(privacy: Any) -> None:
 
 
 def _first_antenna(real: Any) -> Any:
-    def spend(self: Any, on_air: Any) -> None:
-        slot = dataclasses.replace(on_air.slot, h=on_air.slot.h[:, :, :1])
-        real(self, dataclasses.replace(on_air, slot=slot))
+    def charge(privacy: Any, on_air: Any, gains: Any, *rest: Any) -> None:
+        first = on_air.slot.h[:, :, :1].abs().square().sum(2)
+        real(privacy, on_air, first, *rest)
 
-    return spend
+    return charge
 
 
 def _forgetful(real: Any) -> Any:
-    def spend(self: Any, on_air: Any) -> None:
+    def spend(self: Any, *args: Any) -> None:
         self.spent.zero_()
-        real(self, on_air)
+        real(self, *args)
 
     return spend
 
@@ -341,32 +341,28 @@ def _forgetful(real: Any) -> Any:
 def _mean_fade(real: Any) -> Any:
     """Bound the mean over the antennas."""
 
-    def limit(self: Any, slot: Any, *args: Any) -> Any:
-        h = slot.h * slot.h.shape[2] ** -0.5
-        return dataclasses.replace(
-            slot, budget=real(self, dataclasses.replace(slot, h=h), *args).budget
-        )
+    def limit(privacy: Any, slot: Any, gains: Any, delivery: Any) -> Any:
+        return real(privacy, slot, gains / slot.h.shape[2], delivery)
 
     return limit
 
 
 def _entry_by_entry(real: Any) -> Any:
     """Clip coordinates one by one, instead of their norm."""
-    return lambda self, sent: dataclasses.replace(sent, x=sent.x.clamp(-self._clip, self._clip))
+    return lambda self, rows: rows.clamp(-self.clip, self.clip)
 
 
 def _always_to_the_norm(real: Any) -> Any:
     """Scale payloads smaller than C up to it."""
 
-    def clip_entries(self: Any, sent: Any) -> Any:
-        norm = sent.x.norm(dim=1).clamp_min(1e-9)
-        return dataclasses.replace(sent, x=sent.x * (self._clip / norm)[:, None])
+    def clip_entries(self: Any, rows: Any) -> Any:
+        return rows * (self.clip / rows.norm(dim=1).clamp_min(1e-9))[:, None]
 
     return clip_entries
 
 
 def _own_server(real: Any) -> Any:
-    return lambda self, slot: slot.h.abs().square().sum(2)
+    return lambda slot, neighbours: real(slot, None)
 
 
 MUTATIONS = build_mutations(
@@ -400,7 +396,7 @@ MUTATIONS = build_mutations(
         ),
         "one antenna listens": (
             {"a bound is kept", "mu of the transmissions"},
-            replace_by(f"{MODULE}:Privacy.spend", _first_antenna),
+            replace_by(f"{SEEN}:charge", _first_antenna),
         ),
         "one round counts": (
             {
@@ -414,11 +410,11 @@ MUTATIONS = build_mutations(
         ),
         "a bound of the mean antenna": (
             {"a bound is kept", "all servers count"},
-            replace_by(f"{MODULE}:Privacy.limit_power", _mean_fade),
+            replace_by(f"{SEEN}:limit_power", _mean_fade),
         ),
         "its own server listens": (
             "all servers count",
-            replace_by(f"{MODULE}:Privacy._compute_power_gains", _own_server),
+            replace_by(f"{SEEN}:compute_power_gains", _own_server),
         ),
         "epsilon for mu": (
             "delta of mu-GDP",

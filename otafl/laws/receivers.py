@@ -272,7 +272,7 @@ MUTATIONS = (
         {
             "noise of every device": (
                 "noise is that of one antenna",
-                scale_result("otafl.uplink.impairments.impairments:Impairments.noise", 5.0),
+                replace_by_value("otafl.uplink.transmission:NOISE_VARIANCE", 2.5),
             ),
             "a combiner of norm two": (
                 "no gain beyond the antennas",

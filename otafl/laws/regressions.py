@@ -21,7 +21,7 @@ from otafl.laws.checks import (
     check_mean,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, change_result, replace_by
+from otafl.laws.mutations import build_mutations, change_result, replace_by, replace_by_value
 from otafl.laws.quadratics import (
     EQUAL_HESSIANS,
     FEATURES,
@@ -294,9 +294,7 @@ MUTATIONS = [
         {
             "half of the noise": (
                 " floor",
-                change_result(
-                    "otafl.uplink.impairments.impairments:Impairments.noise", lambda v: 0.5 * v
-                ),
+                replace_by_value("otafl.uplink.transmission:NOISE_VARIANCE", 0.25),
             )
         },
     ),

@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from otafl.robust import grouping
 from otafl.robust.aggregation import RobustAggregation
 from otafl.robust.base import Inputs, Rule
 from otafl.scenario import load_scenario
+from otafl.uplink.base import deliver
 
 SIFAOU = "Sifaou, Li 2021; inclusion and exclusion"
 BREAKDOWN = "breakdown point"
@@ -118,7 +120,7 @@ def _noise(bench: Bench, num_groups: int) -> Iterator[Check]:
     rig = bench.build_rig(DEVICES, 8, point)
     settings = {"name": "groups", "devices": {"count": DEVICES}, "robust": {"groups": num_groups}}
     scenarios = [load_scenario(settings | point)] * rig.num_trials
-    robust = RobustAggregation(scenarios, rig.link.transport, rig.streams)
+    robust = RobustAggregation(scenarios, partial(deliver, rig.link.transport), True, rig.streams)
     ones = rig.cohort.weight.new_ones(rig.cohort.num_rows, bench.scale_size(4000))
     state = rig.link.channel.get_state(0)
     received, _ = robust.deliver((Group({"x": ones}),), rig.cohort, state, 0, NO_LIMITS)

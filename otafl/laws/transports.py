@@ -280,7 +280,7 @@ MUTATIONS = build_mutations(
         ),
         "symbols in order": (
             "interleaved parts",
-            replace_by_value("otafl.uplink.coherent.analog:interleave", lambda sent: sent),
+            replace_by_value("otafl.uplink.coherent.over_the_air:interleave", lambda sent: sent),
         ),
         "a symbol too late": (
             "coherence blocks",
@@ -288,7 +288,7 @@ MUTATIONS = build_mutations(
         ),
         "sigma^2 for N": (
             {"one receiver has one noise"},
-            replace_by_value("otafl.uplink.impairments.impairments:NOISE_VARIANCE", 1.0),
+            replace_by_value("otafl.uplink.transmission:NOISE_VARIANCE", 1.0),
         ),
         "coloured noise": (
             {"noise is white"},

@@ -28,7 +28,7 @@ from otafl.laws.checks import (
     check_share,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, replace_by, scale_result
+from otafl.laws.mutations import build_mutations, change_result, replace_by, replace_by_value
 
 TYPES = "Mergen and Tong 2006"
 LATTICE = "Martinez-Gost et al. 2026"
@@ -189,14 +189,9 @@ def _always_up(real: Any) -> Any:
     return lambda part, count, draw: real(part, count, torch.full_like(part, 0.999))
 
 
-def _one_use(real: Any) -> Any:
+def _one_use(slot: Any) -> Any:
     """Report the power of a pulse as if it were sent on every channel use of a real."""
-
-    def pulses(self: Any, slot: Any, *rest: Any) -> Any:
-        sent, made = real(self, slot, *rest)
-        return sent, dataclasses.replace(made, power=slot.uses_per_symbol * made.power)
-
-    return pulses
+    return dataclasses.replace(slot, uses_per_symbol=1)
 
 
 MUTATIONS = build_mutations(
@@ -204,7 +199,7 @@ MUTATIONS = build_mutations(
     {
         "noise of a complex sample": (
             {"error", "lattice", "rounded counts"},
-            scale_result("otafl.uplink.impairments.impairments:Impairments.noise", 2.0),
+            replace_by_value("otafl.uplink.transmission:NOISE_VARIANCE", 1.0),
         ),
         "counts rounded down": ("rounded counts", replace_by(f"{TYPES}:project", _round_down)),
         "counts that need not add up to K": (
@@ -214,7 +209,7 @@ MUTATIONS = build_mutations(
         "values rounded up": ("rounding to levels", replace_by(f"{TYPES}:_levels", _always_up)),
         "a pulse at the power of a use": (
             {"channel uses and power", "error", "lattice", "rounded counts"},
-            replace_by(f"{TYPES}:TypeBased._pulses", _one_use),
+            change_result(f"{TYPES}:lay_out", _one_use),
         ),
     },
 )

@@ -35,6 +35,7 @@ from otafl.laws.mutations import (
     replace_by_value,
     scale_result,
 )
+from otafl.uplink import noise
 from otafl.uplink.coherent.ofdm_samples import to_samples
 from otafl.uplink.impairments.amplifier import peaks
 
@@ -107,7 +108,7 @@ def _delays(bench: Bench) -> Iterator[Check]:
     x = _rows(rig, 2)
     estimate, report = rig.send(x, 0)
     transport: Any = rig.link.transport
-    late = transport.alignment.impairments.offsets(6, 0)[1].cpu().numpy()
+    late = noise.draw_offsets(transport.alignment.impairments, 6, 0)[1].cpu().numpy()
     late = (late - late.min(1, keepdims=True)) * CARRIERS  # [S, K]
     ramp = np.exp(-2j * math.pi * late[..., None] * _frequencies() / CARRIERS)
     gain = report.saved_tensors["c/0"][:, 0].cpu().numpy()
@@ -126,7 +127,7 @@ def _carriers(bench: Bench) -> Iterator[Check]:
     rows[:, 0, :, own] = 1.0
     estimate, report = rig.send(rows.flatten(1).to(rig.cohort.weight), 0)
     transport: Any = rig.link.transport
-    e = transport.alignment.impairments.offsets(1, 0)[0].cpu().numpy()[:, 0]
+    e = noise.draw_offsets(transport.alignment.impairments, 1, 0)[0].cpu().numpy()[:, 0]
     received = _complex(estimate) / report.saved_tensors["c/0"][:, :1].cpu().numpy()
     gain, turn = received[..., own], math.pi * e * (CARRIERS - 1) / CARRIERS
     kernel = np.sin(math.pi * e) / (CARRIERS * np.sin(math.pi * e / CARRIERS))

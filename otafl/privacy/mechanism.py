@@ -39,7 +39,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -56,11 +55,6 @@ from otafl.core.stateful import Stateful
 from otafl.power.base import PowerPolicy
 from otafl.privacy import accounting
 from otafl.privacy import checks as privacy_checks
-from otafl.uplink.intercell import InterCellInterference
-from otafl.uplink.layout import Slot
-from otafl.uplink.normalise import Normalisation
-from otafl.uplink.on_air import OnAir
-from otafl.uplink.signal import Signal, compute_squared_norm
 
 ROUNDING = 1e-6
 """Steps by which a mu can exceed a level of the grid and still count as it."""
@@ -82,13 +76,11 @@ class Privacy(Stateful):
         Number of devices K.
     streams : Streams
         Random streams of the trials.
-    neighbours : InterCellInterference, optional
-        Channels between servers and each other's devices; None without inter-cell interference.
-    spins : bool
-        Whether carrier offsets turn a payload from one quadrature to the other.
 
     Attributes
     ----------
+    clip : float
+        Norm C to which rows are clipped.
     spent : Tensor, float64 [S, K]
         mu^2 so far. For sampled devices it is that of all rounds, drawn or not.
     rounds, limited : Tensor, float64 [S]
@@ -138,16 +130,11 @@ class Privacy(Stateful):
         sampling: Sequence[float | None],
         devices: int,
         streams: Streams,
-        *,
-        neighbours: InterCellInterference | None = None,
-        spins: bool = False,
     ) -> None:
-        self._neighbours, self._spins = neighbours, spins
-        self._elsewhere: Tensor | None = None
         self.settings, self._sections, self._planned = sections[0], sections, planned
         self._sampling = sampling
         assert self.settings.clip is not None
-        self._clip = self.settings.clip
+        self.clip = self.settings.clip
         self._distance = 2.0 if self._has_replacement else 1.0
         self._bounds = [self._bound(*of) for of in zip(sections, sampling, strict=True)]
         new = torch.zeros(len(sections), dtype=torch.float64, device=streams.device)
@@ -182,25 +169,33 @@ class Privacy(Stateful):
             bound = max(bound, self._planned * accounting.get_level_mu(level) ** 2)
         return bound
 
-    def clip_rows(self, sent: Signal) -> Signal:
+    def clip_rows(self, rows: Tensor) -> Tensor:
         """Clip rows [n, P] to norm C; a row that is not finite becomes zero."""
-        norm = compute_squared_norm(sent.x).sqrt()
-        x = sent.x * (self._clip / norm.clamp_min(self._clip))[:, None].to(sent.x.dtype)
-        return replace(sent, x=x.where(norm.isfinite()[:, None], 0.0))
+        norm = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+        x = rows * (self.clip / norm.clamp_min(self.clip))[:, None].to(rows.dtype)
+        return x.where(norm.isfinite()[:, None], 0.0)
 
-    def scale(self, sent: Signal, normalised: Normalisation) -> Normalisation:
-        """Replace the mean symbol powers [S, Q, K] of a normalisation by those of the norm C."""
-        lengths = normalised.segments.sum_over_scopes(normalised.lengths)
-        power = self._clip**2 * normalised.scale.square()[:, None] / lengths
-        return replace(normalised, power=sent.grid(power).mT)
-
-    def limit_power(self, slot: Slot, sends: Tensor, limits: TransmitLimits) -> Slot:
+    def limit_power(
+        self,
+        budget: Tensor,
+        gain: Tensor,
+        symbols: int,
+        round: int,
+        sends: Tensor,
+        limits: TransmitLimits,
+    ) -> Tensor:
         """Limit the power budgets of a slot to the bound.
 
         Parameters
         ----------
-        slot : Slot
-            Slot with power budgets [S, K].
+        budget : Tensor, float [S, K]
+            Power budgets.
+        gain : Tensor, float [S, K]
+            Largest power gain H over the fades of the slot, summed over antennas and servers.
+        symbols : int
+            Channel uses of a device.
+        round : int
+            Number of the slot.
         sends : Tensor, bool [S, K]
             Mask of the devices with a payload.
         limits : TransmitLimits
@@ -208,8 +203,8 @@ class Privacy(Stateful):
 
         Returns
         -------
-        Slot
-            Slot with the limited budgets.
+        Tensor, float [S, K]
+            The limited budgets.
 
         Raises
         ------
@@ -218,30 +213,20 @@ class Privacy(Stateful):
         """
         if limits.energy_budget is not None:
             raise UserError(f"devices.compute: {privacy_checks.ENERGY}")
-        self._check_signal(slot.turn_symbols)
-        if self._neighbours is not None:
-            self._elsewhere = self._neighbours.power_gains(slot)
-        gain = self._compute_power_gains(slot).amax(2).double()  # H
-        cost = self._distance**2 * slot.turn_symbols / NOISE_VARIANCE * gain  # mu^2 of unit power
+        self._check_signal(symbols)
+        cost = self._distance**2 * symbols / NOISE_VARIANCE * gain.double()  # mu^2 of unit power
         # reduced by the rounding error of powers in the stack's precision
-        share = self._compute_round_share(slot.round) * (
-            1.0 - 16.0 * torch.finfo(slot.budget.dtype).eps
-        )
+        share = self._compute_round_share(round) * (1.0 - 16.0 * torch.finfo(budget.dtype).eps)
         bound = share / cost.clamp_min(torch.finfo(cost.dtype).tiny)
-        budget = slot.budget.minimum(bound.to(slot.budget))
+        limited = budget.minimum(bound.to(budget))
         self.rounds += sends.any(1)
-        self.limited += ((bound < slot.budget) & sends).any(1)
+        self.limited += ((bound < budget) & sends).any(1)
         if self.levels is not None:
-            charged = budget * cost
+            charged = limited * cost
             if limits.trial_mask is not None:
                 charged = charged * limits.trial_mask[:, None]
             self._spend_sampled(self.levels, charged, limits.trial_mask)
-        return replace(slot, budget=budget)
-
-    def _compute_power_gains(self, slot: Slot) -> Tensor:
-        """Compute sum |h|^2 over the antennas of all servers of a device, [S, K, cells]."""
-        own = slot.h.abs().square().sum(2)
-        return own if self._elsewhere is None else own + self._elsewhere
+        return limited
 
     def _compute_round_share(self, round: int) -> Tensor:
         """Compute the mu^2 that a round can use, [S, 1] or [S, K]."""
@@ -275,36 +260,21 @@ class Privacy(Stateful):
             counted = counted * running[:, None, None]
         levels.scatter_add_(2, level, counted)
 
-    def spend(self, on_air: OnAir) -> None:
-        """Add the privacy loss of a group's transmission."""
+    def spend(self, power: Tensor, scale: Tensor) -> None:
+        """Add the privacy loss of a group's transmission.
+
+        Parameters
+        ----------
+        power : Tensor, float64 [S, K]
+            Squared gain g_k^2 with which the server observes a device's symbols, the largest of all
+            segments.
+        scale : Tensor, float64 [S, K]
+            Factor of a device's row before it is transmitted.
+        """
         if self.uses_sampling:
             return  # `limit_power` has charged all devices, drawn or not
-        coefficients = on_air.coefficients
-        if self.settings.adversary == "honest":
-            power = self._compute_estimated_gains(on_air)
-        else:
-            gains = self._compute_power_gains(on_air.slot)[..., list(on_air.segments.cells)]
-            power = gains.mT.double() * coefficients.p.abs().double().square()
-        scale = on_air.sent.grid(on_air.normalised.scale).double()
-        moved = self._distance * self._clip * scale
-        self.spent += moved.square() * power.amax(1) / NOISE_VARIANCE
-
-    def _compute_estimated_gains(self, on_air: OnAir) -> Tensor:
-        """Compute the squared gains [S, Q, K] of devices in the estimates of all servers."""
-        p = on_air.coefficients.p
-        one_quadrature = on_air.segments.halves == 1 and not self._spins
-
-        def compute_squared_gain(signal_gain: Tensor) -> Tensor:
-            return (signal_gain.real if one_quadrature else signal_gain.abs()).double().square()
-
-        power = compute_squared_gain(on_air.channels.h * p)
-        if self._neighbours is None:
-            return power
-        table = self._neighbours.scalar_gains(on_air)  # [S, C K, Q, C]
-        servers = table.shape[3]
-        sent = p.unflatten(0, (-1, servers)).transpose(2, 3).flatten(1, 2)
-        others = compute_squared_gain(table * sent[..., None]).sum(3)
-        return power + others.unflatten(1, (servers, -1)).flatten(0, 1).mT
+        moved = self._distance * self.clip * scale
+        self.spent += moved.square() * power / NOISE_VARIANCE
 
     def compute_metrics(self) -> dict[str, Tensor]:
         """Compute dp_mu, dp_epsilon and dp_limited so far, [S] each."""
@@ -345,7 +315,6 @@ def build(
     devices: int,
     streams: Streams,
     mains: bool = True,
-    neighbours: InterCellInterference | None = None,
 ) -> Privacy | None:
     """Build the privacy account of S trials over K devices.
 
@@ -361,8 +330,6 @@ def build(
         Random streams of the trials.
     mains : bool
         Whether no device has a battery.
-    neighbours : InterCellInterference, optional
-        Channels between servers and each other's devices; None without inter-cell interference.
 
     Returns
     -------
@@ -380,6 +347,4 @@ def build(
     bounded = any(one.epsilon is not None for one in sections)
     privacy_checks.refuse_parts(scenario, policy, mains, bounded)
     sampling = [row.devices.selection.values.sampling_probability for row in rows]
-    spins = any(row.impairments.carrier_offset for row in rows)
-    given = sections, scenario.training.rounds, sampling, devices, streams
-    return Privacy(*given, neighbours=neighbours, spins=spins)
+    return Privacy(sections, scenario.training.rounds, sampling, devices, streams)

@@ -34,7 +34,6 @@ from otafl.core.stateful import Stateful
 from otafl.models.base import flatten, unflatten
 from otafl.robust.base import Inputs
 from otafl.robust.grouping import draw_groups, join_report, select_received, split_payload
-from otafl.uplink.base import Transport, deliver
 
 Decode = Callable[[c.Received], c.Received]
 
@@ -135,8 +134,11 @@ class RobustAggregation(Stateful):
     ----------
     scenarios : sequence of Scenario
         Scenarios of the S trials, which differ in stackable fields only.
-    transport : Transport
-        Uplink of the trials.
+    deliver_fn : callable
+        Delivers a payload in turns, with the arguments and results of `otafl.uplink.base.deliver`
+        from the payload on.
+    has_shared_slots : bool
+        Whether devices share channel uses on the uplink.
     streams : Streams
         Random streams of the trials.
 
@@ -148,13 +150,19 @@ class RobustAggregation(Stateful):
 
     state_attrs: ClassVar = ("memory",)
 
-    def __init__(self, scenarios: Sequence[Any], transport: Transport, streams: Streams) -> None:
+    def __init__(
+        self,
+        scenarios: Sequence[Any],
+        deliver_fn: Callable[..., tuple[c.Received, c.LinkReport]],
+        has_shared_slots: bool,
+        streams: Streams,
+    ) -> None:
         sections: list[RobustSettings] = [one.robust for one in scenarios]
-        self.settings, self._transport, self._streams = sections[0], transport, streams
+        self.settings, self._deliver, self._streams = sections[0], deliver_fn, streams
         self.num_groups = self.settings.count_groups(scenarios[0].devices)
         self.rule = self.settings.rule.values
         self._share = build_hyper(sections, streams)["assumed_share"]
-        self._has_slots = self.num_groups > 1 and transport.counts != "all"
+        self._has_slots = self.num_groups > 1 and has_shared_slots
         self.memory: c.Tensors = {}
         self._group_index: Tensor | None = None
 
@@ -190,12 +198,10 @@ class RobustAggregation(Stateful):
             _refuse_partial(payload, cohort.num_rows)
             self._group_index = draw_groups(cohort, self.num_groups, round, self._streams)
         if not self._has_slots:
-            return deliver(self._transport, payload, cohort, channel, round, limits)
+            return self._deliver(payload, cohort, channel, round, limits)
         assert self._group_index is not None
         split = split_payload(payload, self._group_index, self.num_groups)
-        received, report = deliver(
-            self._transport, split, cohort, channel, round, limits, self.num_groups
-        )
+        received, report = self._deliver(split, cohort, channel, round, limits, self.num_groups)
         return received, join_report(report, len(payload))
 
     def aggregate(self, received: c.Received, decode: Decode, cohort: c.Cohort) -> c.Received:

@@ -21,7 +21,6 @@ from torch import Tensor
 from otafl.core.contracts import ChannelState, Cohort, Payload
 from otafl.core.problems import Problem, make_problem
 from otafl.selection.base import Devices, NumWanted, Selection
-from otafl.uplink.signal import compute_squared_norm
 
 
 class UpdateNorm(Selection):
@@ -94,7 +93,8 @@ def compute_squared_norms(payload: Payload, cohort: Cohort) -> Tensor:
         if group.route == "ideal":
             continue
         for block in group.masked_tensors.values():
-            norm = compute_squared_norm(block.flatten(1))
+            rows = block.flatten(1)
+            norm = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()
             total = (
                 total + norm
                 if group.row_index is None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +20,10 @@ from otafl.csi.long_term import compute_statistics
 from otafl.devices.faults import compute_jammer_power
 from otafl.power.base import PowerPolicy
 from otafl.privacy import mechanism as privacy
-from otafl.uplink.base import Transport
+from otafl.uplink.base import Parts, Transport
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.intercell import InterCellInterference
-from otafl.uplink.power import Alignment
-from otafl.uplink.report import Saves
+from otafl.uplink.transmission import Alignment
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,6 @@ def build(
     growth = [getattr(row.channel, "snr_growth", 0.0) for row in rows]
     impairments = Impairments([row.impairments for row in rows], jammer, streams, growth)
     codec = codecs.build([row.codec for row in rows], streams)
-    others = neighbours(channel)
     alignment = Alignment(
         csi=known,
         receiver=receiver,
@@ -114,38 +111,17 @@ def build(
         hyper=build_hyper([row.power for row in rows], streams),
         impairments=impairments,
     )
-    parts = {
-        "budget": budget,
-        "alignment": alignment,
-        "csi": known,
-        "statistics": alignment.statistics,
-        "impairments": impairments,
-        "codec": codec,
-        "streams": streams,
-        "hyper": build_hyper([row.transport for row in rows], streams),
-        "privacy": privacy.build(rows, policy, devices, streams, mains, others),
-        "neighbours": others,
-        "saves": Saves(scenario.output.save_link, save_gram),
-    }
-    return Uplink(channel, budget, codec, make(scenario.transport, parts), known)
-
-
-def make(settings: Any, parts: Mapping[str, Any]) -> Transport:
-    """Make the transport of some settings from the parts that its constructor names.
-
-    Parameters
-    ----------
-    settings : Transport.Settings
-        Settings of the transport, whose `name` chooses the class.
-    parts : mapping of str to Any
-        Parts of the uplink by parameter name.
-
-    Returns
-    -------
-    Transport
-        The transport.
-    """
-    kind: Any = registry.load_component("transport", settings.name)
-    _, *names = inspect.signature(kind).parameters
-    made: Transport = kind(settings, **{name: parts[name] for name in names})
-    return made
+    parts = Parts(
+        budget=budget,
+        alignment=alignment,
+        codec=codec,
+        streams=streams,
+        hyper=build_hyper([row.transport for row in rows], streams),
+        privacy=privacy.build(rows, policy, devices, streams, mains),
+        neighbours=neighbours(channel),
+        save_link=scenario.output.save_link,
+        save_gram=save_gram,
+    )
+    kind = registry.load_component("transport", scenario.transport.name)
+    transport: Transport = kind(scenario.transport, parts)
+    return Uplink(channel, budget, codec, transport, known)

@@ -5,25 +5,31 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
 
+from otafl.codecs.base import Codec
 from otafl.core import settings
 from otafl.core.contracts import (
     NO_LIMITS,
     ChannelState,
     Cohort,
+    Hyper,
     LinkBudget,
     LinkReport,
     Payload,
     Received,
     TransmitLimits,
 )
+from otafl.core.rng import Streams
 from otafl.core.stateful import Stateful
 from otafl.csi.base import Csi
+from otafl.privacy.mechanism import Privacy
 from otafl.uplink.delivery import Delivery
+from otafl.uplink.intercell import InterCellInterference
+from otafl.uplink.transmission import Alignment
 
 Access = Literal["tdma", "ofdma"]
 Counts = Literal["shared", "one", "all"]
@@ -54,20 +60,59 @@ class OrthogonalUplink:
     csi: Csi
 
 
+@dataclass(frozen=True)
+class Parts:
+    """Parts of an uplink of S trials that a transport can use.
+
+    Parameters
+    ----------
+    budget : LinkBudget
+        Power budgets and bandwidth of the trials.
+    alignment : Alignment
+        Channel estimates, combiner, power policy and impairments.
+    codec : Codec
+        Compression of the updates.
+    streams : Streams
+        Random streams of the trials.
+    hyper : Hyper
+        Stackable fields of the transport, [S] each.
+    privacy : Privacy or None
+        Privacy account; None without clipping.
+    neighbours : InterCellInterference or None
+        Channels between servers and each other's devices; None without inter-cell interference.
+    save_link, save_gram : bool
+        Whether to save the coefficients of a link, and with them the signals' Gram matrices.
+    """
+
+    budget: LinkBudget
+    alignment: Alignment
+    codec: Codec
+    streams: Streams
+    hyper: Hyper
+    privacy: Privacy | None = None
+    neighbours: InterCellInterference | None = None
+    save_link: bool = False
+    save_gram: bool = True
+
+
 class Transport(Stateful, ABC):
     """Scheme that carries the payload of a slot to the server (`deliver`).
 
-    A transport is made of its settings and of the parts of `otafl.uplink.build` that its
-    constructor names. Its class is final: what several schemes share is a function, or an object
-    that they hold. `otafl list NAME` prints an example scenario of each built-in transport.
+    A transport is final: what several schemes share is a function, or an object that they hold.
+    `otafl list NAME` prints an example scenario of each built-in transport.
+
+    Parameters
+    ----------
+    settings : Settings
+        Section `transport`; trials differ only in stackable fields.
+    parts : Parts
+        Parts of the uplink.
 
     Attributes
     ----------
     budget : LinkBudget
         Power budgets and bandwidth of the S trials.
     """
-
-    budget: LinkBudget
 
     provides: ClassVar[frozenset[str]]
     """What the server gets of the updates: "mean", and "each" if it gets every device's update."""
@@ -120,6 +165,9 @@ class Transport(Stateful, ABC):
             None if the outcome depends on no power.
             """
             return "peak"
+
+    def __init__(self, settings: Any, parts: Parts) -> None:
+        self.settings, self.parts, self.budget = settings, parts, parts.budget
 
     @property
     def uses_empty_slots(self) -> bool:

@@ -11,15 +11,14 @@ other, and each has the energy that the groups before have left.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from otafl.core.constants import get_constant
 from otafl.core.contracts import MIN_SNR, Coefficients, TransmitLimits
-from otafl.uplink.segments import Segments
-from otafl.uplink.signal import Signal
+from otafl.uplink.signal import Segments, Signal
 
 ROUNDING = 1e-5
 """A rest of energy below this share of the last expense counts as zero."""
@@ -33,7 +32,9 @@ class Bounds:
     limits : TransmitLimits
         Energy, number of copies and crashes of the slot.
     symbols : int
-        Channel uses of the slot.
+        Symbols of the slot.
+    uses_per_symbol : int
+        Channel uses of a symbol.
     turns : int
         Groups of devices that share it, one after the other.
 
@@ -43,16 +44,16 @@ class Bounds:
         Energy left to radiate, in noise variance times symbols; None without a bound.
     """
 
-    def __init__(self, limits: TransmitLimits, symbols: int, turns: int = 1) -> None:
+    def __init__(
+        self, limits: TransmitLimits, symbols: int, uses_per_symbol: int = 1, turns: int = 1
+    ) -> None:
         self.energy, self._copies = limits.energy_budget, limits.num_copies
         self._at_full_power, self._reported = limits.full_power_mask, limits.reported_power
         if self.energy is not None:
-            circuits = (
-                0.0
-                if limits.energy_per_symbol is None
-                else limits.energy_per_symbol * (symbols / turns)
-            )
-            self.energy = (self.energy - circuits).clamp_min(0.0)
+            if limits.energy_per_symbol is not None:  # of the circuits
+                uses = uses_per_symbol * symbols / turns
+                self.energy = self.energy - limits.energy_per_symbol * uses
+            self.energy = self.energy.clamp_min(0.0)
         self._stop = (
             None if limits.sent_fraction is None else (limits.sent_fraction * symbols).floor()
         )
@@ -136,8 +137,20 @@ class Bounds:
             left = self.energy - energy
             self.energy = left.where(left > ROUNDING * energy, 0.0)
 
-    def cut_at_crash(self, sent: Signal, segments: Segments) -> SentPart | None:
-        """Cut a group to the symbols sent before crashes; None if no device crashes."""
+    def cut_at_crash(
+        self, sent: Signal, segments: Segments
+    ) -> tuple[Signal, Tensor, Tensor] | None:
+        """Cut a group to the symbols sent before crashes; None if no device crashes.
+
+        Returns
+        -------
+        signal : Signal
+            Rows, which are zero from the crash on.
+        symbols : Tensor, float [S, Q, K]
+            Symbols of each segment that a device sends.
+        stop : Tensor, float [n, 1]
+            Symbols of the group until the crash of each row.
+        """
         if self._stop is None:
             return None
         stop = sent.take_rows(segments.uses.count_before(self._stop).to(self._stop))[:, None]
@@ -146,23 +159,4 @@ class Bounds:
         symbols = torch.minimum((stop - firsts).clamp_min(0.0), lengths)
         in_time = torch.arange(segments.symbols, device=stop.device) < stop
         known = torch.cat([in_time] * segments.halves, 1)[:, : sent.num_coordinates]
-        return SentPart(replace(sent, x=sent.x * known), sent.grid(symbols).mT, stop)
-
-
-@dataclass(frozen=True)
-class SentPart:
-    """Part of a group that is transmitted before crashes.
-
-    Parameters
-    ----------
-    signal : Signal
-        Rows, which are zero from the crash on.
-    symbols : Tensor, float [S, Q, K]
-        Channel uses in which each device is on air.
-    stop : Tensor, float [n, 1]
-        Channel uses of the group until the crash of each row.
-    """
-
-    signal: Signal
-    symbols: Tensor
-    stop: Tensor
+        return replace(sent, x=sent.x * known), sent.grid(symbols).mT, stop

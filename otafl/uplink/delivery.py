@@ -1,23 +1,20 @@
-"""One payload on its way through a slot: the signals, the server's results and the cost."""
+"""One payload on its way through a slot: signals, channels, the server's results and the cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from otafl.core import contracts as c
-from otafl.uplink.signal import (
-    Signal,
-    compute_error_free,
-    compute_squared_distance,
-    compute_squared_norm,
-    make_signal,
-    select_rows,
-)
+from otafl.csi.base import Csi
+from otafl.uplink.bounds import Bounds
+from otafl.uplink.groups import compute_error_free, make_signal, select_rows
+from otafl.uplink.signal import Signal, Uses, compute_squared_distance, compute_squared_norm
 
 TINY = 1e-30
 
@@ -145,12 +142,29 @@ class Delivery:
         each = select_rows(sent.group, self.cohort) if self._apart else None
         self.give(sent, *compute_error_free(sent), each, delivered_fn=sent.delivered_mask)
 
-    def note_delivered(self, sent: Signal, weight: Tensor | None = None) -> None:
-        """Note the delivered weight [S] of an uplink group; None for all rows of all trials."""
-        if weight is None and min(sent.cohort.counts) > 0:
-            self._every_trial = True
-            return
-        some = (sent.cohort.rows_per_trial if weight is None else weight) > 0
+    def note_delivered(
+        self, sent: Signal, counts: Tensor | None = None, weight: Tensor | None = None
+    ) -> None:
+        """Note the trials to which an uplink group is delivered.
+
+        Parameters
+        ----------
+        sent : Signal
+            Rows of the group.
+        counts : Tensor, bool [S, K], optional
+            Devices that the receiver counts; all rows if None.
+        weight : Tensor, float [S, ...], optional
+            Delivered weight.
+        """
+        # on a GPU, the host would wait only to take the shorter way
+        if counts is None or (counts.is_cpu and bool(counts.any(1).all())):
+            if min(sent.cohort.counts) > 0:
+                self._every_trial = True
+                return
+            weight = None
+        if weight is None:
+            weight = sent.cohort.rows_per_trial
+        some = (weight > 0).view(len(weight), -1).any(1)
         self._alive = some if self._alive is None else self._alive | some
 
     def get_received(self) -> c.Received:
@@ -259,3 +273,138 @@ class Tally:
             nmse=nmse,
             saved_tensors=self.saved,
         )
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Channels, budgets and limits that the groups of a payload share.
+
+    The channels include the large-scale gain.
+
+    Parameters
+    ----------
+    round : int
+        Number of the slot.
+    h, h_hat : Tensor, complex [S, K, A, C]
+        True and estimated channel, C cells flattened over (B, F). Both are one tensor if the
+        estimate is exact.
+    cell_stops : list of int
+        Symbol after which each cell ends.
+    gain, budget : Tensor, float [S, K]
+        Large-scale power gain, and power budget.
+    symbols : int
+        Channel uses of the slot.
+    bounds : Bounds or None
+        Limits of the transmissions besides the budgets; None if there are none.
+    uses : list of Uses
+        Symbols of each group.
+    interleaved : bool
+        Whether symbols are sent in a pseudo-random order.
+    uses_per_symbol : int
+        Channel uses of a symbol, the unit of `cell_stops`, `uses`, `bounds` and segments.
+    turns : int
+        Groups of devices that share the slot, one after the other.
+    """
+
+    round: int
+    h: Tensor
+    h_hat: Tensor
+    cell_stops: list[int]
+    gain: Tensor
+    budget: Tensor
+    symbols: int
+    bounds: Bounds | None
+    uses: list[Uses]
+    interleaved: bool = False
+    uses_per_symbol: int = 1
+    turns: int = 1
+
+
+def lay_out(
+    delivery: Delivery,
+    lengths: Sequence[int],
+    csi: Csi | None,
+    limits: c.TransmitLimits,
+    uses_per_symbol: int = 1,
+    spread: bool = False,
+) -> Slot:
+    """Lay out the slot of a delivery, and add its pilots to the tally.
+
+    Parameters
+    ----------
+    delivery : Delivery
+        Channel and power budgets.
+    lengths : sequence of int
+        Symbols of the groups, which are sent one after the other.
+    csi : Csi or None
+        Channel estimates; None if no device estimates its channel.
+    limits : TransmitLimits
+        Limits of the transmissions besides the budgets.
+    uses_per_symbol : int
+        Channel uses of a symbol, which have the fade of the first of them.
+    spread : bool
+        Whether each device sends in all cells of the channel.
+
+    Returns
+    -------
+    Slot
+        The slot.
+    """
+    channel, each, symbols = delivery.channel, uses_per_symbol, max(1, sum(lengths))
+    h, stops = channel.h, [each * symbols]
+    if channel.block_symbols is not None or h.shape[3:].numel() > 1:
+        h = channel.extend_to(each * symbols)
+        stops = channel.compute_cell_ends(h, each * symbols)
+    root = channel.gain.sqrt()[:, :, None, None]
+    scaled = h_hat = root * h.flatten(3)
+    if csi is not None and not csi.is_perfect:
+        estimate = csi.estimate(h, channel.gain, delivery.round)
+        h_hat = scaled if estimate is h else root * estimate.flatten(3)
+        _count_pilots(delivery, csi.num_pilot_symbols, stops[h.shape[4] - 1 :: h.shape[4]], spread)
+    bounds = None
+    if any(
+        limit is not None
+        for limit in (
+            limits.energy_budget,
+            limits.sent_fraction,
+            limits.num_copies,
+            limits.full_power_mask,
+            limits.reported_power,
+        )
+    ):
+        bounds = Bounds(limits, symbols, each, delivery.turns)
+    ends = list(itertools.accumulate(lengths))
+    return Slot(
+        round=delivery.round,
+        h=scaled,
+        h_hat=h_hat,
+        cell_stops=[-(-stop // each) for stop in stops],
+        gain=channel.gain,
+        budget=delivery.power_budget,
+        symbols=each * symbols,
+        bounds=bounds,
+        uses=[Uses(end - length, length) for end, length in zip(ends, lengths, strict=True)],
+        uses_per_symbol=each,
+        turns=delivery.turns,
+    )
+
+
+def _count_pilots(delivery: Delivery, num_pilots: int, stops: list[int], spread: bool) -> None:
+    """Count the pilots of each device in the coherence blocks of its turn.
+
+    Parameters
+    ----------
+    delivery : of the slot.
+    num_pilots : of a device in a block.
+    stops : channel use after which each block ends.
+    spread : whether each device sends in all blocks.
+    """
+    turns, signals, symbols = delivery.turns, len(delivery.uplink), stops[-1]
+    for turn in range(turns):
+        first, stop = symbols * turn // turns, symbols * (turn + 1) // turns
+        blocks = sum(
+            spread or turns == 1 or (before < stop and end > first)
+            for before, end in zip([0, *stops], stops, strict=False)
+        )
+        rows = delivery.uplink[turn * signals // turns].cohort.rows_per_trial
+        delivery.tally.add(side=rows * float(num_pilots * blocks))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from otafl.core.contracts import LinkBudget
 from otafl.uplink.base import Counts, Transport
 from otafl.uplink.delivery import Delivery
 
@@ -27,9 +26,6 @@ class Ideal(Transport):
         @property
         def power_constraint(self) -> None:
             return None
-
-    def __init__(self, settings: Settings, *, budget: LinkBudget) -> None:
-        self.settings, self.budget = settings, budget
 
     def transmit(self, delivery: Delivery) -> None:
         """Pass the server each group exactly, and charge its P symbols at full power."""

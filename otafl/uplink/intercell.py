@@ -24,9 +24,9 @@ from torch import Tensor
 
 from otafl.channels.base import Channel
 from otafl.core.contracts import Cohort, apply_combiner
-from otafl.uplink.layout import Slot
-from otafl.uplink.on_air import OnAir
-from otafl.uplink.segments import sum_segments
+from otafl.uplink.delivery import Slot
+from otafl.uplink.signal import sum_segments
+from otafl.uplink.transmission import Transmission
 
 
 class InterCellInterference:
@@ -50,12 +50,12 @@ class InterCellInterference:
         self._servers, self._devices = len(interferers), devices
         self._link = torch.from_numpy(_find_links(interferers)).to(channel.streams.device)
 
-    def signal(self, on_air: OnAir) -> Tensor:
+    def signal(self, on_air: Transmission) -> Tensor:
         """Compute the interference of a group at each server.
 
         Parameters
         ----------
-        on_air : OnAir
+        on_air : Transmission
             Transmission of the group by the devices of all servers.
 
         Returns
@@ -66,10 +66,8 @@ class InterCellInterference:
         segments, sent = on_air.segments, on_air.signal
         cohort = _merge_servers(sent.cohort, self._servers)
         sent = replace(sent, cohort=cohort)
-        scale = (on_air.normalised.scale[:, None] * sent.take_rows(on_air.coefficients.p.mT))[
-            ..., None
-        ]
-        gain = sent.take_rows(self.scalar_gains(on_air)) * scale  # [n, Q, C]
+        scale = on_air.scale[:, None] * sent.take_rows(on_air.p.mT)
+        gain = sent.take_rows(self.scalar_gains(on_air)) * scale[..., None]  # [n, Q, C]
         gain = gain.to(sent.x.dtype.to_complex())
         columns = gain.real if segments.halves == 1 else torch.cat([gain.real, gain.imag], 2)
         sums = [sum_segments(sent, part, columns, segments) for part in segments.parts(sent.x)]
@@ -94,7 +92,7 @@ class InterCellInterference:
         total = self._sum_places(h.unflatten(2, (-1, self._devices)))  # [S, C, C, K, A, cells]
         return total.abs().square().sum((1, 4)).flatten(0, 1)
 
-    def scalar_gains(self, on_air: OnAir) -> Tensor:
+    def scalar_gains(self, on_air: Transmission) -> Tensor:
         """Compute the scalar channels from all devices of a trial to all its servers.
 
         Returns
@@ -103,7 +101,7 @@ class InterCellInterference:
             Channels f^H h_cjk, 0 where a device does not reach a server.
         """
         h = self._to_others(on_air.slot)[..., list(on_air.segments.cells)]
-        scalar = apply_combiner(on_air.channels.combiner, h.permute(0, 3, 1, 2))
+        scalar = apply_combiner(on_air.combiner, h.permute(0, 3, 1, 2))
         each = scalar.unflatten(0, (-1, self._servers)).unflatten(3, (-1, self._devices))
         total = self._sum_places(each.transpose(2, 3))  # [S, C, C, Q, K]
         return total.permute(0, 2, 4, 3, 1).flatten(1, 2)

@@ -16,60 +16,22 @@ treat a group's symbols as consecutive, even if symbols of another group are bet
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from otafl.core.rng import Streams, declare_family
-from otafl.uplink.signal import Signal
+from otafl.uplink.signal import Signal, Uses
 
 INTERLEAVING = declare_family("interleaving", __name__)
-
-
-@dataclass(frozen=True)
-class Uses:
-    """Channel uses of a slot that belong to a payload group.
-
-    Parameters
-    ----------
-    start : int
-        First channel use of consecutive ones.
-    count : int
-        Number of channel uses.
-    at : Tensor, int64 [count], or None
-        Ordered positions of scattered channel uses, on the host; None if they are consecutive.
-    """
-
-    start: int
-    count: int
-    at: Tensor | None = None
-
-    def count_before(self, use: Tensor) -> Tensor:
-        """Count the group's channel uses before channel uses of the slot, in any shape."""
-        if self.at is None:
-            return (use - self.start).clamp(0, self.count)
-        return torch.searchsorted(self.at.to(use.device), use)
-
-    def list_before(self, uses: Sequence[int]) -> list[int]:
-        """Count the group's channel uses before channel uses of the slot, known to the host."""
-        if self.at is None:
-            return [min(max(use - self.start, 0), self.count) for use in uses]
-        return torch.searchsorted(self.at, torch.tensor(uses)).tolist()
-
-
-def take_in_order(lengths: Sequence[int]) -> list[Uses]:
-    """Return the channel uses of groups, given their numbers of symbols, one after the other."""
-    starts = itertools.accumulate(lengths, initial=0)
-    return [Uses(start, length) for start, length in zip(starts, lengths, strict=False)]
 
 
 def scatter_uses(lengths: Sequence[int]) -> list[Uses]:
     """Return the channel uses of groups, given their numbers of symbols, assigned at random."""
     if len(lengths) == 1:
-        return take_in_order(lengths)
+        return [Uses(0, lengths[0])]
     parts = permutation("slot", sum(lengths), torch.device("cpu"))[0].split(list(lengths))
     return [Uses(0, len(part), part.sort().values) for part in parts]
 

@@ -1,21 +1,29 @@
-"""Rows of a payload group that devices send, and sums over the devices of each trial."""
+"""What a device has to send: rows of a payload group, their segments, and sums over devices.
+
+A segment is a stretch of channel uses that is sent with one transmit scalar. It ends where the
+channel changes (coherence blocks and sub-carrier groups) and where the normalised stretch ends.
+"""
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from otafl.core.constants import get_constant
 from otafl.core.contracts import Cohort, Group, Tensors
-from otafl.models.base import flatten, unflatten
 
 MIN_NORM, MAX_NORM = 1e-12, 1e18
 """Norms between which those of single precision are exact to rounding."""
+
+MAX_LOOP = 16
+"""Number of segments up to which a product for each costs less than a copy of the payload."""
 
 
 @dataclass(frozen=True)
@@ -174,144 +182,12 @@ class Signal:
     def blocks(self, flat: Tensor) -> Tensors:
         """Return columns [S, P] as named tensors [S, *shape]."""
         in_order = flat if self.place is None else flat.index_select(1, self.place)
-        return unflatten(in_order, self.shapes)
-
-
-def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
-    """Make the signal of a group's rows that transmit.
-
-    Repeated rows of a device are merged, and weights are normalised over the remaining rows.
-
-    Parameters
-    ----------
-    group : Group
-        The group as the devices have it.
-    cohort : Cohort
-        The N rows that take part.
-    index : int
-        Position of the group in its payload.
-
-    Returns
-    -------
-    Signal
-        The n rows.
-    """
-    x = flatten(group.tensors)
-    known = group.full_mask
-    mask = None if known is None else flatten(known).to(x.dtype)
-    share, power = group.known_fraction, group.power_factor
-    if group.row_index is not None or not cohort.all_transmit:
-        rows = (
-            torch.arange(cohort.num_rows, device=x.device)
-            if group.row_index is None
-            else group.row_index
-        )
-        keep = cohort.transmit_mask[rows].nonzero().squeeze(1)
-        keep = keep[torch.argsort(rows[keep], stable=True)]  # `grid` needs them in order
-        x, mask, rows = _merge_repeated(x[keep], None if mask is None else mask[keep], rows[keep])
-        if power is not None:
-            power = power[keep] if len(rows) == len(keep) else None  # merged rows have one power
-        if share is not None:
-            share = share[keep]
-            if len(rows) < len(keep):  # rows of one device, merged
-                share = None if mask is None else mask.mean(1)
-        cohort = cohort.take(rows)
-    return Signal(
-        index=index,
-        group=group,
-        x=x if mask is None else x * mask,
-        mask=mask,
-        cohort=cohort,
-        share=share,
-        power_factor=power,
-    )
-
-
-def _merge_repeated(
-    x: Tensor, mask: Tensor | None, rows: Tensor
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Merge the rows of a device that occurs several times in a group to their mean.
-
-    With a mask, it is the mean over the rows that have a coordinate.
-    """
-    unique, place = torch.unique(rows, return_inverse=True)
-    if len(unique) == len(rows):
-        return x, mask, rows
-    known = torch.ones_like(x) if mask is None else mask
-    added = x.new_zeros(len(unique), x.shape[1]).index_add_(0, place, x * known)
-    share = x.new_zeros(len(unique), x.shape[1]).index_add_(0, place, known)
-    merged = added / share.clamp_min(torch.finfo(x.dtype).tiny)
-    return merged, None if mask is None else (share > 0).to(x.dtype), unique
-
-
-def compute_error_free(sent: Signal) -> tuple[Tensors, Tensor | Tensors]:
-    """Compute the aggregate and the weight that an error-free uplink delivers.
-
-    Parameters
-    ----------
-    sent : Signal
-        Rows of the group.
-
-    Returns
-    -------
-    aggregate : Tensors [S, *shape]
-        Mean, or sum.
-    weight : Tensor [S], or Tensors [S, *shape]
-        Delivered weight; of each coordinate if the rows have a mask.
-    """
-    flat = sent.sum(sent.exact.unsqueeze(1)).select(1, 0)
-    if sent.mask is None and sent.out_of_one:
-        return sent.blocks(flat), (sent.cohort.rows_per_trial > 0).to(flat.dtype)
-    if sent.mask is None:
-        return sent.blocks(flat), sent.sum_by_trial(sent.weight)
-    reached = sum_masked_weights(sent)
-    return sent.blocks(divide(flat, reached) if sent.linear else flat), sent.blocks(reached)
-
-
-def sum_masked_weights(sent: Signal) -> Tensor:
-    """Sum the weights of the rows that have each coordinate, [S, P]."""
-    assert sent.mask is not None
-    return sent.sum(sent.weight[:, None], sent.mask)[:, 0]
-
-
-def divide(total: Tensor, weight: Tensor) -> Tensor:
-    """Divide a total by a weight, both [S, P]; 0 where no device has the coordinate."""
-    return torch.where(weight > 0, total / weight.clamp_min(1e-12), 0.0)
-
-
-def divide_by_weights(
-    sent: Signal, total: Tensor, exact: Tensor, reached: Tensor
-) -> tuple[Tensor, Tensor, Tensors]:
-    """Divide the sums of a group with a mask by the weights at each coordinate.
-
-    Parameters
-    ----------
-    sent : Signal
-        Rows of the group.
-    total, exact : Tensor, float [S, P]
-        Received and error-free sum. They are divided only if the group asks for a mean.
-    reached : Tensor, float [S, P]
-        Delivered weight of each coordinate.
-
-    Returns
-    -------
-    tuple of Tensor [S, P], Tensor [S, P] and Tensors [S, *shape]
-        Received and error-free aggregate, and the delivered weight.
-    """
-    if sent.linear:
-        total, exact = divide(total, reached), divide(exact, sum_masked_weights(sent))
-    return total, exact, sent.blocks(reached)
-
-
-def select_rows(group: Group, cohort: Cohort) -> Tensors:
-    """Return the update of each transmitting row, for transports that deliver each of them."""
-    if group.row_index is None and cohort.all_transmit:
-        return group.tensors
-    sends = (
-        cohort.transmit_mask if group.row_index is None else cohort.transmit_mask[group.row_index]
-    )
-    keep = sends.nonzero().squeeze(1)
-    return {name: block[keep] for name, block in group.tensors.items()}
+        parts = in_order.tensor_split(self.tensor_stops[:-1], dim=1)
+        shapes = self.shapes.items()
+        return {
+            name: part.view(len(flat), *shape)
+            for (name, shape), part in zip(shapes, parts, strict=True)
+        }
 
 
 def compute_squared_norm(rows: Tensor) -> Tensor:
@@ -333,3 +209,192 @@ def compute_squared_norm(rows: Tensor) -> Tensor:
 def compute_squared_distance(rows: Tensor, others: Tensor) -> Tensor:
     """Compute the squared norms [n] of the differences of rows, both [n, P], float64."""
     return compute_squared_norm(rows - others)
+
+
+@dataclass(frozen=True)
+class Uses:
+    """Channel uses of a slot that belong to a payload group.
+
+    Parameters
+    ----------
+    start : int
+        First channel use of consecutive ones.
+    count : int
+        Number of channel uses.
+    at : Tensor, int64 [count], or None
+        Ordered positions of scattered channel uses, on the host; None if they are consecutive.
+    """
+
+    start: int
+    count: int
+    at: Tensor | None = None
+
+    def count_before(self, use: Tensor) -> Tensor:
+        """Count the group's channel uses before channel uses of the slot, in any shape."""
+        if self.at is None:
+            return (use - self.start).clamp(0, self.count)
+        return torch.searchsorted(self.at.to(use.device), use)
+
+    def list_before(self, uses: Sequence[int]) -> list[int]:
+        """Count the group's channel uses before channel uses of the slot, known to the host."""
+        if self.at is None:
+            return [min(max(use - self.start, 0), self.count) for use in uses]
+        return torch.searchsorted(self.at, torch.tensor(uses)).tolist()
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Segments of a group.
+
+    Parameters
+    ----------
+    uses : Uses
+        Channel uses of the group in the slot.
+    bounds : tuple of (int, int)
+        Q stretches (first, stop) of the channel uses, in order and without gaps.
+    cells : tuple of int [Q]
+        Cell of the channel of each segment, flattened over (B, F).
+    scopes : tuple of int [Q]
+        Normalised stretch of each segment.
+    halves : int
+        Real numbers in a channel use, 1 or 2.
+    """
+
+    uses: Uses
+    bounds: tuple[tuple[int, int], ...]
+    cells: tuple[int, ...]
+    scopes: tuple[int, ...]
+    halves: int
+
+    @property
+    def symbols(self) -> int:
+        """Channel uses of the group."""
+        return self.bounds[-1][1]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Channel uses of each segment, [Q]."""
+        return tuple(stop - first for first, stop in self.bounds)
+
+    @functools.cached_property
+    def even(self) -> int:
+        """Common length of all segments except a shorter last one; 0 if lengths differ."""
+        length = self.lengths[0]
+        regular = all(one == length for one in self.lengths[:-1]) and self.lengths[-1] <= length
+        return length if regular else 0
+
+    def index_segments(self, device: torch.device) -> Tensor:
+        """Return the segment of each channel use, [symbols] int64."""
+        lengths = get_constant(self.lengths, torch.int64, device)
+        return torch.repeat_interleave(lengths, output_size=self.symbols)
+
+    def parts(self, rows: Tensor) -> list[Tensor]:
+        """Split coordinates [n, P] into one or two quadratures [n, symbols].
+
+        The second quadrature may be one symbol shorter.
+        """
+        return [rows] if self.halves == 1 else [rows[:, : self.symbols], rows[:, self.symbols :]]
+
+    def expand(self, values: Tensor, num_coordinates: int) -> Tensor:
+        """Expand values [n, Q] of the segments to every coordinate, [n, num_coordinates]."""
+        by_use = values[:, self.index_segments(values.device)]
+        return torch.cat([by_use] * self.halves, 1)[:, :num_coordinates]
+
+    def sum_over_scopes(self, values: Tensor) -> Tensor:
+        """Sum values [..., Q] over the normalised stretch of each segment, [..., Q]."""
+        count = self.scopes[-1] + 1
+        if count == len(self.scopes):
+            return values
+        index = get_constant(self.scopes, torch.int64, values.device)
+        total = values.new_zeros(*values.shape[:-1], count).index_add_(-1, index, values)
+        return total[..., index]
+
+
+def cut(
+    sent: Signal, uses: Uses, cell_stops: Sequence[int], blockwise: bool, quadrature: bool
+) -> Segments:
+    """Cut a group into segments.
+
+    Parameters
+    ----------
+    sent : Signal
+        Rows of the group, [n, P].
+    uses : Uses
+        Channel uses of the group in the slot.
+    cell_stops : sequence of int
+        Channel use of the payload after which each cell (b, f) of the channel ends.
+    blockwise : bool
+        Whether each tensor is normalised separately, instead of the whole group.
+    quadrature : bool
+        Whether a channel use carries two real numbers instead of one.
+
+    Returns
+    -------
+    Segments
+        The segments.
+    """
+    halves = 2 if quadrature else 1
+    symbols = -(-sent.num_coordinates // halves)
+    scope_stops = sent.tensor_stops if blockwise else [symbols]
+    ends = uses.list_before(cell_stops)
+    inside = {end for end in ends if 0 < end < symbols}
+    stops = sorted(inside.union(scope_stops))
+    firsts = [0, *stops[:-1]]
+    return Segments(
+        uses=uses,
+        bounds=tuple(zip(firsts, stops, strict=True)),
+        cells=tuple(bisect.bisect_right(ends, first) for first in firsts),
+        scopes=tuple(bisect.bisect_right(scope_stops, first) for first in firsts),
+        halves=halves,
+    )
+
+
+def compute_energies(sent: Signal, segments: Segments) -> Tensor:
+    """Compute the sum of squares of each row's symbols in each segment, [n, Q] float64."""
+    if len(segments.bounds) == segments.halves == 1:
+        return compute_squared_norm(sent.x)[:, None]
+    total = sent.x.new_zeros(len(sent.x), len(segments.bounds), dtype=torch.float64)
+    for part in segments.parts(sent.x):
+        length = segments.even
+        whole = part.shape[1] // length if length and len(segments.bounds) > MAX_LOOP else 0
+        if whole:
+            runs = part[:, : whole * length].unflatten(1, (whole, length))
+            total[:, :whole] += compute_squared_norm(runs)
+        for q, (first, stop) in enumerate(segments.bounds[whole:], whole):
+            total[:, q] += compute_squared_norm(part[:, first:stop])
+    return total
+
+
+def sum_segments(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segments) -> Tensor:
+    """Sum the rows of each trial with coefficients that depend on the segment.
+
+    Parameters
+    ----------
+    sent : Signal
+        The n rows.
+    part : Tensor, float [n, L]
+        One quadrature of the rows, L = symbols or one less.
+    coefficient : Tensor [n, Q, J]
+        Coefficients of each row and segment.
+    segments : Segments
+        Segments of the columns.
+
+    Returns
+    -------
+    Tensor [S, J, L]
+        The J weighted sums over the rows of a trial.
+    """
+    trials, count = sent.cohort.num_trials, sent.cohort.counts[0]
+    length = segments.even
+    level = len(set(sent.cohort.counts)) == 1 and count > 0
+    whole = 0
+    sums = []
+    if level and length and len(segments.bounds) > MAX_LOOP:
+        whole = part.shape[1] // length
+        runs = part[:, : whole * length].view(trials, count, whole, length)
+        factor = coefficient[:, :whole].view(trials, count, whole, -1)
+        sums.append(torch.einsum("skql,skqj->sjql", runs, factor).flatten(2))
+    for q, (first, stop) in enumerate(segments.bounds[whole:], whole):
+        if first < part.shape[1]:
+            sums.append(sent.sum(coefficient[:, q], part[:, first:stop]))
+    return sums[0] if len(sums) == 1 else torch.cat(sums, 2)

@@ -24,9 +24,9 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.uplink.base import deliver
 from otafl.uplink.coherent.over_the_air import OverTheAir
+from otafl.uplink.groups import compute_error_free, make_signal
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.power import Alignment
-from otafl.uplink.signal import compute_error_free, make_signal
+from otafl.uplink.transmission import Alignment
 
 pytestmark = pytest.mark.exact
 

@@ -116,9 +116,9 @@ def test_transport_by_updates_through_a_policy(policy: str, case: str) -> None:
     """Powers answer to the updates' mean powers, so the estimate depends on updates twice."""
     link = uplink(case)
     made = CaoStatic() if policy == "cao_static" else MAKE[policy]()
-    known = link.transport.alignment.statistics
+    known = link.transport.parts.alignment.statistics
     if policy == "gbma":
-        known = make_bench("gbma", range(TRIALS), K).transport.alignment.statistics
+        known = make_bench("gbma", range(TRIALS), K).transport.parts.alignment.statistics
     link = add_setup(link, policy=made, statistics=known)
     check_gradients_fast(lambda x: estimate(link, x), draw_updates(TRIALS * K, REALS))
 

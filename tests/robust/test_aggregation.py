@@ -182,7 +182,7 @@ def test_circuits_run_in_a_device_s_turn() -> None:
     limits = TransmitLimits(
         energy_budget=torch.full((1, 1), 10.0), energy_per_symbol=torch.ones(1, 1)
     )
-    assert Bounds(limits, 12, 3).energy.item() == 6.0  # type: ignore[union-attr]
+    assert Bounds(limits, 12, turns=3).energy.item() == 6.0  # type: ignore[union-attr]
     assert Bounds(limits, 6).energy.item() == 4.0  # type: ignore[union-attr]
 
 

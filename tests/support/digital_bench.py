@@ -14,9 +14,12 @@ from otafl.codecs.uniform import Uniform
 from otafl.core.contracts import ChannelState, Cohort, Group, LinkBudget, LinkReport, Received
 from otafl.core.rng import Streams
 from otafl.core.settings import list_stackable_fields
-from otafl.uplink.base import deliver
+from otafl.power.full import Full
+from otafl.receivers.scalar import Scalar
+from otafl.uplink.base import Parts, deliver
 from otafl.uplink.digital.digital import Digital
 from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.transmission import Alignment
 
 BANDWIDTH, WATT = 2e6, 1e-3
 """Hertz, and watts of unit power."""
@@ -25,6 +28,7 @@ BANDWIDTH, WATT = 2e6, 1e-3
 class Estimate:
     """An estimate of h made up by the test; None: h itself."""
 
+    is_perfect: ClassVar[bool] = False
     num_pilot_symbols: ClassVar[int] = 0
     variance = None
 
@@ -60,18 +64,16 @@ class Bench:
         } | {name: torch.tensor(value).double() for name, value in (per_trial or {}).items()}
         power = ones if budget is None else torch.as_tensor(budget).double().expand_as(ones)
         self.gain = ones
-        self.link = Digital(
-            config,
+        csi: Any = Estimate(None if h_hat is None else to_channel(h_hat))
+        made = Impairments([impairments or Impairments.Settings()] * size, None, self.streams)
+        parts = Parts(
             budget=LinkBudget(power, ones, one * WATT, one * BANDWIDTH, one > 0),
-            csi=Estimate(None if h_hat is None else to_channel(h_hat)),
-            statistics=statistics,
-            impairments=Impairments(
-                [impairments or Impairments.Settings()] * size, None, self.streams
-            ),
+            alignment=Alignment(csi, Scalar(), Full(), statistics, {}, made),
             codec=Identity(Identity.Settings(), {}, self.streams) if codec is None else codec,
             streams=self.streams,
             hyper=hyper,
         )
+        self.link = Digital(config, parts)
 
     def deliver(
         self, *payload: Group, who: Cohort | None = None, round: int = 0

@@ -27,7 +27,7 @@ from otafl.models.base import Model
 from otafl.models.layer_steps import Linear, Relu
 from otafl.models.network import Network
 from otafl.models.step_contract import Step
-from otafl.uplink.signal import compute_error_free, make_signal, select_rows
+from otafl.uplink.groups import compute_error_free, make_signal, select_rows
 
 HYPER = {
     "learning_rate": [0.2, 0.1],

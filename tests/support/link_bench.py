@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,8 +26,7 @@ from otafl.power.full import Full
 from otafl.power.gbma import Gbma
 from otafl.power.tci import TruncatedChannelInversion
 from otafl.receivers.scalar import Scalar
-from otafl.uplink import make
-from otafl.uplink.base import deliver
+from otafl.uplink.base import Parts, deliver
 from otafl.uplink.coherent.ofdm import Ofdm
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.digital.digital import Digital
@@ -36,8 +34,7 @@ from otafl.uplink.ideal import Ideal
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.noncoherent.fsk_majority_vote import FskMajorityVote
 from otafl.uplink.noncoherent.reed import Reed
-from otafl.uplink.power import Alignment
-from otafl.uplink.report import Saves
+from otafl.uplink.transmission import Alignment
 from otafl.uplink.type_based.type_based import TypeBased
 
 WEIGHTS = [0.1, 0.4, 0.05, 0.2, 0.15, 0.3]
@@ -118,24 +115,19 @@ def make_bench(
     impairments = Impairments([Impairments.Settings()] * size, None, streams)
     known = compute_statistics(channel, csi, receiver, budget, noise)
     chosen: Any = MAKE[policy](**(policy_options or {}))
-    parts = {
-        "budget": budget,
-        "alignment": Alignment(csi, receiver, chosen, known, policy_hyper, impairments),
-        "csi": csi,
-        "statistics": known,
-        "impairments": impairments,
-        "privacy": None,
-        "neighbours": None,
-        "codec": codec,
-        "streams": streams,
-        "hyper": {
+    parts = Parts(
+        budget=budget,
+        alignment=Alignment(csi, receiver, chosen, known, policy_hyper, impairments),
+        codec=codec,
+        streams=streams,
+        hyper={
             name: torch.full((size,), float(value), dtype=torch.float64)
             for name, value in numbers.items()
             if value is not None
         },
-        "saves": Saves(link=True),
-    }
-    made: Any = make(made_of, parts)
+        save_link=True,
+    )
+    made = TRANSPORTS[transport](made_of, parts)
     return Bench(made, channel, streams, budget.budget[:, 0], variance)
 
 
@@ -202,10 +194,8 @@ def add_setup(link: Bench, **parts: Any) -> Bench:
 
 def rebuild(transport: Any, **parts: Any) -> Any:
     """Make a transport anew, of its own parts but for these, which may be of its alignment."""
-    _, *names = inspect.signature(type(transport)).parameters
-    own = {name: getattr(transport, name) for name in names}
-    if "alignment" in own:
-        fields = {field.name for field in dataclasses.fields(own["alignment"])}
-        of_alignment = {name: parts.pop(name) for name in fields & set(parts)}
-        own["alignment"] = dataclasses.replace(own["alignment"], **of_alignment)
-    return type(transport)(transport.settings, **(own | parts))
+    alignment = transport.parts.alignment
+    fields = {field.name for field in dataclasses.fields(alignment)}
+    own = {name: parts.pop(name) for name in fields & set(parts)}
+    parts["alignment"] = dataclasses.replace(alignment, **own)
+    return type(transport)(transport.settings, dataclasses.replace(transport.parts, **parts))

@@ -25,8 +25,8 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.scenario import Point, Scenario
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.on_air import OnAir
-from otafl.uplink.segments import compute_energies
+from otafl.uplink.signal import compute_energies
+from otafl.uplink.transmission import Transmission
 
 ROUNDING = 1e-6
 
@@ -41,7 +41,7 @@ class Sight:
 
     known: dict[str, Any] = field(default_factory=dict)
     heard: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    on_air: list[OnAir] = field(default_factory=list)
+    on_air: list[Transmission] = field(default_factory=list)
     charged: Tensor | None = None
 
 
@@ -106,7 +106,7 @@ class Tapped:
         known["delivered"] = [one() for one in report.delivered_mask_fns]
         self.sights[-1].known |= dict(_iterate_leaves(known))
 
-    def superpose(self, on_air: OnAir, unwanted: Any) -> tuple[Tensor, Tensor]:
+    def superpose(self, on_air: Transmission, unwanted: Any) -> tuple[Tensor, Tensor]:
         sight, index = self.sights[-1], on_air.sent.index
         total, exact = self._superpose(on_air, unwanted)
         unit = on_air.expand(on_air.received_unit)
@@ -115,10 +115,9 @@ class Tapped:
             total = heard if torch.equal(by, unit) else heard / by.where(by != 0, 1.0) * unit
         sight.heard.append((total.clone(), unit))
         sight.on_air.append(on_air)
-        coefficients = on_air.coefficients
         known = (
-            coefficients.p, coefficients.eta, coefficients.active_mask, on_air.normalised.scale,
-            on_air.channels.combiner, on_air.segments.bounds, on_air.segments.cells,
+            on_air.p, on_air.eta, on_air.active, on_air.scale,
+            on_air.combiner, on_air.segments.bounds, on_air.segments.cells,
         )  # fmt: skip
         sight.known |= dict(_iterate_leaves(known, f"on air {index}"))
         return total, exact
@@ -193,7 +192,7 @@ def compare_neighbours(scenario: Scenario, rounds: int) -> tuple[list[str], floa
     return found, share
 
 
-def _view(engine: Engine, one: OnAir, other: OnAir) -> Tensor:
+def _view(engine: Engine, one: Transmission, other: Transmission) -> Tensor:
     """Return the squared distance [S, K], over the noise, between what all servers' antennas
     receive of each device in the two runs."""
     cells = list(one.segments.cells)
@@ -201,15 +200,15 @@ def _view(engine: Engine, one: OnAir, other: OnAir) -> Tensor:
     if engine.parts.scenario.privacy.adjacency == "add_remove":  # the neighbour sends zeros
         x = one.signal.x * x.ne(0).any(1, keepdim=True)
     apart = replace(one.signal, x=x)
-    energy = compute_energies(apart, one.segments) * one.normalised.scale.square()[:, None]
-    sent = one.sent.grid(energy).mT * one.coefficients.p.abs().square()  # [S, Q, K]
+    energy = compute_energies(apart, one.segments) * one.scale.square()[:, None]
+    sent = one.sent.grid(energy).mT * one.p.abs().square()  # [S, Q, K]
     gains = one.slot.h.abs().square().sum(2)
     for row, power in _iterate_unaffected(engine, one):
         gains[row] += power
     return (sent * gains[..., cells].mT).sum(1).double() / NOISE_VARIANCE
 
 
-def _iterate_unaffected(engine: Engine, on_air: OnAir) -> Iterator[tuple[int, Tensor]]:
+def _iterate_unaffected(engine: Engine, on_air: Transmission) -> Iterator[tuple[int, Tensor]]:
     """Yield a row and the |h|^2 [K, cells] of its devices to another server, for each of these."""
     others, slot = engine.parts.link.transport.neighbours, on_air.slot
     if others is None:

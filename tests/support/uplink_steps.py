@@ -27,15 +27,11 @@ from otafl.power.base import PowerPolicy
 from otafl.power.ci import ChannelInversion
 from otafl.receivers.base import Receiver
 from otafl.receivers.scalar import Scalar
-from otafl.uplink.delivery import Delivery
+from otafl.uplink.centring import centre
+from otafl.uplink.delivery import Delivery, Slot, lay_out
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.layout import Slot, lay_out
-from otafl.uplink.normalise import Normalisation, normalise
-from otafl.uplink.on_air import OnAir
-from otafl.uplink.power import Alignment
-from otafl.uplink.segments import cut
-from otafl.uplink.signal import Signal
-from otafl.uplink.transmit import transmit
+from otafl.uplink.signal import Segments, Signal, cut
+from otafl.uplink.transmission import Alignment, Transmission, transmit
 
 F64 = torch.float64
 X = torch.tensor([[2.0, 4.0], [2.0, -2.0]], dtype=F64)
@@ -47,6 +43,7 @@ STREAMS = Streams([1], [0], dtype=F64)
 class Known:
     """Channel knowledge without error, for two pilots a block."""
 
+    is_perfect = False
     num_pilot_symbols = 2
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
@@ -91,15 +88,17 @@ def slot_of(made: Delivery, lengths: Sequence[int] = (2,), uses_per_symbol: int 
     return lay_out(made, lengths, csi, made.limits, uses_per_symbol)
 
 
-def normalised_of(
-    made: Delivery, quadrature: bool = False, centre: bool = False, blockwise: bool = False
-) -> tuple[Slot, Signal, Normalisation]:
-    """Lay out the slot, and normalise the first group."""
-    sent = made.uplink[0]
+def prepare(
+    made: Delivery, quadrature: bool = False, centred: bool = False, blockwise: bool = False
+) -> tuple[Slot, Signal, Segments, Tensor | None]:
+    """Lay out the slot, and cut and centre the first group."""
+    sent, means = made.uplink[0], None
     symbols = -(-sent.num_coordinates // (2 if quadrature else 1))
     slot = slot_of(made, [symbols])
     segments = cut(sent, slot.uses[0], slot.cell_stops, blockwise, quadrature)
-    return slot, *normalise(sent, segments, centre)
+    if centred:
+        sent, means = centre(sent, segments)
+    return slot, sent, segments, means
 
 
 def alignment(
@@ -114,7 +113,8 @@ def alignment(
 
 
 def on_air_of(
-    made: Delivery, aligned: Alignment | None = None, **how: bool
-) -> tuple[Delivery, OnAir]:
+    made: Delivery, aligned: Alignment | None = None, state: Any = None, **how: bool
+) -> tuple[Delivery, Transmission]:
     """Put the first group of a delivery on air."""
-    return made, transmit(*normalised_of(made, **how), aligned or alignment(), None)[1]
+    slot, sent, segments, means = prepare(made, **how)
+    return made, transmit(slot, sent, segments, aligned or alignment(), state, means=means)[1]

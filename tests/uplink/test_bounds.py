@@ -88,8 +88,8 @@ class Looking:
 
 
 def looking(link: Bench) -> Looking:
-    policy = Looking(link.transport.alignment.policy)
-    object.__setattr__(link.transport.alignment, "policy", policy)
+    policy = Looking(link.transport.parts.alignment.policy)
+    object.__setattr__(link.transport.parts.alignment, "policy", policy)
     return policy
 
 

@@ -163,7 +163,7 @@ def test_twice_in_the_sum(policy: str) -> None:
     assert float(report.nmse[0]) == pytest.approx(((got - exact) ** 2).sum() / (exact**2).sum())
     expected = estimate(link, report, X.numpy(), WEIGHT)
     np.testing.assert_allclose(got, expected, rtol=1e-9)
-    if link.transport.alignment.policy.power_constraint == "peak":
+    if link.transport.parts.alignment.policy.power_constraint == "peak":
         assert (report.power <= 10.0 * (1 + 1e-9)).all()
     assert float(report.participants[0]) == float(cost.participants[0])
 

@@ -70,9 +70,9 @@ def test_alive_is_who_got_something() -> None:
     one = delivery(groups())
     (sent,) = one.uplink
     assert one.get_received().any_delivered is None
-    one.note_delivered(sent, torch.tensor([0.0, 0.5], dtype=torch.float64))
+    one.note_delivered(sent, nobody(), torch.tensor([0.0, 0.5], dtype=torch.float64))
     assert one.get_received().any_delivered.tolist() == [False, True]
-    one.note_delivered(sent, torch.tensor([0.0, 0.0], dtype=torch.float64))
+    one.note_delivered(sent, nobody(), torch.tensor([0.0, 0.0], dtype=torch.float64))
     assert one.get_received().any_delivered.tolist() == [False, True]
     one.note_delivered(sent)
     assert one.get_received().any_delivered is None

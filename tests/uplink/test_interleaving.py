@@ -17,8 +17,8 @@ import otafl
 from otafl.core.contracts import Group, TransmitLimits
 from otafl.uplink.base import deliver
 from otafl.uplink.coherent.over_the_air import OverTheAir
+from otafl.uplink.groups import make_signal
 from otafl.uplink.interleaving import interleave, permutation, scatter_uses
-from otafl.uplink.signal import make_signal
 
 K, CELLS, LENGTH, LEVEL = 6, 8, 250, 1e-4
 HOST = torch.device("cpu")

@@ -40,6 +40,7 @@ def test_a_symbol_of_four_channel_uses() -> None:
     limits = TransmitLimits(energy_budget=rows[:1], energy_per_symbol=rows[1:])
     slot = slot_of(delivery(h=BLOCKS, block_symbols=4, limits=limits), (2,), 4)
     assert (slot.symbols, slot.uses_per_symbol, slot.cell_stops) == (8, 4, [1, 2])
+    assert slot.bounds is not None
     assert slot.bounds.energy is not None
     close(slot.bounds.energy, [[76.0, 0.0]])
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from support.uplink_steps import F64, H, alignment, close, delivery, normalised_of
+from support.uplink_steps import F64, H, alignment, close, delivery, prepare
 
 from otafl.core.contracts import Coefficients, Link, TransmitLimits
 from otafl.power.ci import ChannelInversion
 from otafl.receivers.scalar import Scalar
-from otafl.uplink.combine import combine
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.power import Alignment, set_power
+from otafl.uplink.transmission import Alignment, Transmission, transmit
 
 pytestmark = pytest.mark.exact
 
@@ -30,11 +29,10 @@ class Asked(ChannelInversion):
 links: list[Link] = []
 
 
-def wanted(made: Delivery, aligned: Alignment, state: Any = None) -> tuple[Any, Coefficients]:
-    slot, sent, normalised = normalised_of(made)
+def wanted(made: Delivery, aligned: Alignment, state: Any = None) -> tuple[Any, Transmission]:
+    slot, sent, segments, _ = prepare(made)
     links.clear()
-    channels = combine(slot, sent, normalised.segments, aligned.receiver, aligned.impairments)
-    return set_power(slot, sent, normalised, channels, aligned, state)
+    return transmit(slot, sent, segments, aligned, state)
 
 
 def test_channel_inversion() -> None:
@@ -43,7 +41,7 @@ def test_channel_inversion() -> None:
     assert state == 5
     close(coefficients.eta, [[4.0]])
     close(coefficients.p[0, 0], [2.0, -1.0j])
-    assert coefficients.active_mask.all()
+    assert coefficients.active.all()
 
 
 def test_what_the_policy_sees() -> None:

@@ -12,7 +12,8 @@ from support.uplink_steps import close, delivery, on_air_of
 from otafl.core import registry
 from otafl.core.contracts import Group, LinkReport, TransmitLimits
 from otafl.uplink.delivery import Tally
-from otafl.uplink.report import account, coefficients
+from otafl.uplink.report import collect_coefficients
+from otafl.uplink.transmission import account
 
 pytestmark = pytest.mark.exact
 
@@ -154,9 +155,9 @@ def test_a_crash_costs_what_was_sent() -> None:
 def test_the_coefficients_are_those_on_air() -> None:
     """With the Gram matrix of (2, 4) and (2, -2)."""
     _, on_air = on_air_of(delivery())
-    saved = coefficients(on_air, gram=True)
+    saved = collect_coefficients(on_air, gram=True)
     assert saved["gram/0"].tolist() == [[[[20.0, -4.0], [-4.0, 8.0]]]]
     close(saved["c/0"], [[[1.0, 1.0]]])
     close(saved["m/0"], [[[2.5, 9.0]]])
     assert saved["weight/0"].tolist() == [[0.25, 0.75]]
-    assert "gram/0" not in coefficients(on_air, gram=False)
+    assert "gram/0" not in collect_coefficients(on_air, gram=False)

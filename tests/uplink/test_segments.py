@@ -7,9 +7,9 @@ import torch
 from support.uplink_steps import F64, close, two
 
 from otafl.core.contracts import Group
-from otafl.uplink.interleaving import Uses
-from otafl.uplink.segments import compute_energies, compute_means, cut, sum_segments
-from otafl.uplink.signal import make_signal
+from otafl.uplink.centring import compute_means
+from otafl.uplink.groups import make_signal
+from otafl.uplink.signal import Uses, compute_energies, cut, sum_segments
 
 pytestmark = pytest.mark.exact
 

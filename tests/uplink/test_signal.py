@@ -8,7 +8,8 @@ from support.link_bench import WEIGHTS, draw_updates, make_bench, make_cohort
 from support.rounding import assert_agree
 
 from otafl.core.contracts import Group
-from otafl.uplink.signal import compute_squared_distance, compute_squared_norm, make_signal
+from otafl.uplink.groups import make_signal
+from otafl.uplink.signal import compute_squared_distance, compute_squared_norm
 
 pytestmark = pytest.mark.exact
 

@@ -15,6 +15,7 @@ from otafl.core.rng import Streams
 from otafl.downlink.analog import AnalogDownlink
 from otafl.scenario import ScenarioError
 from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.noise import draw_variance
 
 KEYS: dict[str, Any] = {"transport": "over_the_air", "channel": {"name": "awgn", "snr_db": 10}}
 
@@ -26,7 +27,7 @@ def test_the_noise_falls_by_twenty_log_t_decibels() -> None:
     combiner = torch.ones(2, 1, 1, dtype=torch.complex128)
     for t in (0, 1, 9):
         wanted = torch.tensor([0.5, 0.5 / (t + 1) ** 2], dtype=torch.float64)
-        torch.testing.assert_close(made.noise(combiner, t)[:, 0], wanted)
+        torch.testing.assert_close(draw_variance(made, combiner, t)[:, 0], wanted)
         torch.testing.assert_close(made.compute_known_noise(t), wanted)
         db = -10.0 * torch.log10(made.compute_noise_share(t)[1])
         assert float(db) == pytest.approx(20.0 * np.log10(t + 1))
@@ -38,7 +39,7 @@ def test_interference_does_not_fall() -> None:
     settings = [Impairments.Settings(interference_db=3.0)]
     one, other = (Impairments(settings, None, streams, [growth]) for growth in (0.0, 2.0))
     combiner = torch.ones(1, 1, 1, dtype=torch.complex128)
-    apart = one.noise(combiner, 4) - other.noise(combiner, 4)
+    apart = draw_variance(one, combiner, 4) - draw_variance(other, combiner, 4)
     torch.testing.assert_close(apart, torch.full_like(apart, 0.5 * (1.0 - 1.0 / 25.0)))
 
 

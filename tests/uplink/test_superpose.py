@@ -10,7 +10,8 @@ from support.rounding import assert_agree
 from support.uplink_steps import F64, STREAMS, close, delivery, on_air_of
 
 from otafl.core.contracts import TransmitLimits
-from otafl.uplink.superpose import draw_noise, superpose
+from otafl.uplink.coherent.over_the_air import superpose
+from otafl.uplink.noise import draw_noise
 
 pytestmark = pytest.mark.exact
 
@@ -47,8 +48,7 @@ def test_a_quarter_turn_moves_one_quadrature_to_the_other() -> None:
     """1/4 (2 + 4j) j + 3/4 (2 - 2j) = 0.5 - j."""
     _, on_air = on_air_of(delivery(), quadrature=True)
     turn = torch.tensor([1.0j, 1.0], dtype=torch.complex128)
-    turned = replace(on_air.channels, h=on_air.channels.h * turn)
-    estimate, exact = superpose(replace(on_air, channels=turned), SILENCE)
+    estimate, exact = superpose(replace(on_air, h=on_air.h * turn), SILENCE)
     close(estimate, [[0.5, -1.0]])
     close(exact, [[2.0, -0.5]])
 
@@ -56,11 +56,9 @@ def test_a_quarter_turn_moves_one_quadrature_to_the_other() -> None:
 def test_a_quarter_turn_on_one_quadrature_takes_the_device_away() -> None:
     _, on_air = on_air_of(delivery())
     turn = torch.tensor([1.0j, 1.0], dtype=torch.complex128)
-    turned = replace(on_air.channels, h=on_air.channels.h * turn)
-    estimate, _ = superpose(replace(on_air, channels=turned), SILENCE)
+    estimate, _ = superpose(replace(on_air, h=on_air.h * turn), SILENCE)
     close(estimate, [[1.5, -1.5]])
 
 
 def test_the_noise_is_the_stream_of_the_group() -> None:
-    _, on_air = on_air_of(delivery())
-    assert_agree(draw_noise(on_air, STREAMS), STREAMS.draw_normal("noise/0", 0, (2,)))
+    assert_agree(draw_noise(STREAMS, 0, 0, 2), STREAMS.draw_normal("noise/0", 0, (2,)))

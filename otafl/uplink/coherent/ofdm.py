@@ -41,33 +41,28 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl import channels
-from otafl.core.contracts import Cohort, Hyper, LinkBudget
+from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
-from otafl.uplink.base import Counts, Transport
+from otafl.uplink import noise
+from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.bounds import Bounds
-from otafl.uplink.coherent.analog import (
+from otafl.uplink.coherent.arrivals import Arrivals, missing_samples
+from otafl.uplink.coherent.ofdm_grid import Grid, lay_out
+from otafl.uplink.coherent.ofdm_samples import LaidOut, Transmitter, to_carriers, windows
+from otafl.uplink.coherent.over_the_air import (
     AnalogSettings,
     count_scalars,
     lay_out_reals,
     normalise_reals,
 )
-from otafl.uplink.coherent.arrivals import Arrivals, missing_samples
-from otafl.uplink.coherent.ofdm_grid import Grid, lay_out
-from otafl.uplink.coherent.ofdm_samples import LaidOut, Transmitter, to_carriers, windows
-from otafl.uplink.delivery import Delivery
+from otafl.uplink.delivery import Delivery, Slot
 from otafl.uplink.impairments.distorted import from_first
-from otafl.uplink.impairments.impairments import NOISE
-from otafl.uplink.layout import Slot
-from otafl.uplink.on_air import OnAir
-from otafl.uplink.power import Alignment
-from otafl.uplink.receive import receive
-from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
-from otafl.uplink.superpose import draw_noise
-from otafl.uplink.transmit import transmit
+from otafl.uplink.report import collect_coefficients
+from otafl.uplink.transmission import Transmission, account, receive, transmit
 
 
 @dataclass(frozen=True)
@@ -227,20 +222,11 @@ class Ofdm(Transport):
                     f"power; use {math.ceil(found.last)}"
                 )
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        budget: LinkBudget,
-        alignment: Alignment,
-        streams: Streams,
-        hyper: Hyper,
-        saves: Saves = NOT_SAVED,
-    ) -> None:
-        self.settings, self.budget, self.alignment = settings, budget, alignment
-        self.streams, self.hyper, self.saves = streams, hyper, saves
-        self._policy_state = alignment.prepare()
-        self._figures = torch.zeros_like(budget.bandwidth_hz)[:, None].repeat(1, 3)
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        self.alignment, self.streams, self.hyper = parts.alignment, parts.streams, parts.hyper
+        self._policy_state = parts.alignment.prepare()
+        self._figures = torch.zeros_like(self.budget.bandwidth_hz)[:, None].repeat(1, 3)
 
     def compute_metrics(self) -> dict[str, Tensor]:
         """Return the means over rounds and devices so far, [S] each; NaN before the first round."""
@@ -262,12 +248,13 @@ class Ofdm(Transport):
             slot.cell_stops, groups, settings.subcarriers, settings.prefix, slot.h.device
         )
         limits = delivery.limits
-        if limits.energy_budget is not None:
-            limits = replace(limits, energy_budget=limits.energy_budget / grid.repeats)
-            if limits.energy_per_symbol is not None:
-                lasts = grid.samples / slot.symbols / grid.repeats
-                limits = replace(limits, energy_per_symbol=limits.energy_per_symbol * lasts)
-        return replace(slot, bounds=Bounds(limits, slot.symbols, slot.turns)), grid
+        if limits.energy_budget is None:
+            return slot, grid
+        limits = replace(limits, energy_budget=limits.energy_budget / grid.repeats)
+        if limits.energy_per_symbol is not None:
+            lasts = grid.samples / slot.symbols / grid.repeats
+            limits = replace(limits, energy_per_symbol=limits.energy_per_symbol * lasts)
+        return replace(slot, bounds=Bounds(limits, slot.symbols, turns=slot.turns)), grid
 
     def transmit(self, delivery: Delivery) -> None:
         """Send all groups in one transmission, because they share OFDM symbols.
@@ -276,21 +263,23 @@ class Ofdm(Transport):
         sub-carriers.
         """
         link, settings = self.alignment, self.settings
-        (slot, grid), groups = self._lay_out(delivery), list[OnAir]()
+        (slot, grid), groups = self._lay_out(delivery), list[Transmission]()
         for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
-            sent, normalised = normalise_reals(slot, uses, rows, settings)
-            self._policy_state, on_air = transmit(slot, sent, normalised, link, self._policy_state)
-            account(on_air, delivery, count_scalars(normalised, True, link.policy.needs_variation))
+            sent, means, segments = normalise_reals(slot, uses, rows, settings)
+            self._policy_state, on_air = transmit(
+                slot, sent, segments, link, self._policy_state, means=means
+            )
+            account(on_air, delivery, count_scalars(on_air, True, link.policy))
             groups.append(on_air)
         totals = self._superpose(groups, slot, grid, delivery)
         for on_air, total in zip(groups, totals, strict=True):
             exact = on_air.sent.sum(on_air.sent.exact[:, None])[:, 0]
             receive(on_air, total, exact, delivery)
-            if self.saves.link:
-                delivery.tally.saved |= coefficients(on_air, self.saves.gram)
+            if self.parts.save_link:
+                delivery.tally.saved |= collect_coefficients(on_air, self.parts.save_gram)
 
     def _superpose(
-        self, groups: list[OnAir], slot: Slot, grid: Grid, delivery: Delivery
+        self, groups: list[Transmission], slot: Slot, grid: Grid, delivery: Delivery
     ) -> Iterator[Tensor]:
         """Yield the received sum [S, P] of each group, with noise."""
         lasts = grid.samples / slot.symbols
@@ -317,7 +306,8 @@ class Ofdm(Transport):
             figures = cohort.pad_by_trial(transmitter.figures(grid.carriers)).sum(1)
             self._figures = self._figures + figures
         if impairments.settings.adc_bits is not None:
-            noisy = torch.view_as_real(samples + self._noise(samples, slot.round))
+            drawn = noise.draw_sample_noise(self.streams, impairments, slot.round, samples)
+            noisy = torch.view_as_real(samples + drawn)
             samples = torch.view_as_complex(impairments.quantise(noisy))
         return to_carriers(samples, grid.carriers)
 
@@ -338,54 +328,33 @@ class Ofdm(Transport):
         """Return how the rows arrive, and their carrier offsets [N]; None without offsets."""
         impairments, cohort = self.alignment.impairments, delivery.cohort
         devices = slot.budget.shape[1]
-        carrier, delay = impairments.offsets(devices, slot.round)
-        phases = impairments.phases(devices, slot.round)
-        late = None
+        carrier, delay = noise.draw_offsets(impairments, devices, slot.round)
+        late = phases = offsets = None
+        if impairments.shifts_carrier:
+            offsets = carrier.flatten()[cohort.flat_index]
+        if impairments.rotates_phase:
+            phases = noise.draw_phases(impairments, devices, slot.round)
+            phases = phases.flatten()[cohort.flat_index]
         if impairments.delays:
             on = torch.stack([group.on_air(cohort.num_rows) for group in laid]).any(0)
             delay = from_first(cohort, delay.flatten()[cohort.flat_index], on)
             late = delay.double() * grid.carriers
-        arrivals = Arrivals(
-            slot.h,
-            delivery.channel,
-            cohort,
-            grid,
-            self.budget.bandwidth_hz,
-            late,
-            None if phases is None else phases.flatten()[cohort.flat_index],
-        )
-        return arrivals, carrier.flatten()[cohort.flat_index] if impairments.spins else None
+        bandwidth = self.budget.bandwidth_hz
+        arrivals = Arrivals(slot.h, delivery.channel, cohort, grid, bandwidth, late, phases)
+        return arrivals, offsets
 
-    def _noise(self, samples: Tensor, round: int) -> Tensor:
-        """Draw the noise of every sample [S, A, m, n], with interferers."""
-        impairments, streams = self.alignment.impairments, self.streams
-        antennas = samples.shape[1]
-        each = math.prod(samples.shape[2:])
-
-        def circular(name: str, count: int) -> Tensor:
-            draw = streams.draw_normal(NOISE / name, round, (count, each, 2)) * math.sqrt(0.5)
-            return torch.view_as_complex(draw.contiguous())
-
-        noise = circular("antennas", antennas)
-        interference = impairments.interferers(antennas, round)
-        if interference is not None:
-            noise = noise + interference.mT @ circular("interferers", interference.shape[1])
-        return noise.view_as(samples)
-
-    def _estimate(self, on_air: OnAir, received: Tensor) -> Tensor:
+    def _estimate(self, on_air: Transmission, received: Tensor) -> Tensor:
         """Combine a group's symbols [S, A, L], and scale them to the estimate [S, P].
 
         Noise is added here unless the samples have it.
         """
         segments, sent = on_air.segments, on_air.sent
-        combiner = on_air.channels.combiner[
-            :, segments.index_segments(received.device)
-        ]  # [S, L, A]
+        combiner = on_air.combiner[:, segments.index_segments(received.device)]  # [S, L, A]
         combined = (combiner.conj().mT * received).sum(1)
         halves = [combined.real, combined.imag][: segments.halves]
         total = torch.cat(halves, 1)[:, : sent.num_coordinates]
         total = total * on_air.expand(on_air.received_unit)
         if self.alignment.impairments.settings.adc_bits is not None:
             return total
-        noise = draw_noise(on_air, self.streams)
-        return total + noise * on_air.expand(on_air.noise_std)
+        given = self.streams, sent.index, on_air.slot.round, sent.num_coordinates
+        return total + noise.draw_noise(*given) * on_air.expand(on_air.noise_std)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.constants import get_constant
-from otafl.uplink.interleaving import Uses
+from otafl.uplink.signal import Uses
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from otafl.core.contracts import Cohort
 from otafl.uplink.coherent.arrivals import Arrivals, carrier_turns, differences
 from otafl.uplink.coherent.ofdm_grid import Grid
 from otafl.uplink.impairments.amplifier import clip_amplitude, peaks, rapp
-from otafl.uplink.on_air import OnAir
+from otafl.uplink.transmission import Transmission
 
 CHUNK = 1 << 18
 """Samples of all rows and antennas that are computed at a time."""
@@ -70,10 +70,10 @@ class LaidOut:
     rows: Tensor | None
 
     @classmethod
-    def create(cls, on_air: OnAir, grid: Grid, cohort: Cohort) -> Self:
+    def create(cls, on_air: Transmission, grid: Grid, cohort: Cohort) -> Self:
         """Lay out a group that some rows of the cohort send."""
         signal, segments = on_air.signal, on_air.segments
-        p = signal.take_rows(on_air.coefficients.p.mT)
+        p = signal.take_rows(on_air.p.mT)
         place = grid.get_places(segments.uses)
         missing = segments.symbols * segments.halves - signal.num_coordinates
         rows = None
@@ -81,7 +81,7 @@ class LaidOut:
             rows = torch.searchsorted(cohort.flat_index, signal.cohort.flat_index)
         return cls(
             halves=segments.parts(functional.pad(signal.x, (0, missing))),
-            amplitude=(p * on_air.normalised.scale[:, None]).to(signal.x.dtype.to_complex()),
+            amplitude=(p * on_air.scale[:, None]).to(signal.x.dtype.to_complex()),
             column=segments.index_segments(place.device),
             place=place,
             source=grid.sources(place),

@@ -1,39 +1,152 @@
 """Superposition of all devices' analogue signals on the same symbols, with noise.
 
-A symbol is a channel use. The received sum is computed as one weighted reduction of real numbers
-(`superpose`), without a complex array of the payload's size.
+The receiver gets y = sum_k h_k p_k x_k + z, with noise z ~ CN(0, sigma^2) for each symbol and
+antenna. The combiner f, |f| = 1, turns the antennas into one scalar channel f^H h_k with the noise
+of one antenna. The payload is real and devices pre-compensate the estimated phase, so Re(f^H y)
+contains all of it. With the effective gains c_k = Re(f^H h_k p_k) / sqrt(eta),
+
+    Re(f^H y) / sqrt(eta) = sum_k c_k x_k + n,
+
+where n has variance N / eta, N = sigma^2 / 2. For a weighted mean, a device sends K w_k x_k. Silent
+devices do not count in K and in the weights. The estimate is
+
+    (1 / W) sum_k c_k w_k x_k + n / (K W)
+
+with W the weight on air. It is computed as one weighted reduction of real numbers (`superpose`),
+without a complex array of the payload's size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import LinkBudget, Payload, Tensors
-from otafl.core.rng import Streams
+from otafl.core.contracts import Payload, Tensors
+from otafl.core.settings import DataDisclosure
+from otafl.csi.base import Csi
+from otafl.power.base import PowerPolicy
 from otafl.privacy.checks import refuse_ideal
-from otafl.privacy.mechanism import Privacy
-from otafl.uplink.base import Counts, Transport
-from otafl.uplink.coherent.analog import (
-    AnalogSettings,
-    count_scalars,
-    lay_out_reals,
-    normalise_reals,
-)
-from otafl.uplink.delivery import Delivery
+from otafl.uplink import exposure, noise
+from otafl.uplink.base import Counts, Parts, Transport
+from otafl.uplink.centring import centre
+from otafl.uplink.delivery import Delivery, Slot, lay_out
 from otafl.uplink.impairments.distorted import superpose_distorted
-from otafl.uplink.intercell import InterCellInterference
-from otafl.uplink.on_air import OnAir
-from otafl.uplink.power import Alignment
-from otafl.uplink.receive import receive
-from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
-from otafl.uplink.segments import compute_energies
-from otafl.uplink.superpose import draw_noise, superpose
-from otafl.uplink.transmit import transmit
+from otafl.uplink.interleaving import interleave, scatter_uses
+from otafl.uplink.report import collect_coefficients
+from otafl.uplink.signal import Segments, Signal, Uses, compute_energies, cut, sum_segments
+from otafl.uplink.transmission import Transmission, account, receive, transmit
+
+
+class AnalogSettings(Transport.Settings):
+    """Common settings of the transports that send normalised real values as they are."""
+
+    normalise: Literal["payload", "block"] = Field(
+        "payload",
+        description="scope of a transmit scalar: a device's whole payload, or each tensor; the "
+        "mean symbol powers that it depends on are side information and counted",
+    )
+    snr_convention: Literal["per_symbol", "total_energy"] = Field(
+        "per_symbol",
+        description="meaning of the power budget: bound on the mean power of a symbol, or on the "
+        "energy of the whole payload (FedRLR's literal definition)",
+    )
+    quadrature: bool = Field(
+        False,
+        description="two real numbers per symbol, one on each quadrature carrier, instead of one",
+    )
+    centre: Annotated[bool, DataDisclosure(True, False, "the means of payloads")] = Field(
+        False,
+        description="whether each device sends deviations from the mean of its normalised "
+        "stretch; the means are side information. Payloads of which devices have different parts "
+        "are not centred",
+    )
+    interleave: bool = Field(
+        False,
+        description="fixed pseudo-random order of the symbols over the channel's cells (coherence "
+        "blocks, sub-carrier groups), so that each layer's error is spread over all fades; by "
+        "default symbols fill the cells in order",
+    )
+
+    def find_conflicts(self) -> Iterator[str]:
+        if self.quadrature and self.normalise == "block":
+            yield (
+                "quadrature: true pairs real numbers of the whole payload and needs normalise: "
+                "payload, got normalise: block"
+            )
+        if self.interleave and self.normalise == "block":
+            yield (
+                "interleave: true mixes the symbols of all tensors and needs normalise: payload, "
+                "got normalise: block"
+            )
+
+
+def lay_out_reals(delivery: Delivery, settings: AnalogSettings, csi: Csi) -> Slot:
+    """Lay out the slot of a delivery by the settings.
+
+    Parameters
+    ----------
+    delivery : Delivery
+        Signals to send.
+    settings : AnalogSettings
+        A budget on the payload's total energy is spread over the symbols that a device sends, and
+        symbols are interleaved if the settings ask for it.
+    csi : Csi
+        Channel estimates.
+
+    Returns
+    -------
+    Slot
+        The slot.
+    """
+    signals = delivery.uplink
+    halves = 2 if settings.quadrature else 1
+    lengths = [-(-sent.num_coordinates // halves) for sent in signals]
+    slot = lay_out(delivery, lengths, csi, delivery.limits, spread=settings.interleave)
+    if settings.snr_convention == "total_energy":
+        sends = torch.zeros_like(slot.budget)
+        for sent, length in zip(signals, lengths, strict=True):
+            sends = sends + length * sent.grid(torch.ones_like(sent.weight))
+        slot = replace(slot, budget=slot.budget / sends.clamp_min(1.0))
+    # over one cell it would change only the noise's order
+    if settings.interleave and slot.h.shape[3] > 1:
+        slot = replace(slot, uses=scatter_uses(lengths), interleaved=True)
+    return slot
+
+
+def normalise_reals(
+    slot: Slot, uses: Uses, rows: Signal, settings: AnalogSettings
+) -> tuple[Signal, Tensor | None, Segments]:
+    """Order, cut and centre the symbols of a group [n, P].
+
+    Parameters
+    ----------
+    slot : Slot
+        Cells of the channel.
+    uses : Uses
+        Channel uses of the group.
+    rows : Signal
+        Rows of the group, [n, P].
+    settings : AnalogSettings
+        Scope of the normalisation.
+
+    Returns
+    -------
+    sent : Signal
+        Symbols to send.
+    means : Tensor, float [n, Q], or None
+        Subtracted means; None if nothing is subtracted.
+    segments : Segments
+        Segments of the group.
+    """
+    sent = interleave(rows) if slot.interleaved else rows
+    blockwise = settings.normalise == "block"
+    segments = cut(sent, uses, slot.cell_stops, blockwise, settings.quadrature)
+    return (*centre(sent, segments), segments) if settings.centre else (sent, None, segments)
 
 
 class OverTheAir(Transport):
@@ -52,21 +165,11 @@ class OverTheAir(Transport):
     class Settings(AnalogSettings):
         name: Literal["over_the_air"] = "over_the_air"
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        budget: LinkBudget,
-        alignment: Alignment,
-        streams: Streams,
-        privacy: Privacy | None = None,
-        neighbours: InterCellInterference | None = None,
-        saves: Saves = NOT_SAVED,
-    ) -> None:
-        self.settings, self.budget, self.alignment = settings, budget, alignment
-        self.streams, self.privacy = streams, privacy
-        self.neighbours, self.saves = neighbours, saves
-        self._policy_state = alignment.prepare()
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        self.alignment, self.streams = parts.alignment, parts.streams
+        self.privacy, self.neighbours = parts.privacy, parts.neighbours
+        self._policy_state = parts.alignment.prepare()
 
     @property
     def uses_empty_slots(self) -> bool:
@@ -98,30 +201,29 @@ class OverTheAir(Transport):
         P].
         """
         link, settings, privacy = self.alignment, self.settings, self.privacy
-        slot = lay_out_reals(delivery, settings, link.csi)
+        slot, clip = lay_out_reals(delivery, settings, link.csi), None
         if privacy is not None:
-            sends = torch.stack([rows.transmitter_mask for rows in delivery.uplink]).any(0)
-            slot = privacy.limit_power(slot, sends, delivery.limits)
+            gains = exposure.compute_power_gains(slot, self.neighbours)
+            slot, clip = exposure.limit_power(privacy, slot, gains, delivery), privacy.clip
         for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
-            clipped = rows if privacy is None else privacy.clip_rows(rows)
-            sent, normalised = normalise_reals(slot, uses, clipped, settings)
             if privacy is not None:
-                normalised = privacy.scale(sent, normalised)
-            self._policy_state, on_air = transmit(slot, sent, normalised, link, self._policy_state)
-            if privacy is not None:
-                privacy.spend(on_air)
-            # with privacy, powers follow from the common clipping norm
-            num_side_scalars = count_scalars(
-                normalised, privacy is None, link.policy.needs_variation
+                rows = replace(rows, x=privacy.clip_rows(rows.x))
+            sent, means, segments = normalise_reals(slot, uses, rows, settings)
+            self._policy_state, on_air = transmit(
+                slot, sent, segments, link, self._policy_state, means=means, clip=clip
             )
-            account(on_air, delivery, num_side_scalars)
+            if privacy is not None:
+                exposed = gains, self.neighbours, link.impairments.shifts_carrier
+                exposure.charge(privacy, on_air, *exposed)
+            # with privacy, powers follow from the common clipping norm
+            account(on_air, delivery, count_scalars(on_air, privacy is None, link.policy))
             unwanted = self._draw_interference(on_air)
             total, exact = self._superpose(on_air, unwanted)
             receive(on_air, total, exact, delivery)
-            if self.saves.link:
+            if self.parts.save_link:
                 delivery.tally.saved |= self._list_saved(on_air, unwanted)
 
-    def _superpose(self, on_air: OnAir, unwanted: Tensors) -> tuple[Tensor, Tensor]:
+    def _superpose(self, on_air: Transmission, unwanted: Tensors) -> tuple[Tensor, Tensor]:
         """Sum the signals with noise and interference, and convert the sum.
 
         Returns
@@ -130,44 +232,110 @@ class OverTheAir(Transport):
             Scaled sum sum_k c_k x_k + n, and the error-free sum sum_k w_k x_k.
         """
         impairments, sent, exact = self.alignment.impairments, on_air.sent, None
-        if impairments.bends:
+        if impairments.is_nonlinear:
             total = superpose_distorted(on_air, impairments)
         else:
-            total, exact = superpose(on_air, draw_noise(on_air, self.streams))
+            given = self.streams, sent.index, on_air.slot.round, sent.num_coordinates
+            total, exact = superpose(on_air, noise.draw_noise(*given))
         for signal in unwanted.values():
             total = total + signal * on_air.expand(on_air.received_unit)
         if impairments.settings.adc_bits is not None:
             total = self._convert(on_air, total)
-        if exact is None or on_air.part is not None:
+        if exact is None or on_air.stop is not None:
             exact = sent.sum(sent.exact[:, None])[:, 0]
         return total, exact
 
-    def _list_saved(self, on_air: OnAir, unwanted: Tensors) -> Tensors:
+    def _draw_interference(self, on_air: Transmission) -> Tensors:
+        """Draw the interference, name -> Tensor [S, P] in the unit of f^H y.
+
+        It consists of signals of other servers' devices, and of heavy-tailed interference.
+        """
+        sent, found, impairments = on_air.sent, {}, self.alignment.impairments
+        if self.neighbours is not None:
+            found["neighbours"] = self.neighbours.signal(on_air)
+        if impairments.heavy:
+            given = sent.index, on_air.slot.round, sent.num_coordinates
+            found["tails"] = noise.draw_tails(impairments, *given)
+        return found
+
+    def _convert(self, on_air: Transmission, total: Tensor) -> Tensor:
+        """Pass the received sum [S, P] through the server's converter."""
+        factor = on_air.expand((on_air.eta.sqrt() / on_air.unit).to(total.dtype))
+        delivered = on_air.expand(on_air.weight > 0)
+        quantise = self.alignment.impairments.quantise
+        return torch.where(delivered, quantise(total * factor) / factor, 0.0)
+
+    def _list_saved(self, on_air: Transmission, unwanted: Tensors) -> Tensors:
         """Return the coefficients, and the energy of the interference by segment."""
         sent = on_air.sent
         besides = {
             f"{name}/{sent.index}": compute_energies(replace(sent, x=signal), on_air.segments)
             for name, signal in unwanted.items()
         }
-        return besides | coefficients(on_air, self.saves.gram)
+        return besides | collect_coefficients(on_air, self.parts.save_gram)
 
-    def _draw_interference(self, on_air: OnAir) -> Tensors:
-        """Draw the interference, name -> Tensor [S, P] in the unit of f^H y.
 
-        It consists of signals of other servers' devices, and of heavy-tailed interference.
-        """
-        sent, found = on_air.sent, {}
-        if self.neighbours is not None:
-            found["neighbours"] = self.neighbours.signal(on_air)
-        index, round, impairments = sent.index, on_air.slot.round, self.alignment.impairments
-        tails = impairments.tails(index, round, sent.num_coordinates)
-        if tails is not None:
-            found["tails"] = tails
-        return found
+def superpose(on_air: Transmission, noise: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Sum the rows with their effective gains and the receiver's noise, reading the signal once.
 
-    def _convert(self, on_air: OnAir, total: Tensor) -> Tensor:
-        """Pass the received sum [S, P] through the server's converter."""
-        factor = on_air.expand((on_air.coefficients.eta.sqrt() / on_air.unit).to(total.dtype))
-        delivered = on_air.expand(on_air.weight > 0)
-        quantise = self.alignment.impairments.quantise
-        return torch.where(delivered, quantise(total * factor) / factor, 0.0)
+    Parameters
+    ----------
+    on_air : Transmission
+        Rows x_k [n, P] with their effective gains c_k.
+    noise : Tensor, float [S, P]
+        Standard normal noise.
+
+    Returns
+    -------
+    tuple of Tensor, float [S, P] each
+        The estimate, and the error-free aggregate.
+
+    Notes
+    -----
+    The estimate of a weighted mean, with noise n of variance N / eta, is
+
+    .. math::
+
+        \frac{1}{W} \sum_k c_k w_k x_k + \frac{n}{K W}
+    """
+    signal, segments, spread = on_air.signal, on_air.segments, on_air.noise_std
+    exact = signal.exact[:, None].expand(-1, len(segments.bounds))
+    gain = on_air.row_gain
+    columns = [gain.real, exact]
+    if segments.halves == 2:
+        columns.append(gain.imag)
+    together = torch.stack(columns, 2)
+    sums = [sum_segments(signal, part, together, segments) for part in segments.parts(signal.x)]
+    if len(sums) == 1:
+        estimate, target = sums[0][:, 0], sums[0][:, 1]
+        for q, (first, stop) in enumerate(segments.bounds):
+            estimate[:, first:stop].addcmul_(noise[:, first:stop], spread[:, q, None])
+        return estimate, target
+    one, two = sums
+    width = two.shape[2]  # the second quadrature may be one symbol short
+    one[:, 0, :width] -= two[:, 2]
+    two[:, 0] += one[:, 2, :width]
+    estimate = torch.cat([one[:, 0], two[:, 0]], 1)
+    estimate += noise * on_air.expand(spread)
+    return estimate, torch.cat([one[:, 1], two[:, 1]], 1)
+
+
+def count_scalars(on_air: Transmission, power: bool, policy: PowerPolicy) -> int:
+    """Count the real numbers of side information of a device.
+
+    Parameters
+    ----------
+    on_air : Transmission
+        Its stretches, and the subtracted means.
+    power : bool
+        Whether the mean power of each stretch is reported.
+    policy : PowerPolicy
+        Policy, for which the variation of the symbols over devices may be reported.
+
+    Returns
+    -------
+    int
+        Number of real numbers.
+    """
+    stretches = on_air.segments.scopes[-1] + 1
+    return stretches * (power + (on_air.means is not None) + policy.needs_variation)

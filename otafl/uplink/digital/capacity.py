@@ -21,6 +21,7 @@ from otafl.core.contracts import NOISE_VARIANCE, ChannelState, Hyper
 from otafl.core.units import db_to_linear
 from otafl.csi.base import Csi
 from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.noise import draw_variance
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class Capacity:
         state, estimate = sounding.state, sounding.estimate
         h, h_hat, blocks = state.flatten(3), estimate.flatten(3), state.shape[3]
         combined = power[..., None] * h_hat.abs().square().sum(2)
-        exact = estimate is state and not (impairments.disturbs or impairments.grows)
+        exact = estimate is state and not (impairments.adds_noise or impairments.grows)
         true = combined if exact else self._compute_snr(h, h_hat, power, round)
         carried = self._factor * bits_a_use(true / self._gap[..., None])
         flat_snr = torch.expm1(torch.log1p(true).mean(-1))
@@ -153,7 +154,7 @@ class Capacity:
         combiner = h_hat / norm.clamp_min(1e-30)
         gain = (combiner.conj() * h).sum(2).abs().square()
         flat = combiner.permute(0, 1, 3, 2).flatten(1, 2)  # [S, K * cells, A]
-        noise = self._impairments.noise(flat, round).view_as(gain) / NOISE_VARIANCE
+        noise = draw_variance(self._impairments, flat, round).view_as(gain) / NOISE_VARIANCE
         return power[..., None] * gain / noise
 
 

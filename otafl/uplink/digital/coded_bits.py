@@ -19,14 +19,12 @@ from torch import Tensor
 from otafl.codecs.base import Codec, get_shapes, get_trial_device
 from otafl.core.contracts import Group
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams, declare_family
+from otafl.core.rng import Streams
 from otafl.models.base import flatten, unflatten
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital.mcs import Mcs
 from otafl.uplink.digital.packets import rows_once
-
-CODED = declare_family("coded", __name__)
-"""Noise of coded bits, a stream for each group of a payload."""
+from otafl.uplink.noise import draw_bit_noise
 
 CODEWORD_BITS = 3840
 """Largest number of information bits of a codeword, which both base graphs support."""
@@ -145,10 +143,9 @@ class CodedBits:
                 at = (chosen == used).nonzero().squeeze(1)
                 plan = layout(sent.shape[1], self._table[used])
                 size = (plan.blocks, plan.n // plan.order, 2)
-                noise = self._streams.draw_device_normal(
-                    CODED / index, delivery.round, trial[at], device[at], size
-                )
-                detected[at] = self._over(plan, sent[at], noise, ratio[at])
+                own = trial[at], device[at]
+                drawn = draw_bit_noise(self._streams, index, delivery.round, own, size)
+                detected[at] = self._over(plan, sent[at], drawn, ratio[at])
             wrong[cell[(detected != sent).any(1)]] = True
             back = unflatten(
                 _pack_bits(detected[:, : words.shape[1]], self._word_bits), get_shapes(group)

@@ -47,14 +47,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec
 from otafl.core.constants import get_constant
-from otafl.core.contracts import MIN_RATE, ChannelStatistics, Group, Hyper, LinkBudget
-from otafl.core.rng import Streams
+from otafl.core.contracts import MIN_RATE, Group
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
-from otafl.csi.base import Csi
-from otafl.uplink.base import Counts, OrthogonalUplink, Transport
+from otafl.uplink.base import Counts, OrthogonalUplink, Parts, Transport
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital.capacity import Capacity, Links
 from otafl.uplink.digital.coded_bits import CodedBits
@@ -62,7 +59,6 @@ from otafl.uplink.digital.fitted_bits import fitting_depth, quantise_to_fit
 from otafl.uplink.digital.mcs import MCS_TABLES
 from otafl.uplink.digital.packets import hand_over
 from otafl.uplink.digital.turns import ROUNDING, Load, Turns, drop_unpaid, interrupt
-from otafl.uplink.impairments.impairments import Impairments
 
 
 class Digital(Transport):
@@ -216,26 +212,16 @@ class Digital(Transport):
         def power_constraint(self) -> str:
             return self.constraint if self.gain_threshold else "peak"
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        budget: LinkBudget,
-        csi: Csi,
-        statistics: ChannelStatistics,
-        impairments: Impairments,
-        codec: Codec,
-        streams: Streams,
-        hyper: Hyper,
-    ) -> None:
-        self.settings, self.budget, self.hyper = settings, budget, hyper
-        self.csi, self.codec, self.streams = csi, codec, streams
-        self.impairments, self.statistics = impairments, statistics
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        alignment, hyper = parts.alignment, parts.hyper
+        self.hyper, self.csi, self.codec = hyper, alignment.csi, parts.codec
+        self.streams = parts.streams
         self._table = MCS_TABLES[settings.mcs_table]
-        self._capacity = Capacity(settings, hyper, csi, impairments)
+        self._capacity = Capacity(settings, hyper, alignment.csi, alignment.impairments)
         self._coded = None
         if settings.coding == "ldpc":
-            self._coded = CodedBits(self._table, codec, streams)
+            self._coded = CodedBits(self._table, self.codec, self.streams)
         most = hyper["max_symbols"][:, None]
         self._most = most.where(most > 0, torch.inf)
         self._is_bounded = bool((most > 0).any())
@@ -243,7 +229,7 @@ class Digital(Transport):
         self._truncates = bool((self._least > 0).any())
         self._saved = None  # [S, K], factor of a budget
         if self._truncates and settings.constraint == "average":
-            share = statistics.prob_unit_gain_above(self._least)
+            share = alignment.statistics.prob_unit_gain_above(self._least)
             self._saved = torch.where(share > 0, 1.0 / share, 1.0)
 
     def get_access_plan(self) -> OrthogonalUplink:

@@ -13,13 +13,8 @@ from otafl.core.contracts import Cohort, Group, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.signal import (
-    Signal,
-    compute_error_free,
-    compute_squared_norm,
-    make_signal,
-    select_rows,
-)
+from otafl.uplink.groups import compute_error_free, make_signal, select_rows
+from otafl.uplink.signal import Signal, compute_squared_norm
 
 
 def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:

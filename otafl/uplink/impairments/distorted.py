@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Cohort
-from otafl.core.rng import Streams
-from otafl.uplink.impairments.impairments import NOISE, Impairments
+from otafl.uplink import noise
+from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.impairments.misaligned import SampleSums, compute_aligned_noise, lmmse_filter
-from otafl.uplink.on_air import OnAir
-from otafl.uplink.segments import sum_segments
-from otafl.uplink.superpose import draw_noise
+from otafl.uplink.signal import sum_segments
+from otafl.uplink.transmission import Transmission
 
 CHUNK = 1 << 18
 """Coordinates of a payload that are processed at a time, so that they fit the processor's cache."""
@@ -47,12 +46,12 @@ class Bend:
     delay: Tensor
 
 
-def superpose_distorted(on_air: OnAir, impairments: Impairments) -> Tensor:
+def superpose_distorted(on_air: Transmission, impairments: Impairments) -> Tensor:
     """Compute the estimate of a transmission whose symbols are distorted, with noise.
 
     Parameters
     ----------
-    on_air : OnAir
+    on_air : Transmission
         Transmission of the rows, [n, P].
     impairments : Impairments
         Offsets, clipping, and the receiver of misaligned symbols.
@@ -63,28 +62,30 @@ def superpose_distorted(on_air: OnAir, impairments: Impairments) -> Tensor:
         The estimate.
     """
     sent, gain = on_air.signal, on_air.row_gain
-    slot, streams = on_air.slot, impairments.streams
+    slot = on_air.slot
     rule = impairments.settings.timing_receiver if impairments.delays else "matched_filter"
-    carrier, delay = impairments.offsets(slot.budget.shape[1], slot.round)
+    carrier, delay = noise.draw_offsets(impairments, slot.budget.shape[1], slot.round)
     on = gain.abs().amax(1) > 0
     delay = from_first(sent.cohort, sent.take_rows(delay), on)
     peak = sent.take_rows((impairments.clip[:, None] * slot.budget).sqrt())
     bend = Bend(gain, peak, sent.take_rows(carrier), delay)
     if rule == "lmmse":
-        return _lmmse(on_air, bend, streams)
+        return _lmmse(on_air, bend, impairments)
     spread = on_air.noise_std
     if rule == "aligned_sample":
         spread = spread * compute_aligned_noise(sent, delay, on).sqrt()[:, None]
         delay = torch.zeros_like(delay)
     flat = []
-    for part in _sums(on_air, bend, torch.stack([1.0 - delay, delay], 1), impairments.reshapes):
+    reshapes = impairments.shifts_carrier or impairments.clips
+    for part in _sums(on_air, bend, torch.stack([1.0 - delay, delay], 1), reshapes):
         late = torch.nn.functional.pad(part[:, 1, :-1], (1, 0))  # part of the previous symbol
         flat.append(part[:, 0] + late)
-    noise = draw_noise(on_air, streams)
-    return torch.cat(flat, 1)[:, : sent.num_coordinates] + noise * on_air.expand(spread)
+    given = impairments.streams, sent.index, slot.round, sent.num_coordinates
+    added = noise.draw_noise(*given) * on_air.expand(spread)
+    return torch.cat(flat, 1)[:, : sent.num_coordinates] + added
 
 
-def _sums(on_air: OnAir, bend: Bend, weight: Tensor, reshapes: bool) -> list[Tensor]:
+def _sums(on_air: Transmission, bend: Bend, weight: Tensor, reshapes: bool) -> list[Tensor]:
     """Sum the rows v_k as received, with weights [n, J]: [S, J, symbols] per quadrature.
 
     `reshapes` says whether symbols are rotated or clipped individually, not only scaled.
@@ -104,13 +105,13 @@ def _sums(on_air: OnAir, bend: Bend, weight: Tensor, reshapes: bool) -> list[Ten
     return [one[:, :count] - two[:, count:], two[:, :count] + one[:, count:]]
 
 
-def _iterate_distorted(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list[Tensor]]:
+def _iterate_distorted(on_air: Transmission, bend: Bend, numbers: int) -> Iterator[list[Tensor]]:
     """Yield one or two quadratures [n, C] as received, without noise, for chunks of channel uses.
 
     A chunk has about `numbers` real numbers.
     """
     sent, segments = on_air.signal, on_air.segments
-    sent_with = sent.take_rows(on_air.coefficients.p.abs().mT) * on_air.normalised.scale[:, None]
+    sent_with = sent.take_rows(on_air.p.abs().mT) * on_air.scale[:, None]
     sent_with = sent_with.to(sent.x.dtype)
     column, halves = segments.index_segments(sent.x.device), segments.parts(sent.x)
     width = max(1, min(segments.symbols, numbers // max(1, len(sent.x))))
@@ -141,28 +142,29 @@ def _rotation(turns: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.polar(torch.ones_like(angle), angle).to(dtype)
 
 
-def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
+def _lmmse(on_air: Transmission, bend: Bend, impairments: Impairments) -> Tensor:
     """Return the linear MMSE estimate [S, P] from all samples of each symbol.
 
     A trial has as many samples of a symbol as devices.
     """
     sent, segments, unit = on_air.signal, on_air.segments, on_air.row_unit
-    normalised, column = on_air.normalised, segments.index_segments(sent.x.device)
+    column, streams = segments.index_segments(sent.x.device), impairments.streams
     halves = next(_iterate_distorted(on_air, bend, sent.x.numel()))
     samples = SampleSums(sent.cohort, bend.delay)
-    believed = sent.take_rows((on_air.channels.h_hat * on_air.sent_gain).mT).real * unit
-    squared = normalised.scale.square().clamp_min(1e-30)
-    power = sent.take_rows(normalised.power.mT) / squared[:, None]
+    gain = on_air.h_hat * (on_air.p / on_air.eta.sqrt()[..., None])
+    believed = sent.take_rows(gain.mT).real * unit
+    squared = on_air.scale.square().clamp_min(1e-30)
+    power = sent.take_rows(on_air.power.mT) / squared[:, None]
     target = unit * on_air.active_rows / torch.where(believed == 0, math.inf, believed)
-    noise = on_air.variance
-    taps = lmmse_filter(samples, believed.square() * power / segments.halves, target, noise)
+    power = believed.square() * power / segments.halves
+    taps = lmmse_filter(samples, power, target, on_air.variance)
     taps, spread = taps.to(unit.dtype), on_air.noise_std[:, column]
     flat = []
     for half, rows in enumerate(halves):
         observed = samples.sample(rows)  # [S, J, symbols]
         for j in range(observed.shape[1]):
-            name = NOISE / sent.index / half / j
-            draw = streams.draw_normal(name, on_air.slot.round, (segments.symbols,))
+            place = on_air.slot.round, half, j, segments.symbols
+            draw = noise.draw_stretch_noise(streams, sent.index, *place)
             observed[:, j].addcmul_(draw, spread)
         flat.append(samples.estimate(observed, taps, column))
     return torch.cat(flat, 1)[:, : sent.num_coordinates]

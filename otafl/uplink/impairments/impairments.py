@@ -1,4 +1,4 @@
-"""Impairments of an over-the-air uplink besides noise and fading.
+"""Impairments of an over-the-air uplink besides noise and fading, drawn in `otafl.uplink.noise`.
 
 They are residual phases, interference and jamming, and distortion of a device's signal within a
 payload: carrier offsets, timing offsets and clipped peaks.
@@ -17,24 +17,13 @@ from torch import Tensor
 from otafl.core import registry, settings
 from otafl.core.contracts import NOISE_VARIANCE
 from otafl.core.problems import Problem, make_problem
-from otafl.core.rng import Streams, declare_family, declare_purpose
+from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
-from otafl.uplink.impairments.alpha_stable import alpha_stable
-
-NOISE = declare_family("noise", __name__)
-"""The receiver's noise, a stream for each group of a payload."""
-
-INTERFERENCE = declare_purpose("interference", __name__)
-HEAVY_TAILS = declare_family("heavy_tails", __name__)
-"""Heavy-tailed interference, a stream for each group of a payload."""
-PHASE = declare_purpose("residual_phase", __name__)
-CARRIER = declare_purpose("carrier_offset", __name__)
-TIMING = declare_purpose("timing_offset", __name__)
 
 
 class Impairments:
-    """Impairments of S trials, drawn for each device and round.
+    """Impairments of S trials.
 
     Parameters
     ----------
@@ -67,13 +56,13 @@ class Impairments:
         Whether interference is heavy-tailed; `interference` is then 0.
     known_noise : Tensor, float [S]
         Noise variance N plus mean interference, as the server expects it.
-    turns, delays, spins, clips : bool
+    grows : bool
+        Whether the SNR of any trial grows from round to round.
+    rotates_phase, delays, shifts_carrier, clips : bool
         Whether any trial has residual phases, delays, carrier offsets, or clipped peaks.
-    reshapes : bool
-        Whether any trial has carrier offsets or clipped peaks.
-    bends : bool
-        Whether symbols of any trial are not only scaled.
-    disturbs : bool
+    is_nonlinear : bool
+        Whether symbols of any trial are not only scaled and received.
+    adds_noise : bool
         Whether any trial has interferers or a jammer.
     """
 
@@ -213,40 +202,12 @@ class Impairments:
         self.snr_growth = column(list(snr_growth) or [0.0] * len(sections))
         self.grows = bool(self.snr_growth.any())
         self.known_noise = NOISE_VARIANCE * (1.0 + self.settings.interferers * self.interference)
-        self.turns = bool(self.residual_phase.any())
+        self.rotates_phase = bool(self.residual_phase.any())
         self.delays = bool(self.timing_offset.any())
-        self.spins = bool(self.carrier_offset.any())
+        self.shifts_carrier = bool(self.carrier_offset.any())
         self.clips = bool(self.clip.isfinite().any())
-        self.reshapes = self.spins or self.clips
-        self.disturbs = bool(self.interference.any() or self.jammer.any())
-        self.bends = self.delays or self.reshapes or self.settings.adc_bits is not None
-
-    def noise(self, combiner: Tensor, round: int) -> Tensor:
-        """Compute the noise variance of one received real number behind the combiner.
-
-        Interferers and a jammer have independent Rayleigh fading and white Gaussian symbols.
-
-        Parameters
-        ----------
-        combiner : Tensor, complex [S, Q, A]
-            Combiner f with unit norm.
-        round : int
-            The round.
-
-        Returns
-        -------
-        Tensor, float [S, Q]
-            Variance of noise, interference and jamming.
-        """
-        trials, segments, antennas = combiner.shape
-        white = combiner.new_full((trials, segments), NOISE_VARIANCE, dtype=self.clip.dtype)
-        share = self.compute_noise_share(round)[:, None] if self.grows else 1.0
-        if not self.disturbs:
-            return white * share if self.grows else white
-        num_interferers, h = self.settings.interferers, self._compute_interference(antennas, round)
-        gains = torch.einsum("sqa,sja->sqj", combiner.conj(), h).abs().square()
-        power = self.interference[:, None] * gains[..., :num_interferers].sum(-1)
-        return white * (share + power + self.jammer[:, None] * gains[..., num_interferers])
+        self.adds_noise = bool(self.interference.any() or self.jammer.any())
+        self.is_nonlinear = self.delays or self.shifts_carrier or self.clips
 
     def compute_noise_share(self, round: int) -> Tensor:
         """Compute the receiver's noise in a round over that of the first, (t + 1)^-growth, [S]."""
@@ -258,50 +219,6 @@ class Impairments:
             return self.known_noise
         return self.known_noise + NOISE_VARIANCE * (self.compute_noise_share(round) - 1.0)
 
-    def interferers(self, antennas: int, round: int) -> Tensor | None:
-        """Draw the channels [S, J, A] of interferers and a jammer; None if no trial has any.
-
-        Their symbols are CN(0, 1), relative to noise with the variance of one antenna.
-        """
-        if not self.disturbs:
-            return None
-        power = self.interference[:, None].repeat(1, self.settings.interferers + 1)
-        power[:, -1] = self.jammer
-        return (
-            self._compute_interference(antennas, round)
-            * (2.0 * NOISE_VARIANCE * power).sqrt()[..., None]
-        )
-
-    def tails(self, index: int, round: int, num_coordinates: int) -> Tensor | None:
-        """Draw heavy-tailed interference [S, P] behind the combiner; None if there is none.
-
-        Parameters
-        ----------
-        index : int
-            Payload group, which has a stream of its own.
-        round : int
-            The round.
-        num_coordinates : int
-            Number of coordinates, P.
-        """
-        if not self.heavy:
-            return None
-        stream = HEAVY_TAILS / index
-        unit = alpha_stable(self.streams, stream, round, self.tail_index, num_coordinates)
-        return unit * self.tail_scale[:, None]
-
-    def phases(self, devices: int, round: int) -> Tensor | None:
-        """Draw the residual phases [S, K] in radians; None if no trial has any."""
-        if not self.turns:
-            return None
-        return self._spread(PHASE, devices, round) * self.residual_phase[:, None]
-
-    def offsets(self, devices: int, round: int) -> tuple[Tensor, Tensor]:
-        """Draw carrier offsets [S, K] in cycles per symbol, and delays [S, K] in symbols."""
-        carrier = self._spread(CARRIER, devices, round) * self.carrier_offset[:, None]
-        delay = 0.5 * (1.0 + self._spread(TIMING, devices, round))
-        return carrier, delay * self.timing_offset[:, None]
-
     def quantise(self, received: Tensor) -> Tensor:
         """Quantise received real numbers [S, ...] by the server's converter.
 
@@ -309,26 +226,13 @@ class Impairments:
         payload.
         """
         bits = self.settings.adc_bits
-        if bits is None:
-            return received
+        assert bits is not None
         rows = received.flatten(1)
         rms = torch.linalg.vector_norm(rows, dim=1, keepdim=True) / math.sqrt(rows.shape[1])
         top = (self.adc_range[:, None] * rms).clamp_min(1e-30)
         step = 2.0 * top / 2**bits
         level = torch.floor(rows / step).clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         return ((level + 0.5) * step).view_as(received)
-
-    def _compute_interference(self, antennas: int, round: int) -> Tensor:
-        """Draw the fading [S, J, A] of the interferers and, last, of the jammer."""
-        shape = (self.settings.interferers + 1, antennas, 2)
-        draw = self.streams.draw_normal(INTERFERENCE, round, shape)
-        return torch.view_as_complex(draw.contiguous()) * math.sqrt(0.5)
-
-    def _spread(self, purpose: str, devices: int, round: int) -> Tensor:
-        """Draw uniform numbers in (-1, 1) for each device, [S, K]."""
-        pairs = self.streams.list_pairs(devices)
-        draw = self.streams.draw_device_uniform(purpose, round, *pairs, ())
-        return 2.0 * draw.view(-1, devices) - 1.0
 
 
 def refuse_distortion(scenario: Any, keys: Iterable[str], computes: str) -> Iterator[Problem]:

@@ -22,16 +22,11 @@ from torch import Tensor
 from otafl.core.compiled_module import load_loops
 from otafl.core.constants import get_constant
 from otafl.core.contracts import NOISE_VARIANCE, Cohort
-from otafl.core.rng import Streams, declare_family
+from otafl.core.rng import Streams
+from otafl.uplink import noise as draws
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.noncoherent.pairs import OnPairs
-from otafl.uplink.segments import MAX_LOOP, Segments
-from otafl.uplink.signal import Signal
-
-PHASES = declare_family("random_phases", __name__)
-ENERGY_NOISE = declare_family("energy_noise", __name__)
-ACROSS = declare_family("noise_across", __name__)
-INTERFERING = declare_family("interfering_symbols", __name__)
+from otafl.uplink.signal import MAX_LOOP, Segments, Signal
+from otafl.uplink.transmission import Transmission
 
 NUMBERS = 1 << 17
 """Real numbers that are received at a time.
@@ -91,13 +86,13 @@ class Energies:
         self._room: dict[str, Tensor] = {}
 
     def receive_symbols(
-        self, on_air: OnPairs, weight: Tensor, cast: Cast | None = None
+        self, on_air: Transmission, weight: Tensor, cast: Cast | None = None
     ) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield the energies of a group's pairs, some columns after the other.
 
         Parameters
         ----------
-        on_air : OnPairs
+        on_air : Transmission
             Transmission of n rows, whose signs choose the use of each pair.
         weight : Tensor, float [n]
             Weights of the rows in the error-free sum.
@@ -111,25 +106,24 @@ class Energies:
             the coordinates, or of the signs of votes.
         """
         signal, round, index = on_air.signal, on_air.slot.round, on_air.sent.index
-        cohort, antennas, streams = signal.cohort, on_air.antennas, self._streams
-        others = self._impairments.interferers(antennas, round)
+        cohort, antennas, streams = signal.cohort, on_air.slot.h.shape[2], self._streams
+        others = None
+        if self._impairments.adds_noise:
+            others = draws.draw_interferers(self._impairments, antennas, round)
         kernel: Any = choose_kernel(signal, antennas) if others is None else None
         ways = _ways(on_air)
         gains = _gains(cohort.pad_by_trial(ways), others) if kernel is None else None
         blocks = -(-signal.num_coordinates // BLOCK)
         run = min(RUN, -(-signal.num_coordinates // PLACES))  # a short payload fills no block
         count = -(-blocks * run // 2)
-        bits = streams.draw_device_words(PHASES / index, round, cohort.trial, cohort.device, count)
-        bits = bits.view(torch.int32)[:, : blocks * run].unflatten(1, (blocks, run))
-        noise = streams.draw_words(ENERGY_NOISE / index, round, signal.num_coordinates)
-        across = interference = None
-        if antennas > 1:
-            across = streams.draw_uniform(
-                ACROSS / index, round, (antennas - 1, 2, signal.num_coordinates)
-            )
+        bits = draws.draw_symbol_bits(streams, index, round, cohort, count)
+        bits = bits[:, : blocks * run].unflatten(1, (blocks, run))
+        given = streams, index, round
+        noise, across = draws.draw_energy_noise(*given, antennas, signal.num_coordinates)
+        interference = None
         if others is not None:
-            shape = (2, others.shape[1], 2, signal.num_coordinates)
-            interference = streams.draw_normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
+            count = others.shape[1]
+            interference = draws.draw_interfering_symbols(*given, count, signal.num_coordinates)
         rows = cohort.num_rows if kernel is None else 4 * cohort.num_trials
         most = max(1, NUMBERS // (BLOCK * max(1, rows)))
         for block in range(0, blocks, most):
@@ -146,7 +140,7 @@ class Energies:
                 if interference is not None:
                     sent = torch.cat([sent, interference[..., columns]], 2)
                 energy = _energy(sent, gains, on_air.segments, columns)
-            if exact is None or on_air.part is not None:
+            if exact is None or on_air.stop is not None:
                 exact = _exact(on_air.sent, weight, columns, cast)
             _add_noise(energy, noise[:, columns])
             if across is not None:
@@ -211,10 +205,12 @@ def _exact(sent: Signal, weight: Tensor, columns: slice, cast: Cast | None) -> T
     return sent.sum(weight[:, None], rows)[:, 0]
 
 
-def _ways(on_air: OnPairs) -> Tensor:
+def _ways(on_air: Transmission) -> Tensor:
     """Return the received amplitude of a unit magnitude, [n, A, Q] complex."""
-    h = on_air.sent.take_rows(on_air.slot.h)[..., list(on_air.segments.cells)]
-    return h * on_air.row_amplitude[:, None, None].to(on_air.sent.x.dtype)
+    sent = on_air.sent
+    h = sent.take_rows(on_air.slot.h)[..., list(on_air.segments.cells)]
+    amplitude = sent.take_rows(on_air.p[:, 0].real) * on_air.scale.sqrt()
+    return h * amplitude[:, None, None].to(sent.x.dtype)
 
 
 def choose_kernel(sent: Signal, antennas: int) -> Any:

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from otafl.core.compiling import compile_loop
 from otafl.uplink.noncoherent.energies import BLOCK
-from otafl.uplink.segments import Segments
-from otafl.uplink.signal import Signal
+from otafl.uplink.signal import Segments, Signal
 
 WORTH_A_THREAD = 1 << 19
 """Coordinates of all rows that are worth a thread; they take about half a millisecond."""

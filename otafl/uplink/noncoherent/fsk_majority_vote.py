@@ -35,20 +35,16 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import VOTES
-from otafl.core.contracts import Hyper, LinkBudget, Tensors
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
-from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
-from otafl.uplink.base import Counts, Transport
-from otafl.uplink.delivery import Delivery
-from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.interleaving import Uses
-from otafl.uplink.layout import Slot
+from otafl.uplink.base import Counts, Parts, Transport
+from otafl.uplink.delivery import Delivery, Slot
 from otafl.uplink.noncoherent import pairs
 from otafl.uplink.noncoherent.energies import Energies
-from otafl.uplink.report import NOT_SAVED, Saves
-from otafl.uplink.signal import Signal, compute_squared_norm
+from otafl.uplink.signal import Signal, Uses, compute_squared_norm
+from otafl.uplink.transmission import Transmission
 
 
 class FskMajorityVote(Transport):
@@ -92,21 +88,12 @@ class FskMajorityVote(Transport):
         def check(self, scenario: Any) -> Iterable[Problem]:
             return pairs.find_problems(scenario)
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        budget: LinkBudget,
-        impairments: Impairments,
-        streams: Streams,
-        hyper: Hyper,
-        saves: Saves = NOT_SAVED,
-    ) -> None:
-        self.settings, self.budget, self.impairments = settings, budget, impairments
-        self.hyper, self.saves = hyper, saves
-        self.streams, self._energies = streams, Energies(streams, impairments)
-        self._absentees = bool((hyper["absentee"] > 0).any())
-        self._detects = bool((hyper["detection"] > 0).any())
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        self.hyper, self.impairments = parts.hyper, parts.alignment.impairments
+        self._energies = Energies(parts.streams, self.impairments)
+        self._absentees = bool((self.hyper["absentee"] > 0).any())
+        self._detects = bool((self.hyper["detection"] > 0).any())
 
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other, and give the server its steps."""
@@ -121,14 +108,11 @@ class FskMajorityVote(Transport):
                 least = self._compute_min_magnitude(sent)
                 on_air = self._transmit(delivery, slot, uses, sent, least)
                 steps, exact = self._receive(on_air, least)
-                count: Tensor | Tensors = on_air.weight
+                count: Tensor | Tensors = on_air.weight[:, 0]
                 if sent.mask is not None:
-                    reached = on_air.weigh_known()
+                    reached = pairs.weigh_known(on_air)
                     steps, count = steps * (reached > 0), sent.blocks(reached)
-                delivery.give_estimate(
-                    sent, steps, exact, count, delivered_fn=on_air.delivered_mask
-                )
-                on_air.account(delivery, torch.ones_like(on_air.weight), self.saves)
+                pairs.hand_over(on_air, steps, exact, count, delivery, self.parts)
 
     def _compute_min_magnitude(self, sent: Signal) -> Tensor | None:
         """Return the smallest |x| with which a row votes, [n, 1]; None if all always vote."""
@@ -141,7 +125,7 @@ class FskMajorityVote(Transport):
 
     def _transmit(
         self, delivery: Delivery, slot: Slot, uses: Uses, sent: Signal, least: Tensor | None
-    ) -> pairs.OnPairs:
+    ) -> Transmission:
         """Put the votes of a group on air."""
         eligible_mask, scale = pairs.select_able(slot, sent), torch.ones_like(sent.weight)
         energy = 2.0 * slot.budget
@@ -163,11 +147,11 @@ class FskMajorityVote(Transport):
             self._refuse_silence(on_air)
         return on_air
 
-    def _refuse_silence(self, on_air: pairs.OnPairs) -> None:
+    def _refuse_silence(self, on_air: Transmission) -> None:
         """Raise UserError for a threshold that silences all devices of a trial from the start."""
         sent = on_air.sent
         largest = pairs.select_able(on_air.slot, sent) * sent.grid(sent.x.abs().amax(1))
-        silent = (on_air.energy.sum(1) == 0) & (largest.amax(1) > 0)
+        silent = (on_air.energy.sum((1, 2)) == 0) & (largest.amax(1) > 0)
         if bool(silent.any()):
             trial = int(silent.nonzero()[0])
             raise UserError(
@@ -176,11 +160,11 @@ class FskMajorityVote(Transport):
                 f"the largest |x| is {float(largest[trial].max()):.3g}; use a smaller value"
             )
 
-    def _receive(self, on_air: pairs.OnPairs, least: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _receive(self, on_air: Transmission, least: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the server's steps, and those along the error-free votes, [S, P] each."""
         sent = on_air.sent
         weight = sent.weight if self.settings.vote == "weighted" else on_air.scale
-        noise = 2.0 * on_air.antennas * self.impairments.known_noise
+        noise = 2.0 * on_air.slot.h.shape[2] * self.impairments.known_noise
         detection_level = (self.hyper["detection"] * noise)[:, None]
         one = torch.ones_like(sent.x[:1, :1])
         steps, exact = sent.empty_sum(), sent.empty_sum()
@@ -196,7 +180,7 @@ class FskMajorityVote(Transport):
                 vote *= torch.maximum(plus, minus) > detection_level
             torch.sign(majority, out=exact[:, columns])
         step = self.hyper["step"][:, None]
-        return steps.mul_(step * (on_air.weight > 0)[:, None]), exact.mul_(step)
+        return steps.mul_(step * (on_air.weight > 0)), exact.mul_(step)
 
 
 def _cast_votes(

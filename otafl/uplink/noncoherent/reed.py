@@ -26,24 +26,22 @@ Chen, Bozorgasl 2026, "Resource-Element Energy Difference for Noncoherent Over-t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import LinkBudget, Tensors
+from otafl.core.contracts import Tensors
 from otafl.core.problems import Problem
-from otafl.core.rng import Streams
-from otafl.uplink.base import Counts, Transport
-from otafl.uplink.delivery import Delivery
-from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.interleaving import Uses
-from otafl.uplink.layout import Slot
+from otafl.uplink.base import Counts, Parts, Transport
+from otafl.uplink.delivery import Delivery, Slot
+from otafl.uplink.groups import divide_by_weights
 from otafl.uplink.noncoherent import pairs
 from otafl.uplink.noncoherent.energies import Energies, sum_magnitudes
-from otafl.uplink.report import NOT_SAVED, Saves
-from otafl.uplink.signal import Signal, divide_by_weights
+from otafl.uplink.signal import Signal, Uses
+from otafl.uplink.transmission import Transmission
 
 
 class Reed(Transport):
@@ -65,77 +63,56 @@ class Reed(Transport):
         def check(self, scenario: Any) -> Iterable[Problem]:
             return pairs.find_problems(scenario)
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        budget: LinkBudget,
-        impairments: Impairments,
-        streams: Streams,
-        saves: Saves = NOT_SAVED,
-    ) -> None:
-        self.settings, self.budget, self.impairments = settings, budget, impairments
-        self.saves = saves
-        self.streams, self._energies = streams, Energies(streams, impairments)
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        self._energies = Energies(parts.streams, parts.alignment.impairments)
 
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other, and give the server its estimates."""
         with torch.no_grad():
             slot = pairs.lay_out_pairs(delivery)
             for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
-                on_air, eta = self._transmit(delivery, slot, uses, sent)
-                delivery.give_estimate(
-                    sent, *self._receive(on_air, eta), delivered_fn=on_air.delivered_mask
-                )
-                delivery.tally.add(side=sent.cohort.rows_per_trial)
-                on_air.account(delivery, eta, self.saves)
+                on_air = self._transmit(delivery, slot, uses, sent)
+                received = self._receive(on_air)
+                pairs.hand_over(on_air, *received, delivery, self.parts, num_scalars=1)
 
-    def _transmit(
-        self, delivery: Delivery, slot: Slot, uses: Uses, sent: Signal
-    ) -> tuple[pairs.OnPairs, Tensor]:
+    def _transmit(self, delivery: Delivery, slot: Slot, uses: Uses, sent: Signal) -> Transmission:
         """Put a group on air at the common scale.
 
-        Returns
-        -------
-        on_air : OnPairs
-            Transmission of the group.
-        eta : Tensor, float [S]
-            Mean received energy of a unit magnitude, over fading and devices.
+        Its eta is the mean received energy of a unit magnitude, over fading and devices.
         """
-        scale, eligible_mask = (
-            pairs.scale_rows(sent, delivery.limits.num_copies),
-            pairs.select_able(slot, sent),
-        )
+        scale = pairs.scale_rows(sent, delivery.limits.num_copies)
+        eligible_mask = pairs.select_able(slot, sent)
         divisor = slot.gain if self.settings.calibrate else torch.ones_like(slot.gain)
         total = _total(sent, None) * scale
         cost = sent.grid(total) / (2.0 * sent.num_coordinates) / divisor
         a = pairs.find_common_scale(slot, eligible_mask, cost)
         p = torch.where(eligible_mask, (a / divisor).sqrt(), 0.0)
         on_air = pairs.transmit(slot, uses, sent, scale, p, total, _total)
-        if self.settings.calibrate:
-            return on_air, a[:, 0]
-        weight = sent.weight if sent.linear else torch.ones_like(sent.weight)
-        weight = sent.grid(weight) * on_air.active
-        return on_air, a[:, 0] * (weight * slot.gain).sum(1) / weight.sum(1).clamp_min(pairs.TINY)
+        eta = a
+        if not self.settings.calibrate:
+            weight = sent.weight if sent.linear else torch.ones_like(sent.weight)
+            weight = sent.grid(weight) * on_air.active[:, 0]
+            mean_gain = (weight * slot.gain).sum(1) / weight.sum(1).clamp_min(pairs.TINY)
+            eta = a * mean_gain[:, None]
+        return replace(on_air, eta=eta.expand_as(on_air.eta))
 
-    def _receive(
-        self, on_air: pairs.OnPairs, eta: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | Tensors]:
+    def _receive(self, on_air: Transmission) -> tuple[Tensor, Tensor, Tensor | Tensors]:
         """Return the estimate and the error-free aggregate, [S, P], and the delivered weight."""
-        sent = on_air.sent
+        sent, weight = on_air.sent, on_air.weight[:, 0]
         estimate, exact = sent.empty_sum(), sent.empty_sum()
         for columns, energy, sums in self._energies.receive_symbols(on_air, sent.exact):
             torch.sub(energy[:, 0], energy[:, 1], out=estimate[:, columns])
             exact[:, columns] = sums
-        unit = 1.0 / (on_air.antennas * eta.clamp_min(pairs.TINY))
+        unit = 1.0 / (on_air.slot.h.shape[2] * on_air.eta[:, 0].clamp_min(pairs.TINY))
         if sent.linear:
             unit = unit / sent.cohort.rows_per_trial.clamp_min(1.0)
             if sent.mask is None:
-                unit = unit / on_air.weight.clamp_min(pairs.TINY)
-        estimate *= torch.where(on_air.weight > 0, unit, 0.0)[:, None]
+                unit = unit / weight.clamp_min(pairs.TINY)
+        estimate *= torch.where(weight > 0, unit, 0.0)[:, None]
         if sent.mask is None:
-            return estimate, exact, on_air.weight
-        return divide_by_weights(sent, estimate, exact, on_air.weigh_known())
+            return estimate, exact, weight
+        return divide_by_weights(sent, estimate, exact, pairs.weigh_known(on_air))
 
 
 def _total(sent: Signal, stop: Tensor | None) -> Tensor:

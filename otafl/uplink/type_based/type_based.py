@@ -44,25 +44,18 @@ from torch import Tensor
 
 from otafl.algorithms.custom import get_class
 from otafl.core import registry
-from otafl.core.constants import get_constant
-from otafl.core.contracts import LinkBudget, Tensors
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
-from otafl.core.rng import Streams, declare_family, make_step_key
+from otafl.core.rng import declare_family
 from otafl.robust.base import Inputs
-from otafl.uplink.base import Counts, Transport
-from otafl.uplink.delivery import Delivery
-from otafl.uplink.impairments.impairments import NOISE, refuse_distortion
-from otafl.uplink.interleaving import Uses
-from otafl.uplink.layout import Slot, lay_out
-from otafl.uplink.normalise import Normalisation
-from otafl.uplink.on_air import OnAir
-from otafl.uplink.power import Alignment
-from otafl.uplink.receive import hand_over
-from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
-from otafl.uplink.segments import compute_energies, cut
-from otafl.uplink.signal import Signal
-from otafl.uplink.transmit import transmit
+from otafl.uplink import noise
+from otafl.uplink.base import Counts, Parts, Transport
+from otafl.uplink.delivery import Delivery, Slot, lay_out
+from otafl.uplink.impairments.impairments import refuse_distortion
+from otafl.uplink.report import collect_coefficients
+from otafl.uplink.signal import Segments, Signal, Uses, compute_energies, cut
+from otafl.uplink.transmission import Transmission, account, receive, transmit
 from otafl.uplink.type_based import histograms
 from otafl.uplink.type_based.projection import project
 
@@ -148,18 +141,10 @@ class TypeBased(Transport):
                 )
                 yield make_problem(text, "transport.estimate", "algorithm")
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        budget: LinkBudget,
-        alignment: Alignment,
-        streams: Streams,
-        saves: Saves = NOT_SAVED,
-    ) -> None:
-        self.settings, self.budget, self.alignment = settings, budget, alignment
-        self.streams, self.saves = streams, saves
-        self._policy_state = alignment.prepare()
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        self.alignment, self.streams = parts.alignment, parts.streams
+        self._policy_state = parts.alignment.prepare()
 
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other.
@@ -172,14 +157,15 @@ class TypeBased(Transport):
             slot = lay_out(delivery, lengths, link.csi, delivery.limits, self.settings.levels)
             for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
                 self._refuse_partial(rows)
-                pulses, normalised = self._pulses(slot, uses, rows)
+                pulses, segments = self._pulses(slot, uses, rows)
+                one, state = torch.ones_like(rows.weight), self._policy_state
                 self._policy_state, on_air = transmit(
-                    slot, pulses, normalised, link, self._policy_state
+                    slot, pulses, segments, link, state, scale=one
                 )
                 values = self._values(rows)
-                hand_over(on_air, *self._receive(on_air, rows, values), delivery)
+                receive(on_air, *self._receive(on_air, rows, values), delivery)
                 account(on_air, delivery, values.num_side_scalars)
-                if self.saves.link:
+                if self.parts.save_link:
                     delivery.tally.saved |= self._list_saved(on_air, rows, values)
 
     def _refuse_partial(self, sent: Signal) -> None:
@@ -191,26 +177,14 @@ class TypeBased(Transport):
                 "a mean of them; the algorithm or the codec gives others; use estimate: mean"
             )
 
-    def _pulses(self, slot: Slot, uses: Uses, sent: Signal) -> tuple[Signal, Normalisation]:
+    def _pulses(self, slot: Slot, uses: Uses, sent: Signal) -> tuple[Signal, Segments]:
         """Return the symbols before p: a pulse of energy one for each coordinate that a row has.
 
         It is on one of the coordinate's M channel uses.
         """
         ones = sent.x.new_ones(1, 1).expand_as(sent.x) if sent.mask is None else sent.mask
-        pulses = replace(sent, x=ones)
         segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
-        energy = compute_energies(pulses, segments)
-        lengths = slot.uses_per_symbol * get_constant(segments.lengths, energy.dtype, energy.device)
-        power = segments.sum_over_scopes(energy) / segments.sum_over_scopes(lengths)
-        return pulses, Normalisation(
-            segments=segments,
-            lengths=lengths,
-            means=None,
-            scale=torch.ones_like(sent.weight),
-            row_energy=energy,
-            energy=sent.grid(energy).mT,
-            power=sent.grid(power).mT,
-        )
+        return replace(sent, x=ones), segments
 
     def _values(self, sent: Signal) -> Values:
         """Compute the ranges of a group's levels."""
@@ -230,7 +204,7 @@ class TypeBased(Transport):
         num_side_scalars = 0 if isinstance(wanted, float) else len(stops)
         return Values(scale, ends, sizes, num_side_scalars)
 
-    def _receive(self, on_air: OnAir, sent: Signal, values: Values) -> tuple[Tensor, Tensor]:
+    def _receive(self, on_air: Transmission, sent: Signal, values: Values) -> tuple[Tensor, Tensor]:
         """Receive counts and compute their mean: the estimate and the error-free sum, [S, P]."""
         count, cohort, round = self.settings.levels, sent.cohort, on_air.slot.round
         width, draw, at = max(1, CHUNK // count), self._draw(round, sent), Air(on_air)
@@ -242,10 +216,8 @@ class TypeBased(Transport):
             top = ends[:, columns]
             part = sent.x[:, columns] * values.scale[:, None] / top[cohort.trial]
             level = _levels(part, count, None if draw is None else draw[:, columns])
-            noise = self.streams.draw_normal(
-                NOISE / sent.index, make_step_key(round, number), (count, width)
-            )
-            y = at.receive_counts(columns, level, count, noise[..., : top.shape[1]])
+            drawn = noise.draw_count_noise(self.streams, sent.index, round, number, (count, width))
+            y = at.receive_counts(columns, level, drawn[..., : top.shape[1]])
             y = project(y, at.count_senders(columns), self.settings.project)
             estimate[:, columns] = top * self._summarise(y, unit, at.count_senders(columns))
         if self.settings.estimate == "mean":
@@ -283,14 +255,14 @@ class TypeBased(Transport):
             ROUNDING / sent.index, round, *trial_device, (sent.num_coordinates,)
         )
 
-    def _list_saved(self, on_air: OnAir, sent: Signal, values: Values) -> Tensors:
+    def _list_saved(self, on_air: Transmission, sent: Signal, values: Values) -> Tensors:
         """Return the coefficients, and the error of rounding.
 
         They are the squared rounding errors of the rows, [S, Q, K], and R [S, B], from which the
         noise's part follows without projection.
         """
         count = self.settings.levels
-        saved = coefficients(replace(on_air, sent=sent), self.saves.gram)
+        saved = collect_coefficients(replace(on_air, sent=sent), self.parts.save_gram)
         scale = values.scale[:, None]
         top = values.expand(sent.x.device)[sent.cohort.trial]
         draw = self._draw(on_air.slot.round, sent)
@@ -335,20 +307,20 @@ class Air:
 
     Parameters
     ----------
-    on_air : OnAir
+    on_air : Transmission
         Transmission of the pulses.
     """
 
-    def __init__(self, on_air: OnAir) -> None:
+    def __init__(self, on_air: Transmission) -> None:
         self._signal, self.segments = on_air.signal, on_air.segments
         gain = self._signal.take_rows(on_air.gain.real.mT) * on_air.active_rows
         dtype = on_air.active_rows.dtype
         self._gain, self._active = gain.to(dtype), on_air.active_rows
-        self._spread = (on_air.channels.noise / on_air.coefficients.eta).sqrt().to(dtype)
+        self._spread = (on_air.noise / on_air.eta).sqrt().to(dtype)
         self._column = self.segments.index_segments(gain.device)
         self._known = on_air.sent.x
 
-    def receive_counts(self, columns: slice, level: Tensor, count: int, noise: Tensor) -> Tensor:
+    def receive_counts(self, columns: slice, level: Tensor, noise: Tensor) -> Tensor:
         """Return the received counts y [S, M, C] of some columns.
 
         Parameters
@@ -357,8 +329,6 @@ class Air:
             The C columns.
         level : Tensor, int64 [n, C]
             Levels of the rows.
-        count : int
-            Number of levels, M.
         noise : Tensor, float [S, M, C]
             Standard normal noise.
         """

@@ -28,7 +28,7 @@ from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu
 from otafl.models.network import Network
 from otafl.models.step_contract import Axis, Step
 from otafl.models.step_lists import Residual
-from otafl.uplink.signal import compute_error_free, make_signal
+from otafl.uplink.groups import compute_error_free, make_signal
 
 pytestmark = pytest.mark.twin
 

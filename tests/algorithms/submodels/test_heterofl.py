@@ -21,7 +21,7 @@ from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Receive
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 from otafl.models.network import Network
-from otafl.uplink.signal import compute_error_free, make_signal
+from otafl.uplink.groups import compute_error_free, make_signal
 
 pytestmark = pytest.mark.twin
 

@@ -21,7 +21,7 @@ from otafl.models.base import Model, unflatten
 from otafl.models.layer_steps import Conv, Linear, Norm, Relu
 from otafl.models.network import Network
 from otafl.models.resnet import ResNet18
-from otafl.uplink.signal import compute_error_free, make_signal
+from otafl.uplink.groups import compute_error_free, make_signal
 
 pytestmark = pytest.mark.twin
 

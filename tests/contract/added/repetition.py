@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from otafl.core.contracts import LinkBudget
 from otafl.uplink.base import Counts, Transport
 from otafl.uplink.delivery import Delivery
 
@@ -17,9 +16,6 @@ class Repetition(Transport):
 
     class Settings(Transport.Settings):
         name: Literal["repetition"] = "repetition"
-
-    def __init__(self, settings: Settings, *, budget: LinkBudget) -> None:
-        self.settings, self.budget = settings, budget
 
     def transmit(self, delivery: Delivery) -> None:
         for sent in delivery.uplink:

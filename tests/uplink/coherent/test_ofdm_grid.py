@@ -11,7 +11,7 @@ from twins import ofdm as twin
 
 from otafl.core.contracts import ChannelState
 from otafl.uplink.coherent.ofdm_grid import lay_out
-from otafl.uplink.interleaving import Uses
+from otafl.uplink.signal import Uses
 
 pytestmark = pytest.mark.exact
 

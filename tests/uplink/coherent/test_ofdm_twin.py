@@ -13,6 +13,7 @@ from twins import ofdm as twin
 
 from otafl.core.contracts import ChannelState, Cohort, Paths
 from otafl.laws.bench import Bench, Rig
+from otafl.uplink import noise
 from otafl.uplink.coherent.arrivals import Arrivals
 from otafl.uplink.coherent.ofdm_grid import lay_out
 from otafl.uplink.coherent.ofdm_samples import to_carriers, windows
@@ -31,9 +32,9 @@ def rig(transport: dict[str, Any], **keys: Any) -> Rig:
 def sum_of_loops(link: Rig, x: torch.Tensor, report: Any, round: int, block: int | None) -> Any:
     """The estimate [S, P] of rows x [S * K, P], device by device."""
     transport, state = link.link.transport, link.link.channel.get_state(round)
-    settings, impairments = transport.settings, transport.alignment.impairments
+    settings, impairments = transport.settings, transport.parts.alignment.impairments
     groups, n, prefix = state.h.shape[4], settings.subcarriers, settings.prefix
-    offsets, delays = (one.numpy() for one in impairments.offsets(K, round))
+    offsets, delays = (one.numpy() for one in noise.draw_offsets(impairments, K, round))
     rows, budget = x.view(S, K, -1).numpy(), link.link.budget.budget.numpy()
     saved = {name: value.numpy() for name, value in report.saved_tensors.items()}
     order = np.arange(1, rows.shape[2] + 1)

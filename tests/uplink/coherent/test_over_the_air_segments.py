@@ -15,6 +15,7 @@ from support.link_bench import WEIGHTS, add_setup, draw_updates, make_bench, mak
 
 from otafl.core.contracts import Group
 from otafl.receivers.eigen import Eigen
+from otafl.uplink import noise
 
 pytestmark = pytest.mark.exact
 
@@ -44,11 +45,11 @@ def test_against_the_complex_baseband(
     channel = link.channel.get_state(3)
     root, fading = channel.gain.sqrt()[..., None, None, None], channel.extend_to(symbols)
     h = (root * fading).flatten(3).numpy()
-    estimate = link.transport.alignment.csi.estimate(fading, channel.gain, 3)
+    estimate = link.transport.parts.alignment.csi.estimate(fading, channel.gain, 3)
     h_hat = (root * estimate).flatten(3).numpy()
-    phase = link.transport.alignment.impairments.phases(K, 3).numpy()
+    phase = noise.draw_phases(link.transport.parts.alignment.impairments, K, 3).numpy()
     budget = link.transport.budget.budget.numpy()
-    noise = link.draw_noise(P, 3)
+    drawn = link.draw_noise(P, 3)
     w = np.array(WEIGHTS) / sum(WEIGHTS)
     for s in range(2):
         u = x[s]
@@ -67,12 +68,12 @@ def test_against_the_complex_baseband(
             on = saved["active"][s, q]
             unit = 1 / (K * w[on].sum()) if weighting == "mean" else 1.0
             spread = 1 / math.sqrt(saved["eta"][s, q])
-            expected = (combined.real + noise[s, here] * spread) * unit
+            expected = (combined.real + drawn[s, here] * spread) * unit
             np.testing.assert_allclose(got[s, here], expected, rtol=1e-5, atol=1e-6)
             if quadrature:
                 second = here[here + symbols < P]
                 keep = here + symbols < P
-                expected = (combined.imag[keep] + noise[s, second + symbols] * spread) * unit
+                expected = (combined.imag[keep] + drawn[s, second + symbols] * spread) * unit
                 np.testing.assert_allclose(got[s, second + symbols], expected, rtol=1e-5, atol=1e-6)
             scalar = f.conj() @ h[s, :, :, c].T * np.exp(1j * phase[s])
             np.testing.assert_allclose(saved["h"][s, q], scalar, rtol=1e-5, atol=1e-6)

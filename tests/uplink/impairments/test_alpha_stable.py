@@ -13,7 +13,7 @@ from support.link_bench import make_bench, make_given
 import otafl
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.uplink.impairments.alpha_stable import alpha_stable
+from otafl.uplink.noise import draw_alpha_stable
 
 
 @pytest.mark.exact
@@ -23,7 +23,7 @@ def test_numbers_by_hand(alpha: float) -> None:
     and Muller, and sin(3 V / 2) / cos(V)^(2/3) (W / cos(V / 2))^(1/3) at 3/2."""
     streams = Streams([4], [0], dtype=torch.float64)
     index = torch.tensor([alpha], dtype=torch.float64)
-    found = alpha_stable(streams, "heavy_tails/0", 2, index, 50)[0].numpy()
+    found = draw_alpha_stable(streams, "heavy_tails/0", 2, index, 50)[0].numpy()
     u, w = streams.draw_uniform("heavy_tails/0", 2, (2, 50))[0].numpy()
     v, w = math.pi * (u - 0.5), -np.log(w)
     expected = 2.0 * np.sin(v) * np.sqrt(w)
@@ -43,7 +43,7 @@ def test_each_received_real_has_its_own_number() -> None:
     alpha = torch.full((2,), 1.4, dtype=torch.float64)
     reals = plain.shape[1]
     scale = math.sqrt(0.25 * 10**0.3)
-    tails = scale * alpha_stable(link.streams, "heavy_tails/0", 3, alpha, reals).numpy()
+    tails = scale * draw_alpha_stable(link.streams, "heavy_tails/0", 3, alpha, reals).numpy()
     eta = report.saved_tensors["eta/0"].numpy()
     cell = np.arange(reals) // 10
     np.testing.assert_allclose(got - plain, tails / (K * np.sqrt(eta[:, cell])), rtol=1e-6)

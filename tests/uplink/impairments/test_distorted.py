@@ -11,6 +11,7 @@ from support.impaired_bench import K, P, deliver, make_impaired, select_rows
 from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort
 
 from otafl.core.contracts import Group
+from otafl.uplink import noise
 
 pytestmark = pytest.mark.exact
 
@@ -20,7 +21,7 @@ def test_carrier_offset(quadrature: bool) -> None:
     """Device k's symbol i is turned by 2 pi e_k i."""
     link = make_impaired(make_bench("full", (0, 1), quadrature=quadrature), carrier_offset=0.01)
     got, x, report = deliver(link)
-    offset = link.transport.alignment.impairments.offsets(K, 3)[0].numpy()
+    offset = noise.draw_offsets(link.transport.parts.alignment.impairments, K, 3)[0].numpy()
     assert 0.001 < np.abs(offset).max() <= 0.01
     symbols = -(-P // 2) if quadrature else P
     for s in range(2):
@@ -36,7 +37,7 @@ def test_carrier_offset(quadrature: bool) -> None:
 
 def delays(link: Bench, round: int = 3) -> np.ndarray:
     """[S, K] after the first device of each trial."""
-    delay = link.transport.alignment.impairments.offsets(K, round)[1].numpy()
+    delay = noise.draw_offsets(link.transport.parts.alignment.impairments, K, round)[1].numpy()
     return delay - delay.min(1, keepdims=True)
 
 

@@ -13,6 +13,7 @@ from support.link_bench import draw_updates, make_bench, make_cohort, make_given
 
 from otafl.core.contracts import Group
 from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.noise import draw_variance
 
 pytestmark = pytest.mark.exact
 
@@ -71,10 +72,10 @@ def test_interference_is_noise_of_a_fading_power() -> None:
     ).item()
     low, high = stats.chi2.ppf([5e-5, 1 - 5e-5], 20_000)
     assert low < ratio < high
-    impairments = link.transport.alignment.impairments
+    impairments = link.transport.parts.alignment.impairments
     assert impairments.known_noise.tolist() == pytest.approx([15.5])
     f = torch.ones(1, 1, 1, dtype=torch.complex128)
-    drawn = torch.stack([impairments.noise(f, t)[0, 0] for t in range(400)]) / 0.5
+    drawn = torch.stack([draw_variance(impairments, f, t)[0, 0] for t in range(400)]) / 0.5
     assert abs(drawn.mean().item() - 31.0) < 5 * 10 * math.sqrt(3) / 20
 
 
@@ -86,5 +87,5 @@ def test_jammer_is_not_expected() -> None:
     )
     f = torch.ones(1, 1, 1, dtype=torch.complex128)
     assert made.known_noise.tolist() == [0.5]
-    drawn = torch.stack([made.noise(f, t)[0, 0] for t in range(400)]) / 0.5
+    drawn = torch.stack([draw_variance(made, f, t)[0, 0] for t in range(400)]) / 0.5
     assert abs(drawn.mean().item() - 101.0) < 5 * 100 / 20

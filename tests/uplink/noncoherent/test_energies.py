@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from otafl.laws.bench import Bench
+from otafl.uplink import noise
 from otafl.uplink.noncoherent.energies import NOISE_ENERGY, Energies, _add_noise
 
 QUIET_DB = -60.0
@@ -64,7 +65,8 @@ def test_interferers_are_noise_of_their_gains(monkeypatch: pytest.MonkeyPatch) -
     """Given the gains g of two interferers, each trial's energies are exponential of mean 1 + sum
     |g|^2: 40,000 each, within five standard errors."""
     transport, energy = listen(monkeypatch, 1, interference_db=6.0, interferers=2)
-    gains = transport._energies._impairments.interferers(1, 0).abs().square().sum((1, 2))
+    impairments = transport.parts.alignment.impairments
+    gains = noise.draw_interferers(impairments, 1, 0).abs().square().sum((1, 2))
     for own, gain in zip(energy, gains.tolist(), strict=True):
         mean = NOISE_ENERGY + gain
         assert own.mean() == pytest.approx(mean, rel=5 / math.sqrt(own.size))

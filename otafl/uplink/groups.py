@@ -1,0 +1,147 @@
+"""Payload groups: the rows that transmit, and the aggregate that an error-free uplink delivers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Cohort, Group, Tensors
+from otafl.models.base import flatten
+from otafl.uplink.signal import Signal
+
+
+def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
+    """Make the signal of a group's rows that transmit.
+
+    Repeated rows of a device are merged, and weights are normalised over the remaining rows.
+
+    Parameters
+    ----------
+    group : Group
+        The group as the devices have it.
+    cohort : Cohort
+        The N rows that take part.
+    index : int
+        Position of the group in its payload.
+
+    Returns
+    -------
+    Signal
+        The n rows.
+    """
+    x = flatten(group.tensors)
+    known = group.full_mask
+    mask = None if known is None else flatten(known).to(x.dtype)
+    share, power = group.known_fraction, group.power_factor
+    if group.row_index is not None or not cohort.all_transmit:
+        rows = (
+            torch.arange(cohort.num_rows, device=x.device)
+            if group.row_index is None
+            else group.row_index
+        )
+        keep = cohort.transmit_mask[rows].nonzero().squeeze(1)
+        keep = keep[torch.argsort(rows[keep], stable=True)]  # `grid` needs them in order
+        x, mask, rows = _merge_repeated(x[keep], None if mask is None else mask[keep], rows[keep])
+        if power is not None:
+            power = power[keep] if len(rows) == len(keep) else None  # merged rows have one power
+        if share is not None:
+            share = share[keep]
+            if len(rows) < len(keep):  # rows of one device, merged
+                share = None if mask is None else mask.mean(1)
+        cohort = cohort.take(rows)
+    return Signal(
+        index=index,
+        group=group,
+        x=x if mask is None else x * mask,
+        mask=mask,
+        cohort=cohort,
+        share=share,
+        power_factor=power,
+    )
+
+
+def _merge_repeated(
+    x: Tensor, mask: Tensor | None, rows: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Merge the rows of a device that occurs several times in a group to their mean.
+
+    With a mask, it is the mean over the rows that have a coordinate.
+    """
+    unique, place = torch.unique(rows, return_inverse=True)
+    if len(unique) == len(rows):
+        return x, mask, rows
+    known = torch.ones_like(x) if mask is None else mask
+    added = x.new_zeros(len(unique), x.shape[1]).index_add_(0, place, x * known)
+    share = x.new_zeros(len(unique), x.shape[1]).index_add_(0, place, known)
+    merged = added / share.clamp_min(torch.finfo(x.dtype).tiny)
+    return merged, None if mask is None else (share > 0).to(x.dtype), unique
+
+
+def select_rows(group: Group, cohort: Cohort) -> Tensors:
+    """Return the update of each transmitting row, for transports that deliver each of them."""
+    if group.row_index is None and cohort.all_transmit:
+        return group.tensors
+    sends = (
+        cohort.transmit_mask if group.row_index is None else cohort.transmit_mask[group.row_index]
+    )
+    keep = sends.nonzero().squeeze(1)
+    return {name: block[keep] for name, block in group.tensors.items()}
+
+
+def compute_error_free(sent: Signal) -> tuple[Tensors, Tensor | Tensors]:
+    """Compute the aggregate and the weight that an error-free uplink delivers.
+
+    Parameters
+    ----------
+    sent : Signal
+        Rows of the group.
+
+    Returns
+    -------
+    aggregate : Tensors [S, *shape]
+        Mean, or sum.
+    weight : Tensor [S], or Tensors [S, *shape]
+        Delivered weight; of each coordinate if the rows have a mask.
+    """
+    flat = sent.sum(sent.exact.unsqueeze(1)).select(1, 0)
+    if sent.mask is None and sent.out_of_one:
+        return sent.blocks(flat), (sent.cohort.rows_per_trial > 0).to(flat.dtype)
+    if sent.mask is None:
+        return sent.blocks(flat), sent.sum_by_trial(sent.weight)
+    reached = sum_masked_weights(sent)
+    return sent.blocks(divide(flat, reached) if sent.linear else flat), sent.blocks(reached)
+
+
+def sum_masked_weights(sent: Signal) -> Tensor:
+    """Sum the weights of the rows that have each coordinate, [S, P]."""
+    assert sent.mask is not None
+    return sent.sum(sent.weight[:, None], sent.mask)[:, 0]
+
+
+def divide(total: Tensor, weight: Tensor) -> Tensor:
+    """Divide a total by a weight, both [S, P]; 0 where no device has the coordinate."""
+    return torch.where(weight > 0, total / weight.clamp_min(1e-12), 0.0)
+
+
+def divide_by_weights(
+    sent: Signal, total: Tensor, exact: Tensor, reached: Tensor
+) -> tuple[Tensor, Tensor, Tensors]:
+    """Divide the sums of a group with a mask by the weights at each coordinate.
+
+    Parameters
+    ----------
+    sent : Signal
+        Rows of the group.
+    total, exact : Tensor, float [S, P]
+        Received and error-free sum. They are divided only if the group asks for a mean.
+    reached : Tensor, float [S, P]
+        Delivered weight of each coordinate.
+
+    Returns
+    -------
+    tuple of Tensor [S, P], Tensor [S, P] and Tensors [S, *shape]
+        Received and error-free aggregate, and the delivered weight.
+    """
+    if sent.linear:
+        total, exact = divide(total, reached), divide(exact, sum_masked_weights(sent))
+    return total, exact, sent.blocks(reached)

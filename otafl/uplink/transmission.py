@@ -1,0 +1,440 @@
+"""One group on air: transmit scalars by the power policy, reception and cost.
+
+With the combiner f, |f| = 1, the scalar channels are h_k = f^H h_k e^(j phi_k), with a residual
+phase phi_k, and the estimated ones f^H h_hat_k. With the transmit scalars p_k and the receive
+scaling eta of the power policy, the receiver gets Re(f^H y) / sqrt(eta), which is
+
+    sum_k c_k K w_k x_k + n,   c_k = Re(h_k p_k) / sqrt(eta),   n of variance N / eta.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from otafl.core.constants import get_constant
+from otafl.core.contracts import (
+    NOISE_VARIANCE,
+    ChannelStatistics,
+    Cohort,
+    Hyper,
+    Link,
+    Tensors,
+    apply_combiner,
+)
+from otafl.csi.base import Csi
+from otafl.power.base import PowerPolicy
+from otafl.power.scalars import apply_mmse_scaling
+from otafl.receivers.base import Receiver
+from otafl.uplink import noise
+from otafl.uplink.centring import compute_variation
+from otafl.uplink.delivery import Delivery, Slot
+from otafl.uplink.groups import divide_by_weights
+from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.signal import Segments, Signal, compute_energies, sum_segments
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Parts that make signals add up coherently: channel estimates, combiner and power policy.
+
+    Parameters
+    ----------
+    csi : Csi
+        Channel estimates of devices and server.
+    receiver : Receiver
+        Combination of the server's antennas.
+    policy : PowerPolicy
+        Rule for transmit scalars and receive scaling.
+    statistics : ChannelStatistics
+        Long-term channel statistics, with which the policy prepares its state.
+    hyper : Hyper
+        Stackable fields of the policy, [S] each.
+    impairments : Impairments
+        Residual phases and interference.
+    """
+
+    csi: Csi
+    receiver: Receiver
+    policy: PowerPolicy
+    statistics: ChannelStatistics
+    hyper: Hyper
+    impairments: Impairments
+
+    def prepare(self) -> Any:
+        """Return the policy's state before the first round."""
+        return self.policy.prepare(self.statistics, self.hyper)
+
+
+@dataclass(frozen=True)
+class Transmission:
+    """Transmission of a payload group.
+
+    Parameters
+    ----------
+    slot : Slot
+        Channels, budgets and limits that the groups of the payload share.
+    sent, signal : Signal
+        Rows x_k [n, P] of the devices, and these as transmitted, 0 from the crash of a device on.
+    segments : Segments
+        Q segments of the group.
+    scale : Tensor, float [n]
+        Factor of a row before p: K w_k for a mean.
+    means : Tensor, float [n, Q], or None
+        Means that were subtracted from the rows.
+    energy : Tensor, float64 [S, Q, K]
+        Sum of squares of a device's transmitted symbols in a segment, before p.
+    power : Tensor, float64 [S, Q, K]
+        Mean symbol power m of the normalised stretch, before p.
+    h, h_hat : Tensor, complex [S, Q, K]
+        True and estimated scalar channel.
+    noise : Tensor, float [S, Q]
+        Noise variance of one received real number, interference included.
+    combiner : Tensor, complex [S, Q, A]
+        Combiner f with unit norm.
+    p : Tensor, complex [S, Q, K]
+        Transmit scalars.
+    eta : Tensor, float [S, Q]
+        Receive scaling.
+    active, on_air : Tensor, bool [S, Q, K]
+        Devices that the receiver counts, and those that transmit.
+    active_rows : Tensor, float [n, Q]
+        1 for rows that the receiver counts in a segment, else 0.
+    weight : Tensor, float [S, Q]
+        Total weight W of the devices that the receiver counts.
+    unit : Tensor, float [S, Q]
+        Factor of Re(f^H y) / sqrt(eta) in the estimate: 1 / (K W) for a mean, 1 / K if the sum is
+        divided by coordinate, 1 for a sum.
+    stop : Tensor, float [n, 1], or None
+        Symbols of the group until the crash of each row; None if none crash.
+    sent_symbols : Tensor, float [S, Q, K], or None
+        Symbols in which each device is on air; None if none crash.
+    """
+
+    slot: Slot
+    sent: Signal
+    signal: Signal
+    segments: Segments
+    scale: Tensor
+    means: Tensor | None
+    energy: Tensor
+    power: Tensor
+    h: Tensor
+    h_hat: Tensor
+    noise: Tensor
+    combiner: Tensor
+    p: Tensor
+    eta: Tensor
+    active: Tensor
+    on_air: Tensor
+    active_rows: Tensor
+    weight: Tensor
+    unit: Tensor
+    stop: Tensor | None = None
+    sent_symbols: Tensor | None = None
+
+    def expand(self, values: Tensor) -> Tensor:
+        """Expand values [n, Q] or [S, Q] of the segments to the coordinates, [.., P]."""
+        return self.segments.expand(values, self.sent.num_coordinates)
+
+    @property
+    def gain(self) -> Tensor:
+        """Complex gain h p / sqrt(eta), [S, Q, K], whose real part is the effective gain c_k."""
+        return self.h * (self.p / self.eta.sqrt()[..., None])
+
+    @property
+    def row_unit(self) -> Tensor:
+        """Scale of a row before p times the receiver's factor, [n, Q]."""
+        return self.scale[:, None] * self.unit[self.sent.cohort.trial]
+
+    @property
+    def row_gain(self) -> Tensor:
+        """Complex factor of a row's symbols in the estimate, [n, Q], in the symbols' precision."""
+        gain = self.sent.take_rows(self.gain.mT) * self.row_unit
+        return gain.to(self.sent.x.dtype.to_complex())
+
+    @property
+    def variance(self) -> Tensor:
+        """Noise variance [S, Q] of an estimated real number, 0 if no device is on air."""
+        return torch.where(self.weight > 0, self.noise / self.eta * self.unit.square(), 0.0)
+
+    @property
+    def noise_std(self) -> Tensor:
+        """Standard deviation [S, Q] of that noise, in the symbols' precision."""
+        return self.variance.sqrt().to(self.sent.x.dtype)
+
+    @property
+    def received_unit(self) -> Tensor:
+        """Factor of a received real number in the estimate, [S, Q], 0 if no device is on air."""
+        unit = torch.where(self.weight > 0, self.unit / self.eta.sqrt(), 0.0)
+        return unit.to(self.sent.x.dtype)
+
+
+def transmit(
+    slot: Slot,
+    sent: Signal,
+    segments: Segments,
+    alignment: Alignment,
+    state: Any,
+    *,
+    scale: Tensor | None = None,
+    means: Tensor | None = None,
+    clip: float | None = None,
+) -> tuple[Any, Transmission]:
+    r"""Put a group on air, with the powers of the policy within the limits of the slot.
+
+    Parameters
+    ----------
+    slot : Slot
+        Channels, budgets and limits.
+    sent : Signal
+        Symbols x_k of the devices, [n, P].
+    segments : Segments
+        Q segments, grouped into normalised stretches.
+    alignment : Alignment
+        Combiner, power policy and impairments.
+    state : Any
+        State of the power policy.
+    scale : Tensor, float [n], optional
+        Factor of a row before p; by default K w_k for a mean.
+    means : Tensor, float [n, Q], optional
+        Means that were subtracted from the rows.
+    clip : float, optional
+        Norm to which all rows were clipped. Powers then follow from it, and not from the rows.
+
+    Returns
+    -------
+    tuple of Any and Transmission
+        The policy's next state, and the transmission.
+
+    Notes
+    -----
+    With l the channel uses of the stretch that contains segment q, the mean symbol power is
+
+    .. math::
+
+        m_{kq} = \| K w_k x_k \|^2 / l
+    """
+    policy, impairments, bounds = alignment.policy, alignment.impairments, slot.bounds
+    scale = sent.scale if scale is None else scale
+    budget = sent.scale_budget(slot.budget)
+    sends = sent.transmitter_mask
+    if bounds is not None:
+        sends = bounds.select_able(sends)
+
+    h, h_hat, combiner = _combine(slot, segments, alignment.receiver, sends, budget)
+    variance = h.real.new_full(h.shape[:2], NOISE_VARIANCE)
+    known_noise = impairments.known_noise
+    if impairments.rotates_phase:
+        phases = noise.draw_phases(impairments, h.shape[2], slot.round)
+        h = h * torch.polar(torch.ones_like(phases), phases)[:, None]
+    if impairments.adds_noise or impairments.grows:
+        variance = noise.draw_variance(impairments, combiner, slot.round)
+        known_noise = impairments.compute_known_noise(slot.round)
+
+    row_energy = compute_energies(sent, segments) * scale.square()[:, None]
+    lengths = get_constant(segments.lengths, row_energy.dtype, row_energy.device)
+    lengths = lengths if slot.uses_per_symbol == 1 else slot.uses_per_symbol * lengths
+    stretch = row_energy if clip is None else clip**2 * scale.square()[:, None]
+    if clip is None:
+        stretch = segments.sum_over_scopes(row_energy)
+    power = sent.grid(stretch / segments.sum_over_scopes(lengths)).mT
+    energy = sent.grid(row_energy).mT
+    link = Link(
+        h=h_hat,
+        gain=slot.gain,
+        budget=budget,
+        symbol_power=power if bounds is None else bounds.report_powers(power),
+        noise_variance=known_noise,
+        transmit_mask=sends,
+        is_linear=sent.linear,
+        hyper=alignment.hyper,
+        num_antennas=slot.h.shape[2],
+        variation=(
+            compute_variation(sent, segments, scale, row_energy) if policy.needs_variation else None
+        ),
+        energy_budget=None if bounds is None else bounds.energy,
+        segment_lengths=lengths,
+        num_symbols=slot.symbols,
+    )
+    state, wanted = policy.compute_coefficients(state, link)
+    if alignment.receiver.scale == "mmse":
+        wanted = apply_mmse_scaling(wanted, link)
+    # that of zeros is any number
+    wanted = replace(wanted, p=torch.where(power > 0, wanted.p, 0.0))
+
+    signal, sent_symbols, stop, radiated = sent, None, None, energy
+    if bounds is not None:
+        wanted = bounds.override(wanted, h_hat, budget, power, sends)
+        wanted = bounds.limit(wanted, sends, energy)
+        crash = bounds.cut_at_crash(sent, segments)
+        if crash is not None:
+            signal, sent_symbols, stop = crash
+            radiated = sent.grid(compute_energies(signal, segments) * scale.square()[:, None]).mT
+
+    active, silent = wanted.active_mask, wanted.silent_mask
+    active_rows = sent.take_rows(active.mT).to(scale.dtype)
+    weight = sent.sum_by_trial(sent.weight[:, None] * active_rows)
+    unit = torch.ones_like(weight)
+    if sent.linear:
+        unit = unit / sent.cohort.rows_per_trial.clamp_min(1.0)[:, None]
+        if sent.mask is None:
+            unit = unit / weight.clamp_min(1e-12)
+    return state, Transmission(
+        slot=replace(slot, budget=budget),
+        sent=sent,
+        signal=signal,
+        segments=segments,
+        scale=scale,
+        means=means,
+        energy=radiated,
+        power=power,
+        h=h,
+        h_hat=h_hat,
+        noise=variance,
+        combiner=combiner,
+        p=wanted.p,
+        eta=wanted.eta,
+        active=active,
+        on_air=active if silent is None else active & ~silent,
+        active_rows=active_rows,
+        weight=weight,
+        unit=unit,
+        stop=stop,
+        sent_symbols=sent_symbols,
+    )
+
+
+def _combine(
+    slot: Slot, segments: Segments, receiver: Receiver, sends: Tensor, budget: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Combine the antennas to scalar channels, true and estimated [S, Q, K], by f [S, Q, A].
+
+    A server with one antenna needs no combiner, unless it is to rotate the phase of the sum.
+    """
+    h = _select_cells(slot.h, segments)
+    h_hat = h if slot.h_hat is slot.h else _select_cells(slot.h_hat, segments)
+    if h.shape[3] == 1 and not receiver.turns_phases:
+        scalar = h[..., 0]
+        combiner = h.new_ones(*h.shape[:2], 1)
+        return scalar, scalar if h_hat is h else h_hat[..., 0], combiner
+    combiner = receiver.combine(h_hat, sends, budget)
+    scalar = apply_combiner(combiner, h)
+    return scalar, scalar if h_hat is h else apply_combiner(combiner, h_hat), combiner
+
+
+def _select_cells(h: Tensor, segments: Segments) -> Tensor:
+    """Return the channels [S, Q, K, A] of the segments, from those of all cells [S, K, A, C]."""
+    whole = h.shape[3] == len(segments.cells) == 1
+    return (h if whole else h[..., list(segments.cells)]).permute(0, 3, 1, 2)
+
+
+def receive(sent: Transmission, total: Tensor, exact: Tensor, delivery: Delivery) -> None:
+    """Pass the server its estimate of a group, and add the aggregation error.
+
+    Means that devices subtracted are added. In a group with a mask, each coordinate's sum is
+    divided by the weight of the devices that have it.
+
+    Parameters
+    ----------
+    sent : Transmission
+        Transmission of the group.
+    total, exact : Tensor, float [S, P]
+        Received sum, and error-free sum. Both are changed in place.
+    delivery : Delivery
+        Gets the estimate.
+    """
+    rows, segments = sent.sent, sent.segments
+    if sent.means is not None:
+        delivered = sent.scale[:, None] * sent.means * sent.active_rows
+        total += sent.expand(rows.sum_by_trial(delivered) * sent.unit)
+        exact += sent.expand(rows.sum_by_trial(rows.exact[:, None] * sent.means))
+    count: Tensor | Tensors = sent.weight[:, 0]
+    reached = None
+    if rows.mask is not None:
+        weight = (rows.weight[:, None] * sent.active_rows)[..., None]
+        parts = segments.parts(rows.mask)
+        known = torch.cat([sum_segments(rows, part, weight, segments)[:, 0] for part in parts], 1)
+        total, exact, count = divide_by_weights(rows, total, exact, known)
+    elif len(segments.bounds) > 1:
+        reached = rows.blocks(sent.expand(sent.weight))
+    active = rows.take_rows(sent.on_air.mT)
+    mask = functools.partial(
+        mark_delivered, rows.cohort, active, segments, sent.stop, rows.num_coordinates, rows.place
+    )
+    delivery.give_estimate(rows, total, exact, count, reached, delivered_fn=mask)
+
+
+def mark_delivered(
+    cohort: Cohort,
+    active: Tensor,
+    segments: Segments,
+    stop: Tensor | None,
+    num_coordinates: int,
+    place: Tensor | None,
+) -> Tensor:
+    """Mark the coordinates that each device has on air, [S, K, P] bool.
+
+    The result is [S, K] if a device has all of its coordinates on air, or none. The arguments hold
+    no tensor of the payload's size.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        The n rows.
+    active : Tensor, bool [n, Q]
+        Rows on air in a segment.
+    segments : Segments
+        Segments of the group.
+    stop : Tensor, float [n, 1], or None
+        Symbols of the group until a row's crash; None if none crash.
+    num_coordinates : int
+        Number of coordinates, P.
+    place : Tensor, int64 [P], or None
+        Column of each coordinate; None if they are in order.
+    """
+    if stop is None and active.shape[1] == 1:
+        return cohort.scatter_to_grid(active[:, 0], False)
+    rows = segments.expand(active.expand(-1, len(segments.bounds)), num_coordinates)
+    if stop is not None:
+        uses = torch.arange(segments.symbols, device=stop.device).repeat(segments.halves)
+        rows = rows & (uses[:num_coordinates] < stop)
+    if place is not None:
+        rows = rows.index_select(1, place)
+    return cohort.scatter_to_grid(rows, False)
+
+
+def account(sent: Transmission, delivery: Delivery, num_scalars: int) -> None:
+    """Add the channel uses, energy and side information of a group to the tally.
+
+    With e_kq the energy of the symbols before p, device k radiates sum_q |p_kq|^2 e_kq. The energy
+    is subtracted from what the device has left.
+
+    Parameters
+    ----------
+    sent : Transmission
+        Transmission of the group.
+    delivery : Delivery
+        Gives the tally.
+    num_scalars : int
+        Real numbers of side information from each device.
+    """
+    slot, rows, each = sent.slot, sent.sent, sent.slot.uses_per_symbol
+    lengths = get_constant(sent.segments.lengths, sent.energy.dtype, sent.energy.device)
+    symbols = lengths[:, None] if sent.sent_symbols is None else sent.sent_symbols
+    spent = (sent.p.abs().double().square() * sent.energy).sum(1)
+    senders = rows.cohort.rows_per_trial
+    delivery.tally.add(
+        symbols=(senders > 0) * float(each * sent.segments.symbols),
+        energy=spent,
+        sent=each * (sent.on_air * symbols).sum(1),
+        side=senders * float(num_scalars),
+    )
+    delivery.tally.note(on_air=sent.on_air.any(1))
+    delivery.note_delivered(rows, sent.active.any(1), sent.weight)
+    if slot.bounds is not None:
+        slot.bounds.spend(spent)
