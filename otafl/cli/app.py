@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-import typer.core
 
 from otafl.core.errors import UserError
 from otafl.core.inputs import MIB, read_text
@@ -24,14 +20,10 @@ if TYPE_CHECKING:
     from otafl.preflight.reporting import Look
     from otafl.scenario import Scenario
 
-# typer below 0.21.2 escapes [brackets] for rich though its markup is off
-typer.core.HAS_RICH = False
-
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    suggest_commands=False,  # click does
     help="Simulate federated learning over wireless channels.",
 )
 
@@ -112,6 +104,12 @@ def ignore_matplotlibrc() -> Iterator[None]:
         yield
 
 
+def say(text: str) -> None:
+    """Print a line to stderr; if it cannot be written, the command goes on."""
+    with suppress(OSError):
+        typer.echo(f"otafl: {text}", err=True)
+
+
 def parse_selection(sel: list[str] | None) -> dict[str, str]:
     """Return the values of `--sel dim=value`."""
     picked = {}
@@ -154,7 +152,6 @@ def load(
     """Load a scenario that is about to run, with the options applied, and print its notes."""
     found = report_on(path, overrides, device, trust)
     loaded = found.require_scenario()
-    import_engine()
     print_warnings(found)
     return loaded
 
@@ -171,16 +168,15 @@ def report_on(
     The copy that a sweep keeps in its folder is a result: without `trust`, code is not imported
     because it says so. look: how its points are tried.
     """
-    import_libraries("otafl.preflight")
     from otafl.preflight import report
     from otafl.scenario import hash_custom_sources
     from otafl.user_code import loading
 
     every = [*(overrides or []), *([f"engine.device={device.value}"] if device else [])]
     if trust or not (path.parent / "plan.json").exists():
-        return report(path, every, look, import_engine)
+        return report(path, every, look)
     with loading.guard_imports(path, trust):
-        found = report(path, every, look, import_engine)
+        found = report(path, every, look)
         for point in found.points:
             hash_custom_sources(point.scenario)
     return found
@@ -189,28 +185,7 @@ def report_on(
 def print_warnings(report: Report) -> None:
     """Print the warnings of a report."""
     for text in report.warnings:
-        typer.echo(f"otafl: warning: {text}", err=True)
-
-
-def import_engine() -> None:
-    """Import what runs need, PyTorch among it."""
-    import_libraries("otafl.preflight.first_round")
-
-
-def import_libraries(module: str) -> None:
-    """Import a module with large libraries, in a program that has just begun.
-
-    None of it is garbage, and looking through it for some, again and again, would take as long as a
-    third of the import; it is left out of collections from then on.
-    """
-    if module in sys.modules or not gc.isenabled():
-        return
-    gc.disable()
-    try:
-        import_module(module)
-    finally:
-        gc.freeze()
-        gc.enable()
+        say(f"warning: {text}")
 
 
 def check_writable(folder: Path) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import errno
-import functools
 import itertools
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import typer
 import typer.main
 
 from otafl.cli import (
@@ -19,20 +16,22 @@ from otafl.cli import (
     exporting,
     listing,
     new,
+    process,
     results,
     running,
     scenarios,
-    streams,
     tables,
     validation,
 )
-from otafl.cli.app import app
-from otafl.cli.interrupts import guard
+from otafl.cli.app import app, say
 from otafl.core.errors import UserError
-from otafl.user_code import error_origin
+from otafl.user_code import loading
 
 UNREACHABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
 """Errors of paths that the user can mend, whichever command meets them."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""Errors of writing; without a file's name they are those of standard output."""
 
 for command in (
     new.new,
@@ -56,45 +55,40 @@ for command in (
 app.add_typer(data.app, name="data")
 
 
-def _check_given(args: Sequence[str]) -> None:
-    """Raise UserError for an empty argument, which a shell's variable that is not set leaves."""
-    for before, arg in itertools.pairwise(("otafl", *args)):
-        if not arg:
-            raise UserError(
-                f"expected a value after {before}, got an empty text; give one, or leave it out"
-            )
-
-
-@functools.cache
-def _build_parser() -> Callable[..., Any]:
-    """Build the parser of all commands, once for a program that calls several."""
-    return typer.main.get_command(app)
-
-
 def call(args: Sequence[str] | None = None) -> None:
     """Call a command, that of `sys.argv` if none is given.
 
     It always leaves by SystemExit or by an unexpected exception.
     """
+    given = list(sys.argv[1:] if args is None else args)
     try:
-        _check_given(sys.argv[1:] if args is None else args)
-        try:
-            _build_parser()(args=args, prog_name="otafl")
-        except SystemExit as end:
-            if not end.code and (fault := streams.flush_and_find_fault()):
-                raise UserError(fault) from None
-            raise
+        for before, arg in itertools.pairwise(("otafl", *given)):
+            if not arg:  # a shell's variable that is not set
+                raise UserError(
+                    f"expected a value after {before}, got an empty text; give one, or leave it out"
+                )
+        typer.main.get_command(app)(args=given, prog_name="otafl")
     except Exception as raised:
-        guard.check()  # it may be what became of a Ctrl-C
-        error = error_origin.explain_error(raised)
-        if isinstance(error, UserError):
-            if error_origin.is_traceback_enabled():
-                traceback.print_exception(error)
-            typer.echo(f"otafl: error: {error}", err=True)
-            sys.exit(2)
-        if not isinstance(error, OSError) or error.errno not in UNREACHABLE:
+        if process.interruption.number:  # it may be the consequence of a KeyboardInterrupt
             raise
+        error = loading.explain_error(raised)
+        message = _describe_error(error)
+        if not message:
+            raise
+        if isinstance(error, UserError) and loading.is_traceback_enabled():
+            traceback.print_exception(error)
+        say(f"error: {message}")
+        sys.exit(2)
+
+
+def _describe_error(error: Exception) -> str:
+    """Return the message of an error that the user can correct; empty for any other error."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno in UNREACHABLE:
         name = str(error.filename)
         shown = name if len(name) <= 80 else f"{name[:77]}..."
-        typer.echo(f"otafl: error: {shown}: {error.strerror}; give another path", err=True)
-        sys.exit(2)
+        return f"{shown}: {error.strerror}; give another path"
+    if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+        return f"standard output: cannot be written ({error.strerror}); what was computed is kept"
+    return ""

@@ -18,6 +18,7 @@ from otafl.cli.app import (
     parse_labels,
     parse_selection,
     parse_slices,
+    say,
 )
 from otafl.core.errors import UserError
 from otafl.plots.kinds import Kind
@@ -179,7 +180,7 @@ def _print_chance_warning(result: xr.Dataset, drawn: Collection[str]) -> None:
     if asked and not any(name.endswith("accuracy") for name in asked):
         return
     if guessed := chance.describe(result):
-        typer.echo(f"otafl: {guessed}", err=True)
+        say(guessed)
 
 
 def _make_output_path(result: Path, name: str) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, Trust, check_writable, parse_selection
+from otafl.cli.app import ResultFile, Trust, check_writable, parse_selection, say
 from otafl.core.console import make_console
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def export(
     _print(made)
     if made.faults:
         for fault in made.faults:
-            typer.echo(f"otafl: check failed: {fault}", err=True)
+            say(f"check failed: {fault}")
         raise typer.Exit(1)
 
 

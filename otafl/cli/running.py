@@ -19,8 +19,9 @@ from otafl.cli.app import (
     check_writable,
     ignore_matplotlibrc,
     load,
+    say,
 )
-from otafl.cli.interrupts import guard
+from otafl.cli.process import interruption
 from otafl.core.errors import UserError
 from otafl.core.progress import Progress
 from otafl.core.suggestions import format_count
@@ -72,9 +73,9 @@ def run(
     if target.suffix != ".nc" or target.is_dir():
         raise UserError(f"--out {target}: must be the name of a file that ends in .nc")
     check_writable(target.parent)
-    with _report_kept(sweeping.get_unfinished_folder(target)), _show_progress(quiet) as progress:
+    with _report_kept(sweeping.get_unfinished_folder(target)), Progress(quiet) as progress:
         dataset = sweeping.run(
-            loaded, target, progress, checkpoint_every, _print_message, restart, workers, scheduler
+            loaded, target, progress, checkpoint_every, say, restart, workers, scheduler
         )
     _finish(dataset, target, target.with_suffix(".png"), quiet)
 
@@ -99,19 +100,11 @@ def sweep(
     check_writable(folder)
     from otafl import sweeping
 
-    with _report_kept(folder), _show_progress(quiet) as progress:
+    with _report_kept(folder), Progress(quiet) as progress:
         dataset = sweeping.sweep(
-            loaded, folder, progress, workers, scheduler, checkpoint_every, _print_message, restart
+            loaded, folder, progress, workers, scheduler, checkpoint_every, say, restart
         )
     _finish(dataset, folder, folder / f"{loaded.name}.png", quiet)
-
-
-def _show_progress(quiet: bool) -> Progress:
-    return Progress(quiet, guard.check)
-
-
-def _print_message(text: str) -> None:
-    typer.echo(f"otafl: {text}", err=True)
 
 
 @contextmanager
@@ -122,12 +115,11 @@ def _report_kept(folder: Path) -> Iterator[None]:
     """
     from otafl.sweeping import FailedStacks
 
-    guard.describe_kept_fn = functools.partial(_describe_kept, folder)
+    interruption.describe_kept_fn = functools.partial(_describe_kept, folder)
     try:
         yield
     except FailedStacks as error:
-        guard.check()
-        typer.echo(f"otafl: {error}", err=True)
+        say(str(error))
         raise typer.Exit(1) from None
 
 
@@ -146,7 +138,9 @@ def _describe_kept(folder: Path) -> str:
 @ignore_matplotlibrc()
 def _finish(dataset: xr.Dataset, result: Path, path: Path, quiet: bool) -> None:
     """Draw the overview, and say what came of it and what can be done with it."""
-    guard.describe_kept_fn = lambda: f"the result is whole in {result}, and `otafl plot` draws it"
+    interruption.describe_kept_fn = lambda: (
+        f"the result is whole in {result}, and `otafl plot` draws it"
+    )
     from otafl.plots import draw_overview
     from otafl.results.end_values import describe_diverged
 
@@ -157,5 +151,5 @@ def _finish(dataset: xr.Dataset, result: Path, path: Path, quiet: bool) -> None:
         print_ends(dataset)
         typer.echo(f"\nnext: otafl show {result}; otafl plot {result}; otafl report {result}")
     elif said := describe_diverged(dataset):
-        _print_message(said)
+        say(said)
     typer.echo(f"result: {result}  figure: {path}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, Trust, import_engine, print_warnings, report_on
+from otafl.cli.app import Overrides, Trust, print_warnings, report_on, say
 from otafl.cli.schema_file import write_missing_schema
 from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count
@@ -87,7 +87,7 @@ def _print_check(
     for text in describe_local_work(found.points):
         typer.echo(text, err=True)
     for text in found.unchecked:
-        typer.echo(f"otafl: not checked: {text}", err=True)
+        say(f"not checked: {text}")
     print_warnings(found)
     write_missing_schema(path)
     if not full:
@@ -106,7 +106,6 @@ def _describe_size(found: Report) -> Iterator[str]:
 
 def _try_data(path: Path, overrides: list[str] | None, trust: bool) -> None:
     """Run a small round of each point on its data, and say what was done."""
-    import_engine()
     from otafl.preflight.small_round import SmallRound
 
     trial = SmallRound(typer.echo)

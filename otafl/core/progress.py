@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,13 +24,10 @@ class Progress:
     ----------
     quiet : bool
         Whether nothing is displayed.
-    check_fn : callable, optional
-        Function that each call calls first, for example to raise a lost KeyboardInterrupt again.
     """
 
-    def __init__(self, quiet: bool = False, check_fn: Callable[[], None] | None = None) -> None:
-        self.quiet = quiet
-        self.check_fn = check_fn
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet or sys.stderr is None
         self.bar: RichProgress | None = None
         self.cell: Any = None
         self.first: tuple[int, float] | None = None
@@ -51,8 +48,6 @@ class Progress:
         return self
 
     def __call__(self, done: int, total: int, note: str = "") -> None:
-        if self.check_fn is not None:
-            self.check_fn()
         now = time.monotonic()
         if self.first is None:
             # rounds that a resumed sweep finds done say nothing of its speed
@@ -71,7 +66,8 @@ class Progress:
             return
         left = f"{(total - done) / rate:.0f} s left" if speed and done < total else ""
         line = ", ".join(part for part in (f"{done}/{total} rounds", speed, left, note) if part)
-        print(line, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # a full disk costs the words, not the result
+            print(line, file=sys.stderr, flush=True)
 
     def __exit__(self, *error: object) -> None:
         if self.bar is not None and self.cell is None:

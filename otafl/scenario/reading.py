@@ -9,6 +9,7 @@ from typing import Any
 from otafl.core.files import HDF5
 from otafl.core.inputs import open_regular
 from otafl.core.problems import Problem
+from otafl.core.suggestions import format_suggestion
 from otafl.scenario.errors import ProblemLocator, ScenarioError
 from otafl.scenario.keys import format_path
 from otafl.scenario.yaml_source import YamlError, parse
@@ -73,4 +74,5 @@ def _format_unreadable(file: FilePath, error: OSError) -> str:
         if kept.is_file():
             return f"is a folder; `otafl show {file}` shows a sweep, {kept} is its scenario"
         return "is a folder; give the YAML file of a scenario"
-    return f"cannot be read ({error.strerror}); give the YAML file of a scenario"
+    near = format_suggestion(file.name, [one.name for one in file.parent.glob("*.y*ml")])
+    return f"cannot be read ({error.strerror}){near or ';'} give the YAML file of a scenario"

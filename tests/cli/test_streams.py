@@ -129,12 +129,6 @@ def test_names_that_are_no_utf_8(small: Path, tmp_path: Path) -> None:
     assert b"no such file" in missing.stderr
 
 
-@pytest.mark.slow
-def test_warnings_are_no_errors(small: Path, tmp_path: Path) -> None:
-    ended = call("run", small, "--out", tmp_path / "r.nc", PYTHONWARNINGS="error")
-    assert ended.returncode == 0, ended.stderr.decode()
-
-
 @pytest.mark.parametrize(
     "args", [["show", "x.nc", "--csv", ""], ["sweep", "x.yaml", "--scheduler", ""], ["run", ""]]
 )

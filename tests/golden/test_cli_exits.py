@@ -13,7 +13,7 @@ import pytest
 from support.command import call
 
 from otafl import cli, open_results
-from otafl.cli import interrupts
+from otafl.cli import process, running
 from otafl.core import progress as bars
 
 
@@ -49,6 +49,23 @@ def test_the_installed_command_shows_no_traceback(small: Path) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("args", "word"), [(["sweeep"], "sweep"), (["data", "lst"], "list"), (["plto", "x"], "plot")]
+)
+def test_the_command_that_was_meant_is_suggested(
+    args: list[str], word: str, capsys: pytest.CaptureFixture
+) -> None:
+    call(*args, code=2)
+    assert f"Did you mean '{word}'?" in capsys.readouterr().err
+
+
+def test_the_file_that_was_meant_is_suggested(small: Path, capsys: pytest.CaptureFixture) -> None:
+    call("run", "smal.yaml", code=2)
+    assert "(No such file or directory); did you mean 'small.yaml'?" in capsys.readouterr().err
+    call("run", "elsewhere.txt", code=2)
+    assert "did you mean" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("args", [["run"], ["fly"], ["run", "a.yaml", "--device", "tpu"]])
 def test_wrong_usage_exits_with_2(args: list[str], capsys: pytest.CaptureFixture) -> None:
     call(*args, code=2)
@@ -66,11 +83,11 @@ def test_nothing_is_computed_for_a_folder_that_cannot_be_written(
 
 @pytest.fixture
 def _as_a_program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Lets `cli.main()` guard the signals of this process for a test."""
-    for name, value in vars(interrupts.Guard()).items():
-        monkeypatch.setattr(interrupts.guard, name, value)
-    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    before = {one: signal.getsignal(one) for one in interrupts.SIGNALS}
+    """Let `cli.main()` take the signals of this process for a test."""
+    monkeypatch.setattr(process, "interruption", process.Interruption())
+    monkeypatch.setattr(running, "interruption", process.interruption)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = {one: signal.getsignal(one) for one in process.SIGNALS}
     yield
     for one, handler in before.items():
         signal.signal(one, handler)
@@ -80,10 +97,10 @@ def _as_a_program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("command", "number"),
     [
-        ("run", interrupts.SIGNALS[0]),
+        ("run", process.SIGNALS[0]),
         *(
             pytest.param(command, number, marks=pytest.mark.slow)
-            for place, number in enumerate(interrupts.SIGNALS)
+            for place, number in enumerate(process.SIGNALS)
             for command in ("run", "sweep")[not place :]
         ),
     ],
@@ -116,7 +133,7 @@ def test_an_interruption_says_what_was_kept(
         r"the same command resumes from there\n",
         capfd.readouterr().err,
     )
-    interrupts.guard.code = 0  # as in another program
+    process.interruption.number = 0  # as in another program
     call(command, "sweep.yaml", "--quiet")
     assert open_results(small / "results" / ("small.nc" if command == "run" else "small"))
 
