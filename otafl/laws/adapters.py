@@ -20,7 +20,6 @@ from otafl.core.rng import Streams
 from otafl.laws.bench import CONFORMANCE, Bench
 from otafl.laws.checks import Check, check_exact, check_mean, check_mean_square, state_law
 from otafl.laws.coded_models import F64, make_cohort, make_streams
-from otafl.laws.mutations import build_mutations, replace_by, scale_result
 from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.uplink.base import deliver
 
@@ -289,92 +288,4 @@ def _powers(bench: Bench, factors: tuple[float, float]) -> Iterator[Check]:
     yield check_exact(power, float(report.power.max()), 1e-5, "mean power of a symbol")
 
 
-# Mutations
-
-
-def _forget_a(real: Any) -> Any:
-    """Leave A as it was."""
-
-    def update(self: Any, server: Tensors, *rest: Any) -> Tensors:
-        kept = {name: block for name, block in server.items() if name.startswith("A.")}
-        state: Tensors = real(self, server, *rest) | kept
-        return state
-
-    return update
-
-
-def _grow_a(real: Any) -> Any:
-    """Multiply A by 1.1."""
-
-    def draw(*args: Any) -> Tensors:
-        return {n: b * (1.1 if n.startswith("A.") else 1.0) for n, b in real(*args).items()}
-
-    return draw
-
-
-def _keep_fewer(real: Any) -> Any:
-    """Leave the smallest singular value out."""
-
-    def split(layer: Any, product: Tensor) -> Tensors:
-        found: Tensors = real(layer, product)
-        found[f"B.{layer.weight}"][:, :, -1] = 0.0
-        return found
-
-    return split
-
-
-def _without_b(real: Any) -> Any:
-    """Leave the coordinates b out."""
-
-    def compose(layers: Any, tensors: Tensors) -> Any:
-        return real(layers, {n: b * (not n.startswith("b.")) for n, b in tensors.items()})
-
-    return compose
-
-
 FACTORS = "otafl.algorithms.lora_factors"
-MUTATIONS = build_mutations(
-    "algorithm lora: ",
-    {
-        "A is not stepped": (
-            {
-                "error of A and B",
-                "error of A with own B",
-                "error of dense sums",
-                "cross term of two means",
-                "no cross term",
-            },
-            replace_by("otafl.algorithms.lora:Lora.update_server", _forget_a),
-        ),
-        "rows of A are not orthonormal": (
-            "error of B with fixed A",
-            replace_by(f"{FACTORS}:draw_factors", _grow_a),
-        ),
-        "bases of another length": (
-            "error of a square matrix",
-            replace_by(f"{FACTORS}:find_bases", _grow_a),
-        ),
-        "a singular value less": (
-            "error of dense sums",
-            replace_by("otafl.algorithms.lora_products:split_product", _keep_fewer),
-        ),
-        "coordinates b left out": (
-            "error of tangent coordinates",
-            replace_by("otafl.algorithms.lora_tangent:compose_tangents", _without_b),
-        ),
-        "noise along V kept": (
-            "error of a projected tangent vector",
-            replace_by("otafl.factorised.lowrank:project_out", lambda real: lambda basis, b: b),
-        ),
-        "a residual too large": (
-            "no cross term",
-            scale_result("otafl.algorithms.lora_products:sum_rows", 1.01),
-        ),
-        "the same power for all groups": (
-            "power of two groups",
-            replace_by(
-                "otafl.uplink.signal:Signal.scale_budget", lambda real: lambda self, budget: budget
-            ),
-        ),
-    },
-)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from scipy import special
 
 from otafl.channels.sionna_rng import keep_global_state
@@ -18,13 +17,6 @@ from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
 from otafl.laws.channels import MOVING, TR_38901, doppler_turns, draw_fading, jakes
 from otafl.laws.checks import Check, check_mean, state_law
-from otafl.laws.mutations import (
-    build_mutations,
-    change_objects,
-    replace_by,
-    replace_by_value,
-    scale_result,
-)
 
 ANTENNAS = 4
 DISTANCES = (1, 2, 3)
@@ -92,103 +84,7 @@ def compare_antennas(h: np.ndarray, law: Callable[[int], complex]) -> Iterator[C
         yield check_mean(wanted.imag, product.imag, f"distance {distance}, imaginary")
 
 
-# Mutations
-
-
-def _a_wavelength_apart(line: Any) -> None:
-    start = line._start
-    line._start = start * (start * start[:, :, :1].conj())
-
-
 def double_blocks(one: Any) -> None:
     """Make coherence blocks twice as long."""
     name = "_per_block" if hasattr(one, "_per_block") else "_block_s"
     setattr(one, name, 2 * getattr(one, name))
-
-
-def _no_less_fresh(real: Any) -> Any:
-    """Add fading of power 1 to the share of the neighbouring antenna, instead of 1 - r^2."""
-
-    def correlate(h: Any, neighbours: float, dim: int) -> Any:
-        out = list(h.movedim(dim, 0).unbind(0))
-        for index in range(1, len(out)):
-            out[index] = neighbours * out[index - 1] + out[index]
-        return torch.stack(out, dim)
-
-    return correlate
-
-
-def _about_the_first(real: Any) -> Any:
-    """Correlate antennas with the first one by their distance, and not with each other."""
-
-    def correlate(h: Any, neighbours: float, dim: int) -> Any:
-        first, *others = h.movedim(dim, 0).unbind(0)
-        shares = [neighbours**distance for distance in range(1, len(others) + 1)]
-        both = zip(shares, others, strict=True)
-        return torch.stack([first, *(r * first + (1 - r**2) ** 0.5 * own for r, own in both)], dim)
-
-    return correlate
-
-
-MUTATIONS = (
-    build_mutations(
-        "channel rician: ",
-        {
-            "a wavelength apart (line of sight)": (
-                {"angles", "antennas"},
-                change_objects("otafl.channels.rician:LineOfSight", _a_wavelength_apart),
-            ),
-            "blocks twice as long (line of sight)": (
-                {"angles", "autocorrelation over blocks"},
-                change_objects("otafl.channels.jakes:Oscillators", double_blocks),
-            ),
-        },
-    )
-    + build_mutations(
-        "channel tdl-d: ",
-        {
-            "a wavelength apart (tap)": (
-                "antennas",
-                scale_result("otafl.channels.tdl:line_array", 2.0),
-            ),
-            "line of sight at the whole Doppler": (
-                "autocorrelation",
-                replace_by_value("otafl.channels.tdl:LOS_COSINE", 1.0),
-            ),
-        },
-    )
-    + build_mutations(
-        "channel rayleigh: ",
-        {
-            "antennas with too much power": (
-                "antenna covariance",
-                replace_by("otafl.channels.scattering:correlate_antennas", _no_less_fresh),
-            ),
-            "antennas correlated with the first (flat)": (
-                "antenna covariance",
-                replace_by("otafl.channels.scattering:correlate_antennas", _about_the_first),
-            ),
-            "antennas correlated with the first (moving)": (
-                "antenna covariance",
-                replace_by("otafl.channels.jakes:correlate_antennas", _about_the_first),
-            ),
-            "blocks twice as long (flat)": (
-                "autocorrelation over blocks",
-                change_objects("otafl.channels.jakes:Oscillators", double_blocks),
-            ),
-        },
-    )
-    + build_mutations(
-        "channel tdl-a: ",
-        {
-            "antennas correlated with the first (taps)": (
-                "antenna covariance",
-                replace_by("otafl.channels.tdl:correlate_antennas", _about_the_first),
-            ),
-            "blocks twice as long (taps)": (
-                "autocorrelation over blocks",
-                change_objects("otafl.channels.ofdm:OfdmStates", double_blocks),
-            ),
-        },
-    )
-)

@@ -27,7 +27,6 @@ from otafl.laws.checks import (
     check_mean_below,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, replace_by, scale_result
 from otafl.laws.single_policies import CAO
 
 NEELY = "Neely 2010"
@@ -199,43 +198,3 @@ def _near_optimum(bench: Bench) -> Iterator[Check]:
     yield check_exact(least, float(_compute_error(record)[settled].mean()), 0.04, "error")
     energy = (record.power / record.budget)[settled]
     yield check_exact(SHARE, float(energy.mean()), 0.04, "energy")
-
-
-# Mutations
-
-
-def _forget_queues(real: Any) -> Any:
-    def coefficients(self: Any, state: Any, link: Any) -> Any:
-        queue, made = real(self, state, link)
-        return 0.0 * queue, made
-
-    return coefficients
-
-
-def _invert_weight(real: Any) -> Any:
-    """Divide by V instead of multiplying."""
-
-    def coefficients(self: Any, state: Any, link: Any) -> Any:
-        hyper = dict(link.hyper) | {"v": 9.0 / link.hyper["v"]}
-        return real(self, state, type(link)(**{**vars(link), "hyper": hyper}))
-
-    return coefficients
-
-
-MUTATIONS = build_mutations(
-    "power lyapunov: ",
-    {
-        "queues are forgotten": (
-            {"drift bound", "error falls as V grows", "error near the optimum"},
-            replace_by("otafl.power.lyapunov:Lyapunov.compute_coefficients", _forget_queues),
-        ),
-        "the weight divides": (
-            {"drift bound", "error falls as V grows", "error near the optimum"},
-            replace_by("otafl.power.lyapunov:Lyapunov.compute_coefficients", _invert_weight),
-        ),
-        "another receive scaling": (
-            {"error near the optimum"},
-            scale_result("otafl.power.lyapunov:inverse_scaling", 1.3),
-        ),
-    },
-)

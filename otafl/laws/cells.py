@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 from scipy import stats
 
 from otafl.laws.bench import Bench, Rig
@@ -24,13 +21,6 @@ from otafl.laws.checks import (
     check_mean_square,
     check_ratios,
     check_share,
-)
-from otafl.laws.mutations import (
-    Replacement,
-    build_mutations,
-    change_result,
-    replace_by,
-    replace_by_value,
 )
 
 DISTANCE_M = {"umi": 60.0, "uma": 100.0, "rma": 1000.0}
@@ -294,115 +284,6 @@ def _mean_gain(bench: Bench, name: str) -> Iterator[Check]:
     yield check_ratios((10.0 ** (level_db(rig) / 10.0)).mean(1), np.ones(4))
 
 
-# Mutations
-
-
 CELL = "otafl.channels.cell:Cell"
 
 DROP = "otafl.channels.cell_drop:SionnaCell.draw_batch"
-
-
-def _change_drop(name: str, change: Callable[[Any], Any]) -> Replacement:
-    """Change a part of the drop after it is drawn."""
-    return change_result(
-        DROP, lambda drop: dataclasses.replace(drop, **{name: change(getattr(drop, name))})
-    )
-
-
-def _even_shadowing(drop: Any) -> Any:
-    """Draw shadowing in dB evenly, with the same variance."""
-    normal = drop.shadowing_db / drop.shadowing_std_db
-    even = math.sqrt(3.0) * torch.erf(normal / math.sqrt(2.0))
-    return dataclasses.replace(drop, shadowing_db=even * drop.shadowing_std_db)
-
-
-def _change_rays(change: Callable[[Any], Any]) -> Replacement:
-    """Build rays with another K-factor than that of the drop."""
-    return replace_by(
-        "otafl.channels.cell:build_cell_rays",
-        lambda real: lambda drop: real(dataclasses.replace(drop, k_factor=change(drop.k_factor))),
-    )
-
-
-def _no_cars(real: Any) -> Any:
-    def place(self: Any, *args: Any) -> None:
-        settings = self._settings.model_copy(update={"in_car": False})
-        real(SimpleNamespace(scenario=self.scenario, _settings=settings), *args)
-
-    return place
-
-
-def _other_trials(real: Any) -> Any:
-    def scale_gain(self: Any, gain: Any) -> Any:
-        self._unit = self._unit.mean(0, keepdim=True).expand_as(self._unit)
-        return real(self, gain)
-
-    return scale_gain
-
-
-def _all_in_sight(real: Any) -> Any:
-    def place(self: Any, position: Any, indoor: Any, los: Any) -> None:
-        if isinstance(los, str):
-            los = torch.ones(len(position), 1, position.shape[1], dtype=torch.bool)
-        real(self, position, indoor, los)
-
-    return place
-
-
-MUTATIONS = (
-    build_mutations(
-        "channel umi: ",
-        {
-            "shadowing by 20 log10": (
-                {"shadowing", "shadowing of moving devices"},
-                _change_drop("shadowing_db", lambda db: 2.0 * db),
-            ),
-            "half the penetration loss": (
-                "penetration loss",
-                _change_drop("penetration_db", lambda db: db / 2.0),
-            ),
-            "K-factor by 20 log10": ("K-factor", _change_drop("k_factor", lambda k: k.sqrt())),
-            "K for the line of sight's amplitude": (
-                "power of the line of sight",
-                _change_rays(lambda k: k.square()),
-            ),
-            "K / (K + 2)": ("power of the line of sight", _change_rays(lambda k: k / 2.0)),
-            "mean gain of all trials": (
-                "mean gain",
-                replace_by(f"{CELL}._scale_gain", _other_trials),
-            ),
-            "sub-clusters twice as far": (
-                "frequency covariance",
-                replace_by_value("otafl.channels.cell_drop:SUBCLUSTER_DELAYS", (0.0, 2.56, 5.12)),
-            ),
-            "path loss with another exponent": (
-                "path loss",
-                _change_drop("path_loss_db", lambda db: 1.02 * db),
-            ),
-            "a line of sight of all": (
-                {"line of sight", "path loss", "shadowing"},
-                replace_by("otafl.channels.cell_drop:SionnaCell._place", _all_in_sight),
-            ),
-        },
-    )
-    + build_mutations(
-        "channel uma: ",
-        {
-            "no shadowing": ("shadowing", _change_drop("shadowing_db", lambda db: 0.0 * db)),
-            "even shadowing": ("shadowing", change_result(DROP, _even_shadowing)),
-            "K-factor without a line of sight": (
-                "K-factor",
-                _change_drop("k_factor", lambda k: k.clamp_min(1.0)),
-            ),
-        },
-    )
-    + build_mutations(
-        "channel rma: ",
-        {
-            "no cars": (
-                "penetration loss",
-                replace_by("otafl.channels.cell_drop:SionnaCell._place", _no_cars),
-            ),
-        },
-    )
-)

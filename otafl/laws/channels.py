@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from scipy import special, stats
 
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.core import registry
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, Law, check_distribution, check_exact, check_mean, state_law
-from otafl.laws.mutations import (
-    build_mutations,
-    change_after,
-    change_result,
-    replace_by,
-    scale_result,
-)
 
 LIGHT_M_PER_S = 299_792_458.0
 CARRIER_HZ = 3.5e9
@@ -259,112 +250,3 @@ def compute_frequency_covariance(profile: str, groups: int, delay_spread_s: floa
     spacing = BANDWIDTH_HZ / groups
     matrix = tdl_freq_cov_mat(profile, spacing, groups, delay_spread_s, precision="double")
     return np.asarray(matrix.cpu())[:, 0]
-
-
-# Mutations
-
-
-def _other_gain(channel: Any) -> None:
-    state = channel._state
-    channel._state = dataclasses.replace(state, h=1.1 * state.h)
-
-
-def _one_round_for_all(real: Any) -> Any:
-    """Use the fading of the first round in all rounds."""
-    return lambda self, round, *rest: real(self, 0, *rest)
-
-
-def _turned_by_half(h: Any) -> Any:
-    """Halve the phases, so that they cover half a circle."""
-    return torch.polar(h.abs(), h.angle() / 2.0)
-
-
-MUTATIONS = (
-    build_mutations(
-        "channel awgn: ",
-        {
-            "a constant gain above one": (
-                {"no fading", "mean power"},
-                change_after("otafl.channels.awgn:Awgn.prepare", _other_gain),
-            ),
-            "estimates without an error": (
-                "mean inverse of estimates",
-                replace_by(
-                    "otafl.channels.awgn:Awgn.compute_mean_inverse",
-                    lambda real: (
-                        lambda self, threshold, gain, variance: real(self, threshold, gain, 1e-9)
-                    ),
-                ),
-            ),
-        },
-    )
-    + build_mutations(
-        "channel rayleigh: ",
-        {
-            "fading of more power": (
-                {"antenna covariance", "gain", "gain and phase at any time", "mean power", "phase"},
-                scale_result("otafl.channels.scattering:BlockFading._draw_h", 1.2),
-            ),
-            "phases over half a circle": (
-                {"antenna covariance", "gain and phase at any time", "independence", "phase"},
-                change_result("otafl.channels.scattering:BlockFading._draw_h", _turned_by_half),
-            ),
-            "one draw for all rounds": (
-                {"gain", "independence", "phase"},
-                replace_by("otafl.channels.scattering:BlockFading.draw", _one_round_for_all),
-            ),
-            "twice the Doppler shift": (
-                {"autocorrelation", "autocorrelation over blocks"},
-                scale_result("otafl.channels.jakes:doppler_hz", 2.0),
-            ),
-        },
-    )
-    + build_mutations(
-        "channel rician: ",
-        {
-            "more line of sight": (
-                {
-                    "amplitude",
-                    "autocorrelation",
-                    "autocorrelation over blocks",
-                    "line of sight",
-                    "mean power",
-                },
-                scale_result("otafl.channels.rician:LineOfSight.draw", 1.2),
-            ),
-        },
-    )
-    + build_mutations(
-        "channel tdl-c: ",
-        {
-            "delays of the wrong sign": (
-                "frequency covariance",
-                change_result("otafl.channels.tdl:delay_rotations", lambda turns: turns.conj()),
-            ),
-        },
-    )
-    + build_mutations(
-        "channel tdl-a: ",
-        {
-            "taps of more power (a)": (
-                {
-                    "antenna covariance",
-                    "autocorrelation",
-                    "frequency covariance",
-                    "gain and phase at any time",
-                    "mean power",
-                },
-                scale_result("otafl.channels.tdl:Tdl._draw_taps", 1.1),
-            )
-        },
-    )
-    + build_mutations(
-        "channel tdl-d: ",
-        {
-            "taps of more power (d)": (
-                {"amplitude", "autocorrelation", "frequency covariance", "mean power"},
-                scale_result("otafl.channels.tdl:Tdl._draw_taps", 1.1),
-            )
-        },
-    )
-)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from otafl.laws.checks import (
     check_mean,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, change_result, replace_by
 from otafl.scenario import load_scenario
 
 TRIALS, DEVICES, ROUNDS = 4, 12, 60
@@ -222,69 +221,3 @@ def _periodic_slots(bench: Bench) -> Iterator[Check]:
     rules = Rules(0, 2.0, late="next", broadcast_first=False)
     waits = _measure_waits(rules, bench.scale_size(4000), 600.0, 200, 7)
     yield check_distribution(waits, stats.uniform(0.0, 2.0).cdf)
-
-
-# Mutations
-
-
-def _weaken_battery(real: Any) -> Any:
-    """Draw half of the power from a battery."""
-    return lambda self, now_s, draws: real(self, now_s, [(at_s, w / 2) for at_s, w in draws])
-
-
-def _serve_last_first(real: Any) -> Any:
-    def open_slot(self: Any) -> Any:
-        self._ready.reverse()
-        slot = real(self)
-        self._ready.reverse()
-        return slot
-
-    return open_slot
-
-
-def _every_other_period(real: Any) -> Any:
-    def build_timer(self: Any) -> Any:
-        rules = self.rules
-        self.rules = replace(rules, period_s=2.0 * rules.period_s)
-        try:
-            return real(self)
-        finally:
-            self.rules = rules
-
-    return build_timer
-
-
-MUTATIONS = build_mutations(
-    "clock: ",
-    {
-        "waiting is free": (
-            {"energy balance", "joules by cause"},
-            change_result(
-                "otafl.clock.power:Power._compute_costs", lambda costs: (*costs[:2], 0.0)
-            ),
-        ),
-        "a battery gives half": (
-            "energy balance",
-            replace_by("otafl.devices.battery:Battery.plan", _weaken_battery),
-        ),
-    },
-) + build_mutations(
-    "clock: wait ",
-    {
-        "slots that last longer": (
-            {"of a busy uplink", "of two devices"},
-            replace_by(
-                "otafl.clock.trial_clock:TrialClock.transmit",
-                lambda real: lambda self, airtime_s, *rest: real(self, 1.2 * airtime_s, *rest),
-            ),
-        ),
-        "last come, first served": (
-            "of a busy uplink",
-            replace_by("otafl.clock.trial_clock:TrialClock.open", _serve_last_first),
-        ),
-        "a slot in every other period": (
-            "for periodic slots",
-            replace_by("otafl.clock.trial_clock:TrialClock._build_timer", _every_other_period),
-        ),
-    },
-)

@@ -6,7 +6,6 @@ server, and that over time from the angles at the moving device.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import math
@@ -15,12 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from scipy import special
 
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.core.units import db_to_linear
-from otafl.laws.antennas import LAGS, compare_antennas, double_blocks, draw_array
+from otafl.laws.antennas import LAGS, compare_antennas, draw_array
 from otafl.laws.bench import Bench
 from otafl.laws.channels import (
     BANDWIDTH_HZ,
@@ -32,14 +30,6 @@ from otafl.laws.channels import (
     draw_fading,
 )
 from otafl.laws.checks import Check, Law, check_mean
-from otafl.laws.mutations import (
-    Replacement,
-    build_mutations,
-    change_objects,
-    change_result,
-    replace_by,
-    scale_result,
-)
 
 RAY_OFFSETS = (0.0447, 0.1413, 0.2492, 0.3715, 0.5129, 0.6797, 0.8844, 1.1481, 1.5195, 2.1551)
 """Ray offset angles of 3GPP TR 38.901, table 7.5-3."""
@@ -204,92 +194,3 @@ def _pairs(rays: _Rays, turned: np.ndarray) -> float:
     total -= (np.abs(turned.sum(3)) ** 2).sum(2) + (np.abs(turned.sum(2)) ** 2).sum(2)
     together = rays.power**2 * total / (count**3 * (count - 1))
     return float((apart + together.sum(1, where=~rays.lone)).mean())
-
-
-# Mutations
-
-
-def _angles(*order: int) -> Replacement:
-    """Reorder the angles of a profile: azimuth and zenith at the server, then at the device."""
-
-    def change(profile: Any) -> Any:
-        index = list(order)
-        return dataclasses.replace(
-            profile,
-            angles=profile.angles[index],
-            spread=profile.spread[index],
-            los_angles=profile.los_angles[index],
-        )
-
-    return change_result("otafl.channels.cdl:read_cdl_profile", change)
-
-
-def _delays_twice(real: Any) -> Any:
-    return lambda delay_s, frequency_hz, dtype: real(2.0 * delay_s, frequency_hz, dtype)
-
-
-def _to_one_side(real: Any) -> Any:
-    """Turn the bearings by a radian."""
-    return lambda profile, coupling, bearing, delay_spread_s: real(
-        profile, coupling, bearing + 1.0, delay_spread_s
-    )
-
-
-MUTATIONS = (
-    build_mutations(
-        "channel cdl-c: ",
-        {
-            "a wavelength apart (rays)": (
-                "antennas",
-                scale_result("otafl.channels.plane_waves:line_array", 2.0),
-            ),
-            "antennas along x": (
-                "antennas",
-                replace_by(
-                    "otafl.channels.plane_waves:line_array",
-                    lambda real: (
-                        lambda azimuth, zenith, count: real(azimuth + torch.pi / 2, zenith, count)
-                    ),
-                ),
-            ),
-            "the device's angles at the server": ("antennas", _angles(2, 3, 2, 3)),
-            "delays twice": (
-                "frequency covariance",
-                replace_by("otafl.channels.plane_waves:delay_rotations", _delays_twice),
-            ),
-        },
-    )
-    + build_mutations(
-        "channel cdl-e: ",
-        {
-            "a sector to one side": (
-                "antennas",
-                replace_by("otafl.channels.cdl:build_cdl_rays", _to_one_side),
-            ),
-        },
-    )
-    + build_mutations(
-        "channel cdl-c: ",
-        {
-            "the server's angles at the device": (
-                {"autocorrelation", "autocorrelation of power"},
-                _angles(0, 1, 0, 1),
-            ),
-            "zenith for azimuth at the device": (
-                {"autocorrelation", "autocorrelation of power"},
-                _angles(0, 1, 3, 2),
-            ),
-        },
-        quick=False,
-    )
-    + build_mutations(
-        "channel cdl-e: ",
-        {
-            "blocks twice as long (rays)": (
-                {"autocorrelation", "autocorrelation of power"},
-                change_objects("otafl.channels.ofdm:OfdmStates", double_blocks),
-            ),
-        },
-        quick=False,
-    )
-)

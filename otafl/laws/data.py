@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +30,6 @@ from otafl.laws.checks import (
     largest,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, replace_by
 
 CLASSES = 10
 CONCENTRATIONS = ("alpha={:g}", (0.01, 0.1, 1.0, 100.0))
@@ -171,153 +169,3 @@ def _ridge(bench: Bench) -> Iterator[Check]:
     freedom = left.size - x.shape[1]
     ratio = (left**2).sum() / freedom / LABEL_NOISE**2
     yield check_mean_square(LABEL_NOISE**2, ratio, freedom)
-
-
-# Mutations
-
-
-class _Changed:
-    """Generator with a changed method."""
-
-    def __init__(self, generator: Any, name: str, make: Any) -> None:
-        self._generator = generator
-        setattr(self, name, make(getattr(generator, name)))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._generator, name)
-
-
-def _change_generator(name: str, make: Any) -> Any:
-    """Change a method of the generator that partitions draw from."""
-
-    def change(real: Any) -> Any:
-        def assign(self: Any, task: PartitionTask) -> Any:
-            generator: Any = _Changed(task.generator, name, make)
-            return real(self, PartitionTask(task.labels, task.devices, generator, task.owner))
-
-        return assign
-
-    return change
-
-
-def _replace_draws(partition: str, name: str, make: Any) -> Any:
-    path = f"otafl.data.partitions.{partition}.assign_samples"
-    return replace_by(path, _change_generator(name, make))
-
-
-def _in_order(real: Any) -> Any:
-    return lambda of: np.arange(of) if isinstance(of, int | np.integer) else real(of)
-
-
-def _half_in_order(real: Any) -> Any:
-    """Leave the first half of an order as it is."""
-
-    def permute(of: Any) -> Any:
-        given = np.arange(of) if isinstance(of, int | np.integer) else np.asarray(of)
-        half = len(given) // 2
-        return np.concatenate([given[:half], real(given[half:])])
-
-    return permute
-
-
-def _twice_the_concentration(real: Any) -> Any:
-    return lambda alpha: real(2.0 * alpha)
-
-
-def _half_the_deviation(real: Any) -> Any:
-    return lambda mean, sigma, size: real(mean, sigma / 2.0, size)
-
-
-def _uneven(real: Any) -> Any:
-    """Augment by the squares of uniform numbers."""
-
-    def augment(self: Any, *args: Any) -> Any:
-        streams = self._streams
-
-        class Squared:
-            def draw_device_uniform_rounds(self, *given: Any) -> Any:
-                return streams.draw_device_uniform_rounds(*given).square()
-
-        self._streams = Squared()
-        try:
-            return real(self, *args)
-        finally:
-            self._streams = streams
-
-    return augment
-
-
-def _twice_the_noise(real: Any) -> Any:
-    return lambda self: real(self.model_copy(update={"label_noise": 2.0 * self.label_noise}))
-
-
-MUTATIONS = (
-    build_mutations(
-        "partition iid: ",
-        {
-            "half of the samples in order": (
-                "uniform",
-                _replace_draws("iid:Iid", "permutation", _half_in_order),
-            ),
-        },
-    )
-    + build_mutations(
-        "partition dirichlet: ",
-        {
-            "twice the concentration of the shares": (
-                "share of a class",
-                _replace_draws("dirichlet:Dirichlet", "dirichlet", _twice_the_concentration),
-            ),
-        },
-    )
-    + build_mutations(
-        "partition dirichlet_mix: ",
-        {
-            "twice the concentration of the mixes": (
-                "concentration",
-                _replace_draws("dirichlet_mix:DirichletMix", "dirichlet", _twice_the_concentration),
-            ),
-        },
-    )
-    + build_mutations(
-        "partition dirichlet_mix: ",
-        {
-            "devices in order": (
-                "random order",
-                _replace_draws("dirichlet_mix:DirichletMix", "permutation", _in_order),
-            ),
-        },
-        quick=False,
-    )
-    + build_mutations(
-        "partition label_skew: ",
-        {
-            "ties by the number of the class": (
-                "pairs of classes",
-                _replace_draws("label_skew:LabelSkew", "permutation", _in_order),
-            ),
-        },
-    )
-    + build_mutations(
-        "partition lognormal: ",
-        {
-            "half the deviation": (
-                "sizes",
-                _replace_draws("lognormal:Lognormal", "lognormal", _half_the_deviation),
-            ),
-        },
-    )
-    + build_mutations(
-        "data ",
-        {
-            "small offsets more often": (
-                "augmentation: offsets and flips",
-                replace_by("otafl.data.augment:Augmentation.__call__", _uneven),
-            ),
-            "twice the label noise": (
-                "ridge: label noise",
-                replace_by("otafl.data.ridge:Ridge.read", _twice_the_noise),
-            ),
-        },
-    )
-)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ from otafl.laws.checks import (
     counts,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, replace_by, scale_result
 
 SAMPLES = 20_000
 """Devices whose hardware is drawn."""
@@ -150,118 +149,4 @@ def _jitter_rounds(bench: Bench) -> Iterator[Check]:
     yield _check_ranks(first, second)
 
 
-# Mutations
-
-
-def _scale_setting(name: str, factor: Callable[[Any], float]) -> Callable[[Any], Any]:
-    """Return the change of a method to one of settings with a field times a factor of theirs."""
-
-    def change(real: Any) -> Any:
-        def run(self: Any, *args: Any) -> Any:
-            scaled = factor(self) * getattr(self, name)
-            return real(self.model_copy(update={name: scaled}), *args)
-
-        return run
-
-    return change
-
-
-def _narrow_by_a_tenth(real: Any) -> Any:
-    """Use 0.9 of the deviation of the logarithms."""
-
-    def compute_quantile(self: Any, u: Any) -> Any:
-        median = self.lognormal.median
-        return median * (real(self, u) / median) ** 0.9
-
-    return compute_quantile
-
-
-class _OneDraw:
-    """Generator that draws one uniform number for all quantities of a device."""
-
-    def __init__(self, generator: Any) -> None:
-        self._generator = generator
-
-    def random(self, shape: tuple[int, int]) -> Any:
-        return np.broadcast_to(self._generator.random((shape[0], 1)), shape)
-
-
-def _one_draw(real: Any) -> Any:
-    return lambda self, devices, generator: real(self, devices, _OneDraw(generator))
-
-
-def _one_round(real: Any) -> Any:
-    return lambda self, trial, device, round: real(self, trial, device, 0)
-
-
 COMPUTE = "otafl.devices.compute"
-
-MUTATIONS = build_mutations(
-    "compute ",
-    {
-        "classes by the root of the draw": (
-            "classes: shares",
-            replace_by(
-                f"{COMPUTE}.classes:Classes._assign_classes",
-                lambda real: (
-                    lambda self, devices, generator: np.sort(real(self, devices, generator))[
-                        (devices * generator.random(devices) ** 2).astype(int)
-                    ]
-                ),
-            ),
-        ),
-        "one draw for all quantities": (
-            "drawn: independent quantities",
-            replace_by(f"{COMPUTE}.drawn:Drawn.list_columns", _one_draw),
-        ),
-        "normal without a condition": (
-            "drawn: laws of the quantities",
-            replace_by(
-                f"{COMPUTE}.drawn:NormalLaw.compute_quantile",
-                lambda real: (
-                    lambda self, u: np.maximum(
-                        self.normal.least,
-                        self.normal.mean + self.normal.std * stats.norm.ppf(u),
-                    )
-                ),
-            ),
-        ),
-        "speeds of the mean for the median": (
-            "lognormal: speeds",
-            replace_by(
-                f"{COMPUTE}.lognormal:Lognormal.list_columns",
-                _scale_setting("median_flops_per_s", lambda self: math.exp(-(self.sigma**2) / 2.0)),
-            ),
-        ),
-        "0.9 of the deviation of speeds": (
-            "lognormal: speeds",
-            replace_by(
-                f"{COMPUTE}.lognormal:Lognormal.list_columns",
-                _scale_setting("sigma", lambda self: 0.9),
-            ),
-        ),
-        "0.9 of the deviation of a log-normal quantity": (
-            "drawn: laws of the quantities",
-            replace_by(f"{COMPUTE}.drawn:LognormalLaw.compute_quantile", _narrow_by_a_tenth),
-        ),
-        "five operations a cycle": (
-            "phone: speeds",
-            replace_by(
-                f"{COMPUTE}.phone:Phone.list_columns",
-                _scale_setting("flops_per_cycle", lambda self: 1.25),
-            ),
-        ),
-    },
-) + build_mutations(
-    "jitter: ",
-    {
-        "factors of mean 1.05": (
-            "law and mean",
-            scale_result("otafl.devices.jitter:Jitter.draw_factor", 1.05),
-        ),
-        "one factor for all rounds": (
-            "independent rounds",
-            replace_by("otafl.devices.jitter:Jitter.draw_factor", _one_round),
-        ),
-    },
-)

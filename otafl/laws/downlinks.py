@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +23,6 @@ from otafl.laws.checks import (
     check_share,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, change_objects, change_result, replace_by
 from otafl.scenario import load_scenario
 
 BROADCAST = CONFORMANCE / "downlink"
@@ -205,88 +203,4 @@ def _transmissions(bench: Bench, mode: str) -> Iterator[Check]:
     yield check_share(1.0 - LOSS**ATTEMPTS, int(delivered.sum()), delivered.size, "delivered")
 
 
-# Mutations
-
-
 DIGITAL = "otafl.downlink.digital:DigitalDownlink"
-
-
-def _outage_for_its_rest(link: Any) -> None:
-    link._gain_needed = -np.log(1.0 - np.exp(-link._gain_needed))
-
-
-def _snr_by_20_log10(link: Any) -> None:
-    link._snr = link._snr**0.5
-
-
-def _a_copy_more(sent: Any) -> Any:
-    seconds, row_seconds, bits = sent
-    return 2.0 * seconds, row_seconds, bits
-
-
-def _never_lost(sent: Any) -> Any:
-    lost, rate = sent
-    return 0 * lost > 1, rate
-
-
-def _twice_the_snr(link: Any) -> None:
-    link._snr = 2.0 * link._snr
-
-
-def _twice_the_band(link: Any) -> None:
-    link._bandwidth_hz = 2.0 * link._bandwidth_hz
-
-
-def _rounded_model(real: Any) -> Any:
-    def send(self: Any, broadcast: Any, cohort: Any, round: int) -> Any:
-        blocks = {name: block.half().to(block) for name, block in broadcast.tensors.items()}
-        return real(self, dataclasses.replace(broadcast, tensors=blocks), cohort, round)
-
-    return send
-
-
-MUTATIONS = (
-    build_mutations(
-        "downlink digital: ",
-        {
-            "epsilon for 1 - epsilon": (
-                {"losses and outage", "outage"},
-                change_objects(DIGITAL, _outage_for_its_rest),
-            ),
-            "SNR by 20 log10": (
-                {"outage", "rate of the channel"},
-                change_objects(DIGITAL, _snr_by_20_log10),
-            ),
-            "seconds of twice the copies": (
-                "transmissions",
-                change_result(f"{DIGITAL}._to_all", _a_copy_more),
-            ),
-            "nothing lost": (
-                {"losses and outage", "outage", "transmissions"},
-                change_result(f"{DIGITAL}._draw_attempts", _never_lost),
-            ),
-        },
-    )
-    + build_mutations(
-        "downlink ideal: ",
-        {
-            "a model in half precision": (
-                "no error",
-                replace_by("otafl.downlink.ideal:IdealDownlink.send", _rounded_model),
-            ),
-        },
-    )
-    + build_mutations(
-        "downlink analog: ",
-        {
-            "twice the SNR": (
-                {"error of MMSE with fading", "error of inversion", "law of the error"},
-                change_objects("otafl.downlink.analog:AnalogDownlink", _twice_the_snr),
-            ),
-            "twice the band": (
-                "airtime",
-                change_objects("otafl.downlink.analog:AnalogDownlink", _twice_the_band),
-            ),
-        },
-    )
-)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +23,6 @@ from otafl.laws.checks import (
     counts,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, change_objects, change_result, replace_by_value
 
 TRIALS, DEVICES, ROUNDS = 2, 50, 200
 
@@ -159,39 +157,3 @@ def _fades(bench: Bench) -> Iterator[Check]:
         hits.append(weak)
     yield check_exact(0.0, most, 1e-9, "off the level")
     yield from _shares(torch.stack(hits).cpu().numpy(), chances)
-
-
-# Mutations
-
-
-def _one_for_all(draw: Any) -> Any:
-    """Use the first device's draw for all devices."""
-    return draw[:1].expand_as(draw)
-
-
-def _longer(bursts: Any) -> None:
-    """Make bursts last a round longer on average."""
-    bursts._ends = 1.0 / (1.0 / bursts._ends + 1.0)
-
-
-MUTATIONS = build_mutations(
-    "faults: ",
-    {
-        "one draw for all devices": (
-            {"copies", "crashes"},
-            change_result("otafl.devices.faults:Faults._draw_rows", _one_for_all),
-        ),
-        "probabilities of the square": (
-            {"copies", "crashes"},
-            change_result("otafl.devices.faults:Faults._draw_rows", lambda draw: draw.square()),
-        ),
-        "bursts that last a round more": (
-            "bursts of slowness",
-            change_objects("otafl.devices.slow_bursts:SlowBursts", _longer),
-        ),
-        "decibels of amplitude": (
-            "deep fades",
-            replace_by_value("otafl.devices.faults:db_to_linear", lambda db: 10.0 ** (db / 5.0)),
-        ),
-    },
-)

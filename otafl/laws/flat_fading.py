@@ -26,7 +26,6 @@ from otafl.laws.checks import (
     check_uncorrelated,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, change_result, replace_by
 
 INDEPENDENT_S = 201.3
 """Seconds between rounds, after which J0 of a moving device is within 0.003 of 0."""
@@ -164,68 +163,3 @@ def _angles(bench: Bench) -> Iterator[Check]:
         yield check_distribution((1.0 + value) / 2.0, stats.arcsine.cdf, case)
     apart = np.arcsin(slope.clip(-1.0, 1.0)) - np.arccos(shift.clip(-1.0, 1.0))
     yield check_mean(0.0, np.exp(2j * np.pi * apart).real, "of each other")
-
-
-# Mutations
-
-
-def _one_stream(real: Any) -> Any:
-    """Use the same draws for every batch of 32 devices."""
-    return lambda self, first, rounds, kept, purpose, blocks, batches: real(
-        self, first, rounds, kept, purpose, blocks, range(1)
-    ).repeat(1, 1, len(batches), 1, 1)
-
-
-def _one_antenna(start: Any) -> Any:
-    """Use the same phases at all antennas."""
-    return start[:, :, :1].expand_as(start)
-
-
-def _one_device(line: Any) -> Any:
-    """Use the first device's line of sight for all devices."""
-    return line[:, :1].expand_as(line)
-
-
-def _even_slopes(real: Any) -> Any:
-    """Draw angles whose sine is uniform."""
-
-    def draw_fading(*args: Any) -> Any:
-        draw = real(*args).clone()
-        draw[..., 1] = torch.arcsin(2.0 * draw[..., 1] - 1.0) / (2.0 * math.pi)
-        return draw
-
-    return draw_fading
-
-
-MUTATIONS = build_mutations(
-    "channel rayleigh: ",
-    {
-        "one stream for all batches of devices": (
-            {"independence"},
-            replace_by("otafl.channels.scattering:BlockFading._draw_h", _one_stream),
-        ),
-        "the same phases at all antennas": (
-            {"antenna covariance", "independence of moving devices"},
-            change_result("otafl.channels.jakes:correlate_antennas", _one_antenna),
-        ),
-    },
-) + build_mutations(
-    "channel rician: ",
-    {
-        "one line of sight for all devices": (
-            {
-                "amplitude",
-                "angles",
-                "antennas",
-                "autocorrelation",
-                "autocorrelation over blocks",
-                "line of sight",
-            },
-            change_result("otafl.channels.rician:LineOfSight.draw", _one_device),
-        ),
-        "uniform slopes for uniform angles": (
-            {"angles", "antennas"},
-            replace_by("otafl.channels.rician:draw_static_uniform", _even_slopes),
-        ),
-    },
-)

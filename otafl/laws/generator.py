@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from itertools import product
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,6 @@ from scipy import stats
 from otafl.core.rng import Streams
 from otafl.laws.bench import CONFORMANCE, Bench
 from otafl.laws.checks import Check, check_distribution, check_mean, counts, largest, state_law
-from otafl.laws.mutations import build_mutations, replace_by
 
 BITS = 46
 """Used bits of a word; a uniform number has 23."""
@@ -167,92 +165,3 @@ def _box_muller(bench: Bench) -> Iterator[Check]:
     yield check_distribution(half, stats.expon.cdf, "radius")
     yield check_distribution(angle, stats.uniform.cdf, "angle")
     yield check_mean(0.0, (half - 1.0) * (angle - 0.5), "both")
-
-
-# Mutations
-
-
-def _repeat_half(real: Any) -> Any:
-    """Use one half of a word for both numbers."""
-
-    def write(key: Any, counter: Any, upper: Any, lower: Any, scale: float = 1.0) -> None:
-        real(key, counter, upper, lower)
-        lower.copy_(upper * scale)
-
-    return write
-
-
-def _skip_mixing(real: Any) -> Any:
-    """Do not mix words with their keys."""
-
-    def write(key: Any, counter: Any, upper: Any, lower: Any, scale: float = 1.0) -> None:
-        words = key[:, None] ^ counter
-        upper.copy_((words >> 41).double().add_(0.5 + (1 << 22)).mul_(2.0**-23))
-        lower.copy_(words.bitwise_and((1 << 23) - 1).double().add_(0.5).mul_(2.0**-23 * scale))
-
-    return write
-
-
-def _add_keys(real: Any) -> Any:
-    """Add keys instead of chaining them."""
-    return lambda key, word: key + word
-
-
-def _short(real: Any) -> Any:
-    """Leave out the higher bits of keys."""
-    return lambda key, word: real(key, word & 0xFFF)
-
-
-def _two_cosines(real: Any) -> Any:
-    def turn(upper: Any, lower: Any) -> None:
-        real(upper, lower)
-        lower.copy_(upper)
-
-    return turn
-
-
-def _smaller_radius(real: Any) -> Any:
-    def turn(upper: Any, lower: Any) -> None:
-        real(upper, lower)
-        upper.mul_(0.5**0.5)
-        lower.mul_(0.5**0.5)
-
-    return turn
-
-
-MUTATIONS = build_mutations(
-    "streams: ",
-    {
-        "one half of a word used twice": (
-            {
-                "bits of a word",
-                "distributions",
-                "independence",
-                "neighbours",
-                "normal pairs",
-                "pairs fill the square",
-            },
-            replace_by("otafl.core.rng:_write_uniform_pairs", _repeat_half),
-        ),
-        "words that are not mixed": (
-            {"independence", "pairs fill the square", "pairs of streams"},
-            replace_by("otafl.core.rng:_write_uniform_pairs", _skip_mixing),
-        ),
-        "keys added up": (
-            "pairs of streams",
-            replace_by("otafl.core.rng:_extend_key", _add_keys),
-        ),
-        "keys of twelve bits": (
-            {"avalanche", "distributions", "neighbours"},
-            replace_by("otafl.core.rng:_extend_key", _short),
-        ),
-        "the cosine used twice": (
-            {"normal pairs"},
-            replace_by("otafl.core.rng:_apply_box_muller_", _two_cosines),
-        ),
-        "a radius without the 2": (
-            {"distributions", "normal pairs"},
-            replace_by("otafl.core.rng:_apply_box_muller_", _smaller_radius),
-        ),
-    },
-)

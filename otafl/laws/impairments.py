@@ -6,7 +6,6 @@ impairment.
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ import numpy as np
 import torch
 from scipy import stats
 
-from otafl.core.contracts import NOISE_VARIANCE
 from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record, Rig
@@ -27,13 +25,6 @@ from otafl.laws.checks import (
     check_mean_not_above,
     check_normal_errors,
     state_law,
-)
-from otafl.laws.mutations import (
-    build_mutations,
-    change_objects,
-    change_result,
-    replace_by,
-    scale_result,
 )
 from otafl.uplink.impairments.alpha_stable import alpha_stable
 
@@ -300,116 +291,5 @@ def _jammer_unknown(bench: Bench) -> Iterator[Check]:
     yield check_exact(law, float(_record_jammed(bench).eta.mean()))
 
 
-# Mutations
-
-
 FAMILY = "impairment "
 DRAWN = "otafl.uplink.impairments.impairments:Impairments"
-
-
-def _coarse(real: Any) -> Any:
-    """Use a converter with half the levels."""
-
-    def quantise(self: Any, received: Any) -> Any:
-        coarse = copy.copy(self)
-        coarse.settings = self.settings.model_copy(update={"adc_bits": self.settings.adc_bits - 1})
-        return real(coarse, received)
-
-    return quantise
-
-
-def _half_the_delay(offsets: Any) -> Any:
-    carrier, delay = offsets
-    return carrier, 0.5 * delay
-
-
-def _more_noise(real: Any) -> Any:
-    """Add noise of another variance than the reported one."""
-    return lambda self, noise: real(self, 1.1 * noise)
-
-
-def _omit_mean(impairments: Any) -> None:
-    impairments.known_noise = torch.full_like(impairments.known_noise, NOISE_VARIANCE)
-
-
-def _know_all(impairments: Any) -> None:
-    """Make the heavy-tailed interference and the jammer known to the server."""
-    heavy = impairments.tail_scale.square() + NOISE_VARIANCE * impairments.jammer
-    impairments.known_noise = impairments.known_noise + heavy
-
-
-def _weaker_jammer(impairments: Any) -> None:
-    impairments.jammer = 0.5 * impairments.jammer
-
-
-MUTATIONS = build_mutations(
-    FAMILY,
-    {
-        "tails of index 1.4": (
-            "heavy-tailed interference: tail",
-            replace_by(
-                "otafl.laws.impairments:alpha_stable",
-                lambda real: (
-                    lambda streams, stream, round, alpha, count: real(
-                        streams, stream, round, alpha - 0.1, count
-                    )
-                ),
-            ),
-        ),
-        "half the phase": (
-            {"residual phase: error", "residual phase: mean gain", "residual phase: variance"},
-            scale_result(f"{DRAWN}.phases", 0.5),
-        ),
-        "half the carrier offset": (
-            "carrier offset: mean gain",
-            scale_result(f"{DRAWN}.offsets", 0.5),
-        ),
-        "half the delay": (
-            {"timing: matched filter's error", "timing: aligned sample's noise"},
-            change_result(f"{DRAWN}.offsets", _half_the_delay),
-        ),
-        "half the noise of the aligned sample": (
-            {"timing: LMMSE is the best", "timing: aligned sample's noise"},
-            scale_result("otafl.uplink.impairments.distorted:compute_aligned_noise", 0.5),
-        ),
-        "an LMMSE filter that is scaled": (
-            "timing: LMMSE is the best",
-            scale_result("otafl.uplink.impairments.distorted:lmmse_filter", 1.5),
-        ),
-        "twice the power of decibels": (
-            {
-                "clipping: error of normal symbols",
-                "clipping: peak power",
-                "heavy-tailed interference: characteristic function",
-                "interference: known to the policy",
-                "interference: mean noise",
-            },
-            scale_result("otafl.uplink.impairments.impairments:db_to_linear", 2.0),
-        ),
-        "a converter with half the levels": (
-            "ADC: quantisation noise",
-            replace_by(f"{DRAWN}.quantise", _coarse),
-        ),
-        "noise that is not reported": (
-            {"interference: error given its fading", "residual phase: error"},
-            replace_by("otafl.uplink.coherent.over_the_air:superpose", _more_noise),
-        ),
-        "interference unknown to the policy": (
-            "interference: known to the policy",
-            change_objects(DRAWN, _omit_mean),
-        ),
-        "a jammer known to the policy": (
-            {
-                "heavy-tailed interference: unknown to the policy",
-                "interference: known to the policy",
-                "jammer: unknown to the policy",
-            },
-            change_objects(DRAWN, _know_all),
-        ),
-        "half the jammer": ("jammer: mean noise", change_objects(DRAWN, _weaker_jammer)),
-        "wider tails": (
-            "heavy-tailed interference: characteristic function",
-            scale_result(f"{DRAWN}.tails", 1.1),
-        ),
-    },
-)

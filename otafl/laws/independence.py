@@ -5,14 +5,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import torch
 
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, Law, largest
-from otafl.laws.mutations import build_mutations, replace_by
 
 NAMES = ("tdl-a", "tdl-e", "cdl-c", "umi")
 """Taps without and with a line of sight, rays of a profile, and those of a drop."""
@@ -48,40 +45,3 @@ def _independence(bench: Bench, name: str) -> Iterator[Check]:
         means = np.array([(one * second).mean() for second in (other.conj(), other)])
         deviations = math.sqrt(2.0 * one.size) * means
         yield largest(np.stack([deviations.real, deviations.imag]), case)
-
-
-# Mutations
-
-
-def _one_draw(real: Any) -> Any:
-    """Draw the phases and amplitudes of all rounds and blocks with the first index."""
-    return lambda self, purpose, index, shape: real(self, purpose, torch.zeros_like(index), shape)
-
-
-def _first_device(real: Any) -> Any:
-    """Use the numbers of the first device for all devices."""
-
-    def draw(self: Any, purpose: Any, index: Any, shape: Any) -> Any:
-        drawn = real(self, purpose, index, shape)
-        return drawn[:, :, :1].expand_as(drawn)
-
-    return draw
-
-
-MUTATIONS = build_mutations(
-    "channel tdl-e: ",
-    {
-        "one draw of the taps for all rounds": (
-            {"independence"},
-            replace_by("otafl.channels.ofdm:Pairs.draw_uniform", _one_draw),
-        ),
-    },
-) + build_mutations(
-    "channel cdl-c: independence",
-    {
-        " of one device": (
-            "",
-            replace_by("otafl.channels.ofdm:Pairs.draw_uniform", _first_device),
-        ),
-    },
-)

@@ -25,7 +25,6 @@ from otafl.engine.engine import Engine
 from otafl.evaluation.scoring import evaluate
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, check_at_least, check_exact, check_normal, state_law
-from otafl.laws.mutations import build_mutations, change_result
 from otafl.losses.next_token import NextToken
 from otafl.scenario import expand, load_scenario
 
@@ -137,25 +136,3 @@ def _bits(bench: Bench) -> Iterator[Check]:
     y = torch.arange(5 * LENGTH, device=scores.device).view(1, 5, LENGTH) % TOKENS
     loss = NextToken().compute_test_losses(scores, y).cpu().numpy()
     yield check_exact(math.log2(TOKENS), float(loss.mean()) / math.log(2.0), 1e-12)
-
-
-def _shift(out: torch.Tensor) -> torch.Tensor:
-    """Losses that leave a part out."""
-    return 0.9 * out
-
-
-MUTATIONS = build_mutations(
-    "text: ",
-    {
-        "a part of the loss is left out": (
-            {"entropy rate", "bits"},
-            change_result("otafl.losses.next_token:NextToken.compute_test_losses", _shift),
-        ),
-        "a model that sees the token after": (
-            "entropy rate",
-            change_result(
-                "otafl.models.ngram:NGram._look_back", lambda seen: torch.roll(seen, -1, 1)
-            ),
-        ),
-    },
-)

@@ -17,7 +17,6 @@ from otafl.core.contracts import Context, Group, Received, Tensors
 from otafl.core.rng import declare_family
 from otafl.laws.bench import Bench, Rig
 from otafl.laws.checks import Check, check_at_most, check_mean, state_law
-from otafl.laws.mutations import build_mutations, change_result, replace_by, scale_result
 
 NOISE = declare_family("linear_codecs_noise", __name__)
 
@@ -167,75 +166,3 @@ def _slopes(bench: Bench, count: int) -> Iterator[Check]:
     moved = method.update_server(server, received, context)["model"]
     law = eta**2 * VARIANCE * size / count
     yield check_mean(1.0, moved.square().sum(1).cpu().numpy() / law)
-
-
-# Mutations
-
-
-def _forget_signs(hashes: Any) -> Any:
-    bucket, sign = hashes
-    return bucket, torch.ones_like(sign)
-
-
-def _share_half_the_buckets(hashes: Any) -> Any:
-    bucket, sign = hashes
-    return bucket - bucket % 2, sign
-
-
-def _split_as_none(real: Any) -> Any:
-    """Share the power of all layers as one payload."""
-    return lambda norms, lengths, split: real(norms, lengths, "none")
-
-
-def _forget_lengths(real: Any) -> Any:
-    """Share the power without the numbers of coordinates."""
-    return lambda norms, lengths, split: real(norms, torch.ones_like(lengths), split)
-
-
-def _keep_gains(real: Any) -> Any:
-    return lambda sent, tensors: tensors
-
-
-MUTATIONS = (
-    build_mutations(
-        "codec count_sketch: ",
-        {
-            "no signs": (
-                {"unbiased", "variance"},
-                change_result("otafl.codecs.count_sketch:CountSketch._draw_hashes", _forget_signs),
-            ),
-            "half of the buckets": (
-                "variance",
-                change_result(
-                    "otafl.codecs.count_sketch:CountSketch._draw_hashes", _share_half_the_buckets
-                ),
-            ),
-        },
-    )
-    + build_mutations(
-        "codec laser: ",
-        {
-            "one gain for all layers": (
-                {"error by the power split", "the optimal split"},
-                replace_by("otafl.codecs.laser:compute_gains", _split_as_none),
-            ),
-            "layers of equal length": (
-                {"error by the power split", "the optimal split"},
-                replace_by("otafl.codecs.laser:compute_gains", _forget_lengths),
-            ),
-            "gains that stay": (
-                {"error by the power split", "the optimal split"},
-                replace_by("otafl.codecs.laser:_remove_gains", _keep_gains),
-            ),
-        },
-    )
-    + build_mutations(
-        "zeroth_order: ",
-        {
-            "directions of half the length": (
-                "noise of the slopes",
-                scale_result("otafl.algorithms.zeroth_order:draw_directions", 0.5),
-            ),
-        },
-    )
-)

@@ -8,10 +8,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from otafl.core.contracts import Group, Tensors
 from otafl.factorised.lowrank import to_dense
@@ -19,8 +17,6 @@ from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, check_exact, check_mean, state_law
 from otafl.laws.coded_models import draw_points, make_streams, send_models
 from otafl.laws.linear_coding import FEDRLR, compute_noise
-from otafl.laws.mutations import build_mutations, replace_by
-from otafl.laws.transports import ignore_total_energy
 from otafl.uplink.base import deliver
 
 
@@ -91,31 +87,3 @@ def _factor_fades(bench: Bench) -> Iterator[Check]:
         product = received.mean[0]["u"].mT @ received.mean[0]["v"]
         along = (product * factors["theta"]).sum((1, 2)) / rank
         yield check_mean(law, along.cpu().numpy(), "two fades" if block else "one fade")
-
-
-# Mutations
-
-
-def _repeat_first_block(real: Any) -> Any:
-    """Use one fade for all coherence blocks."""
-
-    def over(self: Any, symbols: int) -> Tensor:
-        h: Tensor = real(self, symbols)
-        return h[..., :1, :].expand_as(h)
-
-    return over
-
-
-MUTATIONS = build_mutations(
-    "algorithm fedrlr: ",
-    {
-        "total energy for each symbol": (
-            "two readings of the SNR",
-            replace_by("otafl.uplink.coherent.over_the_air:lay_out_reals", ignore_total_energy),
-        ),
-        "one fade for all coherence blocks": (
-            "coherence blocks of the factors",
-            replace_by("otafl.core.contracts.link:ChannelState.extend_to", _repeat_first_block),
-        ),
-    },
-)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from torch import Tensor
 
@@ -15,7 +14,6 @@ from otafl.factorised.lowrank import LowRank, project_out, to_dense
 from otafl.laws.bench import CONFORMANCE, Bench
 from otafl.laws.checks import Check, check_mean, state_law
 from otafl.laws.coded_models import make_streams
-from otafl.laws.mutations import build_mutations, replace_by
 from otafl.models.base import flatten, unflatten
 from otafl.models.mlp import Mlp
 
@@ -64,22 +62,3 @@ def _tangent_error(bench: Bench) -> Iterator[Check]:
     size = sum(rank * (m + 1 + n - rank) for m, n in itertools.pairwise(widths))
     fading = (4.0 / math.pi - 1.0) * (weight.square() * x.square().sum(1)).sum()
     yield check_mean(1.0, (error / (fading + size * noise.mean())).cpu().numpy())
-
-
-# Mutations
-
-
-def _keep_noise(real: Any) -> Any:
-    """Return B whole, with its part along V."""
-    return lambda basis, thin: thin
-
-
-MUTATIONS = build_mutations(
-    "algorithm fedrlr_plus: ",
-    {
-        "noise along V is kept": (
-            "error in the tangent space",
-            replace_by("otafl.factorised.lowrank:project_out", _keep_noise),
-        ),
-    },
-)

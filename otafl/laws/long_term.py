@@ -12,7 +12,6 @@ from otafl.csi.long_term import compute_statistics
 from otafl.laws.bench import Bench
 from otafl.laws.channels import MOVING
 from otafl.laws.checks import Check, check_mean, state_law
-from otafl.laws.mutations import build_mutations, replace_by
 from otafl.receivers.scalar import Scalar
 
 PATH_LOSS_DB = 3.0
@@ -64,40 +63,3 @@ def _closed_forms(bench: Bench, case: str) -> Iterator[Check]:
         for what, value in found.items():
             expected = float(law[what].mean())  # the same of all devices
             yield check_mean(expected, value, f"{'known' if csi == 'perfect' else 'noisy'}, {what}")
-
-
-# Mutations
-
-
-def _known_estimates(real: Any) -> Any:
-    """Compute the closed forms as if estimates had no error."""
-
-    def compute(channel: Any, csi: Any, *rest: Any) -> Any:
-        exact = torch.zeros_like(csi.variance)
-        return real(channel, type("Exact", (), {"variance": exact})(), *rest)
-
-    return compute
-
-
-def _without_gain(real: Any) -> Any:
-    """Compute the closed forms of the unit channel."""
-
-    def mean_inverse(channel: Any, threshold: Any, gain: Any, variance: Any) -> Any:
-        return real(channel, threshold, torch.ones_like(gain), variance)
-
-    return mean_inverse
-
-
-MUTATIONS = build_mutations(
-    "csi statistics: ",
-    {
-        "estimates without errors": (
-            "closed forms",
-            replace_by("otafl.laws.long_term:compute_statistics", _known_estimates),
-        ),
-        "an inverse without large-scale gain": (
-            "closed forms",
-            replace_by("otafl.csi.long_term:_compute_mean_inverse", _without_gain),
-        ),
-    },
-)

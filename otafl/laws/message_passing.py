@@ -26,7 +26,6 @@ from otafl.laws.checks import (
     check_mean,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, replace_by, replace_by_value
 
 AMP = CONFORMANCE / "amp"
 
@@ -247,40 +246,3 @@ def _tail(a: float) -> float:
 
 def _density(a: float) -> float:
     return math.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
-
-
-# Mutations
-
-
-def _no_onsager(real: Any) -> Any:
-    def step(y: Any, x: Any, z: Any, matrix: Any, a: float) -> Any:
-        tau = z.square().mean(-1, keepdim=True).sqrt()
-        r = x + z @ matrix
-        x = r - r.clamp(-a * tau, a * tau)
-        return x, y - x @ matrix.mT
-
-    return step
-
-
-def _last(real: Any) -> Any:
-    """Take only one step."""
-    return lambda y, matrix, iterations, a: real(y, matrix, 1, a)
-
-
-MUTATIONS = build_mutations(
-    "codec compressed_sensing: ",
-    {
-        "no Onsager term": (
-            {"state evolution", "noise that a step sees"},
-            replace_by("otafl.laws.message_passing:take_amp_step", _no_onsager),
-        ),
-        "one threshold for all ratios": (
-            {"default threshold", "default threshold of recoveries"},
-            replace_by_value("otafl.codecs.sensing:compute_default_threshold", lambda *of: 1.5),
-        ),
-        "one step for all": (
-            {"default threshold of recoveries", "phase transition"},
-            replace_by("otafl.laws.message_passing:run_amp", _last),
-        ),
-    },
-)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +18,6 @@ from otafl.core.rng import Streams
 from otafl.data.training_data import TrainingData
 from otafl.laws.bench import Bench
 from otafl.laws.checks import LEVEL, Check, check_exact, counts, state_law
-from otafl.laws.mutations import build_mutations, change_result, replace_by
 
 ROUNDS = 4000
 
@@ -122,44 +120,3 @@ def _independent_orders(bench: Bench) -> Iterator[Check]:
         "devices": (drawn[:, 0, 0], drawn[:, 0, 1]),
     }
     yield from _count_overlaps(pairs)
-
-
-# Mutations
-
-
-def _first_ones(real: Any) -> Any:
-    """Draw low numbers more often than high ones."""
-    return lambda uniform, count: real(uniform.square(), count)
-
-
-def _with_replacement(real: Any) -> Any:
-    return lambda uniform, count: (uniform * count[:, None]).long()
-
-
-MUTATIONS = build_mutations(
-    "minibatches: ",
-    {
-        "low numbers more often": (
-            {"equally likely subsets", "independence", "uniform over samples"},
-            replace_by("otafl.data.training_data:choose", _first_ones),
-        ),
-        "draws with replacement": (
-            {"equally likely subsets", "independence", "uniform over samples"},
-            replace_by("otafl.data.training_data:choose", _with_replacement),
-        ),
-        "one draw for all steps": (
-            {"independence"},
-            change_result(
-                "otafl.data.training_data:_make_step_keys", lambda ticks: ticks >> 1 << 1
-            ),
-        ),
-        "orders by one random bit": (
-            {"equally likely orders", "independent orders"},
-            change_result("otafl.data.epochs:derive_words", lambda words: words & 1),
-        ),
-        "one order for two epochs": (
-            {"independent orders"},
-            change_result("otafl.data.epochs:make_step_key", lambda key: key >> 1 << 1),
-        ),
-    },
-)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -33,7 +32,6 @@ from otafl.laws.checks import (
     check_ratios,
     check_share,
 )
-from otafl.laws.mutations import build_mutations, change_objects, replace_by
 
 WALKED = ("umi", "rma")
 """Cells in which devices move."""
@@ -137,106 +135,3 @@ def _moving_shadowing(bench: Bench, name: str) -> Iterator[Check]:
     yield check_exact(0.0, float(np.abs(start).max()), 1e-6, "where it was dropped")
     power = (later / spread)[inside] ** 2
     yield check_mean_square(1.0, power, int(power.size / ALIKE), "power")
-
-
-# Mutations
-
-
-def _kmh_for_mps(real: Any) -> Any:
-    return lambda speed_kmh, pairs: real(speed_kmh and 3.6 * speed_kmh, pairs)
-
-
-def _over_the_radius(real: Any) -> Any:
-    def place_devices(pairs: Any, inner: float, outer: float, *args: Any) -> Any:
-        position, indoor = real(pairs, inner, outer, *args)
-        far = position[..., :2].norm(dim=-1, keepdim=True)
-        share = (far**2 - inner**2) / (outer**2 - inner**2)
-        position[..., :2] *= (inner + share * (outer - inner)) / far
-        return position, indoor
-
-    return place_devices
-
-
-def _forget_the_start(field: Any) -> None:
-    field._missing = 0.0 * field._missing
-
-
-def _fewer_indoors(real: Any) -> Any:
-    """Put fewer devices indoors, except if all are."""
-    return lambda pairs, inner, outer, height, share: real(pairs, inner, outer, height, share**4)
-
-
-def _half_a_circle(real: Any) -> Any:
-    def place_devices(*args: Any) -> Any:
-        position, indoor = real(*args)
-        position[..., 1].abs_()
-        return position, indoor
-
-    return place_devices
-
-
-def _only_the_start(real: Any) -> Any:
-    """Correlate each place with that of the drop, and with no other."""
-
-    def shadowing(self: Any, position: Any) -> Any:
-        way = (position - self._start)[..., :2].norm(dim=-1)
-        share = (-way / self._distance).exp()
-        own = self._std * self._compute_field(1e3 * position)
-        start = self._std * (self._missing + self._compute_field(self._start[None]))
-        return share * start + (1.0 - share**2).sqrt() * own
-
-    return shadowing
-
-
-def _far_apart(field: Any) -> None:
-    field._distance = 10.0 * field._distance
-
-
-MUTATIONS = build_mutations(
-    "channel umi: ",
-    {
-        "km/h for m/s": (
-            {"path loss of moving devices", "shadowing of moving devices"},
-            replace_by("otafl.channels.cell:draw_velocities", _kmh_for_mps),
-        ),
-        "shadowing of another distance": (
-            "shadowing of moving devices",
-            change_objects("otafl.channels.cell:ShadowingField", _far_apart),
-        ),
-        "shadowing of a place for itself": (
-            "shadowing of moving devices",
-            replace_by("otafl.channels.cell:ShadowingField.__call__", _only_the_start),
-        ),
-        "fewer devices indoors": (
-            "share indoors",
-            replace_by("otafl.channels.cell:draw_positions", _fewer_indoors),
-        ),
-        "half of the cell is empty": (
-            "even over the ground",
-            replace_by("otafl.channels.cell:draw_positions", _half_a_circle),
-        ),
-    },
-) + build_mutations(
-    "channel rma: ",
-    {
-        "evenly over the radius": (
-            "even over the ground",
-            replace_by("otafl.channels.cell:draw_positions", _over_the_radius),
-        ),
-        "path loss that stays": (
-            "path loss of moving devices",
-            replace_by(
-                "otafl.channels.cell_drop:SionnaCell.compute_path_loss_db",
-                lambda real: (
-                    lambda self, position, indoor, clear: real(
-                        self, position[:1].expand_as(position), indoor, clear
-                    )
-                ),
-            ),
-        ),
-        "shadowing that forgets its start": (
-            "shadowing of moving devices",
-            change_objects("otafl.channels.cell:ShadowingField", _forget_the_start),
-        ),
-    },
-)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,6 @@ from otafl.core.units import db_to_linear
 from otafl.laws import sheet
 from otafl.laws.bench import Bench, Rig
 from otafl.laws.checks import Check, check_exact, check_mean, check_normal, check_share, state_law
-from otafl.laws.mutations import build_mutations, change_result, replace_by
 from otafl.uplink.base import deliver
 
 SNR_DB = 5.0
@@ -140,93 +138,3 @@ def _cost(bench: Bench) -> Iterator[Check]:
         yield check_exact(
             0.0 if name == "votes" else 5.0, float(report.side_symbols.mean()), case=f"{name}, side"
         )
-
-
-# Mutations
-
-
-def _double(real: Any) -> Any:
-    """Double the amplitudes."""
-
-    def transmit(*args: Any) -> Any:
-        made = real(*args)
-        return dataclasses.replace(made, p=2.0 * made.p)
-
-    return transmit
-
-
-def _swap_uses(real: Any) -> Any:
-    """Swap the energies of the two channel uses of each pair."""
-
-    def receive(*args: Any) -> Iterator[Any]:
-        for columns, energy, sums in real(*args):
-            yield columns, energy.flip(1), sums
-
-    return receive
-
-
-def _half_the_symbols(real: Any) -> Any:
-    def add(self: Any, **amounts: Any) -> Any:
-        if "symbols" in amounts:
-            amounts["symbols"] = 0.5 * amounts["symbols"]
-        return real(self, **amounts)
-
-    return add
-
-
-MUTATIONS = (
-    build_mutations(
-        "transport fsk_majority_vote: ",
-        {
-            "one antenna's noise for all": (
-                {"gains weigh votes", "wrong votes"},
-                replace_by("otafl.uplink.noncoherent.energies:NOISE_ENERGY", lambda real: 40.0),
-            ),
-            "votes for the wrong use, of one coherence block": (
-                "gains weigh votes",
-                change_result(
-                    "otafl.uplink.noncoherent.energies:_energy", lambda energy: energy.flip(1)
-                ),
-            ),
-            "votes for the wrong use": (
-                {"gains weigh votes", "wrong votes"},
-                replace_by(
-                    "otafl.uplink.noncoherent.energies:Energies.receive_symbols", _swap_uses
-                ),
-            ),
-        },
-    )
-    + build_mutations(
-        "transport reed: ",
-        {
-            "louder than the scale says": (
-                {
-                    "gains weigh devices without calibration",
-                    "unbiased",
-                    "variance",
-                    "variance given the channels",
-                },
-                replace_by("otafl.uplink.noncoherent.pairs:transmit", _double),
-            ),
-            "no random phases": (
-                "variance given the channels",
-                change_result("otafl.core.rng:Streams.draw_device_words", torch.zeros_like),
-            ),
-            "half the noise": (
-                {"variance", "variance given the channels"},
-                replace_by(
-                    "otafl.uplink.noncoherent.energies:NOISE_ENERGY", lambda real: 0.5 * real
-                ),
-            ),
-        },
-    )
-    + build_mutations(
-        "non-coherent transports: ",
-        {
-            "one use a real": (
-                "symbols and energy",
-                replace_by("otafl.uplink.delivery:Tally.add", _half_the_symbols),
-            ),
-        },
-    )
-)

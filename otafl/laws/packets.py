@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,6 @@ from otafl.laws.checks import (
     check_ratios,
     check_share,
     state_law,
-)
-from otafl.laws.mutations import (
-    Replacement,
-    build_mutations,
-    change_objects,
-    replace_by,
-    replace_by_value,
-    scale_result,
 )
 from otafl.uplink.digital.fitted_bits import round_randomly
 
@@ -225,130 +216,3 @@ def _rounding(bench: Bench, bits: int) -> Iterator[Check]:
     score = (error[:, inner].mean(0).square() * copies / variance).cpu().numpy()
     yield check_mean_square(1.0, score, score.size, "mean of each coordinate")
     yield check_mean(float(variance.sum()), error.square().sum(1).cpu().numpy(), "squared error")
-
-
-# Mutations
-
-
-def _noise(factor: Callable[[Any], Any]) -> Replacement:
-    """Change the amplitude of the noise, but not the variance that the demapper gets."""
-
-    def make(real: Any) -> Any:
-        def link_packets(plan: Any, device: Any) -> Any:
-            link = real(plan, device)
-            return lambda bits, noise, variance: link(bits, factor(variance) * noise, variance)
-
-        return link_packets
-
-    return replace_by("otafl.uplink.digital.coded_bits:_sionna_link", make)
-
-
-def _rounded_down(real: Any) -> Any:
-    return lambda block, depth, draw: real(block, depth, 0.0 * draw)
-
-
-def _part_of_the_power(real: Any) -> Any:
-    """Charge a share of the power for a part of the band, although all of it is radiated."""
-
-    def charge(self: Any, turns: Any, arrived: Any, blocks: int) -> None:
-        load = dataclasses.replace(turns.load, budget=turns.load.budget / turns.load.parts)
-        real(self, dataclasses.replace(turns, load=load), arrived, blocks)
-
-    return charge
-
-
-def _power_of_a_part(real: Any) -> Any:
-    """Compute the SNR of OFDMA with the power divided like the band."""
-
-    def links(self: Any, sounding: Any, power: Any, round: int) -> Any:
-        if self._settings.access == "ofdma":
-            power = power / DEVICES
-        return real(self, sounding, power, round)
-
-    return links
-
-
-def _gap_of_the_amplitude(capacity: Any) -> None:
-    capacity._gap = capacity._gap.sqrt()
-
-
-def _no_margin(capacity: Any) -> None:
-    capacity._margin = torch.ones_like(capacity._margin)
-
-
-def _first_lost(real: Any) -> Any:
-    """Lose the packet of the first device, whatever its rate."""
-
-    def hand_over(delivery: Any, read: Any, arrived: Any) -> None:
-        lost = torch.ones_like(delivery.channel.gain, dtype=torch.bool)
-        lost[:, 0] = False
-        real(delivery, read, lost)
-
-    return hand_over
-
-
-MUTATIONS = build_mutations(
-    "transport digital: ",
-    {
-        "rounding down": (
-            "fitted rounding",
-            replace_by("otafl.laws.packets:round_randomly", _rounded_down),
-        ),
-        "noise of twice the power": ("LDPC at capacity", _noise(lambda variance: 2.0**0.5)),
-        "variance for deviation": (
-            "LDPC at capacity",
-            _noise(lambda variance: (variance / 2.0).sqrt()),
-        ),
-        "a part of the power": (
-            {"power of truncation", "radiated energy"},
-            replace_by("otafl.uplink.digital.digital:Digital._charge", _part_of_the_power),
-        ),
-        "power divided like the band": (
-            {"OFDMA over TDMA", "airtime", "radiated energy"},
-            replace_by("otafl.uplink.digital.capacity:Capacity.links", _power_of_a_part),
-        ),
-        "gap by 20 log10": (
-            "short of capacity",
-            change_objects("otafl.uplink.digital.capacity:Capacity", _gap_of_the_amplitude),
-        ),
-        "margin left out": (
-            "short of capacity",
-            change_objects("otafl.uplink.digital.capacity:Capacity", _no_margin),
-        ),
-        "mean SNR of the cells": (
-            "antennas and sub-carriers",
-            replace_by(
-                "otafl.uplink.digital.capacity:bits_a_use",
-                lambda real: lambda snr: torch.log2(1.0 + snr.mean(-1)),
-            ),
-        ),
-        "nats for bits": (
-            {
-                "airtime",
-                "airtime of truncation",
-                "antennas and sub-carriers",
-                "fastest scheme supported",
-                "radiated energy",
-                "short of capacity",
-            },
-            replace_by_value(
-                "otafl.uplink.digital.capacity:bits_a_use", lambda snr: torch.log1p(snr).mean(-1)
-            ),
-        ),
-        "schemes of a code rate over 1000": (
-            {"3GPP scheme", "fastest scheme supported"},
-            replace_by_value(
-                "otafl.uplink.digital.mcs:Mcs.efficiency",
-                property(lambda mcs: mcs.order * mcs.rate_1024 / 1000.0),
-            ),
-        ),
-        "packets lost at capacity": (
-            {"LDPC at capacity", "free of error with perfect CSI"},
-            replace_by("otafl.uplink.digital.digital:hand_over", _first_lost),
-        ),
-        "rates of the estimate plus its error": (
-            {"outage with imperfect CSI"},
-            scale_result("otafl.csi.error:draw_device_errors", 3.0),
-        ),
-    },
-)

@@ -6,7 +6,6 @@ device counts, with only some devices transmitting, and over a path loss.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from otafl.core import registry
 from otafl.laws import sheet
@@ -29,7 +27,6 @@ from otafl.laws.checks import (
     check_normal_errors,
     check_ratios,
 )
-from otafl.laws.mutations import Replacement, build_mutations, replace_by, scale_result
 from otafl.power.base import PowerPolicy
 
 SNRS_DB = (0.0, 10.0, 20.0)
@@ -245,208 +242,3 @@ def _scalars_and_error(bench: Bench, rig: Rig, policy: str) -> Iterator[Check]:
     if case.wanted is not None:
         yield replace(_compare_with_reference(policy, case), case="scalars")
     yield replace(_check_error(case), case="error")
-
-
-# Mutations
-
-
-def _change_link(policy: str, change: Any) -> Replacement:
-    """Change the link that a policy gets."""
-
-    def make(real: Any) -> Any:
-        return lambda self, state, link: real(self, state, change(link))
-
-    return replace_by(f"otafl.power.{policy}.compute_coefficients", make)
-
-
-def _amplitude_of_the_gain(link: Any) -> Any:
-    return dataclasses.replace(link, gain=link.gain.sqrt())
-
-
-def _gain_of_all(link: Any) -> Any:
-    return dataclasses.replace(link, gain=link.gain.mean(1, keepdim=True).expand_as(link.gain))
-
-
-def _drop_gain(link: Any) -> Any:
-    return dataclasses.replace(link, gain=torch.ones_like(link.gain))
-
-
-def _mean_of_all(real: Any) -> Any:
-    """Average over the population instead of the transmitters."""
-
-    def common(cost: Any, link: Any, reference: str) -> Any:
-        if reference == "max":
-            return real(cost, link, reference)
-        return (cost * link.transmit_mask[:, None]).mean(-1, keepdim=True)
-
-    return common
-
-
-def _gamma_of_all(real: Any) -> Any:
-    return lambda link, gamma: real(
-        dataclasses.replace(link, transmit_mask=torch.ones_like(link.transmit_mask)), gamma
-    )
-
-
-def _no_gain(real: Any) -> Any:
-    return lambda statistics, relative: torch.ones_like(real(statistics, relative))
-
-
-def _k_of_the_population(real: Any) -> Any:
-    """Average over all devices of the trial instead of the transmitters."""
-
-    def unit(self: Any) -> Any:
-        cohort = self.sent.cohort
-        return real.func(self) * cohort.rows_per_trial[:, None] / cohort.num_devices
-
-    return property(unit)
-
-
-def _one_too_many(real: Any) -> Any:
-    """Put one device too many at full power, a known public mistake."""
-
-    def threshold(reach: Any, power: Any, noise: Any, there: Any) -> Any:
-        order = reach.argsort(-1)
-        q, m = reach.gather(-1, order), power.gather(-1, order)
-        root = (noise + (m * q**2).cumsum(-1)) / (m * q).cumsum(-1)
-        place = (root.argmin(-1, keepdim=True) + 1).clamp_max(root.shape[-1] - 1)
-        return root.gather(-1, place)
-
-    return threshold
-
-
-def _more_error(real: Any) -> Any:
-    return lambda self, squared, target: real(self, 1.1 * squared, target)
-
-
-MUTATIONS = (
-    build_mutations(
-        "power blind: ",
-        {
-            "gain's root for the gain (blind)": (
-                {"path loss", "scaling by the large-scale gain"},
-                _change_link("blind:Blind", _amplitude_of_the_gain),
-            ),
-            "gain of the population (blind)": (
-                "scaling by the large-scale gain",
-                _change_link("blind:Blind", _gain_of_all),
-            ),
-        },
-    )
-    + build_mutations(
-        "power gbma: ",
-        {
-            "mean device of the population": (
-                "budget of the mean device",
-                replace_by("otafl.power.scalars:reduce_over_devices", _mean_of_all),
-            ),
-            "gamma of the population": (
-                "power of gamma",
-                replace_by("otafl.power.gbma:compute_fixed_power", _gamma_of_all),
-            ),
-        },
-    )
-    + build_mutations(
-        "power tci: ",
-        {
-            "threshold without path loss (tci)": (
-                "path loss",
-                replace_by("otafl.power.tci:compute_reference_gain", _no_gain),
-            ),
-        },
-    )
-    + build_mutations(
-        "power cotaf: ",
-        {
-            "threshold without path loss (cotaf)": (
-                "path loss",
-                replace_by("otafl.power.cotaf:compute_reference_gain", _no_gain),
-            ),
-        },
-    )
-    + build_mutations(
-        "power open_loop: ",
-        {
-            "open loop without path loss": (
-                "path loss",
-                _change_link("open_loop:OpenLoop", _drop_gain),
-            ),
-        },
-    )
-    + build_mutations(
-        "power ci: ",
-        {
-            "K of the population": (
-                "K counts the transmitters",
-                replace_by("otafl.uplink.on_air:OnAir.unit", _k_of_the_population),
-            ),
-            "less than the weakest device has": (
-                {
-                    "K counts the transmitters",
-                    "error given the channel",
-                    "path loss",
-                    "reach of the weakest device",
-                    "scalars as on the formula sheet",
-                },
-                scale_result("otafl.power.ci:compute_amplitude_bound", 0.7),
-            ),
-            "twice the power": (
-                {
-                    "K counts the transmitters",
-                    "error given the channel",
-                    "path loss",
-                    "power within its budget",
-                    "reach of the weakest device",
-                    "scalars as on the formula sheet",
-                },
-                scale_result("otafl.power.ci:compute_amplitude_bound", 1.4),
-            ),
-        },
-    )
-    + build_mutations(
-        "power full: ",
-        {
-            "another receive scaling": (
-                {
-                    "K counts the transmitters",
-                    "error given the channel",
-                    "path loss",
-                    "scalars as on the formula sheet",
-                },
-                scale_result("otafl.power.scalars:compute_mmse_root_eta", 1.5),
-            ),
-            "a larger reported error": (
-                {"NMSE follows from h, p, c, eta"},
-                replace_by("otafl.uplink.delivery:Tally.error", _more_error),
-            ),
-        },
-    )
-    + build_mutations(
-        "power cao_static: ",
-        {
-            "one device too many at full power": (
-                {
-                    "K counts the transmitters",
-                    "error given the channel",
-                    "path loss",
-                    "scalars as on the formula sheet",
-                },
-                replace_by("otafl.power.cao_static:compute_threshold", _one_too_many),
-            ),
-        },
-    )
-    + build_mutations(
-        "power smcv: ",
-        {
-            "smaller deviations": (
-                {
-                    "K counts the transmitters",
-                    "error given the channel",
-                    "path loss",
-                    "scalars as on the formula sheet",
-                },
-                scale_result("otafl.power.smcv:_solve", 0.9),
-            ),
-        },
-    )
-)

@@ -7,20 +7,16 @@ Lambda_k P_k.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from scipy import optimize
 
 from otafl.laws.bench import Bench, Record
 from otafl.laws.checks import Check, check_exact, check_mean, check_share, state_law
-from otafl.laws.mutations import build_mutations, replace_by, replace_by_value
-from otafl.power.pre_scaler import solve_zero_bias
 
 CONVEX = "Abrar and Michelusi 2024"
 NON_CONVEX = "Abrar and Michelusi 2025"
@@ -167,89 +163,4 @@ def _silent(bench: Bench, plan: str) -> Iterator[Check]:
         yield check_share(float(chance[kind]), int(silent.sum()), silent.size, f"{budget_db:g} dB")
 
 
-# Mutations
-
-
 POLICY = "otafl.power.pre_scaler:PreScaler.compute_coefficients"
-
-
-def _noise_alone(real: Any) -> Any:
-    """Use the largest possible alpha for every device."""
-    return lambda strength, *_: (strength / 2.0) ** 0.5
-
-
-def _of_the_mean_device(real: Any) -> Any:
-    return lambda strength, *part: real(strength, *part) * (0.8 + 0.0 * strength)
-
-
-def _reach_always(real: Any) -> Any:
-    """Use a probability of one to transmit in the receive scaling."""
-    return lambda *args: dataclasses.replace(real(*args), prob_gain_above=torch.ones_like)
-
-
-def _threshold_amplitude(real: Any) -> Any:
-    """Compare |h| with the threshold on |h|^2, so that transmitters follow from another channel."""
-
-    def coefficients(self: Any, state: Any, link: Any) -> Any:
-        gamma = state[0]
-        least = (gamma / link.budget.sqrt())[:, None]
-        new, got = real(self, state, link)
-        on = link.h.abs() >= least.square()
-        scale = link.symbol_power.amax(-1, keepdim=True).rsqrt()
-        p = torch.where(on, scale * gamma[:, None] / link.h, 0.0)
-        return new, type(got)(p, got.eta, got.active_mask, silent_mask=~on)
-
-    return coefficients
-
-
-def _average_over_active(real: Any) -> Any:
-    """Average over the active devices, with the scale of all transmitters."""
-
-    def coefficients(self: Any, state: Any, link: Any) -> Any:
-        new, got = real(self, state, link)
-        return new, type(got)(got.p, got.eta * math.e, got.active_mask, got.silent_mask)
-
-    return coefficients
-
-
-def _noise_twice(real: Any) -> Any:
-    """Choose the common gain for the noise of a complex symbol."""
-    return lambda strength, noise, few: real(strength, 2.0 * noise, few)
-
-
-MUTATIONS = build_mutations(
-    "power pre_scaler: ",
-    {
-        "every gamma at its most": (
-            "least bias and variance",
-            replace_by("otafl.power.pre_scaler:minimise_cost", _noise_alone),
-        ),
-        "zero bias at another level": (
-            {"best common gain", "error without bias", "zero bias"},
-            replace_by("otafl.power.pre_scaler:solve_zero_bias", _of_the_mean_device),
-        ),
-        "the largest gain for the best": (
-            "best common gain",
-            replace_by_value(
-                "otafl.power.pre_scaler:solve_best_zero_bias",
-                lambda strength, *_: solve_zero_bias(strength),
-            ),
-        ),
-        "the noise of a complex symbol": (
-            "best common gain",
-            replace_by("otafl.power.pre_scaler:solve_best_zero_bias", _noise_twice),
-        ),
-        "silence left out of the receive scaling": (
-            {"best common gain", "error without bias", "mean gain", "zero bias"},
-            replace_by("otafl.uplink:compute_statistics", _reach_always),
-        ),
-        "a threshold on |h|": (
-            {"error without bias", "mean gain", "power within its budget", "silent fraction"},
-            replace_by(POLICY, _threshold_amplitude),
-        ),
-        "a receive scaling of another power": (
-            {"best common gain", "error without bias", "mean gain", "zero bias"},
-            replace_by(POLICY, _average_over_active),
-        ),
-    },
-)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import copy
 import functools
 import itertools
 import math
@@ -18,7 +17,6 @@ from otafl.core.rng import Streams
 from otafl.devices.availability import AvailabilitySetup
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, check_distribution, check_share, state_law
-from otafl.laws.mutations import build_mutations, replace_by
 
 DEVICES = 3000
 """Devices whose presence is recorded."""
@@ -145,111 +143,5 @@ def _day_spread(bench: Bench) -> Iterator[Check]:
         yield _check_presence(lives, hour * 3600.0, float(law), f"after {hour} h")
 
 
-# Mutations
-
-
-def _hasten(real: Any) -> Any:
-    """Change states at 0.8 of the time."""
-    return lambda *args: ((0.8 * at_s, on) for at_s, on in real(*args))
-
-
-def _present_at_first(real: Any) -> Any:
-    """Make every device present at the start."""
-
-    def list_changes(self: Any, trial: int, device: int) -> Any:
-        for at_s, there in real(self, trial, device):
-            if at_s > 0.0:
-                yield at_s, there
-
-    return list_changes
-
-
-def _without_spread(real: Any) -> Any:
-    """Use one peak for all devices."""
-
-    def list_changes(self: Any, trial: int, device: int) -> Any:
-        settings = self.settings
-        self.settings = settings.model_copy(update={"spread_hours": 0.0})
-        try:
-            yield from real(self, trial, device)
-        finally:
-            self.settings = settings
-
-    return list_changes
-
-
-def _return_by_common_peak(real: Any) -> Any:
-    """Use the own peak of a device for its state at the start, and one peak for all returns."""
-
-    def list_changes(self: Any, trial: int, device: int) -> Any:
-        first = self.setup.build_generator(trial, device).random()  # the draw of the peak
-        shift_s = self.settings.spread_hours * (first - 0.5) * self._hour_s
-        changed = copy.copy(self)
-        changed._draw_return_s = lambda at_s, draw: (
-            self._draw_return_s(at_s + shift_s, draw) - shift_s
-        )
-        return real(changed, trial, device)
-
-    return list_changes
-
-
 MARKOV = "otafl.devices.availability.markov:MarkovAvailability.list_changes"
 DIURNAL = "otafl.devices.availability.diurnal:DiurnalAvailability"
-
-MUTATIONS = (
-    build_mutations(
-        "availability markov: ",
-        {
-            "all present at the start (markov)": (
-                {"share from the start", "memory"},
-                replace_by(MARKOV, _present_at_first),
-            ),
-        },
-    )
-    + build_mutations(
-        "availability diurnal: ",
-        {
-            "one peak for all": (
-                "spread peaks",
-                replace_by(f"{DIURNAL}.list_changes", _without_spread),
-            ),
-            "one peak for all returns": (
-                "spread peaks",
-                replace_by(f"{DIURNAL}.list_changes", _return_by_common_peak),
-            ),
-            "changes at 0.8 of the time": (
-                {"share over the day", "exponential sessions", "spread peaks"},
-                replace_by(f"{DIURNAL}.list_changes", _hasten),
-            ),
-        },
-    )
-    + build_mutations(
-        "availability markov: ",
-        {
-            "changes at 0.8 of the time": (
-                {"exponential stays", "memory"},
-                replace_by(MARKOV, _hasten),
-            ),
-        },
-        quick=False,
-    )
-    + build_mutations(
-        "availability diurnal: ",
-        {
-            "no rate of change": (
-                "share over the day",
-                replace_by(
-                    f"{DIURNAL}._compute_rate",
-                    lambda real: (
-                        lambda self, at_s: (
-                            self._compute_share(at_s)
-                            / self.settings.mean_session_s
-                            / (1.0 - self._compute_share(at_s))
-                        )
-                    ),
-                ),
-            ),
-        },
-        quick=False,
-    )
-)

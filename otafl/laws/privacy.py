@@ -5,7 +5,6 @@ An attacker tells two neighbouring inputs apart by the signals that the server g
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 from collections.abc import Iterator
 from typing import Any
@@ -25,13 +24,6 @@ from otafl.laws.checks import (
     check_ratios,
     check_share,
     state_law,
-)
-from otafl.laws.mutations import (
-    build_mutations,
-    change_objects,
-    replace_by,
-    replace_by_value,
-    scale_result,
 )
 from otafl.privacy.accounting import (
     LEVELS,
@@ -312,121 +304,4 @@ def list_laws() -> Iterator[Law]:
         yield state_law("privacy: sampled devices", source, "q={:g}", (0.1, 0.6))(_check_sampling)
 
 
-# Mutations
-
-
 MODULE = "otafl.privacy.mechanism"
-
-
-def _one_way(privacy: Any) -> None:
-    privacy._distance = 1.0
-
-
-def _first_antenna(real: Any) -> Any:
-    def spend(self: Any, on_air: Any) -> None:
-        slot = dataclasses.replace(on_air.slot, h=on_air.slot.h[:, :, :1])
-        real(self, dataclasses.replace(on_air, slot=slot))
-
-    return spend
-
-
-def _forgetful(real: Any) -> Any:
-    def spend(self: Any, on_air: Any) -> None:
-        self.spent.zero_()
-        real(self, on_air)
-
-    return spend
-
-
-def _mean_fade(real: Any) -> Any:
-    """Bound the mean over the antennas."""
-
-    def limit(self: Any, slot: Any, *args: Any) -> Any:
-        h = slot.h * slot.h.shape[2] ** -0.5
-        return dataclasses.replace(
-            slot, budget=real(self, dataclasses.replace(slot, h=h), *args).budget
-        )
-
-    return limit
-
-
-def _entry_by_entry(real: Any) -> Any:
-    """Clip coordinates one by one, instead of their norm."""
-    return lambda self, sent: dataclasses.replace(sent, x=sent.x.clamp(-self._clip, self._clip))
-
-
-def _always_to_the_norm(real: Any) -> Any:
-    """Scale payloads smaller than C up to it."""
-
-    def clip_entries(self: Any, sent: Any) -> Any:
-        norm = sent.x.norm(dim=1).clamp_min(1e-9)
-        return dataclasses.replace(sent, x=sent.x * (self._clip / norm)[:, None])
-
-    return clip_entries
-
-
-def _own_server(real: Any) -> Any:
-    return lambda self, slot: slot.h.abs().square().sum(2)
-
-
-MUTATIONS = build_mutations(
-    "privacy: ",
-    {
-        "entries clipped one by one": (
-            "clipped norms",
-            replace_by(f"{MODULE}:Privacy.clip_rows", _entry_by_entry),
-        ),
-        "small payloads scaled up": (
-            "clipped norms",
-            replace_by(f"{MODULE}:Privacy.clip_rows", _always_to_the_norm),
-        ),
-        "a device's data moves it one way": (
-            {
-                "all servers count",
-                "an attacker is on the curve",
-                "hits at 5 % false alarms",
-                "mu of the transmissions",
-            },
-            change_objects(f"{MODULE}:Privacy", _one_way),
-        ),
-        "the noise of a complex symbol": (
-            {
-                "all servers count",
-                "an attacker is on the curve",
-                "hits at 5 % false alarms",
-                "mu of the transmissions",
-            },
-            replace_by_value(f"{MODULE}:NOISE_VARIANCE", 1.0),
-        ),
-        "one antenna listens": (
-            {"a bound is kept", "mu of the transmissions"},
-            replace_by(f"{MODULE}:Privacy.spend", _first_antenna),
-        ),
-        "one round counts": (
-            {
-                "a bound is kept",
-                "all servers count",
-                "an attacker is on the curve",
-                "hits at 5 % false alarms",
-                "mu of the transmissions",
-            },
-            replace_by(f"{MODULE}:Privacy.spend", _forgetful),
-        ),
-        "a bound of the mean antenna": (
-            {"a bound is kept", "all servers count"},
-            replace_by(f"{MODULE}:Privacy.limit_power", _mean_fade),
-        ),
-        "its own server listens": (
-            "all servers count",
-            replace_by(f"{MODULE}:Privacy._compute_power_gains", _own_server),
-        ),
-        "epsilon for mu": (
-            "delta of mu-GDP",
-            scale_result("otafl.laws.privacy:compute_delta", 1.01),
-        ),
-        "a smaller epsilon of sampled devices": (
-            {"sampled devices"},
-            scale_result("otafl.laws.privacy:compute_sampled_epsilon", 0.9),
-        ),
-    },
-)

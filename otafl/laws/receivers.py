@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from scipy import optimize
 
 from otafl.core import registry
@@ -22,16 +20,7 @@ from otafl.laws.checks import (
     check_ratios,
     state_law,
 )
-from otafl.laws.mutations import (
-    build_mutations,
-    change_result,
-    replace_by,
-    replace_by_value,
-    scale_result,
-)
 from otafl.laws.policies import build_settings
-from otafl.receivers.base import normalise_combiner
-from otafl.receivers.eigen import Eigen
 
 N = 0.5
 ANTENNAS = 6
@@ -205,102 +194,3 @@ def _mmse(bench: Bench, power: str) -> Iterator[Check]:
     root = (N + (record.m * a**2).sum(-1)) / arriving
     on = arriving > 0
     yield check_ratios(record.eta[on], root[on] ** 2)
-
-
-# Mutations
-
-
-def _last_eigenvector(real: Any) -> Any:
-    """Return the eigenvector with the least received power."""
-
-    def first(reach: Any) -> Any:
-        products = reach.mT @ reach.conj()
-        return torch.linalg.eigh(products).eigenvectors[..., 0]
-
-    return first
-
-
-def _drop_budgets(real: Any) -> Any:
-    return lambda h, sends, budget: real(h, sends, torch.ones_like(budget))
-
-
-def _of_the_first_device(real: Any) -> Any:
-    """Use the channel of one device instead of the sum of all."""
-    return lambda self, h, sends, budget: normalise_combiner(h[:, :, 0])
-
-
-MUTATIONS = (
-    build_mutations(
-        "receiver uniform_forcing: ",
-        {
-            "a bound of one": (
-                {"optimality", "the weakest device"},
-                replace_by_value(
-                    "otafl.receivers.uniform_forcing:compute_tangent_bound", torch.ones_like
-                ),
-            ),
-            "a bound of the power": (
-                {"optimality", "the weakest device"},
-                replace_by_value(
-                    "otafl.receivers.uniform_forcing:compute_tangent_bound", lambda power: power
-                ),
-            ),
-            "the first eigenvector": (
-                {"the weakest device", "optimality"},
-                replace_by(
-                    "otafl.receivers.uniform_forcing:UniformForcing.combine",
-                    lambda real: Eigen.combine,
-                ),
-            ),
-        },
-    )
-    + build_mutations(
-        "receiver eigen: ",
-        {
-            "the last eigenvector": (
-                {"above random combiners", "most received power"},
-                replace_by("otafl.receivers.eigen:compute_first_eigenvector", _last_eigenvector),
-            ),
-            "budgets left out": (
-                "most received power",
-                replace_by("otafl.receivers.eigen:compute_amplitudes", _drop_budgets),
-            ),
-        },
-    )
-    + build_mutations(
-        "receiver: ",
-        {
-            "noise of every device": (
-                "noise is that of one antenna",
-                scale_result("otafl.uplink.impairments.impairments:Impairments.noise", 5.0),
-            ),
-            "a combiner of norm two": (
-                "no gain beyond the antennas",
-                scale_result("otafl.receivers.mrc:normalise_combiner", 2.0),
-            ),
-            "half the gain of uniform forcing": (
-                "one antenna is channel inversion",
-                change_result(
-                    "otafl.power.multi_antenna_ci:invert_by_weakest",
-                    lambda got: dataclasses.replace(got, p=0.5 * got.p),
-                ),
-            ),
-            "another MMSE scaling": (
-                "MMSE scaling",
-                change_result(
-                    "otafl.power.scalars:compute_mmse_root_eta",
-                    lambda found: (1.1 * found[0], found[1]),
-                ),
-            ),
-        },
-    )
-    + build_mutations(
-        "receiver mrc: ",
-        {
-            "one device for the sum of channels": (
-                "sum of channels",
-                replace_by("otafl.receivers.mrc:Mrc.combine", _of_the_first_device),
-            ),
-        },
-    )
-)

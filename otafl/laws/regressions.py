@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 
 from otafl.laws.bench import Bench
 from otafl.laws.checks import (
@@ -21,7 +20,6 @@ from otafl.laws.checks import (
     check_mean,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, change_result, replace_by
 from otafl.laws.quadratics import (
     EQUAL_HESSIANS,
     FEATURES,
@@ -266,96 +264,4 @@ def _whole_models(bench: Bench) -> Iterator[Check]:
         yield _check_growth(course, -growth, 1, f"whole models, growth {growth:g}")
 
 
-# Mutations
-
-
-def _fixed_power(real: Any) -> Any:
-    """Return a precoding that does not follow the updates."""
-    return lambda link, reference: torch.full_like(real(link, reference), 100.0)
-
-
 GRADIENT = "otafl.losses.squared:Squared.compute_gradient_"
-
-MUTATIONS = [
-    *build_mutations(
-        "regression: stationary",
-        {
-            "the gain's second moment for its mean": (
-                " risk",
-                replace_by(
-                    "otafl.power.gbma:Gbma.prepare",
-                    lambda real: lambda self, s, h: (real(self, s, h)[1],) * 2,
-                ),
-            )
-        },
-    ),
-    *build_mutations(
-        "regression: noise",
-        {
-            "half of the noise": (
-                " floor",
-                change_result(
-                    "otafl.uplink.impairments.impairments:Impairments.noise", lambda v: 0.5 * v
-                ),
-            )
-        },
-    ),
-    *build_mutations(
-        "regression: fading",
-        {
-            "a gradient that is half as long again": (
-                " floor",
-                change_result(GRADIENT, lambda out: (out[0], out[1] * 1.5)),
-            )
-        },
-    ),
-    *build_mutations(
-        "regression: contraction",
-        {"a long gradient": ("", change_result(GRADIENT, lambda out: (out[0], out[1] * 1.01)))},
-    ),
-    *build_mutations(
-        "regression: local",
-        {
-            "control variates are forgotten": (
-                " steps",
-                change_result(
-                    "otafl.algorithms.scaffold:Scaffold.on_ack",
-                    lambda devices: {name: 0.0 * block for name, block in devices.items()},
-                ),
-            )
-        },
-    ),
-    *build_mutations(
-        "regression: personal",
-        {
-            "half of the penalty": (
-                " models",
-                replace_by(
-                    "otafl.algorithms.ditto:take_penalised_step_",
-                    lambda real: lambda m, v, w, b, r, p: real(m, v, w, b, r, 0.5 * p),
-                ),
-            )
-        },
-    ),
-    *build_mutations(
-        "regression: precoding",
-        {
-            "a fixed power": (
-                "",
-                replace_by("otafl.power.cotaf:compute_reference_power", _fixed_power),
-            )
-        },
-    ),
-    *build_mutations(
-        "regression: whole",
-        {
-            "an SNR that does not grow": (
-                " models",
-                change_result(
-                    "otafl.uplink.impairments.impairments:Impairments.compute_noise_share",
-                    lambda share: torch.ones_like(share),
-                ),
-            )
-        },
-    ),
-]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,6 @@ from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
 from otafl.laws.checks import Check, check_exact, check_normal, state_law
-from otafl.laws.mutations import build_mutations, change_result, replace_by, scale_result
 from otafl.laws.policies import build_settings
 
 POWERS = registry.list_names("power")
@@ -80,58 +78,3 @@ def _independence(bench: Bench) -> Iterator[Check]:
     }
     for case, (left, right) in pairs.items():
         yield check_normal(0.0, float((left * right).mean()), 1.0 / math.sqrt(len(left)), case)
-
-
-# Mutations
-
-
-def _global_generator(real: Any) -> Any:
-    def normal(self: Any, purpose: str, round: int, shape: tuple[int, ...]) -> Any:
-        return torch.randn(self.num_trials, *shape, dtype=self.dtype)
-
-    return normal
-
-
-def _one_after_the_other(real: Any) -> Any:
-    """Draw noise by the number of draws so far, not by the round."""
-
-    def normal(self: Any, purpose: str, round: int, shape: tuple[int, ...]) -> Any:
-        self.calls = getattr(self, "calls", -1) + 1
-        return real(self, purpose, self.calls, shape)
-
-    return normal
-
-
-def _one_round(real: Any) -> Any:
-    return lambda self, purpose, round, shape: real(self, purpose, 0, shape)
-
-
-MUTATIONS = build_mutations(
-    "streams: ",
-    {
-        "torch's global generator": (
-            {
-                "rounds do not depend on those before",
-                "stacked equals alone",
-                "the same seed gives the same numbers",
-            },
-            replace_by("otafl.core.rng:Streams.draw_normal", _global_generator),
-        ),
-        "draws one after the other": (
-            {"rounds do not depend on those before"},
-            replace_by("otafl.core.rng:Streams.draw_normal", _one_after_the_other),
-        ),
-        "devices counted from the last": (
-            {"devices do not depend on how many"},
-            change_result("otafl.channels.scattering:BlockFading.draw", lambda h: h.flip(1)),
-        ),
-        "a wider normal law": (
-            {"distributions", "normal pairs"},
-            scale_result("otafl.core.rng:Streams.draw_normal", 1.1),
-        ),
-        "one draw for all rounds": (
-            {"distributions", "independence", "neighbours", "pairs of streams"},
-            replace_by("otafl.core.rng:Streams.draw_normal", _one_round),
-        ),
-    },
-)

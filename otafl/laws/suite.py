@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from otafl.core.errors import UserError
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, Law
-from otafl.laws.mutations import Mutation
 
 NAMES = (
     "channels flat_fading independence cells moving_cells clusters antennas surfaces csi long_term "
@@ -84,24 +81,6 @@ def list_laws(only: str | None = None) -> list[Law]:
         families = ", ".join(dict.fromkeys(law.name.split(" ")[0].rstrip(":") for law in every))
         raise UserError(f"--only {only}: no name of a law contains it; names begin with {families}")
     return chosen
-
-
-def list_mutations() -> list[Mutation]:
-    """List every mutation that a law is expected to detect."""
-    return [one for module in MODULES for one in getattr(module, "MUTATIONS", ())]
-
-
-@functools.cache
-def _list_caches() -> list[Any]:
-    """List the functions of the laws that keep their results."""
-    values = [value for module in MODULES for value in vars(module).values()]
-    return [value for value in values if hasattr(value, "cache_clear")]
-
-
-def clear_caches() -> None:
-    """Clear the measurements that laws share, because the code has changed."""
-    for function in _list_caches():
-        function.cache_clear()
 
 
 def run(

@@ -19,13 +19,6 @@ from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
 from otafl.laws.channels import MOVING, jakes
 from otafl.laws.checks import Check, check_at_least, check_exact, check_mean, state_law
-from otafl.laws.mutations import (
-    build_mutations,
-    change_objects,
-    change_result,
-    replace_by,
-    replace_by_value,
-)
 
 WU = "Wu, Zhang 2019"
 BADIU = "Badiu, Coon 2020"
@@ -228,47 +221,6 @@ def _noisy(bench: Bench, case: tuple[str, float]) -> Iterator[Check]:
     yield check_mean(_compute_aligned_power(factor), _align_by(bench, csi))
 
 
-# Mutations
-
-
-def _share_for_its_root(surface: Any) -> None:
-    surface._unblocked = 1.0 - surface._settings.blocked
-
-
-def _one_stream(real: Any) -> Any:
-    """Draw the surface's fading from the stream of the direct path."""
-    return lambda channel, antennas=None, *purpose: real(channel, antennas)
-
-
-def _correlated_elements(real: Any) -> Any:
-    def scattering(channel: Any, antennas: Any = None, *purpose: Any) -> Any:
-        made = real(channel, antennas, *purpose)
-        made._neighbours = channel.settings.antenna_correlation
-        return made
-
-    return scattering
-
-
-def _strongest(direct: Any, to_surface: Any, gain: Any) -> Any:
-    index = (direct.abs().square().sum(2) * gain[..., None]).argmax(1)[:, None, None]
-    return direct.take_along_dim(index, 1)[:, 0], to_surface.take_along_dim(index, 1)[:, 0]
-
-
-def _of_now(real: Any) -> Any:
-    """Set the surface by the current paths, whatever is known."""
-    return lambda self, direct, to_surface, round: (direct, to_surface)
-
-
-def _a_phase_for_all(real: Any) -> Any:
-    """Turn all elements by the phase that the first one needs."""
-
-    def align_elements(*args: Any) -> Any:
-        phasors = real(*args)
-        return phasors[:, :1].expand_as(phasors)
-
-    return align_elements
-
-
 BY_ESTIMATES = {"align_weakest: estimates of rounds ago", "align_weakest: noisy estimates"}
 ALIGNED = BY_ESTIMATES | {
     "align_weakest: phase errors",
@@ -277,57 +229,3 @@ ALIGNED = BY_ESTIMATES | {
     "aligned: amplitude",
 }
 """Laws of the strength of aligned paths."""
-
-MUTATIONS = build_mutations(
-    "surface ",
-    {
-        "reflected power as an amplitude": (
-            ALIGNED | {"random: mean power", "random: power apart"},
-            replace_by_value("otafl.channels.ris:db_to_linear", lambda db: 10.0 ** (db / 20.0)),
-        ),
-        "power of both quadratures in each": (
-            ALIGNED | {"random: mean power", "random: power apart"},
-            replace_by_value(
-                "otafl.channels.ris:db_to_linear", lambda db: 2.0 * 10.0 ** (db / 10.0)
-            ),
-        ),
-        "phases of the wrong sign": (
-            ALIGNED | {"align_sum: phase", "align_weakest: phase"},
-            change_result("otafl.channels.ris:align_phases", lambda phasors: phasors.conj()),
-        ),
-        "one phase for all elements": (
-            ALIGNED | {"align_sum: phase", "align_weakest: phase"},
-            replace_by("otafl.channels.ris:align_phases", _a_phase_for_all),
-        ),
-        "half the phases": (
-            ALIGNED | {"align_sum: phase", "align_weakest: phase"},
-            change_result("otafl.channels.ris:align_phases", lambda phasors: phasors**0.5),
-        ),
-        "elements correlated as antennas": (
-            "random: elements apart",
-            replace_by("otafl.channels.scattering:build_scattering", _correlated_elements),
-        ),
-        "a surface that knows the paths": (
-            BY_ESTIMATES | {"align_weakest: phase errors"},
-            replace_by("otafl.channels.ris:ReflectedChannel._estimate_paths", _of_now),
-        ),
-        "the strongest device": (
-            {"align_weakest: phase", "align_weakest: power of the others"},
-            replace_by_value("otafl.channels.ris:align_to_weakest", _strongest),
-        ),
-    },
-) + build_mutations(
-    "surface ",
-    {
-        "one stream for the surface and the direct path": (
-            "random: power apart",
-            replace_by("otafl.channels.scattering:build_scattering", _one_stream),
-        ),
-        "blocked share of the amplitude": (
-            ALIGNED - BY_ESTIMATES - {"align_weakest: power of the others"}
-            | {"random: mean power", "random: no phase of its own", "random: power apart"},
-            change_objects("otafl.channels.ris:ReflectedChannel", _share_for_its_root),
-        ),
-    },
-    quick=False,
-)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,6 @@ from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench
 from otafl.laws.checks import Check, check_at_most, check_exact, check_mean, check_ratios, state_law
-from otafl.laws.mutations import build_mutations, replace_by, scale_result
 from otafl.topology import mixing
 from otafl.topology.hexagons import build_hexagons
 
@@ -128,117 +126,6 @@ def _metropolis(bench: Bench) -> Iterator[Check]:
         yield check_exact(0.0, float(np.abs(weights - law).max()), 1e-12, f"graph {number}")
 
 
-# Mutations
-
-
 TOPOLOGY = "otafl.topology"
 
 POINTS = f"{TOPOLOGY}.cell_free:AccessPoints"
-
-
-def _one_band(real: Any) -> Any:
-    """Assign the band by the number of a site, whatever its place."""
-    return lambda *given: dataclasses.replace(
-        real(*given), band=np.arange(given[0]) % given[3] if given[3] > 1 else real(*given).band
-    )
-
-
-def _amplitudes(real: Any) -> Any:
-    """Use the gain of points as that of amplitudes."""
-
-    def init(self: Any, own: Any, each: Any, gain: Any, *rest: Any) -> None:
-        real(self, own, each, None if gain is None else gain.sqrt(), *rest)
-
-    return init
-
-
-def _lazy(real: Any) -> Any:
-    """Compute weights from degrees without the node itself."""
-    return lambda edges: 0.5 * np.eye(len(edges)) + 0.5 * edges / edges.sum(1).max() ** 0.5
-
-
-def _nearest(real: Any) -> Any:
-    """Show each other co-channel site only at its nearest place."""
-    return lambda site, others, near, tiers: real(site, others, near, [])
-
-
-def _one_place(real: Any) -> Any:
-    """Use the channel from the first place at all places."""
-
-    def get_state(self: Any, round: int) -> Any:
-        state = real(self, round)
-        devices = state.h.shape[1] // len(self._elsewhere.shift_m[0])
-        h = state.h[:, :devices].repeat(1, state.h.shape[1] // devices, 1, 1, 1)
-        return dataclasses.replace(state, h=h)
-
-    return get_state
-
-
-def _turned_round(real: Any) -> Any:
-    """Reverse the vectors from a server to another."""
-    return lambda row_index, shift_m, **rest: real(row_index=row_index, shift_m=-shift_m, **rest)
-
-
-def _whole_noise(real: Any) -> Any:
-    """Use the noise of the whole band on a part of it."""
-
-    def get_server_noise(self: Any, scenario: Any) -> Any:
-        made, snr_db = real(self, scenario), scenario.channel.snr_db
-        channel = made.channel.model_copy(update={"snr_db": snr_db})
-        return made.model_copy(update={"channel": channel})
-
-    return get_server_noise
-
-
-MUTATIONS = (
-    build_mutations(
-        "topology cells: ",
-        {
-            "all of a complex signal's power in one real": (
-                {"interference", "interference of two tiers"},
-                scale_result("otafl.uplink.intercell:InterCellInterference.signal", 2**0.5),
-            ),
-            "parts of the band in turn": (
-                "co-channel distance",
-                replace_by(f"{TOPOLOGY}.hexagons:_lay_out", _one_band),
-            ),
-            "a place of each other server": (
-                {"co-channel tiers", "interference of two tiers", "places of a server"},
-                replace_by(f"{TOPOLOGY}.hexagons:_list_images", _nearest),
-            ),
-            "the fading of one place at all places": (
-                {"interference of two tiers", "places of a server"},
-                replace_by("otafl.channels.cell:_InterferingCells.get_state", _one_place),
-            ),
-            "devices on the other side of a server": (
-                "gains by the map",
-                replace_by(f"{TOPOLOGY}.cells:InterfererMap", _turned_round),
-            ),
-            "the noise of the whole band": (
-                "part of the band",
-                replace_by(f"{TOPOLOGY}.cells:CellsSettings.make_server_scenario", _whole_noise),
-            ),
-        },
-    )
-    + build_mutations(
-        "topology cell_free: ",
-        {
-            "gains of amplitudes": ("gains", replace_by(f"{POINTS}.__init__", _amplitudes)),
-        },
-    )
-    + build_mutations(
-        "topology graph: ",
-        {
-            "weights that do not sum to one": (
-                {"Metropolis weights", "contraction"},
-                replace_by(f"{TOPOLOGY}.mixing:metropolis_weights", _lazy),
-            ),
-            "weights of the largest degree": (
-                "Metropolis weights",
-                replace_by(
-                    f"{TOPOLOGY}.mixing:metropolis_weights", lambda real: mixing.max_degree_weights
-                ),
-            ),
-        },
-    )
-)

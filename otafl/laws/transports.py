@@ -25,7 +25,6 @@ from otafl.laws.checks import (
     check_ratios,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, replace_by, replace_by_value
 
 N = 0.5
 BANDWIDTH_HZ = 2e6
@@ -210,9 +209,6 @@ def _compare_interleaved_parts(bench: Bench) -> Iterator[Check]:
         yield check_exact(1.0, found, 0.25, f"{case}, variance between parts")
 
 
-# Mutations
-
-
 def ignore_total_energy(real: Any) -> Any:
     """Spend the energy of the payload in each of its symbols."""
 
@@ -223,103 +219,3 @@ def ignore_total_energy(real: Any) -> Any:
         return made
 
     return slot
-
-
-def _one_block_late(real: Any) -> Any:
-    return lambda self, h, symbols: [stop + 1 for stop in real(self, h, symbols)]
-
-
-def _colour_noise(real: Any) -> Any:
-    """Share half of the noise with the symbol before."""
-    return lambda self, noise: real(self, (noise + noise.roll(1, -1)) * 0.5**0.5)
-
-
-def _coarse_single(real: Any) -> Any:
-    """Compute in half precision instead of single precision."""
-
-    def superpose_twice(self: Any, noise: Any) -> Any:
-        estimate, exact = real(self, noise)
-        return (estimate.half().float() if noise.dtype == torch.float32 else estimate), exact
-
-    return superpose_twice
-
-
-def _twice_the_symbols(real: Any) -> Any:
-    def add(self: Any, **amounts: Any) -> Any:
-        if "symbols" in amounts:
-            amounts["symbols"] = 2.0 * amounts["symbols"]
-        return real(self, **amounts)
-
-    return add
-
-
-def _half_the_energy(real: Any) -> Any:
-    def add(self: Any, **amounts: Any) -> Any:
-        if "energy" in amounts:
-            amounts["energy"] = 0.5 * amounts["energy"]
-        return real(self, **amounts)
-
-    return add
-
-
-def _a_device_left_out(real: Any) -> Any:
-    def give_exact(self: Any, sent: Any) -> Any:
-        x = sent.x.clone()
-        x[0] = 0.0
-        return real(self, dataclasses.replace(sent, x=x))
-
-    return give_exact
-
-
-MUTATIONS = build_mutations(
-    "transport over_the_air: ",
-    {
-        "total energy for each symbol": (
-            "total energy",
-            replace_by("otafl.uplink.coherent.over_the_air:lay_out_reals", ignore_total_energy),
-        ),
-        "symbols in order": (
-            "interleaved parts",
-            replace_by_value("otafl.uplink.coherent.analog:interleave", lambda sent: sent),
-        ),
-        "a symbol too late": (
-            "coherence blocks",
-            replace_by("otafl.core.contracts.link:ChannelState.compute_cell_ends", _one_block_late),
-        ),
-        "sigma^2 for N": (
-            {"one receiver has one noise"},
-            replace_by_value("otafl.uplink.impairments.impairments:NOISE_VARIANCE", 1.0),
-        ),
-        "coloured noise": (
-            {"noise is white"},
-            replace_by("otafl.uplink.coherent.over_the_air:superpose", _colour_noise),
-        ),
-        "half precision": (
-            {"single precision"},
-            replace_by("otafl.uplink.coherent.over_the_air:superpose", _coarse_single),
-        ),
-        "every symbol counted twice": (
-            {"airtime"},
-            replace_by("otafl.uplink.delivery:Tally.add", _twice_the_symbols),
-        ),
-        "half the energy": (
-            {"radiated energy", "total energy"},
-            replace_by("otafl.uplink.delivery:Tally.add", _half_the_energy),
-        ),
-        "no noise figure": (
-            {"physical SNR"},
-            replace_by(
-                "otafl.channels.base:noise_power_w",
-                lambda real: lambda bandwidth_hz, figure_db: real(bandwidth_hz, 0.0),
-            ),
-        ),
-    },
-) + build_mutations(
-    "transport ideal: ",
-    {
-        "a device left out": (
-            {"the exact weighted mean"},
-            replace_by("otafl.uplink.delivery:Delivery.give_exact", _a_device_left_out),
-        ),
-    },
-)

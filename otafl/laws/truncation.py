@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from scipy import special
 
 from otafl.core.contracts import LinkReport
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, check_mean, check_ratios, check_share, state_law
-from otafl.laws.mutations import build_mutations, replace_by
 from otafl.laws.packets import (
     ACCESS,
     BANDWIDTH_HZ,
@@ -100,50 +98,5 @@ def _send_truncated(
     return [rig.send(rig.draw_symbols(REALS, round), round)[1] for round in rounds]
 
 
-# Mutations
-
-
-def _raised_at_peak(real: Any) -> Any:
-    """Raise the power under a peak constraint as under an average one."""
-
-    def load(self: Any, delivery: Any, strength: Any) -> Any:
-        if self.settings.constraint == "peak":
-            self._saved = torch.exp(self._least)[:, None]
-        return real(self, delivery, strength)
-
-    return load
-
-
-def _never_raised(real: Any) -> Any:
-    def load(self: Any, delivery: Any, strength: Any) -> Any:
-        self._saved = None
-        return real(self, delivery, strength)
-
-    return load
-
-
-def _amplitude_threshold(real: Any) -> Any:
-    """Compare |h| with the threshold, in place of |h|^2."""
-    return lambda self, delivery, strength: real(self, delivery, strength.sqrt())
-
-
 LOAD = "otafl.uplink.digital.digital:Digital._load"
 """Place at which devices below the threshold are found."""
-
-MUTATIONS = build_mutations(
-    "transport digital: ",
-    {
-        "raised at a peak constraint": (
-            {"power of truncation", "airtime of truncation"},
-            replace_by(LOAD, _raised_at_peak),
-        ),
-        "average power not raised": (
-            {"power of truncation"},
-            replace_by(LOAD, _never_raised),
-        ),
-        "threshold of the amplitude": (
-            {"outage of truncation", "power of truncation", "airtime of truncation"},
-            replace_by(LOAD, _amplitude_threshold),
-        ),
-    },
-)

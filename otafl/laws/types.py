@@ -6,7 +6,6 @@ invert a channel without fading at the budget P, so that N / eta = N / (M P).
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +27,6 @@ from otafl.laws.checks import (
     check_share,
     state_law,
 )
-from otafl.laws.mutations import build_mutations, replace_by, scale_result
 
 TYPES = "Mergen and Tong 2006"
 LATTICE = "Martinez-Gost et al. 2026"
@@ -169,52 +167,4 @@ def _uses(bench: Bench) -> Iterator[Check]:
         yield check_exact(side, float(report.side_symbols.mean()), case=f"{case}, side information")
 
 
-# Mutations
-
-
 TYPES = "otafl.uplink.type_based.type_based"
-
-
-def _round_down(real: Any) -> Any:
-    """Round counts down instead of to the nearest whole number."""
-    return lambda y, senders, how: y.floor() if how == "round" else real(y, senders, how)
-
-
-def _place_apart(real: Any) -> Any:
-    """Round each count by itself, whatever their sum."""
-    return lambda y, total: y.round().clamp_min(0.0)
-
-
-def _always_up(real: Any) -> Any:
-    return lambda part, count, draw: real(part, count, torch.full_like(part, 0.999))
-
-
-def _one_use(real: Any) -> Any:
-    """Report the power of a pulse as if it were sent on every channel use of a real."""
-
-    def pulses(self: Any, slot: Any, *rest: Any) -> Any:
-        sent, made = real(self, slot, *rest)
-        return sent, dataclasses.replace(made, power=slot.uses_per_symbol * made.power)
-
-    return pulses
-
-
-MUTATIONS = build_mutations(
-    "transport type_based: ",
-    {
-        "noise of a complex sample": (
-            {"error", "lattice", "rounded counts"},
-            scale_result("otafl.uplink.impairments.impairments:Impairments.noise", 2.0),
-        ),
-        "counts rounded down": ("rounded counts", replace_by(f"{TYPES}:project", _round_down)),
-        "counts that need not add up to K": (
-            "lattice",
-            replace_by("otafl.uplink.type_based.projection:find_nearest_type", _place_apart),
-        ),
-        "values rounded up": ("rounding to levels", replace_by(f"{TYPES}:_levels", _always_up)),
-        "a pulse at the power of a use": (
-            {"channel uses and power", "error", "lattice", "rounded counts"},
-            replace_by(f"{TYPES}:TypeBased._pulses", _one_use),
-        ),
-    },
-)

@@ -7,7 +7,6 @@ carrier offsets, amplifiers and short prefixes. Estimates are complex, with two 
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
@@ -27,13 +26,6 @@ from otafl.laws.checks import (
     check_mean,
     check_ratios,
     state_law,
-)
-from otafl.laws.mutations import (
-    build_mutations,
-    change_result,
-    replace_by,
-    replace_by_value,
-    scale_result,
 )
 from otafl.uplink.coherent.ofdm_samples import to_samples
 from otafl.uplink.impairments.amplifier import peaks
@@ -307,68 +299,4 @@ def _uses(bench: Bench) -> Iterator[Check]:
         yield check_exact(radiated, float(report.energy_j.max()), case=f"{case}, joules")
 
 
-# Mutations
-
-
 SAMPLES = "otafl.uplink.coherent.ofdm_samples"
-
-
-def _without_prefixes(real: Any) -> Any:
-    """Stop the time during a prefix."""
-    return lambda offset, first, stop, grid: real(
-        offset, first, stop, dataclasses.replace(grid, prefix=0)
-    )
-
-
-def _harder(real: Any) -> Any:
-    return lambda samples, saturation, smoothness: real(samples, saturation, 2.0 * smoothness)
-
-
-def _clip_later(real: Any) -> Any:
-    """Clip at the peak of a power that is taken for an amplitude."""
-    return lambda samples, peak: real(samples, peak.square())
-
-
-def _one_more(real: Any) -> Any:
-    """Make prefixes cover one sample more than they have."""
-    return lambda late, prefix: real(late, prefix + 1)
-
-
-def _wider(real: Any) -> Any:
-    """Put consecutive sub-carriers of a group at the positions of the next groups."""
-    return lambda stops, groups, *rest: real(stops, 1, *rest)
-
-
-MUTATIONS = build_mutations(
-    "transport ofdm: ",
-    {
-        "prefixes take no time": (
-            "carrier offset",
-            replace_by(f"{SAMPLES}:carrier_turns", _without_prefixes),
-        ),
-        "delays twice as long": (
-            {"beyond the prefix", "delays within the prefix", "no impairment"},
-            scale_result("otafl.uplink.coherent.arrivals:list_carrier_offsets", 2.0),
-        ),
-        "groups on other sub-carriers": (
-            {"beyond the prefix", "no impairment"},
-            replace_by("otafl.uplink.coherent.ofdm:lay_out", _wider),
-        ),
-        "amplitudes for powers": (
-            "peaks",
-            change_result(f"{SAMPLES}:peaks", lambda power: power.sqrt()),
-        ),
-        "a harder amplifier": ("amplifier", replace_by(f"{SAMPLES}:rapp", _harder)),
-        "a budget for its root": ("clipping", replace_by(f"{SAMPLES}:clip_amplitude", _clip_later)),
-        "one sample more in the prefix": (
-            "beyond the prefix",
-            replace_by("otafl.uplink.coherent.arrivals:missing_samples", _one_more),
-        ),
-        "a prefix that is for nothing": (
-            "channel uses and power",
-            replace_by_value(
-                "otafl.uplink.coherent.ofdm_grid:Grid.repeats", property(lambda _: 1.0)
-            ),
-        ),
-    },
-)

@@ -1,8 +1,4 @@
-"""Drops of cells and Rayleigh fading, which many laws draw from the same seeds, are drawn once.
-
-A mutation changes what is made of a draw, replaces a whole draw, or changes the placing of devices,
-which is part of the key. The first use of a key runs the code as it is.
-"""
+"""Drops of cells and Rayleigh fading, which many laws draw from the same seeds, are drawn once."""
 
 from __future__ import annotations
 
