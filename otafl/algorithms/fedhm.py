@@ -69,7 +69,7 @@ from otafl.core.settings import declare_stackable
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
 from otafl.models.base import Model, copy_params, flatten
-from otafl.models.layer_steps import Unroll
+from otafl.models.step_contract import Unroll
 
 SMALLEST_WEIGHT = 1e-9
 """Smallest weight of a level in the mean, relative to the heaviest, that a scenario may have."""

@@ -19,8 +19,9 @@ from otafl.core import settings
 from otafl.core.constants import get_constant
 from otafl.core.settings import DataDisclosure, declare_stackable
 from otafl.models.base import differentiate
-from otafl.models.layer_steps import Linear, iterate_steps
+from otafl.models.layer_steps import Linear
 from otafl.models.network import Network
+from otafl.models.step_lists import iterate_steps
 
 Penalty = Callable[[c.Tensors], Tensor]
 """Function of parameters [n, *shape] that returns a penalty [n] on the loss of each row."""

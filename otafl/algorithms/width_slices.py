@@ -39,8 +39,8 @@ from otafl.core.contracts import (
 )
 from otafl.core.errors import UserError
 from otafl.models.base import Model, copy_params, flatten, unflatten
-from otafl.models.layer_steps import Axis, Channels
 from otafl.models.network import Network, ResizableModel
+from otafl.models.step_contract import Axis, Channels
 
 WidthRule = Literal["ceil", "round", "floor"]
 

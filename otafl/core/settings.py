@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
 from otafl.core.problems import Problem
 
@@ -43,13 +44,28 @@ class DataDisclosure:
     what: str
 
 
+def _join_lines(text: str) -> str:
+    """Return a text on one line."""
+    return " ".join(text.split())
+
+
+def _describe_on_one_line(schema: dict[str, Any]) -> None:
+    """Put the descriptions in the JSON schema of settings on one line each."""
+    for field in schema.get("properties", {}).values():
+        if "description" in field:
+            field["description"] = _join_lines(field["description"])
+
+
 class Settings(BaseModel):
-    """Frozen settings that refuse unknown keys. The string below a field is its description.
+    """Frozen settings that refuse unknown keys. The string below a field is its description."""
 
-    `read_descriptions` reads it.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        json_schema_extra=_describe_on_one_line,
+    )
 
     example: ClassVar[Mapping[str, Any]] = {}
     """Keys that a scenario needs to try the component, besides its name: dotted key -> value."""
@@ -127,6 +143,11 @@ class Settings(BaseModel):
         for text in self.find_conflicts():
             raise ValueError(text)
         return self
+
+
+def get_description(field: FieldInfo) -> str:
+    """Return the description of a field on one line; empty if it has none."""
+    return _join_lines(field.description or "")
 
 
 def declare_stackable(

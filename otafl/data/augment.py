@@ -71,7 +71,13 @@ class Augmentation:
         self._streams = streams
 
     def __call__(
-        self, x: Tensor, tick: Tensor, trial: Tensor, device: Tensor, draw: int | str
+        self,
+        x: Tensor,
+        tick: Tensor,
+        trial: Tensor,
+        device: Tensor,
+        draw: int | str,
+        batch_size: int | None = None,
     ) -> Tensor:
         """Augment the images of a minibatch.
 
@@ -85,6 +91,8 @@ class Augmentation:
             Numbers of trials and devices.
         draw : int or str
             Name of the draw; 0 is the minibatch of local work.
+        batch_size : int, optional
+            Images that numbers are drawn for, of which the first B are used; B if not given.
 
         Returns
         -------
@@ -92,9 +100,9 @@ class Augmentation:
             Augmented images, a new tensor.
         """
         purpose = AUGMENT / draw if draw else AUGMENT
-        shape = (3, x.shape[1])
+        shape = (3, batch_size or x.shape[1])
         uniform = self._streams.draw_device_uniform_rounds(purpose, tick, trial, device, shape)
-        down, right, flip = uniform[0].unbind(1)
+        down, right, flip = uniform[0, ..., : x.shape[1]].unbind(1)
         places = 2 * self._pad + 1
         row = self._rows + ((down * places).long() - self._pad)[..., None]
         column = self._columns

@@ -54,7 +54,7 @@ class TrainingData:
     streams : Streams
         Random streams of the S trials.
     batch_size : int
-        Samples of a minibatch, B.
+        Samples of a minibatch, B. Minibatches are no wider than the largest device's samples.
     steps : int
         Local steps of a round, without epochs.
     augment : Augmentation, optional
@@ -100,12 +100,15 @@ class TrainingData:
         self.num_trials, self.num_devices, self.max_samples = index.shape
         self.index = index.to(place).reshape(-1, self.max_samples)
         self.count = count.to(place).reshape(-1)
-        self.classes, self.batch_size, self.steps = classes, batch_size, steps
+        width = min(batch_size, self.max_samples)
+        self.classes, self.batch_size, self.steps = classes, width, steps
+        self.nominal_batch_size = batch_size
         self._streams, self.augment = streams, augment
-        self.epochs = EpochPlan(self.index, self.count, batch_size, epochs) if epochs else None
+        self.epochs = EpochPlan(self.index, self.count, width, epochs) if epochs else None
+        self._some_full, self._all_full = bool(count.min() <= width), width == self.max_samples
         self._small = bool(count.min() < batch_size)
         self._equal = bool(count.min() == self.max_samples)
-        self._numbers = self.num_trials * self.num_devices * steps * batch_size
+        self._numbers = self.num_trials * self.num_devices * steps * width
         self._ahead = min(_ROUNDS_AHEAD, _NUMBERS_AHEAD // self._numbers)
         self._drawn_ahead: dict[int, tuple[int, Tensor]] = {}
         self._presence: Tensor | None = None
@@ -183,12 +186,17 @@ class TrainingData:
             Indices of the samples.
         """
         purpose = MINIBATCH / draw if draw else MINIBATCH
-        size = self.batch_size
-        uniform = self._streams.draw_device_uniform_rounds(purpose, ticks, trial, device, (size,))
-        count = self.count[flat_index]
-        position = choose(uniform, count.clamp(min=size) if self._small else count)
-        if self._small:
-            position = torch.where(count[:, None] < size, list_positions(count, size), position)
+        size, count = self.batch_size, self.count[flat_index]
+        if self._all_full:  # every device gives all of its samples, and nothing is drawn
+            position = list_positions(count, size).expand(len(ticks), -1, -1).clone()
+        else:
+            uniform = self._streams.draw_device_uniform_rounds(
+                purpose, ticks, trial, device, (size,)
+            )
+            position = choose(uniform, count.clamp(min=size) if self._small else count)
+            if self._some_full:
+                full = count[:, None] <= size
+                position = torch.where(full, list_positions(count, size), position)
         position += flat_index[:, None] * self.max_samples
         return self.index.take(position)
 
@@ -251,7 +259,7 @@ class CohortData:
     def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
         """Draw the minibatch of a local step: B different samples of each row.
 
-        A device with fewer than B samples gives all of them, padded with weight 0.
+        A device with at most B samples gives all of them in their order, padded with weight 0.
 
         Parameters
         ----------
@@ -278,9 +286,10 @@ class CohortData:
             return batch
         tick = _make_step_keys(self.round, 1, step, step + 1, self._flat_index.device)
         cohort = self.cohort
-        return replace(
-            batch, x=data.augment(batch.x, tick, cohort.trial, cohort.device, draw_index)
+        x = data.augment(
+            batch.x, tick, cohort.trial, cohort.device, draw_index, data.nominal_batch_size
         )
+        return replace(batch, x=x)
 
     def draw_keys(self, step: int, draw_index: int = 0) -> Tensor | None:
         """Return None: `otafl.data.keyed_data` gives keys to models that need them."""

@@ -173,7 +173,7 @@ class LocalTraining:
         parts = self._parts
         sample = parts.samples.data.x_train[0].size + parts.model.saved_activations
         num_coordinates = 2 * broadcast.num_coordinates + 2 * self._devices.num_coordinates
-        num_coordinates += parts.scenario.training.batch_size * sample
+        num_coordinates += parts.samples.training_data.batch_size * sample
         return num_coordinates * (torch.finfo(parts.streams.dtype).bits // 8)
 
 

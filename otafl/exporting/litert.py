@@ -25,7 +25,7 @@ from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
 from otafl.exporting.measure import Run
 from otafl.models.modules import Mean, Mixture
-from otafl.models.network_module import Sum
+from otafl.models.torch_layers import Sum
 
 SUFFIX = ".tflite"
 NAME = "LiteRT"

@@ -31,10 +31,10 @@ from otafl.core.problems import Problem
 from otafl.models.base import Count, HiddenWidths, OutputChannels
 from otafl.models.chain_network import to_network
 from otafl.models.geometry import Window, find_image_shape
-from otafl.models.layer_steps import Channels
 from otafl.models.layered import LayeredModel
 from otafl.models.linear_layer import DropoutSettings, Layer, number_layers
 from otafl.models.network import Network
+from otafl.models.step_contract import Channels
 
 
 class WindowSettings(DropoutSettings):

@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Literal
 
 from otafl.models.base import HiddenWidths, OutputChannels
 from otafl.models.geometry import find_image_shape
-from otafl.models.layer_steps import Linear, MaxPool, Relu, Step
+from otafl.models.layer_steps import Linear, MaxPool, Relu
 from otafl.models.network import Network
 from otafl.models.normalised_networks import NormedSettings, make_convolution
+from otafl.models.step_contract import Step
 
 
 class ConvNet(Network):

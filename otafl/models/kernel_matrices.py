@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from otafl.models.layer_steps import Unroll
+from otafl.models.step_contract import Unroll
 
 
 def to_kernels(left: Tensor, right: Tensor, k: int, unroll: Unroll) -> tuple[Tensor, Tensor]:

@@ -1,41 +1,41 @@
-"""Steps of a network and their parameters.
+"""Layers of a network: their parameters, forward pass, operations and `torch.nn.Module`.
 
-Axes of a parameter that follow hidden channels can be narrowed (`Axis`), and weights can be
-low-rank.
+The images of n rows are side by side, [B, n C, H, W], and so are vectors after a linear layer,
+[B, n M]. A convolution of all rows is one grouped convolution. Axes of a parameter that follow
+hidden channels can be narrowed (`Axis`), and weights can be low-rank.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
-Unroll = Literal["vertical_first", "horizontal_first"]
-"""Order of the windows of a low-rank convolution."""
-Image = tuple[int, int, int]
-"""Channels, height and width of an image."""
-Channels = Callable[[int], int]
-"""Function of a layer's number of channels that returns how many a narrower network has."""
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
+from otafl.core.errors import UserError
+from otafl.models.base import LOSS, NORMALISING
+from otafl.models.kernel_matrices import to_kernels
+from otafl.models.step_contract import (
+    Axis,
+    Channels,
+    Costs,
+    Image,
+    Parameter,
+    Pass,
+    Step,
+    Unroll,
+)
+from otafl.models.torch_layers import Part, make_activation, make_sequence
 
-class Axis(NamedTuple):
-    """Axis of a parameter that follows a layer's channels.
-
-    Parameters
-    ----------
-    channels : int
-        Number of channels.
-    repeat : int
-        Entries of each channel, the pixels of a flattened image.
-    """
-
-    channels: int
-    repeat: int = 1
+EPSILON = 1e-5
+"""Number that normalisation adds to a variance, as in PyTorch."""
 
 
 @dataclass(frozen=True)
-class Conv:
+class Conv(Step):
     """Convolution with a weight [outputs, inputs, kernel, kernel].
 
     Parameters
@@ -65,9 +65,64 @@ class Conv:
     cut: bool = True
     rank: int | None = None
 
+    def list_parameters(self) -> Iterator[Parameter]:
+        into, out, k = Axis(self.inputs) if self.cut else None, Axis(self.outputs), self.kernel
+        shape, bound = (self.outputs, self.inputs, k, k), (6.0 / (self.inputs * k**2)) ** 0.5
+        if self.rank is None:
+            yield Parameter(f"{self.name}.weight", shape, (out, into, None, None), 0.0, bound)
+        else:
+            yield from _list_factors(self.name, self.outputs * k, self.inputs * k, self.rank, bound)
+        if self.bias:
+            yield Parameter(f"{self.name}.bias", (self.outputs,), (out,))
+
+    def narrow(self, channels: Channels) -> Conv:
+        inputs = channels(self.inputs) if self.cut else self.inputs
+        return replace(self, inputs=inputs, outputs=channels(self.outputs))
+
+    def list_parts(self, params: Mapping[str, Tensor], unroll: Unroll) -> list[Part]:
+        """List the kernels [n, out, in, k1, k2] that act one after the other, with their steps."""
+        s, p = self.stride, self.padding
+        if self.rank is None:
+            return [Part(params[f"{self.name}.weight"], (s, s), (p, p))]
+        factors = params[f"{self.name}.left"], params[f"{self.name}.right"]
+        first, second = to_kernels(*factors, self.kernel, unroll)
+        windows = [((s, 1), (p, 0)), ((1, s), (0, p))]
+        if unroll == "horizontal_first":
+            windows.reverse()
+        # contiguous: double precision on a processor takes no other kernels
+        return [Part(first.contiguous(), *windows[0]), Part(second.contiguous(), *windows[1])]
+
+    def run(self, x: Tensor, now: Pass) -> Tensor:
+        *front, last = self.list_parts(now.params, now.unroll)
+        bias = now.params[f"{self.name}.bias"].flatten() if self.bias else None
+        for part, own_bias in [*((one, None) for one in front), (last, bias)]:
+            kernel = part.weight.flatten(0, 1)
+            x = functional.conv2d(
+                x, kernel, own_bias, part.stride, part.padding, groups=now.num_rows
+            )
+        return x / now.scale if now.scale != 1.0 else x
+
+    def count(self, image: Image, unroll: Unroll) -> Costs:
+        c, h, w = image
+        k, s, p = self.kernel, self.stride, self.padding
+        high, wide = (h + 2 * p - k) // s + 1, (w + 2 * p - k) // s + 1
+        after, elementwise = (self.outputs, high, wide), self.bias * self.outputs * high * wide
+        if self.rank is None:
+            return Costs(after, (self.outputs * c * k * k * high * wide,), 0, elementwise)
+        # the first of the two keeps one side of the image
+        between = self.rank * (high * w if unroll == "vertical_first" else h * wide)
+        products = between * c * k, self.outputs * self.rank * k * high * wide
+        return Costs(after, products, 0, elementwise, between)
+
+    def build_module(self, params: Mapping[str, Tensor], unroll: Unroll, flat: bool) -> nn.Module:
+        own = f"{self.name}."
+        row = {name: block[None] for name, block in params.items() if name.startswith(own)}
+        parts = [one._replace(weight=one.weight[0]) for one in self.list_parts(row, unroll)]
+        return make_sequence(parts, params.get(f"{self.name}.bias"))
+
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Step):
     """Linear layer y = x W + b with W [inputs * repeat, outputs].
 
     Parameters
@@ -94,9 +149,47 @@ class Linear:
     last: bool = False
     rank: int | None = None
 
+    def list_parameters(self) -> Iterator[Parameter]:
+        into = Axis(self.inputs, self.repeat) if self.cut else None
+        out = None if self.last else Axis(self.outputs)
+        width = self.inputs * self.repeat
+        bound = ((1.0 if self.last else 6.0) / width) ** 0.5
+        if self.rank is None:
+            shape = width, self.outputs
+            yield Parameter(f"{self.name}.weight", shape, (into, out), 0.0, bound)
+        else:
+            yield from _list_factors(self.name, self.outputs, width, self.rank, bound)
+        yield Parameter(f"{self.name}.bias", (self.outputs,), (out,))
+
+    def narrow(self, channels: Channels) -> Linear:
+        inputs = channels(self.inputs) if self.cut else self.inputs
+        return replace(
+            self, inputs=inputs, outputs=self.outputs if self.last else channels(self.outputs)
+        )
+
+    def run(self, x: Tensor, now: Pass) -> Tensor:
+        x = x.flatten(1).unflatten(1, (now.num_rows, -1)).transpose(0, 1)  # [n, B, M]
+        weight = now.params.get(f"{self.name}.weight")
+        if weight is None:
+            x = torch.bmm(x, now.params[f"{self.name}.right"].mT)
+            weight = now.params[f"{self.name}.left"].mT
+        y = torch.baddbmm(now.params[f"{self.name}.bias"][:, None], x, weight)
+        return y.transpose(0, 1).flatten(1)
+
+    def count(self, image: Image, unroll: Unroll) -> Costs:
+        m, n, rank = math.prod(image), self.outputs, self.rank
+        products = (m * n,) if rank is None else (m * rank, rank * n)
+        return Costs((n, 1, 1), products, 0, ((1 + LOSS) if self.last else 1) * n)
+
+    def build_module(self, params: Mapping[str, Tensor], unroll: Unroll, flat: bool) -> nn.Module:
+        names = ("weight",) if self.rank is None else ("right", "left")
+        weights = [params[f"{self.name}.{name}"] for name in names]
+        parts = [Part(one.mT if self.rank is None else one) for one in weights]
+        return make_sequence(parts, params[f"{self.name}.bias"])
+
 
 @dataclass(frozen=True)
-class Norm:
+class Norm(Step):
     """Batch or group normalisation with learnt scale and shift.
 
     Parameters
@@ -114,213 +207,127 @@ class Norm:
     channels: int
     groups: int | None = None
 
+    def list_parameters(self) -> Iterator[Parameter]:
+        shape, axes = (self.channels,), (Axis(self.channels),)
+        yield Parameter(f"{self.name}.weight", shape, axes, 1.0)
+        yield Parameter(f"{self.name}.bias", shape, axes)
+
+    def narrow(self, channels: Channels) -> Norm:
+        return replace(self, channels=channels(self.channels))
+
+    def run(self, x: Tensor, now: Pass) -> Tensor:
+        n = now.num_rows
+        weight, bias = (now.params[f"{self.name}.{one}"].flatten() for one in ("weight", "bias"))
+        if self.groups is not None:
+            groups = n * math.gcd(self.groups, self.channels)
+            return functional.group_norm(x, groups, weight, bias, EPSILON)
+        mean, variance = (f"{self.name}.{one}" for one in ("mean", "variance"))
+        if now.training:
+            x, weight = _prepare_minibatch(x, weight, now)
+        elif now.found is not None:
+            of_x = torch.var_mean(x, (0, 2, 3) if x.dim() == 4 else (0,))
+            now.found[variance], now.found[mean] = (one.view(n, -1) for one in of_x)
+        elif mean in now.params:
+            known = now.params[mean].flatten(), now.params[variance].flatten()
+            return functional.batch_norm(x, *known, weight, bias, eps=EPSILON)
+        return functional.batch_norm(x, None, None, weight, bias, training=True, eps=EPSILON)
+
+    def count(self, image: Image, unroll: Unroll) -> Costs:
+        return Costs(image, elementwise=NORMALISING * math.prod(image))
+
+    def build_module(self, params: Mapping[str, Tensor], unroll: Unroll, flat: bool) -> nn.Module:
+        state = {one: params[f"{self.name}.{one}"] for one in ("weight", "bias")}
+        dtype = state["weight"].dtype
+        module: nn.Module
+        if self.groups is not None:
+            groups = math.gcd(self.groups, self.channels)
+            module = nn.GroupNorm(groups, self.channels, eps=EPSILON, dtype=dtype)
+        else:
+            kind = nn.BatchNorm1d if flat else nn.BatchNorm2d
+            module = kind(self.channels, eps=EPSILON, dtype=dtype)
+            state["running_mean"] = params[f"{self.name}.mean"]
+            state["running_var"] = params[f"{self.name}.variance"]
+            state["num_batches_tracked"] = torch.tensor(0)
+        module.load_state_dict(state)
+        return module
+
 
 @dataclass(frozen=True)
-class Relu:
+class Relu(Step):
     """ReLU, or leaky ReLU with a slope below zero."""
 
     slope: float = 0.0
 
+    def run(self, x: Tensor, now: Pass) -> Tensor:
+        return functional.leaky_relu(x, self.slope) if self.slope else functional.relu(x)
+
+    def count(self, image: Image, unroll: Unroll) -> Costs:
+        return Costs(image, elementwise=math.prod(image))
+
+    def build_module(self, params: Mapping[str, Tensor], unroll: Unroll, flat: bool) -> nn.Module:
+        return make_activation(self.slope)
+
 
 @dataclass(frozen=True)
-class MaxPool:
+class MaxPool(Step):
     """Max-pooling of windows of size x size pixels; a remainder at the far edge is dropped."""
 
     size: int
 
+    def run(self, x: Tensor, now: Pass) -> Tensor:
+        return functional.max_pool2d(x, self.size)
+
+    def count(self, image: Image, unroll: Unroll) -> Costs:
+        c, h, w = image
+        return Costs((c, h // self.size, w // self.size), elementwise=c * h * w)
+
+    def build_module(self, params: Mapping[str, Tensor], unroll: Unroll, flat: bool) -> nn.Module:
+        return nn.MaxPool2d(self.size)
+
 
 @dataclass(frozen=True)
-class MeanPool:
+class MeanPool(Step):
     """Mean over all pixels."""
 
+    def run(self, x: Tensor, now: Pass) -> Tensor:
+        return x.mean((2, 3))
 
-@dataclass(frozen=True)
-class Residual:
-    """Residual block, body(x) + shortcut(x); an empty shortcut is x itself."""
+    def count(self, image: Image, unroll: Unroll) -> Costs:
+        return Costs((image[0], 1, 1), elementwise=math.prod(image))
 
-    body: tuple[Step, ...]
-    shortcut: tuple[Step, ...] = ()
-
-
-Step = Conv | Linear | Norm | Relu | MaxPool | MeanPool | Residual
-"""A step of a network."""
-KINDS: dict[str, type[Any]] = {one.__name__: one for one in get_args(Step)}
-"""Classes of the steps by name."""
+    def build_module(self, params: Mapping[str, Tensor], unroll: Unroll, flat: bool) -> nn.Module:
+        return nn.AdaptiveAvgPool2d(1)
 
 
-def describe(steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """Return steps as plain data for `parse_steps`."""
-    out: list[dict[str, Any]] = []
-    for step in steps:
-        fields: dict[str, Any]
-        if isinstance(step, Residual):
-            fields = {"body": describe(step.body), "shortcut": describe(step.shortcut)}
-        else:
-            fields = asdict(step)
-        out.append({"step": type(step).__name__} | fields)
-    return out
+def _list_factors(
+    name: str, outputs: int, inputs: int, rank: int, bound: float
+) -> Iterator[Parameter]:
+    """List the factors of a weight [outputs, inputs] that starts uniform in +-bound if dense.
 
-
-def parse_steps(descriptions: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
-    """Make steps from the result of `describe`."""
-    out: list[Step] = []
-    for one in descriptions:
-        fields = {name: value for name, value in one.items() if name != "step"}
-        if one["step"] == "Residual":
-            fields = {name: parse_steps(inner) for name, inner in fields.items()}
-        out.append(KINDS[one["step"]](**fields))
-    return tuple(out)
-
-
-def iterate_steps(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield all steps, those of residual blocks in their position, body first."""
-    for step in steps:
-        if isinstance(step, Residual):
-            yield from iterate_steps(step.body)
-            yield from iterate_steps(step.shortcut)
-        else:
-            yield step
-
-
-def map_steps(steps: Sequence[Step], change: Callable[[Step], Step]) -> tuple[Step, ...]:
-    """Return the steps after a change of each, including those of residual blocks."""
-    return tuple(
-        Residual(map_steps(step.body, change), map_steps(step.shortcut, change))
-        if isinstance(step, Residual)
-        else change(step)
-        for step in steps
-    )
-
-
-def replace_ranks(steps: Sequence[Step], ranks: Mapping[str, int]) -> tuple[Step, ...]:
-    """Make weights low-rank.
-
-    Parameters
-    ----------
-    steps : sequence of Step
-        Steps.
-    ranks : mapping of str to int
-        Rank by the name of the step.
-
-    Returns
-    -------
-    tuple of Step
-        Steps.
+    They have no axes, because a network is reduced in width or in rank, not in both. Their product
+    has the variance of the dense weight: rank (b^2 / 3)^2 = bound^2 / 3 for factors in +-b.
     """
-
-    def change(step: Step) -> Step:
-        if isinstance(step, Conv | Linear) and step.name in ranks:
-            return replace(step, rank=ranks[step.name])
-        return step
-
-    return map_steps(steps, change)
+    of_factors = (3.0 * bound**2 / rank) ** 0.25
+    yield Parameter(f"{name}.left", (outputs, rank), (None, None), 0.0, of_factors)
+    yield Parameter(f"{name}.right", (rank, inputs), (None, None), 0.0, of_factors)
 
 
-def replace_widths(steps: Sequence[Step], channels: Channels) -> tuple[Step, ...]:
-    """Change the number of channels of every hidden layer.
+def _prepare_minibatch(x: Tensor, weight: Tensor, now: Pass) -> tuple[Tensor, Tensor]:
+    """Prepare a minibatch [B, n C, ..] and the scale [n C] for a normalisation in training.
 
-    Parameters
-    ----------
-    steps : sequence of Step
-        Steps.
-    channels : callable
-        Function of a number of channels that returns the new number.
-
-    Returns
-    -------
-    tuple of Step
-        Steps; the image's channels and the classes stay.
+    Samples without padding are centred, and scaled so that the whole batch has their variance.
     """
-
-    def change(step: Step) -> Step:
-        if isinstance(step, Norm):
-            return replace(step, channels=channels(step.channels))
-        if not isinstance(step, Conv | Linear):
-            return step
-        inputs = channels(step.inputs) if step.cut else step.inputs
-        if isinstance(step, Linear) and step.last:
-            return replace(step, inputs=inputs)
-        return replace(step, inputs=inputs, outputs=channels(step.outputs))
-
-    return map_steps(steps, change)
-
-
-def list_factorisable(steps: Sequence[Step]) -> tuple[str, ...]:
-    """List the steps that can have low-rank weights, in their order.
-
-    These are convolutions except 1x1 ones, and linear layers except the last.
-    """
-    names = []
-    for step in iterate_steps(steps):
-        if (isinstance(step, Conv) and step.kernel > 1) or (
-            isinstance(step, Linear) and not step.last
-        ):
-            names.append(step.name)
-    return tuple(names)
-
-
-class Parameter(NamedTuple):
-    """A parameter of a step.
-
-    Parameters
-    ----------
-    name : str
-        Name.
-    shape : tuple of int
-        Shape in one row.
-    axes : tuple of Axis or None
-        Channels of each axis; None if it does not follow hidden channels.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    axes: tuple[Axis | None, ...]
-
-
-def list_parameters(step: Step) -> Iterator[Parameter]:
-    """List a step's parameters.
-
-    Factors have no axes, because a network is reduced in width or in rank, not in both.
-    """
-    if isinstance(step, Norm):
-        for part in ("weight", "bias"):
-            yield Parameter(f"{step.name}.{part}", (step.channels,), (Axis(step.channels),))
-    if not isinstance(step, Conv | Linear):
-        return
-    repeat = step.repeat if isinstance(step, Linear) else 1
-    into = Axis(step.inputs, repeat) if step.cut else None
-    out = None if isinstance(step, Linear) and step.last else Axis(step.outputs)
-    k = step.kernel if isinstance(step, Conv) else 1
-    width = step.inputs * repeat
-    if step.rank is not None:
-        yield Parameter(f"{step.name}.left", (step.outputs * k, step.rank), (None, None))
-        yield Parameter(f"{step.name}.right", (step.rank, width * k), (None, None))
-    elif isinstance(step, Conv):
-        shape = (step.outputs, step.inputs, k, k)
-        yield Parameter(f"{step.name}.weight", shape, (out, into, None, None))
-    else:
-        yield Parameter(f"{step.name}.weight", (width, step.outputs), (into, out))
-    if isinstance(step, Linear) or step.bias:
-        yield Parameter(f"{step.name}.bias", (step.outputs,), (out,))
-
-
-def compute_start_bound(step: Step) -> float:
-    """Compute the bound b of weights that start uniform in +-b.
-
-    Parameters
-    ----------
-    step : Conv or Linear
-        Step.
-
-    Returns
-    -------
-    float
-        sqrt(6 / fan_in) (He et al. 2015), and 1/sqrt(fan_in) in the last layer. The product of the
-        factors of a low-rank step has the same variance.
-    """
-    assert isinstance(step, Conv | Linear)
-    fan_in = step.inputs * (step.kernel**2 if isinstance(step, Conv) else step.repeat)
-    square = (1.0 if isinstance(step, Linear) and step.last else 6.0) / fan_in
-    if step.rank is None:
-        return math.sqrt(square)
-    return (3.0 * square / step.rank) ** 0.25  # rank (bound^2 / 3)^2 = square / 3
+    if x.numel() == x.shape[1]:
+        raise UserError(
+            "training.batch_size: batch normalisation of a single sample with one pixel gives "
+            "0 for any sample; use at least 2, or model.norm: group"
+        )
+    if now.present is None:
+        return x, weight
+    present = now.present.T.to(x.dtype).repeat_interleave(x.shape[1] // now.num_rows, 1)
+    count = present.sum(0).clamp_min(1.0)
+    unit = (count / len(x)).sqrt()
+    own = x if x.dim() == 2 else x.mean((2, 3))
+    mean = (own * present).sum(0) / count
+    side = (..., *[None] * (x.dim() - 2))
+    return (x - mean[side]) * (present / unit)[side], weight * unit

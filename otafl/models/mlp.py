@@ -15,10 +15,10 @@ from pydantic import Field
 
 from otafl.models.base import Count
 from otafl.models.chain_network import to_network
-from otafl.models.layer_steps import Channels
 from otafl.models.layered import LayeredModel
 from otafl.models.linear_layer import DropoutSettings, number_layers
 from otafl.models.network import Network
+from otafl.models.step_contract import Channels
 
 
 class Mlp(LayeredModel):

@@ -19,14 +19,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from otafl.core.contracts import MODEL
 from otafl.core.errors import UserError
-from otafl.models.chain_module import build_chain
+from otafl.models.chain_network import build_chain, to_steps
 from otafl.models.custom import isolate_torch
-from otafl.models.layer_steps import parse_steps
+from otafl.models.layer_steps import Linear
 from otafl.models.linear_layer import parse_layers
 from otafl.models.module_model import list_trained
-from otafl.models.network import Network
-from otafl.models.network_module import build_network
 from otafl.models.recipes import BASE, PI, Recipe
+from otafl.models.step_lists import build_modules, parse_steps
 from otafl.models.transformer_module import TransformerModule
 from otafl.user_code import loading
 
@@ -158,11 +157,18 @@ def _build_single(recipe: Recipe, params: Params) -> nn.Module:
     if model["kind"] == "transformer":
         return TransformerModule(model, params)
     if model["kind"] == "network":
-        network = Network(tuple(model["image"]), parse_steps(model["steps"]), model["unroll"])
-        named = build_network(network, params, shape)
+        image, steps = tuple(model["image"]), parse_steps(model["steps"])
+        module = build_modules(steps, params, model["unroll"])
     else:
-        named = build_chain(parse_layers(model), recipe["form"], model["slope"], params, shape)
-    return nn.Sequential(OrderedDict(named))
+        layers = parse_layers(model)
+        image, steps = to_steps(layers, model["slope"])
+        module = build_chain(layers, recipe["form"], model["slope"], params)
+    front: OrderedDict[str, nn.Module] = OrderedDict()
+    if len(shape) > 1 and (shape != image or isinstance(steps[0], Linear)):
+        front["flatten"] = nn.Flatten()
+    if shape != image and not isinstance(steps[0], Linear):
+        front["image"] = nn.Unflatten(1, image)
+    return nn.Sequential(front | OrderedDict(module.named_children()))
 
 
 def _build_custom(model: Mapping[str, Any], params: Params) -> nn.Module:

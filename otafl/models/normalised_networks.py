@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from otafl.models.base import Count, ModelSettings
-from otafl.models.layer_steps import Conv, Norm, Step
+from otafl.models.layer_steps import Conv, Norm
+from otafl.models.step_contract import Step
 
 
 class NormedSettings(ModelSettings):

@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-NamedModules = Iterator[tuple[str, nn.Module]]
-Layered = TypeVar("Layered", nn.Linear, nn.Conv2d)
+Params = Mapping[str, Tensor]
 
 
-def make_image_layers(shape: tuple[int, ...], image: tuple[int, int, int]) -> NamedModules:
-    """Yield layers that reshape samples of any shape to images [channels, height, width]."""
-    if shape == image:
-        return
-    if len(shape) > 1:
-        yield "flatten", nn.Flatten()
-    yield "image", nn.Unflatten(1, image)
+class Part(NamedTuple):
+    """One of the matrices or kernels that act one after the other in place of a weight.
+
+    Parameters
+    ----------
+    weight : Tensor [outputs, inputs], or [outputs, inputs / groups, height, width]
+        Matrix or kernel.
+    stride, padding : tuple of int
+        Steps and zeros of a kernel along height and width.
+    groups : int
+        Number of groups of channels.
+    """
+
+    weight: Tensor
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    groups: int = 1
+
+
+class Sum(nn.Module):
+    """Module of body(x) + shortcut(x)."""
+
+    def __init__(self, body: nn.Module, shortcut: nn.Module) -> None:
+        super().__init__()
+        self.body, self.shortcut = body, shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.body(x) + self.shortcut(x)
+        return out
+
+
+def make_sequence(parts: Sequence[Part], bias: Tensor | None) -> nn.Module:
+    """Make the layers of parts, the last with the bias; a sequence if there are several."""
+    modules = [_make_layer(part, None) for part in parts[:-1]] + [_make_layer(parts[-1], bias)]
+    return nn.Sequential(*modules) if len(modules) > 1 else modules[0]
 
 
 def make_activation(slope: float) -> nn.Module:
@@ -26,54 +53,24 @@ def make_activation(slope: float) -> nn.Module:
     return nn.LeakyReLU(slope) if slope else nn.ReLU()
 
 
-def make_linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    """Make a linear layer with a weight [outputs, inputs]."""
-    outputs, inputs = weight.shape
-    return _fill_params(nn.Linear(inputs, outputs, bias is not None, device="meta"), weight, bias)
-
-
-def make_conv(
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    groups: int = 1,
-) -> nn.Conv2d:
-    """Make a convolution with given parameters.
-
-    Parameters
-    ----------
-    weight : Tensor [outputs, inputs / groups, height, width]
-        Weight, which is copied.
-    bias : Tensor [outputs], or None
-        Bias.
-    stride, padding : tuple of int
-        Steps and zeros along height and width.
-    groups : int
-        Number of groups.
-
-    Returns
-    -------
-    torch.nn.Conv2d
-        The convolution.
-    """
-    outputs, inputs, *kernel = weight.shape
-    module = nn.Conv2d(
-        inputs * groups,
-        outputs,
-        (kernel[0], kernel[1]),
-        stride,
-        padding,
-        groups=groups,
-        bias=bias is not None,
-        device="meta",  # draws no start, so that torch's global random state stays
-    )
-    return _fill_params(module, weight, bias)
-
-
-def _fill_params(module: Layered, weight: Tensor, bias: Tensor | None) -> Layered:
-    """Set a layer's parameters to copies."""
-    module.weight = nn.Parameter(weight.clone(memory_format=torch.contiguous_format))
+def _make_layer(part: Part, bias: Tensor | None) -> nn.Module:
+    """Make a linear layer or a convolution with copies of parameters."""
+    outputs, inputs, *kernel = part.weight.shape
+    module: nn.Linear | nn.Conv2d
+    if kernel:
+        module = nn.Conv2d(
+            inputs * part.groups,
+            outputs,
+            (kernel[0], kernel[1]),
+            part.stride,
+            part.padding,
+            groups=part.groups,
+            bias=bias is not None,
+            device="meta",  # draws no start, so that torch's global random state stays
+        )
+    else:
+        module = nn.Linear(inputs, outputs, bias is not None, device="meta")
+    module.weight = nn.Parameter(part.weight.clone(memory_format=torch.contiguous_format))
     if bias is not None:
         module.bias = nn.Parameter(bias.clone())
     return module

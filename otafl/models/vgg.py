@@ -21,9 +21,10 @@ from pydantic import Field
 
 from otafl.models.base import Count
 from otafl.models.geometry import find_image_shape
-from otafl.models.layer_steps import Image, Linear, MaxPool, MeanPool, Relu, Step
+from otafl.models.layer_steps import Linear, MaxPool, MeanPool, Relu
 from otafl.models.network import Network
 from otafl.models.normalised_networks import StageChannels, StagesSettings, make_convolution
+from otafl.models.step_contract import Image, Step
 
 ConvolutionCounts = Annotated[
     tuple[Count, ...], Field(min_length=1, description="number of convolutions of each stage")

@@ -21,9 +21,9 @@ from pydantic import Field
 from otafl.models.base import HiddenWidths, OutputChannels
 from otafl.models.chain_network import to_network
 from otafl.models.cnn import WindowSettings, build_layers
-from otafl.models.layer_steps import Channels
 from otafl.models.layered import LayeredModel
 from otafl.models.network import Network
+from otafl.models.step_contract import Channels
 
 
 class Vgg8(LayeredModel):

@@ -12,16 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from otafl.core.problems import Path, Problem
 from otafl.core.registry import TABLES
+from otafl.core.settings import get_description
 from otafl.core.suggestions import format_suggestion
 from otafl.scenario.errors import format_value
 from otafl.scenario.hints import find_hint
 from otafl.scenario.key_descriptions import get_unit
 from otafl.scenario.keys import (
     CHOICES,
-    OwnedField,
     find_field,
     format_path,
     get_value,
@@ -91,7 +92,7 @@ class Track:
         Path of the values in the scenario.
     is_joint : bool
         Whether it belongs to `zip`.
-    field : OwnedField, optional
+    field : FieldInfo, optional
         Field of the key; None if only a user-defined component knows the key.
     """
 
@@ -100,7 +101,7 @@ class Track:
     values: tuple[Any, ...]
     place: Path
     is_joint: bool = False
-    field: OwnedField | None = None
+    field: FieldInfo | None = None
 
     @property
     def axis_name(self) -> str:
@@ -306,7 +307,7 @@ def _find_fault(
         if key not in known:
             said = find_hint(track.path, tree, root, whole=True) or format_suggestion(key, known)
             return f"sweep: '{key}' is no key of a scenario{said}"
-    if track.field is not None and not track.chooses_component and is_section(track.field.info):
+    if track.field is not None and not track.chooses_component and is_section(track.field):
         first = next(name for name, _ in iterate_fields(root) if name.startswith(f"{key}."))
         return f"sweep: '{key}' is a section; sweep one of its keys, like {first}"
     if track.chooses_component:
@@ -402,8 +403,8 @@ def _make_axis(name: str, track: Track) -> Axis:
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in track.values)
     units = (get_unit(last) or "1") if numbers else ""
     long_name = last.replace("_", " ")
-    if track.field is not None and track.field.description:
+    if track.field is not None and (description := get_description(track.field)):
         # the first clause: what follows it are remarks
-        long_name = re.split(r"[;,:(]|\. ", track.field.description)[0].strip()
+        long_name = re.split(r"[;,:(]|\. ", description)[0].strip()
         long_name = long_name.removesuffix(f" in {units}")
     return Axis(name, (track.key,), track.values, units, long_name)

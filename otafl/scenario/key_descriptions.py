@@ -15,9 +15,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from otafl.core.choices import Choice, Section, get_choice
-from otafl.core.field_descriptions import read_descriptions
 from otafl.core.registry import TABLES
-from otafl.core.settings import list_stackable_fields
+from otafl.core.settings import get_description, list_stackable_fields
 from otafl.scenario.keys import list_classes
 
 UNITS = {
@@ -70,15 +69,13 @@ def describe_keys(
     config: type[BaseModel], section: str, skip: Iterable[str] = ("name",), above: str = ""
 ) -> Iterator[Key]:
     """Yield the keys of a settings class, followed by those of the classes inside it."""
-    stackable, descriptions = list_stackable_fields(config), read_descriptions(config)
+    stackable = list_stackable_fields(config)
     for name, info in config.model_fields.items():
         if name in skip:
             continue
         key = f"{above}{name}"
-        meaning = descriptions.get(name, "")
-        yield Key(
-            key, format_default(info, section), format_type(info, key), meaning, name in stackable
-        )
+        default, kind = format_default(info, section), format_type(info, key)
+        yield Key(key, default, kind, get_description(info), name in stackable)
         found = get_choice(info)
         inner = (
             [found.settings_class] if isinstance(found, Section) else list_classes(info.annotation)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from otafl.core.choices import Choice, Section, get_choice
-from otafl.core.field_descriptions import read_descriptions
 from otafl.core.problems import Path
 from otafl.core.registry import TABLES
 from otafl.core.settings import Settings
@@ -69,33 +67,7 @@ def set_value(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ())
     return {**tree, str(first): set_value(inner, rest, value, here)}
 
 
-@dataclass(frozen=True)
-class OwnedField:
-    """A field of a settings class.
-
-    Parameters
-    ----------
-    owner : type of BaseModel
-        Settings class.
-    name : str
-        Name of the field.
-    """
-
-    owner: type[BaseModel]
-    name: str
-
-    @property
-    def info(self) -> FieldInfo:
-        """What pydantic knows of the field."""
-        return self.owner.model_fields[self.name]
-
-    @property
-    def description(self) -> str:
-        """Description of the field, or an empty text."""
-        return read_descriptions(self.owner).get(self.name, "")
-
-
-def iterate_fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, OwnedField]]:
+def iterate_fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, FieldInfo]]:
     """Yield every dotted key below a settings class with its field.
 
     The keys of all components of a table are included. A key of several components appears several
@@ -103,14 +75,14 @@ def iterate_fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[st
     """
     for name, info in root.model_fields.items():
         path = (*above, name)
-        yield format_path(path), OwnedField(root, name)
+        yield format_path(path), info
         for kind in _iterate_settings_classes(info):
             yield from iterate_fields(kind, path)
 
 
 def find_field(
     root: type[BaseModel], path: Path, choices: Mapping[Path, Iterable[Any]]
-) -> OwnedField | None:
+) -> FieldInfo | None:
     """Return the field of a key, if one of the components that a scenario may choose has it.
 
     Only those components are imported. None if none of them has the key.
@@ -126,12 +98,12 @@ def find_field(
     """
     kinds = [root]
     for depth, part in enumerate(path, 1):
-        fields = [OwnedField(kind, str(part)) for kind in kinds if part in kind.model_fields]
+        fields = [kind.model_fields[str(part)] for kind in kinds if part in kind.model_fields]
         if not fields or depth == len(path):
             return fields[0] if fields else None
         choice = CHOICES.get(path[:depth])
         if choice is None:
-            kinds = [kind for one in fields for kind in _iterate_settings_classes(one.info)]
+            kinds = [kind for one in fields for kind in _iterate_settings_classes(one)]
         else:
             found = [
                 choice.find_settings_class(section) for section in choices.get(path[:depth], ())

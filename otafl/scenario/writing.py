@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from otafl.core.choices import Choice, get_choice
-from otafl.core.field_descriptions import DescribedJsonSchema
 from otafl.core.presets import list_presets
 from otafl.core.registry import TABLES
+from otafl.core.settings import get_description
 from otafl.scenario.axes import NOT_SWEPT, list_chosen_sections
 from otafl.scenario.extending import EXTENDS
 from otafl.scenario.keys import format_path, get_value, iterate_fields, iterate_sections, set_value
@@ -57,7 +57,7 @@ def build_json_schema() -> dict[str, Any]:
 
     `stackable: true` marks the numbers whose sweep costs least.
     """
-    schema = Scenario.model_json_schema(schema_generator=DescribedJsonSchema)
+    schema = Scenario.model_json_schema()
     properties = {
         EXTENDS: {
             "description": "preset, or YAML file, that the scenario starts from",
@@ -78,7 +78,7 @@ def build_json_schema() -> dict[str, Any]:
 def _build_sweep_schema() -> dict[str, Any]:
     """Return the schema of the sweep's values."""
     keys = {
-        name: {"type": "array", "minItems": 1, "description": field.description}
+        name: {"type": "array", "minItems": 1, "description": get_description(field)}
         for name, field in iterate_fields(Scenario)
         if name.partition(".")[0] not in NOT_SWEPT
     }

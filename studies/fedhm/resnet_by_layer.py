@@ -17,8 +17,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from otafl.core import registry
-from otafl.models import layer_steps
-from otafl.models.layer_costs import count_costs
+from otafl.models import layer_steps, step_lists
+from otafl.models.step_lists import count_costs
 from otafl.plots import COLOURS
 from studies.common.tables import command, print_head, print_row
 
@@ -53,12 +53,12 @@ def iterate_operations(
 ) -> Iterator[tuple[layer_steps.Step, int]]:
     """Yield each step, inner ones of residual blocks included, with its operations."""
     for step in steps:
-        if isinstance(step, layer_steps.Residual):
+        if isinstance(step, step_lists.Residual):
             yield from iterate_operations(step.body, image)
             yield from iterate_operations(step.shortcut, image)
         costs = count_costs([step], image, first=False)
         per_number = {layer_steps.Norm: 2, layer_steps.Relu: 1}.get(type(step), 0)
-        if not isinstance(step, layer_steps.Residual):
+        if not isinstance(step, step_lists.Residual):
             yield step, costs.macs + per_number * math.prod(costs.image)
         image = costs.image
 
@@ -70,7 +70,7 @@ def count_by_stage(name: str, classes: int, side: int) -> tuple[list[float], lis
     params, operations = dict.fromkeys(STAGES, 0), dict.fromkeys(STAGES, 0)
     stage = ""
     for step, count in iterate_operations(network.steps, network.image):
-        for own, shape, _ in layer_steps.list_parameters(step):
+        for own, shape, *_ in step.list_parameters():
             stage = own.partition(".")[0]
             if stage in params:
                 params[stage] += math.prod(shape)

@@ -19,18 +19,10 @@ from otafl.algorithms.width_slices import make_width_fn, slice_params, split_win
 from otafl.core.contracts import LocalContext, Payload, Received, Workload
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
-from otafl.models.layer_steps import (
-    Axis,
-    Conv,
-    Linear,
-    MaxPool,
-    MeanPool,
-    Norm,
-    Relu,
-    Residual,
-    Step,
-)
+from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu
 from otafl.models.network import Network
+from otafl.models.step_contract import Axis, Step
+from otafl.models.step_lists import Residual
 from otafl.uplink.signal import compute_error_free, make_signal
 
 pytestmark = pytest.mark.twin

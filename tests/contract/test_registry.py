@@ -13,7 +13,6 @@ import pytest
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.field_descriptions import read_descriptions
 from otafl.core.settings import Settings, list_stackable_fields
 from otafl.core.suggestions import find_closest
 from otafl.results import variables
@@ -47,9 +46,8 @@ def test_a_component_is_made_of_its_settings(table: str, name: str) -> None:
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
 def test_every_field_of_an_entry_says_what_it_means(table: str, name: str) -> None:
     settings = registry.load_settings_class(table, name)
-    described = read_descriptions(settings)
-    for key in settings.model_fields:
-        assert described.get(key) or key in ("name", "partition"), key
+    for key, info in settings.model_fields.items():
+        assert info.description or key in ("name", "partition"), key
 
 
 def test_every_table_is_a_section_with_a_default() -> None:

@@ -280,3 +280,16 @@ def test_device_uniform_rounds_is_device_uniform_of_each_round() -> None:
     got = streams.draw_device_uniform_rounds("a", rounds, trial, device, (3, 2))
     each = [streams.draw_device_uniform("a", r, trial, device, (3, 2)) for r in rounds.tolist()]
     assert torch.equal(got, torch.stack(each))
+
+
+@pytest.mark.parametrize("batch", [12, 13, 100_000])
+def test_full_batches_are_no_wider_than_the_samples(batch: int) -> None:
+    """Each device gives all its samples in their order, without a draw."""
+    data, parts = some_data([[9, 12, 3]], batch)
+    got = data.select_cohort(0, everybody(1, 3)).draw_batch(1)
+    assert got.x.shape == (3, 12, 2)
+    assert got.weight is not None
+    for row, size in enumerate([9, 12, 3]):
+        samples = got.x[row, :size, 0].tolist()
+        assert samples == parts[0][row].tolist()
+        assert torch.equal(got.weight[row], (torch.arange(12) < size) / size)

@@ -119,7 +119,7 @@ def test_a_low_rank_model_is_thin_layers(tmp_path: Path) -> None:
     thin = 3 * (64 + 16) + 3 * (16 + 10)
     assert count_macs(module, torch.zeros(1, 64)) == thin
     assert count_numbers(module) == thin + 26
-    assert [type(one) for one in module.linear0] == [nn.Linear, nn.Linear]
+    assert [type(one) for one in module.layer0] == [nn.Linear, nn.Linear]
 
 
 def test_a_state_dict_is_of_the_parameters_alone(tmp_path: Path) -> None:

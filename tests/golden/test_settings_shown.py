@@ -24,7 +24,7 @@ from support.scenarios import SCENARIO_FILES
 
 from otafl import cli
 from otafl.core.choices import Choice, Section, get_choice
-from otafl.core.field_descriptions import read_descriptions
+from otafl.core.settings import get_description
 from otafl.data.files import DATA_DIR
 from otafl.scenario import Scenario, load_scenario
 from otafl.scenario.keys import CHOICES, list_classes, set_value, split
@@ -157,7 +157,7 @@ def given_keys(tree: Any, kinds: Iterable[Kind], owner: str = "") -> Iterator[Ke
         for kind in kinds:
             for name in tree.keys() & kind.model_fields.keys():
                 info = kind.model_fields[name]
-                yield Key(owner, name, read_descriptions(kind).get(name))
+                yield Key(owner, name, get_description(kind.model_fields[name]))
                 for inner in inner_kinds(info, tree[name]):
                     below = owner_below(info, inner, f"{owner}.{name}".strip("."))
                     yield from given_keys(tree[name], [inner], below)
@@ -168,7 +168,7 @@ def every_key(kind: Kind, owner: str = "") -> Iterator[Key]:
     for name, info in kind.model_fields.items():
         found = get_choice(info)
         if name != "name" and not isinstance(found, Choice):
-            yield Key(owner, name, read_descriptions(kind).get(name))
+            yield Key(owner, name, get_description(kind.model_fields[name]))
         every = (
             found.load_all_settings_classes().values()
             if isinstance(found, Choice)

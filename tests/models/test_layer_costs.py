@@ -7,9 +7,10 @@ from support.network_bench import BOTH, IMAGE, STEPS, draw_normal, draw_params
 from torch.utils.flop_counter import FlopCounterMode
 
 from otafl.core.errors import UserError
-from otafl.models.layer_costs import count_costs
-from otafl.models.layer_steps import Conv, MaxPool, Residual, Step, Unroll
+from otafl.models.layer_steps import Conv, MaxPool
 from otafl.models.network import Network
+from otafl.models.step_contract import Step, Unroll
+from otafl.models.step_lists import Residual, count_costs
 
 pytestmark = pytest.mark.exact
 

@@ -7,15 +7,9 @@ import torch
 from support.network_bench import F64, IMAGE, STEPS
 
 from otafl.core.rng import Streams
-from otafl.models.layer_steps import (
-    Conv,
-    Linear,
-    MeanPool,
-    Relu,
-    describe,
-    parse_steps,
-)
+from otafl.models.layer_steps import Conv, Linear, MeanPool, Relu
 from otafl.models.network import Network
+from otafl.models.step_lists import describe_steps, parse_steps
 
 pytestmark = pytest.mark.exact
 
@@ -51,6 +45,6 @@ def test_factors_start_with_the_variance_of_their_product() -> None:
 
 
 def test_steps_come_back_from_plain_data() -> None:
-    again = parse_steps(describe(STEPS))
+    again = parse_steps(describe_steps(STEPS))
     assert again == STEPS
-    assert describe(again) == describe(STEPS)
+    assert describe_steps(again) == describe_steps(STEPS)

@@ -15,9 +15,10 @@ from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.kernel_matrices import roll_weight, to_kernels, unroll_weight
-from otafl.models.layer_steps import Conv, Linear, MeanPool, Norm, Relu, Unroll
+from otafl.models.layer_steps import Conv, Linear, MeanPool, Norm, Relu
 from otafl.models.network import Network
 from otafl.models.resnet import ResNet18
+from otafl.models.step_contract import Unroll
 
 pytestmark = pytest.mark.exact
 

@@ -23,9 +23,10 @@ from support.sized_bench import (
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.models import LayeredModel
-from otafl.models.layer_steps import Conv, Norm, iterate_steps
+from otafl.models.layer_steps import Conv, Norm
 from otafl.models.network import ResizableModel
 from otafl.models.resnet import ResNet
+from otafl.models.step_lists import iterate_steps
 
 pytestmark = pytest.mark.exact
 

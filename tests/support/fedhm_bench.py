@@ -24,8 +24,9 @@ from otafl.core.contracts import (
 )
 from otafl.core.rng import Streams
 from otafl.models.base import Model
-from otafl.models.layer_steps import Linear, Relu, Step
+from otafl.models.layer_steps import Linear, Relu
 from otafl.models.network import Network
+from otafl.models.step_contract import Step
 from otafl.uplink.signal import compute_error_free, make_signal, select_rows
 
 HYPER = {

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Tensors
-from otafl.models.layer_steps import Conv, Linear, MaxPool, Norm, Relu, Residual, Step
+from otafl.models.layer_steps import Conv, Linear, MaxPool, Norm, Relu
 from otafl.models.network import Network
+from otafl.models.step_contract import Step
+from otafl.models.step_lists import Residual
 
 F64 = torch.float64
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-12}

@@ -9,8 +9,8 @@ import typer
 from pydantic import BaseModel
 
 from otafl.core.choices import Choice, get_choice
-from otafl.core.field_descriptions import read_descriptions
 from otafl.core.registry import TABLES
+from otafl.core.settings import get_description
 from otafl.results.variables import VARIABLES
 from otafl.scenario import Scenario
 from otafl.scenario.key_descriptions import format_type
@@ -78,7 +78,7 @@ def plain_sections() -> dict[str, Any]:
 
 
 def _scenario() -> str:
-    plain, descriptions = plain_sections(), read_descriptions(Scenario)
+    plain = plain_sections()
     rows = []
     for name, info in Scenario.model_fields.items():
         if name in plain:
@@ -92,7 +92,7 @@ def _scenario() -> str:
             default = rst.literal(str(info.default))
             default = ":required:`required`" if info.is_required() else default
         kind = "" if name in plain or name in TABLES else format_type(info, name)
-        meaning = rst.escaped(descriptions.get(name, ""))
+        meaning = rst.escaped(get_description(info))
         meaning += f"\n\n:kind:`{kind}`" if kind else ""
         anchor = f".. _{label('', name)}:\n\n{target}"
         if name not in plain and name not in TABLES:
@@ -118,7 +118,7 @@ def _scenario() -> str:
 
 
 def _stackable() -> str:
-    marked = sorted({k for k, field in iterate_fields(Scenario) if _is_stackable(field.info)})
+    marked = sorted({k for k, field in iterate_fields(Scenario) if _is_stackable(field)})
     lines = "\n".join(f"- {rst.literal(key)}" for key in marked)
     text = (
         "Keys over which a sweep costs least, as their points run in one batched program (of "

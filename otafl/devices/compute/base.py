@@ -19,8 +19,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, create_model
 
-from otafl.core.field_descriptions import read_descriptions
-from otafl.core.settings import Decibels, Settings, declare_stackable
+from otafl.core.settings import Decibels, Settings, declare_stackable, get_description
 from otafl.devices.hardware import Hardware
 
 Columns = dict[str, np.ndarray]
@@ -216,7 +215,7 @@ def get_bounds(name: str) -> dict[str, Any]:
 
 def describe_quantity(name: str) -> str:
     """Return the description of a quantity, or an empty text where there is no source."""
-    return read_descriptions(NumericCompute).get(name, "")
+    return get_description(NumericCompute.model_fields[name])
 
 
 def declare_changed(name: str, default: float) -> Any:
