@@ -3,10 +3,11 @@
     python scripts/mutations.py [--only TEXT] [--all] [--write]
 
 The mistakes are those of `tests/mutations.yaml`. Each is put into a copy of the tree, in which run
-first the tests of the file, then the laws that the mistake names (`otafl validate --quick --only
-LAW`), then the tests of its package, then the contract tests (of a command, the golden ones), and
-with --all the rest of the fast ones, up to the first failure. --write keeps in the list which were
-noticed. A change of the tests is to leave no mistake unnoticed that was noticed before it.
+first the tests of the file, then the law that the mistake names (`otafl validate --quick --only
+LAW`, or a test of tests/laws), then the tests of its package, then the contract tests (of a
+command, the golden ones), and with --all the rest of the fast ones, up to the first failure.
+--write keeps in the list which were noticed. A change of the tests is to leave no mistake unnoticed
+that was noticed before it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ LIST = ROOT / "tests" / "mutations.yaml"
 class Mutation:
     """A mistake: in `file`, a path below otafl/, `old` becomes `new`.
 
-    A `law` is a text in the names of the laws of `otafl validate` that then fail.
+    A `law` is a text in the names of the laws of `otafl validate` that then fail, or a file of
+    tests/laws that then does.
     """
 
     what: str
@@ -40,7 +42,7 @@ class Mutation:
     old: str
     new: str
     law: str | None = None
-    noticed: bool | None = None
+    noticed: bool = True
 
     def apply(self, text: str) -> str:
         """Return the file's text with the mistake; raise ValueError unless `old` is there once."""
@@ -64,7 +66,8 @@ def iterate_checks(mutation: Mutation, everything: bool) -> Iterator[list[str]]:
     tests = near.glob(f"test_{Path(mutation.file).stem}*.py")
     yield [str(path.relative_to(ROOT)) for path in tests]
     if mutation.law is not None:
-        yield ["--only", mutation.law]
+        is_test = mutation.law.startswith("tests/")
+        yield [mutation.law] if is_test else ["--only", mutation.law]
     yield [f"tests/{package}"]
     yield ["tests/golden" if package == "cli" else "tests/contract"]
     if everything:
