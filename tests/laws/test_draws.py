@@ -87,6 +87,12 @@ MEDIAN, SIGMA = 3e9, 0.8
 LOGNORMAL = stats.lognorm(SIGMA, scale=MEDIAN)
 
 
+def check_logarithms(speeds: np.ndarray) -> Check:
+    """Check the variance of the logarithms of log-normal speeds."""
+    ratio = np.log(speeds / MEDIAN) ** 2 / SIGMA**2
+    return check_mean_square(SIGMA**2, ratio, ratio.size, "variance of the logarithms")
+
+
 @holds()
 def test_quantities_of_devices_follow_their_laws(bench: Bench) -> Iterator[Check]:
     """A normal quantity is conditioned on values above its least; quantities are independent."""
@@ -102,6 +108,7 @@ def test_quantities_of_devices_follow_their_laws(bench: Bench) -> Iterator[Check
     laws = (LOGNORMAL, stats.uniform(100.0, 200.0), stats.truncnorm(-2.0 / 3.0, np.inf, 2.0, 1.5))
     for (name, values), law in zip(columns.items(), laws, strict=True):
         yield check_distribution(values, law.cdf, name)
+    yield check_logarithms(devices.flops_per_s)
     for (one, first), (other, second) in itertools.combinations(columns.items(), 2):
         found = float(stats.spearmanr(first, second).statistic)
         yield check_normal(0.0, found, 1.0 / math.sqrt(SAMPLES - 1), f"{one}, {other}")
@@ -112,8 +119,7 @@ def test_speeds_are_log_normal(bench: Bench) -> Iterator[Check]:
     section = Lognormal(median_flops_per_s=MEDIAN, sigma=SIGMA)
     speeds = section.build_hardware(SAMPLES, np.random.default_rng(1)).flops_per_s
     yield check_distribution(speeds, LOGNORMAL.cdf)
-    ratio = np.log(speeds / MEDIAN) ** 2 / SIGMA**2
-    yield check_mean_square(SIGMA**2, ratio, ratio.size, "variance of the logarithms")
+    yield check_logarithms(speeds)
 
 
 @holds()
