@@ -3,10 +3,11 @@
     python scripts/mutations.py [--only TEXT] [--all] [--write]
 
 The mistakes are those of `tests/mutations.yaml`. Each is put into a copy of the tree, in which run
-first the tests of the file, then those of its package, then the contract tests (of a command, the
-golden ones), and with --all the rest of the fast ones, up to the first failure. --write keeps in
-the list which were noticed. A change of the tests is to leave no mistake unnoticed that was noticed
-before it.
+first the tests of the file, then the law that the mistake names (`otafl validate --quick --only
+LAW`, or a test of tests/laws), then the tests of its package, then the contract tests (of a
+command, the golden ones), and with --all the rest of the fast ones, up to the first failure.
+--write keeps in the list which were noticed. A change of the tests is to leave no mistake unnoticed
+that was noticed before it.
 """
 
 from __future__ import annotations
@@ -30,13 +31,18 @@ LIST = ROOT / "tests" / "mutations.yaml"
 
 @dataclass(frozen=True)
 class Mutation:
-    """A mistake: in `file`, a path below otafl/, `old` becomes `new`."""
+    """A mistake: in `file`, a path below otafl/, `old` becomes `new`.
+
+    A `law` is a text in the names of the laws of `otafl validate` that then fail, or a file of
+    tests/laws that then does.
+    """
 
     what: str
     file: str
     old: str
     new: str
-    noticed: bool | None = None
+    law: str | None = None
+    noticed: bool = True
 
     def apply(self, text: str) -> str:
         """Return the file's text with the mistake; raise ValueError unless `old` is there once."""
@@ -53,41 +59,56 @@ def list_mutations() -> list[Mutation]:
     return [Mutation(**one) for one in yaml.safe_load(LIST.read_text())]
 
 
-def iterate_selections(file: str, everything: bool) -> Iterator[list[str]]:
-    """Yield what to run for a mistake in a file, nearest first."""
-    package, *_ = Path(file).parts
-    near = ROOT / "tests" / Path(file).parent
-    yield [str(path.relative_to(ROOT)) for path in near.glob(f"test_{Path(file).stem}*.py")]
+def iterate_checks(mutation: Mutation, everything: bool) -> Iterator[list[str]]:
+    """Yield what to run for a mistake, nearest first: names of tests, or `--only` and a law."""
+    package, *_ = Path(mutation.file).parts
+    near = ROOT / "tests" / Path(mutation.file).parent
+    tests = near.glob(f"test_{Path(mutation.file).stem}*.py")
+    yield [str(path.relative_to(ROOT)) for path in tests]
+    if mutation.law is not None:
+        is_test = mutation.law.startswith("tests/")
+        yield [mutation.law] if is_test else ["--only", mutation.law]
     yield [f"tests/{package}"]
     yield ["tests/golden" if package == "cli" else "tests/contract"]
     if everything:
         yield ["tests"]
 
 
-def find_first_failure(tree: Path, tests: list[str]) -> str | None:
-    """Return the first test that fails in a tree, None where all pass.
+def find_first_failure(tree: Path, checks: list[str]) -> str | None:
+    """Return the first test or law that fails in a tree, None where all pass.
 
-    Raises RuntimeError if pytest cannot run the tests.
+    Raises RuntimeError if pytest cannot run the tests, or if no law has the name.
     """
-    command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", *command, *checks],
+            cwd=tree, env=environment, capture_output=True, text=True,
+        )  # fmt: skip
+
+    if checks[0] == "--only":
+        done = run("otafl", "validate", "--quick", "--quiet")
+        if done.returncode == 2:
+            raise RuntimeError(f"otafl validate could not run: {done.stderr.strip()}")
+        return f"law {checks[1]}" if done.returncode else None
+    done = run("pytest", "-x", "-n", "0", "-p", "no:cacheprovider")
     if done.returncode in (0, 5):  # 5: no tests there
         return None
     if done.returncode == 4:  # no test ran: a file that git does not know, for instance
-        raise RuntimeError(f"pytest could not run {' '.join(tests)}: {done.stderr.strip()}")
+        raise RuntimeError(f"pytest could not run {' '.join(checks)}: {done.stderr.strip()}")
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
     return found[1] if found else f"pytest, with exit code {done.returncode}"
 
 
 def find_detecting_test(mutation: Mutation, tree: Path, everything: bool) -> str | None:
-    """Return the test that notices a mistake in a tree, which is left as it was."""
+    """Return the test or law that notices a mistake in a tree, which is left as it was."""
     path = tree / "otafl" / mutation.file
     whole = path.read_text()
     path.write_text(mutation.apply(whole))
     try:
-        every = (tests for tests in iterate_selections(mutation.file, everything) if tests)
-        return next(filter(None, (find_first_failure(tree, tests) for tests in every)), None)
+        every = (checks for checks in iterate_checks(mutation, everything) if checks)
+        return next(filter(None, (find_first_failure(tree, checks) for checks in every)), None)
     finally:
         path.write_text(whole)
 
@@ -112,6 +133,9 @@ def main() -> int:
                 print(f"{one.file}: {one.what}: {by or 'NOT NOTICED'}", flush=True)
     if options.write:
         kept = [asdict(one) | {"noticed": outcome.get(one, one.noticed)} for one in every]
+        for row in kept:
+            if row["law"] is None:
+                del row["law"]
         text = LIST.read_text().splitlines()[0] + "\n"
         LIST.write_text(text + yaml.safe_dump(kept, sort_keys=False, width=1000))
     print(f"{sum(outcome.values())} of {len(outcome)} noticed")

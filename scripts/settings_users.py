@@ -30,7 +30,7 @@ PLACES = {
     "paper": ("paper", "tests/papers"),
     "benchmark": ("benchmarks",),
     "page": ("docs", "README.md"),
-    "test": ("tests", "otafl/laws", "otafl/validation"),
+    "test": ("tests", "otafl/validation"),
 }
 """Kind of a user -> where it lies; a file is of the first kind that has it."""
 FEW = {"": "nothing", "test": "tests alone", "page": "pages alone", "page test": "pages and tests"}

@@ -10,6 +10,9 @@ import typer
 from otafl.cli.app import Device, Quiet, check_writable
 from otafl.core.console import make_console
 
+LAWS_A_LINE = 10
+"""Laws between two lines of progress where the output is not a terminal."""
+
 
 def validate(
     quick: Annotated[
@@ -25,27 +28,38 @@ def validate(
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write every check as CSV.")
     ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw where every check lies in its interval."),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Check the uplink against its closed forms."""
-    for file in (json, csv):
+    """Check the installation against closed forms."""
+    for file in (json, csv, figure):
         if file is not None:
             check_writable(file.parent)
 
-    from otafl.laws import privacy, report, suite
-    from otafl.laws.bench import Bench
+    from otafl.validation import report, suite
+    from otafl.validation.bench import Bench
 
     bench = Bench(device.value, quick)
     chosen = suite.list_laws(only)
-    with make_console(stderr=True, quiet=quiet).status("") as status:
-        outcomes = suite.run(bench, chosen, lambda i, n, name: status.update(f"{i}/{n} {name}"))
+    console = make_console(stderr=True, quiet=quiet)
+
+    def show(index: int, count: int, name: str) -> None:
+        status.update(f"{index}/{count} {name}")
+        if not console.is_terminal and index % LAWS_A_LINE == 0:
+            console.print(f"{index}/{count} laws, now {name}")
+
+    with console.status("") as status:
+        outcomes = suite.run(bench, chosen, show)
     report.print_table(outcomes, make_console())
     typer.echo(report.format_summary(outcomes))
-    if missing := privacy.list_left_out():
-        typer.echo(missing)
     if json is not None:
         report.write_json(outcomes, json)
     if csv is not None:
         report.write_checks(outcomes, csv)
+    if figure is not None:
+        report.draw_figure(outcomes, figure)
     if not all(outcome.is_passed for outcome in outcomes):
         raise typer.Exit(1)

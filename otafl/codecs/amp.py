@@ -11,7 +11,7 @@ The best a depends on m/n, on the noise and on the sparsity of x. `compute_defau
 only m/n. It is the minimax threshold of signals with one non-zero coordinate in ten measurements,
 which minimises the error for the worst distribution of the non-zero coordinates. At one in ten the
 error is within 0.2 dB of that at the best a. From one in 33 to one in two it is within 2 dB for m/n
-up to 0.5, and within 4 dB above (`otafl validate --only compressed`, 20 dB over the noise).
+up to 0.5, and within 4 dB above, for signals 20 dB over the noise.
 
 References
 ----------

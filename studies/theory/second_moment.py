@@ -15,9 +15,9 @@ import numpy as np
 import xarray as xr
 
 from otafl.engine.assembly import assemble
-from otafl.laws.quadratics import MEAN, NOISE, VARIANCE, Problem
-from otafl.laws.sheet import RULES, Scalars, States
 from otafl.scenario import Point
+from otafl.validation.quadratics import MEAN, NOISE, VARIANCE, Problem
+from otafl.validation.sheet import RULES, Scalars, States
 
 DRAWS = 10_000
 """Fading states over which the gains of a policy are averaged."""
@@ -76,7 +76,7 @@ def compute_least_error(states: States) -> Scalars:
     """The gains of least mean squared error: the weakest devices at full power, the others at one.
 
     Of the receive scalings with the j weakest at full power, the smallest is the optimum (Cao et
-    al. 2020, theorem 1). `otafl.laws.sheet` finds the same by bisection.
+    al. 2020, theorem 1). `otafl.validation.sheet` finds the same by bisection.
     """
     reach = states.root_q
     order = np.argsort(reach, 1)

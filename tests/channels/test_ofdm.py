@@ -15,7 +15,7 @@ from support.rounding import assert_agree
 from torch import Tensor
 
 from otafl.channels.ofdm import group_frequencies
-from otafl.laws.bench import Bench
+from otafl.validation.bench import Bench
 
 
 def make(

@@ -1,6 +1,5 @@
 """Approximate message passing where it fails, where there is nothing to recover, and its threshold
-by search; its laws are in `otafl validate`.
-"""
+by search."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from otafl.laws import sheet
+from otafl.validation import sheet
 
 
 def test_sheet_by_hand() -> None:

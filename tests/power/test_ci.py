@@ -1,4 +1,4 @@
-"""Channel inversion by hand. Its law under fading is in `otafl.laws.single_policies`."""
+"""Channel inversion by hand. Its law under fading is in `otafl.validation.single_policies`."""
 
 from __future__ import annotations
 

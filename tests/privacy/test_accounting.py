@@ -1,4 +1,4 @@
-"""Guarantees from mu, against integrals of densities; the laws are in tests/laws too."""
+"""Guarantees from mu, against integrals of densities."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Clipping, transmit scales and accounting by hand; the attacks are in `otafl validate`, whose
-mutations tests/laws/test_privacy.py has.
-"""
+"""Clipping, transmit scales and accounting by hand."""
 
 from __future__ import annotations
 
@@ -18,11 +16,11 @@ from otafl.core.contracts import Broadcast, Group, LocalContext, Tensors, Transm
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.laws.bench import Bench, Rig
 from otafl.preflight.first_round import find_problems
 from otafl.privacy import accounting
 from otafl.scenario import Point, load_scenario
 from otafl.uplink.base import deliver
+from otafl.validation.bench import Bench, Rig
 
 pytestmark = pytest.mark.exact
 

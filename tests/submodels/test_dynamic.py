@@ -1,4 +1,4 @@
-"""Levels that are drawn in every round; `otafl.laws.choices` has their shares."""
+"""Levels that are drawn in every round."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 from support.power_links import ANTENNAS, HYPER, N, make_policy
 
-from otafl.laws import sheet
 from otafl.power.base import PowerPolicy
+from otafl.validation import sheet
 
 Scalars = tuple[np.ndarray, float, np.ndarray]
 """p [K], eta, active [K] of one trial and segment."""

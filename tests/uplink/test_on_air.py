@@ -9,9 +9,9 @@ import torch
 from scipy import linalg
 
 from otafl.core.contracts import Group
-from otafl.laws.bench import Bench
 from otafl.power.smcv import Smcv
 from otafl.uplink.base import deliver
+from otafl.validation.bench import Bench
 
 
 @pytest.mark.exact

@@ -15,7 +15,8 @@ from contract.small import close, engine, equal, points, run, scores
 from torch import Tensor
 
 from otafl.algorithms.adapters import lora_products
-from otafl.algorithms.adapters.lora_factors import truncate_ranks
+from otafl.algorithms.adapters.adapters import AdaptedLayer
+from otafl.algorithms.adapters.lora_factors import find_bases, truncate_ranks
 from otafl.core.contracts import Broadcast, Cohort, LocalContext
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
@@ -356,3 +357,13 @@ def test_fine_tuning_steps_along_all_that_a_device_trains() -> None:
     values = recorder.taken[-1]
     assert np.isfinite(values["tuned_own_test_loss"]).all()
     assert (values["tuned_own_test_loss"] != values["personal_own_test_loss"]).all()
+
+
+@pytest.mark.exact
+def test_common_bases_are_orthonormal() -> None:
+    layer = AdaptedLayer("weight0", 9, 6, 2, 1)
+    matrix = torch.randn(3, 9, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = find_bases([layer], {"weight0": matrix})
+    a, b = found["A.weight0"], found["B.weight0"]
+    for product in (a @ a.mT, b.mT @ b):
+        torch.testing.assert_close(product, torch.eye(2, dtype=torch.float64).expand(3, -1, -1))

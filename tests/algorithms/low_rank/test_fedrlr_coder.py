@@ -1,4 +1,4 @@
-"""FedRLR's coders differ by layer and round; `otafl.laws.linear_coding` has the moments of one."""
+"""FedRLR's coders differ by layer and round."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from support.link_bench import draw_updates, make_bench, make_cohort, make_given
 
 from otafl.core.contracts import Group, TransmitLimits
 from otafl.core.errors import UserError
-from otafl.laws.bench import Bench, Rig
 from otafl.scenario import load_scenario
 from otafl.uplink.base import deliver
 from otafl.uplink.impairments.impairments import Impairments
+from otafl.validation.bench import Bench, Rig
 
 pytestmark = pytest.mark.exact
 

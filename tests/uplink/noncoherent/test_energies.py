@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from otafl.laws.bench import Bench
 from otafl.uplink import noise
 from otafl.uplink.noncoherent.energies import NOISE_ENERGY, Energies, _add_noise
+from otafl.validation.bench import Bench
 
 QUIET_DB = -60.0
 PAIRS = 20_000
