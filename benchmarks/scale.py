@@ -24,10 +24,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from page import header, row, three
 
 import otafl
+from otafl.data import DataSet
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
@@ -45,11 +47,18 @@ class Axis(NamedTuple):
     about: str
 
 
+def crowd(samples: int) -> DataSet:
+    """Return samples of sixteen numbers; the largest of the first four is the class."""
+    draw = np.random.default_rng(0)
+    x, test = (draw.standard_normal((n, 16), dtype=np.float32) for n in (samples, 1000))
+    return DataSet(x, x[:, :4].argmax(1), test, test[:, :4].argmax(1), classes=4)
+
+
 def scenario(**sections: Any) -> dict[str, Any]:
     """The base of all axes: ten devices, a perceptron 16-16-4, Rayleigh fading, GBMA."""
     base = {
         "name": "scale",
-        "data": {"name": "population:crowd", "samples": 2_000, "partition": "iid"},
+        "data": {"name": "scale:crowd", "samples": 2_000, "partition": "iid"},
         "model": {"name": "mlp", "hidden": [16]},
         "channel": {"name": "rayleigh", "snr_db": 20},
         "power": "gbma",
@@ -60,10 +69,11 @@ def scenario(**sections: Any) -> dict[str, Any]:
     return {**base, **sections}
 
 
-def with_population(count: int, participants: int | None = None) -> dict[str, Any]:
+def with_population(count: int, participants: int | None = None, **sections: Any) -> dict[str, Any]:
     """A sample for each device."""
-    data = {"name": "population:crowd", "samples": max(2_000, count), "partition": "iid"}
-    return scenario(data=data, devices={"count": count, "participants": participants})
+    data = {"name": "scale:crowd", "samples": max(2_000, count), "partition": "iid"}
+    devices = {"count": count, "participants": participants}
+    return scenario(data=data, devices=devices, **sections)
 
 
 def with_parameters(count: int) -> dict[str, Any]:
@@ -71,15 +81,29 @@ def with_parameters(count: int) -> dict[str, Any]:
     return scenario(model={"name": "mlp", "hidden": [max(1, count // 21)]}, devices={"count": 4})
 
 
+POPULATIONS = (10**3, 10**4, 10**5, 10**6)
+FEEDBACK = {"name": "topk", "keep": 0.1, "error_feedback": True}
 AXES = {
     "devices": Axis(
         "devices", (10, 100, 1_000, 10_000), with_population, "All devices take part in each round."
     ),
     "population": Axis(
         "population",
-        (10**3, 10**4, 10**5, 10**6),
+        POPULATIONS,
         lambda count: with_population(count, 20),
         "Twenty devices of the population take part in a round.",
+    ),
+    "scaffold": Axis(
+        "population, SCAFFOLD",
+        POPULATIONS,
+        lambda count: with_population(count, 20, algorithm="scaffold", codec=FEEDBACK),
+        "The largest tenth of each update, with error feedback: devices keep controls and errors.",
+    ),
+    "ditto": Axis(
+        "population, Ditto",
+        POPULATIONS,
+        lambda count: with_population(count, 20, algorithm="ditto"),
+        "Each device keeps a personal model.",
     ),
     "trials": Axis(
         "trials", (1, 10, 100, 1_000, 10_000), lambda count: scenario(trials=count), "One stack."
@@ -208,7 +232,7 @@ def format_seconds(seconds: float) -> str:
 
 def print_rounds(axis: str, sizes: tuple[int, ...]) -> list[float]:
     """Print the table of an axis, and return the seconds of a round at each size."""
-    print(f"\n## {AXES[axis].title.capitalize()}\n\n{AXES[axis].about}\n")
+    print(f"\n## {AXES[axis].title[0].upper()}{AXES[axis].title[1:]}\n\n{AXES[axis].about}\n")
     header(AXES[axis].title, "set-up", "a round", "range", "a unit", "slope", "memory")
     times: list[float] = []
     for at, size in enumerate(sizes):
@@ -255,7 +279,7 @@ def draw(found: dict[str, tuple[tuple[int, ...], list[float]]], path: Path) -> N
 
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
     axes = figure.subplots()
-    for (name, (sizes, times)), mark in zip(found.items(), "os^Dv<", strict=False):
+    for (name, (sizes, times)), mark in zip(found.items(), "os^Dv<>p", strict=False):
         axes.loglog(sizes, times, marker=mark, label=name)
     axes.loglog([1e3, 1e7], [3e-3, 3e1], color="0.6", linestyle=":", label="proportional")
     axes.set_xlabel("Devices, population, trials, parameters, antennas or sweep points")

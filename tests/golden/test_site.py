@@ -79,30 +79,6 @@ def test_search_finds_names_by_their_parts() -> None:
     assert Parts({}).split("a `learning_rate`") == ["a", "learning_rate", "learning", "rate"]
 
 
-def test_navigation_is_what_the_theme_draws(tmp_path: Path) -> None:
-    """Pages in the tree, above others and below, in another folder, and beside the tree."""
-    pytest.importorskip("furo")
-    from sphinx.application import Sphinx
-
-    source = tmp_path / "source"
-    (source / "parts").mkdir(parents=True)
-    entries = {"index": "a\n   b", "b": "parts/c\n   parts/d", "parts/d": "e"}
-    for page in ("index", "a", "b", "parts/c", "parts/d", "parts/e"):
-        below = f".. toctree::\n\n   {entries[page]}\n" if page in entries else ""
-        (source / f"{page}.rst").write_text(f"Page <{page}>\n==========\n\n{below}")
-    drawn: list[dict[Path, str]] = []
-    for extensions in ([], ["otafl_docs.navigation"]):
-        out, trees = tmp_path / str(len(drawn)), tmp_path / "trees"
-        settings = {"html_theme": "furo", "extensions": extensions}
-        app = Sphinx(source, None, out, trees, "html", settings, status=None, warningiserror=True)
-        app.build(force_all=True)
-        drawn.append({path.relative_to(out): path.read_text() for path in out.rglob("*.html")})
-    assert drawn[0] == drawn[1]
-    assert len(drawn[0]) == 8
-    assert 'href="../a.html"' in drawn[0][Path("parts/c.html")]
-    assert "current-page" in drawn[0][Path("parts/e.html")]
-
-
 @pytest.mark.parametrize("above", ["A device descends:\n\n", "A device descends:\n", ""])
 def test_formulas_in_latex_stay_formulas(above: str) -> None:
     text = f"Notes\n-----\n{above}.. math::\n\n    w \\leftarrow w - \\eta g\n\nThen."

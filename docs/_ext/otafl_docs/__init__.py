@@ -7,7 +7,7 @@ from typing import Any
 
 
 def setup(app: Any) -> dict[str, Any]:
-    from otafl_docs import formulas, links, navigation, pages, search
+    from otafl_docs import formulas, links, pages, search
 
     pages.write(Path(app.srcdir) / "reference")
     app.connect("source-read", _read)
@@ -15,7 +15,6 @@ def setup(app: Any) -> dict[str, Any]:
     app.connect("autodoc-process-signature", _signature)
     formulas.setup(app)
     links.setup(app)
-    navigation.setup(app)
     search.setup(app)
     return {"parallel_read_safe": True}
 
