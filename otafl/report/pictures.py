@@ -19,6 +19,7 @@ from otafl.losses.metrics import MAIN, METRICS, list_variables
 from otafl.plots import heatmap
 from otafl.plots.cdf import PERSONAL, cdf_data
 from otafl.plots.curves import curve_data
+from otafl.plots.drawing import draw
 from otafl.plots.kinds import Kind
 from otafl.plots.overviews import choose_layout, list_free_axes, overview_data, unzip_axis
 from otafl.plots.pareto import pareto_data
@@ -181,7 +182,7 @@ def _plan_front(ds: xr.Dataset, y: str) -> Iterator[FigurePlan]:
 
 def _draw_picture(figure_plan: FigurePlan) -> tuple[Picture, Figure]:
     recipe = Kind(figure_plan.data.attrs["kind"]).recipe
-    figure = recipe.draw_fn(figure_plan.data, "")
+    figure = draw(figure_plan.data)
     width, height = (int(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
     alt = recipe.describe_fn(figure_plan.data)
     title, caption = figure_plan.title, figure_plan.caption
