@@ -130,7 +130,9 @@ def report(
     from otafl import report as page
     from otafl.results.files import open_results
 
-    page.write(open_results(result), target, result, chosen)
+    page.write(
+        open_results(result), target, result, chosen, lambda step: typer.echo(step, err=True)
+    )
     if lacking := page.describe_missing():
         typer.echo(f"otafl report: {lacking}", err=True)
     typer.echo(str(target))

@@ -9,8 +9,8 @@ import matplotlib
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from scipy import stats
 
+from otafl.analysis.paired import compute_quantile
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.plots.kinds import Kind, Spread
@@ -23,8 +23,6 @@ JOURNAL_FONT = 8.0
 """Points of all letters of a figure whose width is given."""
 NUMBERS = {"axes.formatter.useoffset": False, "axes.formatter.use_mathtext": True}
 """Settings of matplotlib: numbers of an axis have a power of ten in common, but no summand."""
-LEVEL = 0.95
-"""Level of the confidence intervals."""
 PHRASES = {
     Spread.deviation: "{center} ± one standard deviation",
     Spread.error: "{center} ± one standard error",
@@ -86,10 +84,8 @@ def compute_spread(data: xr.Dataset, spread: Spread) -> xr.Dataset:
     for name in ("std", "x_std", "y_std"):
         if name in data:
             count = data["x_trials" if name == "x_std" else "trials"]
-            error = data[name] / np.sqrt(count)
-            degrees = (count - 1).where(count > 1)
-            quantile = degrees.copy(data=stats.t.ppf(0.5 + LEVEL / 2, degrees))
-            changed[name] = error * (quantile if spread is Spread.interval else 1.0)
+            factor = compute_quantile(count) if spread is Spread.interval else 1.0
+            changed[name] = data[name] * factor / np.sqrt(count)
     return data.assign(changed)
 
 
