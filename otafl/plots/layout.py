@@ -247,7 +247,6 @@ def finish(
         _scale_label(ax.xaxis)
         _scale_label(ax.yaxis)
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # all is in its place: saving need not compute it again
 
 
 def _measure(texts: list[str]) -> float:
