@@ -206,6 +206,7 @@ def _name_front(data: xr.Dataset) -> list[Point]:
 
 def _number_points(ax: Axes, points: list[Point], names: list[str]) -> None:
     """Write beside each point of the front the number that its name has in the legend."""
+    ax.margins(0.1)  # numbers stay between the axes
     outline = [withStroke(linewidth=2, foreground="white")]
     style: dict[str, Any] = {"fontsize": "small", "path_effects": outline, "zorder": 4}
     for x, y, name in points:
@@ -220,18 +221,18 @@ def _list_front(data: xr.Dataset) -> list[xr.Dataset]:
 
 
 def _build_legend(data: xr.Dataset, names: list[str]) -> tuple[list[Any], list[str]]:
-    """Return what the legend has: the hue's values, what marks mean, and the numbered names."""
+    """Return what the legend has: the hue's values, the numbered names, and what marks mean."""
     texts = [name for name, _ in split_parts(data, "hue") if name]
-    handles = [
-        Line2D([], [], linestyle="none", **get_style(i) | {"markersize": 6.0})
-        for i in range(len(texts))
+    bare: dict[str, Any] = {"linestyle": "none", "markersize": 6.0}
+    handles = [Line2D([], [], **get_style(i) | bare) for i in range(len(texts))]
+    handles += [
+        Line2D([], [], marker=f"${i + 1}$", color="black", markeredgewidth=0.2, **bare)
+        for i in range(len(names))
     ]
     grey: dict[str, Any] = {"color": "0.35", "marker": "o", "markersize": 6.0, "linewidth": 1.2}
     handles.append(Line2D([], [], **grey))
-    handles.append(Line2D([], [], **grey | {"linestyle": "none", "markerfacecolor": "white"}))
-    for i in range(1, len(names) + 1):
-        handles.append(Line2D([], [], linestyle="none", marker=f"${i}$", color="black"))
-    return handles, [*texts, "Pareto front", "dominated", *names]
+    handles.append(Line2D([], [], markerfacecolor="white", **grey | bare))
+    return handles, [*texts, *names, "Pareto front", "dominated"]
 
 
 RECIPE = Recipe(
