@@ -20,12 +20,10 @@ import xarray as xr
 
 from otafl.analysis.matching import Settings, match_points, read_source
 from otafl.analysis.points import flatten_points
-from otafl.analysis.summary import SHOWN, compute_moments
 from otafl.core.errors import UserError
 from otafl.core.problems import Path as Keys
 from otafl.results import origins
 from otafl.results.coordinates import format_value
-from otafl.results.end_values import select_end_total
 from otafl.scenario import axes
 from otafl.scenario.keys import CHOICES, get_value
 
@@ -60,20 +58,6 @@ class VariableDifference:
 
 
 @dataclass(frozen=True)
-class PairedDifference:
-    """Difference B - A of a variable at the end of each trial, at one point.
-
-    Mean and standard deviation are over the trials that both have.
-    """
-
-    variable: str
-    point: str
-    difference: float
-    std: float
-    trials: int
-
-
-@dataclass(frozen=True)
 class CodeDifference:
     """Code or data by which points were computed that differs between A and B.
 
@@ -101,8 +85,6 @@ class Comparison:
     computed_by : code and data that differ, which are no difference by themselves.
     lacking : what one of them has alone, in words.
     ignored : variables that differ from run to run.
-    paired : differences of the main variables.
-    common_numbers : whether the random numbers of A and B are common.
     """
 
     names: Pair
@@ -113,8 +95,6 @@ class Comparison:
     lacking: list[str] = field(default_factory=list)
     variables: list[VariableDifference] = field(default_factory=list)
     ignored: list[VariableDifference] = field(default_factory=list)
-    paired: list[PairedDifference] = field(default_factory=list)
-    common_numbers: bool = False
     tolerance: float = 0.0
 
     @property
@@ -170,7 +150,6 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
                 found.append(_diff_variable(first, second, name, tolerance))
             else:
                 lacking.append(f"{name} has other dims in A than in B")
-    changed = {one.name for one in found if one.differing}
     return Comparison(
         names,
         settings,
@@ -180,8 +159,6 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
         lacking,
         [one for one in found if one.name != IGNORED],
         [one for one in found if one.name == IGNORED and one.differing],
-        list(_diff_pairs(first, second, [name for name in SHOWN if name in changed])),
-        one.tree.get("seed") == two.tree.get("seed") and one.tree["data"] == two.tree["data"],
         tolerance,
     )
 
@@ -290,15 +267,6 @@ def _diff_variable(a: xr.Dataset, b: xr.Dataset, name: str, tolerance: float) ->
         at,
         (float(x[place]), float(y[place])),
     )
-
-
-def _diff_pairs(a: xr.Dataset, b: xr.Dataset, names: list[str]) -> Iterator[PairedDifference]:
-    for name in names:
-        bare = (select_end_total(ds, name).drop_vars("point") for ds in (a, b))
-        one, two = xr.align(*bare, join="inner", exclude="point")
-        for point, row in zip(a["point"].values, two.values - one.values, strict=True):
-            if np.isfinite(row).any():
-                yield PairedDifference(name, str(point), *compute_moments(row))
 
 
 def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

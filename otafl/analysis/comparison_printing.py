@@ -8,19 +8,11 @@ from typing import Any
 
 from rich.console import Console
 
-from otafl.analysis.comparison import (
-    CodeDifference,
-    Comparison,
-    PairedDifference,
-    VariableDifference,
-)
+from otafl.analysis.comparison import CodeDifference, Comparison, VariableDifference
 from otafl.analysis.summary import format_number, make_table
 from otafl.core.console import make_console
 from otafl.core.suggestions import format_count
 from otafl.results.coordinates import format_value
-
-MAX_POINTS = 8
-"""Number of a variable's paired differences that are printed, the largest first."""
 
 
 def print_comparison(found: Comparison, console: Console | None = None) -> None:
@@ -46,8 +38,6 @@ def print_comparison(found: Comparison, console: Console | None = None) -> None:
         _print_numbers(console, found.variables, found.tolerance)
     for one in found.ignored:
         console.print(f"\nnot counted: {one.name} differs by up to {format_number(one.largest)}")
-    if found.paired:
-        _print_paired(console, found.paired, found.common_numbers)
     also = ", and so do code or data that they were computed by" if found.computed_by else ""
     console.print(f"\n{f'A and B differ{also}' if found.differs else 'nothing differs'}")
 
@@ -90,24 +80,7 @@ def _print_numbers(
         largest = format_number(one.largest, 3), format_number(one.largest_relative, 2)
         rows.append((one.name, differ, *largest, *values, at))
     _print_table(console, titles, rows)
-
-
-def _print_paired(console: Console, paired: Sequence[PairedDifference], common: bool) -> None:
-    numbers = "with common random numbers" if common else "whose random numbers are not common"
-    console.print(f"\nB - A at the end, mean ± standard deviation over the trials, {numbers}")
-    rows, hidden = [], 0
-    for name in dict.fromkeys(one.variable for one in paired):
-        own = [o for o in paired if o.variable == name and (o.difference or o.std)]
-        kept = sorted(own, key=lambda one: -abs(one.difference))[:MAX_POINTS]
-        hidden += len(own) - len(kept)
-        for one in own:
-            if one in kept:
-                std = f" ± {format_number(one.std, 2)}" if one.std == one.std else ""
-                said = f"{format_number(one.difference, 3)}{std}"
-                rows.append((name, one.point, said, str(one.trials)))
-    _print_table(console, ("variable", "point", "B - A", "trials"), rows)
-    if hidden:
-        console.print(f"{hidden} smaller ones, not 0, are not shown; --json has all")
+    console.print("\notafl compare tests differences at the end, over pairs of trials")
 
 
 def _print_table(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

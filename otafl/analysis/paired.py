@@ -275,11 +275,21 @@ def _compute_statistics(
             out["effect"] = apart.mean() / std
             out["variance_ratio"] = (own.var(ddof=1) + other.var(ddof=1)) / std**2
     if n >= MIN_PAIRS:
-        half = stats.t.ppf(0.5 + level / 2, n - 1) * out["std_error"]
+        half = float(compute_quantile(n, level)) * out["std_error"]
         out |= {"low": apart.mean() - half, "high": apart.mean() + half}
         if has_tests:
             out |= dict(zip(("p", "p_wilcoxon"), _test_differences(apart), strict=True))
     return np.array([out[name] for name in STATISTICS], dtype=float)
+
+
+def compute_quantile(count: Any, level: float = 0.95) -> np.ndarray:
+    """Return Student's two-sided quantile t for means of `count` trials, of any shape.
+
+    The interval at this level is the mean ± t s / sqrt(count). NaN for fewer than two trials.
+    """
+    return np.asarray(
+        stats.t.ppf(0.5 + level / 2, np.where(np.greater(count, 1), count, np.nan) - 1)
+    )
 
 
 def _test_differences(differences: np.ndarray) -> tuple[float, float]:

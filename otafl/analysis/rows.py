@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
+import pandas as pd  # type: ignore[import-untyped]
+
 from otafl.core.errors import UserError
 
 
@@ -62,38 +64,41 @@ def format_markdown_rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def format_latex_rows(
-    head: Sequence[str], rows: Sequence[Sequence[str]], caption: str, label: str = "", left: int = 1
+    heads: Sequence[Sequence[str]],
+    rows: Sequence[Sequence[str]],
+    caption: str,
+    label: str = "",
+    left: int = 1,
 ) -> str:
     """Return rows as a table with rules of the LaTeX package booktabs.
 
     Parameters
     ----------
-    caption, head, rows : texts, which are escaped.
+    heads, caption : texts, which are escaped; of each column its heads from above, of which equal
+        neighbours share a cell.
+    rows : cells in LaTeX.
     label : of the table; "" for none.
-    left : how many columns are aligned to the left; all others to the right.
+    left : how many columns name the row, and are aligned to the left; all others to the right.
     """
-    lines = [
-        *open_latex(caption, label, "l" * left + "r" * (len(head) - left)),
-        f"    {_join_cells(head)}",
-        r"    \midrule",
-        *(f"    {_join_cells(row)}" for row in rows),
-    ]
-    return "\n".join([*lines, *LATEX_END])
-
-
-def open_latex(caption: str, label: str, columns: str) -> list[str]:
-    """Return the first lines of a table with this alignment of columns."""
-    return [
-        r"\begin{table}",
-        r"  \centering",
-        rf"  \caption{{{escape_latex(caption)}.}}",
-        *([rf"  \label{{{label}}}"] if label else []),
-        rf"  \begin{{tabular}}{{{columns}}}",
-        r"    \toprule",
-    ]
-
-
-LATEX_END = [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
+    escaped = [tuple(map(escape_latex, head)) for head in heads]
+    columns = pd.MultiIndex.from_tuples(escaped) if len(escaped[0]) > 1 else [h for (h,) in escaped]
+    names = pd.DataFrame([row[:left] for row in rows])
+    repeated = (names == names.shift()).cummin(axis=1)  # in the row above, with all before it
+    repeated[left - 1] = False
+    names = names.mask(repeated, "")
+    cells = pd.concat([names, pd.DataFrame([row[left:] for row in rows])], axis=1)
+    return str(
+        cells.set_axis(columns, axis=1)
+        .style.hide(axis="index")
+        .to_latex(
+            column_format="l" * left + "r" * (len(heads) - left),
+            position_float="centering",
+            hrules=True,
+            label=label or None,
+            caption=f"{escape_latex(caption)}.",
+            multicol_align="c",
+        )
+    ).rstrip()
 
 
 def escape_latex(words: str) -> str:
@@ -103,7 +108,3 @@ def escape_latex(words: str) -> str:
     special |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
     out = "".join(special.get(one, one) for one in words)
     return re.sub(r"^-(?=\d)", r"$-$", out)
-
-
-def _join_cells(cells: Sequence[str]) -> str:
-    return f"{' & '.join(map(escape_latex, cells))} \\\\"

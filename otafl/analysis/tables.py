@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,13 +13,12 @@ import xarray as xr
 from otafl.analysis.paired import adjust_p_values, compare_values
 from otafl.analysis.points import build_labels, get_unit, swap_to_coordinate
 from otafl.analysis.rows import (
-    LATEX_END,
     escape_latex,
+    format_latex_rows,
     format_markdown_rows,
     format_text_rows,
-    open_latex,
 )
-from otafl.analysis.summary import compute_moments, drop_rounding_noise, format_mean_std
+from otafl.analysis.summary import compute_moments, format_mean_std
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.results.coordinates import get_long_name
@@ -29,9 +27,6 @@ from otafl.results.variables import get_better_direction
 
 VARIABLE = "variable"
 """Coordinate across of a table with several variables."""
-
-Cell = tuple[str, str]
-"""Mean and standard deviation as texts; the latter empty for one trial, both for none."""
 
 
 @dataclass(frozen=True)
@@ -241,55 +236,35 @@ def build_csv(table: Grid) -> tuple[list[str], list[list[object]]]:
 
 
 def format_latex(table: Grid, bold: np.ndarray | None = None, label: str = "") -> str:
-    """Return the table with rules of the LaTeX package booktabs.
+    """Return the table with rules of the LaTeX package booktabs; `bold` [rows, columns] marks it.
 
-    The cells of a column have equally many decimals, so that they are aligned; more than one axis
-    across makes a line of heads each.
+    More than one axis across makes a line of heads each.
     """
-    first, count = max(1, len(table.row_names)), len(table.columns)
-    lines = open_latex(table.caption, label, "l" * first + "r" * count)
-    lines += [f"    {line}" for line in _build_latex_head(table, first)]
-    lines.append(r"    \midrule")
+    names = [name.replace("_", " ") for name in table.row_names] or [""]
+    heads = table.columns if table.column_names else [(table.title,)]
+    if table.across:
+        heads = [(table.across, *head) for head in heads]
+    empty = ("",) * (len(heads[0]) - 1)
     marks = np.zeros(table.values.shape[:2], bool) if bold is None else bold
-    cells = [_format_latex_cells(table.values[:, j], marks[:, j]) for j in range(count)]
-    before: tuple[str, ...] = ()
-    for row, *values in zip(table.rows, *cells, strict=True):
-        if before and len(row) > 1 and row[0] != before[0]:
-            lines.append(r"    \addlinespace")
-        names = [
-            "" if row[: k + 1] == before[: k + 1] and k < len(row) - 1 else escape_latex(name)
-            for k, name in enumerate(row)
+    rows = [
+        [
+            *(map(escape_latex, texts) if texts else [""]),
+            *(_format_latex_cell(trials, mark) for trials, mark in zip(values, row, strict=True)),
         ]
-        lines.append(f"    {' & '.join([*(names or ['']), *values])} \\\\")
-        before = row
-    return "\n".join([*lines, *LATEX_END])
+        for texts, values, row in zip(table.rows, table.values, marks, strict=True)
+    ]
+    heads = [*((*empty, name) for name in names), *heads]
+    return format_latex_rows(heads, rows, table.caption, label, len(names))
 
 
-def align_decimals(column: np.ndarray) -> list[Cell]:
-    """Return cells of values [rows, trials] with equally many decimals.
-
-    So many that the median standard deviation has two digits, or the mean four where there is none.
-    Where that takes more than six decimals, or the means lie further apart than that shows, each
-    has digits of its own.
-    """
-    found = [compute_moments(row) for row in column]
-    sizes = [abs(mean) for mean, _, count in found if count and mean]
-    stds = [drop_rounding_noise(mean, std) if count > 1 else 0.0 for mean, std, count in found]
-    spreads = [std for std in stds if std]
-    if spreads:
-        places = 1 - math.floor(math.log10(float(np.median(spreads))))
-    else:
-        places = 3 - math.floor(math.log10(max(sizes))) if sizes else 0
-    fixed = places <= 6 and (not sizes or (max(sizes) < 1e6 and min(sizes) > 10.0**-places))
-    places = max(places, 0)
-    out = []
-    for row, (mean, _, count), std in zip(column, found, stds, strict=True):
-        if fixed and count:
-            out.append((f"{mean:.{places}f}", f"{std:.{places}f}" if count > 1 else ""))
-        else:
-            said, _, rest = format_mean_std(row).partition(" ± ") if count else ("", "", "")
-            out.append((said, rest))
-    return out
+def _format_latex_cell(trials: np.ndarray, is_bold: bool) -> str:
+    """Write mean and deviation as a formula, with powers of ten as LaTeX takes them."""
+    said = format_mean_std(trials).replace("±", r"\pm")
+    if said == "-":
+        return "--"
+    said = re.sub(r"e([+-]\d+)", lambda found: rf" \times 10^{{{int(found[1])}}}", said)
+    count = re.sub(r"n = (\d+)", r"$n = \1$", _format_count(trials))
+    return (rf"$\mathbf{{{said}}}$" if is_bold else f"${said}$") + count
 
 
 def _is_significant(winner: np.ndarray, others: np.ndarray, level: float) -> bool:
@@ -343,50 +318,3 @@ def _format_title(ds: xr.Dataset, name: str) -> str:
     """Write what a variable is and its units."""
     said, units = re.sub(r",? so far", "", get_long_name(ds, name)), get_unit(ds[name])
     return f"{said} [{units}]" if units else said
-
-
-def _build_latex_head(table: Grid, first: int) -> list[str]:
-    """Return a line for each coordinate across; equal neighbours share a cell, but in the last."""
-    names = [escape_latex(name.replace("_", " ")) for name in table.row_names] or [""]
-    if not table.column_names:
-        return [f"{' & '.join([*names, escape_latex(table.title)])} \\\\"]
-    count = len(table.columns)
-    above = rf"\multicolumn{{{count}}}{{c}}{{{escape_latex(table.across)}}}"
-    lines = []
-    if table.across:
-        lines = [rf"{' & ' * first}{above} \\", rf"\cmidrule(lr){{{first + 1}-{first + count}}}"]
-    for level in range(len(table.column_names)):
-        last = level == len(table.column_names) - 1
-        keys = [column[: level + 1] for column in table.columns]
-        cells, rules, at = [], [], first + 1
-        for key, same in itertools.groupby(range(len(keys)), key=lambda i: (keys[i], i * last)):
-            size = len(list(same))
-            cells.append(rf"\multicolumn{{{size}}}{{c}}{{{escape_latex(key[0][level])}}}")
-            rules.append(rf"\cmidrule(lr){{{at}-{at + size - 1}}}")
-            at += size
-        own = names if last else [""] * first
-        lines.append(f"{' & '.join([*own, *cells])} \\\\")
-        lines += [] if last else [" ".join(rules)]
-    return lines
-
-
-def _format_latex_cells(column: np.ndarray, bold: np.ndarray) -> list[str]:
-    """Return the cells of a column [rows, trials]; those that are bold [rows] are marked."""
-    cells, out = align_decimals(column), []
-    whole = [len(std.partition(".")[0]) for _, std in cells]
-    for (mean, std), digits, mark in zip(cells, whole, bold, strict=True):
-        pad = rf"\phantom{{{'0' * (max(whole) - digits)}}}" if digits < max(whole) else ""
-        said = (
-            rf"{_format_exponent(mean)} \pm {pad}{_format_exponent(std)}"
-            if std
-            else _format_exponent(mean)
-        )
-        out.append((rf"$\mathbf{{{said}}}$" if mark else f"${said}$") if mean else "--")
-    counts = [re.sub(r"n = (\d+)", r"$n = \1$", _format_count(trials)) for trials in column]
-    return [f"{cell}{count}" for cell, count in zip(out, counts, strict=True)]
-
-
-def _format_exponent(value: str) -> str:
-    """Write a number with a power of ten as LaTeX takes it."""
-    mantissa, e, power = value.partition("e")
-    return rf"{mantissa} \times 10^{{{int(power)}}}" if e else value

@@ -21,7 +21,7 @@ from otafl.cli.app import (
     say,
 )
 from otafl.core.errors import UserError
-from otafl.plots.kinds import Kind
+from otafl.plots.kinds import Kind, Spread
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -64,6 +64,12 @@ def plot(
         float | None,
         typer.Option(metavar="INCHES", help="Of the figure: 3.5 for a column, with short labels."),
     ] = None,
+    spread: Annotated[
+        Spread,
+        typer.Option(
+            help="Of bands and bars: standard deviation, standard error, or 95 % interval."
+        ),
+    ] = Spread.deviation,
     label: LabelOption = None,
     out: Figure = None,
     csv: Annotated[
@@ -79,12 +85,13 @@ def plot(
     """
     chosen, labels = parse_selection(sel), parse_labels(label)
     from otafl.analysis.relabelling import read_labels
-    from otafl.plots import draw, draw_overview, write_csv
+    from otafl.plots import describe_figure, draw, draw_overview, write_csv
     from otafl.plots.relabel import rename_labels
     from otafl.results.files import open_results
 
     flags = (y, x, z, hue, facet, csv, width)
-    if kind is None and not chosen and not labels and all(one is None for one in flags):
+    is_plain = spread is Spread.deviation and all(one is None for one in flags)
+    if kind is None and not chosen and not labels and is_plain:
         target = out or _make_output_path(result, "overview.png")
         opened = open_results(result)
         draw_overview(opened, target)
@@ -98,8 +105,11 @@ def plot(
     if csv is not None:
         write_csv(data, csv)
         typer.echo(str(csv))
-    draw(rename_labels(data, labels, read_labels(source)), target, width=width)
+    data = rename_labels(data, labels, read_labels(source))
+    draw(data, target, width=width, spread=spread)
     typer.echo(str(target))
+    if width is not None and (caption := describe_figure(data, spread)):
+        typer.echo(caption, err=True)
     if kind not in (Kind.partition_, Kind.map):
         _print_chance_warning(source, [one for one in (x, y, z) if one is not None])
 
@@ -121,7 +131,9 @@ def report(
     from otafl import report as page
     from otafl.results.files import open_results
 
-    page.write(open_results(result), target, result, chosen)
+    page.write(
+        open_results(result), target, result, chosen, lambda step: typer.echo(step, err=True)
+    )
     if lacking := page.describe_missing():
         typer.echo(f"otafl report: {lacking}", err=True)
     typer.echo(str(target))

@@ -151,6 +151,7 @@ def compare(
     from otafl.analysis.relabelling import read_labels
     from otafl.analysis.rows import (
         choose_format,
+        escape_latex,
         format_latex_rows,
         format_markdown_rows,
         format_text_rows,
@@ -186,8 +187,9 @@ def compare(
     if shape is Format.csv:
         text = _format_csv(*pair_rows.build_pair_csv(tests))
     elif shape is Format.latex:
-        left = len(tests["p"].dims)
-        text = format_latex_rows(titles, rows, caption, latex_label, left)
+        cells = [[escape_latex(cell) for cell in row] for row in rows]
+        heads, left = [(title,) for title in titles], len(tests["p"].dims)
+        text = format_latex_rows(heads, cells, caption, latex_label, left)
     elif shape is Format.markdown:
         text = f"{caption}\n\n{format_markdown_rows(titles, rows)}"
     else:

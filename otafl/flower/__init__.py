@@ -5,8 +5,7 @@ Wrap a strategy and use it in its place:
     from otafl.flower import OverTheAir
     strategy = OverTheAir(FedAvg(), devices=10, channel="rayleigh", power="gbma", snr_db=10)
 
-`OverTheAir` wraps a strategy of `flwr.serverapp.strategy`, `LegacyOverTheAir` one of
-`flwr.server.strategy`.
+`OverTheAir` wraps a strategy of `flwr.serverapp.strategy`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("otafl.flower needs Flower; run pip install 'otafl[flower]'") from error
 
-from otafl.flower.legacy import LegacyOverTheAir
 from otafl.flower.strategy import OverTheAir
 
-__all__ = ["LegacyOverTheAir", "OverTheAir"]
+__all__ = ["OverTheAir"]

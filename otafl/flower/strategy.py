@@ -48,10 +48,10 @@ class OverTheAir(Strategy):
         **settings: Any,
     ) -> None:
         if not isinstance(strategy, Strategy):
-            legacy = hasattr(strategy, "aggregate_fit")
+            older = "; those of flwr.server.strategy have the same names there"
             raise UserError(
                 f"otafl.flower: OverTheAir wraps a strategy of flwr.serverapp.strategy; got a "
-                f"{type(strategy).__name__}" + ("; use LegacyOverTheAir" if legacy else "")
+                f"{type(strategy).__name__}" + older * hasattr(strategy, "aggregate_fit")
             )
         self.strategy = strategy
         self._rounds = Rounds(strategy, devices, device_key, settings)

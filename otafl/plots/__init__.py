@@ -15,7 +15,7 @@ from typing import Any
 _HOMES = {
     "cdf": ("cdf_data",),
     "curves": ("curve_data",),
-    "drawing": ("draw", "save"),
+    "drawing": ("describe_figure", "draw", "save"),
     "heatmap": ("heatmap_data",),
     "map": ("map_data",),
     "overviews": ("draw_overview",),

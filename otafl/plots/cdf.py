@@ -13,8 +13,13 @@ from otafl.losses.metrics import list_variables
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
 from otafl.plots.layout import draw_panels, style_axes
-from otafl.plots.parts import MAX_PANELS, format_split, split_parts
-from otafl.plots.style import draw_banded_line, spans_decades
+from otafl.plots.style import (
+    MAX_PANELS,
+    draw_banded_line,
+    format_split,
+    spans_decades,
+    split_parts,
+)
 
 PERSONAL = list_variables(
     "device_personal_own_test",
@@ -83,11 +88,8 @@ def cdf_data(
     table["share"].attrs["long_name"] = f"share of {over}s"
     axes = {"x": values.rename(x), "y": table["share"]}
     table.attrs = quantities.build_attributes("cdf", ds, axes, x=x, y="share", hue=hue, facet=facet)
-    said = ""
-    if trials:
-        what = "± one standard deviation of the trials' shares"
-        said = quantities.describe_spread("shading", what, table["trials"])
-    return table.assign_attrs(band=said, log_x=int(spans_decades(table["value"].values)))
+    said = {"mark": "shading" if trials else "", "center": "trials' shares"}
+    return table.assign_attrs(said, log_x=int(spans_decades(table["value"].values)))
 
 
 def draw_cdf(data: xr.Dataset, title: str = "") -> Figure:

@@ -15,9 +15,25 @@ from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
-from otafl.plots.layout import draw_panels, name_ticks, set_numeric_ticks, style_axes
-from otafl.plots.parts import MAX_PANELS, format_split, split_parts
-from otafl.plots.style import DECADES, LARGEST, draw_banded_line, get_style, spans_decades
+from otafl.plots.layout import (
+    draw_panels,
+    fit_names,
+    get_panel_size,
+    get_width,
+    name_ticks,
+    set_numeric_ticks,
+    style_axes,
+)
+from otafl.plots.style import (
+    DECADES,
+    LARGEST,
+    MAX_PANELS,
+    draw_banded_line,
+    format_split,
+    get_style,
+    spans_decades,
+    split_parts,
+)
 from otafl.results.coordinates import format_value
 from otafl.results.end_values import SUMMED_DIMS, SUMS, sum_over_devices
 from otafl.results.variables import list_controls
@@ -84,17 +100,19 @@ def curve_data(
     table = table.assign_attrs(
         log_x=int(_uses_log_x(table)), log_y=int(log_y), choices=int(choices)
     )
-    mark = "bars" if choices else "shading"
-    said = quantities.describe_spread(mark, "mean ± one standard deviation", table["trials"])
+    table.attrs |= {"mark": "bars" if choices else "shading", "center": "mean"}
     if controls := _compute_controls(ds, y):
         table.attrs |= {"control_names": [*controls], "control_values": [*controls.values()]}
-        said = "; ".join([said, *_name_controls(controls)])
-    return table.assign_attrs(band=said.removeprefix("; ")).assign(drawn=_find_drawable(table))
+        table.attrs["lines"] = "; ".join(_name_controls(controls))
+    return table.assign(drawn=_find_drawable(table))
 
 
 def draw_curves(data: xr.Dataset, title: str = "") -> Figure:
     """Draw a figure of `curve_data`."""
-    return draw_panels(data, title, _draw_panel)
+    width, height = get_panel_size(data)
+    if data.attrs["choices"] and not get_width(data):
+        width, _ = fit_names(_list_names(data), width)
+    return draw_panels(data, title, _draw_panel, (width, height))
 
 
 def describe(data: xr.Dataset) -> str:
@@ -173,12 +191,17 @@ def _draw_panel(ax: Axes, data: xr.Dataset) -> None:
         ax.axhline(value, color="0.4", linewidth=1.0, linestyle=style, zorder=1)
     style_axes(ax, x=data.attrs["log_x"], y=data.attrs["log_y"])
     if data.attrs["choices"]:
-        name_ticks(ax.xaxis, [format_value(value) for value in data[x].values])
+        names = _list_names(data)
+        name_ticks(ax.xaxis, names, fit_names(names, data.attrs["panel_width"])[1])
         ax.set_xlim(-0.5, data.sizes[x] - 0.5)
     elif x == "round":
         ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     elif "at" not in data:
-        set_numeric_ticks(ax, np.unique(data[x].values))
+        set_numeric_ticks(ax, np.unique(data[x].values), data.attrs["panel_width"])
+
+
+def _list_names(data: xr.Dataset) -> list[str]:
+    return [format_value(value) for value in data[data.attrs["x"]].values]
 
 
 def _draw_line(ax: Axes, curve: xr.Dataset, i: int, name: str) -> None:

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
+import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from otafl.analysis.paired import compute_quantile
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
-from otafl.plots.kinds import Kind
-from otafl.plots.layout import JOURNAL_FONT
+from otafl.plots.kinds import Kind, Spread
 from otafl.plots.relabel import shorten_labels
 
 SUFFIXES = (".png", ".pdf", ".svg")
 MIN_WIDTH, MAX_WIDTH = 2.0, 20.0
 """Inches that may be asked for."""
+JOURNAL_FONT = 8.0
+"""Points of all letters of a figure whose width is given."""
+NUMBERS = {"axes.formatter.useoffset": False, "axes.formatter.use_mathtext": True}
+"""Settings of matplotlib: numbers of an axis have a power of ten in common, but no summand."""
+PHRASES = {
+    Spread.deviation: "{center} ± one standard deviation",
+    Spread.error: "{center} ± one standard error",
+    Spread.interval: "95 % confidence interval of the {center} (Student's t)",
+}
 
 
 def draw(
@@ -24,6 +35,7 @@ def draw(
     path: Path | str | None = None,
     title: str = "",
     width: float | None = None,
+    spread: Spread | str = Spread.deviation,
 ) -> Figure:
     """Draw the data of a figure.
 
@@ -34,27 +46,65 @@ def draw(
     ----------
     path : where the figure is written to, as `save` does; None: nowhere.
     title : a line above the panels; "" for none.
-    width : inches of the whole figure, with letters of 8 points and short labels, as 3.5 for a
-        column of a journal; None: what the panels need.
+    width : inches of the whole figure, with letters of 8 points, short labels and nothing above the
+        panels, as 3.5 for a column of a journal; None: what the panels need.
+    spread : what bands and bars show: "deviation", "error" or "interval".
 
     Raises
     ------
     UserError : as `save`, and for a width without room for the panels.
     """
-    recipe = Kind(data.attrs["kind"]).recipe
-    if width is None:
-        figure = recipe.draw_fn(data, title)
-    else:
+    kind, spread = Kind(data.attrs["kind"]), Spread(spread)
+    data = compute_spread(data, spread).assign_attrs(band=describe_spread(data, spread))
+    settings: Any = dict(NUMBERS)
+    if width is not None:
         if not MIN_WIDTH <= width <= MAX_WIDTH:
             raise UserError(
                 f"width {width:g}: expected {MIN_WIDTH:g} to {MAX_WIDTH:g} inches, like 3.5 for a "
                 "column of a journal"
             )
-        with matplotlib.rc_context({"font.size": JOURNAL_FONT}):
-            figure = recipe.draw_fn(shorten_labels(data).assign_attrs(width=width), title)
+        data = shorten_labels(data).assign_attrs(width=width)
+        settings["font.size"] = JOURNAL_FONT
+    with matplotlib.rc_context(settings):
+        figure = kind.recipe.draw_fn(data, title)
     if path is not None:
         save(figure, path)
     return figure
+
+
+def compute_spread(data: xr.Dataset, spread: Spread) -> xr.Dataset:
+    """Put what bands and bars show in place of the standard deviations.
+
+    The standard error is s / sqrt(n). Half of the interval is t s / sqrt(n), with the quantile t of
+    Student's distribution with n - 1 degrees of freedom.
+    """
+    if spread is Spread.deviation:
+        return data
+    changed = {}
+    for name in ("std", "x_std", "y_std"):
+        if name in data:
+            count = data["x_trials" if name == "x_std" else "trials"]
+            factor = compute_quantile(count) if spread is Spread.interval else 1.0
+            changed[name] = data[name] * factor / np.sqrt(count)
+    return data.assign(changed)
+
+
+def describe_spread(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
+    """Describe what shading, bars and lines show, and of how many trials; empty for nothing."""
+    parts = [str(data.attrs["lines"])] if data.attrs.get("lines") else []
+    if data.attrs.get("mark"):
+        known = data["trials"].values[data["trials"].values > 0]
+        least, most = known.min(initial=2**31), known.max(initial=0)
+        if most > 1:
+            said = PHRASES[spread].format(**data.attrs)
+            count = f"{most}" if least == most else f"{least} to {most}"
+            parts.insert(0, f"{data.attrs['mark']}: {said}, n = {count} trials")
+    return "; ".join(parts)
+
+
+def describe_figure(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
+    """Write what the caption of a figure must say: its notes, and what bands and bars show."""
+    return "; ".join(filter(None, (data.attrs["note"], describe_spread(data, spread))))
 
 
 def save(figure: Figure, path: Path | str) -> None:

@@ -22,9 +22,15 @@ from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import Recipe
-from otafl.plots.layout import LETTERS_PER_INCH, arrange, count_columns, make_panels, name_ticks
-from otafl.plots.parts import format_split
-from otafl.plots.style import format_label, spans_decades, wrap_text
+from otafl.plots.layout import (
+    count_columns,
+    count_letters,
+    finish,
+    fit_names,
+    make_panels,
+    name_ticks,
+)
+from otafl.plots.style import format_label, format_split, spans_decades, wrap_text
 from otafl.results.coordinates import format_value
 
 COLOURS = "cividis"
@@ -41,8 +47,10 @@ MAX_INCHES = (14.0, 7.0)
 SMALLEST = (2.4, 1.8)
 LINE = 0.18
 """Inches of a line of a row's name."""
-LETTERS = (9.0, 7.5, 6.0)
-"""Font sizes that are tried for the values in the cells, largest first."""
+LETTERS = (6.0, 9.0)
+"""Smallest and largest font size of the values in the cells."""
+LETTER = 0.65
+"""Width of a digit, as a part of the font size."""
 NAMED = 30
 """More rows or columns than this do not all have their value under a tick."""
 
@@ -98,8 +106,8 @@ def draw_heatmap(data: xr.Dataset, title: str = "") -> Figure:
     meshes = [_draw_panel(ax, part, norm) for ax, part in shows]
     bar = figure.colorbar(meshes[0], ax=axes, pad=0.02, aspect=25)
     rows = -(-len(axes) // count_columns(len(axes)))
-    bar.set_label(wrap_text(data.attrs["z_label"], int(LETTERS_PER_INCH * rows * size[1])))
-    arrange(figure, data, title, size, names=True)
+    bar.set_label(wrap_text(data.attrs["z_label"], count_letters(rows * size[1])))
+    finish(figure, data, title, size)
     _write_values(axes, meshes, norm)
     return figure
 
@@ -169,8 +177,10 @@ def _draw_panel(ax: Axes, data: xr.Dataset, norm: Any) -> QuadMesh:
         ax.patch.set(hatch="///", edgecolor="0.7", linewidth=0)
     edges = [np.arange(n + 1) - 0.5 for n in (columns, rows)]
     mesh = ax.pcolormesh(*edges, values, cmap=COLOURS, norm=norm, edgecolors="white", linewidth=0.4)
-    for axis, name in ((ax.xaxis, x), (ax.yaxis, y)):
-        name_ticks(axis, [format_value(value) for value in data[name].values], NAMED)
+    across, up = ([format_value(value) for value in data[name].values] for name in (x, y))
+    _, angle = fit_names(across, data.attrs["panel_width"] * max(1.0, len(across) / NAMED))
+    name_ticks(ax.xaxis, across, angle, most=NAMED)
+    name_ticks(ax.yaxis, up, most=NAMED)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return mesh
@@ -183,23 +193,14 @@ def _write_values(axes: list[Axes], meshes: list[QuadMesh], norm: Any) -> None:
         for ax, mesh in zip(axes, meshes, strict=True)
         for place, value in np.ma.ndenumerate(np.ma.asarray(mesh.get_array()))
     ]
-    size = _fit_font_size(
-        axes[0], max((format_number(value, 3) for *_, value in cells), key=len, default="")
-    )
-    for ax, (row, column), value in cells if size else ():
+    longest = max((len(format_number(value, 3)) for *_, value in cells), default=1)
+    corners = axes[0].transData.transform([(0, 0), (1, 1)])
+    width, height = 72 / axes[0].figure.dpi * np.abs(corners[1] - corners[0])
+    size = min(LETTERS[1], 0.9 * width / (LETTER * longest), 0.8 * height)
+    for ax, (row, column), value in cells if size >= LETTERS[0] else ():
         colour = "black" if norm(value) > LIGHT else "white"
         style: dict[str, Any] = {"fontsize": size, "color": colour, "ha": "center", "va": "center"}
         ax.text(column, row, format_number(value, 3), **style)
-
-
-def _fit_font_size(ax: Axes, longest: str) -> float | None:
-    """Find the largest font size at which a text fits into a cell; None where none does."""
-    corners = ax.transData.transform([(0, 0), (1, 1)])
-    trial = ax.text(0, 0, longest, fontsize=LETTERS[0])
-    needed = trial.get_window_extent().size / np.array((0.9, 0.95))
-    trial.remove()
-    fits = (np.abs(corners[1] - corners[0]) / needed).min()
-    return next((size for size in LETTERS if size <= fits * LETTERS[0]), None)
 
 
 RECIPE = Recipe(

@@ -57,6 +57,14 @@ class Recipe:
     open_fn: Callable[[Path, bool], Any] = open_result
 
 
+class Spread(StrEnum):
+    """What bands and bars of a figure show."""
+
+    deviation = "deviation"
+    error = "error"
+    interval = "interval"
+
+
 class Kind(StrEnum):
     """Name a kind of figures."""
 

@@ -23,9 +23,9 @@ from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import Recipe
-from otafl.plots.layout import add_legend, arrange, get_width, make_panels
-from otafl.plots.parts import format_split
+from otafl.plots.layout import add_legend, finish, make_panels
 from otafl.plots.scenario_panels import Panels, open_scenario, select_panels
+from otafl.plots.style import format_split
 from otafl.scenario import Scenario
 
 COLOURS = "cividis"
@@ -155,8 +155,8 @@ def draw_map(data: xr.Dataset, title: str = "") -> Figure:
         ScalarMappable(norm, COLOURS), ax=[ax for ax, _ in shows], pad=0.02, aspect=25, extend="min"
     )
     bar.set_label(LABEL)
-    add_legend(figure, *_collect_legend(shows), "", get_width(data))
-    arrange(figure, data, title, size)
+    add_legend(figure, data, *_collect_legend(shows), "")
+    finish(figure, data, title, size)
     return figure
 
 

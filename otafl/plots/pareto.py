@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,22 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
 from otafl.analysis.points import list_axes
 from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
-from otafl.plots.labels import name_points
-from otafl.plots.layout import add_legend, arrange, get_width, make_panels, style_axes
-from otafl.plots.parts import MAX_PANELS, format_split, split_parts
-from otafl.plots.style import format_label, get_style, spans_decades
+from otafl.plots.layout import add_legend, finish, make_panels, style_axes
+from otafl.plots.style import (
+    MAX_PANELS,
+    format_label,
+    format_split,
+    get_style,
+    spans_decades,
+    split_parts,
+)
 from otafl.results.end_values import DIVERGED
 from otafl.results.variables import get_better_direction
 
@@ -28,8 +33,6 @@ COSTS = ("device_energy_j", "tx_energy_j", "uplink_symbols", "sim_time_s", "airt
 """What is drawn along x if nothing is said: the first that the result has."""
 NOTED = 10
 """Points of a front that are named, at most."""
-LONGEST = 28
-"""Letters of a line of a point's name."""
 
 Point = tuple[float, float, str]
 """x, y and name of a point of the front."""
@@ -81,33 +84,37 @@ def pareto_data(
     guessed = paired | ds[DIVERGED].notnull() if DIVERGED in ds else paired
     for axis, values, there in (("x", across, paired), ("y", up, guessed)):
         found = quantities.compute_statistics(values.where(there), dims)
-        table = table.assign(found.rename(mean=axis, std=f"{axis}_std"))
+        names = {
+            "mean": axis,
+            "std": f"{axis}_std",
+            "trials": {"x": "x_trials", "y": "trials"}[axis],
+        }
+        table = table.assign(found.rename(names))
     table["front"] = (dims, _mark_front(table, ways, bool(facet)))
     axes = {"x": across.rename(x), "y": up.rename(y)}
     table.attrs = quantities.build_attributes("pareto", ds, axes, y=y, x=x, hue=hue, facet=facet)
     table.attrs |= {"x_better": ways[0], "y_better": ways[1]}
     logs = {f"log_{one}": int(spans_decades(table[one].values)) for one in "xy"}
-    return table.assign_attrs(logs, points=dims[len(named) :])
+    return table.assign_attrs(logs, points=dims[len(named) :], mark="bars", center="mean")
 
 
 def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:
     """Draw a figure of `pareto_data`.
 
-    The front is a staircase; its points are filled, and named by the axes that have no colour.
+    The front is a staircase; its points are filled, and have numbers that the legend explains.
     """
     attrs = data.attrs
-    way = {f"{a}_label": f"\n({attrs[f'{a}_better']} is better)" for a in "xy"}
-    figure, axes = make_panels(
-        data.assign_attrs({key: attrs[key] + said for key, said in way.items()})
-    )
-    fronts = [(ax, _draw_panel(ax, part)) for ax, part in axes]
+    way = {f"{a}_label": f"{attrs[f'{a}_label']}\n({attrs[f'{a}_better']} is better)" for a in "xy"}
+    figure, axes = make_panels(data.assign_attrs(way))
+    fronts = [_draw_panel(ax, part) for ax, part in axes]
+    names = list(dict.fromkeys(name for points in fronts for *_, name in points if name))
+    if len(names) <= NOTED:
+        for (ax, _), points in zip(axes, fronts, strict=True):
+            _number_points(ax, points, names)
     hue = attrs["hue"]
-    title_of_hue = format_label(data[hue], hue) if hue else ""
-    add_legend(figure, *_build_legend(data), title_of_hue, get_width(data))
-    arrange(figure, data, title)
-    for ax, points in fronts:
-        if len(points) <= NOTED:
-            name_points(ax, points)
+    handles, texts = _build_legend(data, names if len(names) <= NOTED else [])
+    add_legend(figure, data, handles, texts, format_label(data[hue], hue) if hue else "")
+    finish(figure, data, title)
     return figure
 
 
@@ -191,16 +198,21 @@ def _name_front(data: xr.Dataset) -> list[Point]:
     others = [str(dim) for dim in data["x"].dims if dim != data.attrs["hue"]]
     points = []
     for one in _list_front(data):
-        name = _wrap(", ".join(quantities.name_value(one[dim]) for dim in others))
+        name = ", ".join(quantities.name_value(one[dim]) for dim in others)
         points.append((float(one["x"]), float(one["y"]), name))
     sign = 1.0 if data.attrs["x_better"] == "lower" else -1.0
     return sorted(points, key=lambda point: sign * point[0])
 
 
-def _wrap(name: str) -> str:
-    """Break a long name into two lines, and cut what is longer."""
-    lines = textwrap.wrap(name, LONGEST, max_lines=2, placeholder="…", break_on_hyphens=False)
-    return "\n".join(lines)
+def _number_points(ax: Axes, points: list[Point], names: list[str]) -> None:
+    """Write beside each point of the front the number that its name has in the legend."""
+    ax.margins(0.1)  # numbers stay between the axes
+    outline = [withStroke(linewidth=2, foreground="white")]
+    style: dict[str, Any] = {"fontsize": "small", "path_effects": outline, "zorder": 4}
+    for x, y, name in points:
+        if name:
+            number = str(names.index(name) + 1)
+            ax.annotate(number, (x, y), (5, 5), textcoords="offset points", **style)
 
 
 def _list_front(data: xr.Dataset) -> list[xr.Dataset]:
@@ -208,17 +220,19 @@ def _list_front(data: xr.Dataset) -> list[xr.Dataset]:
     return [data.isel(dict(zip(data["x"].dims, place, strict=True))) for place in places]
 
 
-def _build_legend(data: xr.Dataset) -> tuple[list[Any], list[str]]:
-    """Return what the legend has: the hue's values, and what filled points and the line mean."""
+def _build_legend(data: xr.Dataset, names: list[str]) -> tuple[list[Any], list[str]]:
+    """Return what the legend has: the hue's values, the numbered names, and what marks mean."""
     texts = [name for name, _ in split_parts(data, "hue") if name]
-    handles = [
-        Line2D([], [], linestyle="none", **get_style(i) | {"markersize": 6.0})
-        for i in range(len(texts))
+    bare: dict[str, Any] = {"linestyle": "none", "markersize": 6.0}
+    handles = [Line2D([], [], **get_style(i) | bare) for i in range(len(texts))]
+    handles += [
+        Line2D([], [], marker=f"${i + 1}$", color="black", markeredgewidth=0.2, **bare)
+        for i in range(len(names))
     ]
     grey: dict[str, Any] = {"color": "0.35", "marker": "o", "markersize": 6.0, "linewidth": 1.2}
     handles.append(Line2D([], [], **grey))
-    handles.append(Line2D([], [], **grey | {"linestyle": "none", "markerfacecolor": "white"}))
-    return handles, [*texts, "Pareto front", "dominated"]
+    handles.append(Line2D([], [], markerfacecolor="white", **grey | bare))
+    return handles, [*texts, *names, "Pareto front", "dominated"]
 
 
 RECIPE = Recipe(

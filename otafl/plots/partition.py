@@ -25,16 +25,9 @@ from otafl.data.device_splits import partition_samples
 from otafl.data.loading import load_cached
 from otafl.plots import quantities
 from otafl.plots.kinds import Recipe
-from otafl.plots.layout import (
-    add_legend,
-    arrange,
-    count_columns,
-    get_width,
-    make_panels,
-    style_axes,
-)
-from otafl.plots.parts import format_split
+from otafl.plots.layout import add_legend, count_columns, finish, make_panels, style_axes
 from otafl.plots.scenario_panels import Panels, open_scenario, select_panels
+from otafl.plots.style import format_split
 from otafl.scenario import Scenario
 
 COLOURS = (
@@ -136,7 +129,7 @@ def draw_partition(data: xr.Dataset, title: str = "") -> Figure:
         for ax, part in shows:
             _draw_bars(ax, part["samples"].dropna("device", how="all"))
         handles, texts = shows[0][0].get_legend_handles_labels()
-        add_legend(figure, handles[::-1], texts[::-1], "class", get_width(data))
+        add_legend(figure, data, handles[::-1], texts[::-1], "class")
     else:
         norm = Normalize(0, float(data["samples"].max()))
         meshes = [
@@ -147,7 +140,7 @@ def draw_partition(data: xr.Dataset, title: str = "") -> Figure:
     for ax, _ in shows:
         ax.set_xlim(-0.6, devices - 0.4)
         ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
-    arrange(figure, data, title, size)
+    finish(figure, data, title, size)
     return figure
 
 

@@ -175,23 +175,6 @@ def compute_statistics(values: xr.DataArray, drawn_dims: Sequence[str]) -> xr.Da
     return found.drop_vars("final_round", errors="ignore").transpose(*drawn_dims).compute()
 
 
-def describe_spread(mark: str, what: str, counts: xr.DataArray) -> str:
-    """Describe what shading or bars show, and of how many trials; empty for one trial.
-
-    Parameters
-    ----------
-    mark : "shading" or "bars".
-    what : the spread, as "mean ± one standard deviation".
-    counts : trials of every place, 0 where there are none.
-    """
-    known = counts.values[counts.values > 0]
-    if not known.size or known.max() < 2:
-        return ""
-    least, most = int(known.min()), int(known.max())
-    number = f"{most}" if least == most else f"{least} to {most}"
-    return f"{mark}: {what}, n = {number} trials"
-
-
 def build_attributes(
     kind: str, ds: xr.Dataset, axes: Mapping[str, xr.DataArray], **names: str | None
 ) -> dict[str, str]:

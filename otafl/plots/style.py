@@ -28,6 +28,8 @@ LEGEND_WIDTH = 32
 """Letters in a line of a legend or under a tick: choices with their settings are long."""
 MANY = 7
 """More curves than this in one panel are hard to distinguish; `draw_overview` draws no more."""
+MAX_PANELS = 12
+"""Largest number of curves or points that a text describes one by one."""
 LARGEST = 1e100
 """Larger values, of models that diverge, are not drawn, since a logarithmic axis fails there."""
 DECADES = 100.0
@@ -71,6 +73,32 @@ def draw_banded_line(
     ax.fill_between(x, low, high, alpha=0.18, linewidth=0, **band)
 
 
+def split_parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
+    """Split what is drawn by the dims of these flags, "facet" or "hue", as far as it has them.
+
+    Returns the values of these dims in words, and what is drawn at them.
+    """
+    dims = [data.attrs[flag] for flag in flags if data.attrs[flag]]
+    found = []
+    for place in np.ndindex(*(data.sizes[dim] for dim in dims)):
+        part = data.isel(dict(zip(dims, place, strict=True)))
+        # matplotlib leaves texts that begin with an underscore out of its legends
+        texts = [re.sub("^(__main__:|_+)", "", format_value(part[dim].values)) for dim in dims]
+        found.append((", ".join(texts), part))
+    return found
+
+
+def format_split(data: xr.Dataset) -> str:
+    """Describe what distinguishes the curves and panels of the figure."""
+    said = ""
+    for flag, word in (("hue", "colour"), ("facet", "panel")):
+        name = data.attrs.get(flag)
+        if name:
+            values = ", ".join(format_value(value) for value in data[name].values)
+            said += f"; a {word} for each {format_label(data[name], name)}: {values}"
+    return said
+
+
 def format_label(values: xr.DataArray, name: str) -> str:
     """Write a variable or coordinate with its units, as in "normalised SNR [dB]"."""
     said = str(values.attrs.get("long_name") or name.replace("_", " "))
@@ -88,17 +116,23 @@ def format_coordinate(data: xr.Dataset, name: str, value: Any) -> str:
 
 
 def wrap_text(text: str, width: int = LEGEND_WIDTH) -> str:
-    """Wrap a text into lines of `width` letters.
+    """Wrap a text into lines of `width` letters at most.
 
-    Units stay with their word, and words that are longer than a line are broken before their
-    brackets only.
+    Units stay with their word. Words may be broken before a bracket and, where they are longer than
+    a line, after an underscore.
     """
     if "\n" in text:
         return "\n".join(wrap_text(part, width) for part in text.split("\n"))
     if len(text) <= width:
         return text
     text = re.sub(r"(?<=\w)\(", " (", text.replace(" [", "\u00a0["))
-    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    lines: list[str] = []
+    for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False):
+        while len(line) > width + 1:  # a comma may stand over
+            place = line.rfind("_", 0, width) + 1 or width
+            lines.append(line[:place])
+            line = line[place:]
+        lines.append(line)
     return "\n".join(lines).replace("\u00a0", " ")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,10 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def render_page(
-    ds: xr.Dataset, source: Path | str, sel: Mapping[str, Sequence[str]] | None = None
+    ds: xr.Dataset,
+    source: Path | str,
+    sel: Mapping[str, Sequence[str]] | None = None,
+    announce: Callable[[str], None] = lambda step: None,
 ) -> str:
     """Return the page of a result, as HTML.
 
@@ -50,6 +53,7 @@ def render_page(
     ----------
     source : the file or folder that the result was opened from.
     sel : axis -> the values that the figures, tables and tests are of; all for None.
+    announce : is called with the name of each step before it begins.
 
     Raises
     ------
@@ -71,7 +75,8 @@ def render_page(
     style, _, _ = loader.get_source(environment, "page.css")
     program, _, _ = loader.get_source(environment, "explorer.js")
     library = load_library()
-    figures, figure_note = pictures.draw_figures(ds)
+    figures, figure_note = pictures.draw_figures(ds, announce)
+    announce("tables and paired tests")
     texts: dict[str, Any] = {
         "style": style,
         "library": library,
@@ -96,6 +101,7 @@ def render_page(
     plain = template.render(texts, explorer=None)
     if library is None:
         return plain
+    announce("part to explore")
     room = MAX_PAGE - sum(len(text.encode()) for text in (plain, library, program)) - CONTROLS
     explorer = _build_within(ds, min(MAX_VALUES, room))
     if explorer is None and figures:
@@ -108,19 +114,20 @@ def write(
     path: Path | str,
     source: Path | str,
     sel: Mapping[str, Sequence[str]] | None = None,
+    announce: Callable[[str], None] = lambda step: None,
 ) -> None:
     """Write the page of a result to a file.
 
     Parameters
     ----------
-    source, sel : as `render_page` takes them.
+    source, sel, announce : as `render_page` takes them.
 
     Raises
     ------
     UserError : for an axis or a value that is not there.
     WriteError : where the file cannot be written.
     """
-    write_text(Path(path), render_page(ds, source, sel))
+    write_text(Path(path), render_page(ds, source, sel, announce))
 
 
 def _build_within(ds: xr.Dataset, room: int) -> dict[str, Any] | None:

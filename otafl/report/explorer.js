@@ -76,7 +76,7 @@
   /* Values of the chosen slices. */
   function halfWidth(kind, std, count) {
     if (kind === "none" || !(count > 1) || Number.isNaN(std)) return null;
-    return kind === "std" ? std : data.quantiles[count] * std / Math.sqrt(count);
+    return kind === "std" ? std : std / Math.sqrt(count) * (kind === "error" ? 1 : data.quantiles[count]);
   }
   function collect(state) {
     const { variable, xAxis, along, hue, panel } = state;
@@ -114,7 +114,7 @@
     return rows;
   }
 
-  const SPREADS = { std: "mean ± one standard deviation",
+  const SPREADS = { std: "mean ± one standard deviation", error: "mean ± one standard error",
     confidence: "95 % confidence interval of the mean (Student's t)" };
   function describeSpread(state, rows) {
     const least = rows.reduce((found, row) => Math.min(found, row.n), Infinity);

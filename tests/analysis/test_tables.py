@@ -1,30 +1,24 @@
-"""Digits of a column that are aligned, and letters that LaTeX takes."""
+"""Numbers and letters as LaTeX takes them."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from golden.made_results import made
 
-from otafl.analysis.rows import escape_latex
-from otafl.analysis.tables import align_decimals, build_grid, format_latex
+from otafl.analysis.rows import escape_latex, format_latex_rows
+from otafl.analysis.tables import build_grid, format_latex
 
 pytestmark = pytest.mark.exact
 
 
-def test_aligned_digits() -> None:
-    """Those of the median deviation, for all; own ones where that cannot be."""
-    rng = np.array([-1.0, 0.0, 1.0])
-    column = np.stack([0.5 + 0.01 * rng, 0.25 + 0.1 * rng, 12.0 + 0.02 * rng, np.full(3, np.nan)])
-    assert align_decimals(column) == [
-        ("0.500", "0.010"),
-        ("0.250", "0.100"),
-        ("12.000", "0.020"),
-        ("", ""),
+def test_names_that_repeat_are_written_once() -> None:
+    rows = [["a", "b", "c"], ["a", "b", "d"], ["a", "e", "c"], ["f", "e", "c"], ["f", "e", "c"]]
+    text = format_latex_rows([("x",), ("y",), ("z",)], rows, "caption", left=3)
+    lines = [line.removesuffix(r" \\") for line in text.splitlines() if " & " in line]
+    assert [line.split(" & ") for line in lines] == [
+        *(["x", "y", "z"], ["a", "b", "c"], ["", "", "d"], ["", "e", "c"], ["f", "e", "c"]),
+        ["", "", "c"],
     ]
-    assert align_decimals(np.array([[3.0], [12.25]])) == [("3.00", ""), ("12.25", "")]
-    tiny = align_decimals(np.stack([1e-9 * (2 + rng), 5e3 * (2 + rng)]))
-    assert tiny[0] == ("2e-09", "1e-09")
 
 
 def test_exponents_and_special_letters() -> None:

@@ -33,7 +33,7 @@ from flwr.simulation import run_simulation
 from flwr.supercore.task_identity import TaskIdentity
 
 from otafl.core.errors import UserError
-from otafl.flower import LegacyOverTheAir, OverTheAir
+from otafl.flower import OverTheAir
 from otafl.own_loop.wireless import WirelessUplink
 
 pytestmark = pytest.mark.slow
@@ -402,10 +402,8 @@ def test_settings_are_said_at_once(apps: Any) -> None:
         wrapped(power="gmba")
     with pytest.raises(UserError, match="device_key='id' needs devices"):
         OverTheAir(strategies.FedAvg(), device_key="id")
-    with pytest.raises(UserError, match="got a FedAvg; use LegacyOverTheAir"):
+    with pytest.raises(UserError, match=r"got a FedAvg; those of flwr.server.strategy have the"):
         OverTheAir(older.FedAvg())
-    with pytest.raises(UserError, match="got a FedAvg; OverTheAir is for those"):
-        LegacyOverTheAir(strategies.FedAvg())
     key = OverTheAir(strategies.FedAvg(), devices=4, device_key="number")
     with pytest.raises(UserError, match="must have one number 'number' among its metrics; got non"):
         trained(apps, key)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from support.swept_bench import make_dataset
 
 from otafl.core.errors import UserError
-from otafl.plots import MANY, curve_data, draw
+from otafl.plots import MANY, curve_data, describe_figure, draw
 from otafl.plots.curves import describe
 
 pytestmark = pytest.mark.exact
@@ -201,7 +201,7 @@ def test_personal_metrics_have_lines_of_the_controls_which_are_named() -> None:
         pytest.approx({"mean control": 0.8, "line control": 0.9})
     )
     named = "dotted: mean control 0.800; dash-dotted: line control 0.900"
-    assert data.attrs["band"].endswith(named)
+    assert describe_figure(data).endswith(named)
     flat = [line for line in draw(data).axes[0].lines if len(set(line.get_ydata())) == 1]
     assert [float(line.get_ydata()[0]) for line in flat] == pytest.approx([0.8, 0.9])
     assert "Mean control: 0.8. Line control: 0.9." in describe(data)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.image import imread
 from support.marks import first_is_fast
 from support.swept_bench import make_dataset
 
 from otafl.core.errors import UserError
-from otafl.plots import curve_data, draw
+from otafl.plots import curve_data, describe_figure, draw
 
 
 @pytest.mark.parametrize(
@@ -55,5 +56,31 @@ def test_the_figure_says_what_the_shading_is() -> None:
     assert draw(curve_data(ds.isel(trial=[0]), hue="power")).get_suptitle() == ""
     lost = ds.copy(deep=True)
     lost["test_accuracy"][0, 0] = float("nan")
-    said = curve_data(lost, hue="power").attrs["band"]
+    said = describe_figure(curve_data(lost, hue="power"))
     assert said == "shading: mean ± one standard deviation, n = 2 to 3 trials"
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("spread", "half", "said"),
+    [
+        ("deviation", 0.003, "mean ± one standard deviation"),
+        ("error", 0.003 / np.sqrt(3), "mean ± one standard error"),
+        # the 97.5 % quantile of Student's t with two degrees of freedom, from a table
+        ("interval", 4.30265273 * 0.003 / np.sqrt(3), "95 % confidence interval of the mean"),
+    ],
+)
+def test_bands_and_bars_show_the_spread_that_is_asked_for(
+    spread: str, half: float, said: str
+) -> None:
+    ds = make_dataset("power")
+    figure = draw(curve_data(ds, hue="power"), spread=spread)
+    (band, _) = figure.axes[0].collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    mean = curve_data(ds, hue="power")["mean"][0]
+    assert heights.min() == pytest.approx(float(mean.min()) - half)
+    assert heights.max() == pytest.approx(float(mean.max()) + half)
+    assert said in figure.get_suptitle().replace("\n", " ")
+    (bars,) = draw(curve_data(ds, x="power"), spread=spread).axes[0].containers
+    (piece, _) = bars.lines[2][0].get_segments()
+    assert (piece[1, 1] - piece[0, 1]) / 2 == pytest.approx(half)

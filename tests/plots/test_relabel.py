@@ -8,7 +8,7 @@ from support.swept_bench import make_dataset
 
 from otafl.core.errors import UserError
 from otafl.plots import curve_data, draw, pareto_data
-from otafl.plots.pareto import _name_front, _wrap
+from otafl.plots.pareto import _name_front
 from otafl.plots.relabel import rename_labels, shorten_labels
 
 
@@ -60,9 +60,3 @@ def test_axes_of_points_keep_their_units() -> None:
     data = renamed.assign(front=renamed["front"].isin([True, False]))  # all points are named
     drawn = {name for _, _, name in _name_front(data)}
     assert drawn == {f"SNR {v} dB, {p}" for v in (0, 10, 20) for p in ("gbma", "inversion")}
-
-
-def test_long_names_of_points_have_two_lines() -> None:
-    assert _wrap("local steps 5, count 12, width 12") == "local steps 5, count 12,\nwidth 12"
-    assert _wrap("many words " * 9).count("\n") == 1
-    assert _wrap("many words " * 9).endswith("…")

@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -202,10 +203,31 @@ def test_a_page_of_a_hundred_thousand_trials(monkeypatch: pytest.MonkeyPatch) ->
     assert "Variables without values here: " in text
 
 
+@pytest.mark.slow
+def test_limited_memory_leaves_the_static_page(tmp_path: Path) -> None:
+    """The JavaScript engine ends its process there."""
+    ds = make_result({"test_accuracy": make_ramp("snr_db")}, ["snr_db"])
+    write_part(ds, tmp_path / "r.nc")
+    command = "ulimit -v 9437184; exec $0 -m otafl report r.nc"
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
+    )
+    assert done.stdout == "r_report.html\n"
+    steps = done.stderr.splitlines()
+    assert steps[0] == "figure: Overview"
+    assert "figures and tables only" in steps[-1]
+    assert "<img" in (tmp_path / "r_report.html").read_text()
+
+
 def test_without_the_extra_the_static_page_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(library, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(library, "PROGRAM", "import no_such_package")
     library.load_library.cache_clear()
     try:
         write_part(
