@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from otafl.algorithms.personal.fedfomo import FedFomo
-from otafl.algorithms.baselines.fedprox import draw_num_steps
-from otafl.algorithms.baselines.zeroth_order import draw_directions
 from scipy import stats
 from support.closed_forms import holds
 
+from otafl.algorithms.baselines.fedprox import draw_num_steps
+from otafl.algorithms.baselines.zeroth_order import draw_directions
+from otafl.algorithms.personal.fedfomo import FedFomo
 from otafl.codecs.sparse import draw_random_subset
 from otafl.core import registry
 from otafl.core.contracts import Cohort, Context, LocalContext
