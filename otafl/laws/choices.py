@@ -34,6 +34,7 @@ from otafl.laws.checks import (
 )
 from otafl.laws.mutations import build_mutations, change_result, replace_by, replace_by_value
 from otafl.models.dropout import draw_dropout
+from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.selection.base import SelectionSetup
 from otafl.selection.choosing import draw_subset
 from otafl.submodels.dynamic import DynamicLevels
@@ -197,7 +198,7 @@ def _offers(bench: Bench) -> Iterator[Check]:
     device with the largest affinity is missing only if all three are explored, with 4 / 7.
     """
     devices, wanted, rounds = 8, 3, bench.scale_size(800)
-    model: Any = None
+    model = SoftmaxRegression(SoftmaxRegression.Settings(), (2,), 2)
     method = FedFomo(FedFomo.Settings(models=wanted), model, devices)
     streams = Streams([1], [0], bench.torch_device, torch.float64)
     none = torch.zeros(1, devices, devices, dtype=torch.float64, device=bench.torch_device)
