@@ -7,7 +7,6 @@ overrides the steps in which it differs.
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -28,18 +27,13 @@ from otafl.algorithms.shared_settings import DecayedSettings as DecayedSettings
 from otafl.algorithms.shared_settings import declare_penalty as declare_penalty
 from otafl.algorithms.shared_settings import declare_personal_rate as declare_personal_rate
 from otafl.algorithms.shared_settings import find_overshoot as find_overshoot
-from otafl.algorithms.submodel_training import (
-    broadcast_to_submodels,
-    count_local_flops,
-    make_submodels,
-)
+from otafl.algorithms.submodel_training import broadcast_to_submodels
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams
 from otafl.core.stateful import Stateful
 from otafl.models.base import Model, flatten
-from otafl.models.network import Network
-from otafl.models.span import Form, choose_form
+from otafl.models.span import choose_form
 
 Needs = Literal["mean", "each"]
 
@@ -73,6 +67,8 @@ class Algorithm(Stateful, ABC):
     sent_shapes : dict of str to tuple of int
         Shapes of the parameters that are side by side in a payload's tensor "model", in order, by
         default those of the model. A codec that factorises matrices needs them.
+    form : Form
+        Representation of the model's parameters when several steps share a minibatch.
     """
 
     needs: ClassVar[Needs] = "mean"
@@ -116,8 +112,8 @@ class Algorithm(Stateful, ABC):
     A model with the prefix "personal" is evaluated.
     """
 
-    submodels: tuple[Network, ...] = ()
-    """Network of each capacity level, from the largest, of a method with levels."""
+    levels: tuple[c.Submodel, ...] = ()
+    """Submodel of each capacity level, from the largest; none if all devices train one model."""
 
     class Settings(settings.Settings):
         """Settings of the section `algorithm` of a scenario."""
@@ -125,11 +121,7 @@ class Algorithm(Stateful, ABC):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.settings, self.model, self.num_devices = settings, model, devices
         self.sent_shapes = model.shapes
-
-    @functools.cached_property
-    def form(self) -> Form:
-        """The representation of the model's parameters when several steps share a minibatch."""
-        return choose_form(self.model)
+        self.form = choose_form(model)
 
     @classmethod
     def get_needs(cls, settings: Any) -> Needs:
@@ -187,9 +179,9 @@ class Algorithm(Stateful, ABC):
             By default all tensors of the server, for submodels with the number of coordinates of
             each row.
         """
-        if not self.submodels:
+        if not self.levels:
             return c.Broadcast(server)
-        return broadcast_to_submodels(server, cohort, [size.num_params for size in self.submodels])
+        return broadcast_to_submodels(server, cohort, [size.num_params for size in self.levels])
 
     @abstractmethod
     def run_local_update(
@@ -334,23 +326,13 @@ class Algorithm(Stateful, ABC):
         ndarray
             Operations, in the shape of `workload.num_samples`.
         """
-        if self.submodels:
-            return self.count_submodel_flops(0, workload)
+        if self.levels:
+            return self.levels[0].flops_fn(workload)
         return count_step_flops(self.model, workload)
-
-    def count_submodel_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
-        """Count the operations of devices of a capacity level, as `count_flops`."""
-        return count_local_flops(self.submodels[capacity_level], self.settings, workload)
 
     def compute_weights(self, context: c.Context) -> Tensor:
         """Return the aggregation weight of each row, [N]: its share of the trial's samples."""
         return context.cohort.weight
-
-    def list_submodels(self) -> tuple[c.Submodel, ...]:
-        """Return the submodels, from the largest; none if all devices train the same model."""
-        if not self.submodels:
-            return ()
-        return make_submodels(self.settings.levels, self.submodels, self.count_submodel_flops)
 
     def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Return further results of a trained state, [S] each, at every evaluation.
@@ -365,8 +347,3 @@ class Algorithm(Stateful, ABC):
         Their names are in `otafl.results.variables.VARIABLES`.
         """
         return {}
-
-    def get_model(self, view: str) -> Model:
-        """Return the model that the parameters of a view belong to."""
-        level = view.removeprefix("level")
-        return self.submodels[int(level)] if self.submodels and level.isdigit() else self.model

@@ -91,9 +91,17 @@ def make_submodels(
             macs=count * network.macs,
             flops_fn=partial(flops, level),
             saved_activations=count * network.saved_activations,
+            network=network,
         )
         for level, (ratio, network, count) in enumerate(zip(ratios, networks, counts, strict=True))
     )
+
+
+def count_level_flops(
+    settings: LevelsSettings, networks: Sequence[Network], capacity_level: int, workload: c.Workload
+) -> np.ndarray:
+    """Count the operations of devices of a capacity level, as `count_local_flops`."""
+    return count_local_flops(networks[capacity_level], settings, workload)
 
 
 def count_local_flops(

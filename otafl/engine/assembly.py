@@ -139,7 +139,7 @@ def assemble(
     )
     load = make_workload(scenario, samples)
     sized = submodels.build(
-        scenario.devices.capacity_levels, algorithm.list_submodels(), hardware, load, setup
+        scenario.devices.capacity_levels, algorithm.levels, hardware, load, setup
     )
     reboots = bool(np.any(faults.downtime_s))
     clocks = clock.build(of_devices, hardware, streams, scenario.output.save_timeline, reboots)

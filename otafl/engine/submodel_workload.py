@@ -30,7 +30,7 @@ class SubmodelWorkload(Stateful):
         workload: Workload,
     ) -> None:
         self._assigned, self._channel = assigned, channel
-        self.submodels: tuple[Submodel, ...] = algorithm.list_submodels()
+        self.submodels: tuple[Submodel, ...] = algorithm.levels
         # Devices that hold as many samples do as much: a table of [levels, different numbers].
         samples, self._column_index = np.unique(workload.num_samples.ravel(), return_inverse=True)
         each = replace(workload, num_samples=samples)

@@ -39,8 +39,10 @@ def collect(
     out = {}
     for name, given in views.items():
         view, data = tested[id(given)], parts.samples.data
+        level = name.removeprefix("level")
+        network = parts.algorithm.levels[int(level)].network if level.isdigit() else None
         recipe = build_recipe(
-            parts.algorithm.get_model(name),
+            network or parts.algorithm.model,
             view,
             parts.scenario.model.name,
             data.input_shape,

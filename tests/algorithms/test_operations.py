@@ -12,7 +12,7 @@ import pytest
 from contract.small import ALGORITHMS, engine
 from support.local_rounds import NORMAL, LocalRound, run_local_round
 
-from otafl.algorithms import base
+from otafl.algorithms import submodel_training
 from otafl.algorithms.base import Algorithm
 from otafl.algorithms.baselines import fedmid
 from otafl.algorithms.low_rank.cp_params import CpParams
@@ -140,7 +140,7 @@ def class_sums(of: LocalRound) -> float:
 
 def both_sides(of: LocalRound) -> float:
     """FedHM: the gradient of a Gram matrix U^T U by autograd, once for each of its sides."""
-    shapes = of.method.submodels[of.level].shapes
+    shapes = of.method.levels[of.level].network.shapes
     pairs = of.method.layout.list_factor_pairs(shapes)
     sides = [(shapes[left][0] + shapes[right][1], shapes[right][0]) for left, right in pairs]
     return of.load.num_steps * sum(2.0 * both * rank**2 for both, rank in sides)
@@ -170,7 +170,7 @@ def padded_adapters(of: LocalRound) -> float:
             for i, layer in enumerate(method.layers)
         ]
         return 2.0 * samples * sum(sides)
-    levels = method.list_submodels()
+    levels = method.levels
     if not levels:
         return 0.0
     return float(levels[0].flops_fn(load).item() - levels[of.level].flops_fn(load).item())
@@ -202,7 +202,7 @@ def apart(of: LocalRound, name: str) -> float:
 def said(of: LocalRound) -> float:
     """What the method says of the device."""
     method, load = of.method, of.load
-    levels = method.list_submodels()
+    levels = method.levels
     flops = levels[of.level].flops_fn(load) if levels else method.count_flops(load)
     return float(flops.item())
 
@@ -291,7 +291,7 @@ def gradient_by_the_samples(patch: pytest.MonkeyPatch) -> None:
 
 
 def optimiser_left_out(patch: pytest.MonkeyPatch) -> None:
-    for module in (base, split_mix):
+    for module in (submodel_training, split_mix):
         patch.setattr(module, "count_local_flops", gradients_alone)
 
 
@@ -346,7 +346,7 @@ def test_each_device_has_its_own(name: str) -> None:
     device with less than a minibatch does no work on the padding."""
     method = engine(keys(name, "one step") | {"transport": "ideal"}).parts.algorithm
     samples = np.array([[4.0, 20.0, 20.0], [50.0, 3.0, 700.0]])
-    for flops in [level.flops_fn for level in method.list_submodels()] or [method.count_flops]:
+    for flops in [level.flops_fn for level in method.levels] or [method.count_flops]:
         together = flops(Workload(6, 10, samples))
         alone = [flops(Workload(6, 10, np.array(one))).item() for one in samples.ravel()]
         np.testing.assert_allclose(together, np.reshape(alone, samples.shape), rtol=1e-12)

@@ -22,7 +22,7 @@ def test_time_joules_and_parameters_go_by_level() -> None:
             "trials": 1,
         }
     )
-    sizes = one.parts.algorithm.list_submodels()
+    sizes = one.parts.algorithm.levels
     one.run_round(0)
     samples = 4 * 2
     load = Workload(2, 4, np.array([9.0]))
@@ -54,7 +54,7 @@ def test_a_digital_uplink_carries_what_a_device_has() -> None:
     }
     one = engine(keys)
     one.run_round(0)
-    sizes = [level.num_params for level in one.parts.algorithm.list_submodels()]
+    sizes = [level.num_params for level in one.parts.algorithm.levels]
     taken = one.means.take()
     bits = 32.0 * (sizes[0] + 3 * sizes[1])
     assert taken["uplink_bits"].item() == bits
@@ -83,7 +83,7 @@ def test_late_updates_keep_what_they_pay_for() -> None:
             "trials": 1,
         }
     )
-    sizes = np.array([level.num_params for level in one.parts.algorithm.list_submodels()])
+    sizes = np.array([level.num_params for level in one.parts.algorithm.levels])
     slow = one.parts.hardware.flops_per_s[0] == 30.0
     level = np.array([0, 1, 1, 1])
     sent, waited = [], False
@@ -129,7 +129,7 @@ def test_multiplications_are_those_of_the_samples_held() -> None:
     """Two steps on 70 samples, or on all that a device has."""
     one = engine({"algorithm": {"name": "heterofl", "levels": [1.0]}} | UNEQUAL)
     one.run_round(0)
-    (size,) = one.parts.algorithm.list_submodels()
+    (size,) = one.parts.algorithm.levels
     trained = one.parts.samples.sample_share.double().numpy().clip(max=70).sum(1)
     np.testing.assert_array_equal(
         one.parts.submodels.take_metrics()["training_macs"], 2 * trained * size.macs
@@ -145,7 +145,7 @@ def test_deadlines_go_by_each_devices_data() -> None:
     }
     one = engine(UNEQUAL | keys)
     samples = one.parts.samples.sample_share.double().numpy()
-    flops = one.parts.algorithm.list_submodels()[0].flops_fn(Workload(2, 70, samples))
+    flops = one.parts.algorithm.levels[0].flops_fn(Workload(2, 70, samples))
     seconds = (flops.min() + flops.max()) / 2e6
     one = engine(
         UNEQUAL | keys | {"devices.capacity_levels": {"name": "deadline", "seconds": seconds}}

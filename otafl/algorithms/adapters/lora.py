@@ -28,7 +28,7 @@ Cho et al. 2024, "Heterogeneous LoRA for Federated Fine-tuning of On-Device Foun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -110,6 +110,7 @@ class Lora(Algorithm):
         scale = 1.0 if settings.alpha is None else settings.alpha / settings.rank
         self.adapted = AdaptedModel(model, self.layers, scale)
         self.backbone, self.fixed = Backbone({}), dict[str, Tensor]()
+        self.levels = self._build_levels(settings.levels or ())
 
     @classmethod
     def get_needs(cls, settings: Any) -> Needs:
@@ -357,9 +358,9 @@ class Lora(Algorithm):
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the operations of the passes, of the gradients by adapters and head, and of SGD."""
-        return self.count_submodel_flops(0, workload)
+        return self._count_level_flops(0, workload)
 
-    def count_submodel_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
+    def _count_level_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
         layers = self._get_level_layers(capacity_level)
         return count_adapter_flops(self.model, layers, self.head, self.settings, workload)
 
@@ -372,9 +373,8 @@ class Lora(Algorithm):
             layer._replace(rank=min(layer.rank, levels[capacity_level])) for layer in self.layers
         )
 
-    def list_submodels(self) -> tuple[c.Submodel, ...]:
-        """Return the models with adapters of each level's rank."""
-        levels: tuple[int, ...] = self.settings.levels or ()
+    def _build_levels(self, levels: Sequence[int]) -> tuple[c.Submodel, ...]:
+        """Build the models with adapters of each level's rank."""
         return tuple(
             c.Submodel(
                 ratio=rank / levels[0],
@@ -384,7 +384,7 @@ class Lora(Algorithm):
                     layer.positions * layer.rank * (layer.inputs + layer.outputs)
                     for layer in self._get_level_layers(level)
                 ),
-                flops_fn=partial(self.count_submodel_flops, level),
+                flops_fn=partial(self._count_level_flops, level),
                 saved_activations=self.model.saved_activations,
             )
             for level, rank in enumerate(levels)

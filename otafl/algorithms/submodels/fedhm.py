@@ -41,9 +41,11 @@ from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
     broadcast_to_submodels,
+    count_local_flops,
     declare_ratios,
     find_present_classes,
     group_by_level,
+    make_submodels,
     train_,
 )
 from otafl.algorithms.submodels.fedhm_layers import (
@@ -203,21 +205,22 @@ class FedHm(Algorithm):
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.layout = LowRankLayout(settings, model)
-        self.submodels = self.layout.networks
         super().__init__(settings, self.layout.network, devices)
+        networks = self.layout.networks
+        self.levels = make_submodels(settings.levels, networks, self._count_level_flops)
 
     @classmethod
     def get_needs(cls, settings: Any) -> Needs:
         products = settings.sends == "factors" and settings.homogeneous_mode == "weight"
         return "each" if products else "mean"
 
-    def count_submodel_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
+    def _count_level_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
         """Count the operations of training and of computing what is sent.
 
         Factors have Frobenius decay instead of weight decay.
         """
-        training = super().count_submodel_flops(capacity_level, workload)
-        shapes = self.submodels[capacity_level].shapes
+        network = self.layout.networks[capacity_level]
+        training, shapes = count_local_flops(network, self.settings, workload), network.shapes
         pairs = [
             (shapes[left], shapes[right]) for left, right in self.layout.list_factor_pairs(shapes)
         ]

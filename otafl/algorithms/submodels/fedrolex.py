@@ -12,12 +12,14 @@ Alam, Liu, Yan, Zhang 2022, "FedRolex: Model-Heterogeneous Federated Learning wi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome, Views
+from otafl.algorithms.submodel_training import count_level_flops, make_submodels
 from otafl.algorithms.submodels.width_slices import (
     WidthsSettings,
     apply_masked_mean,
@@ -72,6 +74,9 @@ class FedRolex(Algorithm):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.submodels = build_networks(settings, model, settings.name)
         super().__init__(settings, self.submodels[0], devices)
+        self.levels = make_submodels(
+            settings.levels, self.submodels, partial(count_level_flops, settings, self.submodels)
+        )
 
     def compute_weights(self, context: Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)

@@ -17,6 +17,7 @@ Diao, Ding, Tarokh 2021, "HeteroFL: Computation and Communication Efficient Fede
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.parameters import make_draw
-from otafl.algorithms.submodel_training import group_by_level
+from otafl.algorithms.submodel_training import count_level_flops, group_by_level, make_submodels
 from otafl.algorithms.submodels import width_slices
 from otafl.algorithms.submodels.width_slices import WidthsSettings, apply_masked_mean, train_slices
 from otafl.core.contracts import (
@@ -79,6 +80,9 @@ class HeteroFL(Algorithm):
         self.submodels = width_slices.build_networks(settings, model, settings.name)
         self.shared = settings.aggregation == "shared"
         super().__init__(settings, self.submodels[0], devices)
+        self.levels = make_submodels(
+            settings.levels, self.submodels, partial(count_level_flops, settings, self.submodels)
+        )
 
     def compute_weights(self, context: Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)

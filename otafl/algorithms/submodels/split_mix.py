@@ -84,11 +84,9 @@ class SplitMix(Algorithm):
         )
         self.atoms = settings.levels[0]
         super().__init__(settings, self.atom, devices)
-
-    def list_submodels(self) -> tuple[c.Submodel, ...]:
-        budgets = self.settings.levels
+        budgets = settings.levels
         ratios, networks = [b / self.atoms for b in budgets], [self.atom] * len(budgets)
-        return make_submodels(ratios, networks, self.count_submodel_flops, budgets)
+        self.levels = make_submodels(ratios, networks, self._count_level_flops, budgets)
 
     def compute_weights(self, context: c.Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)
@@ -151,10 +149,7 @@ class SplitMix(Algorithm):
         blocks = {c.MODEL: model[:, : budget * self.atom.num_params]}
         return c.View(blocks, mixed, moments_fn=moments, ensemble="mean")
 
-    def count_flops(self, workload: c.Workload) -> np.ndarray:
-        return self.count_submodel_flops(0, workload)
-
-    def count_submodel_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
+    def _count_level_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
         return self.settings.levels[capacity_level] * count_local_flops(
             self.atom, self.settings, workload
         )

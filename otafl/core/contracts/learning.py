@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -244,6 +244,8 @@ class Submodel:
         Function of a workload that returns the operations of each device's local work.
     saved_activations : int
         Number of activations of a sample that the backward pass needs.
+    network : Model, optional
+        Model that the parameters of the level's view belong to; the method's if not given.
     """
 
     ratio: float
@@ -251,3 +253,4 @@ class Submodel:
     macs: int
     flops_fn: Callable[[Workload], np.ndarray]
     saved_activations: int = 0
+    network: Any = None

@@ -76,17 +76,17 @@ def test_sizes_of_resnets(unroll: str) -> None:
     small = ResNet18(ResNet18.Settings(), (3, 32, 32), 10)
     ours = make_method(small, unroll=unroll, dense_prefix=3)
     assert {one.unroll for one in [*ours.layout.networks, *ours.layout.layers.values()]} == {unroll}
-    assert [one.num_params for one in ours.list_submodels()] == [
+    assert [one.num_params for one in ours.levels] == [
         11173962,
         4157514,
         2209866,
         1236042,
     ]
     macs = [555422720, 259724288, 171643904, 127603712]
-    assert [one.macs for one in ours.list_submodels()] == macs
+    assert [one.macs for one in ours.levels] == macs
     large = ResNet34(ResNet34.Settings(), (3, 32, 32), 100)
     ours = make_method(large, unroll=unroll, dense_prefix=15)
-    assert [one.num_params for one in ours.list_submodels()] == [
+    assert [one.num_params for one in ours.levels] == [
         21328292,
         8401316,
         4985252,

@@ -270,7 +270,7 @@ def test_what_goes_down_and_up() -> None:
         ours = make_method(
             make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends, masked_loss=False
         )
-        assert [level.num_params for level in ours.list_submodels()] == sizes
+        assert [level.num_params for level in ours.levels] == sizes
         server, _ = ours.init(streams, make_hyper(1))
         down = ours.broadcast(server, cohort).coordinates_per_row
         extra = factors[0] if sends == "tangent" else 0
@@ -297,7 +297,7 @@ def test_without_a_dense_level_its_weights_stay_at_the_server() -> None:
     ours = make_method(make_perceptron(WIDTHS), levels=(0.5, 0.25))
     server, _ = ours.init(Streams([5], [0], dtype=DOUBLE), make_hyper(1))
     down = ours.broadcast(server, make_cohort([[0, 1, 1, 1, 0]]))
-    assert down.num_coordinates == ours.list_submodels()[0].num_params
+    assert down.num_coordinates == ours.levels[0].num_params
 
 
 def test_truncation_gap() -> None:

@@ -95,7 +95,7 @@ def test_bits_of_each_level() -> None:
     keys = {"algorithm": {"masked_loss": False}}
     base = bits("factors", 3, **keys)
     ours = after("factors", 0, transport="ideal").parts.algorithm
-    sizes = [one.num_params for one in ours.list_submodels()]  # type: ignore[attr-defined]
+    sizes = [one.num_params for one in ours.levels]  # type: ignore[attr-defined]
     for level in (1, 2):
         for sends in ("factors", "tangent"):
             ratio = bits(sends, level, **keys) / base

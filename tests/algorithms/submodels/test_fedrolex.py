@@ -220,9 +220,9 @@ def test_sizes_do_not_depend_on_the_round() -> None:
     cohort = replace(cohort, capacity_level=torch.tensor([0, 1, 1, 0]))
     server = method.init(Streams([1], [0]), {})[0]
     broadcast = method.broadcast(server, cohort)
-    sizes = [level.num_params for level in method.list_submodels()]
+    sizes = [level.num_params for level in method.levels]
     assert broadcast.coordinates_per_row is not None
     assert broadcast.coordinates_per_row.tolist() == [sizes[0], sizes[1], sizes[1], sizes[0]]
     assert list(broadcast.tensors) == ["model"]
     load = Workload(2, 4, np.array([3.0]))
-    assert method.count_flops(load) == method.list_submodels()[0].flops_fn(load)
+    assert method.count_flops(load) == method.levels[0].flops_fn(load)

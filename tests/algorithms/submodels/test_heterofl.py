@@ -276,14 +276,14 @@ def test_over_the_air_without_error_is_digital(aggregation: str) -> None:
 def test_levels_and_what_they_are_charged() -> None:
     one = Run()
     sizes = [6 * a + a + a * b + b + 3 * b + 3 for a, b in KEPT]
-    assert [level.num_params for level in one.method.list_submodels()] == sizes
+    assert [level.num_params for level in one.method.levels] == sizes
     broadcast = one.method.broadcast(one.server, one.cohort)
     assert broadcast.coordinates_per_row is not None
     assert broadcast.coordinates_per_row.tolist() == [
         sizes[level] for row in LEVEL for level in row
     ]
     load = Workload(2, 4, np.array([3.0]))
-    assert one.method.count_flops(load) == one.method.list_submodels()[0].flops_fn(load)
+    assert one.method.count_flops(load) == one.method.levels[0].flops_fn(load)
     (group,) = one.local(0)[0]
     share = group.add_known_fraction().known_fraction
     masked = one.data.select_cohort(0, one.cohort).count_classes() == 0

@@ -216,7 +216,7 @@ def test_sizes_and_what_they_are_charged() -> None:
     one = Run()
     atom = one.method.atom.num_params
     assert atom == 6 * 2 + 2 + 2 * 2 + 2 + 2 * 3 + 3
-    levels = one.method.list_submodels()
+    levels = one.method.levels
     assert [level.num_params for level in levels] == [4 * atom, 2 * atom, atom]
     assert [level.ratio for level in levels] == [1.0, 0.5, 0.25]
     load = Workload(2, 4, np.array([3.0]))
@@ -238,7 +238,7 @@ def test_sizes_and_what_they_are_charged() -> None:
 def test_atoms_of_the_papers_tables() -> None:
     """FedHM prints 2.75 and 4.12 million for two and three atoms of width .35 of ResNet-18."""
     config = SplitMix.Settings(atom=0.35, levels=(9, 3, 2, 1), width_rule="round")
-    levels = SplitMix(config, ResNet18(ResNet18.Settings(), (3, 32, 32), 10), 20).list_submodels()
+    levels = SplitMix(config, ResNet18(ResNet18.Settings(), (3, 32, 32), 10), 20).levels
     assert [level.num_params for level in levels] == [b * 1_373_160 for b in (9, 3, 2, 1)]
     small = SplitMix(SplitMix.Settings(), ResNet18(ResNet18.Settings(), (3, 32, 32), 10), 20)
     assert small.atom.num_params == 176_402

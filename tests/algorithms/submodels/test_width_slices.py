@@ -123,7 +123,7 @@ def test_sizes_of_slim_networks(
 ) -> None:
     """FedHM's tables print 4.29, 2.80 and 1.37 million, 8.77, 5.35 and 3.42."""
     settings = HeteroFL.Settings(levels=(1.0, ratio), width_rule=rule)  # type: ignore[arg-type]
-    level = HeteroFL(settings, ResNet(config, (3, 32, 32), classes), 5).list_submodels()[1]
+    level = HeteroFL(settings, ResNet(config, (3, 32, 32), classes), 5).levels[1]
     if macs is None:
         assert round(level.num_params, -3) == parameters
         return
