@@ -30,6 +30,7 @@ from otafl.csi.base import Csi
 from otafl.power.base import PowerPolicy
 from otafl.power.scalars import apply_mmse_scaling
 from otafl.receivers.base import Receiver
+from otafl.receivers.scalar import Scalar
 from otafl.uplink import noise
 from otafl.uplink.centring import compute_variation
 from otafl.uplink.delivery import Delivery, Slot
@@ -314,11 +315,11 @@ def _combine(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Combine the antennas to scalar channels, true and estimated [S, Q, K], by f [S, Q, A].
 
-    A server with one antenna needs no combiner, unless it is to rotate the phase of the sum.
+    With one antenna, `scalar` combines nothing.
     """
     h = _select_cells(slot.h, segments)
     h_hat = h if slot.h_hat is slot.h else _select_cells(slot.h_hat, segments)
-    if h.shape[3] == 1 and not receiver.turns_phases:
+    if h.shape[3] == 1 and isinstance(receiver, Scalar):
         scalar = h[..., 0]
         combiner = h.new_ones(*h.shape[:2], 1)
         return scalar, scalar if h_hat is h else h_hat[..., 0], combiner

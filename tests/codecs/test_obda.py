@@ -22,7 +22,7 @@ from otafl.core.contracts import (
 )
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.uplink.base import deliver
+from otafl.uplink.base import Parts, deliver
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.groups import compute_error_free, make_signal
 from otafl.uplink.impairments.impairments import Impairments
@@ -164,14 +164,10 @@ def over_the_air(power: float, devices: int, quadrature: bool) -> OverTheAir:
     streams = Streams([3], [0], dtype=torch.float64)
     one, ones = torch.ones(1).double(), torch.ones(1, devices).double()
     impairments = Impairments([Impairments.Settings()], None, streams)
-    parts: Any = Known(), OneAntenna(), FullPower(), None, {}, impairments
-    alignment = Alignment(*parts)
-    return OverTheAir(
-        OverTheAir.Settings(quadrature=quadrature),
-        budget=LinkBudget(power * ones, ones, one, one, one > 0),
-        alignment=alignment,
-        streams=streams,
-    )
+    aligned: Any = Known(), OneAntenna(), FullPower(), None, {}, impairments
+    budget = LinkBudget(power * ones, ones, one, one, one > 0)
+    parts = Parts(budget, Alignment(*aligned), codec(), streams, {})
+    return OverTheAir(OverTheAir.Settings(quadrature=quadrature), parts)
 
 
 @pytest.mark.parametrize("quadrature", [False, True])

@@ -28,7 +28,6 @@ BANDWIDTH, WATT = 2e6, 1e-3
 class Estimate:
     """An estimate of h made up by the test; None: h itself."""
 
-    is_perfect: ClassVar[bool] = False
     num_pilot_symbols: ClassVar[int] = 0
     variance = None
 

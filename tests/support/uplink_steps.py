@@ -43,7 +43,6 @@ STREAMS = Streams([1], [0], dtype=F64)
 class Known:
     """Channel knowledge without error, for two pilots a block."""
 
-    is_perfect = False
     num_pilot_symbols = 2
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
