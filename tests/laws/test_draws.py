@@ -186,7 +186,7 @@ def check_counts(share: float | torch.Tensor, times: torch.Tensor, of: int) -> C
 def test_devices_without_affinity_are_offered_alike(bench: Bench) -> Iterator[Check]:
     """Each of the seven others is among the three models of a device with 3 / 7."""
     devices, wanted, rounds = 8, 3, 200
-    model: Any = None
+    model: Any = SimpleNamespace(shapes={})
     method = FedFomo(FedFomo.Settings(models=wanted), model, devices)
     streams = Streams([1], [0], torch.device("cpu"), torch.float64)
     none = torch.zeros(1, devices, devices, dtype=torch.float64)
