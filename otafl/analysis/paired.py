@@ -22,13 +22,13 @@ import xarray as xr
 from scipy import stats
 
 from otafl.analysis.matching import is_whole, select_common_points
-from otafl.analysis.points import list_axes, swap_to_coordinate
+from otafl.analysis.points import find_places, list_axes, swap_to_coordinate
 from otafl.analysis.variables import find_main_variable
 from otafl.core.errors import UserError
-from otafl.results.coordinates import format_value, format_values, pick
+from otafl.results.coordinates import format_value, format_values
 from otafl.results.end_values import select_end_total
+from otafl.results.header import read_scenario
 from otafl.results.variables import get_better_direction
-from otafl.scenario.yaml_source import YamlError, parse
 
 MIN_PAIRS = 3
 """Fewer pairs give a mean difference, but no interval and no test."""
@@ -104,7 +104,7 @@ def compare_pairs(
         raise UserError("paired: along 'seed' no random numbers are common; compare another axis")
     variable = variable or find_main_variable(result)
     values = select_end_total(swap_to_coordinate(result, axis, "paired: "), variable)
-    place = 0 if baseline is None else _find_position(values[axis], baseline)
+    place = 0 if baseline is None else _find_position(values, axis, baseline)
     others = np.delete(np.arange(values.sizes[axis]), place)
     if not len(others):
         raise UserError(
@@ -197,10 +197,9 @@ def _list_differing_data(first: xr.Dataset, second: xr.Dataset) -> list[str]:
 def _read_data_section(ds: xr.Dataset) -> dict[str, Any]:
     """Read the section `data` of a result's scenario; empty if there is none."""
     try:
-        tree = parse(str(ds.attrs.get("scenario", ""))).data
-    except YamlError:
+        section = read_scenario(ds.attrs).get("data")
+    except UserError:
         return {}
-    section = tree.get("data") if isinstance(tree, dict) else None
     return section if isinstance(section, dict) else {}
 
 
@@ -317,13 +316,12 @@ def _find_only_axis(ds: xr.Dataset) -> str:
     raise UserError(f"paired: expected an axis or a second result; {has}")
 
 
-def _find_position(axis: xr.DataArray, value: Any) -> int:
+def _find_position(values: xr.DataArray, axis: str, value: Any) -> int:
     """Find where a value, or its text, is on an axis."""
-    places = xr.Dataset({"place": (axis.dims, np.arange(axis.size))}, {axis.name: axis})
     try:
-        return int(pick(places, str(axis.name), value)["place"])
+        return int(find_places(values.to_dataset(name="values"), axis, value))
     except UserError as error:
         raise UserError(
-            f"paired: the baseline {format_value(value)!r} is no value of {axis.name}; it has "
-            f"{format_values(axis)}"
+            f"paired: the baseline {format_value(value)!r} is no value of {axis}; it has "
+            f"{format_values(values[axis])}"
         ) from error

@@ -119,13 +119,16 @@ def select_slices(ds: xr.Dataset, sel: Mapping[str, Sequence[Any]]) -> xr.Datase
         if len(values) == 1:
             ds = pick(ds, name, values[0])
             continue
-        places = [np.atleast_1d(_find_places(ds, name, value)) for value in values]
+        places = [np.atleast_1d(find_places(ds, name, value)) for value in values]
         ds = ds.isel({ds[name].dims[0]: np.unique(np.concatenate(places))})
     return ds
 
 
-def _find_places(ds: xr.Dataset, name: str, value: Any) -> np.ndarray:
-    """Return where a coordinate has a value."""
+def find_places(ds: xr.Dataset, name: str, value: Any) -> np.ndarray:
+    """Return where a coordinate has a value, or its text; one place has no dims.
+
+    Raises UserError for a coordinate or a value that is not there.
+    """
     if name not in ds.coords or ds[name].ndim != 1:
         pick(ds, name, value)  # raises the error of an unknown name
     (dim,) = ds[name].dims

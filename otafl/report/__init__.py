@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,14 +29,9 @@ __all__ = ["describe_missing", "render_page", "write"]
 
 MAX_PAGE = 3_000_000
 """Characters of a page."""
-MAX_VALUES = 1_200_000
+MAX_VALUES = 800_000
 """Characters of its numbers."""
-CONTROLS = 10_000
-"""Characters of the controls, and of what is said of left-out numbers."""
-LEAST_VALUES = 1_000
 TOO_LARGE = "There is no part to explore, because its names do not fit; --sel chooses fewer values."
-ESCAPED = 1.02
-"""Growth of the numbers by escapes, which texts of markup need."""
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
@@ -71,6 +65,7 @@ def render_page(
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     environment.filters["breakable"] = _escape_breakable
     style, _, _ = loader.get_source(environment, "page.css")
     program, _, _ = loader.get_source(environment, "explorer.js")
@@ -98,15 +93,13 @@ def render_page(
         "environment": origins.list_environment(ds.attrs),
     }
     template = environment.get_template("page.html")
-    plain = template.render(texts, explorer=None)
     if library is None:
-        return plain
+        return template.render(texts, explorer=None)
     announce("part to explore")
-    room = MAX_PAGE - sum(len(text.encode()) for text in (plain, library, program)) - CONTROLS
-    explorer = _build_within(ds, min(MAX_VALUES, room))
-    if explorer is None and figures:
-        texts["notices"] = [*texts["notices"], TOO_LARGE]
-    return template.render(texts, explorer=explorer)
+    page = template.render(texts, explorer=build_explorer(ds, MAX_VALUES))
+    if len(page.encode()) <= MAX_PAGE:
+        return page
+    return template.render(texts, explorer=None, notices=[*texts["notices"], TOO_LARGE])
 
 
 def write(
@@ -128,17 +121,6 @@ def write(
     WriteError : where the file cannot be written.
     """
     write_text(Path(path), render_page(ds, source, sel, announce))
-
-
-def _build_within(ds: xr.Dataset, room: int) -> dict[str, Any] | None:
-    """Build the numbers to explore in at most `room` characters, labels included; None for none."""
-    wanted = room
-    while wanted > LEAST_VALUES:
-        found = build_explorer(ds, wanted)
-        if found is None or len(json.dumps(found)) * ESCAPED <= room:
-            return found
-        wanted //= 2
-    return None
 
 
 def _make_policy(*scripts: str) -> str:

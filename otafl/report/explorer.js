@@ -7,15 +7,7 @@
   const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
   const MAX_COLOURS = 24, MAX_PANELS = 12, MAX_POINTS = 3000, MAX_ROWS = 500;
   const find = (id) => document.getElementById(id);
-  const decode = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
 
-  for (const variable of data.variables) {
-    for (const part of [variable.ends, variable.curves].filter(Boolean)) {
-      part.mean = new Float32Array(decode(part.mean));
-      part.std = new Float32Array(decode(part.std));
-      if (typeof part.count === "string") part.count = new Uint16Array(decode(part.count));
-    }
-  }
   // the last axis of the sweep is the fastest
   let stride = 1;
   for (const axis of [...data.axes].reverse()) {
@@ -75,7 +67,7 @@
 
   /* Values of the chosen slices. */
   function halfWidth(kind, std, count) {
-    if (kind === "none" || !(count > 1) || Number.isNaN(std)) return null;
+    if (kind === "none" || !(count > 1) || std === null) return null;
     return kind === "std" ? std : std / Math.sqrt(count) * (kind === "error" ? 1 : data.quantiles[count]);
   }
   function collect(state) {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 
 from otafl.analysis.paired import compute_quantile
@@ -25,8 +25,8 @@ from otafl.results.end_values import (
     sum_over_devices,
 )
 
-CHARACTERS = 14
-"""Number of characters of a value in the page: mean, deviation and trials in base 64."""
+CHARACTERS = 20
+"""About how many characters a value has in the page: mean, deviation and trials."""
 MAX_RECORDS = 100
 """Records of a curve, more than a screen shows."""
 MIN_RECORDS = 8
@@ -117,11 +117,11 @@ def _describe_variable(
     entry: dict[str, Any] = {
         "name": name,
         "label": meaning + (f" [{units}]" if units else ""),
-        "ends": _encode(_reduce(select_at_end(values, name).rename(name), ds), counts),
+        "ends": _compute_moments(_reduce(select_at_end(values, name).rename(name), ds), counts),
     }
     if places is not None:
         held = hold_last_value(values, name).isel(round=places).rename(name)
-        entry["curves"] = _encode(_reduce(held, ds), counts)
+        entry["curves"] = _compute_moments(_reduce(held, ds), counts)
     return entry
 
 
@@ -136,29 +136,22 @@ def _reduce(values: xr.DataArray, ds: xr.Dataset) -> np.ndarray:
     return values.values.reshape(-1, *(values.sizes[dim] for dim in (*rest, "trial")))
 
 
-def _encode(values: np.ndarray, counts: set[int]) -> dict[str, Any]:
-    """Return mean, deviation and number of the finite trials, the last dimension, in base 64.
+def _compute_moments(values: np.ndarray, counts: set[int]) -> dict[str, Any]:
+    """Return mean, deviation and number of the finite trials, the last dimension, in a row.
 
-    They are little-endian float32 and uint16. The number is not in base 64 where it is always the
-    same.
+    Mean and deviation are null where there is none. The number is one where it is always the same.
     """
-    finite = np.isfinite(values)
-    count = finite.sum(-1)
-    counts |= set(np.unique(count).tolist())
-    known = np.where(finite, values, 0.0)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        mean = known.sum(-1) / np.where(count, count, np.nan)
-        squares = np.where(finite, (known - mean[..., None]) ** 2, 0.0).sum(-1)
-        std = np.sqrt(squares / np.where(count > 1, count - 1, np.nan))
-        std = np.where(np.abs(std) < 1e-6 * np.abs(mean), 0.0, std)
-        moments = {"mean": _to_base64(mean.astype("<f4")), "std": _to_base64(std.astype("<f4"))}
-    is_constant = count.size and count.min() == count.max()
-    number = int(count.flat[0]) if is_constant else _to_base64(count.astype("<u2"))
-    return {**moments, "count": number}
+    trials = pd.DataFrame(values.reshape(-1, values.shape[-1]).astype(float)).where(np.isfinite)
+    mean, std, count = trials.mean(axis=1), trials.std(axis=1), trials.count(axis=1)
+    std = std.mask(std < 1e-6 * mean.abs(), 0.0)
+    counts |= set(count)
+    number = int(count[0]) if count.nunique() == 1 else count.tolist()
+    return {"mean": _round_numbers(mean), "std": _round_numbers(std), "count": number}
 
 
-def _to_base64(array: np.ndarray) -> str:
-    return base64.b64encode(array.tobytes()).decode()
+def _round_numbers(values: pd.Series) -> list[float | None]:
+    """Return numbers to six significant digits."""
+    return [float(f"{one:.6g}") if np.isfinite(one) else None for one in values]
 
 
 def _describe_axis(ds: xr.Dataset, dim: str) -> dict[str, Any]:

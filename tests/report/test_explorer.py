@@ -47,8 +47,8 @@ def make_sweep() -> xr.Dataset:
     )
 
 
-def decode(text: str, kind: str = "<f4") -> np.ndarray:
-    return np.frombuffer(base64.b64decode(text), kind)
+def read_numbers(row: list[float | None]) -> np.ndarray:
+    return np.array(row, float)
 
 
 @pytest.mark.exact
@@ -67,12 +67,12 @@ def test_numbers_are_the_moments_over_trials() -> None:
         finite = np.isfinite(trials).all(-1)
         for part, values in ((one["ends"], trials[:, -1]), (one["curves"], trials)):
             known = finite[:, -1] if values.ndim == 2 else finite
-            mean, std = (decode(part[key]).reshape(known.shape) for key in ("mean", "std"))
-            assert mean[known] == pytest.approx(values.mean(-1)[known], rel=1e-6)
+            mean, std = (read_numbers(part[key]).reshape(known.shape) for key in ("mean", "std"))
+            assert mean[known] == pytest.approx(values.mean(-1)[known], rel=1e-5)
             assert std[known] == pytest.approx(values.std(-1, ddof=1)[known], rel=1e-5)
     accuracy, time, _ = found["variables"]
-    assert decode(accuracy["ends"]["count"], "<u2").tolist() == [1] + 11 * [2]
-    assert np.isnan(decode(accuracy["ends"]["std"])[0])
+    assert accuracy["ends"]["count"] == [1] + 11 * [2]
+    assert accuracy["ends"]["std"][0] is None
     assert time["ends"]["count"] == 2
     assert found["quantiles"] == {"2": pytest.approx(stats.t.ppf(0.975, 1))}
     assert found["left_out"] == []
@@ -92,8 +92,10 @@ def test_joules_are_summed_and_diverged_trials_are_guesses() -> None:
     assert found is not None
     accuracy, energy = (one["curves"] for one in found["variables"])
     guess, other = ds["test_accuracy"].values
-    assert decode(accuracy["mean"])[1:] == pytest.approx((guess[0] + other[1:]) / 2)
-    assert decode(energy["mean"])[1:] == pytest.approx(ds["tx_energy_j"].values[1].sum(-1)[1:])
+    assert read_numbers(accuracy["mean"])[1:] == pytest.approx((guess[0] + other[1:]) / 2)
+    assert read_numbers(energy["mean"])[1:] == pytest.approx(
+        ds["tx_energy_j"].values[1].sum(-1)[1:]
+    )
     assert found["axes"] == []
 
 
@@ -104,21 +106,14 @@ def test_a_large_result_is_thinned_and_says_so(room: int) -> None:
     ds = ds.assign_coords(final_round=one["final_round"].expand_dims(seed=40))
     found = explorer.build_explorer(ds, room)
     assert found is not None
-    texts = [
-        value
-        for one in found["variables"]
-        for key in ("ends", "curves")
-        if key in one
-        for value in one[key].values()
-        if isinstance(value, str)
-    ]
-    assert sum(map(len, texts)) <= room + 200
+    numbers = [[one.get("ends"), one.get("curves")] for one in found["variables"]]
+    assert len(json.dumps(numbers, separators=(",", ":"))) <= 1.05 * room + 200
     size = int(np.prod([len(axis["texts"]) for axis in found["axes"]]))
     assert size < 480 or room == 40_000
     for one in found["variables"]:
-        assert decode(one["ends"]["mean"]).size == size
+        assert len(one["ends"]["mean"]) == size
         if "curves" in one:
-            assert decode(one["curves"]["mean"]).size == size * len(found["rounds"])
+            assert len(one["curves"]["mean"]) == size * len(found["rounds"])
     assert found["left_out"]
     if size < 480:
         assert any(re.search(r"\d+ of \d+ values\.$", text) for text in found["left_out"])
@@ -179,9 +174,9 @@ def make_long_sweep(monkeypatch: pytest.MonkeyPatch, points: int, trials: int) -
 def test_numbers_of_a_hundred_thousand_points(monkeypatch: pytest.MonkeyPatch) -> None:
     ds = make_long_sweep(monkeypatch, 100_000, 2)
     found = explorer.build_explorer(ds, otafl.report.MAX_VALUES)
-    assert len(json.dumps(found)) < 1.1 * otafl.report.MAX_VALUES
+    assert len(json.dumps(found, separators=(",", ":"))) < 1.1 * otafl.report.MAX_VALUES
     assert found is not None
-    assert found["left_out"][0] == "normalised SNR: 125 of 500 values."
+    assert found["left_out"][0] == "normalised SNR: 62 of 500 values."
 
 
 @pytest.mark.usefixtures("with_library")
