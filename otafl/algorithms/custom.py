@@ -12,9 +12,9 @@ from typing import Any, ClassVar, get_args
 from otafl.algorithms.base import Algorithm, Needs
 from otafl.core import registry
 from otafl.core.contracts import Group, Payload
-from otafl.user_code.custom_part import CustomClass
-from otafl.user_code.returned import (
+from otafl.user_code.custom_part import (
     Call,
+    CustomClass,
     check_blocks,
     check_parts,
     check_rows,

@@ -19,8 +19,8 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -29,9 +29,7 @@ from otafl.channels.base import Channel, ChannelSettings
 from otafl.channels.fading import DRAWS, FADING, FAR, NUMBERS, ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.core.contracts import ChannelState
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
-from otafl.core.suggestions import format_suggestion
 from otafl.user_code import loading
 from otafl.user_code.custom_part import CustomPart
 
@@ -111,33 +109,28 @@ class CustomChannel(Channel):
         table: ClassVar = "channel"
 
         def find_function(self) -> Any:
-            return _bind_function(self)
+            """Return the user's function with the section's keys.
 
-        def check(self, scenario: Any) -> Iterable[Problem]:
-            """Return faults of the function's name and of its keys."""
-            try:
-                function, given = _load_function(self)
-                keys = loading.get_accepted_keys(function, len(given))
-            except UserError as error:
-                return [Problem(str(error), ("channel", "name"))]
-            names = [key for key in (*keys.names, *type(self).model_fields) if key != "name"]
-            known = f"(known keys: {', '.join(names)})"
-            unknown = [] if keys.any else [key for key in self.options if key not in keys.names]
-            return [
-                make_problem(
-                    f"unknown key{format_suggestion(key, names)} {known}", f"channel.{key}"
+            A class is instantiated with them.
+            """
+            given = () if inspect.isclass(loading.load(self.name, self.key)) else ("draw",)
+            made = loading.load_checked(self.name, self.key, self.options, *given)
+            if given:
+                bound = functools.partial(made, **self.options)
+                vars(bound).update(vars(made))  # its attributes
+                return bound
+            instance = made(**self.options)
+            if not callable(instance):
+                self.refuse(
+                    "is a class whose instances cannot be called; expected a method "
+                    "__call__(self, draw)"
                 )
-                for key in unknown
-            ] + [
-                make_problem("must be given", f"channel.{key}")
-                for key in keys.required
-                if key not in self.options
-            ]
+            return instance
 
     settings: Settings
 
     def prepare(self) -> None:
-        self._channel = _bind_function(self.settings)
+        self._channel = self.settings.find_function()
         apart = getattr(self._channel, "correlation_rounds", 1)
         if isinstance(apart, bool) or not isinstance(apart, int) or apart < 1:
             raise UserError(
@@ -181,24 +174,24 @@ class CustomChannel(Channel):
         h = self._channel(draw)
         if not isinstance(h, Tensor):
             expected = self._format_expected(draw)
-            self._refuse(f"returned a {type(h).__name__}; expected a tensor {expected}")
+            self.settings.refuse(f"returned a {type(h).__name__}; expected a tensor {expected}")
         whole = len(rounds), draw.trials, draw.devices
         shape = tuple(h.shape)
         if h.dim() not in (3, 4) or shape[:3] not in (whole, (1, *whole[1:])) or 0 in shape:
-            self._refuse(
+            self.settings.refuse(
                 f"returned the shape {list(shape)}; expected {self._format_expected(draw)}"
             )
         h = h.to(self.streams.device, self.streams.dtype.to_complex())
         h = (h[..., None] if h.dim() == 3 else h).expand(len(rounds), -1, -1, -1)
         if self._antennas not in (None, h.shape[3]):
-            self._refuse(
+            self.settings.refuse(
                 f"returned {h.shape[3]} antennas; expected {self._antennas}, as in earlier rounds"
             )
         self._antennas = h.shape[3]
         finite = torch.isfinite(torch.view_as_real(h)).all(-1)
         if not bool(finite.all()):
             r, s, k, _ = (~finite).nonzero()[0].tolist()
-            self._refuse(
+            self.settings.refuse(
                 f"returned an h that is not finite, in round {int(rounds[r])}, at trial {s}, "
                 f"device {k} of the stack; expected finite numbers"
             )
@@ -213,7 +206,7 @@ class CustomChannel(Channel):
         rounds = torch.tensor([5, 0, 6])
         among, alone = self._draw_h(rounds)[:1], self._draw_h(rounds[:1])
         if not torch.allclose(among, alone, rtol=1e-4, atol=1e-5):
-            self._refuse(
+            self.settings.refuse(
                 "returned another h for round 5 alone than for rounds 5, 0 and 6 together; "
                 "expected an h that does not depend on the other rounds in `draw.rounds`"
             )
@@ -236,36 +229,7 @@ class CustomChannel(Channel):
         mean = float(power.mean())
         errors = [float(power.mean(1 - dim).std()) / power.shape[dim] ** 0.5 for dim in (0, 1)]
         if abs(mean - 1.0) > max(STANDARD_ERRORS * max(errors), MIN_DEVIATION):
-            self._refuse(
+            self.settings.refuse(
                 f"has a mean |h|^2 of {mean:.3g} over {count} rounds; expected 1: return h / "
                 f"{math.sqrt(mean):.3g}, or set the attribute unit_power = False"
             )
-
-    def _refuse(self, fault: str) -> NoReturn:
-        self.settings.refuse(fault)
-
-
-def _load_function(settings: CustomChannel.Settings) -> tuple[Any, tuple[str, ...]]:
-    """Load the user's function or class, and the names of its positional arguments."""
-    found = loading.load(settings.name, settings.key)
-    return found, () if inspect.isclass(found) else ("draw",)
-
-
-def _bind_function(settings: CustomChannel.Settings) -> Callable[[Draws], Any]:
-    """Return the user's function with the section's keys.
-
-    A class is instantiated with them.
-    """
-    made, given = _load_function(settings)
-    loading.check_keys(made, settings.name, settings.key, settings.options, *given)
-    if inspect.isclass(made):
-        instance: Any = made(**settings.options)
-        if not callable(instance):
-            settings.refuse(
-                "is a class whose instances cannot be called; expected a method "
-                "__call__(self, draw)"
-            )
-        return instance
-    bound = functools.partial(made, **settings.options)
-    vars(bound).update(vars(made))  # its attributes
-    return bound

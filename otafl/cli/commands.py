@@ -25,7 +25,6 @@ from otafl.cli import (
 )
 from otafl.cli.app import app, say
 from otafl.core.errors import UserError
-from otafl.user_code import error_origin
 
 UNREACHABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
 """Errors of paths that the user can mend, whichever command meets them."""
@@ -71,11 +70,13 @@ def call(args: Sequence[str] | None = None) -> None:
     except Exception as raised:
         if process.interruption.number:  # it may be the consequence of a KeyboardInterrupt
             raise
-        error = error_origin.explain_error(raised)
+        from otafl.user_code import loading
+
+        error = loading.explain_error(raised)
         message = _describe_error(error)
         if not message:
             raise
-        if isinstance(error, UserError) and error_origin.is_traceback_enabled():
+        if isinstance(error, UserError) and loading.is_traceback_enabled():
             traceback.print_exception(error)
         say(f"error: {message}")
         sys.exit(2)

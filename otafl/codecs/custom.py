@@ -10,8 +10,14 @@ from typing import Any, ClassVar
 
 from otafl.codecs.base import Codec
 from otafl.core.contracts import Group
-from otafl.user_code.custom_part import CustomClass
-from otafl.user_code.returned import Call, check_blocks, check_parts, check_rows, describe_kind
+from otafl.user_code.custom_part import (
+    Call,
+    CustomClass,
+    check_blocks,
+    check_parts,
+    check_rows,
+    describe_kind,
+)
 
 
 def check_group(call: Call, group: Any) -> Group:

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from otafl.csi.base import Csi
-from otafl.user_code.custom_part import CustomClass
-from otafl.user_code.returned import Call, check_shape
+from otafl.user_code.custom_part import Call, CustomClass, check_shape
 
 H_HAT = check_shape(lambda given: given["h"].shape, note=", as h")
 

@@ -13,7 +13,7 @@ from otafl.core.errors import UserError
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, check_dataset
 from otafl.data.server_samples import withhold
-from otafl.user_code import loading, objects
+from otafl.user_code import loading, sources
 from otafl.user_code.custom_part import CustomPart
 
 
@@ -158,7 +158,7 @@ def load_cached(source: DataSource) -> DataSet:
     if not isinstance(source, CustomPart):
         return _load_from_cache(source)
     function = loading.load(source.name, "data.name")
-    return _load_from_cache(source, _Same(function), objects.hash_object(source.name, function))
+    return _load_from_cache(source, _Same(function), sources.hash_object(source.name, function))
 
 
 def compute_fingerprint(source: DataSource) -> str:

@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from otafl.downlink.base import Delivery, Downlink
-from otafl.user_code.custom_part import CustomClass
-from otafl.user_code.returned import Call, check_shape, describe_kind
+from otafl.user_code.custom_part import Call, CustomClass, check_shape, describe_kind
 
 DELIVERED = check_shape(
     lambda given: [given["cohort"].num_rows], "delivered_mask of shape ", ", one row per device"

@@ -15,7 +15,7 @@ import torch
 
 from otafl.core.choices import declare_choice
 from otafl.models.base import Model
-from otafl.user_code import error_origin, loading
+from otafl.user_code import loading
 from otafl.user_code.custom_part import CustomFunction
 
 
@@ -23,37 +23,36 @@ class CustomModel(CustomFunction):
     """Section of a user-defined function that makes the model."""
 
     table: ClassVar = "model"
-    extra_keys: ClassVar = ("input_shape", "classes")
 
     start: Any = declare_choice("start", "start of the weights")
 
     def find_function(self) -> Any:
-        function = loading.load(self.name, self.key)
-        return loading.load_checked(self.name, self.key, self.options | self._select(function))
+        given = self._select_arguments(None, None)
+        return loading.load_checked(self.name, self.key, self.options | given)
 
-    def _select(
-        self, function: Any, input_shape: Any = None, classes: Any = None
-    ) -> dict[str, Any]:
+    def _select_arguments(self, input_shape: Any, classes: Any) -> dict[str, Any]:
         """Return the arguments of a model's kind that the function has; it may have none."""
         given = {"input_shape": input_shape, "classes": classes}
         try:
-            accepted = loading.get_accepted_keys(function)
+            parameters = loading.list_parameters(loading.load(self.name, self.key))
         except ValueError:  # a function without a signature, which `load_checked` refuses
             return given
-        return {n: v for n, v in given.items() if accepted.any or n in accepted.names}
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+        names = {one.name for one in parameters}
+        return {name: value for name, value in given.items() if takes_any or name in names}
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Model:
-        given = self._select(loading.load(self.name, self.key), input_shape, classes)
+        given = self._select_arguments(input_shape, classes)
         with isolate_torch():
-            model = self.call(**given)
+            model = self.find_function()(**self.options, **given)
         if isinstance(model, torch.nn.Module):
             from otafl.models.module_model import ModuleModel, has_same_values
 
             origin = {"name": self.name, "options": self.options | given}
-            with error_origin.attribute_errors(self.name, self.key):
+            with loading.attribute_errors(self.name, self.key):
                 made = ModuleModel(model, input_shape, classes, origin)
             with isolate_torch():
-                again = self.call(**given)
+                again = self.find_function()(**self.options, **given)
             if not has_same_values(model, again):
                 self.refuse(
                     "returned other weights when it was called again; expected the same, as from "

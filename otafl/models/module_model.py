@@ -13,7 +13,7 @@ from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Draw, Model
 from otafl.models.module_layers import Pass, list_layers, replace_layers
-from otafl.user_code import error_origin
+from otafl.user_code import loading
 
 _NORM_LAYERS = (
     torch.nn.GroupNorm,
@@ -204,7 +204,7 @@ class ModuleModel(Model):
 
     def _explain_limit(self, error: RuntimeError) -> UserError:
         """Return the error that names the limit of vmap, the module, its line and the way out."""
-        place, said = error_origin.format_place(error), " ".join(str(error).split())
+        place, said = loading.format_place(error), " ".join(str(error).split())
         known = [limit for text, limit in _LIMITS.items() if text in said]
         unknown = f"meets a limit of torch.vmap ({said[:200]})", "write it with other operations"
         fault, way = (*known, unknown)[0]

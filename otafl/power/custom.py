@@ -12,7 +12,6 @@ effective gain one, which transport `type_based` needs.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, get_args
@@ -22,10 +21,8 @@ from pydantic import PrivateAttr
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Link
-from otafl.core.errors import UserError
 from otafl.power.base import Constraint, PowerPolicy
 from otafl.power.scalars import get_transmitter_mask
-from otafl.user_code import loading
 from otafl.user_code.custom_part import CustomFunction
 
 SLACK = 1e-4
@@ -72,12 +69,11 @@ class CustomPolicy(PowerPolicy):
     def __init__(self, settings: Settings, policy: Callable[..., Any] | None = None) -> None:
         super().__init__()
         self._section = settings
-        self._policy = loading.load(settings.name, settings.key) if policy is None else policy
-        loading.check_keys(self._policy, settings.name, settings.key, settings.options, "link")
+        self._policy = settings.find_function() if policy is None else policy
         if self.power_constraint not in get_args(Constraint):
-            raise UserError(
-                f"{settings.key}: the attribute constraint of '{settings.name}' is "
-                f"{self.power_constraint!r}; expected 'peak', 'average' or 'none'"
+            settings.refuse(
+                f"has the attribute constraint = {self.power_constraint!r}; expected 'peak', "
+                "'average' or 'none'"
             )
 
     @property
@@ -86,21 +82,11 @@ class CustomPolicy(PowerPolicy):
 
     @property
     def is_inversion(self) -> bool:
-        return self._declares("is_inversion", "inverts")
+        return bool(getattr(self._policy, "is_inversion", False))
 
     @property
     def needs_variation(self) -> bool:
-        return self._declares("needs_variation", "wants_variation")
-
-    def _declares(self, name: str, old: str) -> bool:
-        """Return an attribute of the function, which may have its old name."""
-        if hasattr(self._policy, old):
-            warnings.warn(
-                f"the attribute {old} of '{self._section.name}' is now called {name}",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-        return bool(getattr(self._policy, name, getattr(self._policy, old, False)))
+        return bool(getattr(self._policy, "needs_variation", False))
 
     def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         p, eta = self._call_policy(_reduce_precision(link))

@@ -38,7 +38,7 @@ from otafl.running.memory import check_channel
 from otafl.scenario import Point, Scenario
 from otafl.scenario.keys import iterate_custom_sections
 from otafl.scenario.sections import DevicesSettings, EngineSettings, OutputSettings
-from otafl.user_code import error_origin
+from otafl.user_code import loading
 from otafl.user_code.custom_part import CustomPart
 
 MAX_DEVICES = 1000
@@ -86,7 +86,7 @@ def catch_problem(attempt: Callable[[], Any]) -> Problem | None:
     try:
         attempt()
     except Exception as raised:
-        error = error_origin.explain_error(raised)
+        error = loading.explain_error(raised)
         return to_problem(error) if isinstance(error, UserError) else None
     return None
 

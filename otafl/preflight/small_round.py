@@ -24,7 +24,7 @@ from otafl.results.dataset import to_dataset
 from otafl.running.stack_run import run_stack
 from otafl.scenario import Point, Scenario, compute_scenario_hash
 from otafl.scenario.keys import CHOICES, format_path, iterate_custom_sections
-from otafl.user_code import error_origin
+from otafl.user_code import loading
 from otafl.user_code.custom_part import CustomPart
 
 PARTICIPANTS = 4
@@ -109,10 +109,10 @@ class SmallRound:
             if part is None:
                 _run(scenario)
             else:
-                with error_origin.attribute_errors(part[1].name, f"{format_path(part[0])}.name"):
+                with loading.attribute_errors(part[1].name, f"{format_path(part[0])}.name"):
                     _run(scenario)
         except Exception as raised:
-            error = error_origin.explain_error(raised)
+            error = loading.explain_error(raised)
             if not isinstance(error, UserError):
                 raise
             found = to_problem(error)

@@ -22,7 +22,7 @@ from otafl.scenario.ranges import expand_range
 from otafl.scenario.reading import read_file, read_text
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.yaml_source import MAX_POINTS, dump_in_line, parse
-from otafl.user_code.objects import name_object
+from otafl.user_code.sources import name_object
 
 Further = Callable[[Scenario], list[Problem]]
 

@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from otafl.selection.base import Devices, Selection
-from otafl.user_code.custom_part import CustomClass
-from otafl.user_code.returned import Call
+from otafl.user_code.custom_part import Call, CustomClass
 
 
 def check_participants(call: Call, chosen: Any) -> Devices:
@@ -27,14 +26,13 @@ def check_participants(call: Call, chosen: Any) -> Devices:
     call.require(got == mask, got, like)
     if (chosen & ~free).any():
         trial, device = (int(place[0]) for place in np.nonzero(chosen & ~free))
-        call.refuse(
-            f"device {device} of trial {trial}, which is not available", "available devices"
-        )
+        got = f"device {device} of trial {trial}, which is not available"
+        call.require(False, got, "available devices")
     excess = chosen.sum(1) - wanted
     if call.kind.select_transmitters is Selection.select_transmitters and (excess > 0).any():
         trial = int(excess.argmax())
         count = chosen[trial].sum()
-        call.refuse(f"{count} devices of trial {trial}", f"at most {count - excess[trial]}")
+        call.require(False, f"{count} devices of trial {trial}", f"at most {count - excess[trial]}")
     return chosen
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from otafl.server.base import ServerOptimiser
-from otafl.user_code.custom_part import CustomClass
-from otafl.user_code.returned import check_blocks, check_parts, check_tensors
+from otafl.user_code.custom_part import CustomClass, check_blocks, check_parts, check_tensors
 
 
 class CustomServer(CustomClass):

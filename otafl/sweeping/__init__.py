@@ -42,7 +42,7 @@ from otafl.sweeping.single import (
     write_file,
 )
 from otafl.sweeping.stack_job import Job, run_batches, to_part
-from otafl.user_code import objects
+from otafl.user_code import sources
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -205,7 +205,7 @@ def sweep(
     return open_results(home.path)
 
 
-@objects.begin_run()
+@sources.begin_run()
 def _run_in_memory(
     scenario: Scenario, progress: Progress | None, tell: Callable[[str], None]
 ) -> xr.Dataset:
@@ -225,7 +225,7 @@ def _run_in_memory(
     return combine(parts)
 
 
-@objects.begin_run()
+@sources.begin_run()
 def _complete(
     scenario: Scenario, home: Folder, way: _RunOptions, result: Path | None = None
 ) -> None:
@@ -301,7 +301,7 @@ def _check_importable(jobs: list[Job]) -> None:
     """Raise UserError if a job needs an object that only this process has."""
     for job in jobs:
         for path, section in iterate_custom_sections(job.stack.scenario):
-            if objects.is_given(section.name) or section.name.startswith("__main__:"):
+            if sources.is_given(section.name) or section.name.startswith("__main__:"):
                 raise UserError(
                     f"{format_path(path)}.name: workers cannot import '{section.name}', an object "
                     "of this program; put it into a module, or leave workers out"

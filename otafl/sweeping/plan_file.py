@@ -23,7 +23,7 @@ from otafl.scenario import Point, Scenario, describe_scenario, expand, hash_cust
 from otafl.scenario.keys import iterate_custom_sections
 from otafl.sweeping.locks import hold_lock
 from otafl.sweeping.planning import Batch, Stack, plan
-from otafl.user_code import objects
+from otafl.user_code import sources
 from otafl.user_code.sources import Sources
 
 MAX_BYTES = 64 * MIB
@@ -173,7 +173,7 @@ def read_plan(scenario: Scenario, points: list[Point], folder: Path) -> list[Sta
                 f"{folder}: holds the results of another scenario (or of this one before it "
                 "was changed); give another place with --out, or throw them away with --restart"
             )
-        objects.record(tree.get("sources", {}))
+        sources.record(tree.get("sources", {}))
         stacks = []
         for number, stack in enumerate(tree["stacks"]):
             own = [points[i] for i in stack["points"]]

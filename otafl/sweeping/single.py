@@ -28,7 +28,7 @@ from otafl.sweeping.growing import NOT_OTAFLS, Growth, Source, find_growth
 from otafl.sweeping.plan_file import hash_sources_per_stack
 from otafl.sweeping.planning import Stack, plan
 from otafl.sweeping.resuming import find_differences, format_changed, hash_inputs
-from otafl.user_code import objects
+from otafl.user_code import sources
 from otafl.user_code.sources import Sources
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _iterate_origins(
 ) -> Iterator[tuple[Stack, Sources, Origin]]:
     """Yield stacks, their user-defined files and objects now, and the origins of their points."""
     made = origins.read(part.attrs, part["point_index"].values)
-    objects.record(name for origin in made for name in origin.sources or ())
+    sources.record(name for origin in made for name in origin.sources or ())
     for stack, own in zip(stacks, hash_sources_per_stack(stacks), strict=True):
         points = {point.index for point in stack.points}
         yield from ((stack, own, origin) for origin in made if origin.points & points)

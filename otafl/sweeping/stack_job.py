@@ -35,7 +35,7 @@ from otafl.sweeping.joining import Piece, join_records
 from otafl.sweeping.plan_file import replace_batches
 from otafl.sweeping.planning import Batch, Stack
 from otafl.sweeping.resuming import find_differences, hash_inputs
-from otafl.user_code import error_origin, objects, sources
+from otafl.user_code import loading, sources
 from otafl.user_code.sources import Sources
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def run_job(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome
     except locks.Busy:
         return Outcome(job, "busy")
     except Exception as raised:
-        error = error_origin.explain_error(raised)
+        error = loading.explain_error(raised)
         kind: Literal["user", "write", "other"] = "other"
         if isinstance(error, UserError):
             kind = "write" if isinstance(error, WriteError) else "user"
@@ -145,8 +145,8 @@ def _check_plan(folder: Folder, scenario: Scenario) -> None:
 
 def _check_sources(job: Job) -> None:
     """Raise UserError unless the user's own code is here what it is at the client."""
-    sources.refresh()
-    objects.record(job.sources)
+    sources.check_unchanged()
+    sources.record(job.sources)
     other = sources.list_changed(job.sources, hash_custom_sources(job.stack.scenario))
     if other:
         raise UserError(

@@ -1,21 +1,22 @@
-"""Sections that name a user-defined part, `module:callable`.
+"""Sections that name a user-defined part, `module:callable`, and checks of what its methods return.
 
 `CustomFunction` is the section of a table whose parts are functions, or other callables, which are
 called with the section's other keys. `CustomClass` is the section of a table whose parts are
 classes derived from its package's contract. Its keys are the fields of the class's settings. A
-table declares the arguments or base classes of its parts, and the results of their methods, in the
-module `supports_custom` of its package.
+table states arguments, base class and checks of results in the module `custom` of its package.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
-import types
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn, get_args
 
-from pydantic import ConfigDict, Field, create_model
+import numpy as np
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import ErrorType
 
 from otafl.core import registry
 from otafl.core.errors import UserError
@@ -23,7 +24,6 @@ from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import Settings, list_numbers_apart_from_null, list_stackable_fields
 from otafl.core.suggestions import format_suggestion
 from otafl.user_code import loading
-from otafl.user_code.returned import Check, wrap_method
 
 
 class CustomPart(Settings):
@@ -67,16 +67,46 @@ class CustomFunction(CustomPart):
     positional_names: ClassVar[tuple[str, ...]] = ()
     """Arguments that the function gets by position, before the keys."""
 
-    extra_keys: ClassVar[tuple[str, ...]] = ()
-    """Arguments that it gets by name, besides the section's keys."""
-
     def find_function(self) -> Any:
-        keys = self.options | dict.fromkeys(self.extra_keys)
-        return loading.load_checked(self.name, self.key, keys, *self.positional_names)
+        return loading.load_checked(self.name, self.key, self.options, *self.positional_names)
 
     def call(self, *given: Any, **keys: Any) -> Any:
         """Return the function's result; its own errors pass through."""
         return self.find_function()(*given, **(self.options | keys))
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a user-defined method whose result is checked.
+
+    Parameters
+    ----------
+    said : str
+        Start of the message: the method and its part.
+    place : str
+        End of the message: the place of the method.
+    kind : type
+        The class.
+    given : mapping
+        The arguments by name before the call; named tensors by their shapes.
+    """
+
+    said: str
+    place: str
+    kind: type[Any]
+    given: Mapping[str, Any]
+
+    def require(self, fine: bool, fault: str, wanted: str) -> None:
+        """Raise UserError unless the result is valid."""
+        if not fine:
+            raise UserError(f"{self.said} {fault}; expected {wanted}{self.place}")
+
+
+Check = Callable[[Call, Any], Any]
+"""Check of a method's result: it returns the value, or raises UserError.
+
+It looks only at types, shapes and, on the host, numbers.
+"""
 
 
 class CustomClass(CustomPart):
@@ -97,36 +127,33 @@ class CustomClass(CustomPart):
     @property
     def component_class(self) -> type[Any]:
         """The user-defined class. Raises UserError if there is none, or it is of another kind."""
-        kind = loading.load(self.name, self.key)
+        kind: Any = loading.load(self.name, self.key)
         table = registry.TABLES[self.table]
-        like, noun = (
-            _format_class_path(registry.load_component(self.table, table.default)),
-            self.noun or table.noun,
-        )
+        noun, like = self.noun or table.noun, registry.load_component(self.table, table.default)
         if not (inspect.isclass(kind) and issubclass(kind, self.base_class)):
             self.refuse(
-                f"is no {noun}; derive the class from one, like {like}, or from "
-                f"{_format_class_path(self.base_class)}"
+                f"is no {noun}; derive the class from one, like {like.__module__}.{like.__name__}, "
+                f"or from {self.base_class.__module__}.{self.base_class.__name__}"
             )
-        lacking = sorted(getattr(kind, "__abstractmethods__", ()))
-        if lacking:
+        if inspect.isabstract(kind):
+            lacking = ", ".join(sorted(getattr(kind, "__abstractmethods__", ())))
             self.refuse(
-                f"has no {', '.join(lacking)}; derive it from a {noun}, like {like}, or write it"
+                f"has no {lacking}; derive it from a {noun}, like {like.__module__}."
+                f"{like.__name__}, or write it"
             )
         fields = registry.get_settings_class(kind)
         if not (inspect.isclass(fields) and issubclass(fields, Settings)):
-            parent = next(one for one in kind.__mro__[1:] if "Settings" in vars(one))
             self.refuse(
-                f"has a Settings that is no class of settings; write class Settings("
-                f"{parent.__name__}.Settings)"
+                "has a Settings that is no class of settings; write class Settings("
+                f"{like.__name__}.Settings)"
             )
         return kind
 
     @property
     def values(self) -> Settings:
         """The section as the class's settings. Raises pydantic's ValidationError."""
-        kind = _allow_any_name(registry.get_settings_class(self.component_class))
-        return kind.model_validate(self.options | {"name": self.name})
+        kind = registry.get_settings_class(self.component_class)
+        return kind.model_validate(self.options).model_copy(update={"name": self.name})
 
     @property
     def stackable_names(self) -> tuple[str, ...]:
@@ -155,15 +182,32 @@ class CustomClass(CustomPart):
         Methods that it inherits from the contract are not checked.
         """
         kind = self.component_class
-        body: dict[str, Any] = {"__module__": kind.__module__}
+        made = self.values if issubclass(kind, Settings) else kind(self.values, *args)
         for method, check in self.returns.items():
             if getattr(kind, method) is not getattr(self.base_class, method):
-                said = f"{self.key}: {method} of '{self.name}' returned"
-                body[method] = wrap_method(kind, self.base_class, method, check, said)
-        whole: Any = types.new_class(kind.__name__, (kind,), exec_body=lambda ns: ns.update(body))
-        if issubclass(kind, Settings):  # it is its settings
-            return whole.model_validate(self.options)
-        return whole(self.values, *args)
+                vars(made)[method] = self._wrap_method(made, method, check)
+        return made
+
+    def _wrap_method(self, made: Any, method: str, check: Check) -> Callable[..., Any]:
+        """Return a method that checks its result.
+
+        It gets copies of arrays, and the check gets the arguments under the contract's names.
+        """
+        written = getattr(made, method)
+        names = list(inspect.signature(getattr(self.base_class, method)).parameters)[1:]
+        place = loading.locate(getattr(type(made), method))
+        said = f"{self.key}: {method} of '{self.name}' returned"
+
+        def call(*args: Any, **keys: Any) -> Any:
+            every = dict(zip(names, args, strict=False)) | keys
+            given = {
+                name: describe_shapes(one) if _has_shapes(one) else one
+                for name, one in every.items()
+            }
+            own = (one.copy() if isinstance(one, np.ndarray) else one for one in args)
+            return check(Call(said, place, type(made), given), written(*own, **keys))
+
+        return call
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return also the keys that are not the class's.
@@ -174,31 +218,104 @@ class CustomClass(CustomPart):
         path = registry.TABLES[self.table].path
         try:
             kind = registry.get_settings_class(self.component_class)
+            known = [name for name in kind.model_fields if name != "name"]
+            if unknown := [word for word in self.options if word not in known]:
+                return [
+                    make_problem(
+                        f"unknown key{format_suggestion(word, known)} (known keys: "
+                        f"{', '.join(known)})",
+                        ".".join((*path, word)),
+                    )
+                    for word in unknown
+                ]
+            return self.values.check(scenario)
         except UserError as error:
             return [Problem(str(error), (*path, "name"))]
-        known = [name for name in kind.model_fields if name != "name"]
-        unknown = [word for word in self.options if word not in known]
-        if unknown:
-            return [self._make_unknown_key_problem(word, known) for word in unknown]
-        whole, tree = _allow_any_name(kind), self.options | {"name": self.name}
-        for part in reversed(path):
-            whole = create_model("Scenario", **{part: (whole, ...)})  # type: ignore[call-overload]
-            tree = {part: tree}
-        whole.model_validate(tree)
-        return self.values.check(scenario)
-
-    def _make_unknown_key_problem(self, word: str, known_keys: Sequence[str]) -> Problem:
-        keys = ", ".join(known_keys)
-        text = f"unknown key{format_suggestion(word, known_keys)} (known keys: {keys})"
-        return make_problem(text, f"{self.key.removesuffix('name')}{word}")
+        except ValidationError as error:
+            raise ValidationError.from_exception_data(
+                error.title,
+                [_move_error(path, one) for one in error.errors()],
+            ) from error
 
 
-@functools.cache
-def _allow_any_name(kind: type[Settings]) -> type[Settings]:
-    """Return a settings class that accepts any name, for the name that the scenario gives."""
-    name: Any = (str, ...)
-    return create_model(kind.__name__, __base__=kind, __module__=kind.__module__, name=name)
+def _move_error(path: tuple[str, ...], error: ErrorDetails) -> InitErrorDetails:
+    """Return an error of a section's settings as one of the scenario."""
+    kind: Any = error["type"]
+    if kind not in get_args(ErrorType):
+        kind = PydanticCustomError(kind, error["msg"].replace("{", "{{"))
+    loc = (*path, *error["loc"])
+    return InitErrorDetails(type=kind, loc=loc, input=error["input"], ctx=error.get("ctx", {}))
 
 
-def _format_class_path(kind: type[Any]) -> str:
-    return f"{kind.__module__}.{kind.__name__}"
+def check_parts(wanted: str, *checks: Check) -> Check:
+    """Require a tuple with one part for each check, and apply the checks."""
+
+    def check(call: Call, value: Any) -> Any:
+        fine = isinstance(value, tuple) and len(value) == len(checks)
+        call.require(fine, describe_kind(value), wanted)
+        return tuple(one(call, part) for one, part in zip(checks, value, strict=True))
+
+    return check
+
+
+def check_blocks(argument: str, whose: str, note: str = "as before") -> Check:
+    """Require named tensors of the names and shapes of an argument."""
+
+    def check(call: Call, value: Any) -> Any:
+        before = call.given[argument]
+        check_tensors(call, value, f"{whose} blocks {sorted(before)}, {note}")
+        now = describe_shapes(value)
+        same = now.keys() == before.keys()
+        call.require(same, f"{whose} blocks {sorted(now)}", f"{sorted(before)}, {note}")
+        for name, shape in now.items():
+            got = f"{whose} block '{name}' of shape {shape}"
+            call.require(shape == before[name], got, f"{before[name]}, {note}")
+        return value
+
+    return check
+
+
+def check_tensors(call: Call, value: Any, wanted: str = "a dict of tensors") -> Any:
+    """Require named tensors of any names and shapes."""
+    call.require(_has_shapes(value), describe_kind(value), wanted)
+    return value
+
+
+def check_shape(
+    shape: Callable[[Mapping[str, Any]], Sequence[int]],
+    what: str = "",
+    note: str = "",
+    one: bool = False,
+) -> Check:
+    """Require an array of a shape; with `one`, a number that stands for all is expanded to it."""
+
+    def check(call: Call, value: Any) -> Any:
+        wanted = list(shape(call.given))
+        value = np.asarray(value, float) if one else value
+        got = list(value.shape) if hasattr(value, "shape") else type(value).__name__
+        fine = got == wanted or (one and got == [])
+        call.require(fine, f"{what}{got}", f"{'one number, or ' * one}{wanted}{note}")
+        return np.broadcast_to(value, wanted) if one else value
+
+    return check
+
+
+def check_rows(call: Call, what: str, named: Mapping[str, Any], counts: Sequence[int]) -> None:
+    """Require that every named tensor has as many rows as one of the counts."""
+    for name, block in named.items():
+        got = f"{what} '{name}' of shape {list(block.shape)}"
+        call.require(len(block) in counts, got, f"[{counts[0]}, ...], one row per device")
+
+
+def _has_shapes(value: Any) -> bool:
+    return isinstance(value, dict) and all(hasattr(one, "shape") for one in value.values())
+
+
+def describe_shapes(value: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the shapes of named tensors."""
+    return {name: list(block.shape) for name, block in value.items()}
+
+
+def describe_kind(value: Any) -> str:
+    """Return the type of a value, with an article."""
+    return f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Import of user-defined components, which a scenario names `module:callable`."""
+"""Import of user-defined code, which a scenario names `module:callable`, and its errors."""
 
 from __future__ import annotations
 
@@ -7,23 +7,31 @@ import functools
 import importlib.util
 import inspect
 import os
+import pkgutil
+import re
 import sys
-import sysconfig
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from otafl.core.errors import UserError
-from otafl.user_code import error_origin, objects, sources
+from otafl.core.suggestions import format_suggestion
+from otafl.user_code import sources
 from otafl.user_code.sources import Sources
 
-_untrusted_source: ContextVar[str | None] = ContextVar("_stranger", default=None)
+TRACEBACK = "OTAFL_TRACEBACK"
+"""The environment variable with which commands also print the traceback."""
+
+_untrusted_source: ContextVar[str | None] = ContextVar("_untrusted_source", default=None)
 """The file whose names must not be imported."""
 
 _code: ContextVar[bool] = ContextVar("_code", default=True)
 """Whether the code that a scenario names may be imported."""
+
+_keys: dict[str, dict[str, str]] = {}
+"""File of user-defined code -> the `module:callable` in it -> the scenario's key of each."""
 
 
 class NotImported(Exception):
@@ -76,19 +84,18 @@ def load(path: str, key: str) -> Any:
     """
     if not _code.get():
         raise NotImported(path)
-    stranger = _untrusted_source.get()
-    if stranger is not None:
+    if (stranger := _untrusted_source.get()) is not None:
         raise UserError(
             f"{key}: {stranger} names {path!r}, code that would be run; trust=True (--trust) runs "
             "it, which is for files from people whose programs you would run"
         )
-    module_name, _, attribute = path.partition(":")
+    module, _, name = path.partition(":")
     try:
-        top = module_name.partition(".")[0]
+        top = module.partition(".")[0]
         if top not in sys.modules and importlib.util.find_spec(top) is None:
             # only now, and last: no other module there takes the place of a library's
             sys.path.append(os.getcwd())
-        module = sources.import_and_hash(module_name)
+        sources.hash_module(module)
     except ModuleNotFoundError as error:
         raise UserError(
             f"{key}: {path!r}: {error}; is it in the working folder or installed?"
@@ -96,45 +103,41 @@ def load(path: str, key: str) -> Any:
     except Exception as error:  # any error of user-defined code during its import
         said = " ".join(str(error).split())
         raise UserError(
-            f"{key}: {path!r}: {module_name!r} cannot be imported ({type(error).__name__}"
-            f"{error_origin.format_place(error)}: {said})"
+            f"{key}: {path!r}: {module!r} cannot be imported ({type(error).__name__}"
+            f"{format_place(error)}: {said})"
         ) from error
-    found = getattr(module, attribute, None)
-    if found is None and objects.is_given(path):
+    try:
+        found = pkgutil.resolve_name(path)
+    except AttributeError as error:
         raise UserError(
-            f"{key}: {attribute!r} is an object that another Python process was given; give it "
-            "again, or put it into a module"
-        )
+            f"{key}: {name!r} is an object that another Python process was given; give it again, "
+            "or put it into a module"
+            if sources.is_given(path)
+            else f"{key}: {path!r}: {name!r} does not exist in module {module!r}"
+        ) from error
     if not callable(found):
-        fault = "is not callable" if hasattr(module, attribute) else "does not exist"
-        raise UserError(f"{key}: {path!r}: {attribute!r} {fault} in module {module_name!r}")
-    if _is_builtin(found):
+        raise UserError(f"{key}: {path!r}: {name!r} is not callable in module {module!r}")
+    definition = found
+    while isinstance(definition, functools.partial):
+        definition = definition.func
+    if not (inspect.isroutine(definition) or inspect.isclass(definition)):
+        definition = type(definition)
+    if inspect.isbuiltin(definition) or _is_of_python(str(definition.__module__)):
         raise UserError(
             f"{key}: {path!r} is built in or part of Python itself; expected a function or class "
             "of your own, or of an installed package"
         )
-    error_origin.remember(path, key)
+    with contextlib.suppress(TypeError, OSError):  # code without a file
+        _keys.setdefault(inspect.getfile(inspect.unwrap(definition)), {})[path] = key
     return found
 
 
-def _is_builtin(function: Any) -> bool:
-    """Return whether a callable is built in, or of the standard library.
-
-    Such a callable has another purpose and must not run on the contents of a scenario.
-    """
-    while isinstance(function, functools.partial):
-        function = function.func
-    if inspect.isbuiltin(function):
-        return True
-    named = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
-    module = str(getattr(named, "__module__", ""))
+def _is_of_python(module: str) -> bool:
+    """Return whether a module is Python's own, whose functions must not run on a scenario."""
     if module.partition(".")[0] not in sys.stdlib_module_names:
         return False
     file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None:
-        return True
-    library = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
-    return bool(library & set(Path(file).parents)) and "site-packages" not in Path(file).parts
+    return file is None or sources.is_library(Path(file).absolute())
 
 
 def hash_sources(path: str, key: str) -> Sources:
@@ -145,66 +148,30 @@ def hash_sources(path: str, key: str) -> Sources:
     """
     found, module = load(path, key), path.partition(":")[0]
     files = dict(sources.hash_module(module))
-    if not objects.is_recorded(path):
+    if not sources.is_recorded(path):
         return files
     if module == "__main__":
         files.pop(Path(getattr(sys.modules[module], "__file__", None) or "").name, None)
-    return files | {path: objects.hash_object(path, found)}
+    return files | {path: sources.hash_object(path, found)}
 
 
-@dataclass(frozen=True)
-class AcceptedKeys:
-    """Keyword arguments of a callable.
+def list_parameters(function: Any, positional: int = 0) -> list[inspect.Parameter]:
+    """List the parameters of a callable that the keys of its section can be.
 
-    names: all; required: those without a default. any: whether it accepts any others.
+    positional: the number of arguments before them, which it gets by position. Raises ValueError
+    if the callable does not state its parameters.
     """
-
-    names: tuple[str, ...]
-    required: tuple[str, ...]
-    any: bool
+    every = list(inspect.signature(function).parameters.values())[positional:]
+    return [one for one in every if one.kind not in (one.POSITIONAL_ONLY, one.VAR_POSITIONAL)]
 
 
-def get_accepted_keys(function: Any, positional: int = 0) -> AcceptedKeys:
-    """Return the keys of a section that a user-defined callable accepts.
+def load_checked(path: str, key: str, options: Mapping[str, Any], *positional: str) -> Any:
+    """Return a user-defined callable that accepts the keys of its section.
 
-    positional: the number of arguments before them, which it gets by position.
+    positional: names for the arguments that it gets by position. Raises UserError if there is no
+    such callable, or the keys do not fit it.
     """
-    parameters = list(inspect.signature(function).parameters.values())
-    named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    own = [one for one in named if one.name not in [p.name for p in parameters[:positional]]]
-    return AcceptedKeys(
-        names=tuple(one.name for one in own),
-        required=tuple(one.name for one in own if one.default is one.empty),
-        any=any(one.kind is one.VAR_KEYWORD for one in parameters),
-    )
-
-
-def load_checked(path: str, key: str, options: dict[str, Any], *positional: str) -> Any:
-    """Return a user-defined callable.
-
-    Raises UserError if there is none, or the keys of its section do not fit it.
-    """
-    function = load(path, key)
-    check_keys(function, path, key, options, *positional)
-    return function
-
-
-def call(path: str, key: str, options: dict[str, Any]) -> Any:
-    """Return the result of a user-defined callable for the keys of its section.
-
-    Raises UserError if they do not fit it. Its own errors pass through.
-    """
-    return load_checked(path, key, options)(**options)
-
-
-def check_keys(
-    function: Any, path: str, key: str, options: dict[str, Any], *positional: str
-) -> None:
-    """Raise UserError if the keys of a section do not fit a user-defined callable.
-
-    positional: names for the arguments that it gets by position.
-    """
-    section = key.removesuffix(".name")
+    function, section = load(path, key), key.removesuffix(".name")
     try:
         inspect.signature(function).bind(*positional, **options)
     except ValueError as error:
@@ -212,4 +179,96 @@ def check_keys(
             f"{section}: {path!r} does not state its parameters; wrap it in a Python function"
         ) from error
     except TypeError as error:
-        raise UserError(f"{section}: {path!r} does not fit the section's keys: {error}") from error
+        known = [one.name for one in list_parameters(function, len(positional))]
+        missing = re.fullmatch(r"missing a required .*argument: '(\w+)'", str(error))
+        text = f"{section}: {path!r} does not fit the section's keys: {error}"
+        if missing and missing[1] in known:
+            text = f"{section}.{missing[1]}: must be given, as {path!r} has no default for it"
+        elif unknown := next((word for word in options if word not in known), None):
+            hint = format_suggestion(unknown, known)
+            keys = f" (known keys: {', '.join(known)})" if known else ", which has no keys"
+            text = f"{section}.{unknown}: unknown key of {path!r}{hint}{keys}"
+        raise UserError(text) from error
+    return function
+
+
+def call(path: str, key: str, options: Mapping[str, Any]) -> Any:
+    """Return the result of a user-defined callable for the keys of its section.
+
+    Raises UserError if they do not fit it. Its own errors pass through.
+    """
+    return load_checked(path, key, options)(**options)
+
+
+def explain_error(error: Exception) -> Exception:
+    """Return the error, or the UserError that describes it if user-defined code raised it.
+
+    The UserError states the key, the object, the line and the text; its cause is the error.
+    """
+    if isinstance(error, UserError):
+        return error
+    for frame in traceback.extract_tb(error.__traceback__):
+        if named := _keys.get(frame.filename):
+            own = [path for path in named if path.endswith(f":{frame.name}")] or list(named)
+            return _describe_error(error, f"{named[own[0]]}: {' or '.join(map(repr, own))}")
+    return error
+
+
+@contextlib.contextmanager
+def attribute_errors(path: str, key: str) -> Iterator[None]:
+    """Report any exception inside as an error of the user-defined `module:callable`.
+
+    The line does not matter: a module made of torch's layers has no line in a user's file.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise _describe_error(error, f"{key}: {path!r}") from error
+
+
+def _describe_error(error: Exception, whose: str) -> UserError:
+    line, said = _find_line(error), " ".join(str(error).split())
+    if isinstance(error, AttributeError) and error.name:
+        said += format_suggestion(error.name, dir(error.obj))
+    source = f"\n    {line.line}" if line else ""
+    described = UserError(
+        f"{whose} raises {type(error).__name__}{format_place(error)}: {said}{source}\n"
+        f"  {TRACEBACK}=1 shows the traceback"
+    )
+    described.__cause__ = error
+    return described
+
+
+def format_place(error: BaseException) -> str:
+    """Return " at file:line" for the user-defined code that raised an error, if there is any."""
+    line = _find_line(error)
+    return f" at {_format_file(line.filename)}:{line.lineno}" if line else ""
+
+
+def locate(function: Any) -> str:
+    """Return " (file:line)" of a user-defined function; empty for any other."""
+    code = getattr(function, "__code__", None)
+    if code is None or (code.co_filename not in _keys and sources.is_library(code.co_filename)):
+        return ""
+    return f" ({_format_file(code.co_filename)}:{code.co_firstlineno})"
+
+
+def is_traceback_enabled() -> bool:
+    """Return whether the user has requested tracebacks."""
+    return os.environ.get(TRACEBACK, "") not in ("", "0")
+
+
+def _find_line(error: BaseException) -> traceback.FrameSummary | None:
+    """Return the innermost line of user-defined code that an error passed through."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename in _keys or not sources.is_library(frame.filename):
+            return frame
+    return None
+
+
+def _format_file(name: str) -> str:
+    """Return the path of a file, relative to the working folder if it is inside."""
+    file = Path(name)
+    return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else name

@@ -66,7 +66,7 @@ def test_a_data_set_of_the_users_own() -> None:
         ({"name": "my_otafl_missing:f"}, "No module named 'my_otafl_missing'"),
         ({"name": "my_otafl_data:circles"}, "'circles' does not exist in module"),
         ({"name": "my_otafl_data:number"}, "'number' is not callable"),
-        ({"name": "my_otafl_data:squares", "sise": 2}, "unexpected keyword argument 'sise'"),
+        ({"name": "my_otafl_data:squares", "sise": 2}, "data.sise: unknown key"),
         ({"name": "my_otafl_data:nothing"}, "returned dict; expected otafl.data.DataSet"),
         ({"name": "my_otafl_data:shapes"}, r"test shapes disagree: x is \[4, 3\].*\[n, 2\]"),
         ({"name": "my_otafl_data:lengths"}, r"train shapes disagree.*y is \[3\]"),

@@ -113,8 +113,8 @@ def test_gradients_pass() -> None:
         ("swapped", {}, "returned tensors of shapes (3, 2), (3, 2, 6); expected the tensors"),
         ("not_a_number", {}, "at trial 0, segment 0, device 0 of the stack, a p that is not fini"),
         ("nothing_received", {}, "at trial 0, segment 0 of the stack, an eta that is not a posit"),
-        ("odd", {}, "the attribute constraint of 'my_own_policies:odd' is 'sometimes'; expected "),
-        ("share", {"factr": 1}, "power: 'my_own_policies:share' does not fit the section's keys"),
+        ("odd", {}, "'my_own_policies:odd' has the attribute constraint = 'sometimes'; expected "),
+        ("share", {"factr": 1}, "power.factr: unknown key of 'my_own_policies:share'; did"),
         ("absent", {}, "'absent' does not exist in module 'my_own_policies'"),
     ],
 )  # fmt: skip

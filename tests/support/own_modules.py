@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from otafl.user_code import error_origin, sources
+from otafl.user_code import loading, sources
 
 
 @contextlib.contextmanager
@@ -19,7 +19,7 @@ def write_custom_module(
     """The working folder, with the module in it, of which nothing is known before nor after."""
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(error_origin, "_loaded", {})
+    monkeypatch.setattr(loading, "_keys", {})
     (folder / f"{name}.py").write_text(text)
     yield folder
     sys.modules.pop(name, None)

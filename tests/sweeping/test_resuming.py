@@ -43,6 +43,7 @@ def named(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     come from another file beside it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # edits are within a second
     (tmp_path / "my_pack").mkdir()
     (tmp_path / "my_pack" / "__init__.py").write_text("")
     (tmp_path / "my_pack" / "policy.py").write_text(POLICY.format(helper="my_pack.shares"))
@@ -50,14 +51,20 @@ def named(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "bystander.py").write_text("x = 1\n")
     share(tmp_path, 0.5)
     yield MODULES[request.param]
-    for name in [one for one in sys.modules if one.startswith("my_")]:
-        del sys.modules[name]
-    sources._imported.clear()
+    forget_modules()
 
 
 def share(folder: Path, value: float) -> None:
+    """Edit the user's modules, and forget them, as a new Python program has not imported them."""
     for file in ("my_pack/shares.py", "my_shares.py"):
         (folder / file).write_text(f"SHARE = {value}\n")
+    forget_modules()
+
+
+def forget_modules() -> None:
+    for name in [one for one in sys.modules if one.startswith("my_")]:
+        del sys.modules[name]
+    sources._imported.clear()
 
 
 def short(keys: dict[str, Any]) -> Scenario:
@@ -99,7 +106,7 @@ def test_an_edited_module_is_refused(named: str, tmp_path: Path) -> None:
     (tmp_path / "bystander.py").write_text("x = 2\n")
     kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
-    share(tmp_path, 0.9)  # within a second, of the same length
+    share(tmp_path, 0.9)
     more = short({"sweep": {"power": ["gbma", named, "ci"]}})
     for changed in (one, more):
         with pytest.raises(UserError) as refused:
@@ -185,8 +192,8 @@ def test_an_edit_of_what_an_interrupted_run_names(named: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("named", ["alone"], indirect=True)
-def test_a_run_takes_the_module_as_it_is_now(named: str, tmp_path: Path) -> None:
-    """In one program, whether it writes a file or not."""
+def test_a_new_program_takes_the_module_as_it_is_now(named: str, tmp_path: Path) -> None:
+    """Whether it writes a file or not."""
     one = short({"power": named})
     joules = []
     for value in (0.5, 0.9):

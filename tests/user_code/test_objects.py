@@ -21,7 +21,7 @@ from otafl.algorithms.fedavg import FedAvg
 from otafl.core.errors import UserError
 from otafl.data import DataSet, load_cached
 from otafl.scenario import Scenario, ScenarioError, hash_custom_sources, load_scenario
-from otafl.user_code import loading, objects
+from otafl.user_code import loading, sources
 
 
 class Net(nn.Module):
@@ -55,13 +55,13 @@ def test_an_object_of_a_module_has_its_name() -> None:
 
 
 def test_other_objects_are_named_by_code_and_values() -> None:
-    names = [objects.name_object(make_factory(width)) for width in (3, 4, 3)]
+    names = [sources.name_object(make_factory(width)) for width in (3, 4, 3)]
     assert names[0] == names[2] != names[1]
     assert loading.load(names[1], "model.name")()[0].out_features == 4
-    parts = [objects.name_object(functools.partial(Net, width=width)) for width in (3, 4)]
+    parts = [sources.name_object(functools.partial(Net, width=width)) for width in (3, 4)]
     assert parts[0] != parts[1]
-    name = objects.name_object(lambda: Net((64,), 10))
-    assert name.startswith("otafl.user_code.objects:lambda_")
+    name = sources.name_object(lambda: Net((64,), 10))
+    assert name.startswith("otafl.user_code.sources:lambda_")
 
 
 def test_values_known_by_their_address_get_numbers() -> None:
@@ -71,7 +71,7 @@ def test_values_known_by_their_address_get_numbers() -> None:
     def keep(value: object) -> Callable[[], object]:
         return lambda: value
 
-    first, second = (objects.name_object(keep(Unnamed())) for _ in range(2))
+    first, second = (sources.name_object(keep(Unnamed())) for _ in range(2))
     assert second == f"{first}_2"
 
 
@@ -226,7 +226,7 @@ def test_a_text_names_the_object_that_a_file_was_computed_by(
     """In a process that was not given the object, as on the command line."""
     otafl.run(describe_labels(read_helper), tmp_path / "r.nc")
     for value in (1.0, 2.0):
-        monkeypatch.setattr(objects, "_recorded", set())
+        monkeypatch.setattr(sources, "_recorded", set())
         monkeypatch.setattr(sys.modules[__name__], "VALUE", value)
         scenario = describe_labels(f"{__name__}:read_helper")
         if value == 1.0:
@@ -292,7 +292,7 @@ def test_comments_and_docstrings_are_no_content() -> None:
     def make(body: str) -> str:
         space: dict[str, Any] = {}
         exec(f"def own():\n{body}", space)
-        return objects.name_object(space["own"])
+        return sources.name_object(space["own"])
 
     assert make("    return 1") == make("    'Return one.'\n\n    return 1  # one")
     assert make("    return 1") != make("    return 2")
@@ -304,7 +304,7 @@ def test_a_field_of_the_settings_of_a_class_is_content() -> None:
             class Settings(FedAvg.Settings):
                 own: float = value
 
-        return objects.name_object(Own)
+        return sources.name_object(Own)
 
     assert make(1.0) == make(1.0) != make(2.0)
 
@@ -324,7 +324,7 @@ def test_a_module_is_refused() -> None:
 
 def test_another_process_is_told_what_is_missing() -> None:
     with pytest.raises(UserError, match=r"'make_0' is an object that another Python process"):
-        loading.load("otafl.user_code.objects:make_0", "model.name")
+        loading.load("otafl.user_code.sources:make_0", "model.name")
 
 
 def test_workers_refuse_objects_of_this_process(tmp_path: Path) -> None:

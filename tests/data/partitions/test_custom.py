@@ -75,7 +75,7 @@ def test_in_a_scenario() -> None:
     one = load_scenario({"name": "s", "data": {"partition": section}})
     assert isinstance(one.data.partition, CustomPartition)
     assert one.data.partition.options == {"start": 5}
-    with pytest.raises(UserError, match=r"^data\.partition: .* does not fit the section's keys: "):
+    with pytest.raises(UserError, match=r"^data\.partition\.stat: unknown key .*'start'"):
         own("every", stat=5).find_function()
 
 
