@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from otafl.core.errors import UserError
 from otafl.core.settings import Settings
-from otafl.scenario.kept import Kept
 from otafl.scenario.keys import CHOICES, format_path, iterate_custom_sections, iterate_sections
 from otafl.scenario.schema import Scenario
 from otafl.scenario.writing import to_tree, to_yaml
@@ -28,9 +27,6 @@ from otafl.user_code.sources import Sources
 NO_RESULT = re.compile(r"name$|track\b|output\.folder$|output\.labels\b|engine\.(?!dtype)")
 """Keys that no result depends on."""
 
-_hashes: Kept[str] = Kept()
-_texts: Kept[str] = Kept()
-
 
 def compute_scenario_hash(scenario: Scenario) -> str:
     """Return the SHA-256 of everything that the results depend on.
@@ -38,8 +34,6 @@ def compute_scenario_hash(scenario: Scenario) -> str:
     It is that of the filled-in scenario as JSON with sorted keys. Name, folder, labels, tracker and
     engine do not count, except the precision. The order of the axes counts: it is that of the dims.
     """
-    if kept := _hashes.get(scenario):
-        return kept
     tree = {key: value for key, value in to_tree(scenario).items() if key not in ("name", "track")}
     output = tree["output"].items()
     tree["output"] = {key: value for key, value in output if key not in ("folder", "labels")}
@@ -47,13 +41,12 @@ def compute_scenario_hash(scenario: Scenario) -> str:
     tree["sweep"] = [
         (key, [_fill_in(key, value) for value in values]) for key, values in scenario.sweep.items()
     ]
-    return _hashes.keep(scenario, _hash_tree(tree))
+    return _hash_tree(tree)
 
 
 def describe_scenario(scenario: Scenario) -> dict[str, str]:
     """Return the attributes of a file that identify its scenario, see `is_same`."""
-    text = _texts.get(scenario) or _texts.keep(scenario, to_yaml(scenario))
-    return {"scenario": text, "scenario_hash": compute_scenario_hash(scenario)}
+    return {"scenario": to_yaml(scenario), "scenario_hash": compute_scenario_hash(scenario)}
 
 
 def is_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:

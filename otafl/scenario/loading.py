@@ -16,7 +16,6 @@ from otafl.scenario.axes import Axis
 from otafl.scenario.checks import check
 from otafl.scenario.errors import ProblemLocator, find_slips, to_problems
 from otafl.scenario.extending import EXTENDS, add_base
-from otafl.scenario.kept import Kept
 from otafl.scenario.keys import CHOICES, format_path, get_value, set_value, split
 from otafl.scenario.ranges import expand_range
 from otafl.scenario.reading import read_file, read_text
@@ -25,12 +24,6 @@ from otafl.scenario.yaml_source import MAX_POINTS, dump_in_line, parse
 from otafl.user_code.sources import name_object
 
 Further = Callable[[Scenario], list[Problem]]
-
-_MOST_KEPT = 1000
-"""Points of a scenario that are kept; those of a larger sweep are built whenever they are asked."""
-
-_points: Kept[list[Point]] = Kept()
-"""The points of scenarios, all of which reading builds to check them."""
 
 
 def load_scenario(
@@ -94,9 +87,7 @@ def load_points(
         raise where.make_error(problems)
     if problems:  # the values of the other axes are still checked
         scenario = Scenario.model_validate({**tree, "sweep": {}})
-    points = _build_points(scenario, sweep, where, further, problems)
-    _keep(scenario, points)
-    return scenario, points
+    return scenario, _build_points(scenario, sweep, where, further, problems)
 
 
 def expand(scenario: Scenario) -> list[Point]:
@@ -104,16 +95,7 @@ def expand(scenario: Scenario) -> list[Point]:
 
     Raises ScenarioError for invalid points.
     """
-    points = _points.get(scenario)
-    if points is None:
-        points = _build_points(scenario, read_sweep(scenario), ProblemLocator())
-        _keep(scenario, points)
-    return list(points)
-
-
-def _keep(scenario: Scenario, points: list[Point]) -> None:
-    if len(points) <= _MOST_KEPT:
-        _points.keep(scenario, list(points))
+    return _build_points(scenario, read_sweep(scenario), ProblemLocator())
 
 
 def is_scenario(file: FilePath) -> bool:

@@ -7,7 +7,6 @@ would block the program for long: very many values, aliases that stand for as ma
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -15,9 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from yaml.composer import Composer
-from yaml.constructor import SafeConstructor
-from yaml.resolver import Resolver
 
 from otafl.core.errors import UserError
 from otafl.core.problems import Path
@@ -33,10 +29,6 @@ MAX_DEPTH = 40
 
 MAX_DIGITS = 100
 """Largest number of digits of a whole number; the largest number in double precision has 309."""
-
-
-DISPUTED = re.compile(r"[\t\r\x85\u2028\u2029\ufeff]|[|>]#|^[^#\n]*\?", re.MULTILINE)
-"""What libyaml and PyYAML read differently in places."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +60,14 @@ class YamlError(UserError):
 
 def parse(text: str) -> Source:
     """Return the content of a YAML text and its places. Raises YamlError with its first error."""
-    if yaml.__with_libyaml__ and not DISPUTED.search(text):
-        with contextlib.suppress(YamlError, yaml.YAMLError, ValueError):  # told by the other parser
-            return _read(_FastLoader(text))
     try:
         loader = _Loader(text)
-        return _read(loader)
+        node = loader.get_single_node()
+        if node is None:
+            return Source(None, empty={()})
+        walker = _NodeWalker()
+        places = {(): _get_place(node.start_mark)} | dict(walker.walk(node, (), ()))
+        return Source(loader.construct_document(node), places, walker.empty)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         context = f"{error.context}: " if error.context else ""
@@ -92,15 +86,6 @@ def parse(text: str) -> Source:
         raise YamlError(
             f"bad YAML: the character U+{error.character:04X} is not allowed", place
         ) from error
-
-
-def _read(loader: Any) -> Source:
-    node = loader.get_single_node()
-    if node is None:
-        return Source(None, empty={()})
-    walker = _NodeWalker()
-    places = {(): _get_place(node.start_mark)} | dict(walker.walk(node, (), ()))
-    return Source(loader.construct_document(node), places, walker.empty)
 
 
 def dump(data: Any) -> str:
@@ -187,19 +172,17 @@ class _NodeWalker:
             yield from self.walk(value, (*path, key.value), above)
 
 
-class _Nodes(Composer, SafeConstructor, Resolver):
-    """Nodes of a parser's events, not more than a scenario has, and their content."""
+class _Loader(yaml.SafeLoader):
+    """PyYAML's loader of plain data, of not more values than a scenario has."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 (PyYAML's own attribute)
 
-    def __init__(self) -> None:
-        Composer.__init__(self)
-        SafeConstructor.__init__(self)
-        Resolver.__init__(self)
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
         self._composed = self._deep = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()  # type: ignore[attr-defined]
+        event = self.peek_event()
         self._composed += 1
         self._deep += 1
         if self._composed > MAX_VALUES:
@@ -217,27 +200,6 @@ class _Nodes(Composer, SafeConstructor, Resolver):
             kind = node.tag.rpartition(":")[2]
             place = _get_place(node.start_mark)
             raise YamlError(f"bad YAML: '{_shorten(node.value)}' is no {kind}", place) from error
-
-
-class _Loader(_Nodes, yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
-    """PyYAML's parser, whose errors are told."""
-
-    def __init__(self, text: str) -> None:
-        yaml.reader.Reader.__init__(self, text)
-        yaml.scanner.Scanner.__init__(self)
-        yaml.parser.Parser.__init__(self)
-        _Nodes.__init__(self)
-
-
-if yaml.__with_libyaml__:
-    from yaml.cyaml import CParser  # type: ignore[attr-defined]
-
-    class _FastLoader(_Nodes, CParser):
-        """The parser in C, if PyYAML was built with libyaml; it takes a fifth of the time."""
-
-        def __init__(self, text: str) -> None:
-            CParser.__init__(self, text)
-            _Nodes.__init__(self)
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -263,7 +225,7 @@ _PLAIN_RESOLVERS = {
 """Tag -> pattern of its plain values and their possible first characters; int goes before float."""
 
 for _name, (_pattern, _first) in _PLAIN_RESOLVERS.items():
-    for _class in (_Nodes, _Dumper):
+    for _class in (_Loader, _Dumper):
         _class.add_implicit_resolver(
             f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), list(_first)
         )
@@ -294,11 +256,11 @@ def _list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flat)
 
 
-_Nodes.yaml_constructors = {
+_Loader.yaml_constructors = {
     tag: made
     for tag, made in yaml.SafeLoader.yaml_constructors.items()
     if tag is None or tag.rpartition(":")[2] in (*_PLAIN_RESOLVERS, "str", "seq", "map")
 }
-_Nodes.add_constructor("tag:yaml.org,2002:int", _construct_int)
-_Nodes.add_constructor("tag:yaml.org,2002:float", _construct_float)
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
 _Dumper.add_representer(list, _list)

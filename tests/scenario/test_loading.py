@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from otafl.power.tci import TruncatedChannelInversion as Tci
 from otafl.scenario import (
     expand,
     load_scenario,
-    loading,
     make_stack_key,
     to_yaml,
 )
@@ -150,20 +148,3 @@ def test_sections_that_no_axis_changes_are_validated_once() -> None:
     assert first.algorithm is second.algorithm
     assert first.model is second.model
     assert make_stack_key(first) == make_stack_key(second)
-
-
-def test_points_are_built_once_while_the_scenario_exists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As reading builds them to check them; another list each time, and none of a scenario that is
-    gone, or of a large sweep."""
-    sweep = {"channel.snr_db": [0, 10], "power": ["tci", {"name": "gbma"}], "csi.name": ["perfect"]}
-    one = make_scenario(sweep=sweep)
-    points, known = expand(one), len(loading._points)
-    assert points == loading._build_points(one, loading.read_sweep(one), loading.ProblemLocator())
-    points.clear()
-    assert expand(one)[3].scenario is expand(one)[3].scenario
-    del one
-    gc.collect()
-    assert len(loading._points) < known
-    monkeypatch.setattr(loading, "_MOST_KEPT", 3)
-    one = make_scenario(sweep=sweep)
-    assert expand(one)[3].scenario is not expand(one)[3].scenario

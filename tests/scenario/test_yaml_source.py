@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from otafl.scenario import yaml_source
-from otafl.scenario.yaml_source import YamlError, dump, dump_in_line, parse
+from otafl.scenario.yaml_source import dump, dump_in_line, parse
 
 pytestmark = pytest.mark.exact
 
@@ -56,49 +53,6 @@ def test_merge_keys_and_places() -> None:
     assert source.data["mine"] == {"q": 1, "r": [7, 8]}
     assert source.places["mine", "r"] == (4, 3)
     assert source.places["mine", "r", 1] == (4, 10)
-
-
-SMALL = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
-
-
-@pytest.mark.parametrize("text", [path.read_text() for path in SMALL], ids=[p.stem for p in SMALL])
-def test_both_parsers_read_the_same(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fast = parse(text)
-    monkeypatch.setattr(yaml, "__with_libyaml__", False)
-    slow = parse(text)
-    assert fast == slow
-    assert list(fast.places) == list(slow.places)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{a: b?}",
-        "a:\tb",
-        "a: [1,\t2]",
-        "a: >#\n  b",
-        "\ufeffa: b",
-        "a: 'x\u2028y'\nb: 1",
-        "a:\r b: 1",
-    ],
-)
-def test_what_they_dispute_is_read_by_one(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read() -> object:
-        try:
-            return parse(text)
-        except YamlError as error:
-            return str(error), error.place
-
-    found = read()
-    monkeypatch.setattr(yaml, "__with_libyaml__", False)
-    assert found == read()
-
-
-def test_the_fast_parser_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not yaml.__with_libyaml__:
-        pytest.skip("PyYAML was built without libyaml")
-    monkeypatch.delattr(yaml_source, "_Loader")
-    assert parse("a: {b: [1, x]}").data == {"a": {"b": [1, "x"]}}
 
 
 def test_one_line_for_messages_has_no_anchors() -> None:
