@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.core.console import make_console
+from otafl.core import presets
+from otafl.core.console import make_console, print_pairs
 from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ PRESETS = "presets"
 
 def _list_words() -> list[str]:
     """Return what `otafl list` can explain."""
-    from otafl.core import presets, registry
+    from otafl.core import registry
 
     return [
         PRESETS,
@@ -39,7 +40,7 @@ def list_(
     full: Annotated[bool, typer.Option("--full", help="A line for each component.")] = False,
 ) -> None:
     """List what a scenario can name, or explain one."""
-    from otafl.core import presets, registry
+    from otafl.core import registry
 
     out = make_console()
     if name in presets.list_presets():
@@ -67,49 +68,31 @@ def list_(
 
 def _list_short(out: Console) -> None:
     """Print a line for each table, with the names of its components."""
-    from rich.table import Table
+    from otafl.core import registry
 
-    from otafl.core import presets, registry
-
-    lines = Table(box=None, show_header=False)
-    lines.add_column(no_wrap=True)
-    lines.add_column()
-    for table in registry.TABLES:
-        lines.add_row(table, ", ".join(registry.list_names(table)))
-    lines.add_row(PRESETS, ", ".join(presets.list_presets()))
-    out.print(lines)
+    lists = {table: registry.list_names(table) for table in registry.TABLES}
+    lists[PRESETS] = tuple(presets.list_presets())
+    print_pairs(out, ((title, ", ".join(names)) for title, names in lists.items()))
     out.print("\notafl list TABLE explains a line, otafl list NAME a component, --full prints all")
 
 
 def _list_presets(out: Console) -> None:
     """Print the presets, each with its summary."""
-    from rich.table import Table
-
-    from otafl.core import presets
-
-    lines = Table(title=PRESETS, title_justify="left", box=None, show_header=False)
-    lines.add_column(no_wrap=True)
-    lines.add_column()
-    for name in presets.list_presets():
-        lines.add_row(name, presets.read_summary(name).removesuffix("."))
-    out.print(lines)
-    out.print()
+    names = presets.list_presets()
+    print_pairs(
+        out, ((name, presets.read_summary(name).removesuffix(".")) for name in names), PRESETS
+    )
 
 
 def _list(out: Console, table: str) -> None:
-    from rich.table import Table
-
+    """Print the components of a table, each with its summary and source."""
     from otafl.core import registry
 
-    lines = Table(title=table, title_justify="left", box=None, show_header=False)
-    lines.add_column(no_wrap=True)
-    lines.add_column()
-    for name in registry.list_names(table):
-        about = registry.read_info(table, name)
-        cited = f" ({about.citation})" if about.citation else ""
-        lines.add_row(name, f"{about.summary}{cited}")
-    out.print(lines)
-    out.print()
+    infos = {name: registry.read_info(table, name) for name in registry.list_names(table)}
+    texts = (
+        f"{one.summary} ({one.citation})" if one.citation else one.summary for one in infos.values()
+    )
+    print_pairs(out, zip(infos, texts, strict=True), table)
 
 
 def _explain(out: Console, table: str, name: str) -> None:
@@ -152,25 +135,26 @@ def _reflow(text: str) -> str:
 
 def _find_table(word: str) -> str | None:
     """Find the table that is meant: by its name, by what it holds, or by their plural."""
-    from otafl.core.registry import TABLES
+    from otafl.core import registry
 
     said = _normalise_word(word)
-    for name, table in TABLES.items():
+    for name, table in registry.TABLES.items():
         if said in (name, f"{name}s", table.noun, f"{table.noun}s", table.title.lower()):
             return name
     return None
 
 
 def _format_unknown(word: str) -> str:
-    from otafl.core.registry import TABLES
+    from otafl.core import registry
     from otafl.core.suggestions import format_suggestion
 
     hint = (
-        format_suggestion(_normalise_word(word), TABLES)
+        format_suggestion(_normalise_word(word), registry.TABLES)
         or format_suggestion(word.lower(), _list_words())
         or ";"
     )
-    return f"list: no table {word!r}, and nothing of this name{hint} tables: {', '.join(TABLES)}"
+    tables = ", ".join(registry.TABLES)
+    return f"list: no table {word!r}, and nothing of this name{hint} tables: {tables}"
 
 
 def _normalise_word(word: str) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from otafl.cli.schema_file import format_editor_line
-from otafl.core.console import make_console
+from otafl.core.console import make_console, print_pairs
 from otafl.core.errors import UserError
 from otafl.core.files import write_text
 from otafl.core.presets import list_presets
@@ -115,22 +115,13 @@ def _extend(preset: str, target: Path) -> str:
 
 
 def _list() -> None:
-    from rich.table import Table
-
     groups: dict[str, list[Path]] = {START: []}
     for file in list_shipped().values():
         group = START if file.parent.name == "scenarios" else f"studies/{file.parent.name}"
         groups.setdefault(group, []).append(file)
     groups[START] += list_presets().values()
-    out = make_console()
     for group, files in groups.items():
-        lines = Table(title=group, title_justify="left", box=None, show_header=False)
-        lines.add_column(no_wrap=True)
-        lines.add_column()
-        for file in files:
-            lines.add_row(file.stem, _read_summary(file))
-        out.print(lines)
-        out.print()
+        print_pairs(make_console(), ((file.stem, _read_summary(file)) for file in files), group)
 
 
 def _read_summary(file: Path) -> str:

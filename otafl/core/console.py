@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,3 +17,17 @@ def make_console(stderr: bool = False, quiet: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr, quiet=quiet, highlight=False, markup=False)
+
+
+def print_pairs(console: Console, pairs: Iterable[tuple[str, str]], title: str = "") -> None:
+    """Print names and their explanations in two columns, below a title if there is one."""
+    from rich.table import Table
+
+    lines = Table(title=title or None, title_justify="left", box=None, show_header=False)
+    lines.add_column(no_wrap=True)
+    lines.add_column()
+    for name, text in pairs:
+        lines.add_row(name, text)
+    console.print(lines)
+    if title:
+        console.print()
