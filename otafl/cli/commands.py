@@ -25,7 +25,6 @@ from otafl.cli import (
 )
 from otafl.cli.app import app, say
 from otafl.core.errors import UserError
-from otafl.user_code import loading
 
 UNREACHABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
 """Errors of paths that the user can mend, whichever command meets them."""
@@ -71,6 +70,8 @@ def call(args: Sequence[str] | None = None) -> None:
     except Exception as raised:
         if process.interruption.number:  # it may be the consequence of a KeyboardInterrupt
             raise
+        from otafl.user_code import loading
+
         error = loading.explain_error(raised)
         message = _describe_error(error)
         if not message:
