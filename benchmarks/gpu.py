@@ -22,10 +22,11 @@ import torch
 from page import header, row, three
 
 import otafl
+from otafl.data.shape import read_shape
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.results.environment import get_device_name
-from otafl.running.memory import MemoryNeed, estimate_need, is_out_of_memory
+from otafl.running.memory import estimate_trial, is_out_of_memory
 from otafl.scenario import Point, expand, load_scenario
 
 STACKS = (1, 10, 100, 1_000, 10_000)
@@ -180,7 +181,8 @@ def table(case: str, asked: argparse.Namespace) -> None:
         "reckoned",
         "waits a round",
     )
-    estimated: MemoryNeed = estimate_need(points(case, asked.device, 2, asked.small))
+    one = points(case, asked.device, 2, asked.small)[0].scenario
+    trial_gb = estimate_trial(one, read_shape(one.data)).bytes / 1e9
     last_s = dict.fromkeys(("ours", "plain", "cpu"), 0.0)
 
     def attempt(name: str, trials: int, device: str, graphs: bool) -> Measured | None:
@@ -199,7 +201,7 @@ def table(case: str, asked: argparse.Namespace) -> None:
             row(f"{trials:,}", "not tried", *[""] * 7)
             continue
         ours = attempt("ours", trials, asked.device, True)
-        expected_gb = (estimated.fixed + estimated.per_trial * trials) / 1e9
+        expected_gb = trial_gb * trials
         if ours is None:
             row(f"{trials:,}", "out of memory", *[""] * 5, f"{three(expected_gb)} GB", "")
             continue

@@ -24,9 +24,9 @@ import torch
 from otafl import load_scenario, open_results, sweeping
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
+from otafl.results.files import list_parts
 from otafl.running.stack_run import run_stack
 from otafl.scenario import Scenario, expand
-from otafl.sweeping import plan_file
 
 SMALL = {"data": "digits", "model": {"name": "mlp", "hidden": [32]}}
 PAPER = {"data": "fashion_mnist", "model": {"name": "mlp", "hidden": [256, 256]}}
@@ -102,7 +102,6 @@ def workers(title: str, size: dict[str, Any], rounds: int) -> None:
         times = {}
         for count in (1, 2):
             with tempfile.TemporaryDirectory() as folder:
-                plan_file.load_or_create(one, Path(folder), 2)  # the same stacks for both
                 times[count] = seconds(partial(sweeping.sweep, one, Path(folder), None, count))
         ratios.append(times[1] / times[2])
         alone.append(times[1])
@@ -163,7 +162,7 @@ def opening(title: str) -> None:
         files = len(list(home.rglob("*.nc")))
         opened = seconds(partial(open_results, home))
         row(title, f"open_results, unfinished, {files} files", f"{opened:.1f} s")
-        stacks = len(plan_file.load_or_create(one, home))
+        stacks = len(list_parts(home))
         sweeping.sweep(one, home)
         files = len(list(home.rglob("*.nc")))
         opened = seconds(partial(open_results, home))

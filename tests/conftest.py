@@ -117,11 +117,3 @@ def signals_arrive() -> Iterator[None]:
     yield
     for number, handler in before:
         signal.signal(number, handler)
-
-
-@pytest.fixture
-def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers of this machine begin with their imports done."""
-    from support.programs import fork_worker
-
-    monkeypatch.setattr("otafl.sweeping.local._start", fork_worker)

@@ -202,7 +202,7 @@ def _diff_code(
     """
     known = []
     for ds in (a, b):
-        found = origins.read(ds.attrs, range(ds["final_round"].size))
+        found = origins.read(ds.attrs)
         known.append({number: one for one in found for number in one.points})
     pairs: dict[str, Counter[Pair]] = {}
     for numbers in zip(*points, strict=True):

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
-import pandas as pd  # type: ignore[import-untyped]
-
 from otafl.core.errors import UserError
 
 
@@ -80,6 +78,8 @@ def format_latex_rows(
     label : of the table; "" for none.
     left : how many columns name the row, and are aligned to the left; all others to the right.
     """
+    import pandas as pd  # type: ignore[import-untyped]  # a third of a second, also of --help
+
     escaped = [tuple(map(escape_latex, head)) for head in heads]
     columns = pd.MultiIndex.from_tuples(escaped) if len(escaped[0]) > 1 else [h for (h,) in escaped]
     names = pd.DataFrame([row[:left] for row in rows])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -58,19 +56,6 @@ class Fading(Protocol):
         """
 
 
-_WHOLE: ContextVar[bool] = ContextVar("whole", default=False)
-
-
-@contextmanager
-def draw_whole_blocks() -> Iterator[None]:
-    """Draw the first blocks of rounds at their full length, as later ones, to measure memory."""
-    before = _WHOLE.set(True)
-    try:
-        yield
-    finally:
-        _WHOLE.reset(before)
-
-
 class RoundBlocks:
     """Cache that draws many rounds at a time and returns them one by one.
 
@@ -114,7 +99,7 @@ class RoundBlocks:
     def _find_block(self, round: int) -> tuple[int, int]:
         """Return the first round of a round's block, and the number of its rounds."""
         length = self._length if round < FAR else self._far_length
-        if not (self._grows and 0 <= round < length) or _WHOLE.get():
+        if not (self._grows and 0 <= round < length):
             return round - round % length, length
         if round < FIRST_ROUNDS:
             return 0, min(FIRST_ROUNDS, length)

@@ -173,7 +173,7 @@ def report_on(
     from otafl.user_code import loading
 
     every = [*(overrides or []), *([f"engine.device={device.value}"] if device else [])]
-    if trust or not (path.parent / "plan.json").exists():
+    if trust or not (path.parent / "sweep.json").exists():
         return report(path, every, look)
     with loading.guard_imports(path, trust):
         found = report(path, every, look)

@@ -124,13 +124,13 @@ def _report_kept(folder: Path) -> Iterator[None]:
 
 
 def _describe_kept(folder: Path) -> str:
-    from otafl.results.packing import count_finished_stacks
+    from otafl.results.files import list_parts
 
-    parts = format_count(count_finished_stacks(folder), "finished part")
+    parts = format_count(len(list_parts(folder)), "finished part")
     running = folder / "interrupted.nc"
     also = f", the records of the one that was running in {running}"
     kept = f"{parts} kept in {folder}{also if running.exists() else ''}"
-    if any(folder.glob("running/*.checkpoint.pt")):
+    if any(folder.glob("running/*.pt")):
         kept += ", and checkpoints of what was running"
     return f"{kept}; the same command resumes from there"
 

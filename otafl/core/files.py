@@ -22,18 +22,18 @@ HDF5 = b"\x89HDF\r\n\x1a\n"
 """The first bytes of a NetCDF-4 file."""
 
 
-NUMBERED = re.compile(r"(\d+-)?\d{5,}\.(nc|pt)")
-"""Names of the files of finished stacks, which tell them from a user's."""
+HASHED = re.compile(r"[0-9a-f]{16}\.(nc|pt)")
+"""Names of the files of stacks, which tell them from a user's."""
 
 TEMPORARY = r"([0-9a-f]{12})-[0-9a-f]{8}-(\d+)\.tmp"
 """How the names of temporary files end, see `create_beside`."""
 
 OWN_NAME = re.compile(
-    rf"{NUMBERED.pattern}(\.damaged)?|\d{{5,}}(-\d+){{3}}\.(checkpoint|record)\.pt|\d{{5,}}\.txt"
-    r"|(\d+|plan|pack|run)\.lock|(plan|files|run)\.json|scenario\.yaml|interrupted\.nc"
+    rf"({HASHED.pattern}(\.damaged)?|(sweep|sizes|run)\.json|scenario\.yaml|interrupted\.nc)"
+    r"(\.sha256)?|([0-9a-f]{16}|sweep|run)\.lock|[0-9a-f]{16}\.txt"
     rf"|trial_\d+\.jsonl|events\.out\.tfevents\.otafl|\.[^/]+\.{TEMPORARY}"
 )
-"""Names of the files in folders that only otafl names, see `otafl.sweeping.folder`."""
+"""Names of the files in folders that only otafl names, see `otafl.sweeping.store`."""
 
 STALE_AFTER_S = 86400.0
 """Age in seconds at which a temporary file counts as left by a program that has ended."""
@@ -96,9 +96,9 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]])
     write_text(path, text.getvalue())
 
 
-def list_numbered(folder: Path, suffix: str) -> list[Path]:
-    """List the files of finished stacks in a folder."""
-    return sorted(path for path in folder.glob(f"*{suffix}") if NUMBERED.fullmatch(path.name))
+def list_own(folder: Path, suffix: str) -> list[Path]:
+    """List the files of stacks in a folder."""
+    return sorted(path for path in folder.glob(f"*{suffix}") if HASHED.fullmatch(path.name))
 
 
 def refuse_links(*folders: Path) -> None:

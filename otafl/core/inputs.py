@@ -6,10 +6,10 @@ A named pipe would block the program, and a device such as /dev/zero would fill 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
 
 MIB = 1 << 20
 
@@ -22,7 +22,7 @@ _KINDS = (
 )
 
 
-def open_regular(path: Path | str, most_bytes: int | None = None) -> BinaryIO:
+def open_regular(path: Path | str, most_bytes: int | None = None) -> io.BufferedReader:
     """Open a regular file for reading.
 
     Parameters

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -24,25 +22,6 @@ LEAST = 256
 
 AT_ONCE = 1 << 18
 """Channel coefficients that are combined together; a receiver needs as many steps for one state."""
-
-ENOUGH = 128
-"""Smallest number of different states where the last ones are repeated (`repeat_states`)."""
-
-_REPEATS: ContextVar[bool] = ContextVar("repeats", default=False)
-
-
-@contextmanager
-def repeat_states() -> Iterator[None]:
-    """Draw only the first states of every average, and repeat the last of them.
-
-    The tensors are as many and as large as those of different states, so that memory is measured in
-    a part of the time.
-    """
-    before = _REPEATS.set(True)
-    try:
-        yield
-    finally:
-        _REPEATS.reset(before)
 
 
 class _StateDraws:
@@ -71,16 +50,12 @@ class _StateDraws:
     def _yield_batches(self, count: int) -> Iterator[list[tuple[Tensor, Tensor, Tensor]]]:
         """Yield gain, h and h_hat of `count` states, some at a time."""
         some: list[tuple[Tensor, Tensor, Tensor]] = []
-        for done, (state, estimate) in enumerate(self._yield_states(count), 1):
+        for state, estimate in self._yield_states(count):
             # a view of a block of rounds would keep those between the states in memory
             h = state.h if self._channel.correlation_rounds == 1 else state.h.clone()
             some.append((state.gain, h, h if estimate is state.h else estimate))
             if len(some) * h.numel() >= AT_ONCE:
                 yield some
-                if _REPEATS.get() and ENOUGH <= done > len(some):  # two batches were there at once
-                    for left in range(count - done, 0, -len(some)):
-                        yield some[:left]
-                    return
                 some = []
         if some:
             yield some

@@ -134,7 +134,7 @@ def open_models(
     Raises UserError, which names the models of the result, if it is not found.
     """
     at, index = _select_point(open_results(result), sel)
-    found = None
+    found, others = None, set[int]()
     for path in trained.list_model_files(result):
         kept, head = trained.read(path)
         if not is_same(head, at.attrs):
@@ -145,9 +145,9 @@ def open_models(
         if (index, trial) in kept.rows:
             found = kept
             break
-        if any(point == index for point, _ in kept.rows):
-            numbers = sorted(number for point, number in kept.rows if point == index)
-            raise UserError(f"trial {trial}: no models of it; there are trials {numbers}")
+        others |= {number for point, number in kept.rows if point == index}
+    if found is None and others:
+        raise UserError(f"trial {trial}: no models of it; there are trials {sorted(others)}")
     if found is None:
         raise UserError(
             f"{result}: no trained models beside it; run its scenario again with "

@@ -31,7 +31,7 @@ def open_scenario(path: Path, trust: bool) -> Scenario:
     is not run without `trust`.
     """
     own = is_scenario(path) if path.is_file() else False
-    with loading.guard_imports(path, trust or (own and not (path.parent / "plan.json").exists())):
+    with loading.guard_imports(path, trust or (own and not (path.parent / "sweep.json").exists())):
         scenario = load_scenario(path if own else restore_tree(open_results(path).attrs))
         for point in expand(scenario):
             hash_custom_sources(point.scenario)

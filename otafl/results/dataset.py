@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xarray as xr
 
 from otafl import scenario as scenarios
 from otafl.devices.activities import ACTIVITIES, CAUSES
@@ -22,8 +23,7 @@ from otafl.results.record import Record
 from otafl.results.variables import Variable, find_metric, get_variable
 
 if TYPE_CHECKING:
-    import xarray as xr
-
+    from otafl.results.sweep_file import SweepFile
     from otafl.scenario import Point, Scenario
 
 LINK_DIMS: dict[str, tuple[str, ...]] = {
@@ -55,15 +55,16 @@ def to_dataset(
     points: Sequence[Point],
     scenario: Scenario,
     inputs: Mapping[str, str] | None = None,
+    trials: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
 ) -> xr.Dataset:
     """Return the record of one stack with dims (point, trial, round[, device]).
 
     points: what was stacked, in the record's order. scenario: the whole sweep's, which the
-    attributes keep. inputs: as of `origins.Origin`. Raises ValueError for a
+    attributes keep. inputs: as of `origins.Origin`. trials: their numbers; from 0 if not given.
+    names: of the points in files of stacks. Raises ValueError for a
     variable that is not in `VARIABLES` or whose shape is not what its dims say.
     """
-    import xarray as xr  # a third of a second, which is not yet needed where a run begins
-
     data = {}
     for name, values in record.variables.items():
         try:
@@ -102,6 +103,10 @@ def to_dataset(
         "point_index": ("point", index),
         "final_round": ("point", np.full(len(index), last), {"long_name": "last recorded round"}),
     }
+    if trials is not None:
+        coordinates["trial"] = np.asarray(trials)
+    if names is not None:
+        coordinates["point_name"] = ("point", np.asarray(names, dtype=object))
     dataset = dataset.assign_coords(coordinates)  # at once: each call copies all variables
     if "timeline_activity" in dataset:
         dataset["timeline_activity"].attrs |= {
@@ -113,7 +118,7 @@ def to_dataset(
     made = origins.make_origin(
         index.tolist(), scenarios.hash_custom_sources(first), chunk_mb, record.batches, inputs
     )
-    dataset.attrs = _build_attributes(scenario, axes) | {
+    dataset.attrs = _build_attributes(scenario) | {
         "complete": int(record.complete),
         origins.ATTRIBUTE: origins.to_json([made]),
     }
@@ -126,21 +131,68 @@ def _describe_sum(name: str, variable: Variable) -> Variable:
     return Variable(variable.units, f"{SUMS[name]}, sum over devices", dims)
 
 
-def combine(parts: Sequence[xr.Dataset]) -> xr.Dataset:
+def describe_sweep(scenario: Scenario) -> dict[str, str]:
+    """Return the attributes of a result that say which sweep it is of."""
+    axes = json.dumps(_describe_axes(scenario))
+    return {"title": scenario.name, **scenarios.describe_scenario(scenario), "sweep": axes}
+
+
+def select_points(part: xr.Dataset, sweep: SweepFile) -> xr.Dataset | None:
+    """Return the points of a part that belong to a sweep, as numbered there; None without any."""
+    places = {name: place for place, name in enumerate(sweep.names)}
+    own = np.flatnonzero([name in places for name in part["point_name"].values])
+    if not own.size:
+        return None
+    part = part.isel(point=own)
+    index = [places[name] for name in part["point_name"].values]
+    numbers = dict(zip(part["point_index"].values.tolist(), index, strict=True))
+    made = origins.renumber_points(origins.read(part.attrs), numbers)
+    part = part.assign_coords(point_index=("point", np.asarray(index, dtype=np.int64)))
+    return part.assign_attrs({origins.ATTRIBUTE: origins.to_json(made)})
+
+
+def combine(parts: Sequence[xr.Dataset], attributes: Mapping[str, Any]) -> xr.Dataset:
     """Combine parts of one sweep to one dataset with dims (sweep axes, trial, round[, device]).
 
-    Points that are in no part, and devices and rounds that a point has not, are NaN.
-    attrs["complete"] is 1 where every point is there and ran to its end. Of a point that two parts
-    hold, the first counts.
+    Points and trials that are in no part, and devices and rounds that a point has not, are NaN.
+    attrs["complete"] is 1 where every trial of every point is there and ran to its end.
+
+    Parameters
+    ----------
+    parts : sequence of Dataset
+        Parts with the sweep's numbers of points, none of which has a trial of another.
+    attributes : mapping
+        Those of `describe_sweep`.
     """
-    axes = header.read_axes(parts[0].attrs)
-    shape = _get_shape(axes)
-    whole = join_parts(parts).drop_vars("point_index").reset_coords("final_round")
-    found = whole["point"].values
-    whole = whole.reindex(point=np.arange(math.prod(shape)))
+    axes = header.read_axes(attributes)
+    shape, trials = _get_shape(axes), int(header.read_scenario(attributes)["trials"])
+    blocks: dict[tuple[int, ...], list[xr.Dataset]] = {}
+    for part in parts:
+        blocks.setdefault(tuple(part["trial"].values.tolist()), []).append(part)
+    joined = [_join_points(block) for block in blocks.values()]
+    count = sum(block.sizes["point"] * block.sizes["trial"] for block in joined)
+    whole = joined[0]
+    for block in joined[1:]:
+        ends = xr.concat(
+            xr.align(whole["final_round"], block["final_round"], join="outer"), "block"
+        ).max("block")
+        kept = {name: one.attrs for name, one in {**block.variables, **whole.variables}.items()}
+        whole = whole.combine_first(block).assign(final_round=ends)
+        for name, one in whole.variables.items():
+            one.attrs = kept[name]
+    whole = whole.reindex(point=np.arange(math.prod(shape)), trial=np.arange(trials))
     whole = whole.set_coords("final_round").sortby("round")
     whole = _unfold(whole, axes, shape)
-    whole.attrs["complete"] = int(len(found) == math.prod(shape) and whole.attrs["complete"])
+    is_whole = count == math.prod(shape) * trials and all(p.attrs["complete"] for p in parts)
+    made = origins.join_origins(origins.read(part.attrs) for part in parts)
+    whole.attrs = (
+        dict(parts[0].attrs)
+        | dict(attributes)
+        | {
+            "complete": int(is_whole),
+            origins.ATTRIBUTE: origins.to_json(made),
+        }
+    )
     return whole
 
 
@@ -156,55 +208,26 @@ def to_part(dataset: xr.Dataset) -> xr.Dataset:
     return part.assign_coords(point_index=("point", np.arange(math.prod(_get_shape(axes)))))
 
 
-def join_parts(parts: Sequence[xr.Dataset]) -> xr.Dataset:
-    """Join parts of one sweep to one part, with `point` numbered as in the sweep.
+def _join_points(parts: Sequence[xr.Dataset]) -> xr.Dataset:
+    """Join parts of the same trials to one, with `point` numbered as in the sweep.
 
-    NaN stands where a point has not what others have. Of a point that two parts hold, the first
-    counts.
+    NaN stands where a point has not what others have.
     """
-    axes = header.read_axes(parts[0].attrs)
-    names = {name for axis in axes for name in axis["coords"]}
-    names |= {axis["dim"] for axis in axes}
-    bare = [part.drop_vars(names, errors="ignore") for part in parts]
-    bare = _unify_devices([part.assign_coords(point=part["point_index"].values) for part in bare])
-    # attributes of the first part stand for all, but for those below
-    whole = _concatenate(
-        [part.drop_vars("point_index").reset_coords("final_round") for part in bare], "point"
+    bare = []
+    for part in parts:
+        along = {name for name, one in part.coords.items() if one.dims == ("point",)}
+        bare.append(part.drop_vars(along - {"point_index", "final_round"}))
+    bare = [part.assign_coords(point=part["point_index"].values) for part in bare]
+    bare = [part.drop_vars("point_index").reset_coords("final_round") for part in bare]
+    return xr.concat(
+        _unify_devices(bare),
+        dim="point",
+        data_vars="all",
+        coords="minimal",
+        compat="override",
+        join="outer",
+        combine_attrs="override",
     )
-    whole = whole.drop_duplicates("point").set_coords("final_round")
-    whole = whole.assign_coords(point_index=("point", whole["point"].values))
-    made = [origins.read(part.attrs, part["point_index"].values) for part in parts]
-    whole.attrs["complete"] = int(all(part.attrs["complete"] for part in parts))
-    whole.attrs[origins.ATTRIBUTE] = origins.to_json(origins.join_origins(made))
-    return whole
-
-
-def renumber_part(part: xr.Dataset, numbers: Mapping[int, int], scenario: Scenario) -> xr.Dataset:
-    """Return a part as one of a scenario whose sweep has grown.
-
-    numbers: of a point, before -> now.
-    """
-    axes = _describe_axes(scenario)
-    index = np.asarray([numbers[int(old)] for old in part["point_index"].values], dtype=np.int64)
-    made = origins.renumber_points(origins.read(part.attrs, part["point_index"].values), numbers)
-    part = part.assign_coords(point_index=("point", index))
-    for name, (values, attributes) in _iterate_point_coordinates(axes, index):
-        part = part.assign_coords({name: ("point", values, attributes)})
-    identity = scenarios.describe_scenario(scenario)
-    of_scenario = {"title": scenario.name, **identity, "sweep": json.dumps(axes)}
-    return part.assign_attrs(of_scenario | {origins.ATTRIBUTE: origins.to_json(made)})
-
-
-def append_trials(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
-    """Join two parts of the same points in the same order, of earlier and of later trials."""
-    made = [origins.read(part.attrs, part["point_index"].values) for part in (earlier, later)]
-    ends = np.maximum(earlier["final_round"].values, later["final_round"].values)
-    # points of a pack are numbered as in the sweep, others as in the stack
-    bare = [part.drop_vars("point", errors="ignore") for part in (earlier, later)]
-    whole = _concatenate(bare, "trial")
-    whole = whole.assign_coords(final_round=("point", ends, later["final_round"].attrs))
-    whole.attrs = later.attrs | {origins.ATTRIBUTE: origins.to_json(origins.merge_origins(*made))}
-    return whole
 
 
 def _iterate_point_coordinates(
@@ -215,24 +238,6 @@ def _iterate_point_coordinates(
     for axis, place in zip(axes, places, strict=False):  # without axes there is one place still
         for name, (values, attributes) in _build_axis_coordinates(axis).items():
             yield name, (values[place], attributes)
-
-
-def _concatenate(parts: Sequence[xr.Dataset], dim: str) -> xr.Dataset:
-    """Concatenate parts along a dim, with NaN for variables that a part lacks.
-
-    The first part's attributes stay.
-    """
-    import xarray as xr
-
-    return xr.concat(
-        parts,
-        dim=dim,
-        data_vars="all",
-        coords="minimal",
-        compat="override",
-        join="outer",
-        combine_attrs="override",
-    )
 
 
 def _unify_devices(parts: list[xr.Dataset]) -> list[xr.Dataset]:
@@ -258,8 +263,6 @@ def _unify_devices(parts: list[xr.Dataset]) -> list[xr.Dataset]:
 
 def build_point_grid(scenario: Scenario) -> xr.Dataset:
     """Return the number of each point, `point_index`, on the sweep's axes."""
-    import xarray as xr
-
     axes = _describe_axes(scenario)
     numbers = np.arange(math.prod(_get_shape(axes))).reshape([axis["size"] for axis in axes])
     table = xr.Dataset({"point_index": ([axis["dim"] for axis in axes], numbers)})
@@ -346,12 +349,10 @@ def _unfold(whole: xr.Dataset, axes: list[dict[str, Any]], shape: tuple[int, ...
     return whole.transpose(*dims, "trial", "round", ..., missing_dims="ignore")
 
 
-def _build_attributes(scenario: Scenario, axes: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_attributes(scenario: Scenario) -> dict[str, Any]:
     return {
         "Conventions": "CF-1.11",
-        "title": scenario.name,
-        **scenarios.describe_scenario(scenario),
-        "sweep": json.dumps(axes),
+        **describe_sweep(scenario),
         "seed": scenario.seed,
         "device_name": get_device_name(scenario.engine.device),
         "accumulation": "symbols, bits, joules and seconds accumulate from round 0",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from otafl import scenario as scenarios
 from otafl.core.errors import DamagedError, UserError
-from otafl.core.files import HDF5, list_numbered, write_atomically
+from otafl.core.files import HDF5, list_own, write_atomically
 from otafl.core.inputs import open_regular
-from otafl.results import checksums, header
-from otafl.results.dataset import FORMAT, combine
+from otafl.results import checksums, header, sweep_file
+from otafl.results.dataset import FORMAT, combine, select_points
 from otafl.results.environment import check_format
 
 if TYPE_CHECKING:
@@ -25,34 +25,47 @@ LAZY_ABOVE_BYTES = 2**30
 """Results larger than this are read from disk only where they are used."""
 
 
-PARTS, PACKS = "parts", "packs"
-"""Folders of a sweep's finished parts."""
+PARTS = "parts"
+"""Folder of a sweep's finished stacks."""
+
+COMPRESSED = {"zlib": True, "complevel": 1, "shuffle": True, "fletcher32": True}
+"""How arrays of numbers are written."""
 
 
 def write_part(dataset: xr.Dataset, path: Path | str) -> None:
-    """Write a dataset as NetCDF, with a checksum, so that the file is whole or not there at all.
+    """Write a dataset as NetCDF, and its checksum beside it.
 
-    Raises WriteError where the folder or the disk does not allow it.
+    The file is whole or not there at all. Raises WriteError where the folder or the disk does not
+    allow it.
     """
-    from otafl.results import netcdf  # a third of a second, not yet needed where a run begins
-
-    with write_atomically(Path(path), replaces=True) as temporary:
-        netcdf.write(dataset, temporary, in_memory=dataset.nbytes <= IN_MEMORY_BYTES)
-        checksums.append(temporary)
+    path = Path(path)
+    numbers = [n for n, one in dataset.variables.items() if one.ndim and one.dtype.kind in "fiu"]
+    encoding = {name: COMPRESSED for name in numbers if dataset[name].size}
+    with write_atomically(path, replaces=True) as temporary:
+        if dataset.nbytes > IN_MEMORY_BYTES:
+            dataset.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
+        else:  # HDF5 dies of a full disk, not with an error
+            temporary.write_bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
+        checksums.forget(path)
+    checksums.write(path)
 
 
 def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
     """Read one file as it was written; `lazy` reads values only where they are used, in chunks.
 
-    A file of up to `LAZY_ABOVE_BYTES` is compared with its checksum; of a larger one HDF5 compares
-    the chunks that are read.
+    A file of up to `LAZY_ABOVE_BYTES` is compared with its checksum, if it has one; of a larger one
+    HDF5 compares the chunks that are read.
 
     Raises DamagedError for a file that is damaged, UserError for one that is missing, not otafl's,
     or of a later format.
     """
-    from otafl.results import netcdf  # a third of a second, not yet needed where a run begins
-
-    return _open_checked(path, netcdf.open_chunked if lazy else netcdf.read)
+    if lazy:
+        return _open_checked(Path(path), chunks={})
+    with _open_checked(Path(path)) as dataset:
+        try:
+            return dataset.load()
+        except Exception as error:  # what h5py raises for damaged files is not documented
+            raise make_damaged_error(Path(path), _get_first_line(error)) from error
 
 
 def open_part(path: Path | str) -> xr.Dataset:
@@ -60,19 +73,19 @@ def open_part(path: Path | str) -> xr.Dataset:
 
     Values are read where they are used, until it is closed. Raises what `read_part` does.
     """
-    from otafl.results import netcdf
-
-    return _open_checked(path, netcdf.open_file)
+    return _open_checked(Path(path))
 
 
-def _open_checked(path: Path | str, opened: Callable[[Path], xr.Dataset]) -> xr.Dataset:
-    """Return what a file is opened as, once it is known to be a sound result of otafl."""
-    path = Path(path)
+def _open_checked(path: Path, **options: Any) -> xr.Dataset:
+    """Open a file with xarray, once it is known to be a sound result of otafl."""
+    import xarray as xr  # a third of a second, not yet needed where a run begins
+
     _check_file(path)
     try:
         if path.stat().st_size <= LAZY_ABOVE_BYTES:
             checksums.check(path)
-        dataset = opened(path)
+        # a foreign file may have no names of dims, of which xarray would warn
+        dataset = xr.open_dataset(path, engine="h5netcdf", phony_dims="access", **options)
     except Exception as error:  # what h5py raises for damaged files is not documented
         raise make_damaged_error(path, _get_first_line(error)) from error
     try:
@@ -135,29 +148,39 @@ def open_results(source: Path | str) -> xr.Dataset:
     """
     source = Path(source)
     if source.is_dir():
-        paths = list_finished_files(source)
-        if not paths:
-            raise UserError(
-                f"{source}: no finished parts (parts/*.nc) in this folder; give a result file or "
-                "the folder of an `otafl sweep` of which at least one part is finished"
-            )
-    else:
-        paths = [source]
-    lazy = sum(path.stat().st_size for path in paths if path.is_file()) > LAZY_ABOVE_BYTES
-    parts = [read_part(path, lazy) for path in paths]
-    for path, part in zip(paths, parts, strict=True):
-        if not scenarios.is_same(part.attrs, parts[0].attrs):
-            raise UserError(
-                f"{path}: belongs to another scenario than {paths[0].name}; keep each sweep in a "
-                "folder of its own"
-            )
-    return combine(parts) if "point" in parts[0].dims else parts[0]
+        return open_sweep(source, sweep_file.read(source))
+    part = read_part(source, lazy=_is_large([source]))
+    return combine([part], part.attrs) if "point" in part.dims else part
 
 
-def list_finished_files(folder: Path, of_one: bool = True) -> list[Path]:
-    """List the files of a sweep's folder: packs of many stacks, then parts of one each."""
-    packs, parts = (list_numbered(folder / name, ".nc") for name in (PACKS, PARTS))
-    return [*packs, *parts] if of_one else packs
+def open_sweep(folder: Path, sweep: sweep_file.SweepFile, *more: xr.Dataset) -> xr.Dataset:
+    """Return the parts in a folder that belong to a sweep as one dataset.
+
+    more: parts of the sweep that are elsewhere. Raises UserError if there is no part.
+    """
+    paths = list_parts(folder)
+    lazy = _is_large(paths)
+    parts = [*more]
+    for path in paths:
+        part = select_points(read_part(path, lazy), sweep)
+        if part is not None:
+            parts.append(part)
+    if not parts:
+        raise UserError(
+            f"{folder}: no finished parts (parts/*.nc) in this folder; give a result file or "
+            "the folder of an `otafl sweep` of which at least one part is finished"
+        )
+    return combine(parts, sweep.attributes)
+
+
+def list_parts(folder: Path) -> list[Path]:
+    """List the files of the finished stacks in a sweep's folder."""
+    return list_own(folder / PARTS, ".nc")
+
+
+def _is_large(paths: Sequence[Path]) -> bool:
+    """Return whether files are read only where their values are used."""
+    return sum(path.stat().st_size for path in paths if path.is_file()) > LAZY_ABOVE_BYTES
 
 
 def _check_file(path: Path) -> None:
@@ -165,7 +188,7 @@ def _check_file(path: Path) -> None:
 
     DamagedError where a folder, a pipe or a device has taken the place of a sweep's part.
     """
-    of_sweep = path.parent.name in (PARTS, PACKS)
+    of_sweep = path.parent.name == PARTS
     if path.is_dir() and not of_sweep:
         raise UserError(
             f"{path}: is a folder; give a result file or the folder of an `otafl sweep`"

@@ -103,7 +103,7 @@ def check(dataset: xr.Dataset) -> dict[str, Any]:
     axes = read_axes(attributes)
     _check_sweep(read_scenario(attributes), axes)
     if origins.ATTRIBUTE in attributes:
-        origins.read(attributes, ())
+        origins.read(attributes)
     _check_variables(dataset, axes)
     return attributes
 
@@ -216,6 +216,8 @@ def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
     for name in ("round", "trial"):
         if name in dataset.variables or name in dataset.dims:
             _check_coordinate(dataset, name, name, "iuf")
+    if "round" in dataset.coords and (np.diff(dataset["round"].values) <= 0).any():
+        raise UserError("variable round: expected numbers that rise")
     if "final_round" not in dataset.variables:  # of one point that somebody has selected
         if any(axis["dim"] in dataset.dims for axis in axes) or "point" in dataset.dims:
             raise UserError("variable final_round: expected a number for each point of the sweep")
@@ -269,6 +271,8 @@ def _check_variable(dataset: xr.Dataset, name: str, variable: xr.Variable) -> No
             _check_line(f"{key} of {name}", _to_plain(key, variable.attrs[key]))
     if name in dataset.coords:
         return
+    if scaled := {"scale_factor", "add_offset"} & variable.encoding.keys():
+        raise UserError(f"variable {name}: expected numbers as they are, got {min(scaled)}")
     if variable.dtype.kind not in "iufb":
         raise UserError(f"variable {name}: expected numbers, got {variable.dtype}")
     try:

@@ -1,6 +1,6 @@
 """Files of the models that a stack of trials has at its end.
 
-They are `<sweep>/models/NNNNN.pt` for `parts/NNNNN.nc`, and `<name>.models/NNNNN.pt` for
+They are `<sweep>/models/<stack>.pt` for `parts/<stack>.nc`, and `<name>.models/<stack>.pt` for
 `<name>.nc`.
 
 Kept are the views that a method is tested by ("global", "local", "personal", ..., see
@@ -12,7 +12,7 @@ trial that stopped, ended or diverged before the last round has the models that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,11 @@ import torch
 
 from otafl.core.contracts import Tensors
 from otafl.core.errors import DamagedError, UserError
-from otafl.core.files import list_numbered
+from otafl.core.files import list_own
 from otafl.models.recipes import Recipe
 from otafl.results import checksums, plain_data
 from otafl.results.environment import check_format, get_versions
-from otafl.scenario import Scenario, describe_scenario
+from otafl.scenario import Scenario, describe_scenario, is_same
 
 FORMAT = 1
 
@@ -75,24 +75,6 @@ class TrainedModels:
         return TrainedModels([(point, trial) for point, trial in rows], own)
 
 
-def join(several: Sequence[TrainedModels]) -> TrainedModels:
-    """Join several batches of points and trials of one stack."""
-    first = several[0]
-    if len(several) == 1:
-        return first
-    views = {}
-    for name, view in first.views.items():
-        each = [one.views[name] for one in several]
-        blocks = {}
-        for block in view.blocks:
-            parts = [one.blocks[block] for one in each]
-            most = max(part.shape[1] for part in parts)
-            whole = [part.expand(-1, most, *part.shape[2:]) for part in parts]
-            blocks[block] = torch.cat(whole)
-        views[name] = replace(view, blocks=blocks)
-    return TrainedModels([row for one in several for row in one.rows], views)
-
-
 def write(trained: TrainedModels, path: Path, scenario: Scenario) -> None:
     """Write plain tensors and plain data, which `torch.load` reads with `weights_only`.
 
@@ -128,6 +110,18 @@ def read(path: Path) -> tuple[TrainedModels, dict[str, Any]]:
         ) from error
 
 
+def renumber(path: Path, numbers: Mapping[int, int], scenario: Scenario) -> None:
+    """Make a file one of a sweep that has grown.
+
+    numbers: of a point, before -> now. A file that is of the grown sweep already stays. Raises what
+    `read` and `write` do.
+    """
+    models, head = read(path)
+    if not is_same(head, describe_scenario(scenario)):
+        rows = [(numbers[point], trial) for point, trial in models.rows]
+        write(replace(models, rows=rows), path, scenario)
+
+
 def get_models_folder(result: Path) -> Path:
     """Return the folder of the models of a result file or of a sweep."""
     return result / "models" if result.is_dir() else result.with_name(f"{result.stem}.models")
@@ -135,4 +129,4 @@ def get_models_folder(result: Path) -> Path:
 
 def list_model_files(result: Path) -> list[Path]:
     """List the files of models beside a result, which may be none."""
-    return list_numbered(get_models_folder(result), ".pt")
+    return list_own(get_models_folder(result), ".pt")

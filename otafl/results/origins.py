@@ -138,48 +138,39 @@ def to_json(origins: Sequence[Origin]) -> str:
     )
 
 
-def read(attributes: Mapping[str, Any], points: Iterable[int]) -> list[Origin]:
-    """Return the origins of a file that holds these points; an older one has one version each.
+def read(attributes: Mapping[str, Any]) -> list[Origin]:
+    """Return the origins in a file's attributes; none if there are none.
 
     Raises UserError where the attribute is not as `to_json` writes it.
     """
-    if ATTRIBUTE in attributes:
-        return [
-            Origin(
-                _parse_points(one.points),
-                one.versions,
-                one.sources,
-                one.chunk_mb,
-                one.inputs,
-                tuple((size, threads) for size, threads in one.batches),
-                one.commit,
-            )
-            for one in _parse_entries(attributes[ATTRIBUTE])
-        ]
-    known = {name: str(attributes.get(f"{name}_version", "not known")) for name in get_versions()}
-    return [Origin(frozenset(int(point) for point in points), known, None)]
+    return [
+        Origin(
+            _parse_points(one.points),
+            one.versions,
+            one.sources,
+            one.chunk_mb,
+            one.inputs,
+            tuple((size, threads) for size, threads in one.batches),
+            one.commit,
+        )
+        for one in _parse_entries(attributes.get(ATTRIBUTE, "[]"))
+    ]
 
 
 def join_origins(several: Iterable[Sequence[Origin]]) -> list[Origin]:
-    """Return the origins of several files together. Of a point in two of them, the first counts."""
+    """Return the origins of several files together.
+
+    A point whose trials were computed at two times has two, if these differ.
+    """
     out: list[Origin] = []
-    taken: set[int] = set()
     for one in (origin for origins in several for origin in origins):
-        points = one.points - taken
-        taken |= points
         alike = (i for i, known in enumerate(out) if replace(known, points=one.points) == one)
         place = next(alike, None)
         if place is None:
-            out.append(replace(one, points=points))
+            out.append(one)
         else:
-            out[place] = replace(out[place], points=out[place].points | points)
-    return [one for one in out if one.points]
-
-
-def remove_points(origins: Sequence[Origin], points: set[int]) -> list[Origin]:
-    """Return origins without some points."""
-    left = [replace(one, points=one.points - points) for one in origins]
-    return [one for one in left if one.points]
+            out[place] = replace(out[place], points=out[place].points | one.points)
+    return out
 
 
 def renumber_points(origins: Sequence[Origin], numbers: Mapping[int, int]) -> list[Origin]:
@@ -189,26 +180,6 @@ def renumber_points(origins: Sequence[Origin], numbers: Mapping[int, int]) -> li
         for one in origins
     ]
     return [one for one in moved if one.points]
-
-
-def merge_origins(earlier: Sequence[Origin], later: Sequence[Origin]) -> list[Origin]:
-    """Return the origins of points whose trials were computed at two times.
-
-    Programs and modules are the same. Of inputs and commits that differ between them both are
-    named.
-    """
-    out = []
-    for one in later:
-        inputs, commits = dict(one.inputs or {}), [one.commit]
-        for other in earlier:
-            if one.points & other.points:
-                commits.insert(0, other.commit)
-                for name, of in (other.inputs or {}).items():
-                    known = inputs.get(name, of)
-                    inputs[name] = known if of in known.split("+") else f"{of}+{known}"
-        names = dict.fromkeys(name for text in commits if text for name in text.split(", "))
-        out.append(replace(one, inputs=inputs or None, commit=", ".join(names) or None))
-    return out
 
 
 def find_differences(one: Origin, other: Origin) -> dict[str, tuple[str | None, str | None]]:
@@ -231,7 +202,7 @@ def build_table(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
     if a checkout computed points.
     """
     rows: dict[str, dict[str, set[int]]] = {}
-    for one in read(attributes, ()) if ATTRIBUTE in attributes else []:
+    for one in read(attributes):
         commit = {} if one.commit is None else {"otafl's commit": one.commit}
         known = (hashes or {} for hashes in (commit, *_get_hashes(one)))
         for name, of in (pair for hashes in known for pair in hashes.items()):
@@ -267,7 +238,7 @@ def _get_hashes(origin: Origin) -> tuple[Mapping[str, str] | None, Mapping[str, 
 
 def format_mixed_versions(attributes: Mapping[str, Any]) -> str:
     """Describe which points of a result each version computed; empty if there is only one."""
-    found = read(attributes, ()) if ATTRIBUTE in attributes else []
+    found = read(attributes)
     points: dict[tuple[tuple[str, str], ...], frozenset[int]] = {}
     for one in found:
         key = tuple(one.versions.items())
@@ -288,7 +259,7 @@ def format_mixed_versions(attributes: Mapping[str, Any]) -> str:
 
 def describe_computing(attributes: Mapping[str, Any]) -> dict[str, str]:
     """Return in words what the last bits of a result depend on, as far as it says."""
-    found = read(attributes, ()) if ATTRIBUTE in attributes else []
+    found = read(attributes)
     chunks = {"default" if one.chunk_mb is None else f"{one.chunk_mb:g}" for one in found}
     batches = {batch for one in found for batch in one.batches}
     found_texts = {

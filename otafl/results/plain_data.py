@@ -36,7 +36,8 @@ def save_archive(tree: Any, path: Path) -> None:
             torch.save(tree, temporary)
         except RuntimeError as error:  # of its C++, on a full disk say
             raise OSError(str(error).partition("\n")[0]) from error
-        checksums.append(temporary)
+        checksums.forget(path)
+    checksums.write(path)
 
 
 def load(path: Path) -> Any:

@@ -95,24 +95,6 @@ class Checkpoint:
         except Exception as error:  # foreign or damaged bytes may raise any error
             self.refusal = f"it cannot be read ({type(error).__name__})"
 
-    def remove(self) -> None:
-        """Remove the saved state, which is no longer needed."""
-        with contextlib.suppress(OSError):
-            self.path.unlink()
-
-
-def change_scenarios(
-    source: Path, target: Path, before: Sequence[Point], now: Sequence[Point]
-) -> None:
-    """Copy a checkpoint for points whose scenarios differ only where it does not depend on them.
-
-    Nothing is written if it belongs to other points. Raises what `plain.load` does.
-    """
-    kept = plain_data.load(source)
-    if kept["scenario"] == [compute_scenario_hash(point.scenario) for point in before]:
-        kept["scenario"] = [compute_scenario_hash(point.scenario) for point in now]
-        plain_data.save(kept, target)
-
 
 def _build_identity(points: Sequence[Point], trials: Sequence[int], device: str) -> dict[str, Any]:
     """Return the values that must be equal for a run to continue bit by bit."""

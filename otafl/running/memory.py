@@ -1,119 +1,76 @@
-"""Memory of a stack: estimated from its state, and measured if necessary.
+"""Memory of a stack, by one formula, and what is done where it is short.
 
-The measurement runs one round of one trial and of two. It counts tensors on the processor that
-computes, including temporary ones between PyTorch's operations, but not those within an operation.
+A trial holds the state of its servers before and after a round, that of its devices, the payloads
+of the participants, the channel, the indices of the samples, and a few numbers of each device. What
+local training and evaluation need beside it is bounded by `engine.chunk_mb`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
-import weakref
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from otafl import models
-from otafl.algorithms.base import Algorithm
-from otafl.channels.fading import draw_whole_blocks
-from otafl.core import registry
 from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
 from otafl.core.hyper import build_hyper
-from otafl.core.rng import Round, Streams
+from otafl.core.rng import Streams
 from otafl.core.suggestions import format_count
-from otafl.csi.long_term import repeat_states
 from otafl.data.shape import DataShape, read_shape
-from otafl.engine.assembly import assemble, build_algorithm
-from otafl.engine.engine import Engine
+from otafl.engine.assembly import build_algorithm
 from otafl.models.base import Model
-from otafl.scenario import Point, Scenario
+from otafl.scenario import Scenario
 
-A_DEVICE = 300
+DEVICE_BYTES = 300
 """Bytes of the numbers that a device of a trial has in addition to its state.
 
 These are sample indices, channel, powers, joules and seconds. Measured as the growth of the
 resident memory per trial, in a run of 10^6 devices of which 20 take part.
 """
 
-SURELY = 1 / 64
-"""Share of the bound below which the models and updates of a stack are not measured.
-
-It requires a flat channel: nothing else of a stack is 64 times as large.
-"""
-
-SAFELY = 1 / 4
-"""Share of the bound below which one trial is measured, and not two.
-
-Trials of a stack take at most as much each as one alone, but for what is rounded up.
-"""
-
-SMALL_BYTES = 2**28
-"""Largest size of a state that is created to measure it, in bytes."""
-
 INDEX_BYTES = 16
 """Bytes of a trial for each training sample: the index of the devices' samples."""
 
+FEW_DEVICES = 6
+"""Devices with which the state of a method is created, at most.
+
+So many have all models that FedFomo's devices download in a round.
+"""
+
+CHANNEL_COPIES = 4
+"""Arrays of the size of the channel in a round: the channel, its estimate, and products."""
+
 
 class TrialEstimate(NamedTuple):
-    """Lower bound on the bytes that one trial adds to a stack, and its model."""
+    """Bytes that one trial adds to a stack, and its model."""
 
     bytes: int
     model: Model
 
 
-class MemoryNeed(NamedTuple):
-    """Bytes that a stack needs: fixed, and for each trial of each point."""
-
-    fixed: int
-    per_trial: int
-
-    def count_trials_within(self, bound: float) -> int:
-        """Return the number of trials that fit, at least one."""
-        return max(1, int((bound - self.fixed) // max(1, self.per_trial)))
-
-
 def estimate_trial(scenario: Scenario, shape: DataShape) -> TrialEstimate:
-    """Estimate the memory that one trial adds to a stack, without the channel.
+    """Estimate the memory that one trial adds to a stack.
 
-    It is the state of the server before and after a round, that of the devices, one payload of the
-    size of the broadcast, the index of the devices' samples, and the few numbers of each device.
+    The state of a method is created for one device and for a few; further ones take as much each.
+    Of a model that is larger than this machine's memory, the estimate is the size of the model.
     """
     model = models.build(scenario.model, shape.input_shape, shape.classes, scenario.loss)
-    state = _estimate_state_bytes(scenario.topology.make_server_scenario(scenario), model)
+    least = model.num_params * _get_dtype(scenario).itemsize
+    if least > _get_total_memory(scenario):
+        return TrialEstimate(least, model)
     servers = scenario.topology.count(scenario)
-    return TrialEstimate(servers * state + INDEX_BYTES * shape.samples, model)
+    of_server = scenario.topology.make_server_scenario(scenario)
+    each = _estimate_state(of_server, model) + _estimate_channel(of_server)
+    each += DEVICE_BYTES * of_server.devices.count
+    return TrialEstimate(servers * each + INDEX_BYTES * shape.samples, model)
 
 
-def estimate_need(points: Sequence[Point]) -> MemoryNeed:
-    """Return the memory that a stack of the points needs.
-
-    It is measured on the first point, unless the estimate is far below `engine.memory_gb` for all.
-    Two trials are measured if as many times what one takes is not far below it.
-    """
-    scenario = points[0].scenario
-    known = estimate_trial(scenario, read_shape(scenario.data)).bytes
-    bound = _bound(scenario)
-    trials = scenario.trials * len(points)
-    flat = registry.load_component("channel", scenario.channel.name).is_flat
-    small = flat and known * trials < SURELY * bound
-    if trials == 1 or small or known > bound:
-        return MemoryNeed(0, known)
-    try:
-        one = _measure_peak(points[0], range(1))
-        if max(known, one) * trials < SAFELY * bound:
-            return MemoryNeed(0, max(known, one))
-        two = _measure_peak(points[0], range(2))
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-        return MemoryNeed(0, int(bound))
-    # a further trial may take no more, if the first one's temporaries are the largest
-    return MemoryNeed(max(0, 2 * one - two), max(known, two - one))
+def count_trials_at_once(scenario: Scenario) -> int:
+    """Return how many trials of a point, or of points like it, `engine.memory_gb` has room for."""
+    each = estimate_trial(scenario, read_shape(scenario.data)).bytes
+    return max(1, int(_bound(scenario) // each))
 
 
 def check_room(scenario: Scenario) -> None:
@@ -126,24 +83,21 @@ def check_room(scenario: Scenario) -> None:
 
 def check_channel(scenario: Scenario) -> None:
     """Raise UserError if the channel of one round takes more memory than this machine has."""
-    channel = scenario.channel
-    participants = count_participants(scenario)
-    antennas = getattr(channel, "antennas", None) or 1
-    groups = getattr(channel, "subcarrier_groups", None) or 1
-    needed = participants * antennas * groups * _get_dtype(scenario).to_complex().itemsize
-    there = _get_total_memory(scenario.engine.device)
-    if needed > there:
-        raise UserError(
-            f"channel.antennas: the channel of one round takes {needed / 1e9:,.0f} GB at least "
-            f"({format_count(participants, 'device')}, {format_count(antennas, 'antenna')}, "
-            f"{format_count(groups, 'sub-carrier group')}), and this machine has "
-            f"{there / 1e9:,.0f} GB; use fewer antennas"
-        )
+    needed, there = _estimate_channel(scenario) // CHANNEL_COPIES, _get_total_memory(scenario)
+    if needed <= there:
+        return
+    antennas, groups = _get_channel_size(scenario)
+    raise UserError(
+        f"channel.antennas: the channel of one round takes {needed / 1e9:,.0f} GB at least "
+        f"({format_count(count_participants(scenario), 'device')}, "
+        f"{format_count(antennas, 'antenna')}, {format_count(groups, 'sub-carrier group')}), and "
+        f"this machine has {there / 1e9:,.0f} GB; use fewer antennas"
+    )
 
 
 def find_shortage(scenario: Scenario, trial: TrialEstimate) -> str:
     """Return a sentence if a trial takes more memory than this machine has, else an empty one."""
-    there = _get_total_memory(scenario.engine.device)
+    there = _get_total_memory(scenario)
     if trial.bytes <= there:
         return ""
     return (
@@ -156,7 +110,7 @@ def find_shortage(scenario: Scenario, trial: TrialEstimate) -> str:
 
 def find_excess_bound(scenario: Scenario) -> str:
     """Return a sentence if `engine.memory_gb` is more than this machine has, else an empty one."""
-    there = _get_total_memory(scenario.engine.device)
+    there = _get_total_memory(scenario)
     if _bound(scenario) <= there:
         return ""
     return (
@@ -185,113 +139,11 @@ def _bound(scenario: Scenario) -> float:
     return float(scenario.engine.memory_gb * 2**30)
 
 
-def _get_total_memory(device: str) -> int:
+def _get_total_memory(scenario: Scenario) -> int:
     """Return the total bytes of memory of the processor that computes."""
-    if device != "cpu" and torch.cuda.is_available():
+    if scenario.engine.device != "cpu" and torch.cuda.is_available():
         return int(torch.cuda.mem_get_info()[1])
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _estimate_state_bytes(scenario: Scenario, model: Model) -> int:
-    """Return the bytes of a trial's state with one server.
-
-    A small state is created, because PyTorch needs a second to import its compiler for arithmetic
-    without numbers. The state of a method that reads its initial numbers is created, too, up to
-    `engine.memory_gb`; for a larger one the result is a lower bound.
-    """
-    count, bound = scenario.devices.count, _bound(scenario)
-    table = (model.num_params + count) * count * _get_dtype(scenario).itemsize  # in one operation
-    if table <= bound:
-        with contextlib.suppress(RuntimeError), MemoryCounter(SMALL_BYTES):
-            return _measure_state_bytes(scenario, model)
-    known = _infer_state_bytes(scenario, model)
-    if known is not None:
-        return known
-    least = model.num_params * _get_dtype(scenario).itemsize
-    if least > bound or table > _get_total_memory(scenario.engine.device):
-        return least
-    counter = MemoryCounter(max(bound, SMALL_BYTES))
-    try:
-        with counter:
-            return _measure_state_bytes(scenario, model)
-    except RuntimeError:
-        if counter.peak <= counter.bound:
-            raise
-        return max(least, counter.peak)
-
-
-def _measure_state_bytes(scenario: Scenario, model: Model) -> int:
-    """Create a trial's state, discard it and return its bytes."""
-    streams = Streams([scenario.seed], [0], "cpu", _get_dtype(scenario))
-    return _count_state_bytes(scenario, model, streams)
-
-
-def _infer_state_bytes(scenario: Scenario, model: Model) -> int | None:
-    """Return the bytes of a trial's state without creating it.
-
-    None for a method that reads its numbers, and for more numbers than can be addressed.
-    """
-    streams = _ShapeOnlyStreams(scenario)
-    try:
-        with torch.device("meta"):
-            return _count_state_bytes(scenario, model, streams)
-    except (RuntimeError, NotImplementedError):
-        return None
-
-
-class _ShapeOnlyStreams(Streams):
-    """Random arrays with a shape, but without numbers."""
-
-    def __init__(self, scenario: Scenario) -> None:
-        super().__init__([scenario.seed], [0], "cpu", _get_dtype(scenario))
-        self.device = torch.device("meta")
-
-    def _draw(
-        self, law: Any, purpose: str, round: Round, shape: tuple[int, ...], pairs: Any
-    ) -> torch.Tensor:
-        rows = self.num_trials if pairs is None else len(pairs[0])
-        return torch.empty(rows, *shape, dtype=self.dtype, device=self.device)
-
-
-def _count_state_bytes(scenario: Scenario, model: Model, streams: Streams) -> int:
-    algorithm = build_algorithm(scenario, model)
-    hyper = build_hyper([scenario.algorithm.values], streams)
-    server, devices = algorithm.init(streams, hyper)
-    server_reals = sum(block[0].numel() for block in server.values())
-    first = torch.zeros(1, dtype=torch.int64)
-    one = Cohort.create(first, first, torch.ones(1), (1,), 1)
-    payload_reals = algorithm.broadcast(server, one).num_coordinates
-    device_reals = 0
-    if scenario.engine.device_state == "memory":
-        device_reals = sum(block[0, 0].numel() for block in devices.values())
-    num_coordinates = 4 * server_reals + 2 * count_participants(scenario) * payload_reals
-    num_coordinates += _bound_rows(scenario, algorithm) * device_reals
-    return num_coordinates * streams.dtype.itemsize + A_DEVICE * scenario.devices.count
-
-
-def _bound_rows(scenario: Scenario, algorithm: Algorithm) -> int:
-    """Return an upper bound on the rows of device state of a trial.
-
-    They are the stored rows, and in addition those of a round's work, or of the state of all
-    devices that is assembled for a test (`Algorithm.is_per_device`).
-    """
-    count, kept = scenario.devices.count, _count_stored_rows(scenario)
-    if kept == count:
-        return 2 * count
-    return min(
-        2 * count, kept + (count_participants(scenario) if algorithm.is_per_device else count)
-    )
-
-
-def _count_stored_rows(scenario: Scenario) -> int:
-    """Return an upper bound on the stored rows of state for the devices of a trial (`DeviceStore`).
-
-    It is one row each if half of them may take part in the run. Otherwise it is the rows of the
-    participants and, during a reallocation, twice as many again.
-    """
-    count = scenario.devices.count
-    took_part = count_participants(scenario) * scenario.training.rounds
-    return count if 2 * took_part > count else 3 * took_part
 
 
 def _get_dtype(scenario: Scenario) -> torch.dtype:
@@ -299,60 +151,59 @@ def _get_dtype(scenario: Scenario) -> torch.dtype:
     return dtype
 
 
-def _measure_peak(point: Point, trials: Sequence[int]) -> int:
-    """Return the peak number of bytes during the assembly and first round of a stack.
+def _get_channel_size(scenario: Scenario) -> tuple[int, int]:
+    """Return the numbers of antennas and of sub-carrier groups."""
+    channel = scenario.channel
+    return getattr(channel, "antennas", None) or 1, getattr(channel, "subcarrier_groups", None) or 1
 
-    The rows that devices get in later rounds are added.
+
+def _estimate_channel(scenario: Scenario) -> int:
+    """Return the bytes of a trial's channel in a round."""
+    antennas, groups = _get_channel_size(scenario)
+    size = _get_dtype(scenario).to_complex().itemsize
+    return CHANNEL_COPIES * count_participants(scenario) * antennas * groups * size
+
+
+def _estimate_state(scenario: Scenario, model: Model) -> int:
+    """Return the bytes of a trial's state with one server."""
+    count, participants = scenario.devices.count, count_participants(scenario)
+    some = max(2, min(count, FEW_DEVICES))
+    one, few = (_count_numbers(scenario, model, devices) for devices in (1, some))
+    server = one.server + (count - 1) * (few.server - one.server) // (some - 1)
+    rows = _bound_rows(scenario) if scenario.engine.device_state == "memory" else 0
+    numbers = 4 * server + 2 * participants * few.payload + rows * few.device
+    return numbers * _get_dtype(scenario).itemsize
+
+
+class _Numbers(NamedTuple):
+    """Numbers of a trial: the state of its server and of a device, and a payload."""
+
+    server: int
+    device: int
+    payload: int
+
+
+def _count_numbers(scenario: Scenario, model: Model, count: int) -> _Numbers:
+    """Count the numbers of a trial with so many devices."""
+    devices = scenario.devices.model_copy(update={"count": count, "participants": None})
+    algorithm = build_algorithm(scenario.model_copy(update={"devices": devices}), model)
+    streams = Streams([scenario.seed], [0], "cpu", _get_dtype(scenario))
+    hyper = build_hyper([scenario.algorithm.values], streams)
+    server, own = algorithm.init(streams, hyper)
+    first = torch.zeros(1, dtype=torch.int64)
+    cohort = Cohort.create(first, first, torch.ones(1), (1,), 1)
+    return _Numbers(
+        sum(block[0].numel() for block in server.values()),
+        sum(block[0, 0].numel() for block in own.values()),
+        algorithm.broadcast(server, cohort).num_coordinates,
+    )
+
+
+def _bound_rows(scenario: Scenario) -> int:
+    """Return an upper bound on the rows of device state of a trial.
+
+    They are the rows of devices that have taken part, and as many again in a round's work.
     """
-    counter = MemoryCounter()
-    with counter, repeat_states(), draw_whole_blocks():
-        engine = Engine(assemble([point], trials))
-        engine.run_round(0)
-    stores = [engine.memory]
-    if point.scenario.engine.device_state == "memory":
-        stores.append(engine.devices)
-    rows = _count_stored_rows(point.scenario) * len(trials)
-    to_come = sum(max(0, rows - store.num_allocated) * store.row_bytes for store in stores)
-    return counter.peak + to_come
-
-
-class MemoryCounter(TorchDispatchMode):
-    """A count of the bytes of all tensors that are created inside. peak: the largest count.
-
-    Raises RuntimeError once the count exceeds `bound`.
-    """
-
-    def __init__(self, bound: float = math.inf) -> None:
-        super().__init__()
-        self.bound = bound
-        self.peak = self.now = 0
-        self._live_sizes: dict[int, weakref.ref[Any]] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False, so that PyTorch does not import its compiler."""
-        return False
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        out = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
-                self._on_allocate(tensor.untyped_storage())
-        return out
-
-    def _on_allocate(self, storage: torch.UntypedStorage) -> None:
-        key, size = storage._cdata, storage.nbytes()
-        if key in self._live_sizes:
-            return
-
-        def on_free(_: Any) -> None:
-            if self._live_sizes.pop(key, None) is not None:
-                self.now -= size
-
-        self._live_sizes[key] = weakref.ref(storage, on_free)
-        self.now += size
-        self.peak = max(self.peak, self.now)
-        if self.now > self.bound:
-            raise RuntimeError(f"{self.now} bytes of tensors, more than {self.bound}")
+    count = scenario.devices.count
+    took_part = count_participants(scenario) * scenario.training.rounds
+    return count + min(count, took_part)

@@ -1,15 +1,17 @@
 """Execution of the points of a sweep, grouped into stacks, in this program or by many workers.
 
-Each finished stack is saved in one file, so that the same call continues after a kill.
-
-There is one kind of sweep. One that ends as a single file has its folder beside it until then; one
-that stays in memory keeps nothing.
+Each finished stack is saved in one file, so that the same call continues after a kill: it computes
+the stacks whose files are not there. A sweep that ends as a single file has its folder beside it
+until then; one that stays in memory keeps nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import glob
+import operator
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,48 +19,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from otafl import tracking
-from otafl.core.errors import UserError
+from otafl.core.errors import UserError, wrap_write_errors
 from otafl.core.files import OWN_NAME, refuse_links, remove_own
+from otafl.core.suggestions import format_count
+from otafl.results import checksums
 from otafl.results import models as trained
-from otafl.results.dataset import combine
-from otafl.results.files import open_results
-from otafl.results.packing import pack
+from otafl.results.dataset import combine, describe_sweep
+from otafl.results.environment import get_versions
+from otafl.results.files import list_parts, open_results, write_part
+from otafl.results.sweep_file import FILE, SweepFile
+from otafl.running.memory import is_out_of_memory
 from otafl.running.run_tracking import TrackingOutput
 from otafl.scenario import Scenario, expand
 from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.sweeping import locks
+from otafl.sweeping.earlier import Earlier, describe_growth, name_own_file, read_earlier
 from otafl.sweeping.executing import Execute, FailedStacks, run_here, run_jobs
-from otafl.sweeping.folder import TRACK, Folder
-from otafl.sweeping.growing import grow
 from otafl.sweeping.meter import Meter, Progress
-from otafl.sweeping.plan_file import hash_sources_per_stack, load_or_create
-from otafl.sweeping.planning import Batch, Stack, plan
-from otafl.sweeping.resuming import check_sources, find_finished
-from otafl.sweeping.single import (
-    discard_unused,
-    get_unfinished_folder,
-    name_own_file,
-    read_file,
-    write_file,
-)
-from otafl.sweeping.stack_job import Job, run_batches, to_part
+from otafl.sweeping.planning import Row, Stack, hash_sources, name_points, plan, select_missing
+from otafl.sweeping.stack_job import Job, free_memory, make_short_error, run_rows, to_part
+from otafl.sweeping.store import TRACK, UNFINISHED, Store
 from otafl.user_code import sources
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = [
-    "Batch",
     "FailedStacks",
     "Progress",
     "Stack",
-    "expand",
     "get_unfinished_folder",
     "name_own_file",
     "plan",
     "run",
     "sweep",
 ]
+
+
+def get_unfinished_folder(out: Path) -> Path:
+    """Name the folder beside a result file that keeps its finished stacks until all are done."""
+    return out.with_name(f"{out.stem}{UNFINISHED}")
 
 
 @dataclass(frozen=True)
@@ -135,23 +135,24 @@ def run(
     if out is None:
         way.check_in_memory()
         return _run_in_memory(scenario, progress, tell)
-    home = Folder(get_unfinished_folder(out).absolute())
-    models = trained.get_models_folder(out)
-    refuse_links(home.path, models, tracking.get_track_folder(out))
+    store = Store(get_unfinished_folder(out).absolute())
+    models, tracks = trained.get_models_folder(out), tracking.get_track_folder(out)
+    refuse_links(store.path, models, tracks)
+    store.refuse_links()
     foreign = [path for path in models.glob("*") if not OWN_NAME.fullmatch(path.name)]
     if scenario.output.save_models and foreign:
         raise UserError(
             f"{foreign[0]}: is no file of otafl, where the models of {out} belong; move it away, "
             "or give another place with --out"
         )
-    home.refuse_links()
-    with locks.hold_folder(home.path, str(out)):
-        try:
-            _complete(scenario, home, way, out.absolute())
-        except UserError:
-            discard_unused(home)
-            raise
-        return write_file(home, out, scenario)
+    with locks.hold_folder(store.path, str(out)), _discard_unused(store.path):
+        earlier = None if restart else read_earlier(out, scenario, tell)
+        if earlier is not None and earlier.is_whole:
+            with wrap_write_errors(out):
+                _remove(store.path)  # of a run that ended before it could
+            return open_results(out)
+        sweep = _complete(scenario, store, way, tracks, earlier)
+        return _write_file(scenario, store, sweep, out, earlier)
 
 
 def sweep(
@@ -198,11 +199,12 @@ def sweep(
         If some stacks failed twice. On KeyboardInterrupt the records of the stack that ran here are
         kept in `interrupted_path.nc`.
     """
-    home = Folder(folder.absolute())
-    home.refuse_links()
+    store = Store(folder.absolute())
+    store.refuse_links()
     way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell, restart)
-    _complete(scenario, home, way)
-    return open_results(home.path)
+    made = _complete(scenario, store, way, store.path / TRACK, None)
+    store.tidy()
+    return store.open(made)
 
 
 @sources.begin_run()
@@ -210,67 +212,168 @@ def _run_in_memory(
     scenario: Scenario, progress: Progress | None, tell: Callable[[str], None]
 ) -> xr.Dataset:
     """Run all stacks one after the other, and keep nothing of them on disk."""
-    stacks = plan(expand(scenario))
-    meter = Meter(stacks, progress)
+    points = expand(scenario)
+    names = name_points(points, hash_sources(points))
     tracks = TrackingOutput(tracking.get_track_folder(name_own_file(scenario)))
-    parts = []
-    for stack in stacks:
-        record = run_batches(stack, functools.partial(meter.report, stack.number), tracks=tracks)
+    sizes: dict[str, int] = {}
+    parts: list[xr.Dataset] = []
+    held: set[Row] = set()
+    while missing := select_missing(stacks := plan(points, names, sizes), held):
+        finished = [stack for stack in stacks if stack.rows <= held]
+        done = (stack.name for stack in finished)
+        meter = Meter([*finished, *missing], done, progress)
+        stack, short = missing[0], False
+        try:
+            record = run_rows(stack, meter.report, tracks)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            if len(stack.rows) == 1:
+                raise make_short_error(error) from error
+            short = True
+        if short:  # only now that the error, which holds on to what failed, is gone
+            free_memory()
+            sizes[stack.key] = len(stack.rows) // 2
+            continue
         if not record.complete:
             raise KeyboardInterrupt
-        meter.finish(stack.number)
+        meter.finish(stack.name)
+        held |= stack.rows
         parts.append(to_part(record, stack, scenario))
     for sentence in tracks.lost:
         tell(sentence)
-    return combine(parts)
+    return combine(parts, describe_sweep(scenario))
 
 
 @sources.begin_run()
 def _complete(
-    scenario: Scenario, home: Folder, way: _RunOptions, result: Path | None = None
-) -> None:
-    """Run the stacks that a folder does not hold yet.
+    scenario: Scenario, store: Store, way: _RunOptions, tracks: Path, earlier: Earlier | None
+) -> SweepFile:
+    """Run the stacks that neither a folder nor an earlier result holds yet."""
+    known = None if way.restart else store.read()
+    sources.record(known.sources if known is not None else ())
+    points = expand(scenario)
+    files = hash_sources(points)
+    names = name_points(points, files)
+    sweep = SweepFile(
+        attributes=describe_sweep(scenario),
+        names=names,
+        trials=scenario.trials,
+        sources=functools.reduce(operator.or_, files, {}),
+        versions=get_versions(),
+    )
+    _prepare(scenario, store, way, sweep, known)
+    by_name = dict(zip(names, files, strict=True))
+    held_before = set[Row]() if earlier is None else earlier.rows
+    needs_models = scenario.output.save_models
+    begins = True
+    with contextlib.ExitStack() as stack_of_workers:
+        execute: Execute | None = None
+        while True:
+            stacks = plan(points, names, store.read_sizes())
+            held = held_before | store.find_held(stacks, needs_models, way.tell)
+            missing = select_missing(stacks, held)
+            if begins and not held:
+                remove_own(tracks)
+            begins = False
+            if not missing:
+                return sweep
+            finished = [stack for stack in stacks if stack.rows <= held]
+            done = (stack.name for stack in finished)
+            meter = Meter([*finished, *missing], done, way.progress)
+            every, version = way.checkpoint_every, sweep.versions
+            jobs = [
+                Job(scenario, stack, store.path, every, by_name[stack.names[0]], tracks, version)
+                for stack in missing
+            ]
+            if execute is None:
+                execute = stack_of_workers.enter_context(_choose_execution(way, len(stacks), jobs))
+            for job in run_jobs(jobs, execute, meter, way.tell):
+                store.halve(job.stack)
 
-    result: the file that the sweep ends as. The only stack of a sweep is written there at once,
-    instead of as a part in the folder.
-    """
-    folder, tell = home.path, way.tell
-    if not way.restart:
-        read = None if result is None else functools.partial(read_file, result)
-        growth = grow(home, scenario, way.workers, tell, read)
-        if growth and (said := growth.describe()):
-            tell(f"{result or folder}: {said}")
-    thrown = home.prepare(scenario, way.restart)
+
+def _prepare(
+    scenario: Scenario, store: Store, way: _RunOptions, sweep: SweepFile, known: SweepFile | None
+) -> None:
+    """Make a folder one of a sweep, and tell what that means for what it holds."""
+    if known is not None and sweep.contains(known) and known.attributes != sweep.attributes:
+        if scenario.output.save_models:
+            places = {name: place for place, name in enumerate(sweep.names)}
+            numbers = {old: places[name] for old, name in enumerate(known.names)}
+            for path in trained.list_model_files(store.path):
+                trained.renumber(path, numbers, scenario)
+        if list_parts(store.path):
+            count = len(known.names), known.trials, len(sweep.names)
+            way.tell(f"{store.path}: {describe_growth(*count, scenario)}")
+    thrown = store.begin(sweep, way.restart)
     if thrown:
-        tell(f"{folder}: --restart threw away {thrown}")
-    tracks = folder / TRACK if result is None else tracking.get_track_folder(result)
-    stacks = load_or_create(scenario, folder, way.workers, lambda: remove_own(tracks))
-    meter = Meter(stacks, way.progress)
-    own = hash_sources_per_stack(stacks)
-    models = scenario.output.save_models and result is None  # else they may lie beside it by now
-    there = find_finished(home, scenario, stacks, own, tell, models)
-    for number in there:
-        meter.add_finished(number)
-    target = result if len(stacks) == 1 else None
-    jobs = [
-        Job(
-            scenario,
-            stack,
-            folder,
-            way.checkpoint_every,
-            own[stack.number],
-            result=target,
-            tracks=tracks,
+        way.tell(f"{store.path}: --restart threw away {thrown}")
+    if known is not None and known.versions != sweep.versions and list_parts(store.path):
+        here = sweep.versions
+        other = [
+            f"{name} {version} (here {here.get(name)})"
+            for name, version in known.versions.items()
+            if here.get(name) != version
+        ]
+        way.tell(
+            f"{store.path}: what it holds was computed by {', '.join(other)}; kept, as the "
+            "attribute origins of the result says; --restart computes everything again"
         )
-        for stack in stacks
-        if stack.number not in there
-    ]
-    with _choose_execution(way, len(stacks), jobs) as execute:
-        run_jobs(jobs, execute, meter, functools.partial(_pack, folder), tell)
-    if any(own):  # a program that began before a module was changed may have put its stacks there
-        check_sources(home, scenario, stacks)
-    _pack(folder, finished=True)
-    home.tidy()
+
+
+def _write_file(
+    scenario: Scenario, store: Store, sweep: SweepFile, out: Path, earlier: Earlier | None
+) -> xr.Dataset:
+    """Write a finished sweep to one file, remove its folder, and return the result."""
+    models = trained.get_models_folder(out)
+    with wrap_write_errors(out):
+        if earlier is None:
+            own = {path.stem for path in list_parts(store.path)}
+            for path in trained.list_model_files(out):
+                if path.stem not in own:
+                    _remove_file(path)
+        elif scenario.output.save_models:
+            for path in trained.list_model_files(out):
+                trained.renumber(path, earlier.numbers, scenario)
+        for path in trained.list_model_files(store.path):
+            models.mkdir(exist_ok=True)
+            for one in (checksums.get_path(path), path):
+                if one.exists():
+                    one.replace(models / one.name)
+        parts = () if earlier is None else (earlier.part,)
+        dataset = store.open(sweep, *parts)
+        write_part(dataset, out)
+        _remove(store.path)
+    return dataset
+
+
+def _remove_file(path: Path) -> None:
+    """Remove a file and its checksum."""
+    checksums.forget(path)
+    path.unlink()
+
+
+@contextlib.contextmanager
+def _discard_unused(folder: Path) -> Iterator[None]:
+    """Remove the folder of a run afterwards, unless the run began and is not finished."""
+    try:
+        yield
+    finally:
+        if not (folder / FILE).exists():
+            remove_own(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of finished stacks at once, and those that a kill left half removed.
+
+    With half of them the same call would begin to compute the others. What is not otafl's stays.
+    """
+    removed = Path(tempfile.mkdtemp(".removed", f".{folder.name}.", folder.parent))
+    folder.rename(removed)
+    for one in folder.parent.glob(f".{glob.escape(folder.name)}.*.removed"):
+        remove_own(one)
+    if removed.exists():
+        removed.rename(folder)
 
 
 @contextlib.contextmanager
@@ -281,15 +384,20 @@ def _choose_execution(way: _RunOptions, num_stacks: int, jobs: list[Job]) -> Ite
     equals an undisturbed one.
     """
     workers = min(way.workers, num_stacks)
-    if jobs and (way.scheduler or workers):
+    if way.scheduler or workers:
         _check_importable(jobs)
-    if jobs and way.scheduler:
+    if way.workers > num_stacks:
+        way.tell(
+            f"{format_count(num_stacks, 'stack')} for {format_count(way.workers, 'worker')}; a "
+            "smaller engine.memory_gb makes more of them"
+        )
+    if way.scheduler:
         from otafl.sweeping.cluster import connect_scheduler
 
         with connect_scheduler(way.scheduler, way.tell) as execute:
             yield execute
-    elif jobs and workers:
-        from otafl.sweeping.local import WorkerPool
+    elif workers:
+        from otafl.sweeping.workers import WorkerPool
 
         with WorkerPool(min(workers, len(jobs)), workers, way.tell) as pool:
             yield pool.run
@@ -306,12 +414,3 @@ def _check_importable(jobs: list[Job]) -> None:
                     f"{format_path(path)}.name: workers cannot import '{section.name}', an object "
                     "of this program; put it into a module, or leave workers out"
                 )
-
-
-def _pack(folder: Path, finished: bool = False) -> None:
-    """Pack the folder, unless another program does it just now."""
-    with (
-        contextlib.suppress(locks.Busy),
-        locks.hold_lock(Folder(folder).get_lock_path("pack"), wait=False),
-    ):
-        pack(folder, finished)

@@ -103,7 +103,7 @@ class _Lost:
 
 def _make_key(job: Job) -> str:
     """Return the name of a job's task, which names its stack; Dask keeps no two of one name."""
-    return f"stack {job.stack.number} {uuid.uuid4().hex}"
+    return f"stack {job.stack.name} {uuid.uuid4().hex}"
 
 
 def _name_stack(key: str) -> str:
@@ -162,7 +162,12 @@ def _is_on_loopback(address: str) -> bool:
 
 
 def iterate_outcomes(
-    client: Any, description: str, look: Callable[[], None], jobs: Sequence[Job], report: Report
+    client: Any,
+    description: str,
+    look: Callable[[], None],
+    jobs: Sequence[Job],
+    report: Report,
+    waits: bool,
 ) -> Iterator[Outcome]:
     """Yield outcomes as they come.
 
@@ -170,11 +175,11 @@ def iterate_outcomes(
     if the scheduler is lost.
     """
 
-    def on_event(event: tuple[float, tuple[int, int, int]]) -> None:
+    def on_event(event: tuple[float, tuple[str, int]]) -> None:
         report(*event[1])
 
     client.subscribe_topic(TOPIC, on_event)
-    waiting = {client.submit(_run_job, job, key=_make_key(job)): job for job in jobs}
+    waiting = {client.submit(_run_job, job, waits, key=_make_key(job)): job for job in jobs}
     try:
         while waiting:
             ended = [future for future in waiting if future.done()]
@@ -211,7 +216,7 @@ def _make_lost_error(where: str) -> UserError:
     return UserError(f"{where} cannot be reached any more; run the same command again to continue")
 
 
-def _run_job(job: Job) -> Outcome:
+def _run_job(job: Job, waits: bool) -> Outcome:
     """Carry out a job in a worker."""
     import dask
     from distributed import get_worker
@@ -219,7 +224,7 @@ def _run_job(job: Job) -> Outcome:
     worker = get_worker()
     # xarray would lock its files by the cluster's scheduler, which knows none in memory
     with dask.config.set(scheduler="synchronous"):
-        return run_remote_job(job, lambda *rounds: worker.log_event(TOPIC, rounds))
+        return run_remote_job(job, lambda *rounds: worker.log_event(TOPIC, rounds), waits)
 
 
 @contextlib.contextmanager

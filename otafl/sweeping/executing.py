@@ -2,98 +2,89 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from otafl.core.errors import UserError, WriteError
 from otafl.core.files import write_text
 from otafl.scenario import Point
-from otafl.sweeping.folder import Folder
 from otafl.sweeping.meter import Meter
 from otafl.sweeping.stack_job import Job, Outcome, Report, run_job
+from otafl.sweeping.store import Store
 
-Execute = Callable[[Sequence[Job], Report], Iterable[Outcome]]
-"""Carries out jobs in some order and gives their outcomes as they come."""
+Execute = Callable[[Sequence[Job], Report, bool], Iterable[Outcome]]
+"""Carries out jobs in some order and gives their outcomes as they come.
 
-AGAIN_S = 1.0
-"""Between looks at stacks that another program computes."""
+The last argument: whether to wait for stacks that another program computes.
+"""
 
 
 class FailedStacks(Exception):
     """Stacks of a sweep that failed twice, with the reasons; the others are finished."""
 
 
-def run_here(jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:
+def run_here(jobs: Sequence[Job], report: Report, waits: bool) -> Iterator[Outcome]:
     """Carry out jobs in this program, in order.
 
     Ctrl-C propagates after the partial stack is saved.
     """
     for job in jobs:
-        yield run_job(job, report, keep_interrupted=True)
+        yield run_job(job, report, waits, keep_interrupted=True)
 
 
 def run_jobs(
-    jobs: Sequence[Job],
-    execute: Execute,
-    meter: Meter,
-    done: Callable[[], None],
-    tell: Callable[[str], None],
-) -> None:
-    """Carry out all jobs.
+    jobs: Sequence[Job], execute: Execute, meter: Meter, tell: Callable[[str], None]
+) -> list[Job]:
+    """Carry out all jobs, and return those that memory was too short for.
 
     Those that fail do not harm the others and are tried once more at the end, but not for what the
-    user must mend.
+    user must mend. What another program computes is waited for at the end.
 
-    done: called after each that is finished. tell: called with what is worth knowing.
+    tell: called with what is worth knowing.
 
     Raises WriteError at once where the disk does not take a result; the UserError that all jobs
     failed with; FailedStacks. The error of a sweep's only stack is raised as it is.
     """
-    failed = _attempt(jobs, execute, meter, done, tell)
-    again = [outcome.job for outcome in failed if outcome.kind == "other"]
+    outcomes = _attempt(jobs, execute, meter, tell)
+    busy = [one.job for one in outcomes if one.state == "busy"]
+    outcomes += _attempt(busy, execute, meter, tell, waits=True)
+    failed = [one for one in outcomes if one.state == "failed"]
+    again = [one.job for one in failed if one.kind == "other"]
     if again and len(jobs) > 1:
-        for_good = [outcome for outcome in failed if outcome.kind != "other"]
-        failed = sorted(
-            [*for_good, *_attempt(again, execute, meter, done, tell)],
-            key=lambda outcome: outcome.job.stack.number,
-        )
+        later = _attempt(again, execute, meter, tell, waits=True)
+        outcomes += [one for one in later if one.state == "short"]
+        failed = [one for one in failed if one.kind != "other"]
+        failed += [one for one in later if one.state == "failed"]
     if failed:
-        _raise(failed, len(jobs))
+        order = [job.stack.name for job in jobs]
+        _raise(sorted(failed, key=lambda one: order.index(one.job.stack.name)), len(jobs))
+    return [one.job for one in outcomes if one.state == "short"]
 
 
 def _attempt(
     jobs: Sequence[Job],
     execute: Execute,
     meter: Meter,
-    done: Callable[[], None],
     tell: Callable[[str], None],
+    waits: bool = False,
 ) -> list[Outcome]:
-    """Try jobs, and return the outcomes of those that failed."""
-    failed = []
-    waiting = list(jobs)
-    while waiting:
-        busy = []
-        for outcome in execute(waiting, meter.report):
-            if outcome.state == "busy":
-                busy.append(outcome.job)
-            elif outcome.state == "done":
-                meter.finish(outcome.job.stack.number)
-                done()
-                for note in outcome.notes:
-                    tell(note)
-            elif outcome.kind == "write":
-                raise WriteError(outcome.message)
-            else:
-                meter.report_progress()  # the error may be what became of a Ctrl-C
-                failed.append(outcome)
-                folder = Folder(outcome.job.folder)
-                path = folder.get_failure_path(outcome.job.stack.number)
-                write_text(path, outcome.trace, replaces=True)
-        if len(busy) == len(waiting):
-            time.sleep(AGAIN_S)
-        waiting = busy
-    return failed
+    """Try jobs, and return the outcomes of those that are not done."""
+    left = []
+    for outcome in execute(jobs, meter.report, waits) if jobs else ():
+        stack = outcome.job.stack.name
+        if outcome.state == "done":
+            meter.finish(stack)
+            for note in outcome.notes:
+                tell(note)
+            continue
+        if outcome.kind == "write":
+            raise WriteError(outcome.message)
+        left.append(outcome)
+        if outcome.state == "failed":
+            meter.report_progress()  # the error may be what became of a Ctrl-C
+            path = Store(outcome.job.folder).get_failure_path(stack)
+            write_text(path, outcome.trace, replaces=True)
+    return left
 
 
 def _raise(failed: Sequence[Outcome], jobs: int) -> None:
@@ -106,7 +97,7 @@ def _raise(failed: Sequence[Outcome], jobs: int) -> None:
     lines = [f"{len(failed)} of {jobs} stacks failed; the others are finished and kept"]
     for outcome in failed:
         stack = outcome.job.stack
-        trace = Folder(outcome.job.folder).get_failure_path(stack.number)
+        trace = Store(outcome.job.folder).get_failure_path(stack.name)
         said = outcome.message.partition("\n")[0]
         lines.append(f"  {_format_points(stack.points)}: {said} ({trace})")
     lines.append("the same command tries the failed ones again")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from otafl.sweeping.planning import Stack
 
@@ -11,29 +11,35 @@ Progress = Callable[[int, int, str], None]
 
 
 class Meter:
-    """Add up what stacks report, in whatever order they run."""
+    """Add up what stacks report, in whatever order they run.
 
-    def __init__(self, stacks: Sequence[Stack], progress: Progress | None) -> None:
+    Parameters
+    ----------
+    stacks : all of a sweep.
+    finished : names of those that were finished before.
+    progress : is called when there is something new.
+    """
+
+    def __init__(
+        self, stacks: Sequence[Stack], finished: Iterable[str], progress: Progress | None
+    ) -> None:
         self._progress = progress
-        self._rounds = {stack.number: stack.num_rounds for stack in stacks}
-        self._done = dict.fromkeys(self._rounds, 0)
-        self._finished: set[int] = set()
+        self._rounds = {stack.name: stack.scenario.training.rounds for stack in stacks}
+        self._finished: Set[str] = set(finished)
+        self._done = {
+            name: rounds if name in self._finished else 0 for name, rounds in self._rounds.items()
+        }
 
-    def add_finished(self, number: int) -> None:
-        """Record a stack that was finished before the sweep continued."""
-        self._done[number] = self._rounds[number]
-        self._finished.add(number)
-
-    def finish(self, number: int) -> None:
+    def finish(self, stack: str) -> None:
         """Record that a stack is finished."""
-        self.report(number, self._rounds[number], self._rounds[number])
-        self._finished.add(number)
+        self.report(stack, self._rounds[stack])
+        self._finished |= {stack}
 
-    def report(self, number: int, done: int, total: int) -> None:
-        """Record that a stack has done `done` of its rounds."""
-        if number in self._finished or done <= self._done[number]:
+    def report(self, stack: str, done: int) -> None:
+        """Record that a stack has done so many of its rounds."""
+        if stack in self._finished or done <= self._done[stack]:
             return  # told already
-        self._done[number] = done
+        self._done[stack] = done
         self.report_progress()
 
     def report_progress(self) -> None:

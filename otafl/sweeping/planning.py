@@ -1,107 +1,141 @@
-"""The plan of a sweep: which points run together.
+"""The stacks of a sweep: which trials of which points run side by side.
 
-A stack holds points that differ only in fields that change no shape (and in seed), as many as the
-memory bound allows.
+Every trial of every point has a name, and each stack is one file. A sweep begins, continues and
+grows in one way: the stacks are planned from the whole grid, and computed are those whose names
+are in no file. Settings and shapes alone decide the plan, so that a resumed sweep does what an
+undisturbed one does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
 
-from otafl.running.memory import estimate_need
-from otafl.scenario import Point, Scenario, make_stack_key
+from otafl.running.memory import count_trials_at_once
+from otafl.scenario import (
+    Point,
+    Scenario,
+    compute_scenario_hash,
+    hash_custom_sources,
+    hash_named_files,
+    make_stack_key,
+)
+from otafl.scenario.keys import iterate_custom_sections
+from otafl.user_code.sources import Sources
 
-T = TypeVar("T")
-
-STACKS_PER_WORKER = 2
-"""Number of stacks for each worker of a sweep with several groups, if its points allow it.
-
-Groups take different times, and smaller stacks let the last workers wait less. The points of a
-sweep's only group take equal times, so one stack for each worker is enough. Rounds of small models
-take almost the same time for any number of points, so more stacks would take more time in all.
-"""
-
-
-class Batch(NamedTuple):
-    """Part of a stack that runs at once: places of points in it, and trial numbers."""
-
-    points: list[int]
-    trials: list[int]
-
-    @property
-    def num_rows(self) -> int:
-        """Count the trials of points."""
-        return len(self.points) * len(self.trials)
-
-    def split_in_half(self) -> list[Batch]:
-        """Return two batches of it: of half the trials, or half the points of one trial."""
-        if len(self.trials) > 1:
-            half = -(-len(self.trials) // 2)
-            return [Batch(self.points, part) for part in _split_values(self.trials, half)]
-        half = -(-len(self.points) // 2)
-        return [Batch(part, self.trials) for part in _split_values(self.points, half)]
+Row = tuple[str, int]
+"""Name of a point, and number of a trial."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Points of one result file, and the batches that they run in: one, unless memory is short.
+    """Trials of points that run side by side, and become one file.
 
-    earlier: the number of first trials that are finished in a file of their own, since the sweep
-    has grown.
+    points : the points.
+    names : of each point, see `name_points`.
+    trials : numbers of the trials, the same of each point.
+    key : common key of the points, see `scenario.make_stack_key`.
     """
 
-    number: int
     points: list[Point]
-    batches: list[Batch]
-    earlier: int = 0
+    names: list[str]
+    trials: list[int]
+    key: str
+
+    @functools.cached_property
+    def name(self) -> str:
+        """Return the name of its file, a hash of its rows."""
+        return _hash([self.names, self.trials])[:16]
+
+    @property
+    def rows(self) -> set[Row]:
+        """Return the names of its trials."""
+        return {(name, trial) for name in self.names for trial in self.trials}
 
     @property
     def scenario(self) -> Scenario:
-        """Return the scenario of the first point.
-
-        The settings that force a stack of its own are the same in all points.
-        """
+        """Return the scenario of the first point; what forces a stack is the same in all."""
         return self.points[0].scenario
 
-    @property
-    def num_rounds(self) -> int:
-        """Count the rounds of all batches."""
-        return self.scenario.training.rounds * len(self.batches)
 
+def name_points(points: Sequence[Point], sources: Sequence[Sources]) -> list[str]:
+    """Return the names of points, hashes of the scenario and the files of each.
 
-def plan(points: Sequence[Point], workers: int = 1) -> list[Stack]:
-    """Group points by stack key, in order, within `engine.memory_gb`.
-
-    There are enough stacks for the given number of workers.
+    Neither the number of trials counts, nor what else the sweep has. sources: of each point.
     """
-    groups: dict[str, list[Point]] = {}
+    names: list[str] = []
+    taken = Counter[str]()
+    for point, own in zip(points, sources, strict=True):
+        scenario = compute_scenario_hash(point.scenario.model_copy(update={"trials": 1}))
+        taken[scenario] += 1  # two values of an axis may mean the same
+        names.append(_hash([scenario, own, taken[scenario]])[:20])
+    return names
+
+
+def hash_sources(points: Sequence[Point]) -> list[Sources]:
+    """Return the files that each point needs, see `hash_files`."""
+    known: dict[tuple[str, ...], Sources] = {}
+    out = []
     for point in points:
-        groups.setdefault(make_stack_key(point.scenario), []).append(point)
-    wanted = max(1, workers) * (STACKS_PER_WORKER if workers > 1 and len(groups) > 1 else 1)
-    share = -(-len(points) // wanted)
-    parts: list[tuple[list[Point], list[Batch]]] = []
-    for group in groups.values():
-        scenario = group[0].scenario
-        at_once = estimate_need(group).count_trials_within(scenario.engine.memory_gb * 2**30)
-        size = max(1, min(at_once // scenario.trials, share))
-        numbers = list(range(scenario.trials))
-        for own in _split_values(group, size):
-            batches = [
-                Batch(list(range(len(own))), trials) for trials in _split_values(numbers, at_once)
-            ]
-            parts.append((own, batches))
-    return [Stack(number, *part) for number, part in enumerate(parts)]
+        names = tuple(section.name for _, section in iterate_custom_sections(point.scenario))
+        if names not in known:
+            known[names] = hash_custom_sources(point.scenario)
+        out.append(known[names] | hash_named_files(point.scenario))
+    return out
 
 
-def plan_more_trials(points: Sequence[Point], trials: Sequence[int]) -> list[Batch]:
-    """Return batches of more trials of points of one stack, within `engine.memory_gb`."""
-    at_once = estimate_need(points).count_trials_within(points[0].scenario.engine.memory_gb * 2**30)
-    each = max(1, at_once // len(points))
-    every = list(range(len(points)))
-    return [Batch(every, part) for part in _split_values(trials, each)]
+def hash_files(scenario: Scenario) -> Sources:
+    """Return the files of user-defined modules, and those that a scenario names, with hashes."""
+    return hash_custom_sources(scenario) | hash_named_files(scenario)
 
 
-def _split_values(values: Sequence[T], size: int) -> list[list[T]]:
-    return [list(values[first : first + size]) for first in range(0, len(values), size)]
+def plan(points: Sequence[Point], names: Sequence[str], sizes: Mapping[str, int]) -> list[Stack]:
+    """Group points by stack key, in order, into stacks of `engine.memory_gb` each.
+
+    Parameters
+    ----------
+    points, names : of the whole sweep.
+    sizes : key of a stack -> trials of points at once, where the memory was too short for more.
+    """
+    groups: dict[str, list[int]] = {}
+    for place, point in enumerate(points):
+        groups.setdefault(make_stack_key(point.scenario), []).append(place)
+    stacks = []
+    for key, places in groups.items():
+        scenario = points[places[0]].scenario
+        size = sizes.get(key) or count_trials_at_once(scenario)
+        num_points = max(1, size // scenario.trials)
+        num_trials = max(1, min(size, scenario.trials))
+        for first in range(0, len(places), num_points):
+            own = places[first : first + num_points]
+            for trial in range(0, scenario.trials, num_trials):
+                trials = list(range(trial, min(trial + num_trials, scenario.trials)))
+                own_points, own_names = [points[i] for i in own], [names[i] for i in own]
+                stacks.append(Stack(own_points, own_names, trials, key))
+    return stacks
+
+
+def select_missing(stacks: Iterable[Stack], held: Set[Row]) -> list[Stack]:
+    """Return the stacks of the rows that are not there yet.
+
+    A stack whose points have different trials already becomes one for each set of trials.
+    """
+    missing = []
+    for stack in stacks:
+        places: dict[tuple[int, ...], list[int]] = {}
+        for place, name in enumerate(stack.names):
+            lacking = tuple(trial for trial in stack.trials if (name, trial) not in held)
+            places.setdefault(lacking, []).append(place)
+        for trials, own in places.items():
+            if trials:
+                points, names = [stack.points[i] for i in own], [stack.names[i] for i in own]
+                missing.append(Stack(points, names, list(trials), stack.key))
+    return missing
+
+
+def _hash(tree: object) -> str:
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()

@@ -1,41 +1,39 @@
 """Verification of all files that a run or a sweep has written.
 
-Each file is compared with its checksum (`otafl.results.checksums`) and read as far as it says what
-it is. Older files have none: of results every chunk is read, whose checksums HDF5 compares, of
-archives of `torch.save` the CRC-32 of their contents. Nothing that a file names is imported or
-called, and what is held in memory at a time is bounded.
+Each file is compared with its SHA-256 (`otafl.results.checksums`) and read as far as it says what
+it is. Of a result without one every chunk is read, whose checksums HDF5 compares. Nothing that a
+file names is imported or called, and what is held in memory at a time is bounded.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
+import h5py
 import torch
 
 from otafl.core.errors import DamagedError, UserError
-from otafl.core.files import HDF5
-from otafl.core.inputs import open_regular, read_text
+from otafl.core.files import HDF5, list_own
+from otafl.core.inputs import open_regular
 from otafl.core.suggestions import format_count
-from otafl.results import checksums
+from otafl.results import checksums, sweep_file
 from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError
-from otafl.results.files import PACKS, PARTS, list_finished_files, open_part
-from otafl.results.packing import read_stack_numbers
-from otafl.scenario import is_same
+from otafl.results.files import PARTS, list_parts, open_part
 from otafl.scenario.yaml_source import parse
-from otafl.sweeping.folder import EARLIER, RUNNING, Folder
-from otafl.sweeping.plan_file import MAX_BYTES, SHA256, check_scenario, read_tree
-from otafl.user_code import loading
+from otafl.sweeping.store import RUNNING, UNFINISHED, Store
+
+ZIP = b"PK\x03\x04"
+"""The first bytes of an archive of `torch.save`."""
 
 MAX_CHUNK_BYTES = 2**30
 """Of a chunk of values, which is read at a time."""
 
-NO_CHECKSUM = "without a SHA-256, as older files are"
+NO_CHECKSUM = "without a SHA-256"
 
 HINT = "give a result (.nc), its models (.pt), or the folder of an `otafl sweep`"
 
@@ -47,7 +45,7 @@ class Kind(Enum):
     MODELS = "models"
     PART = "part"
     RUNNING = "running"
-    PLAN = "plan"
+    SWEEP = "sweep"
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def advise(findings: list[Finding], source: Path) -> str:
         return f"{source}: sound, {format_count(len(findings), 'file')}"
     kinds = {one.kind for one in wrong}
     head = f"{source}: {len(wrong)} of {format_count(len(findings), 'file')} damaged or missing; "
-    if Kind.PLAN in kinds:
+    if Kind.SWEEP in kinds:
         return head + "the command that wrote it, with --restart, computes everything again"
     if Kind.RESULT in kinds or not source.is_dir():
         return head + "the command that wrote it computes it again"
@@ -105,7 +103,7 @@ def advise(findings: list[Finding], source: Path) -> str:
 def _verify_file(path: Path) -> Iterator[Finding]:
     with open_regular(path) as file:
         begin = file.read(len(HDF5))
-    if begin.startswith(checksums.ZIP):
+    if begin.startswith(ZIP):
         yield _verify_tensors(path, alone=True)
         return
     if begin != HDF5:
@@ -113,90 +111,63 @@ def _verify_file(path: Path) -> Iterator[Finding]:
             yield Finding(path, Kind.RESULT, "damaged: it does not begin as such a file does")
             return
         raise UserError(f"{path}: is no file of otafl; {HINT}")
-    kind = Kind.PART if path.parent.name in (PARTS, PACKS) else Kind.RESULT
-    finding, attributes = _verify_result(path, kind, alone=True)
+    kind = Kind.PART if path.parent.name == PARTS else Kind.RESULT
+    finding, scenario = _verify_result(path, kind, alone=True)
     yield finding
-    files = list(trained.list_model_files(path))
-    if kind is Kind.RESULT and not files and _saves_models(str(attributes.get("scenario", ""))):
-        yield Finding(
-            trained.get_models_folder(path), Kind.RESULT, "missing: the models of this result"
-        )
+    files = trained.list_model_files(path)
+    if kind is Kind.RESULT and not files and _saves_models(scenario):
+        missing = "missing: the models of this result"
+        yield Finding(trained.get_models_folder(path), Kind.RESULT, missing)
     yield from map(_verify_tensors, files)
 
 
 def _verify_folder(folder: Path) -> Iterator[Finding]:
-    home = Folder(folder)
-    results = list_finished_files(folder)
-    if not home.plan.exists() and not results:
+    store, parts = Store(folder), list_parts(folder)
+    plan = folder / sweep_file.FILE
+    if not plan.exists() and not parts:
         files = sorted(folder.glob("*.pt"))
         if not files:
             raise UserError(f"{folder}: is no folder of a sweep, and holds no models; {HINT}")
         yield from map(_verify_tensors, files)
         return
-    about: dict[str, Any] = {}
-    yield from _verify_plan(home, about)
-    stacks: set[int] = set()
-    for path in results:
-        finding, attributes = _verify_result(path, Kind.PART)
-        if attributes:
-            about = about or attributes
-            try:
-                stacks |= read_stack_numbers(path, attributes)
-                if not _is_same(attributes, about):
-                    finding = replace(finding, fault="is of another scenario", note="")
-            except (TypeError, ValueError):
-                finding = replace(finding, fault="damaged: an attribute is not otafl's", note="")
-        yield finding
-    if home.interrupted_path.exists():
-        yield _verify_result(home.interrupted_path, Kind.PART)[0]
-    for path in sorted((folder / EARLIER).glob("*.nc")):
+    attributes: Mapping[str, str] = {}
+    try:
+        attributes = sweep_file.read(folder).attributes
+        yield Finding(plan, Kind.SWEEP)
+    except UserError as error:
+        yield Finding(plan, Kind.SWEEP, f"damaged: {_format_reason(error)}")
+    for path in parts:
         yield _verify_result(path, Kind.PART)[0]
-    yield from map(_verify_tensors, sorted((folder / EARLIER).glob("*.pt")))
-    models = list(trained.list_model_files(folder))
+    if store.interrupted_path.exists():
+        yield _verify_result(store.interrupted_path, Kind.PART)[0]
+    models = trained.list_model_files(folder)
     yield from map(_verify_tensors, models)
-    if _saves_models(str(about.get("scenario", ""))) and not _is_of_run(folder):
-        for path in map(home.get_models_path, sorted(stacks)):
+    # those of an `otafl run` may lie beside its result already
+    if _saves_models(attributes.get("scenario", "")) and folder.suffix != UNFINISHED:
+        for path in (store.get_models_path(part.stem) for part in parts):
             if path not in models:
                 yield Finding(path, Kind.MODELS, "missing: the models of a finished stack")
-    yield from map(_verify_tensors, sorted((folder / RUNNING).glob("*.pt")))
+    yield from map(_verify_tensors, list_own(folder / RUNNING, ".pt"))
 
 
-def _verify_plan(home: Folder, description: dict[str, Any]) -> Iterator[Finding]:
-    """Verify the plan and its scenario, and add to `description` which scenario that is."""
-    plan: dict[str, Any] = {}
-    try:
-        plan = read_tree(home.plan)
-        yield Finding(home.plan, Kind.PLAN, note="" if SHA256 in plan else NO_CHECKSUM)
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        yield Finding(home.plan, Kind.PLAN, f"damaged: {_format_reason(error)}")
-    try:
-        check_scenario(plan, home.scenario_path)
-        parse(text := read_text(home.scenario_path, MAX_BYTES))
-        if "scenario_hash" in plan:
-            description |= {"scenario_hash": plan["scenario_hash"], "scenario": text}
-        yield Finding(home.scenario_path, Kind.PLAN)
-    except (OSError, ValueError, UserError) as error:
-        yield Finding(home.scenario_path, Kind.PLAN, f"damaged: {_format_reason(error)}")
-
-
-def _verify_result(path: Path, kind: Kind, alone: bool = False) -> tuple[Finding, dict[str, Any]]:
-    """Return what was found of a result, and its attributes; none of a damaged one.
+def _verify_result(path: Path, kind: Kind, alone: bool = False) -> tuple[Finding, str]:
+    """Return what was found of a result, and its scenario; empty of a damaged one.
 
     Raises UserError, if it is verified alone, for a file that is not otafl's.
     """
     try:
         has_checksum = checksums.check(path)
         with open_part(path) as part:
-            attributes = dict(part.attrs)
+            scenario = str(part.attrs["scenario"])
         if not has_checksum:
             _read_chunks(path)
     except (DamagedError, ChecksumError, OSError) as error:
-        return Finding(path, kind, f"damaged: {_format_reason(error)}"), {}
+        return Finding(path, kind, f"damaged: {_format_reason(error)}"), ""
     except UserError as error:
         if alone:
             raise
-        return Finding(path, kind, str(error).removeprefix(f"{path}: ").partition(";")[0]), {}
-    return Finding(path, kind, note="" if has_checksum else NO_CHECKSUM), attributes
+        return Finding(path, kind, str(error).removeprefix(f"{path}: ").partition(";")[0]), ""
+    return Finding(path, kind, note="" if has_checksum else NO_CHECKSUM), scenario
 
 
 def _read_chunks(path: Path) -> None:
@@ -204,8 +175,6 @@ def _read_chunks(path: Path) -> None:
 
     Raises ChecksumError where one differs or is larger than otafl's.
     """
-    import h5py
-
     try:
         with h5py.File(path, "r") as file:
             for values in file.values():
@@ -214,15 +183,14 @@ def _read_chunks(path: Path) -> None:
                 shape = values.chunks or values.shape
                 if values.dtype.itemsize * math.prod(shape) > MAX_CHUNK_BYTES:
                     raise ChecksumError(f"a chunk of {values.name} is larger than otafl writes")
-                count = values.id.get_num_chunks() if values.chunks else 0
-                for start in (values.id.get_chunk_info(i).chunk_offset for i in range(count)):
-                    values[tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))]
+                for chunk in values.iter_chunks() if values.chunks else ():
+                    values[chunk]
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
         raise ChecksumError(f"a chunk cannot be read ({type(error).__name__})") from error
 
 
 def _verify_tensors(path: Path, alone: bool = False) -> Finding:
-    """Return what was found of an archive of `torch.save`: models, a checkpoint or a record.
+    """Return what was found of an archive of `torch.save`: models or a checkpoint.
 
     Raises UserError, if it is verified alone, for a file that is not otafl's.
     """
@@ -232,8 +200,8 @@ def _verify_tensors(path: Path, alone: bool = False) -> Finding:
         kept = torch.load(path, "cpu", weights_only=True, mmap=True)
         if "otafl_models" in kept:
             trained.read(path)
-        elif not ({"recorder", "journal"} <= kept.keys() or {"identity", "record"} <= kept.keys()):
-            raise UserError(f"{path}: holds no models, checkpoint or record of otafl; {HINT}")
+        elif not {"recorder", "rounds"} <= kept.keys():
+            raise UserError(f"{path}: holds no models or checkpoint of otafl; {HINT}")
     except (DamagedError, ChecksumError, OSError) as error:
         return Finding(path, kind, f"damaged: {_format_reason(error)}")
     except Exception as error:  # what unpickling of foreign bytes may raise
@@ -243,23 +211,12 @@ def _verify_tensors(path: Path, alone: bool = False) -> Finding:
     return Finding(path, kind, note="" if has_checksum else NO_CHECKSUM)
 
 
-def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return whether two parts are of one scenario; code that they name is not imported."""
-    with loading.guard_imports("the folder", False):
-        return is_same(one, other)
-
-
 def _saves_models(scenario: str) -> bool:
     """Return whether a scenario (YAML) keeps models, read as plain data."""
     try:
         return parse(scenario).data["output"]["save_models"] is True
     except (UserError, KeyError, TypeError):
         return False
-
-
-def _is_of_run(folder: Path) -> bool:
-    """Return whether it is the folder of an `otafl run`, whose models may lie beside the result."""
-    return folder.suffix == ".unfinished"
 
 
 def _format_reason(error: Exception) -> str:

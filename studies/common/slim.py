@@ -85,7 +85,8 @@ def write_smallest(slim: xr.Dataset, path: Path) -> None:
     encoding |= {name: TEXT for name, v in slim.coords.items() if v.dtype.kind in "UO" and v.ndim}
     with write_atomically(path, replaces=True) as temporary:
         slim.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
-        checksums.append(temporary)
+        checksums.forget(path)
+    checksums.write(path)
 
 
 if __name__ == "__main__":

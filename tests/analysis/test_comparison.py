@@ -19,7 +19,7 @@ from otafl.analysis.comparison import Comparison, compare
 from otafl.core.errors import UserError
 from otafl.data import loading
 from otafl.scenario import Point
-from otafl.sweeping import resuming
+from otafl.sweeping import stack_job
 from otafl.user_code import sources
 
 SNR = {"channel.snr_db": [0, 10, 20], "power.name": ["gbma", "ci"]}
@@ -247,6 +247,7 @@ def test_code_data_and_files_that_changed_are_named(
     """Two runs that differ 25 times in power by an edited policy, and a little in the SNR."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # edits are within a second
     keys = {
         "training.rounds": 1,
         "devices.compute": {"name": "csv", "file": "devices.csv"},
@@ -257,9 +258,8 @@ def test_code_data_and_files_that_changed_are_named(
         Path("devices.csv").write_text(f"flops_per_s\n{speed}\n")
         otafl.run(scenario(keys | {"channel.snr_db": snr}), f"{name}.nc")
         monkeypatch.setattr(loading, "_hash_dataset", lambda data: "other samples")
-        monkeypatch.setattr(resuming, "hash_otafl", lambda: "another commit")
-    monkeypatch.delitem(sys.modules, "my_diffed")
-    monkeypatch.delitem(sources._imported, "my_diffed")
+        monkeypatch.setattr(stack_job, "hash_otafl", lambda: "another commit")
+        del sys.modules["my_diffed"], sources._imported["my_diffed"]  # as in another program
     found = compare(Path("a.nc"), Path("b.nc"))
     changed = {one.what: one for one in found.computed_by}
     assert set(changed) == {"my_diffed.py", "devices.csv", "otafl's source", "samples of data"}

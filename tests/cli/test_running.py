@@ -1,8 +1,7 @@
 """What `otafl run` has imported by its first round.
 
-Fails if a flat channel is drawn by Sionna's classes, the memory of a small model is reckoned
-without numbers (PyTorch then imports its compiler), a module of `results` imports xarray as it is
-imported itself, or the digits are asked of scikit-learn.
+Fails if a flat channel is drawn by Sionna's classes, the memory of a model is estimated without
+numbers (PyTorch then imports its compiler), or the digits are asked of scikit-learn.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pytest
 
 pytestmark = pytest.mark.exact
 
-HEAVY = ("sionna", "torch._dynamo", "matplotlib", "pandas", "sklearn", "xarray")
+HEAVY = ("sionna", "torch._dynamo", "matplotlib", "sklearn")
 
 BEGIN = f"""
 import os, sys

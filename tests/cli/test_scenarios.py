@@ -101,7 +101,7 @@ def test_a_sweep_over_code_and_a_folder_s_copy(
     """A folder's copy is data, and is looked at as such."""
     sweep = {"power": ["gbma", "not_yours:policy"], "seed": [1, 2]}
     path = file(folder, {"power": "gbma", "sweep": sweep})
-    (folder / "plan.json").write_text("{}")
+    (folder / "sweep.json").write_text("{}")
     assert call("check", path, "--no-code") == 0
     said = capsys.readouterr().err
     assert "4 points" in said

@@ -205,10 +205,6 @@ def test_a_large_population_costs_what_takes_part(algorithm: str) -> None:
     for store in stores:
         assert store.num_allocated == len(came)
         assert all(len(rows) <= 2 * len(came) for rows in store._table.values())
-    (clock,) = one.parts.clock.trials
-    assert not clock.power.batteries
-    assert not clock._away
-    assert len(clock.env._queue) <= crowds.PARTICIPANTS
     variables = recorder.record(True).variables
     assert max(value.size for value in variables.values()) <= 5 * (crowds.ROUNDS + 1)
     joules = variables["device_energy_j"]  # of all devices, by cause

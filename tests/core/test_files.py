@@ -155,20 +155,22 @@ def test_a_pipe_in_the_place_of_a_file_of_otafls_own_is_replaced(tmp_path: Path)
     assert (tmp_path / "f").read_text() == "whole"
 
 
+STACK = "0123456789abcdef"
 OWN = (
-    "00003.nc",
-    "1-00000.nc",
-    "00003.nc.damaged",
-    "00003.pt",
-    "00003-0-0-2.checkpoint.pt",
-    "00003.txt",
-    "plan.lock",
-    "plan.json",
+    f"{STACK}.nc",
+    f"{STACK}.nc.damaged",
+    f"{STACK}.nc.sha256",
+    f"{STACK}.pt",
+    f"{STACK}.txt",
+    f"{STACK}.lock",
+    "sweep.json",
+    "sweep.json.sha256",
+    "sizes.json",
     "scenario.yaml",
     "trial_0.jsonl",
-    ".00003.nc.0123456789ab-01234567-99.tmp",
+    f".{STACK}.nc.0123456789ab-01234567-99.tmp",
 )
-FOREIGN = ("important.nc", "2024.nc", "notes.txt", "pretrained.pt", "my-plan.json", ".hidden.tmp")
+FOREIGN = ("important.nc", "2024.nc", "notes.txt", "pretrained.pt", "my-sweep.json", ".hidden.tmp")
 
 
 @pytest.mark.parametrize("foreign", [(), FOREIGN])
@@ -189,13 +191,13 @@ def test_removal_follows_no_link(tmp_path: Path) -> None:
     victim, folder = tmp_path / "victim", tmp_path / "s"
     victim.mkdir()
     folder.mkdir()
-    (victim / "00000.nc").write_text("climate")
+    (victim / f"{STACK}.nc").write_text("climate")
     (folder / "parts").symlink_to(victim)
-    (folder / "00000.nc").symlink_to(victim / "00000.nc")
+    (folder / f"{STACK}.nc").symlink_to(victim / f"{STACK}.nc")
     remove_own(folder)
     assert names(folder) == ["parts"]
     remove_own(folder / "parts")
-    assert (victim / "00000.nc").read_text() == "climate"
+    assert (victim / f"{STACK}.nc").read_text() == "climate"
     with pytest.raises(UserError, match=f"s/parts: .*a link to {victim}; remove the link"):
         refuse_links(folder, folder / "parts")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from otafl.core.program_variables import choose_variables
-from otafl.sweeping import local
+from otafl.sweeping import workers
 
 pytestmark = pytest.mark.exact
 
@@ -33,7 +33,7 @@ def test_threads_sleep_unless_the_user_chose(
     chosen = choose_variables()
     waiting = {name: value for name, value in chosen.items() if name in WAITING}
     assert waiting == ({} if stated else {"OMP_WAIT_POLICY": "passive"})
-    assert all(chosen.items() <= own.items() for own in local._build_environments(2))
+    assert all(chosen.items() <= own.items() for own in workers._build_environments(2))
 
 
 def test_compiled_code_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,8 @@ from otafl.core.contracts import ChannelStatistics
 from otafl.core.rng import Streams
 from otafl.csi import long_term
 from otafl.csi.base import Csi
-from otafl.csi.long_term import compute_statistics, repeat_states
+from otafl.csi.long_term import compute_statistics
 from otafl.receivers.scalar import Scalar
-from otafl.running.memory import MemoryCounter
 
 STREAMS = Streams([0, 0], [0, 1], dtype=torch.float64)
 THRESHOLD = torch.tensor([0.05, 0.3], dtype=torch.float64)
@@ -98,26 +97,3 @@ def test_averages_are_those_of_the_states(monkeypatch: pytest.MonkeyPatch) -> No
     }
     for name, each in expected.items():
         torch.testing.assert_close(found[name], each.mean((0, 3)), msg=name)
-
-
-@pytest.mark.slow
-@pytest.mark.exact
-def test_repeated_states_take_the_memory_of_different_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two batches of 64 states, of which the second is repeated."""
-    monkeypatch.setattr(long_term, "AT_ONCE", 512)
-    different = known("rayleigh", closed=False)
-    with MemoryCounter() as counter:
-        mean = different.mean_power()
-    drawn = different.draw_samples(1000)
-    with repeat_states():
-        few = known("rayleigh", closed=False)
-        with MemoryCounter() as fewer:
-            roughly = few.mean_power()
-        repeated = few.draw_samples(1000)
-    assert fewer.peak == counter.peak
-    torch.testing.assert_close(roughly, mean, rtol=0.5, atol=0.0)
-    assert torch.equal(repeated[:128], drawn[:128])
-    assert torch.equal(repeated[128:192], drawn[64:128])
-    assert torch.equal(repeated[960:], drawn[64:104])
-    assert repeated.shape == drawn.shape
-    assert not torch.equal(few.draw_samples(900)[:192], repeated[:192])

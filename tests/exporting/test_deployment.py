@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from support.marks import first_is_fast
-from support.rounding import SINGLE, assert_agree
 from support.trained_bench import BASE, make_trained_result
 from torch import nn
 
@@ -24,6 +23,7 @@ from otafl.exporting import deployment
 from otafl.exporting.measure import compute_tie_share, make_run_fn, score_samples
 from otafl.models import LayeredModel
 from otafl.models.modules import count_macs, count_numbers
+from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.dataset import to_dataset
 from otafl.results.files import write_part
@@ -143,38 +143,6 @@ SWEPT = {
 }
 
 
-def test_batches_are_put_together(tmp_path: Path) -> None:
-    """In any pieces of points and trials: the same models in the end, up to rounding."""
-    points = expand(load_scenario(BASE | SWEPT))
-    whole = run_stack(points).models
-    pieces = [
-        run_stack(points[:2], trials=[0]).models,
-        run_stack(points[:2], trials=[1]).models,
-        run_stack(points[2:]).models,
-    ]
-    assert whole is not None
-    joined = trained.join([one for one in pieces if one is not None])
-    rounds = BASE["training"]["rounds"]
-    assert sorted(joined.rows) == sorted(whole.rows) == [(p, t) for p in range(4) for t in (0, 1)]
-    for name, view in whole.views.items():
-        for i, row in enumerate(whole.rows):
-            other = joined.views[name].get_params(joined.rows.index(row), 1)
-            for block, value in view.get_params(i, 1).items():
-                assert_agree(other[block], value, block, rounds * SINGLE)
-
-
-def test_join_spreads_what_only_one_batch_shares() -> None:
-    def one(row: int, block: torch.Tensor) -> trained.TrainedModels:
-        return trained.TrainedModels(
-            [(row, 0)], {"personal": trained.TrainedView({}, {"w": block}, 2)}
-        )
-
-    shared, apart = torch.tensor([[[1.0]]]), torch.tensor([[[2.0], [3.0]]])
-    view = trained.join([one(0, shared), one(1, apart)]).views["personal"]
-    assert [float(view.get_params(0, k)["w"]) for k in (0, 1)] == [1.0, 1.0]
-    assert [float(view.get_params(1, k)["w"]) for k in (0, 1)] == [2.0, 3.0]
-
-
 def test_a_point_of_a_sweep(tmp_path: Path) -> None:
     path = make_trained_result(tmp_path, **SWEPT)
     assert otafl.load_model(path, "personal", 0, seed=4, learning_rate=0.1) is not None
@@ -286,11 +254,11 @@ def test_a_frozen_layer_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def test_files_are_plain(tmp_path: Path) -> None:
     (file,) = trained.list_model_files(make_trained_result(tmp_path))
-    assert file == tmp_path / "kept.models" / "00000.pt"
+    assert file.parent == tmp_path / "kept.models"
     content = torch.load(file, weights_only=True)
     assert content["rows"] == [(0, 0), (0, 1)]
     assert list(content["views"]) == ["global"]
-    assert [p.name for p in file.parent.iterdir()] == ["00000.pt"]
+    assert sorted(p.name for p in file.parent.iterdir()) == [file.name, f"{file.name}.sha256"]
 
 
 def test_nothing_is_kept_unasked() -> None:
@@ -347,8 +315,11 @@ class TestRefused:
         (file,), (wrong,) = trained.list_model_files(path), trained.list_model_files(other)
         content = file.read_bytes()
         file.write_bytes(wrong.read_bytes())
+        with pytest.raises(UserError, match=r"0{16}\.pt: is damaged"):
+            otafl.load_model(path)
+        checksums.forget(file)
         with pytest.raises(UserError, match="belongs to another scenario"):
             otafl.load_model(path)
         file.write_bytes(content[: len(content) // 2])
-        with pytest.raises(UserError, match=r"00000\.pt: is damaged"):
+        with pytest.raises(UserError, match=r"0{16}\.pt: is damaged"):
             otafl.load_model(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from otafl.results.dataset import combine, to_dataset
+from otafl.results.dataset import combine, describe_sweep, to_dataset
 from otafl.results.files import write_part
 from otafl.results.record import Record
 from otafl.scenario import Point, expand, load_scenario
@@ -42,7 +42,7 @@ def made(sweep: dict | None = None, value: Value = accuracy, **keys: object) -> 
             "wall_time_s": np.random.default_rng().random(shape),
         }
         parts.append(to_dataset(Record(list(ROUNDS), variables), [point], scenario))
-    return combine(parts)
+    return combine(parts, describe_sweep(scenario))
 
 
 def written(ds: xr.Dataset, path: Path) -> Path:

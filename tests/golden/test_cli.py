@@ -39,7 +39,7 @@ def test_run_refuses_a_file_of_another_scenario(small: Path, capsys: pytest.Capt
     capsys.readouterr()
     call(*run, "--set", "seed=1", "--out", "x.nc", code=2)
     sentence = (
-        f"{small / 'x.nc'}: holds the result of another scenario, 'small', which differs in seed; "
+        "x.nc: holds the result of another scenario, 'small', which differs in seed; "
         "give another file with --out, or replace this one with --restart (restart=True)"
     )
     assert capsys.readouterr() == ("", f"otafl: error: {sentence}\n")
@@ -91,7 +91,8 @@ def test_run_writes_result_and_figure(small: Path, capsys: pytest.CaptureFixture
     ds = open_results(small / "results/small.nc")
     assert dict(ds["test_accuracy"].sizes) == {"trial": 3, "round": 2}
     assert yaml.safe_load(ds.attrs["scenario"])["engine"]["device"] == "cpu"
-    assert sorted(p.name for p in (small / "results").iterdir()) == ["small.nc", "small.png"]
+    names = sorted(p.name for p in (small / "results").iterdir())
+    assert names == ["small.nc", "small.nc.sha256", "small.png"]
 
 
 def test_run_quietly_to_a_named_file(small: Path, capsys: pytest.CaptureFixture) -> None:

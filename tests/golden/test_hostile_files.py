@@ -28,9 +28,7 @@ from otafl.data import loading as data_loading
 from otafl.results import models as trained
 from otafl.results import plain_data
 from otafl.results.files import write_part
-from otafl.scenario import Scenario
-from otafl.sweeping import plan_file
-from otafl.sweeping.folder import Folder
+from otafl.sweeping.verifying import verify
 
 
 class Bomb:
@@ -74,21 +72,16 @@ def test_a_bomb_goes_off_where_it_is_let(tmp_path: Path) -> None:
     assert (tmp_path / "was_run").exists()
 
 
-def stopped(folder: Path) -> Scenario:
-    """A sweep that was stopped after two rounds, with a checkpoint."""
-    one = scenario({"trials": 1})
-    with pytest.raises(KeyboardInterrupt):
-        sweeping.sweep(one, folder, Kill(after=2), checkpoint_every=1)
-    return one
-
-
 @pytest.mark.parametrize("way", first_is_fast(WAYS))
 def test_a_checkpoint_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
-    one = stopped(tmp_path / "s")
-    (file,) = (tmp_path / "s" / "running").glob("*.checkpoint.pt")
+    one, folder = scenario({"trials": 1}), tmp_path / "s"
+    with pytest.raises(KeyboardInterrupt):
+        sweeping.sweep(one, folder, Kill(after=2), checkpoint_every=1)
+    (file,) = (folder / "running").glob("*.pt")
     way(file, mark)
+    file.with_name(f"{file.name}.sha256").unlink()
     said: list[str] = []
-    again = sweeping.sweep(one, tmp_path / "s", checkpoint_every=1, tell=said.append)
+    again = sweeping.sweep(one, folder, checkpoint_every=1, tell=said.append)
     assert len(said) == 1
     assert "computed again" in said[0]
     same(again, sweeping.run(one))
@@ -100,29 +93,18 @@ def test_a_journal_names_methods_of_a_clock_alone() -> None:
         clock.load_state_dict({"journal": [("__init__", None, None, None)]})
 
 
-@pytest.mark.parametrize("way", first_is_fast([as_torch, as_pickle]))
-def test_a_record_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
-    """Of two batches of one stack the first is finished, as its file says."""
-    one = scenario({"trials": 2})
-    (stack,) = plan_file.load_or_create(one, tmp_path)
-    stack = plan_file.replace_batches(tmp_path, stack, stack.batches[0].split_in_half())
-    file = Folder(tmp_path).get_record_path(0, stack.batches[0])
-    file.parent.mkdir()
-    way(file, mark)
-    same(sweeping.sweep(one, tmp_path), sweeping.run(one), 1e-5)
-
-
-@pytest.mark.parametrize(
-    "name", first_is_fast(["parts/00000.nc", "interrupted.nc", "plan.json", "scenario.yaml"], 2)
-)
+@pytest.mark.parametrize("name", ["parts", "interrupted.nc", "sweep.json", "sizes.json", "models"])
 def test_no_file_of_a_folder_is_run(name: str, tmp_path: Path, mark: Path) -> None:
-    one = scenario({"trials": 1})
+    one = scenario({"trials": 1, "training.rounds": 1, "output.save_models": True})
     folder = tmp_path / "s"
     sweeping.sweep(one, folder)
-    as_pickle(folder / name, mark)
-    for use in (lambda: sweeping.sweep(one, folder), lambda: otafl.open_results(folder)):
+    file = next(iter((folder / name).iterdir())) if (folder / name).is_dir() else folder / name
+    as_pickle(file, mark)
+    for checksum in folder.rglob("*.sha256"):
+        checksum.unlink()
+    for use in (sweeping.sweep, lambda _, place: [otafl.open_results(place), *verify(place)]):
         with contextlib.suppress(UserError):
-            use()
+            use(one, folder)
 
 
 @pytest.mark.parametrize("way", [as_pickle, as_torch])
@@ -130,6 +112,8 @@ def test_models_are_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
     path = make_trained_result(tmp_path)
     (file,) = trained.list_model_files(path)
     way(file, mark)
+    file.with_name(f"{file.name}.sha256").unlink()
+    assert next(verify(file)).fault.startswith("damaged: ")
     with pytest.raises(UserError, match="is damaged or holds no models"):
         otafl.load_model(path)
 
@@ -141,7 +125,7 @@ def named(tmp_path: Path, code: str, **options: Any) -> Path:
     content = torch.load(file, weights_only=True)
     model = {"kind": "module", "name": code, "options": options}
     content["views"]["global"]["recipe"]["model"] = model
-    torch.save(content, file)
+    plain_data.save_archive(content, file)
     return path
 
 

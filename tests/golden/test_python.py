@@ -86,13 +86,3 @@ def test_progress_is_shown_if_wanted(capsys: pytest.CaptureFixture) -> None:
     assert capsys.readouterr().err == ""
     otafl.run(SMALL, progress=True)
     assert "2/2 rounds" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("forked_workers")
-def test_workers_share_a_sweep(tmp_path: Path) -> None:
-    sweep = {**SMALL, "sweep": {"devices.count": [2, 3]}}
-    two = otafl.sweep(sweep, tmp_path / "two", workers=2)
-    one = otafl.run(sweep, tmp_path / "one.nc", workers=1)
-    assert two["test_accuracy"].shape == one["test_accuracy"].shape
-    assert bool(two.attrs["complete"])

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 import xarray as xr
 from support.hostile_results import ODD_ORIGINS, iterate_changes
-from support.parts import TWO_AXES, make_parts, make_scenario
+from support.parts import TWO_AXES, make_parts, make_scenario, make_whole
 
 from otafl.analysis.summary import print_environment, print_summary, write_summary
 from otafl.core.errors import UserError
 from otafl.report import run_description
 from otafl.results import header, origins
-from otafl.results.dataset import combine
 from otafl.results.files import open_results, read_part, write_part
 
 pytestmark = pytest.mark.exact
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.exact
 
 @pytest.fixture(scope="module")
 def result() -> xr.Dataset:
-    return combine(make_parts(make_scenario(TWO_AXES)))
+    return make_whole(make_scenario(TWO_AXES))
 
 
 def read_everything(ds: xr.Dataset, folder: Path) -> None:
@@ -104,7 +103,7 @@ def test_names_of_files_reach_a_terminal_as_text(result: xr.Dataset) -> None:
 @pytest.mark.parametrize("said", list(ODD_ORIGINS))
 def test_origins_have_limits(said: str) -> None:
     with pytest.raises(UserError, match="attribute origins: expected"):
-        origins.read({"origins": json.dumps(ODD_ORIGINS[said])}, ())
+        origins.read({"origins": json.dumps(ODD_ORIGINS[said])})
 
 
 def test_a_bomb_of_aliases_is_not_unfolded(result: xr.Dataset) -> None:
@@ -112,3 +111,19 @@ def test_a_bomb_of_aliases_is_not_unfolded(result: xr.Dataset) -> None:
     bomb = f"a0: &a0 [x, x, x, x, x, x, x, x, x]\n{rows}"
     with pytest.raises(UserError, match="more than 50,000 values"):
         header.check(result.assign_attrs(scenario=bomb))
+
+
+def test_rounds_that_do_not_rise_and_scaled_numbers_are_refused(
+    result: xr.Dataset, tmp_path: Path
+) -> None:
+    """Either would give a wrong answer without a word."""
+    path = tmp_path / "r.nc"
+    back = result.isel(round=slice(None, None, -1))
+    back.to_netcdf(path, engine="h5netcdf")
+    with pytest.raises(UserError, match="variable round: expected numbers that rise"):
+        read_part(path)
+    name = next(iter(result.data_vars))
+    encoding = {name: {"scale_factor": 0.5, "dtype": "float32"}}
+    result.to_netcdf(path, engine="h5netcdf", encoding=encoding)
+    with pytest.raises(UserError, match=f"variable {name}: expected numbers as they are"):
+        read_part(path)

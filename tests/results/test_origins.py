@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from otafl.results import origins
-from otafl.results.environment import get_versions
 from otafl.results.origins import Origin
 
 pytestmark = pytest.mark.exact
@@ -26,13 +25,13 @@ def attributes(*several: Origin) -> dict[str, str]:
 @pytest.mark.parametrize("points", [{0}, {0, 1, 2, 5, 7, 8}, {3, 11}, set(range(40))])
 def test_it_is_read_as_it_was_written(points: set[int]) -> None:
     several = [made(points, file="a1"), made({100}, OLD)]
-    assert origins.read(attributes(*several), ()) == several
+    assert origins.read(attributes(*several)) == several
 
 
 def test_what_the_last_bits_depend_on_is_kept_and_told() -> None:
     one = replace(made({0, 1}), chunk_mb=8.0, batches=((6, 1), (2, 1)))
     other = replace(made({2}), batches=((6, 2),))
-    assert origins.read(attributes(one, other), ()) == [one, other]
+    assert origins.read(attributes(one, other)) == [one, other]
     assert len(origins.join_origins([[one], [replace(one, points=frozenset({3}))], [other]])) == 2
     assert origins.describe_computing(attributes(one, other)) == {
         "chunk_mb": "8, default",
@@ -47,24 +46,16 @@ def test_points_are_ranges() -> None:
     assert '"points": "0-2,5,7-8"' in origins.to_json([made({0, 1, 2, 5, 7, 8})])
 
 
-def test_of_a_point_in_two_files_the_first_counts() -> None:
+def test_files_are_joined_by_what_computed_them() -> None:
+    """A point whose trials were computed at two times has both."""
     first, second = [made({0, 1})], [made({1, 2}), made({0, 3}, OLD)]
-    assert origins.join_origins([first, second]) == [made({0, 1, 2}), made({3}, OLD)]
-    other = [made({1, 2}, file="b2")]
-    assert origins.join_origins([first, other]) == [made({0, 1}), made({2}, file="b2")]
-    assert origins.join_origins([first, [made({0}, OLD)]]) == first
+    assert origins.join_origins([first, second]) == [made({0, 1, 2}), made({0, 3}, OLD)]
+    assert origins.join_origins([first, first]) == first
 
 
-def test_points_that_are_taken_out() -> None:
+def test_points_get_the_numbers_of_a_grown_sweep() -> None:
     both = [made({0, 1}), made({2}, OLD)]
-    assert origins.remove_points(both, {1, 2}) == [made({0})]
-
-
-def test_an_older_file() -> None:
-    (one,) = origins.read({"torch_version": "2.1"}, [4, 5])
-    assert one.points == {4, 5}
-    assert one.sources is None
-    assert one.versions == dict.fromkeys(get_versions(), "not known") | {"torch": "2.1"}
+    assert origins.renumber_points(both, {0: 5, 1: 0}) == [made({0, 5})]
 
 
 def test_several_versions_are_told() -> None:
@@ -84,7 +75,7 @@ def test_code_and_data_that_differ() -> None:
     one = Origin(frozenset({0}), NEW, own, None, inputs)
     inputs = {"otafl": "1", "data": "3", "x.csv": "4"}
     other = Origin(frozenset({0}), OLD, {"own.py": "b"}, 8.0, inputs)
-    assert origins.read(attributes(one, other), ()) == [one, other]
+    assert origins.read(attributes(one, other)) == [one, other]
     assert origins.find_differences(one, other) == {
         "own.py": ("a", "b"),
         "gone.py": ("c", None),
@@ -109,15 +100,11 @@ def test_code_and_data_that_differ() -> None:
 def test_a_commit_names_the_source_and_is_no_difference() -> None:
     first, second = "a" * 40, f"{'b' * 40} with changes"
     one, other = replace(made({0}), commit=first), replace(made({0}), commit=second)
-    assert origins.read(attributes(one), ()) == [one]
+    assert origins.read(attributes(one)) == [one]
     assert '"commit"' not in origins.to_json([made({0})])
     assert origins.find_differences(one, other) == {}
     assert origins.build_table(attributes(one)) == [("otafl's commit", first)]
-    (grown,) = origins.merge_origins([one], [other])
-    assert grown.commit == f"{first}, {second}"
-    assert origins.merge_origins([grown], [other]) == [grown]
-    assert origins.merge_origins([grown], [made({0})]) == [grown]
-    assert origins.read(attributes(grown), ()) == [grown]
+    assert origins.join_origins([[one], [other]]) == [one, other]
 
 
 def test_all_that_a_result_was_made_from() -> None:

@@ -189,7 +189,6 @@ def test_what_an_earlier_scenario_left_is_removed_and_nothing_else(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked_workers")
 def test_workers_write_a_folder_for_each_point(tmp_path: Path) -> None:
     swept = scenario({"track": "jsonl", "sweep": {"training.batch_size": [2, 3, 4]}})
     sweeping.sweep(swept, tmp_path / "out", workers=2)

@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 import otafl
+from otafl.results import checksums
 from studies.common import slim, tables
 from studies.on_device.latencies import Latency, read_rows, write_rows
 from studies.personal_fading import analyse as personal_fading
@@ -17,6 +18,18 @@ from studies.time_and_energy import cost_by_axis
 pytestmark = pytest.mark.exact
 
 DATA = Path(__file__).parents[2] / "studies" / "time_and_energy" / "data"
+
+
+def test_committed_results_have_the_bytes_that_they_were_committed_with() -> None:
+    results = sorted(DATA.parents[1].glob("*/data/*.nc"))
+    assert len(results) > 100
+    assert [path for path in results if not checksums.check(path)] == []
+
+
+@pytest.mark.slow
+def test_every_committed_result_opens() -> None:
+    for path in sorted(DATA.parents[1].glob("*/data/*.nc")):
+        otafl.open_results(path).close()
 
 
 def make_grid(steps: list[float], rows: list[str], best: float) -> xr.Dataset:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import xarray as xr
 
-from otafl.results.dataset import to_dataset
+from otafl.results.dataset import combine, describe_sweep, to_dataset
+from otafl.results.environment import get_versions
+from otafl.results.files import write_part
 from otafl.results.record import Record
+from otafl.results.sweep_file import SweepFile
 from otafl.scenario import Point, Scenario, expand, load_scenario
+from otafl.sweeping.planning import hash_sources, name_points
+from otafl.sweeping.store import Store
 
 ROUNDS = [0, 2, 4]
 TWO_AXES = {"channel.snr_db": [0, 10.5, 20], "power.name": ["gbma", "ci"]}
@@ -43,9 +50,36 @@ def record(points: list[Point], rounds: list[int] = ROUNDS, trials: int = 2) -> 
 
 
 def make_parts(scenario: Scenario, groups: list[list[int]] | None = None) -> list[xr.Dataset]:
+    """Parts of the groups of points; of each point alone if none are given."""
     points = expand(scenario)
-    groups = groups or [[p.index] for p in points]
-    return [
-        to_dataset(record(chosen), chosen, scenario)
-        for chosen in ([points[i] for i in group] for group in groups)
-    ]
+    names = name_points(points, hash_sources(points))
+    parts = []
+    for group in groups or [[p.index] for p in points]:
+        chosen = [points[i] for i in group]
+        own = [names[i] for i in group]
+        parts.append(to_dataset(record(chosen), chosen, scenario, names=own))
+    return parts
+
+
+def make_whole(scenario: Scenario, groups: list[list[int]] | None = None) -> xr.Dataset:
+    """The parts of the groups, combined."""
+    return combine(make_parts(scenario, groups), describe_sweep(scenario))
+
+
+def write_folder(
+    scenario: Scenario, folder: Path, groups: list[list[int]] | None = None
+) -> list[Path]:
+    """Write the folder of a sweep with a file for each group, and return these files."""
+    points = expand(scenario)
+    names = name_points(points, hash_sources(points))
+    attributes, versions = describe_sweep(scenario), get_versions()
+    sweep = SweepFile(
+        attributes=attributes, names=names, trials=scenario.trials, sources={}, versions=versions
+    )
+    store = Store(folder)
+    store.begin(sweep, restart=False)
+    paths = []
+    for number, part in enumerate(make_parts(scenario, groups)):
+        paths.append(store.get_part_path(f"{number:016x}"))
+        write_part(part, paths[-1])
+    return paths

@@ -161,24 +161,6 @@ def run(
     return subprocess.CompletedProcess(program.args, program.returncode, stdout, stderr)
 
 
-def fork_worker(pipe: int, stderr: int, log: BinaryIO, environment: Mapping[str, str]) -> Program:
-    """Start a worker of this machine, in place of `otafl.sweeping.local._start`.
-
-    Its parent is the process that is forked, which ends with this one.
-    """
-    code = (
-        f"import os, sys; sys.path = {sys.path!r}; from otafl.sweeping.worker import main; "
-        f"main({pipe}, {stderr}, os.getppid())"
-    )
-    return Program(
-        *("-c", code),
-        stderr=log,
-        env=os.environ | environment,
-        files={pipe: pipe, stderr: stderr},
-        start_new_session=True,
-    )
-
-
 def _get_descriptor(stream: int | BinaryIO) -> int:
     return stream if isinstance(stream, int) else stream.fileno()
 

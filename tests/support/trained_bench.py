@@ -33,5 +33,5 @@ def make_trained_result(folder: Path, **changes: Any) -> Path:
     some = [name for name in whole.data_vars if str(name).endswith(("accuracy", "_round"))]
     write_part(whole[some], path)
     assert record.models is not None
-    trained.write(record.models, trained.get_models_folder(path) / "00000.pt", scenario)
+    trained.write(record.models, trained.get_models_folder(path) / f"{0:016x}.pt", scenario)
     return path

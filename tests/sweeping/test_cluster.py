@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -165,7 +164,7 @@ class Workers:
     def processing(self) -> dict[str, tuple[str, ...]]:
         if self.now is None:
             raise OSError
-        names = {"a": "stack 3 0f", "b": "stack 7 1e", "c": ""}
+        names = {"a": "stack 3a 0f", "b": "stack 7b 1e", "c": ""}
         return {worker: (names[worker],) * count for worker, count in self.now.items()}
 
 
@@ -179,52 +178,84 @@ def test_a_worker_that_is_lost_with_a_stack_is_told(monkeypatch: pytest.MonkeyPa
         look()
     first, second = said
     assert first.startswith("the worker a is lost (killed, ")
-    assert "; one of 1 other worker retries stack 3, from the last checkpoint" in first
+    assert "; one of 1 other worker retries stack 3a, from the last checkpoint" in first
     assert "the worker b is lost" in second
-    assert "; `dask worker tls://here:1` starts another one, which retries stack 7 and" in second
+    assert "; `dask worker tls://here:1` starts another one, which retries stack 7b and" in second
+
+
+POLICY = """\
+import os
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def held(link):
+    (HERE / f"{os.getpid()}.computes").touch()
+    while (HERE / "hold").exists():
+        time.sleep(0.01)
+    p = (link.budget[:, None] / link.symbol_power).sqrt() + 0.0 * link.h
+    return p, (p * link.h).abs().mean(-1).square()
+"""
 
 
 @pytest.mark.slow
-def test_a_killed_worker_of_a_scheduler(tmp_path: Path) -> None:
-    """Its stack is computed by another one, and the client says so."""
-    options = "--host 127.0.0.1 --no-dashboard --scheduler-file scheduler.json"
-    worker = f"distributed.cli.dask_worker {options} --nthreads 1 --no-nanny"
-    keys = {"training.rounds": 2000, "training.eval_every": 2000, "trials": 2}
-    (tmp_path / "study.yaml").write_text(to_yaml(scenario(keys)))
+def test_a_worker_and_then_the_scheduler_are_killed(tmp_path: Path) -> None:
+    """The stack of the worker is computed by another one, and the client says so. Without the
+    scheduler it ends with a sentence, and the same command goes on at another one."""
+    one = "name: study\ndata: digits\npower: policy:held\ntraining: {rounds: 2}\n"
+    (tmp_path / "study.yaml").write_text(one)
+    (tmp_path / "policy.py").write_text(POLICY)
+    (tmp_path / "hold").touch()
+    place = "--host 127.0.0.1 --no-dashboard --scheduler-file"
     with contextlib.ExitStack() as stack:
 
         def start(line: str) -> Program:
-            process = Program("-m", *line.split(), cwd=tmp_path)
+            process = Program("-m", *line.split(), cwd=tmp_path, stderr=subprocess.PIPE)
             stack.callback(process.wait)
             stack.callback(process.kill)
             return process
 
-        start(f"distributed.cli.dask_scheduler {options} --port 0")
-        while not (tmp_path / "scheduler.json").is_file():
-            time.sleep(0.1)
-        workers = [start(worker)]
-        said: list[str] = []
-        killed = threading.Event()
+        def start_scheduler(file: str) -> Program:
+            process = start(f"distributed.cli.dask_scheduler {place} {file} --port 0")
+            wait_until((tmp_path / file).is_file)
+            return process
 
-        def kill(done: int, total: int, note: str) -> None:
-            """Start the second worker when the first has the stack, and then kill the first."""
-            if done and len(workers) == 1:
-                workers.append(start(worker))
-                begun.append(time.monotonic())
-            elif begun and not killed.is_set() and time.monotonic() > begun[0] + 3.0:
-                workers[0].kill()
-                killed.set()
+        def start_worker(file: str) -> Program:
+            return start(f"distributed.cli.dask_worker {place} {file} --nthreads 1 --no-nanny")
 
-        begun: list[float] = []
-        time.sleep(3.0)
-        got = sweeping.sweep(
-            scenario(keys),
-            tmp_path / "out",
-            kill,
-            scheduler=str(tmp_path / "scheduler.json"),
-            tell=said.append,
+        def start_client(file: str) -> Program:
+            return start(f"otafl.cli sweep study.yaml --out out --quiet --scheduler {file}")
+
+        def computes(worker: Program) -> bool:
+            return (tmp_path / f"{worker.pid}.computes").exists()
+
+        scheduler, first, client = (
+            make("a.json") for make in (start_scheduler, start_worker, start_client)
         )
-    assert got.attrs["complete"] == 1
-    assert killed.is_set()
-    (told,) = [text for text in said if "is lost" in text]
-    assert "one of 1 other worker retries stack 0, from the last checkpoint" in told
+        wait_until(lambda: computes(first))
+        time.sleep(3.0)  # the client looks now and then at who computes what
+        first.kill()
+        second = start_worker("a.json")
+        wait_until(lambda: computes(second))
+        scheduler.kill()
+        said = client.communicate(timeout=240)[1]
+        assert client.returncode == 2, said
+        lost, error = said.splitlines()
+        assert re.search(r"the worker \S+ is lost .* retries stack [0-9a-f]{16}, from", lost)
+        assert "otafl: error: the scheduler a.json cannot be reached any more" in error
+        (tmp_path / "hold").unlink()
+        start_scheduler("b.json")
+        start_worker("b.json")
+        client = start_client("b.json")
+        said = client.communicate(timeout=240)[1]
+        assert client.returncode == 0, said
+    assert open_results(tmp_path / "out").attrs["complete"] == 1
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 240.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.02)

@@ -4,28 +4,29 @@ disk, damaged files, another program on the same folder."""
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import xarray as xr
 from contract.small import scenario
 from contract.test_sweeps import same
 from support.marks import first_is_fast
 
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError, WriteError
-from otafl.results import packing as packs
+from otafl.results.files import list_parts, read_part
 from otafl.running import checkpoints
 from otafl.scenario import Scenario, expand
-from otafl.sweeping import FailedStacks, executing, locks, stack_job
-from otafl.sweeping.folder import Folder
+from otafl.sweeping import FailedStacks, locks, stack_job
+from otafl.sweeping.planning import hash_sources, name_points, plan
 
 pytestmark = pytest.mark.exact
 
@@ -36,6 +37,17 @@ EACH: dict[str, Any] = {"training.batch_size": [1, 2, 3, 4]}
 def short(keys: Mapping[str, Any] | None = None) -> Scenario:
     """Two rounds of one trial."""
     return scenario({"training.rounds": 2, "trials": 1} | dict(keys or {}))
+
+
+def make_job(one: Scenario, folder: Path) -> stack_job.Job:
+    """The job of the only stack of a sweep."""
+    points = expand(one)
+    (stack,) = plan(points, name_points(points, hash_sources(points)), {})
+    return stack_job.Job(one, stack, folder, 0, {}, folder / "track")
+
+
+def read_parts(folder: Path) -> list[xr.Dataset]:
+    return [read_part(path) for path in list_parts(folder)]
 
 
 def limit(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[int]:
@@ -66,18 +78,16 @@ def limit(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[
 def test_a_stack_that_memory_is_short_for_is_halved(
     most: int, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sweep's result is the same to rounding, and its plan says how it ran."""
+    """The sweep's result is the same to rounding, and the same command goes on so."""
     one = scenario({"sweep": {"channel.snr_db": [0, 20]}, "engine.dtype": "float64"})
     whole = sweeping.run(one)
     asked = limit(monkeypatch, most, error)
     result = sweeping.sweep(one, tmp_path)
     same(result, whole, tolerance=1e-9)
     assert asked[0] == 6
-    assert max(size for size in asked if size <= most) == most or most == 3
-    plan = json.loads((tmp_path / "plan.json").read_text())
-    ran = [len(points) * len(trials) for points, trials in plan["stacks"][0]["batches"]]
-    assert ran == [size for size in asked if size <= most]
-    assert sum(ran) == 6
+    sizes = [int(part.sizes["point"]) * part.sizes["trial"] for part in read_parts(tmp_path)]
+    assert sorted(sizes) == sorted(size for size in asked if size <= most)
+    assert sum(sizes) == 6
 
 
 def test_no_memory_for_a_single_trial_is_said(
@@ -157,7 +167,6 @@ def test_two_programs_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Each stack is computed once, and both have the whole result. Locks are by open file, so two
     threads are like two programs."""
     one = short({"sweep": EACH})
-    monkeypatch.setattr(executing, "AGAIN_S", 0.02)
     whole = sweeping.run(one)
     tried = broken(monkeypatch, {}, ZeroDivisionError())
     both, errors = threading.Barrier(2), []
@@ -184,17 +193,15 @@ def test_two_programs_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_stack_under_lock_is_busy(tmp_path: Path) -> None:
     one = short()
-    (stack,) = sweeping.plan_file.load_or_create(one, tmp_path)
-    job = stack_job.Job(one, stack, tmp_path)
-    with locks.hold_lock(Folder(tmp_path).get_lock_path(0)):
+    job = make_job(one, tmp_path)
+    with locks.hold_lock(tmp_path / "locks" / f"{job.stack.name}.lock"):
         assert stack_job.run_job(job, lambda *_: None).state == "busy"
     assert stack_job.run_job(job, lambda *_: None).state == "done"
 
 
 def test_a_worker_of_other_versions_refuses(tmp_path: Path) -> None:
     one = short()
-    (stack,) = sweeping.plan_file.load_or_create(one, tmp_path)
-    job = stack_job.Job(one, stack, tmp_path, versions={"otafl": "0.0.1"})
+    job = replace(make_job(one, tmp_path), versions={"otafl": "0.0.1"})
     outcome = stack_job.run_job(job, lambda *_: None)
     assert (outcome.state, outcome.kind) == ("failed", "user")
     assert "0.0.1" in outcome.message
@@ -221,7 +228,7 @@ def test_a_full_disk_loses_nothing_finished(small_disk: Path) -> None:
     other.write_bytes(bytes(1_100_000))
     with pytest.raises(WriteError, match="No space left on device"):
         sweeping.sweep(one, folder)
-    kept = {path.name: path.read_bytes() for path in (folder / "parts").glob("*")}
+    kept = {path.name: path.read_bytes() for path in list_parts(folder)}
     assert 0 < len(kept) < 4
     assert int(open_results(folder)["final_round"].notnull().sum()) == len(kept)
     other.unlink()
@@ -259,19 +266,6 @@ def test_a_full_disk_leaves_the_last_checkpoint(small_disk: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["cut", "empty", "text"])
-def test_a_damaged_part_is_computed_anew(kind: str, tmp_path: Path) -> None:
-    one = short({"sweep": {"csi": ["perfect", "error"]}})
-    whole = sweeping.sweep(one, tmp_path).load()
-    part = tmp_path / "parts" / "00001.nc"
-    true = part.read_bytes()
-    part.write_bytes({"empty": b"", "cut": true[: len(true) // 2], "text": b"text"}[kind])
-    calls: list[int] = []
-    same(sweeping.sweep(one, tmp_path, lambda done, *_: calls.append(done)), whole)
-    assert calls == [3, 4]  # of rounds 1 to 4, those of the second stack
-
-
-@pytest.mark.slow
 def test_a_damaged_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:
     one = short({"training.rounds": 4})
     whole = sweeping.run(one)
@@ -284,46 +278,10 @@ def test_a_damaged_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "s", ignore_errors=True)
         with pytest.raises(KeyboardInterrupt):
             sweeping.sweep(one, tmp_path / "s", stop, checkpoint_every=1)
-        (kept,) = (tmp_path / "s" / "running").glob("*.checkpoint.pt")
+        (kept,) = (tmp_path / "s" / "running").glob("*.pt")
         kept.write_bytes(content(kept.read_bytes()))
         same(sweeping.sweep(one, tmp_path / "s", checkpoint_every=1), whole)
     assert not (tmp_path / "s" / "running").exists()
-
-
-@pytest.mark.slow
-def test_a_sweep_packs_and_goes_on_from_packs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = short({"sweep": {"training.batch_size": [2, 3, 4]}})
-    whole = sweeping.run(one)
-    monkeypatch.setattr(packs, "AT_ONCE", 2)
-    broken(monkeypatch, {4: 9}, ZeroDivisionError())
-    with pytest.raises(FailedStacks):
-        sweeping.sweep(one, tmp_path)
-    names = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.nc")]
-    assert names == ["packs/1-00000.nc"]
-    monkeypatch.undo()
-    calls: list[int] = []
-    result = sweeping.sweep(one, tmp_path, lambda done, *_: calls.append(done))
-    assert calls == [5, 6]
-    same(result, whole)
-
-
-@pytest.mark.slow
-def test_what_another_program_has_packed_is_not_computed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A job that was made before the other program finished and packed its stack."""
-    one = short({"sweep": {"training.batch_size": [2, 3]}})
-    jobs = [
-        stack_job.Job(one, s, tmp_path) for s in sweeping.plan_file.load_or_create(one, tmp_path)
-    ]
-    monkeypatch.setattr(packs, "AT_ONCE", 2)
-    sweeping.sweep(one, tmp_path)
-    assert [path.parent.name for path in tmp_path.rglob("*.nc")] == ["packs"]
-    tried = broken(monkeypatch, {}, ZeroDivisionError())
-    assert [stack_job.run_job(job, lambda *_: None).state for job in jobs] == ["done", "done"]
-    assert not tried
 
 
 def test_locks_outlive_a_folder_that_is_removed(

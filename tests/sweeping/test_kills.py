@@ -1,296 +1,304 @@
-"""Sweeps whose processes are killed or interrupted, as users see them: exit codes, sentences, what
-is finished, and the values of an undisturbed sweep, bit by bit, after the same command."""
+"""Programs that are killed or interrupted while they compute, alone or by workers, as users see it:
+processes, exit codes, finished files, and the same numbers bit by bit after the same command.
+
+A power policy of the scenario says which process computes. It waits, or kills its process, where a
+file says so, so that no test depends on how fast a machine is.
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import nbclient
-import nbformat
 import psutil
 import pytest
-import xarray as xr
 from contract.test_sweeps import same
 from support.programs import Program
 
 import otafl
 
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("signals_arrive")]
+
+KILLS = int(os.environ.get("OTAFL_TEST_KILLS", "4"))
+"""More take longer and see more."""
+
+END_S = 10.0
+"""Within which workers end after the program that started them."""
+
 POLICY = """\
-import itertools, os, signal, time
+import os
+import signal
+import time
 from pathlib import Path
 
 import torch
 
-HERE, calls = Path(__file__).parent, itertools.count()
+HERE = Path(__file__).parent
+
+
+def power(link):
+    (HERE / f"{os.getpid()}.computes").touch()
+    if (HERE / "kill").exists():
+        (HERE / "kill").unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    p = torch.conj(torch.sgn(link.h)) * (link.budget[:, None] / link.symbol_power).sqrt()
+    return p, (p * link.h).abs().mean(-1).square()
 
 
 def held(link):
-    if next(calls) > 5:  # more than a rehearsal has
-        if (HERE / "kill").exists():
-            (HERE / "kill").unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
-        (HERE / "held").touch()
-        while (HERE / "hold").exists():
-            time.sleep(0.01)
-    return 1 / link.h, torch.ones(link.h.shape[:2])
-
-
-held.constraint = "none"
+    p = power(link)
+    while (HERE / "hold").exists():
+        time.sleep(0.01)
+    return p
 """
-"""A policy of whose process a file says whether it waits or dies, however fast the machine is."""
 SCENARIO = """\
 name: killed
 data: {name: digits, train_samples: 300}
 model: {name: mlp, hidden: [4]}
 server: momentum
-channel: {name: rician, snr_db: 5, speed_kmh: 0.3}
-csi: delay
+channel: {name: rician, snr_db: 5}
 codec: {name: topk, keep: 0.3, error_feedback: true}
-devices:
-  count: 4
-  compute: {name: mcu, battery_j: 6, restart: 0.05, harvest_w: 2.0e-3}
-  availability: {name: markov, mean_on_s: 0.02, mean_off_s: 0.004}
-  deadline_s: 0.0013
-  late: next
-training: {rounds: 60, eval_every: 20, local_steps: 2, eval_samples: 40}
+devices: {count: 4}
+training: {rounds: 20, eval_every: 10, local_steps: 2, eval_samples: 40}
 trials: 2
 engine: {device: cpu, threads: 1}
-output: {save_timeline: true, save_link: true, save_models: true}
+output: {save_link: true, save_models: true}
 sweep:
   zip:
-    - {training.batch_size: 2, power: {name: lyapunov, average_db: -6}}
-    - {training.batch_size: 4, power: "policy:held"}
-    - {training.batch_size: 6, power: {name: lyapunov, average_db: -6}}
+    - {power: "policy:power", training.batch_size: 2}
+    - {power: "policy:held", training.batch_size: 3}
+    - {power: "policy:power", training.batch_size: 4}
 """
-"""Everything here keeps something from round to round."""
-
-END_S = 10.0
-"""Seconds within which workers end after their client."""
-KILLS = int(os.environ.get("OTAFL_TEST_KILLS", "6"))
-"""More take longer and see more."""
-WORKERS = ("--workers", "2")
+"""Momentum and feedback are kept from round to round."""
 
 
-def prepare(home: Path) -> Path:
+def prepare(home: Path) -> None:
     (home / "policy.py").write_text(POLICY)
     (home / "s.yaml").write_text(SCENARIO)
-    return home
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
-    """The sweep that nobody disturbed."""
-    home = prepare(tmp_path_factory.mktemp("whole"))
-    return finish(home)
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose sweep nobody disturbed, computed by a program without workers."""
+    home = tmp_path_factory.mktemp("whole")
+    prepare(home)
+    finish(home)
+    return home
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """A folder with the scenario and its policy; what the test has started ends with it."""
-    yield prepare(tmp_path)
-    for process in psutil.process_iter(["cwd"]):
-        if process.info["cwd"] == str(tmp_path):
-            process.kill()
+    """A folder with the scenario and its policy; no process outlives the test."""
+    prepare(tmp_path)
+    yield tmp_path
+    for process in list_computing(tmp_path):
+        process.kill()
 
 
-def start(home: Path, *options: object) -> Program:
-    """Start the sweep in a group of its own, as a terminal does."""
-    return Program(
-        *("-m", "otafl.cli", "sweep", "s.yaml", "--out", "out", "--quiet", *options),
-        cwd=home,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+def start(home: Path, *options: str, forks: bool = True) -> Program | subprocess.Popen[str]:
+    """Start the sweep, with its imports done or as a program that Python starts."""
+    command = ("-m", "otafl.cli", "sweep", "s.yaml", "--out", "out", "--quiet", *options)
+    files = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+    if forks:
+        return Program(*command, cwd=home, **files)
+    return subprocess.Popen([sys.executable, *command], cwd=home, text=True, **files)
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 240.0) -> None:
+def finish(home: Path, *options: str) -> None:
+    """Give the same command again, to its end."""
+    (home / "hold").unlink(missing_ok=True)
+    process = start(home, *options)
+    said = process.communicate(timeout=600)[1]
+    assert process.returncode == 0, said
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 600.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come"
-        time.sleep(0.01)
+        time.sleep(0.005)
 
 
-def read_files(home: Path) -> dict[Path, bytes]:
-    """Read the files of finished points."""
-    return {path: path.read_bytes() for path in (home / "out").rglob("*.nc")}
+def list_computing(home: Path) -> list[psutil.Process]:
+    """List the processes that computed for a sweep and live."""
+    numbers = [int(path.stem) for path in home.glob("*.computes")]
+    found = [psutil.Process(number) for number in numbers if psutil.pid_exists(number)]
+    return [one for one in found if one.status() != psutil.STATUS_ZOMBIE]
 
 
-def list_children(client: Program) -> list[psutil.Process]:
-    return psutil.Process(client.pid).children(recursive=True)
+def read_parts(home: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in home.glob("out/parts/*.nc")}
 
 
-def begin_and_hold(home: Path, *options: object, finished: int) -> Program:
-    """Start the sweep, and wait until its middle point is held and so many are finished."""
+def list_names(home: Path) -> list[str]:
+    """All files but checksums: a file that was written at a kill has none."""
+    names = (str(path.relative_to(home)) for path in (home / "out").rglob("*"))
+    return sorted(name for name in names if not name.endswith(".sha256"))
+
+
+def check_same(home: Path, whole: Path) -> None:
+    """Compare all values bit by bit, and the names of all files."""
+    one, other = (otafl.open_results(place / "out") for place in (home, whole))
+    same(one, other)
+    assert list_names(home) == list_names(whole)
+
+
+def begin_and_hold(home: Path, forks: bool = True) -> Program | subprocess.Popen[str]:
+    """Start two workers, and wait until something is finished and the rest is held."""
     (home / "hold").touch()
-    client = start(home, *options)
-    ready = lambda: (home / "held").exists() and len(read_files(home)) >= finished  # noqa: E731
-    wait_until(lambda: client.poll() is not None or ready())
+    client = start(home, "--workers", "2", forks=forks)
+    wait_until(lambda: client.poll() is not None or len(read_parts(home)) == 2)
     assert client.poll() is None, client.communicate()[1]
+    assert list_computing(home)
     return client
 
 
-def wait_for_end(processes: list[psutil.Process]) -> None:
-    dead = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
-    wait_until(lambda: not any(p.is_running() and p.status() not in dead for p in processes), END_S)
+def go_on(home: Path, kept: dict[str, bytes], whole: Path) -> None:
+    """All processes end, what was finished stays, and the same command ends as if undisturbed."""
+    wait_until(lambda: not list_computing(home), END_S)
+    finish(home, "--workers", "2")
+    assert {name: read_parts(home).get(name) for name in kept} == kept
+    check_same(home, whole)
 
 
-def finish(home: Path, *options: object) -> xr.Dataset:
-    """Run the sweep to its end, and return its result."""
-    (home / "hold").unlink(missing_ok=True)
-    client = start(home, *options)
-    _, said = client.communicate(timeout=240)
-    assert client.returncode == 0, said
-    return otafl.open_results(home / "out").load()
-
-
-def check_finish(home: Path, whole: xr.Dataset, *options: object) -> None:
-    """Check that the same command keeps what is finished, and gives the undisturbed values."""
-    kept = read_files(home)
-    same(finish(home, *options), whole)
-    assert {path: read_files(home).get(path) for path in kept} == kept
-
-
-def test_a_killed_sweep_is_finished(home: Path, whole: xr.Dataset) -> None:
-    client = begin_and_hold(home, finished=1)
+def test_workers_end_with_a_killed_parent(home: Path, whole: Path) -> None:
+    client = begin_and_hold(home)
+    kept = read_parts(home)
     client.kill()
     client.wait()
-    check_finish(home, whole)
+    go_on(home, kept, whole)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("signals_arrive")
 @pytest.mark.parametrize(
-    ("number", "to"),
-    [
-        (signal.SIGKILL, os.kill),
-        (signal.SIGINT, os.kill),
-        (signal.SIGINT, os.killpg),
-        (signal.SIGTERM, os.kill),
-        (signal.SIGHUP, os.killpg),
-    ],
+    ("number", "whole_group"),
+    [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, True), (signal.SIGHUP, True)],
 )
-def test_workers_end_with_their_client(
-    number: signal.Signals, to: Callable[[int, int], None], home: Path, whole: xr.Dataset
+def test_a_signal_ends_client_and_workers(
+    number: signal.Signals, whole_group: bool, home: Path
 ) -> None:
-    """Whether a signal reaches the client only or its group, the client alone says a sentence."""
-    client = begin_and_hold(home, *WORKERS, finished=2)
-    workers = list_children(client)
-    assert len(workers) >= 2
-    to(client.pid, number)
-    said = client.communicate(timeout=60)[1]
-    if number == signal.SIGKILL:
-        assert client.returncode == -signal.SIGKILL
-    else:
-        assert client.returncode == 128 + number
-        assert re.fullmatch(r"otafl: interrupted; .* resumes .*", said.splitlines()[-1])
-        assert said.count("interrupted") == 1
-        assert "Traceback" not in said
-    wait_for_end(workers)
-    if number == signal.SIGKILL:
-        check_finish(home, whole, *WORKERS)
+    """Sent to the client, or to all as a terminal does: one sentence and nothing besides."""
+    client = begin_and_hold(home, forks=False)
+    kept = read_parts(home)
+    (os.killpg if whole_group else os.kill)(client.pid, number)
+    said = client.communicate(timeout=600)[1]
+    assert client.returncode == 128 + number, said
+    assert re.fullmatch(r"otafl: interrupted; 2 finished parts kept in out; .* resumes .*\n", said)
+    wait_until(lambda: not list_computing(home), END_S)
+    assert read_parts(home) == kept
 
 
-@pytest.mark.slow
-def test_the_stack_of_a_killed_worker_is_tried_again(home: Path, whole: xr.Dataset) -> None:
+def test_the_stack_of_a_killed_worker_is_tried_again(home: Path, whole: Path) -> None:
     (home / "kill").touch()
-    same(finish(home, *WORKERS), whole)
+    client = start(home, "--workers", "2")
+    said = client.communicate(timeout=600)[1]
+    assert client.returncode == 0, said
+    assert re.search("otafl: a worker is lost .* retries stack", said)
     assert not (home / "kill").exists()
+    check_same(home, whole)
 
 
-@pytest.mark.slow
-@pytest.mark.xfail(reason="a worker that dies while it starts ends the sweep")
-def test_a_worker_that_is_killed_at_its_start_is_replaced(home: Path, whole: xr.Dataset) -> None:
-    client = start(home, *WORKERS)
-    own = psutil.Process(client.pid).cmdline()
-    killed: list[psutil.Process] = []
-    while client.poll() is None and not killed:
-        for child in list_children(client):
-            with suppress(psutil.NoSuchProcess):
-                if child.cmdline() not in ([], own) and "tracker" not in str(child.cmdline()):
-                    child.kill()
-                    killed.append(child)
-    assert killed
-    assert client.wait(240) == 0, client.communicate()[1]
-    same(otafl.open_results(home / "out"), whole)
+def wait_for_worker(client: Program | subprocess.Popen[str]) -> psutil.Process:
+    """Return a worker that has just been started."""
+    found: list[psutil.Process] = []
+
+    def look() -> bool:
+        assert client.poll() is None, client.communicate()[1]
+        children = psutil.Process(client.pid).children()
+        found.extend(one for one in children if "--process-name" in one.cmdline())
+        return bool(found)
+
+    wait_until(look)
+    return found[0]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [(), WORKERS], ids=["alone", "workers"])
-def test_killed_at_many_moments(options: tuple[str, ...], home: Path, whole: xr.Dataset) -> None:
-    """One folder is taken up again and again, and a new one begun when it is finished."""
-    options, chance, kills = (*options, "--checkpoint-every", "5"), random.Random(0), 0
-    began = time.monotonic()
-    finish(home, *options)
-    longest = 0.7 * (time.monotonic() - began)
-    shutil.rmtree(home / "out")
-    while kills < KILLS:
-        client = start(home, *options)
-        with suppress(subprocess.TimeoutExpired):
-            client.wait(chance.uniform(0.0, longest))
-        client.kill()
-        kills += client.wait() == -signal.SIGKILL
-        if client.returncode == 0:
-            same(otafl.open_results(home / "out"), whole)
-            shutil.rmtree(home / "out")
-    check_finish(home, whole, *options)
+def test_a_worker_that_is_killed_at_its_start_is_replaced(home: Path, whole: Path) -> None:
+    client = start(home, "--workers", "2")
+    worker = wait_for_worker(client)
+    worker.kill()
+    said = client.communicate(timeout=600)[1]
+    assert client.returncode == 0, said
+    assert not (home / f"{worker.pid}.computes").exists()
+    check_same(home, whole)
+
+
+def test_an_interruption_while_workers_start_is_the_parent_s(home: Path) -> None:
+    """They say nothing of it."""
+    client = start(home, "--workers", "2", forks=False)
+    worker = wait_for_worker(client)
+    os.killpg(client.pid, signal.SIGINT)
+    said = client.communicate(timeout=600)[1]
+    assert client.returncode == 130, said
+    assert re.fullmatch(r"otafl: interrupted; [^\n]*\n", said), said
+    worker.wait(END_S)
 
 
 PROGRAM = """\
 import otafl
 
 _ = open("times", "a").write("once ")
-print(otafl.sweep("s.yaml", "out", workers=2).sizes["trial"])
+result = otafl.sweep("s.yaml", "out", workers=2)
+print(result.sizes["trial"])
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["script", "notebook"])
-def test_a_sweep_with_workers_needs_no_main_guard(kind: str, home: Path, whole: xr.Dataset) -> None:
+def test_a_sweep_with_workers_needs_no_main_guard(home: Path, whole: Path) -> None:
     """The program is run once, not by every worker again."""
-    if kind == "notebook":
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(PROGRAM)])
-        where = {"metadata": {"path": str(home)}}
-        nbclient.NotebookClient(notebook, timeout=240, resources=where).execute()
-        assert notebook.cells[0].outputs[-1]["text"] == "2\n"
-    else:
-        (home / "program.py").write_text(PROGRAM)
-        done = subprocess.run([sys.executable, "program.py"], cwd=home, stdout=subprocess.PIPE)
-        assert (done.returncode, done.stdout) == (0, b"2\n")
+    (home / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "program.py"]
+    process = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "2\n"
     assert (home / "times").read_text() == "once "
-    same(otafl.open_results(home / "out"), whole)
+    same(*(otafl.open_results(place / "out") for place in (home, whole)))
 
 
-@pytest.mark.slow
-def test_the_scheduler_of_a_cluster_is_killed(home: Path, whole: xr.Dataset) -> None:
-    """The client says so and ends with 2; the same command goes on at another scheduler."""
+def look_at(home: Path) -> dict[str, tuple[int, int]]:
+    """Look at all files of the sweep's folder: when each was written, and its size."""
+    found = {}
+    for path in (home / "out").rglob("*"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        found[str(path)] = (status.st_mtime_ns, status.st_size)
+    return found
 
-    def start_cluster() -> tuple[list[Program], str]:
-        file = home / f"scheduler{time.monotonic_ns()}.json"
-        options = ("--host", "127.0.0.1", "--port", 0, "--no-dashboard", "--scheduler-file", file)
-        scheduler = Program("-m", "distributed.cli.dask_scheduler", *options, cwd=home)
-        wait_until(lambda: file.exists() and file.read_text().endswith("}"))  # written whole
-        options = ("--scheduler-file", file, "--nthreads", 1, "--no-dashboard", "--no-nanny")
-        worker = Program("-m", "distributed.cli.dask_worker", *options, cwd=home)
-        return [scheduler, worker], json.loads(file.read_text())["address"]
 
-    programs, address = start_cluster()
-    client = begin_and_hold(home, "--scheduler", address, finished=1)
-    for program in programs:
-        program.kill()
-    said = client.communicate(timeout=60)[1]
-    assert client.returncode == 2
-    assert re.search(r"otafl: error: the scheduler .* cannot be reached any more", said)
-    assert "Traceback" not in said
-    check_finish(home, whole, "--scheduler", start_cluster()[1])
+def live(home: Path, changes: int, *options: str) -> bool:
+    """Start the sweep, kill it when its folder has changed so often; whether it was killed."""
+    process = start(home, *options)
+    seen = look_at(home)
+    while process.poll() is None and changes:
+        now = look_at(home)
+        changes -= now != seen
+        seen = now
+        time.sleep(0.0005)
+    process.kill()
+    said = process.communicate(timeout=600)[1]
+    assert process.returncode in (0, -signal.SIGKILL), said
+    return process.returncode != 0
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["alone", "workers"])
+def test_killed_at_many_moments(options: tuple[str, ...], tmp_path: Path, whole: Path) -> None:
+    """A folder is taken up again and again, until it is finished, and then another one."""
+    options = (*options, "--checkpoint-every", "5")
+    kills = number = 0
+    while kills < KILLS:
+        home = tmp_path / str(number)
+        home.mkdir(exist_ok=True)
+        prepare(home)
+        if live(home, 1 + 3 * kills % 23, *options):
+            kills += 1
+        else:
+            number += 1
+    if home.name == str(number):  # the last life was not the end of it
+        finish(home, *options)
+    for home in tmp_path.iterdir():
+        check_same(home, whole)

@@ -36,7 +36,7 @@ def test_the_second_run_into_a_file_is_told_of_the_first(tmp_path: Path) -> None
     ):
         sweeping.run(scenario({}), out)
     assert sweeping.run(scenario({"training.rounds": 1}), out) is not None
-    assert [path.name for path in tmp_path.iterdir()] == ["r.nc"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.nc", "r.nc.sha256"]
 
 
 @pytest.mark.exact
@@ -63,4 +63,5 @@ def test_four_clients_at_once_end_in_sentences(tmp_path: Path) -> None:
         assert not text or text.startswith("otafl: error: r.nc: another `otafl run` makes it")
         assert text.count("\n") <= 1
     assert open_results(tmp_path / "r.nc").attrs["complete"] == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.nc", "r.png", "s.yaml"]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["r.nc", "r.nc.sha256", "r.png", "s.yaml"]

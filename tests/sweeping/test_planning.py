@@ -1,124 +1,93 @@
-"""Which points run together: by the memory they take, and by how many workers there are."""
+"""Which trials of which points run together, and under which names they are kept."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import torch
-from contract.small import scenario, section
+from contract.small import scenario
 
-from otafl import sweeping
-from otafl.analysis.comparison import compare
-from otafl.core.errors import UserError
 from otafl.data.shape import read_shape
-from otafl.results import origins
-from otafl.running import memory
-from otafl.running.memory import MemoryCounter, MemoryNeed
-from otafl.scenario import Scenario, compute_scenario_hash, expand
-from otafl.sweeping import plan_file, planning
-from otafl.sweeping.planning import Batch
+from otafl.running.memory import estimate_trial
+from otafl.scenario import Scenario, expand
+from otafl.sweeping.planning import Row, Stack, hash_sources, name_points, plan, select_missing
 
 pytestmark = pytest.mark.exact
 
-SWEEP = {"channel.snr_db": [0, 5, 10, 15, 20, 25], "power": ["gbma", "tci"]}
+SNRS = {"channel.snr_db": [0, 5, 10, 15, 20, 25]}
+BOTH = SNRS | {"power": ["gbma", "tci"]}
 
 
-def test_a_group_is_one_stack_unless_workers_want_more() -> None:
-    points = expand(scenario({"sweep": SWEEP}))
-    sizes = {n: [len(s.points) for s in sweeping.plan(points, n)] for n in (0, 1, 2, 3, 100)}
-    assert sizes[0] == sizes[1] == [6, 6]
-    assert sizes[2] == [3, 3, 3, 3]
-    assert sizes[3] == [2] * 6
-    assert sizes[100] == [1] * 12
-    numbers = [p.index for stack in sweeping.plan(points, 2) for p in stack.points]
-    assert sorted(numbers) == list(range(12))
-    only = expand(scenario({"sweep": {"channel.snr_db": [0, 5, 10, 15, 20, 25]}}))
-    sizes = {n: [len(s.points) for s in sweeping.plan(only, n)] for n in (0, 1, 2, 4)}
-    assert sizes == {0: [6], 1: [6], 2: [3, 3], 4: [2, 2, 2]}
+def stacks_of(one: Scenario, sizes: dict[str, int] | None = None) -> list[Stack]:
+    points = expand(one)
+    return plan(points, name_points(points, hash_sources(points)), sizes or {})
 
 
-def test_memory_bounds_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a bound of 2 GB: 100 MB of it fixed and 300 MB a trial leave room for six."""
-    monkeypatch.setattr(
-        planning, "estimate_need", lambda points: MemoryNeed(100 * 2**20, 300 * 2**20)
-    )
-    points = expand(scenario({"sweep": SWEEP, "trials": 3}))
-    stacks = sweeping.plan(points)
-    assert [len(stack.points) for stack in stacks] == [2] * 6
-    assert stacks[0].batches == [Batch([0, 1], [0, 1, 2])]
-    many = sweeping.plan(expand(scenario({"sweep": SWEEP, "trials": 8})))
-    assert [len(stack.points) for stack in many] == [1] * 12
-    assert many[0].batches == [Batch([0], [0, 1, 2, 3, 4, 5]), Batch([0], [6, 7])]
+def sized(trials_at_once: float, **keys: object) -> Scenario:
+    """A sweep over `BOTH` with memory for so many trials of points at once."""
+    small = scenario({"sweep": BOTH, **keys})
+    each = estimate_trial(small, read_shape(small.data)).bytes
+    return scenario({"sweep": BOTH, **keys, "engine.memory_gb": trials_at_once * each / 2**30})
 
 
-def test_halves() -> None:
-    assert Batch([0, 1], [4, 5, 6]).split_in_half() == [Batch([0, 1], [4, 5]), Batch([0, 1], [6])]
-    assert Batch([0, 1, 2], [4]).split_in_half() == [Batch([0, 1], [4]), Batch([2], [4])]
+def every(one: Scenario) -> set[Row]:
+    return set[Row]().union(*(stack.rows for stack in stacks_of(one)))
 
 
-def test_counter_counts_what_is_alive() -> None:
-    with MemoryCounter() as counter:
-        kept = torch.zeros(1000)
-        view = kept.view(10, 100)[1:].double()  # 900 of 8 bytes
-        del view
-        other = torch.ones(500, dtype=torch.float64)
-        assert counter.now == 4000 + 4000
-        del other, kept
-        assert counter.now == 0
-    assert counter.peak == 4000 + 7200
+@pytest.mark.parametrize(
+    ("at_once", "points", "trials"),
+    [
+        (1e6, [6, 6], [[0, 1, 2]]),
+        (6.1, [2] * 6, [[0, 1, 2]]),
+        (2.1, [1] * 24, [[0, 1], [2]]),
+        (0.1, [1] * 36, [[0], [1], [2]]),
+    ],
+)
+def test_memory_bounds_a_stack(at_once: float, points: list[int], trials: list[list[int]]) -> None:
+    """Points of one group run together, whole if they fit, and each row is in one stack."""
+    one = sized(at_once)
+    stacks = stacks_of(one)
+    assert [len(stack.points) for stack in stacks] == points
+    assert sorted({tuple(stack.trials) for stack in stacks}) == [tuple(own) for own in trials]
+    rows = [row for stack in stacks for row in stack.rows]
+    assert len(rows) == len(set(rows)) == 36
+    assert len({stack.name for stack in stacks}) == len(stacks)
 
 
-def estimate_bytes(one: Scenario) -> int:
-    return memory.estimate_trial(one, read_shape(one.data)).bytes
+def test_a_size_that_was_too_large_bounds_stacks_of_its_key_alone() -> None:
+    one = scenario({"sweep": BOTH})
+    first = stacks_of(one)[0]
+    assert [len(stack.rows) for stack in stacks_of(one, {first.key: 9})] == [9, 9, 18]
 
 
-def test_need_is_measured_where_it_may_matter() -> None:
-    """A wide channel takes far more than its model; a trial more takes what a trial takes."""
-    point = {"channel": section("cdl-a") | {"subcarrier_groups": 64}, "devices.count": 8}
-    wide = memory.estimate_need(expand(scenario(point)))
-    one, four = (memory._measure_peak(expand(scenario(point))[0], range(n)) for n in (1, 4))
-    assert wide.per_trial > 20 * estimate_bytes(scenario(point))
-    assert wide.fixed + 4 * wide.per_trial == pytest.approx(four, rel=0.35)
-    assert wide.fixed + wide.per_trial == pytest.approx(one, rel=0.05)
-    flat = memory.estimate_need(expand(scenario({})))  # so small that it is not measured
-    assert flat == MemoryNeed(0, estimate_bytes(scenario({})))
+def test_names_depend_on_the_point_alone() -> None:
+    """Neither on other points nor on the number of trials; but on every other key."""
+
+    def names(keys: dict[str, object]) -> list[str]:
+        points = expand(scenario(keys))
+        return name_points(points, hash_sources(points))
+
+    all_names = names({"sweep": SNRS})
+    assert len(set(all_names)) == 6
+    assert names({"sweep": {"channel.snr_db": [25, 5]}, "trials": 7}) == [
+        all_names[5],
+        all_names[1],
+    ]
+    for key in ("seed", "training.rounds", "devices.count"):
+        assert not set(names({"sweep": SNRS, key: 3})) & set(all_names), key
 
 
-def test_a_digit_of_a_plan_that_changed_is_noticed(tmp_path: Path) -> None:
-    one = scenario({})
-    plan_file.load_or_create(one, tmp_path)
-    path = tmp_path / "plan.json"
-    text = path.read_text()
-    for old, new in (
-        ('"points": [0]', '"points": [00]'),
-        ('"sha256": "', '"sha256": "0'),
-        ('"sha256"', '"sha257"'),
-    ):
-        assert old in text
-        path.write_text(text.replace(old, new))
-        with pytest.raises(UserError, match="is damaged or no plan of otafl"):
-            plan_file.load_or_create(one, tmp_path)
+def test_missing_are_the_rows_that_nobody_holds() -> None:
+    (stack,) = stacks_of(scenario({"sweep": {"channel.snr_db": [0, 20]}}))
+    first, second = stack.names
+    held = {(first, 0), (first, 1), (second, 0)}
+    missing = select_missing([stack], held)
+    assert [(one.names, one.trials) for one in missing] == [([first], [2]), ([second], [1, 2])]
+    assert select_missing([stack], stack.rows) == []
+    assert [one.name for one in select_missing([stack], set())] == [stack.name]
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"scenario_hash": 1', '{"scenario_hash": "HASH"}'])
-def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
-    one = scenario({})
-    plan_file.load_or_create(one, tmp_path)
-    (tmp_path / "plan.json").write_text(text.replace("HASH", compute_scenario_hash(one)))
-    with pytest.raises(UserError, match=r"plan.json: is damaged|another scenario"):
-        plan_file.load_or_create(one, tmp_path)
-
-
-@pytest.mark.slow
-def test_the_result_says_how_many_trials_ran_side_by_side(tmp_path: Path) -> None:
-    """A plan for more workers has smaller stacks, on which the last bits depend."""
-    one = scenario({"training.rounds": 1, "trials": 3, "sweep": {"channel.snr_db": [0, 5, 10, 20]}})
-    for workers, size in ((0, 12), (2, 6)):
-        folder = tmp_path / str(workers)
-        plan_file.load_or_create(one, folder, workers)
-        result = sweeping.sweep(one, folder)
-        (made,) = origins.read(result.attrs, ())
-        assert made.points == set(range(4))
-        assert made.batches == ((size, torch.get_num_threads()),)
-    assert "trials side by side" in compare(tmp_path / "0", tmp_path / "2").about
+def test_growth_plans_the_rows_that_are_new() -> None:
+    one = scenario({"sweep": {"channel.snr_db": [0, 20]}})
+    now = scenario({"sweep": {"channel.snr_db": [20, 10, 0]}, "trials": 4})
+    assert every(one) < every(now)
+    new = set().union(*(s.rows for s in select_missing(stacks_of(now), every(one))))
+    assert new == every(now) - every(one)

@@ -1,0 +1,288 @@
+"""The folder of a sweep, in which every finished stack is a file.
+
+sweep.json, scenario.yaml     what the folder is of
+sizes.json                    trials at once, where the memory was too short for more
+parts/0123456789abcdef.nc     a finished stack (.damaged: set aside)
+models/0123456789abcdef.pt    its trained models, with `output.save_models`
+running/0123456789abcdef.pt   the last checkpoint of a stack
+failures/0123456789abcdef.txt why a stack failed
+locks/                        who is at what, see `locks`
+interrupted.nc                what there was of a stack at Ctrl-C
+track/                        what a tracker writes
+
+Beside each file of numbers is its SHA-256, see `otafl.results.checksums`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import xarray as xr
+from pydantic import PositiveInt, TypeAdapter
+
+from otafl.core.errors import DamagedError, UserError, wrap_write_errors
+from otafl.core.files import list_own, refuse_links, remove_own, write_text
+from otafl.core.inputs import MIB, read_bytes, read_text
+from otafl.core.suggestions import format_count
+from otafl.results import checksums, sweep_file
+from otafl.results import models as trained
+from otafl.results.files import PARTS, list_parts, open_part, open_sweep
+from otafl.results.sweep_file import SweepFile
+from otafl.scenario.yaml_source import parse
+from otafl.sweeping import locks
+from otafl.sweeping.planning import Row, Stack
+from otafl.user_code.sources import list_changed
+
+LOCKS, RUNNING, FAILURES, MODELS, TRACK = "locks", "running", "failures", "models", "track"
+WORK = (RUNNING, FAILURES)
+"""Folders of what a finished sweep needs no more."""
+SCENARIO = "scenario.yaml"
+DAMAGED = ".damaged"
+"""How the names of damaged files end that were set aside."""
+
+_SIZES = TypeAdapter(dict[str, PositiveInt])
+
+
+@dataclass(frozen=True)
+class Store:
+    """Files in the folder of a sweep."""
+
+    path: Path
+
+    def get_part_path(self, stack: str) -> Path:
+        """Return the file of a finished stack."""
+        return self.path / PARTS / f"{stack}.nc"
+
+    def get_models_path(self, stack: str) -> Path:
+        """Return the file of the trained models of a finished stack."""
+        return self.path / MODELS / f"{stack}.pt"
+
+    def get_checkpoint_path(self, stack: str) -> Path:
+        """Return the file of the last checkpoint of a stack."""
+        return self.path / RUNNING / f"{stack}.pt"
+
+    def get_failure_path(self, stack: str) -> Path:
+        """Return the file that says why a stack failed."""
+        return self.path / FAILURES / f"{stack}.txt"
+
+    @property
+    def interrupted_path(self) -> Path:
+        """Return the file of what there was of the stack that ran at Ctrl-C."""
+        return self.path / "interrupted.nc"
+
+    @contextlib.contextmanager
+    def lock(self, what: str = "sweep", wait: bool = True) -> Iterator[None]:
+        """Lock a stack, or what the folder is of. Raises as `locks.hold_lock`."""
+        with locks.hold_lock(self.path / LOCKS / f"{what}.lock", wait):
+            yield
+
+    def refuse_links(self) -> None:
+        """Raise UserError if one of the folder's own folders is a link; the folder may be one."""
+        refuse_links(*(self.path / name for name in (LOCKS, *WORK, PARTS, MODELS, TRACK)))
+
+    def read(self) -> SweepFile | None:
+        """Return what the folder is of; None for a new one. Raises DamagedError."""
+        return sweep_file.read(self.path) if (self.path / sweep_file.FILE).exists() else None
+
+    def begin(self, sweep: SweepFile, restart: bool) -> str:
+        """Make the folder one of this sweep, and return what was thrown away for it.
+
+        A folder without results belongs to no sweep, and a sweep may grow by points and trials.
+        With `restart` everything goes. Raises UserError if it holds results of another sweep.
+        """
+        with self.lock():
+            held = ""
+            if restart:
+                held = self.describe()
+                self._check_idle()
+                self._clear()
+            else:
+                self._check_fits(sweep)
+            text = sweep.attributes["scenario"]
+            self._check_own(text)
+            write_text(self.path / SCENARIO, text)
+            sweep_file.write(self.path, sweep)
+        return held
+
+    def _check_fits(self, sweep: SweepFile) -> None:
+        """Raise UserError if the folder holds results that this sweep does not have."""
+        known, held = self.read(), self.describe()
+        if known is None or not held or sweep.contains(known):
+            return
+        changed = list_changed(known.sources, sweep.sources)
+        if changed and known.attributes["sweep"] == sweep.attributes["sweep"]:
+            raise UserError(
+                f"{self.path}: {format_changed(changed)} since its {held} were computed or begun; "
+                "undo the change, give another place with --out, or throw them away with "
+                "--restart (restart=True)"
+            )
+        raise UserError(
+            f"{self.path}: holds {held}, not of this one (or of this one before it was changed: "
+            "only more values on its axes and more trials continue from there); throw that away "
+            "with --restart, or give another place with --out"
+        )
+
+    def _check_own(self, text: str) -> None:
+        """Raise UserError if another file than a sweep's has the name of its scenario."""
+        path = self.path / SCENARIO
+        if not path.exists() or (self.path / sweep_file.FILE).exists():
+            return
+        if not (path.is_file() and read_bytes(path, sweep_file.MAX_BYTES) == text.encode()):
+            raise UserError(
+                f"{path}: is there already, and a sweep keeps its own there; give another place "
+                "with --out"
+            )
+
+    def describe(self) -> str:
+        """Describe the results in the folder; empty without any."""
+        parts, more = len(list_parts(self.path)), []
+        if list_own(self.path / RUNNING, ".pt"):
+            more.append("checkpoints of what was running")
+        if self.interrupted_path.exists():
+            more.append("the records of an interrupted one")
+        if not parts and not more:
+            return ""
+        held = ", ".join([format_count(parts, "finished part"), *more])
+        return f"{held} of {self._name()}"
+
+    def _name(self) -> str:
+        """Name the scenario of the folder, without loading it: it may name untrusted code."""
+        try:
+            text = read_text(self.path / SCENARIO, sweep_file.MAX_BYTES)
+            return f"the scenario '{parse(text).data['name']}'"
+        except (OSError, ValueError, UserError, KeyError, TypeError):
+            return "a scenario"
+
+    def _check_idle(self) -> None:
+        """Raise UserError if another program computes a stack of the folder."""
+        for path in (self.path / LOCKS).glob("*.lock"):
+            if path.stem == "sweep":
+                continue
+            try:
+                with locks.hold_lock(path, wait=False):
+                    pass
+            except locks.Busy:
+                raise UserError(
+                    f"{self.path}: another program computes there; wait for it, or give another "
+                    "place with --out"
+                ) from None
+
+    def _clear(self) -> None:
+        """Remove what sweeps keep, and nothing else; what the folder is of last."""
+        with wrap_write_errors(self.path):
+            for name in (*WORK, PARTS, MODELS, TRACK):
+                remove_own(self.path / name)
+            for name in (self.interrupted_path.name, "sizes.json", SCENARIO, sweep_file.FILE):
+                checksums.forget(self.path / name)
+                (self.path / name).unlink(missing_ok=True)
+
+    def find_held(
+        self, stacks: Iterable[Stack], needs_models: bool, tell: Callable[[str], None]
+    ) -> set[Row]:
+        """Return the rows that finished files hold, and set damaged files aside.
+
+        Files that are named after one of the stacks are those stacks; others are opened, since they
+        are of the sweep before it grew, or before memory was short. tell: called with a sentence
+        about each that is computed again.
+        """
+        planned = {stack.name: stack for stack in stacks}
+        held: set[Row] = set()
+        for path in list_parts(self.path):
+            if needs_models and not self._has_models(path.stem):
+                tell(f"{path}: its models are not there; it is computed again")
+                continue
+            stack = planned.get(path.stem)
+            try:
+                if stack is not None and checksums.check(path):
+                    held |= stack.rows
+                else:
+                    held |= _read_rows(path)
+            except (UserError, OSError, ValueError) as error:
+                reason = error.reason if isinstance(error, DamagedError) else error
+                aside = path.with_name(f"{path.name}{DAMAGED}")
+                with wrap_write_errors(path), contextlib.suppress(FileNotFoundError):
+                    path.replace(aside)
+                    checksums.forget(path)
+                tell(
+                    f"{path}: is damaged ({reason}); kept as {aside.name}, what it held is "
+                    "computed again"
+                )
+        return held
+
+    def holds(self, stack: Stack, needs_models: bool) -> bool:
+        """Return whether a stack has a file by now."""
+        has_models = not needs_models or self._has_models(stack.name)
+        return has_models and self.get_part_path(stack.name).exists()
+
+    def _has_models(self, stack: str) -> bool:
+        """Return whether the models of a stack are there, or already where a run keeps them."""
+        return self.get_models_path(stack).exists() or (
+            self.path.suffix == UNFINISHED
+            and (trained.get_models_folder(self.path.with_suffix(".nc")) / f"{stack}.pt").exists()
+        )
+
+    def read_sizes(self) -> dict[str, int]:
+        """Return the trials at once of each stack key for which memory was short before."""
+        path = self.path / "sizes.json"
+        if not path.exists():
+            return {}
+        try:
+            return _SIZES.validate_json(read_text(path, MIB))
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{path}: is damaged; remove it, and stacks have the size of engine.memory_gb"
+            ) from error
+
+    def halve(self, stack: Stack) -> None:
+        """Keep that stacks like this one have at most half as many trials at once."""
+        with self.lock():
+            sizes = self.read_sizes()
+            half = max(1, len(stack.rows) // 2)
+            sizes[stack.key] = min(half, sizes.get(stack.key, half))
+            write_text(self.path / "sizes.json", json.dumps(sizes), replaces=True)
+
+    def open(self, sweep: SweepFile, *more: xr.Dataset) -> xr.Dataset:
+        """Return what the folder holds of a sweep, see `open_sweep`."""
+        return open_sweep(self.path, sweep, *more)
+
+    def forget(self, stack: str) -> None:
+        """Remove the temporary files of a finished stack."""
+        for path in (self.get_failure_path(stack), self.get_checkpoint_path(stack)):
+            with contextlib.suppress(OSError):
+                checksums.forget(path)
+                path.unlink()
+
+    def tidy(self) -> None:
+        """Remove what a finished sweep needs no more."""
+        with contextlib.suppress(OSError):
+            checksums.forget(self.interrupted_path)
+            self.interrupted_path.unlink()
+        for name in (LOCKS, *WORK):
+            with contextlib.suppress(OSError):
+                remove_own(self.path / name)
+
+
+UNFINISHED = ".unfinished"
+"""How the name of a run's folder ends, beside its result."""
+
+
+def format_changed(names: Iterable[str]) -> str:
+    """Return a sentence that says which files and objects of the user have changed."""
+    texts = [f"{name} or a value that it uses" if ":" in name else name for name in sorted(names)]
+    return f"{', '.join(texts)} {'has' if len(texts) == 1 else 'have'} changed"
+
+
+def _read_rows(path: Path) -> set[Row]:
+    """Return the rows of a part. Raises DamagedError for one that is not whole."""
+    try:
+        with open_part(path) as part:
+            names, trials = part["point_name"].values, part["trial"].values.tolist()
+            if part.attrs["complete"] != 1:
+                raise DamagedError(f"{path}: is not complete", "it is not complete")
+            return {(str(name), trial) for name in names for trial in trials}
+    except KeyError as error:
+        raise DamagedError(f"{path}: has no {error}", f"it has no {error}") from error

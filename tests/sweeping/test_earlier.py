@@ -1,0 +1,265 @@
+"""A file that is there before a run: whether it stays, is computed again, or is refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xarray as xr
+from contract.small import scenario
+from contract.test_sweeps import same
+from support.marks import first_is_fast
+
+from otafl import data, open_results, sweeping
+from otafl.core.errors import UserError
+from otafl.results.environment import get_versions
+from otafl.results.files import read_part, write_part
+from otafl.scenario import Scenario
+from otafl.sweeping import stack_job
+
+pytestmark = pytest.mark.exact
+
+AXES = {"channel.snr_db": [0, 20], "csi.name": ["perfect", "error"]}
+
+
+def small(sweep: dict[str, Any], trials: int = 2, **keys: Any) -> Scenario:
+    return scenario(
+        {"training.rounds": 2, "devices.count": 3, "trials": trials, "sweep": sweep, **keys}
+    )
+
+
+class Calls:
+    """The rounds that are computed, as a progress, and what is told."""
+
+    def __init__(self) -> None:
+        self.rounds: list[int] = []
+        self.told: list[str] = []
+
+    def __call__(self, done: int, total: int, note: str = "") -> None:
+        self.rounds.append(done)
+
+    def run(self, one: Scenario, out: Path, **keys: Any) -> xr.Dataset:
+        return sweeping.run(one, out, self, tell=self.told.append, **keys)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished file, to copy."""
+    out = tmp_path_factory.mktemp("file") / "r.nc"
+    sweeping.run(small(AXES), out)
+    return out
+
+
+@pytest.fixture
+def out(file: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(file, tmp_path))
+
+
+def test_a_run_is_one_file_equal_to_memory_and_to_a_folder(tmp_path: Path) -> None:
+    one, out = small({"training.batch_size": [2, 3]}), tmp_path / "out.nc"
+    result = sweeping.run(one, out)
+    folder = sweeping.sweep(one, tmp_path / "folder")
+    for other in (open_results(out), sweeping.run(one), folder):
+        same(result, other)
+        assert result.attrs.keys() == other.attrs.keys()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["folder", "out.nc", "out.nc.sha256"]
+
+
+def test_a_finished_file_stays_until_restart(tmp_path: Path) -> None:
+    """Links, timelines, followed runs and ragged device counts too."""
+    keys = {"output.save_link": True, "output.save_timeline": True, "track": "jsonl"}
+    one, out = small({"devices.count": [2, 4]}, **keys), tmp_path / "r.nc"
+    before, calls = sweeping.run(one, out).load(), Calls()
+    lines = [path.read_text() for path in sorted(tmp_path.glob("r.track/**/*.jsonl"))]
+    same(calls.run(one, out).load(), before)
+    assert calls.rounds == []
+    assert calls.told == [f"{out}: is finished and stays; --restart computes it again"]
+    assert len(lines) == 4
+    assert [path.read_text() for path in sorted(tmp_path.glob("r.track/**/*.jsonl"))] == lines
+    after = calls.run(one, out, restart=True)
+    assert calls.rounds == [1, 2, 3, 4]
+    assert float(after["wall_time_s"].sum()) != float(before["wall_time_s"].sum())
+
+
+@pytest.mark.parametrize("what", first_is_fast(["torch", "data", "otafl", "processor"]))
+def test_a_file_that_was_made_otherwise_is_computed_anew(
+    what: str, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, part = Calls(), read_part(out)
+    if what == "torch":
+        made = part.attrs["origins"].replace(get_versions()["torch"], "2.0.1")
+        write_part(part.assign_attrs(origins=made), out)
+    if what == "processor":
+        write_part(part.assign_attrs(device_name="some GPU"), out)
+    if what == "data":
+        monkeypatch.setattr(data, "compute_fingerprint", lambda source: "0123456789abcdef")
+    if what == "otafl":  # its source, of one version
+        monkeypatch.setattr(stack_job, "hash_otafl", lambda: "0123456789abcdef")
+    after = calls.run(small(AXES), out)
+    assert calls.told == [f"{out}: is computed again, since it was made with other {what}"]
+    assert len(calls.rounds) == 4
+    same(after, sweeping.run(small(AXES)))
+
+
+SNRS = {"channel.snr_db": [0], "csi.name": ["perfect", "error"]}
+
+
+@pytest.mark.parametrize(
+    ("now", "differ"),
+    [
+        (small(AXES, seed=8), "seed"),
+        (small(SNRS, trials=1), "trials, sweep"),
+        (small(AXES, name="other", power="tci"), "power"),
+        (
+            small(SNRS, 1, seed=8, model="mlp", server="adam", **{"data.test": "per_device"}),
+            "data.test, model.hidden, server, trials and 2 more",
+        ),
+    ],
+)
+def test_a_file_of_another_scenario_is_refused(now: Scenario, differ: str, out: Path) -> None:
+    """The sentence says what is there, what differs and what to do; the file keeps its bytes."""
+    before, calls = out.read_bytes(), Calls()
+    with pytest.raises(UserError) as refused:
+        calls.run(now, out)
+    assert str(refused.value) == (
+        f"{out}: holds the result of another scenario, 'small', which differs in {differ}; "
+        "give another file with --out, or replace this one with --restart (restart=True)"
+    )
+    assert (out.read_bytes(), calls.rounds, calls.told) == (before, [], [])
+    assert [path.name for path in out.parent.iterdir()] == ["r.nc"]
+    assert calls.run(small({}, seed=8), out, restart=True).attrs["seed"] == 8
+
+
+def test_the_file_that_a_changed_scenario_is_named_after_is_replaced(tmp_path: Path) -> None:
+    """And that is said; the same file is refused to a scenario of another name."""
+    keys: dict[str, Any] = {"output.folder": str(tmp_path)}
+    calls, own = Calls(), sweeping.name_own_file(small({}, **keys))
+    calls.run(small({}, **keys), own)
+    assert calls.run(small({}, seed=8, **keys), own).attrs["seed"] == 8
+    assert calls.told == [f"{own}: is computed again, since it was made with other seed"]
+    other = small({}, name="other", seed=9, **keys)
+    own.rename(sweeping.name_own_file(other))
+    with pytest.raises(UserError, match="another scenario, 'small', which differs in seed"):
+        calls.run(other, sweeping.name_own_file(other))
+
+
+@pytest.mark.parametrize("text", [b"", b"\x89HDF\r\n\x1a\n"])
+def test_a_file_without_a_result_is_replaced(text: bytes, tmp_path: Path) -> None:
+    """Without a word: it is empty, or broken off."""
+    out, calls = tmp_path / "r.nc", Calls()
+    out.write_bytes(text)
+    assert calls.run(small({}), out).attrs["complete"] == 1
+    assert calls.told == []
+
+
+def test_what_another_program_wrote_is_refused(tmp_path: Path) -> None:
+    text, netcdf = tmp_path / "r.nc", tmp_path / "weather.nc"
+    text.write_text("name: small")
+    xr.Dataset({"wind": ("hour", [1.0])}).to_netcdf(netcdf, engine="h5netcdf")
+    for path in (text, netcdf):
+        before = path.read_bytes()
+        with pytest.raises(UserError) as refused:
+            sweeping.run(small({}), path)
+        assert str(refused.value) == (
+            f"{path}: is there already, and no result that can be read; give another file with "
+            "--out, or replace this one with --restart (restart=True)"
+        )
+        assert path.read_bytes() == before
+
+
+def test_what_a_file_names_is_not_imported(out: Path) -> None:
+    """It may be someone else's."""
+    part = read_part(out)
+    text = str(part.attrs["scenario"]).replace("name: gbma", "name: evil_module:policy")
+    assert "evil_module" in text
+    write_part(part.assign_attrs(scenario=text, scenario_hash="0" * 64), out)
+    with pytest.raises(UserError, match="another scenario, 'small', which differs in power"):
+        sweeping.run(small(AXES), out)
+
+
+@pytest.mark.parametrize("name", ["r.unfinished", "r.models", "r.track"])
+def test_a_link_in_place_of_a_folder_beside_the_file_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "0123456789abcdef.pt").write_text("mine")
+    (tmp_path / name).symlink_to("victim")
+    with pytest.raises(UserError, match=rf"{name}: .*got a link to victim"):
+        sweeping.run(scenario({"output.save_models": True}), tmp_path / "r.nc", restart=True)
+    assert (tmp_path / "victim" / "0123456789abcdef.pt").read_text() == "mine"
+
+
+def test_a_file_of_the_user_s_among_models_is_refused_first(tmp_path: Path) -> None:
+    (tmp_path / "r.models").mkdir()
+    (tmp_path / "r.models" / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"r\.models/notes\.txt: is no file of otafl"):
+        sweeping.run(scenario({"output.save_models": True}), tmp_path / "r.nc")
+    sweeping.run(small({}), tmp_path / "r.nc")
+    assert (tmp_path / "r.models" / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", [Path.symlink_to, Path.hardlink_to])
+def test_a_link_at_the_result_s_name_is_replaced_and_not_followed(
+    kind: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    victim, out = tmp_path / "victim.nc", tmp_path / "r.nc"
+    victim.write_text("climate")
+    kind(out, victim)
+    with pytest.raises(UserError, match="no result that can be read"):
+        sweeping.run(small({}), out)
+    sweeping.run(small({}), out, restart=True)
+    assert victim.read_text() == "climate"
+    assert open_results(out).attrs["complete"] == 1
+
+
+def test_names_that_otafl_uses_while_it_works_may_be_taken(tmp_path: Path) -> None:
+    kept = tmp_path / "r.unfinished"
+    (tmp_path / ".r.unfinished.x.removed").write_text("mine")
+    kept.mkdir()
+    (kept / "notes.txt").write_text("mine")
+    os.mkfifo(kept / "run.json")
+    sweeping.run(small({}), tmp_path / "r.nc")
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [".r.unfinished.x.removed", "r.nc", "r.nc.sha256", "r.unfinished"]
+    assert [path.name for path in kept.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["writing", "removing"])
+def test_an_interrupted_end_loses_no_models(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same call makes the result, with the models of all stacks."""
+    keys = {"output.save_models": True}
+    one, out = small({"training.batch_size": [2, 3]}, **keys), tmp_path / "out.nc"
+    whole, true = sweeping.run(one, tmp_path / "whole.nc"), sweeping.remove_own
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def remove(folder: Path) -> None:
+        if folder.name.startswith(".out.unfinished."):
+            raise KeyboardInterrupt
+        true(folder)
+
+    with monkeypatch.context() as patch:
+        if place == "writing":
+            patch.setattr(sweeping, "write_part", stop)
+        else:
+            patch.setattr(sweeping, "remove_own", remove)
+        with pytest.raises(KeyboardInterrupt):
+            sweeping.run(one, out)
+    same(sweeping.run(one, out, tell=print), whole)
+    names = [path.name for path in (tmp_path / "whole.models").iterdir()]
+    assert sorted(path.name for path in (tmp_path / "out.models").iterdir()) == sorted(names)
+    assert len(names) == 4  # with their checksums
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
+def test_a_run_in_memory_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweeping.run(small({"training.batch_size": [2, 3]}))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,212 @@
+"""What was computed by another state of the user's own modules, or of the programs, is never mixed
+with the rest without a word."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xarray as xr
+from contract.small import scenario, trace
+from contract.test_sweeps import Kill, same
+
+from otafl import sweeping
+from otafl.core.errors import UserError
+from otafl.scenario import Scenario, expand
+from otafl.sweeping import stack_job
+from otafl.sweeping.planning import hash_sources, name_points, plan
+from otafl.sweeping.store import Store
+from otafl.user_code import sources
+
+pytestmark = pytest.mark.exact
+
+POLICY = """\
+import torch
+from {helper} import SHARE
+
+def f(link):
+    amplitude = SHARE * (link.budget / 1e3)[:, None].sqrt()
+    p = amplitude * torch.ones_like(link.h) * link.transmit_mask[:, None]
+    return p, torch.ones_like(link.h[..., 0].real)
+"""
+MODULES = {"alone": "my_policy:f", "package": "my_pack.policy:f"}
+
+
+@pytest.fixture(params=MODULES)
+def named(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """A policy of the user's, in a file of the working folder or of a package there, whose numbers
+    come from another file beside it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # edits are within a second
+    (tmp_path / "my_pack").mkdir()
+    (tmp_path / "my_pack" / "__init__.py").write_text("")
+    (tmp_path / "my_pack" / "policy.py").write_text(POLICY.format(helper="my_pack.shares"))
+    (tmp_path / "my_policy.py").write_text(POLICY.format(helper="my_shares"))
+    share(tmp_path, 0.5)
+    yield MODULES[request.param]
+    forget_modules()
+
+
+alone = pytest.mark.parametrize("named", ["alone"], indirect=True)
+
+
+def share(folder: Path, value: float) -> None:
+    """Edit the user's modules, and forget them, as a new Python program has not imported them."""
+    for file in ("my_pack/shares.py", "my_shares.py"):
+        (folder / file).write_text(f"SHARE = {value}\n")
+    forget_modules()
+
+
+def forget_modules() -> None:
+    for name in [one for one in sys.modules if one.startswith("my_")]:
+        del sys.modules[name]
+    sources._imported.clear()
+
+
+def short(keys: dict[str, Any]) -> Scenario:
+    return scenario({"training.rounds": 2, "trials": 1} | keys)
+
+
+def check_refused(refused: pytest.ExceptionInfo[UserError], *words: str) -> None:
+    """Check that a message says what has changed, and the three ways out."""
+    ways_out = ("undo the change", "--out", "--restart")
+    assert all(word in str(refused.value) for word in (*words, "has changed since", *ways_out))
+
+
+def test_an_edited_module_is_refused(named: str, tmp_path: Path) -> None:
+    """Nothing that is finished is lost: undoing the change resumes, and --restart begins again."""
+    one, folder = short({"sweep": {"power": ["gbma", named]}}), tmp_path / "s"
+    before, said, calls = sweeping.sweep(one, folder).load(), list[str](), Kill(after=-1)
+    kept = {path: path.read_bytes() for path in folder.rglob("*.nc")}
+    share(tmp_path, 0.9)
+    with pytest.raises(UserError) as refused:
+        sweeping.sweep(one, folder, calls)
+    check_refused(refused, "my_pack/shares.py" if "pack" in named else "my_shares.py")
+    assert {path: path.read_bytes() for path in folder.rglob("*.nc")} == kept
+    share(tmp_path, 0.5)
+    same(sweeping.sweep(one, folder, calls, tell=said.append), before)
+    assert (calls.calls, said) == (0, [])
+    share(tmp_path, 0.9)
+    after = sweeping.sweep(one, folder, tell=said.append, restart=True)
+    first, second = float(before["tx_energy_j"][1].sum()), float(after["tx_energy_j"][1].sum())
+    assert second == pytest.approx(first * (0.9 / 0.5) ** 2, rel=1e-5)
+
+
+@alone
+def test_a_comment_is_no_change(named: str, tmp_path: Path) -> None:
+    one, calls = short({"power": named}), Kill(after=-1)
+    sweeping.run(one, tmp_path / "r.nc")
+    sweeping.sweep(one, tmp_path / "s")
+    text = (tmp_path / "my_shares.py").read_text()
+    (tmp_path / "my_shares.py").write_text(f'"""Shares."""\n\n{text}  # a comment\n"more"\n')
+    sweeping.run(one, tmp_path / "r.nc", calls, tell=print)
+    sweeping.sweep(one, tmp_path / "s", calls)
+    assert calls.calls == 0
+
+
+@alone
+def test_an_edit_of_what_a_file_was_computed_by(named: str, tmp_path: Path) -> None:
+    """A file that otafl named after the scenario is replaced, as if the scenario had changed."""
+    one, said = short({"power": named}), list[str]()
+    own = sweeping.name_own_file(one)
+    for out in (tmp_path / "r.nc", own):
+        share(tmp_path, 0.5)
+        sweeping.run(one, out)
+        kept = out.read_bytes()
+        share(tmp_path, 0.9)
+        if out == own:
+            sweeping.run(one, out, tell=said.append)
+            assert "my_shares.py" in said[0]
+            continue
+        with pytest.raises(UserError) as refused:
+            sweeping.run(one, out)
+        check_refused(refused, "my_shares.py")
+        assert out.read_bytes() == kept
+
+
+@pytest.mark.slow
+@alone
+def test_an_edit_of_what_an_interrupted_run_names(named: str, tmp_path: Path) -> None:
+    """A checkpoint is kept until the change is undone; without one, nothing is lost."""
+    one = short({"power": named, "training.rounds": 4})
+    for checkpoint_every, expected in ((0, 4), (1, 2)):
+        out = tmp_path / f"{checkpoint_every}.nc"
+        with pytest.raises(KeyboardInterrupt):
+            sweeping.run(one, out, Kill(after=2), checkpoint_every)
+        if checkpoint_every:
+            share(tmp_path, 0.9)
+            with pytest.raises(UserError) as refused:
+                sweeping.run(one, out, None, checkpoint_every)
+            check_refused(refused, "my_shares.py")
+            share(tmp_path, 0.5)
+        calls = Kill(after=-1)
+        same(sweeping.run(one, out, calls, checkpoint_every), sweeping.run(one))
+        assert calls.calls == expected
+
+
+@alone
+def test_a_new_program_takes_the_module_as_it_is_now(named: str, tmp_path: Path) -> None:
+    """Whether it writes a file or not."""
+    one, joules = short({"power": named}), []
+    for value in (0.5, 0.9):
+        share(tmp_path, value)
+        in_memory, kept = sweeping.run(one), sweeping.run(one, tmp_path / f"{value}.nc")
+        same(in_memory, kept)
+        (origin,) = json.loads(kept.attrs["origins"])
+        assert set(origin["sources"]) == {"my_policy.py", "my_shares.py"}
+        joules.append(float(kept["tx_energy_j"].sum()))
+    assert joules[1] == pytest.approx(joules[0] * (0.9 / 0.5) ** 2, rel=1e-5)
+
+
+@alone
+def test_a_module_that_changes_while_it_runs(named: str, tmp_path: Path) -> None:
+    """And one that a worker has otherwise than its client: nothing is computed."""
+    one = short({"power": named})
+    points = expand(one)
+    (files,) = hash_sources(points)
+    (stack,) = plan(points, name_points(points, [files]), {})
+    job = stack_job.Job(one, stack, tmp_path / "s", 0, files, tmp_path / "track")
+    share(tmp_path, 0.9)
+    outcome = stack_job.run_job(job, lambda *_: None)
+    assert (outcome.state, outcome.kind) == ("failed", "user")
+    assert outcome.message.startswith("my_shares.py: changed while the sweep ran, or differs")
+    assert not (tmp_path / "s" / "parts").exists()
+
+
+def test_results_of_other_versions_are_named_and_kept(tmp_path: Path) -> None:
+    """The attribute origins says which points each version computed."""
+    one, said = short({"sweep": {"power": ["gbma", "ci"]}}), list[str]()
+    store = Store(tmp_path / "s")
+    before = sweeping.sweep(one, store.path).load()
+    known = store.read()
+    assert known is not None
+    store.begin(known.model_copy(update={"versions": known.versions | {"torch": "2.0.1"}}), False)
+    after = sweeping.sweep(one, store.path, tell=said.append)
+    assert said == [
+        f"{store.path}: what it holds was computed by torch 2.0.1 (here "
+        f"{known.versions['torch']}); kept, as the attribute origins of the result says; "
+        "--restart computes everything again"
+    ]
+    same(after, before)
+    sweeping.sweep(one, store.path, tell=said.append)
+    assert len(said) == 1
+
+
+def test_a_file_that_the_scenario_names_counts_too(tmp_path: Path) -> None:
+    path = Path(shutil.copy(trace(), tmp_path / "trace.nc"))
+    one = short({"channel": {"name": "trace", "path": str(path)}, "training.rounds": 1})
+    sweeping.sweep(one, tmp_path / "s")
+    with xr.open_dataset(path) as stored:
+        changed = stored.load()
+    changed.assign(**{name: values * 2 for name, values in changed.items()}).to_netcdf(path)
+    with pytest.raises(UserError) as refused:
+        sweeping.sweep(one, tmp_path / "s")
+    check_refused(refused, "trace.nc")

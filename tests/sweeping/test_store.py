@@ -1,0 +1,283 @@
+"""What a sweep's folder holds, whose it is, and how it is emptied."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract.small import scenario
+from contract.test_sweeps import Kill, same
+
+from otafl import open_results, sweeping
+from otafl.core.errors import UserError
+from otafl.results.files import list_parts
+from otafl.sweeping import locks, stack_job
+from otafl.sweeping.store import Store
+
+pytestmark = pytest.mark.exact
+
+SWEEP = {"sweep": {"channel.snr_db": [0, 20]}, "training.rounds": 2, "trials": 1}
+
+
+def silent(text: str) -> None:
+    pytest.fail(f"told: {text}")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished sweep, to copy."""
+    folder = tmp_path_factory.mktemp("finished") / "s"
+    sweeping.sweep(scenario(SWEEP), folder, tell=silent)
+    return folder
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "s"))
+
+
+def read_bytes(folder: Path) -> dict[Path, bytes]:
+    return {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "locks" not in path.parts
+    }
+
+
+def test_a_finished_sweep_is_a_file_a_stack(folder: Path) -> None:
+    (part,) = list_parts(folder)
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert names == {
+        f"parts/{part.name}",
+        f"parts/{part.name}.sha256",
+        "scenario.yaml",
+        "sweep.json",
+        "sweep.json.sha256",
+    }
+
+
+def test_the_same_call_computes_nothing(folder: Path) -> None:
+    before, calls = read_bytes(folder), Kill(after=-1)
+    result = sweeping.sweep(scenario(SWEEP), folder, calls, tell=silent)
+    assert calls.calls == 0
+    assert read_bytes(folder) == before
+    same(result, sweeping.run(scenario(SWEEP)))
+
+
+@pytest.mark.parametrize("run", [True, False])
+def test_a_folder_without_results_is_nobodys(
+    run: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the user's fault left it: the corrected scenario begins there without a word."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise UserError("the user can mend this")
+
+    made = sweeping.run if run else sweeping.sweep
+    with monkeypatch.context() as patch:
+        patch.setattr(stack_job, "run_stack", fail)
+        with pytest.raises(UserError, match="the user can mend this"):
+            made(scenario(SWEEP), tmp_path / "r.nc")
+    corrected = scenario({**SWEEP, "seed": 8})
+    assert made(corrected, tmp_path / "r.nc", tell=silent).attrs["seed"] == 8
+    assert (tmp_path / "r.nc").is_file() == run
+    assert not (tmp_path / "r.unfinished").exists()
+
+
+def test_results_of_another_scenario_are_kept_until_restart(folder: Path) -> None:
+    before, told = read_bytes(folder), list[str]()
+    other = scenario({**SWEEP, "name": "other", "seed": 8})
+    with pytest.raises(
+        UserError,
+        match=r"s: holds 1 finished part of the scenario 'small', not of this .* "
+        "throw that away with --restart, or give another place with --out",
+    ):
+        sweeping.sweep(other, folder)
+    assert read_bytes(folder) == before
+    (folder / "parts" / "notes.txt").write_text("mine")
+    again = sweeping.sweep(other, folder, tell=told.append, restart=True)
+    assert again.attrs["title"] == "other"
+    assert told == [f"{folder}: --restart threw away 1 finished part of the scenario 'small'"]
+    assert (folder / "parts" / "notes.txt").read_text() == "mine"
+    assert len(list_parts(folder)) == 1
+
+
+OWN_FOLDERS = ("parts", "models", "running", "failures", "locks", "track")
+FILE = "0123456789abcdef"
+
+
+@pytest.mark.parametrize("name", OWN_FOLDERS)
+def test_a_link_in_place_of_an_own_folder_is_refused(name: str, folder: Path) -> None:
+    shutil.rmtree(folder / name, ignore_errors=True)
+    victim = folder.with_name("victim")
+    victim.mkdir()
+    for file in (f"{FILE}.nc", f"{FILE}.pt", "important.nc"):
+        (victim / file).write_text("climate")
+    (folder / name).symlink_to("../victim")
+    for restart in (False, True):
+        with pytest.raises(UserError, match=rf"s/{name}: .*got a link to \.\./victim"):
+            sweeping.sweep(scenario(SWEEP), folder, restart=restart)
+    assert len(list(victim.iterdir())) == 3
+
+
+def test_a_sweep_s_folder_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "s").symlink_to("disk")
+    for restart in (False, True):
+        result = sweeping.sweep(scenario(SWEEP), tmp_path / "s", restart=restart, tell=print)
+        assert result.attrs["complete"] == 1
+    assert len(list_parts(tmp_path / "disk")) == 1
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_is_not_otafl_s_stays_in_own_folders(restart: bool, folder: Path) -> None:
+    foreign = []
+    for name in (*OWN_FOLDERS, "state"):
+        (folder / name).mkdir(exist_ok=True)
+        foreign += [folder / name / file for file in ("important.nc", "notes.txt", "00000-0")]
+    for path in foreign:
+        path.write_text("mine")
+    result = sweeping.sweep(scenario(SWEEP), folder, restart=restart, tell=print)
+    assert result.attrs["complete"] == 1
+    assert [path for path in foreign if not path.exists() or path.read_text() != "mine"] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        (f"running/{FILE}.pt", "checkpoints of what was running"),
+        ("interrupted.nc", "the records of an interrupted one"),
+    ],
+)
+def test_work_that_is_not_finished_is_kept_too(folder: Path, file: str, said: str) -> None:
+    other = scenario({**SWEEP, "seed": 8})
+    for part in list_parts(folder):
+        part.unlink()
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_text("")
+    with pytest.raises(UserError, match=f"holds 0 finished parts, {said} of the scenario 'small'"):
+        sweeping.sweep(other, folder)
+    told: list[str] = []
+    sweeping.sweep(other, folder, tell=told.append, restart=True)
+    assert said in told[0]
+    assert not (folder / file).exists()
+
+
+def test_a_folder_that_another_program_computes_in_is_not_restarted(folder: Path) -> None:
+    before = read_bytes(folder)
+    with (
+        locks.hold_lock(folder / "locks" / f"{FILE}.lock"),
+        pytest.raises(UserError, match="another program computes there; wait for it"),
+    ):
+        sweeping.sweep(scenario(SWEEP), folder, restart=True)
+    assert read_bytes(folder) == before
+
+
+def test_a_file_of_the_users_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "scenario.yaml").write_text("name: small  # with my notes\n")
+    with pytest.raises(UserError, match=r"scenario.yaml: is there already, and a sweep keeps its"):
+        sweeping.sweep(scenario(SWEEP), tmp_path)
+    assert (tmp_path / "scenario.yaml").read_text() == "name: small  # with my notes\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "[" * 100_000, "1" * 5000, '{"names": 1}', '{"names": ["a"], "trials": 1}', None],
+)
+def test_a_damaged_file_of_the_sweep_is_named(text: str | None, folder: Path) -> None:
+    path = folder / "sweep.json"
+    path.with_name("sweep.json.sha256").unlink()
+    if text is None:
+        text = path.read_text().replace('"trials": 1', '"trials": -1')
+    path.write_text(text)
+    before = read_bytes(folder)
+    for use in (lambda: sweeping.sweep(scenario(SWEEP), folder), lambda: open_results(folder)):
+        with pytest.raises(UserError, match=r"sweep\.json: is damaged or no file of a sweep \("):
+            use()
+    assert read_bytes(folder) == before
+    told: list[str] = []
+    sweeping.sweep(scenario(SWEEP), folder, tell=told.append, restart=True)
+    assert "threw away 1 finished part" in told[0]
+
+
+def test_a_digit_of_the_sweep_that_changed_is_noticed(folder: Path) -> None:
+    path = folder / "sweep.json"
+    path.write_text(path.read_text().replace('"trials": 1', '"trials": 2'))
+    with pytest.raises(UserError, match="its SHA-256 is not the one that it was written with"):
+        sweeping.sweep(scenario(SWEEP), folder)
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("make", [make_pipe, make_device, Path.mkdir])
+@pytest.mark.parametrize("name", ["sweep.json", "sizes.json", "part"])
+def test_what_is_no_regular_file_neither_blocks_nor_loses_results(
+    name: str, make: Any, folder: Path
+) -> None:
+    """A part is set aside; for the others a sentence says what to do."""
+    path = list_parts(folder)[0] if name == "part" else folder / name
+    path.unlink(missing_ok=True)
+    make(path)
+    if name == "part":
+        result = sweeping.sweep(scenario(SWEEP), folder, tell=print)
+        same(result, sweeping.run(scenario(SWEEP)))
+        return
+    with pytest.raises(UserError, match=rf"{name}: is damaged"):
+        sweeping.sweep(scenario(SWEEP), folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", None])
+def test_a_damaged_part_is_set_aside_and_computed_again(
+    content: bytes | None, folder: Path
+) -> None:
+    (part,) = list_parts(folder)
+    whole = open_results(folder).load()
+    true = part.read_bytes()
+    part.write_bytes(true[: len(true) // 2] if content is None else content)
+    told: list[str] = []
+    same(sweeping.sweep(scenario(SWEEP), folder, tell=told.append), whole)
+    assert told[0].startswith(f"{part}: is damaged (")
+    assert f"kept as {part.name}.damaged, what it held is computed again" in told[0]
+    assert part.with_name(f"{part.name}.damaged").exists()
+
+
+def test_a_part_without_a_checksum_counts(folder: Path) -> None:
+    (part,) = list_parts(folder)
+    part.with_name(f"{part.name}.sha256").unlink()
+    calls = Kill(after=-1)
+    sweeping.sweep(scenario(SWEEP), folder, calls, tell=silent)
+    assert calls.calls == 0
+
+
+def test_missing_models_are_computed_again(tmp_path: Path) -> None:
+    one = scenario({**SWEEP, "output.save_models": True})
+    sweeping.sweep(one, tmp_path)
+    (models,) = (tmp_path / "models").glob("*.pt")
+    kept = models.read_bytes()
+    models.unlink()
+    told: list[str] = []
+    sweeping.sweep(one, tmp_path, tell=told.append)
+    assert "its models are not there; it is computed again" in told[0]
+    assert len(models.read_bytes()) == len(kept)
+
+
+def test_the_halved_size_is_used_again(tmp_path: Path) -> None:
+    one = scenario({**SWEEP, "trials": 2})
+    (stack,) = sweeping.plan(
+        (points := sweeping.expand(one)), [f"{i:020x}" for i in range(len(points))], {}
+    )
+    store = Store(tmp_path)
+    store.halve(stack)
+    assert store.read_sizes() == {stack.key: 2}
+    result = sweeping.sweep(one, tmp_path)
+    assert len(list_parts(tmp_path)) == 2
+    same(result, sweeping.run(one), tolerance=1e-5)
