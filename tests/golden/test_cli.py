@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 from support.command import SMALL, SWEEP, call
+from support.marks import first_is_fast
 
 import otafl
 from otafl import open_results
@@ -206,7 +207,7 @@ def test_plot_without_options_draws_the_overview(
     assert drawn.read_bytes() == (swept / "small.png").read_bytes()
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("columns", first_is_fast([40, 80, 200]))
 def test_show_fits_the_terminal(
     swept: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:

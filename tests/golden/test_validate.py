@@ -32,6 +32,7 @@ def test_docs_name_every_law() -> None:
     assert f"at most {checks.MOST_CHECKS} checks, 7e-7 each" in text
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     files = ("--json", tmp_path / "a.json", "--csv", tmp_path / "a.csv")
     files += ("--figure", tmp_path / "a.png")

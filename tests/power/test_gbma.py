@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import j0
+from support.marks import first_is_fast
 from support.power_links import make_link, make_policy, solve
 
 import otafl
@@ -49,7 +50,7 @@ def delayed(devices: int, trial: int = 0, **channel: float) -> otafl.WirelessUpl
     return otafl.WirelessUplink(devices, channel=fading, csi="delay", snr_db=20.0, trial=trial)
 
 
-@pytest.mark.parametrize("interval_s", [0.01, 0.0626])
+@pytest.mark.parametrize("interval_s", first_is_fast([0.01, 0.0626]))
 def test_delayed_phases(interval_s: float) -> None:
     """With the correlation rho = 0.91 and -0.40, the gain Re(h exp(-j angle h_hat)) has the mean
     square rho^2 + (1 - rho^2) / 2. The mean over 40 rounds of ten devices is within 25 %,

@@ -59,6 +59,7 @@ def out(file: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(file, tmp_path))
 
 
+@pytest.mark.slow
 def test_a_run_is_one_file_equal_to_memory_and_to_a_folder(tmp_path: Path) -> None:
     one, out = small({"training.batch_size": [2, 3]}), tmp_path / "out.nc"
     result = sweeping.run(one, out)
@@ -70,6 +71,7 @@ def test_a_run_is_one_file_equal_to_memory_and_to_a_folder(tmp_path: Path) -> No
     assert names == ["folder", "out.nc", "out.nc.sha256"]
 
 
+@pytest.mark.slow
 def test_a_finished_file_stays_until_restart(tmp_path: Path) -> None:
     """Links, timelines, followed runs and ragged device counts too."""
     keys = {"output.save_link": True, "output.save_timeline": True, "track": "jsonl"}
@@ -86,6 +88,7 @@ def test_a_finished_file_stays_until_restart(tmp_path: Path) -> None:
     assert float(after["wall_time_s"].sum()) != float(before["wall_time_s"].sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", first_is_fast(["torch", "data", "otafl", "processor"]))
 def test_a_file_that_was_made_otherwise_is_computed_anew(
     what: str, out: Path, monkeypatch: pytest.MonkeyPatch
@@ -111,15 +114,17 @@ SNRS = {"channel.snr_db": [0], "csi.name": ["perfect", "error"]}
 
 @pytest.mark.parametrize(
     ("now", "differ"),
-    [
-        (small(AXES, seed=8), "seed"),
-        (small(SNRS, trials=1), "trials, sweep"),
-        (small(AXES, name="other", power="tci"), "power"),
-        (
-            small(SNRS, 1, seed=8, model="mlp", server="adam", **{"data.test": "per_device"}),
-            "data.test, model.hidden, server, trials and 2 more",
-        ),
-    ],
+    first_is_fast(
+        [
+            (small(AXES, seed=8), "seed"),
+            (small(SNRS, trials=1), "trials, sweep"),
+            (small(AXES, name="other", power="tci"), "power"),
+            (
+                small(SNRS, 1, seed=8, model="mlp", server="adam", **{"data.test": "per_device"}),
+                "data.test, model.hidden, server, trials and 2 more",
+            ),
+        ]
+    ),
 )
 def test_a_file_of_another_scenario_is_refused(now: Scenario, differ: str, out: Path) -> None:
     """The sentence says what is there, what differs and what to do; the file keeps its bytes."""
@@ -135,6 +140,7 @@ def test_a_file_of_another_scenario_is_refused(now: Scenario, differ: str, out: 
     assert calls.run(small({}, seed=8), out, restart=True).attrs["seed"] == 8
 
 
+@pytest.mark.slow
 def test_the_file_that_a_changed_scenario_is_named_after_is_replaced(tmp_path: Path) -> None:
     """And that is said; the same file is refused to a scenario of another name."""
     keys: dict[str, Any] = {"output.folder": str(tmp_path)}
@@ -201,7 +207,7 @@ def test_a_file_of_the_user_s_among_models_is_refused_first(tmp_path: Path) -> N
     assert (tmp_path / "r.models" / "notes.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("kind", [Path.symlink_to, Path.hardlink_to])
+@pytest.mark.parametrize("kind", first_is_fast([Path.symlink_to, Path.hardlink_to]))
 def test_a_link_at_the_result_s_name_is_replaced_and_not_followed(
     kind: Callable[[Path, Path], None], tmp_path: Path
 ) -> None:

@@ -83,6 +83,7 @@ def every(one: Scenario) -> set[tuple[tuple[Any, ...], int]]:
     return {(tuple(p.coords.values()), t) for p in expand(one) for t in range(one.trials)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize(
     ("more", "count"), first_is_fast([(True, 3), (True, 2), (False, 5)]), ids=str
@@ -176,6 +177,7 @@ def test_one_more_trial_of_a_scenario_without_axes(
     same(after.sel(trial=[0]), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_what_is_there_is_whole_until_the_grown_sweep_is(
     name: str, kept: Path, tmp_path: Path, trials: Trials

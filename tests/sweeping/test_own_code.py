@@ -14,6 +14,7 @@ import pytest
 import xarray as xr
 from contract.small import scenario, trace
 from contract.test_sweeps import Kill, same
+from support.marks import first_is_fast
 
 from otafl import sweeping
 from otafl.core.errors import UserError
@@ -37,7 +38,7 @@ def f(link):
 MODULES = {"alone": "my_policy:f", "package": "my_pack.policy:f"}
 
 
-@pytest.fixture(params=MODULES)
+@pytest.fixture(params=first_is_fast(MODULES))
 def named(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
@@ -112,6 +113,7 @@ def test_a_comment_is_no_change(named: str, tmp_path: Path) -> None:
     assert calls.calls == 0
 
 
+@pytest.mark.slow
 @alone
 def test_an_edit_of_what_a_file_was_computed_by(named: str, tmp_path: Path) -> None:
     """A file that otafl named after the scenario is replaced, as if the scenario had changed."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.marks import first_is_fast
 from torch import nn
 
 import otafl
@@ -201,7 +202,7 @@ def test_the_object_given_now_is_the_one_that_runs(
     assert change is change_tensor or recorded[0] == recorded[3]  # its bias is drawn anew
 
 
-@pytest.mark.parametrize("change", [change_helper_global, change_attribute])
+@pytest.mark.parametrize("change", first_is_fast([change_helper_global, change_attribute]))
 def test_an_object_that_changes_between_two_runs(
     change: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
