@@ -239,6 +239,7 @@ def test_a_worker_and_then_the_scheduler_are_killed(tmp_path: Path) -> None:
         first.kill()
         second = start_worker("a.json")
         wait_until(lambda: computes(second))
+        time.sleep(3.0)  # and so it says which worker was lost
         scheduler.kill()
         said = client.communicate(timeout=240)[1]
         assert client.returncode == 2, said
