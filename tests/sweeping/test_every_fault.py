@@ -103,6 +103,9 @@ class Faults:
 
 Make = Callable[[Path], Any]
 
+EVERY = int(os.environ.get("OTAFL_TEST_FAULTS", "4"))
+"""Of so many kinds of operations one fails in a test of its own; with 1 each of them does."""
+
 
 def swept(folder: Path) -> Any:
     one = scenario({"sweep": {"training.batch_size": [2, 3]}, **LITTLE})
@@ -137,7 +140,7 @@ def test_every_operation_fails_once(make: Make, tmp_path: Path) -> None:
     for number, text in enumerate(attempt(make, tmp_path / "counted", 0), 1):
         what = re.sub(r"\.[^./]+\.tmp$|[0-9a-f]{16}|\.\w+\.removed", "", text)
         first.setdefault(what, number)
-    for what, number in first.items():
+    for what, number in [*first.items()][::EVERY]:
         folder = tmp_path / str(number)
         attempt(make, folder, number)
         same(make(folder), whole)
