@@ -218,10 +218,9 @@ def _run_in_memory(
     sizes: dict[str, int] = {}
     parts: list[xr.Dataset] = []
     held: set[Row] = set()
-    while missing := select_missing(stacks := plan(points, names, sizes), held):
-        finished = [stack for stack in stacks if stack.rows <= held]
-        done = (stack.name for stack in finished)
-        meter = Meter([*finished, *missing], done, progress)
+    missing = stacks = plan(points, names, sizes)
+    meter = _start_meter(stacks, missing, held, progress)
+    while missing:
         stack, short = missing[0], False
         try:
             record = run_rows(stack, meter.report, tracks)
@@ -234,12 +233,16 @@ def _run_in_memory(
         if short:  # only now that the error, which holds on to what failed, is gone
             free_memory()
             sizes[stack.key] = len(stack.rows) // 2
+            stacks = plan(points, names, sizes)
+            missing = select_missing(stacks, held)
+            meter = _start_meter(stacks, missing, held, progress)
             continue
         if not record.complete:
             raise KeyboardInterrupt
         meter.finish(stack.name)
         held |= stack.rows
         parts.append(to_part(record, stack, scenario))
+        missing = missing[1:]
     for sentence in tracks.lost:
         tell(sentence)
     return combine(parts, describe_sweep(scenario))
@@ -264,38 +267,46 @@ def _complete(
     )
     _prepare(scenario, store, way, sweep, known)
     by_name = dict(zip(names, files, strict=True))
-    held_before = set[Row]() if earlier is None else earlier.rows
-    needs_models = scenario.output.save_models
-    begins = True
-    with contextlib.ExitStack() as stack_of_workers:
-        execute: Execute | None = None
-        while True:
-            stacks = plan(points, names, store.read_sizes())
-            held = held_before | store.find_held(stacks, needs_models, way.tell)
-            missing = select_missing(stacks, held)
-            if begins and not held:
-                remove_own(tracks)
-            begins = False
-            if not missing:
-                return sweep
-            finished = [stack for stack in stacks if stack.rows <= held]
-            done = (stack.name for stack in finished)
-            meter = Meter([*finished, *missing], done, way.progress)
-            every, version = way.checkpoint_every, sweep.versions
+    stacks = plan(points, names, store.read_sizes())
+    held = store.find_held(stacks, scenario.output.save_models, way.tell)
+    if earlier is not None:
+        held |= earlier.rows
+    if not held:
+        remove_own(tracks)
+    missing = select_missing(stacks, held)
+    if not missing:
+        return sweep
+    every, versions = way.checkpoint_every, sweep.versions
+    with _choose_execution(way, len(stacks), missing) as execute:
+        while missing:
+            meter = _start_meter(stacks, missing, held, way.progress)
             jobs = [
-                Job(scenario, stack, store.path, every, by_name[stack.names[0]], tracks, version)
+                Job(scenario, stack, store.path, every, by_name[stack.names[0]], tracks, versions)
                 for stack in missing
             ]
-            if execute is None:
-                execute = stack_of_workers.enter_context(_choose_execution(way, len(stacks), jobs))
-            for job in run_jobs(jobs, execute, meter, way.tell):
+            short = run_jobs(jobs, execute, meter, way.tell)
+            lacking = {job.stack.name for job in short}  # a worker returns a copy of its job
+            held = held.union(*(stack.rows for stack in missing if stack.name not in lacking))
+            for job in short:
                 store.halve(job.stack)
+            if short:
+                stacks = plan(points, names, store.read_sizes())
+            missing = select_missing(stacks, held)
+    return sweep
+
+
+def _start_meter(
+    stacks: list[Stack], missing: list[Stack], held: set[Row], progress: Progress | None
+) -> Meter:
+    """Return the progress of a sweep of which some rows are there."""
+    finished = [stack for stack in stacks if stack.rows <= held]
+    return Meter([*finished, *missing], (stack.name for stack in finished), progress)
 
 
 def _prepare(
     scenario: Scenario, store: Store, way: _RunOptions, sweep: SweepFile, known: SweepFile | None
 ) -> None:
-    """Make a folder one of a sweep, and tell what that means for what it holds."""
+    """Make a folder one of a sweep, and report growth, losses and other versions."""
     if known is not None and sweep.contains(known) and known.attributes != sweep.attributes:
         if scenario.output.save_models:
             places = {name: place for place, name in enumerate(sweep.names)}
@@ -377,15 +388,15 @@ def _remove(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _choose_execution(way: _RunOptions, num_stacks: int, jobs: list[Job]) -> Iterator[Execute]:
-    """Choose who carries out the jobs, which are those of the stacks that are not finished.
+def _choose_execution(way: _RunOptions, num_stacks: int, missing: list[Stack]) -> Iterator[Execute]:
+    """Choose who computes the stacks that are not finished.
 
-    Fewer jobs need fewer workers, but with the same number of threads each, so that a resumed sweep
-    equals an undisturbed one.
+    Fewer stacks need fewer workers, but with the same number of threads each, so that a resumed
+    sweep equals an undisturbed one.
     """
     workers = min(way.workers, num_stacks)
     if way.scheduler or workers:
-        _check_importable(jobs)
+        _check_importable(missing)
     if way.workers > num_stacks:
         way.tell(
             f"{format_count(num_stacks, 'stack')} for {format_count(way.workers, 'worker')}; a "
@@ -399,16 +410,16 @@ def _choose_execution(way: _RunOptions, num_stacks: int, jobs: list[Job]) -> Ite
     elif workers:
         from otafl.sweeping.workers import WorkerPool
 
-        with WorkerPool(min(workers, len(jobs)), workers, way.tell) as pool:
+        with WorkerPool(min(workers, len(missing)), workers, way.tell) as pool:
             yield pool.run
     else:
         yield run_here
 
 
-def _check_importable(jobs: list[Job]) -> None:
-    """Raise UserError if a job needs an object that only this process has."""
-    for job in jobs:
-        for path, section in iterate_custom_sections(job.stack.scenario):
+def _check_importable(stacks: list[Stack]) -> None:
+    """Raise UserError if a stack needs an object that only this process has."""
+    for stack in stacks:
+        for path, section in iterate_custom_sections(stack.scenario):
             if sources.is_given(section.name) or section.name.startswith("__main__:"):
                 raise UserError(
                     f"{format_path(path)}.name: workers cannot import '{section.name}', an object "
