@@ -74,7 +74,7 @@ def draw_banded_line(
 
 
 def split_parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
-    """Split what is drawn by the dims of these flags, "facet" or "hue", as far as it has them.
+    """Split a view by the dims of these flags, "facet" or "hue", as far as it has them.
 
     Returns the values of these dims in words, and what is drawn at them.
     """

@@ -65,7 +65,7 @@ class Picture(NamedTuple):
 
 
 Plan = tuple[str, xr.Dataset, str]
-"""Title of a figure, what is drawn, and what of the result it is."""
+"""Title of a figure, the drawn view, and the part of the result that it shows."""
 
 
 def draw_figures(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import xarray as xr
 
 from otafl import scenario as scenarios
 from otafl.core.errors import DamagedError, UserError
@@ -14,9 +16,6 @@ from otafl.core.inputs import open_regular
 from otafl.results import checksums, header, sweep_file
 from otafl.results.dataset import FORMAT, combine, select_points
 from otafl.results.environment import check_format
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 IN_MEMORY_BYTES = 2**32
 """Results larger than this are written to disk as they are made."""
@@ -78,8 +77,6 @@ def open_part(path: Path | str) -> xr.Dataset:
 
 def _open_checked(path: Path, **options: Any) -> xr.Dataset:
     """Open a file with xarray, once it is known to be a sound result of otafl."""
-    import xarray as xr  # a third of a second, not yet needed where a run begins
-
     _check_file(path)
     try:
         if path.stat().st_size <= LAZY_ABOVE_BYTES:
@@ -166,10 +163,7 @@ def open_sweep(folder: Path, sweep: sweep_file.SweepFile, *more: xr.Dataset) -> 
         if part is not None:
             parts.append(part)
     if not parts:
-        raise UserError(
-            f"{folder}: no finished parts (parts/*.nc) in this folder; give a result file or "
-            "the folder of an `otafl sweep` of which at least one part is finished"
-        )
+        raise sweep_file.make_empty_error(folder)
     return combine(parts, sweep.attributes)
 
 

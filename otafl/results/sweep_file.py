@@ -50,10 +50,7 @@ def read(folder: Path) -> SweepFile:
     """
     path = folder / FILE
     if not path.exists():
-        raise UserError(
-            f"{folder}: no finished parts (parts/*.nc) in this folder; give a result file or "
-            "the folder of an `otafl sweep` of which at least one part is finished"
-        )
+        raise make_empty_error(folder)
     try:
         checksums.check(path)
         return SweepFile.model_validate_json(read_text(path, MAX_BYTES))
@@ -64,6 +61,14 @@ def read(folder: Path) -> SweepFile:
             "give another place with --out",
             reason,
         ) from error
+
+
+def make_empty_error(folder: Path) -> UserError:
+    """Return the error of a folder without finished parts."""
+    return UserError(
+        f"{folder}: no finished parts (parts/*.nc) in this folder; give a result file or "
+        "the folder of an `otafl sweep` of which at least one part is finished"
+    )
 
 
 def write(folder: Path, sweep: SweepFile) -> None:

@@ -1,4 +1,4 @@
-"""Memory of a stack, by one formula, and what is done where it is short.
+"""Memory of a stack by one formula, and errors where it is short.
 
 A trial holds the state of its servers before and after a round, that of its devices, the payloads
 of the participants, the channel, the indices of the samples, and a few numbers of each device. What

@@ -155,7 +155,7 @@ def make_short_error(error: Exception) -> UserError:
 
 
 def free_memory() -> None:
-    """Give back the memory of a stack that is finished or failed."""
+    """Free the memory of a stack that is finished or failed."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

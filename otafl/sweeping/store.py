@@ -89,7 +89,7 @@ class Store:
         return sweep_file.read(self.path) if (self.path / sweep_file.FILE).exists() else None
 
     def begin(self, sweep: SweepFile, restart: bool) -> str:
-        """Make the folder one of this sweep, and return what was thrown away for it.
+        """Make the folder one of this sweep, and describe the results thrown away for it.
 
         A folder without results belongs to no sweep, and a sweep may grow by points and trials.
         With `restart` everything goes. Raises UserError if it holds results of another sweep.
@@ -238,7 +238,7 @@ class Store:
             ) from error
 
     def halve(self, stack: Stack) -> None:
-        """Keep that stacks like this one have at most half as many trials at once."""
+        """Record that stacks like this one have at most half as many trials at once."""
         with self.lock():
             sizes = self.read_sizes()
             half = max(1, len(stack.rows) // 2)

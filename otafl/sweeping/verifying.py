@@ -151,7 +151,7 @@ def _verify_folder(folder: Path) -> Iterator[Finding]:
 
 
 def _verify_result(path: Path, kind: Kind, alone: bool = False) -> tuple[Finding, str]:
-    """Return what was found of a result, and its scenario; empty of a damaged one.
+    """Return the finding about a result, and its scenario; empty for a damaged one.
 
     Raises UserError, if it is verified alone, for a file that is not otafl's.
     """
@@ -190,7 +190,7 @@ def _read_chunks(path: Path) -> None:
 
 
 def _verify_tensors(path: Path, alone: bool = False) -> Finding:
-    """Return what was found of an archive of `torch.save`: models or a checkpoint.
+    """Return the finding about an archive of `torch.save`: models or a checkpoint.
 
     Raises UserError, if it is verified alone, for a file that is not otafl's.
     """

@@ -30,7 +30,7 @@ LOOK_EVERY_S = 0.2
 IDLE_S = 5.0
 
 _to_parent: Connection
-"""In a worker: its end of the pipe through which it reports."""
+"""End of the pipe through which a worker reports to its parent; set in workers only."""
 
 
 class Worker:
@@ -53,7 +53,7 @@ class Worker:
             )
 
     def submit(self, job: Job, waits: bool) -> Future[Outcome]:
-        """Let the worker compute a job."""
+        """Submit a job to the worker."""
         with _keep_signals_here():
             future: Future[Outcome] = self._executor.submit(_run_job, job, waits)
         return future

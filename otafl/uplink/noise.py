@@ -210,17 +210,19 @@ def draw_alpha_stable(
 
 def draw_phases(impairments: Impairments, devices: int, round: int) -> Tensor:
     """Draw the residual phases [S, K] in radians."""
-    return _spread(impairments, PHASE, devices, round) * impairments.residual_phase[:, None]
+    return _draw_uniform(impairments, PHASE, devices, round) * impairments.residual_phase[:, None]
 
 
 def draw_offsets(impairments: Impairments, devices: int, round: int) -> tuple[Tensor, Tensor]:
     """Draw carrier offsets [S, K] in cycles per symbol, and delays [S, K] in symbols."""
-    carrier = _spread(impairments, CARRIER, devices, round) * impairments.carrier_offset[:, None]
-    delay = 0.5 * (1.0 + _spread(impairments, TIMING, devices, round))
+    carrier = (
+        _draw_uniform(impairments, CARRIER, devices, round) * impairments.carrier_offset[:, None]
+    )
+    delay = 0.5 * (1.0 + _draw_uniform(impairments, TIMING, devices, round))
     return carrier, delay * impairments.timing_offset[:, None]
 
 
-def _spread(impairments: Impairments, purpose: str, devices: int, round: int) -> Tensor:
+def _draw_uniform(impairments: Impairments, purpose: str, devices: int, round: int) -> Tensor:
     """Draw uniform numbers in (-1, 1) for each device, [S, K]."""
     streams = impairments.streams
     draw = streams.draw_device_uniform(purpose, round, *streams.list_pairs(devices), ())
