@@ -180,7 +180,7 @@ def share(
         setattr(clock, name, time_calls(getattr(clock, name), spent))
     shares, micros, whole, t = [], [], [], 0
     gc.collect()
-    gc.freeze()  # as `run_stack` does before its rounds
+    gc.freeze()
     for turn in range(turns + 1):
         spent.clear()
         began = time.process_time()

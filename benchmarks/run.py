@@ -66,7 +66,7 @@ class Rounds:
         points = expand(load_scenario({**scenario, "trials": trials, "sweep": {}}))
         self.engine = Engine(assemble(points, range(trials)))
         self.rounds, self.next = rounds, 0
-        gc.collect()  # as `run_stack` does before its rounds
+        gc.collect()
         gc.freeze()
 
     def __call__(self) -> None:

@@ -29,7 +29,7 @@ def check(
         bool, typer.Option("--static", help="Check the file only; rehearse no round. Fastest.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Run a small round, and each part of yours in one.")
+        bool, typer.Option("--dry-run", help="Run a small round on the data.")
     ] = False,
     no_code: Annotated[
         bool, typer.Option("--no-code", help="Import nothing that the file names; check the rest.")
@@ -73,8 +73,8 @@ def _print_check(
 
     Within `loading.without_code` they are those known without user-defined code.
     """
-    from otafl.preflight.local_work import describe_local_work
-    from otafl.preflight.reporting import find_problems
+    from otafl.preflight.rehearsal import find_problems
+    from otafl.preflight.reporting import describe_local_work
     from otafl.scenario import format_settings
 
     found = report_on(path, overrides, None, trust, None if static else find_problems)
@@ -106,9 +106,9 @@ def _describe_size(found: Report) -> Iterator[str]:
 
 def _try_data(path: Path, overrides: list[str] | None, trust: bool) -> None:
     """Run a small round of each point on its data, and say what was done."""
-    from otafl.preflight.small_round import SmallRound
+    from otafl.preflight.rehearsal import DryRun
 
-    trial = SmallRound(typer.echo)
+    trial = DryRun(typer.echo)
     found = report_on(path, overrides, None, trust, trial)
     typer.echo(trial.format_summary(found.require_scenario()))
     print_warnings(found)

@@ -1,8 +1,8 @@
 """One pass over a scenario before a run: errors, warnings, size and time.
 
-Every point is validated, and optionally tried: on synthetic samples (`otafl.preflight.first_round`)
-or on the data themselves (`otafl.preflight.small_round`). Points that could share a stack are tried
-once. Nothing that exceeds this machine's memory is computed.
+Every point is validated, and optionally rehearsed: on synthetic samples
+(`rehearsal.find_problems`) or on the data themselves (`rehearsal.DryRun`). Points that could share
+a stack are rehearsed once. Nothing that exceeds this machine's memory is computed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from otafl.core.contracts.learning import count_epoch_steps
 from otafl.core.problems import Problem
+from otafl.core.suggestions import format_count
+from otafl.data.device_splits import get_training_sizes
 from otafl.data.shape import get_declared_shape
 from otafl.models.starts.base import Start
+from otafl.preflight.rehearsal import find_problems
+from otafl.running.memory import bound_seconds, estimate_trial, find_excess_bound, find_shortage
 from otafl.scenario import Point, Scenario, ScenarioError, list_notes, make_stack_key
 from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.scenario.loading import load_points
@@ -24,12 +31,8 @@ from otafl.user_code import loading
 Look = Callable[[Scenario, bool], list[Problem]]
 """(point, whether this machine has enough memory for it) -> the errors that would stop its run."""
 
-
-def find_problems(scenario: Scenario, fits: bool = True) -> list[Problem]:
-    """Return what `otafl.preflight.first_round.find_problems` does, and import it only then."""
-    from otafl.preflight import first_round
-
-    return first_round.find_problems(scenario, fits)
+MAX_ASKED = 50
+"""Largest number of points whose local work is compared."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,8 @@ def report(
     source: Scenario | str | Path | Mapping[str, Any],
     overrides: Sequence[str] = (),
     look: Look | None = find_problems,
-    prepare: Callable[[], None] = lambda: None,
 ) -> Report:
     """Check a scenario before a run.
-
-    PyTorch is imported only if points are tried, and after they have been validated.
 
     Parameters
     ----------
@@ -92,8 +92,6 @@ def report(
     look : callable, optional
         Function that tries points. With None they are only validated, and size and time stay
         unknown.
-    prepare : callable, optional
-        Function that is called once, before the first point is tried.
 
     Returns
     -------
@@ -102,7 +100,7 @@ def report(
     """
     if isinstance(source, Scenario):
         source = source.model_dump(exclude_unset=True)
-    walk = None if look is None else _Walk(look, prepare)
+    walk = None if look is None else _Walk(look)
     try:
         scenario, points = load_points(source, overrides, walk)
     except ScenarioError as error:
@@ -112,8 +110,6 @@ def report(
     known = [point for point in points if not unchecked[point.index]]
     warnings = [one.shortage for one in sizes]
     if sizes and known:
-        from otafl.running.memory import find_excess_bound
-
         warnings.insert(0, find_excess_bound(known[0].scenario))
     if known:
         warnings += list_notes(known)
@@ -127,6 +123,24 @@ def report(
         seconds=sum(seconds) if all(seconds) and seconds else None,
         start_bits=max((one.start_bits for one in sizes), default=0),
     )
+
+
+def describe_local_work(points: Sequence[Point]) -> list[str]:
+    """Describe the local work of a scenario in steps and epochs.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        Points of the scenario.
+
+    Returns
+    -------
+    list of str
+        A sentence, such as "local work: 10 steps = 2.0 epochs of 100 samples". Nothing if the data
+        set declares no number of samples, or if points differ.
+    """
+    found = {_describe_work(point.scenario) for point in points[:MAX_ASKED]}
+    return [text for text in found if text] if len(found) == 1 else []
 
 
 class _Size(NamedTuple):
@@ -144,15 +158,13 @@ class _Size(NamedTuple):
 class _Walk:
     """Tries points in turn, once for those that could share a stack. sizes: of each point."""
 
-    def __init__(self, look: Look, prepare: Callable[[], None]) -> None:
-        self._look, self._prepare = look, prepare
+    def __init__(self, look: Look) -> None:
+        self._look = look
         self._known: dict[str, tuple[_Size, list[Problem]]] = {}
         self.sizes: list[_Size] = []
 
     def __call__(self, scenario: Scenario) -> list[Problem]:
         """Return the errors that would stop a run of a point."""
-        if not self._known:
-            self._prepare()
         key = make_stack_key(scenario)
         if key not in self._known:
             size = _estimate_size(scenario)
@@ -169,9 +181,6 @@ def _estimate_size(scenario: Scenario) -> _Size:
     """
     if _find_unimported(scenario):
         return _Size()
-    from otafl.running.duration import bound_seconds
-    from otafl.running.memory import estimate_trial, find_shortage
-
     try:
         shape = get_declared_shape(scenario.data)
         if shape is None:
@@ -193,3 +202,33 @@ def _find_unimported(scenario: Scenario) -> list[str]:
         f"{format_path(path)}.name: {own.name!r}" for path, own in iterate_custom_sections(scenario)
     )
     return [f"{name}, its keys and what depends on it" for name in names]
+
+
+def _describe_work(scenario: Scenario) -> str:
+    training = scenario.training
+    sizes = np.array(get_training_sizes(scenario.data, scenario.devices.count))
+    if not len(sizes) or sizes.min() < 1:
+        return ""
+    low, high = int(sizes.min()), int(sizes.max())
+    samples = f"{low:,} samples" if low == high else f"{low:,} to {high:,} samples"
+    if len(sizes) < scenario.devices.count:
+        samples = f"{low:,} samples on average"
+    if training.local_epochs is None:
+        work = format_count(training.local_steps, "step")
+        per_epoch = count_epoch_steps(sizes, training.batch_size, 1)
+        share = _format_range(training.local_steps / per_epoch)
+        unit = "epoch" if share == "1" else "epochs"
+        return f"local work: {work} = {share} {unit} of {samples}"
+    work = format_count(training.local_epochs, "epoch")
+    steps = count_epoch_steps(sizes, training.batch_size, training.local_epochs)
+    taken = _format_range(steps)
+    return f"local work: {work} = {taken} {'step' if taken == '1' else 'steps'} for {samples}"
+
+
+def _format_range(values: np.ndarray) -> str:
+    """Format the least and the largest value, or the value that all have."""
+    low, high = (
+        f"{value:,.0f}" if value == round(value) and value >= 10 else f"{value:.2g}"
+        for value in (float(values.min()), float(values.max()))
+    )
+    return low if low == high else f"{low} to {high}"

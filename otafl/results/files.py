@@ -42,9 +42,9 @@ def write_part(dataset: xr.Dataset, path: Path | str) -> None:
     encoding = {name: COMPRESSED for name in numbers if dataset[name].size}
     with write_atomically(path, replaces=True) as temporary:
         if dataset.nbytes > IN_MEMORY_BYTES:
-            dataset.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
+            dataset.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
         else:  # HDF5 dies of a full disk, not with an error
-            temporary.write_bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
+            temporary.write_bytes(dataset.to_netcdf(engine="netcdf4", encoding=encoding))
         checksums.forget(path)
     checksums.write(path)
 
@@ -63,7 +63,7 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
     with _open_checked(Path(path)) as dataset:
         try:
             return dataset.load()
-        except Exception as error:  # what h5py raises for damaged files is not documented
+        except Exception as error:  # what netCDF4 raises for damaged files is not documented
             raise make_damaged_error(Path(path), _get_first_line(error)) from error
 
 
@@ -81,9 +81,8 @@ def _open_checked(path: Path, **options: Any) -> xr.Dataset:
     try:
         if path.stat().st_size <= LAZY_ABOVE_BYTES:
             checksums.check(path)
-        # a foreign file may have no names of dims, of which xarray would warn
-        dataset = xr.open_dataset(path, engine="h5netcdf", phony_dims="access", **options)
-    except Exception as error:  # what h5py raises for damaged files is not documented
+        dataset = xr.open_dataset(path, engine="netcdf4", **options)
+    except Exception as error:  # what netCDF4 raises for damaged files is not documented
         raise make_damaged_error(path, _get_first_line(error)) from error
     try:
         return _check_dataset(dataset, path)

@@ -1,4 +1,4 @@
-"""Memory of a stack by one formula, and errors where it is short.
+"""Memory and time of a stack by formulas, and errors where memory is short.
 
 A trial holds the state of its servers before and after a round, that of its devices, the payloads
 of the participants, the channel, the indices of the samples, and a few numbers of each device. What
@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from otafl import models
-from otafl.core.contracts import Cohort
+from otafl.core.contracts import Cohort, Workload
 from otafl.core.errors import UserError
 from otafl.core.hyper import build_hyper
 from otafl.core.rng import Streams
@@ -41,6 +42,9 @@ So many have all models that FedFomo's devices download in a round.
 
 CHANNEL_COPIES = 4
 """Arrays of the size of the channel in a round: the channel, its estimate, and products."""
+
+MAX_FLOPS_PER_S = 1e11
+"""No thread does more: a run takes at least its operations by this many."""
 
 
 class TrialEstimate(NamedTuple):
@@ -117,6 +121,21 @@ def find_excess_bound(scenario: Scenario) -> str:
         f"engine.memory_gb: {scenario.engine.memory_gb:g} is more than the {there / 2**30:.0f} GiB "
         "of this machine, where a stack may run out of memory and is then split"
     )
+
+
+def bound_seconds(scenario: Scenario, shape: DataShape, model: Model) -> float:
+    """Return a lower bound on the computing time of a trial, in seconds of all threads.
+
+    It is the time of the local work, at a speed that no thread exceeds.
+    """
+    training = scenario.training
+    held = np.full((1, 1), shape.samples / scenario.devices.count)
+    load = Workload(training.local_steps, training.batch_size, held, training.local_epochs)
+    flops = float(np.sum(build_algorithm(scenario, model).count_flops(load))) * count_participants(
+        scenario
+    )
+    threads = scenario.engine.threads or torch.get_num_threads()
+    return flops * training.rounds / (MAX_FLOPS_PER_S * threads)
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,16 +20,6 @@ from otafl.scenario import Point
 
 Progress = Callable[[int, int], None]
 """Function that is called after each round with (rounds done, rounds in total)."""
-
-
-@functools.cache
-def freeze_garbage_collection() -> None:
-    """Exclude the objects that exist before the first run from garbage collection.
-
-    The clocks make many small objects, and each collection would otherwise visit all of torch's.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def run_stack(
@@ -53,8 +41,6 @@ def run_stack(
         torch.set_num_threads(scenario.engine.threads)
     check_room(scenario)
     numbers = list(range(scenario.trials)) if trials is None else list(trials)
-    freeze_garbage_collection()
-    gc.collect()  # objects of the last stack
     total = scenario.training.rounds
     complete = True
     with RunTracking(points, numbers, tracks) as following:

@@ -10,6 +10,7 @@ import contextlib
 import ipaddress
 import json
 import logging
+import queue
 import socket
 import time
 import uuid
@@ -26,7 +27,7 @@ from otafl.sweeping.stack_job import Job, Outcome, Report, run_remote_job
 
 TOPIC = "otafl"
 ENCRYPTED = ("tls", "wss")
-LOOK_EVERY_S = 0.05
+LOOK_EVERY_S = 0.2
 CONNECT_S = 10
 WORKERS_S = 60
 WORKERS_EVERY_S = 1.0
@@ -180,16 +181,19 @@ def iterate_outcomes(
 
     client.subscribe_topic(TOPIC, on_event)
     waiting = {client.submit(_run_job, job, waits, key=_make_key(job)): job for job in jobs}
+    ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for future in waiting:
+        future.add_done_callback(ended.put)
     try:
         while waiting:
-            ended = [future for future in waiting if future.done()]
-            for future in ended:
-                yield _get_outcome(future, waiting.pop(future), description)
             if client.status != "running":
                 raise _make_lost_error(description)
             look()
-            if not ended:
-                time.sleep(LOOK_EVERY_S)
+            try:
+                future = ended.get(timeout=LOOK_EVERY_S)
+            except queue.Empty:
+                continue
+            yield _get_outcome(future, waiting.pop(future), description)
     finally:
         client.unsubscribe_topic(TOPIC)
         for future in waiting:

@@ -156,7 +156,7 @@ def make_short_error(error: Exception) -> UserError:
 
 def free_memory() -> None:
     """Free the memory of a stack that is finished or failed."""
-    gc.collect()
+    gc.collect()  # trick: its tensors lie in cycles, and the collector counts objects, not bytes
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 

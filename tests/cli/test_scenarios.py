@@ -12,7 +12,7 @@ from contract.small import scenario
 from support.own_modules import write_custom_module
 
 from otafl import cli
-from otafl.preflight import first_round
+from otafl.preflight import rehearsal
 from otafl.scenario import to_yaml
 
 pytestmark = pytest.mark.exact
@@ -127,7 +127,7 @@ def test_static_check_rehearses_nothing(
     folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Errors of keys and of combinations are found without it."""
-    monkeypatch.setattr(first_round, "find_problems", None)
+    monkeypatch.setattr(rehearsal, "find_problems", None)
     assert call("check", file(folder, {}), "--static") == 0
     said = capsys.readouterr()
     assert "valid, without a rehearsed round; 1 point" in said.err

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from otafl.core import registry
-from otafl.preflight import first_round, report
+from otafl.preflight import rehearsal, report
 from otafl.results.dataset import to_dataset
 from otafl.running.stack_run import run_stack
 
@@ -47,7 +47,7 @@ def test_what_check_accepts_runs(topology: str) -> None:
             continue
         points = list(found.points)
         try:
-            first_round._run_first_round(points[0].scenario)
+            assert not rehearsal.find_problems(points[0].scenario)
             ended = to_dataset(run_stack(points), points, points[0].scenario)
         except Exception as error:
             failed[name] = repr(error)

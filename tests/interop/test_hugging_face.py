@@ -269,7 +269,7 @@ def test_a_wrong_partitioner_is_said_before_anything_is_read(
     keys: dict[str, Any], message: str
 ) -> None:
     from otafl.preflight import report
-    from otafl.preflight.first_round import find_problems
+    from otafl.preflight.rehearsal import find_problems
 
     data = {"name": "digits", "partition": {"name": "flower", **keys}}
     with pytest.raises(ScenarioError) as error:

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 import torch
+from contract.small import points
 
-from otafl import models, preflight
+from otafl import preflight
 from otafl.cli.app import load
 from otafl.core.problems import Problem
 from otafl.data.shape import read_shape
-from otafl.preflight import first_round, small_round
-from otafl.preflight.first_round import find_problems
-from otafl.preflight.small_round import SmallRound
+from otafl.preflight import rehearsal
+from otafl.preflight.rehearsal import DryRun, find_problems
+from otafl.preflight.reporting import describe_local_work
 from otafl.running import memory
-from otafl.running.duration import MAX_FLOPS_PER_S
-from otafl.running.memory import estimate_trial
+from otafl.running.memory import MAX_FLOPS_PER_S, estimate_trial
 from otafl.scenario import Point, Scenario, ScenarioError, loading
 from otafl.user_code import loading as user_code
 
@@ -91,18 +91,17 @@ def test_what_there_is_no_room_for_is_not_put_together(monkeypatch: pytest.Monke
     """Its modules are looked for all the same."""
     monkeypatch.setattr(memory, "_get_total_memory", lambda device: 10**6)
     made = []
-    real = first_round.assemble
+    real = rehearsal.assemble
 
     def assemble(points: list[Point], *rest: Any) -> Any:
         made.append(points[0].scenario.model.hidden)
         return real(points, *rest)
 
-    monkeypatch.setattr(first_round, "assemble", assemble)
-    monkeypatch.setattr(small_round, "run_stack", assemble)
+    monkeypatch.setattr(rehearsal, "assemble", assemble)
     tree = {**SMALL, "engine": {"memory_gb": 5e-4}, "sweep": {"model.hidden": [[4], [400]]}}
     found = preflight.report(tree)
     assert set(made) == {(4,)}
-    assert SmallRound(made.append)(found.points[1].scenario, False) == []
+    assert DryRun(made.append)(found.points[1].scenario, False) == []
     assert set(made) == {(4,)}
     wrong = preflight.report({**tree, "sweep": {}, "model": {"hidden": [400]}, "csi": "json:no"})
     assert wrong.error is not None
@@ -148,32 +147,16 @@ def test_points_of_one_structure_are_tried_once() -> None:
     assert [one.power.name for one in asked] == ["gbma", "ci"]
 
 
-@pytest.mark.parametrize(
-    ("keys", "times"),
-    [
-        ({}, 1),
-        ({"devices": {"count": 4, "participants": 3}, "privacy": {"clip": 1.0}}, 1),
-        ({"devices": {"count": 4, "deadline_s": 1e3}}, 2),
-        ({"faults": {"byzantine": 1}}, 2),
-        ({"model": {"hidden": [60_000]}}, 2),
-    ],
-)
-def test_a_structure_is_put_together_once(
-    keys: dict[str, Any], times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A second time only where the round is that of a small copy, which differs in more than its
-    work. Fails if the assembled parts are not passed on to the round."""
-    counts = {"parts": 0, "models": 0}
-
-    def count(name: str, real: Any) -> Any:
-        def counted(*args: Any) -> Any:
-            counts[name] += 1
-            return real(*args)
-
-        return counted
-
-    monkeypatch.setattr(first_round, "assemble", count("parts", first_round.assemble))
-    monkeypatch.setattr(models, "build", count("models", models.build))
-    found = preflight.report({**SMALL, **keys, "sweep": {"channel.snr_db": [0, 10]}})
-    assert found.seconds is not None
-    assert counts == {"parts": times, "models": times + 1}
+def test_steps_and_epochs_by_hand() -> None:
+    equal = {"data": {"name": "digits", "train_samples": 400, "partition": "iid"}}
+    for (epochs, steps, batch), text in {
+        (None, 10, 20): "10 steps = 2 epochs of 100 samples",
+        (None, 3, 30): "3 steps = 0.75 epochs of 100 samples",
+        (2, 1, 30): "2 epochs = 8 steps for 100 samples",
+        (1, 1, 1): "1 epoch = 100 steps for 100 samples",
+    }.items():
+        training = {"local_epochs": epochs, "local_steps": steps, "batch_size": batch}
+        found = points(equal | {f"training.{key}": value for key, value in training.items()})
+        assert describe_local_work(found) == [f"local work: {text}"]
+    assert describe_local_work(points(equal | {"sweep": {"training.local_steps": [1, 2]}})) == []
+    assert len(describe_local_work(points(equal | {"sweep": {"seed": [1, 2]}}))) == 1

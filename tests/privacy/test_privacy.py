@@ -16,7 +16,7 @@ from otafl.core.contracts import Broadcast, Group, LocalContext, Tensors, Transm
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.preflight.first_round import find_problems
+from otafl.preflight.rehearsal import find_problems
 from otafl.privacy import accounting
 from otafl.scenario import Point, load_scenario
 from otafl.uplink.base import deliver

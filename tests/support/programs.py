@@ -46,7 +46,7 @@ _INHERITED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 """Signals that a program ignores where the test does."""
 
 _LATER = (
-    *("PIL.Image", "dask.array", "distributed", "h5netcdf", "rich.progress"),
+    *("PIL.Image", "dask.array", "distributed", "netCDF4", "rich.progress"),
     *("scipy.io", "sklearn.datasets"),
 )
 """What functions import, and what runs functions of otafl."""

@@ -104,7 +104,7 @@ def test_a_scenario_that_names_a_shell_is_refused(
     keys: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from otafl.preflight import report
-    from otafl.preflight.first_round import find_problems
+    from otafl.preflight.rehearsal import find_problems
 
     monkeypatch.chdir(tmp_path)
     tree = scenario({}).model_dump(mode="json", exclude_unset=True)

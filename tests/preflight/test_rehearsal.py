@@ -1,4 +1,4 @@
-"""What a run refuses, `otafl check` refuses with the same sentence."""
+"""What a run refuses, `otafl check` refuses with the same sentence; a dry run reads the data."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ import pytest
 import yaml
 from support.command import call
 
+from otafl import preflight
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
-from otafl.preflight import first_round
+from otafl.data.shape import read_shape
+from otafl.preflight.rehearsal import DryRun, catch_problem, reduce_scenario
+from otafl.scenario import load_scenario
 from otafl.user_code import sources
 
 pytestmark = pytest.mark.exact
 
 OWN = """\
+import numpy as np
 import torch
+from otafl.algorithms.baselines.fedavg import FedAvg
+from otafl.data import DataSet
 
 number = 3
 
@@ -50,6 +56,32 @@ class Counting(torch.nn.Linear):
 
 def running(input_shape, classes):
     return Counting(classes)
+
+def blobs(samples=60):
+    x = np.random.default_rng(0).random((samples, 5))
+    return DataSet(x, np.arange(samples) % 3, x, np.arange(samples) % 3, classes=3)
+
+def no_file():
+    return open("nowhere.csv")
+
+def linear(input_shape, classes):
+    return torch.nn.Linear(input_shape[0], classes)
+
+def wants_six(input_shape, classes):
+    return torch.nn.Linear(6, classes)
+
+seen = []
+
+def fades(draw):
+    seen.append(draw.devices)
+    return draw.draw_complex_normal()
+
+def fails(run):
+    return run.nothing
+
+class Later(FedAvg):
+    def update_server(self, server, received, context):
+        return server["modl"]
 
 def narrow(input_shape, classes):
     return torch.nn.Linear(64, classes - 1)
@@ -106,10 +138,6 @@ def partition(name: str, said: str, devices: int = 4, **keys: Any) -> Any:
 
 
 CASES: list[tuple[dict[str, Any], str]] = [
-    *named("data"),
-    *named("model"),
-    *named("algorithm"),
-    *named("channel"),
     *named("power"),
     ({"power": "own_parts:takes"}, "power.share: must be given, as 'own_parts:takes' has"),
     (
@@ -129,7 +157,6 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"channel": "own_parts:antennas"}, "channel.name: 'own_parts:antennas' returned the shape"),
     ({"channel": "own_parts:loud"}, "channel.name: 'own_parts:loud' has a mean |h|^2 of"),
     ({"channel": "own_parts:Fixed"}, "channel.name: 'own_parts:Fixed' is a class whose instances"),
-    partition("natural", "data.partition: 'natural' needs a data set whose samples have users"),
     partition("iid", "devices.count: 1438 devices need a training sample each", 1438),
     partition("shards", "shards_per_device: 4 devices x 400 are", shards_per_device=400),
     partition("lognormal", "data.partition.min_samples: 4 devices x 360 are", min_samples=360),
@@ -139,9 +166,6 @@ CASES: list[tuple[dict[str, Any], str]] = [
         "label_skew", "classes_per_device: got 11; must be at most 10", classes_per_device=11
     ),
     partition("label_skew", "classes_per_device: 900 devices x 2 are more than the 1437", 900),
-    partition(
-        "class_window", "classes_per_device: got 11; must be at most 10", classes_per_device=11
-    ),
     partition("class_window", "first_samples: 4 devices x 400 are more", first_samples=200),
     ({"data.train_samples": 1438}, "data.train_samples: got 1438; must be at most 1437"),
     ({"data.validation": 1e-4}, "data.validation: 0.0001 of 1437 training samples leaves 1437"),
@@ -184,10 +208,6 @@ CASES: list[tuple[dict[str, Any], str]] = [
         "algorithm.name: 'fedrlr' needs a model that is a chain",
     ),
     (
-        {"algorithm": "tdpfed", "model": "lstm"},
-        "algorithm.name: 'tdpfed' needs a model that is a chain",
-    ),
-    (
         {"algorithm": "heterofl", "model": "lstm"},
         "algorithm.name: 'heterofl' needs a model of several",
     ),
@@ -227,14 +247,6 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"channel": {"name": "trace", "path": "no.nc"}}, "channel.path: there is no file 'no.nc'"),
     (
-        {"devices.compute": {"name": "csv", "file": "no.csv"}},
-        "devices.compute.file: 'no.csv' cannot be read",
-    ),
-    (
-        {"devices.availability": {"name": "trace", "file": "no.csv"}},
-        "devices.availability.file: 'no.csv' cannot be read",
-    ),
-    (
         {
             "algorithm": "heterofl",
             "devices.capacity_levels": {"name": "memory", "memory_mb": [1e-6]},
@@ -264,23 +276,36 @@ def said(capsys: pytest.CaptureFixture, *command: object) -> str:
     return told.err.removesuffix("\n")
 
 
-@pytest.mark.parametrize(("keys", "sentence"), CASES)
-def test_check_says_what_run_says(
-    keys: dict[str, Any], sentence: str, home: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_rehearsal_finds_what_a_run_refuses(home: Path) -> None:
+    lacking = {}
+    for keys, sentence in CASES:
+        found = preflight.report(tree(keys)).error
+        if sentence not in str(found):
+            lacking[sentence] = str(found)
+    assert not lacking
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        next(i for i, (_, text) in enumerate(CASES) if start in text)
+        for start in ("no_such_module", "has a mean |h|^2", "1438 devices", "'fedbn' needs")
+    ],
+)
+def test_check_says_what_run_says(place: int, home: Path, capsys: pytest.CaptureFixture) -> None:
+    keys, sentence = CASES[place]
     text = yaml.safe_dump(tree(keys))
     (home / "s.yaml").write_text(text)
     checked = said(capsys, "check", "s.yaml")
     ran = said(capsys, "run", "s.yaml", "--quiet", "--out", "r.nc")
     assert sentence in checked
     assert "\n" not in checked
-    place, _, alone = checked.removeprefix(ERROR).partition(": ")
-    assert ran in (f"{ERROR}{alone}", checked)  # what reading tells, a run tells with its place
-    file, line, column = place.split(":")
+    file, line, _, alone = checked.removeprefix(ERROR).split(":", 3)
+    assert ran in (f"{ERROR}{alone.strip()}", checked)  # reading errors have a place in both
     assert file == "s.yaml"
     section = next(iter(keys)).partition(".")[0]
-    assert any(word in text.splitlines()[int(line) - 1] for word in sentence_words(alone, section))
-    assert int(column) >= 1
+    words = [*alone.strip().partition(":")[0].split("."), section]
+    assert any(word in text.splitlines()[int(line) - 1] for word in words)
 
 
 @pytest.mark.parametrize("topology", ["star", "graph", "cells"])
@@ -299,37 +324,17 @@ def test_check_measures_as_a_run_does(
     assert "own_measure.py:5" in capsys.readouterr().err
 
 
-def sentence_words(sentence: str, section: str) -> list[str]:
-    """What the line of the file that is named may hold: the last key of the sentence, or what
-    holds it."""
-    key = sentence.partition(":")[0].partition("[")[0]
-    return [*key.split("."), section]
-
-
-@pytest.mark.parametrize(
-    ("keys", "sentence"),
-    [
+def test_declared_shapes_and_counts_are_enough(home: Path) -> None:
+    ridge = {"name": "ridge", "users": 3}
+    for keys, sentence in (
+        ({"data": "cifar10", "model": "lstm"}, "model.name: 'lstm' needs sequences of shape"),
+        ({"data": "mnist", "devices.count": 60_001}, "devices.count: 60001 devices need"),
         (
-            {"data": "cifar10", "model": "lstm"},
-            "model.name: 'lstm' needs sequences of shape",
-        ),
-        (
-            {"data": "mnist", "devices.count": 60_001},
-            "devices.count: 60001 devices need",
-        ),
-        ({"data": {"name": "cifar10", "partition": "natural"}}, "data.partition: 'natural' needs"),
-        (
-            {"data": {"name": "ridge", "users": 3}, "model": "linear", "devices.count": 4},
+            {"data": ridge, "model": "linear", "devices.count": 4},
             "4 devices need 4 users and the data set has 3; use fewer devices",
         ),
-    ],
-)
-def test_data_that_are_not_here(
-    keys: dict[str, Any], sentence: str, home: Path, capsys: pytest.CaptureFixture
-) -> None:
-    """What data sets declare is enough."""
-    (home / "s.yaml").write_text(yaml.safe_dump(tree(keys)))
-    assert sentence in said(capsys, "check", "s.yaml")
+    ):
+        assert sentence in str(preflight.report(tree(keys)).error)
 
 
 def test_all_that_is_wrong_with_modules_and_data_is_said(
@@ -355,23 +360,17 @@ def test_points_of_a_sweep_are_told_apart(home: Path, capsys: pytest.CaptureFixt
     )
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
+def test_what_just_fits(home: Path) -> None:
+    (home / "own_parts.py").write_text(OWN + FITTING)
+    for keys in (
         {"power": "own_parts:f", "data": "own_parts:g", "model": "own_parts:plain"},
         {"data": {"name": "femnist", "partition": "natural"}},
         {"data": {"name": "sent140", "partition": "natural"}, "model": "lstm"},
-        pytest.param({"data": "cifar100", "model": "resnet18"}, marks=pytest.mark.slow),
         {"data": {"partition": {"name": "dirichlet", "min_samples": 359}}},
         {"data": {"test": "per_device"}, "devices.count": 718},
         {"devices.count": 1437},
-    ],
-)
-def test_what_just_fits(keys: dict[str, Any], home: Path, capsys: pytest.CaptureFixture) -> None:
-    (home / "own_parts.py").write_text(OWN + FITTING)
-    (home / "s.yaml").write_text(yaml.safe_dump(tree(keys)))
-    call("check", "s.yaml")
-    assert "valid; 1 point" in capsys.readouterr().err
+    ):
+        assert preflight.report(tree(keys)).error is None, keys
 
 
 FITTING = """
@@ -389,7 +388,7 @@ def test_errors_of_made_up_samples_say_nothing() -> None:
     def fails() -> None:
         raise ZeroDivisionError
 
-    assert first_round.catch_problem(fails) is None
+    assert catch_problem(fails) is None
 
 
 def test_a_sentence_names_its_key() -> None:
@@ -397,7 +396,81 @@ def test_a_sentence_names_its_key() -> None:
         def attempt() -> None:
             raise UserError(text)
 
-        return first_round.catch_problem(attempt)
+        return catch_problem(attempt)
 
     keys = [refuse(text).path for text in ("a.b_c: x", "a.rank[1]: x", "a: x", "the file a.b: x")]
     assert keys == [("a", "b_c"), ("a", "rank"), ("a",), ()]
+
+
+def dry(capsys: pytest.CaptureFixture, code: int = 0, **keys: Any) -> tuple[list[str], str]:
+    """Return what a dry run prints of what it tried, without seconds, and its errors."""
+    Path("s.yaml").write_text(yaml.safe_dump(tree(keys) | {"trials": 9}, sort_keys=False))
+    call("check", "s.yaml", "--dry-run", code=code)
+    out, err = capsys.readouterr()
+    return [line.rpartition(",")[0] for line in out.splitlines()], err
+
+
+PARTS = {"data": "own_parts:blobs", "model": "own_parts:linear", "channel": "own_parts:fades"}
+
+
+def test_a_dry_run_reads_the_data_and_writes_nothing(
+    home: Path, capsys: pytest.CaptureFixture
+) -> None:
+    told, err = dry(capsys, **PARTS | {"devices.count": 12})
+    method = "fedavg, own_parts:fades, gbma, over_the_air"
+    assert told == [f"{method}: works", "dry run: 1 round of at most 4 of 12 devices"]
+    assert not err
+    assert set(sys.modules["own_parts"].seen) == {12}  # the whole population fades
+    names = {one.name for one in home.iterdir()} - {"__pycache__"}  # which Python writes itself
+    assert names == {"s.yaml", "own_parts.py", "own_broken.py"}
+
+
+def test_a_dry_run_names_the_part_that_fails(home: Path, capsys: pytest.CaptureFixture) -> None:
+    _, err = dry(capsys, code=2, **PARTS | {"power": "own_parts:fails"})
+    assert "s.yaml:10:1: power.name: 'own_parts:fails' raises AttributeError at own_parts.py" in err
+    _, err = dry(capsys, code=2, data="own_parts:no_file")
+    assert "data.name: 'own_parts:no_file' raises FileNotFoundError at own_parts.py:" in err
+    _, err = dry(capsys, code=2, **PARTS | {"model": "own_parts:wants_six"})
+    assert "model.name: 'own_parts:wants_six' raises RuntimeError: mat1 and mat2" in err
+
+
+def test_a_dry_run_does_not_call_the_tracker(home: Path, capsys: pytest.CaptureFixture) -> None:
+    told, _ = dry(capsys, track="own_parts:fails")
+    assert len(told) == 2
+    _, err = dry(capsys, code=2, track="own_parts:nowhere")
+    assert "track.name: 'own_parts:nowhere': 'nowhere' does not exist in" in err
+
+
+def test_a_dry_run_finds_missing_files(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setenv("OTAFL_DATA_DIR", str(home / "empty"))
+    assert preflight.report(tree({"data": "mnist"})).error is None
+    _, err = dry(capsys, code=2, data="mnist")
+    assert "otafl data get mnist" in err
+
+
+def test_a_dry_run_tries_a_stack_once(home: Path, capsys: pytest.CaptureFixture) -> None:
+    sweep = {"channel.snr_db": [0, 10, 20], "algorithm": ["fedavg", "own_parts:Later"]}
+    told, err = dry(capsys, code=2, sweep=sweep)
+    assert [line.rpartition(" ")[2] for line in told] == ["works", "fails"]
+    assert "sweep: algorithm=own_parts:Later: algorithm.name: 'own_parts:Later' raises" in err
+
+
+def test_a_small_scenario_is_as_small_as_can_be() -> None:
+    devices = {"count": 5000, "participants": 50, "senders": 3}
+    training = {"rounds": 9, "local_steps": 1, "batch_size": 50, "duration_s": 9}
+    whole = load_scenario({"name": "s", "devices": devices, "training": training})
+    less = reduce_scenario(whole, read_shape(whole.data))
+    assert (less.devices.count, less.devices.participants, less.devices.senders) == (1000, 4, 3)
+    assert (less.training.rounds, less.training.local_steps) == (1, 1)
+    assert (less.training.batch_size, less.training.duration_s) == (4, None)
+    large = load_scenario({"name": "s", "model": {"hidden": [2000]}, "devices": devices})
+    assert reduce_scenario(large, read_shape(large.data)).devices.count == 4
+
+
+def test_errors_of_otafl_are_not_told_as_the_users() -> None:
+    scenario = load_scenario({"name": "s"})
+    broken = scenario.model_copy(update={"power": None})
+    with pytest.raises(AttributeError):
+        DryRun(lambda text: None)(broken)
