@@ -19,7 +19,7 @@ import torch
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import HDF5, list_own
 from otafl.core.inputs import open_regular
-from otafl.core.suggestions import format_count
+from otafl.core.suggestions import format_count, format_near_file
 from otafl.results import checksums, sweep_file
 from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError
@@ -74,7 +74,8 @@ def verify(source: Path) -> Iterator[Finding]:
     if source.is_dir():
         yield from _verify_folder(source)
     elif not source.exists():
-        raise UserError(f"{source}: no such file or folder; {HINT}")
+        near = format_near_file(source, f"*{source.suffix}") or ";"
+        raise UserError(f"{source}: no such file or folder{near} {HINT}")
     elif not source.is_file():
         raise UserError(f"{source}: is no regular file; {HINT}")
     else:
