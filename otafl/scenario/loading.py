@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from otafl.core.errors import UserError
 from otafl.core.problems import Path, Problem
 from otafl.scenario import axes
-from otafl.scenario.axes import Axis
+from otafl.scenario.axes import SweepAxis
 from otafl.scenario.checks import check
 from otafl.scenario.errors import ProblemLocator, find_slips, to_problems
 from otafl.scenario.extending import EXTENDS, add_base
@@ -122,7 +122,7 @@ def read_sweep(scenario: Scenario) -> axes.Sweep:
     return sweep
 
 
-def build_axes(scenario: Scenario) -> dict[str, Axis]:
+def build_axes(scenario: Scenario) -> dict[str, SweepAxis]:
     """Return dim -> axis of the sweep, in the scenario's order."""
     return axes.build_axes(read_sweep(scenario))
 
