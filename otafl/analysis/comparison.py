@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.matching import Settings, match_points, read_source
+from otafl.analysis.matching import MatchingSettings, match_points, read_source
 from otafl.analysis.points import flatten_points
 from otafl.core.errors import UserError
 from otafl.core.problems import Path as Keys
@@ -163,7 +163,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     )
 
 
-def _diff_settings(one: Settings, two: Settings) -> dict[str, Pair]:
+def _diff_settings(one: MatchingSettings, two: MatchingSettings) -> dict[str, Pair]:
     """Return the keys whose values differ.
 
     A swept key has its list of values; what it replaces is not told, and of a section that one of
@@ -178,7 +178,7 @@ def _diff_values(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Pair]:
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _flatten_settings(side: Settings, swept: Collection[Keys]) -> dict[str, Any]:
+def _flatten_settings(side: MatchingSettings, swept: Collection[Keys]) -> dict[str, Any]:
     replaced = {".".join(map(str, path)): path for path in swept}
     below = tuple(f"{key}." for key in replaced)
     flat = ((key, value) for key, value in _flatten(side.tree) if key not in replaced)

@@ -30,7 +30,7 @@ from otafl.user_code import loading
 
 
 @dataclass(frozen=True)
-class Settings:
+class MatchingSettings:
     """Settings of one of the two.
 
     Parameters
@@ -61,7 +61,7 @@ class Settings:
         return found
 
 
-def read_source(source: Path) -> tuple[Settings, xr.Dataset | None]:
+def read_source(source: Path) -> tuple[MatchingSettings, xr.Dataset | None]:
     """Open a result, or load a scenario, and return its settings with it.
 
     A scenario has no result. Raises UserError.
@@ -75,7 +75,7 @@ def read_source(source: Path) -> tuple[Settings, xr.Dataset | None]:
     return read_settings(stored, source), data
 
 
-def read_settings(stored: dict[str, Any], source: Path | str) -> Settings:
+def read_settings(stored: dict[str, Any], source: Path | str) -> MatchingSettings:
     """Read the settings of a scenario as it was stored.
 
     source: what a message names. Raises UserError for a sweep that is not understood.
@@ -84,7 +84,7 @@ def read_settings(stored: dict[str, Any], source: Path | str) -> Settings:
     sweep, problems = axes.read(tree.pop("sweep", {}) or {}, Scenario, tree)
     if problems:
         raise UserError(f"{source}: its sweep is not understood: {problems[0].message}")
-    return Settings(tree, sweep)
+    return MatchingSettings(tree, sweep)
 
 
 def _fill_defaults(tree: dict[str, Any]) -> dict[str, Any]:

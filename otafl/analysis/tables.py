@@ -30,7 +30,7 @@ VARIABLE = "variable"
 
 
 @dataclass(frozen=True)
-class Grid:
+class TableGrid:
     """Variables at the end of each trial, by axes down and across.
 
     Parameters
@@ -82,7 +82,7 @@ def build_grid(
     columns: Sequence[str] = (),
     rows: Sequence[str] = (),
     units: bool = True,
-) -> Grid:
+) -> TableGrid:
     """Lay out variables at the end of each trial (`results.end_values.select_end_total`).
 
     Parameters
@@ -113,7 +113,7 @@ def build_grid(
     if len(names) > 1:
         heads = [(_format_head(name, unit),) for name, unit in zip(names, own_units, strict=True)]
         column_names, across = (VARIABLE, *column_names), ""
-    return Grid(
+    return TableGrid(
         ", ".join(_format_title(ds, name) for name in names),
         row_names,
         column_names,
@@ -127,8 +127,8 @@ def build_grid(
 
 
 def rename_texts(
-    table: Grid, labels: Mapping[str, str], others: Mapping[str, str] | None = None
-) -> Grid:
+    table: TableGrid, labels: Mapping[str, str], others: Mapping[str, str] | None = None
+) -> TableGrid:
     """Rename the variables, axes and values of a table.
 
     Parameters
@@ -168,7 +168,7 @@ def rename_texts(
 
 
 def find_best(
-    table: Grid, over: str, largest: bool | None = None, level: float | None = None
+    table: TableGrid, over: str, largest: bool | None = None, level: float | None = None
 ) -> np.ndarray:
     """Return which cells have the best mean of their group, [rows, columns] bool.
 
@@ -206,17 +206,17 @@ def find_best(
     return marked
 
 
-def format_text(table: Grid, bold: np.ndarray | None = None) -> str:
+def format_text(table: TableGrid, bold: np.ndarray | None = None) -> str:
     """Return the table aligned with spaces, for a terminal; `bold` [rows, columns] marks cells."""
     return format_text_rows([_build_head(table), *_build_body(table, bold)])
 
 
-def format_markdown(table: Grid, bold: np.ndarray | None = None) -> str:
+def format_markdown(table: TableGrid, bold: np.ndarray | None = None) -> str:
     """Return the table as GitHub's Markdown; `bold` [rows, columns] marks cells."""
     return format_markdown_rows(_build_head(table), _build_body(table, bold))
 
 
-def build_csv(table: Grid) -> tuple[list[str], list[list[object]]]:
+def build_csv(table: TableGrid) -> tuple[list[str], list[list[object]]]:
     """Return the columns of a CSV file, and a row a cell.
 
     A row has the coordinates, the variable with its unit, mean, standard deviation, and n, the
@@ -235,7 +235,7 @@ def build_csv(table: Grid) -> tuple[list[str], list[list[object]]]:
     return [*names, "variable", "units", "mean", "std", "n"], rows
 
 
-def format_latex(table: Grid, bold: np.ndarray | None = None, label: str = "") -> str:
+def format_latex(table: TableGrid, bold: np.ndarray | None = None, label: str = "") -> str:
     """Return the table with rules of the LaTeX package booktabs; `bold` [rows, columns] marks it.
 
     More than one axis across makes a line of heads each.
@@ -273,7 +273,7 @@ def _is_significant(winner: np.ndarray, others: np.ndarray, level: float) -> boo
     return bool((adjust_p_values(p.values) < level).all())
 
 
-def _build_head(table: Grid) -> list[str]:
+def _build_head(table: TableGrid) -> list[str]:
     names = [name.replace("_", " ") for name in table.row_names]
     if not table.column_names:
         return [*names, table.title]
@@ -286,7 +286,7 @@ def _format_label(name: str, words: str) -> str:
     return f"{name} {words}" if re.fullmatch(r"-?[\d.e+-]+", words) else words
 
 
-def _build_body(table: Grid, bold: np.ndarray | None = None) -> list[list[str]]:
+def _build_body(table: TableGrid, bold: np.ndarray | None = None) -> list[list[str]]:
     """Return the cells of each row in words, after its names; `bold` cells between stars."""
     stars = np.where(np.zeros(table.values.shape[:2], bool) if bold is None else bold, "**", "")
     return [

@@ -49,7 +49,7 @@ BEARING = declare_purpose("bearing", __name__)
 
 
 @dataclass(frozen=True)
-class Profile:
+class CdlProfile:
     """Table of clusters of a CDL profile, with powers that sum to one.
 
     Parameters
@@ -74,7 +74,7 @@ class Profile:
     los_angles: Tensor
 
 
-def read_cdl_profile(letter: str) -> Profile:
+def read_cdl_profile(letter: str) -> CdlProfile:
     """Read Sionna's table of CDL-A .. CDL-E, given the letter.
 
     The table is for a downlink, so its departure angles are at the server.
@@ -90,7 +90,7 @@ def read_cdl_profile(letter: str) -> Profile:
         for keys in (("aod", "zod", "aoa", "zoa"), ("cASD", "cZSD", "cASA", "cZSA"))
     )
     first = 1 if table["los"] else 0  # the line of sight precedes the clusters
-    return Profile(
+    return CdlProfile(
         power=power[first:],
         delay=delay[first:],
         angles=angles[:, first:],
@@ -101,13 +101,13 @@ def read_cdl_profile(letter: str) -> Profile:
 
 
 def build_cdl_rays(
-    profile: Profile, coupling: Tensor, bearing: Tensor, delay_spread_s: Tensor
+    profile: CdlProfile, coupling: Tensor, bearing: Tensor, delay_spread_s: Tensor
 ) -> Rays:
     """Build the rays of U x K devices; the line of sight is the last path.
 
     Parameters
     ----------
-    profile : Profile
+    profile : CdlProfile
         Table of clusters.
     coupling : Tensor, int64 [U, K, 4, C, 20]
         Order of each angle's rays in a cluster.

@@ -55,7 +55,7 @@ LOS_COSINE = 0.7
 
 
 @dataclass(frozen=True)
-class Profile:
+class TdlProfile:
     """Table of taps of a TDL profile, with powers that sum to one.
 
     Parameters
@@ -71,7 +71,7 @@ class Profile:
     los_power: float
 
 
-def read_tdl_profile(letter: str) -> Profile:
+def read_tdl_profile(letter: str) -> TdlProfile:
     """Read Sionna's table of TDL-A .. TDL-E, given the letter."""
     with keep_global_state():
         from sionna.phy.channel.tr38901 import TDL
@@ -79,7 +79,7 @@ def read_tdl_profile(letter: str) -> Profile:
     power = model.mean_powers.clone()
     los_power = float(model.mean_power_los) if model.los else 0.0
     power[0] -= los_power
-    return Profile(model.delays, power, los_power)
+    return TdlProfile(model.delays, power, los_power)
 
 
 def arrival_cosines(spread: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-    from otafl.analysis.tables import Grid
+    from otafl.analysis.tables import TableGrid
 
 Level = Annotated[float, typer.Option(help="Of the confidence intervals.")]
 FormatOption = Annotated[
@@ -207,7 +207,7 @@ def _build_grid(
     across: tuple[list[str] | None, list[str]],
     ways: tuple[str | None, str | None, str | None],
     units: bool,
-) -> Grid:
+) -> TableGrid:
     """Lay out what the options ask for.
 
     Parameters
@@ -266,7 +266,7 @@ def _parse_target(text: str, ds: xr.Dataset) -> tuple[str, float]:
         ) from error
 
 
-def _format_grid(grid: Grid, shape: Format, bold: np.ndarray | None, label: str) -> str:
+def _format_grid(grid: TableGrid, shape: Format, bold: np.ndarray | None, label: str) -> str:
     from otafl.analysis import tables
 
     if shape is Format.csv:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from otafl.core.errors import UserError
@@ -119,6 +120,19 @@ def format_suggestion(word: str, known_words: Iterable[str]) -> str:
 def format_guess(guess: str | None) -> str:
     """Return "; did you mean 'x'?", or nothing without a guess."""
     return f"; did you mean '{guess}'?" if guess else ""
+
+
+def format_near_file(path: Path, pattern: str) -> str:
+    """Return "; did you mean 'x'?" for a missing file, or nothing if there is none like it.
+
+    pattern: names of the files that can be meant. In a missing folder, folders beside it can be.
+    """
+    folder = path.parent
+    if folder.is_dir():
+        return format_suggestion(path.name, (one.name for one in folder.glob(pattern)))
+    beside = [one.name for one in folder.parent.glob("*") if (one / path.name).exists()]
+    near = find_closest(folder.name, beside)
+    return format_guess(near and str(folder.parent / near / path.name))
 
 
 def make_unknown_name_error(

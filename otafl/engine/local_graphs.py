@@ -46,7 +46,7 @@ class NotRecordableError(Exception):
     """Local work waits for the processor that computes, so that no graph can have it."""
 
 
-class Recorder(Protocol):
+class GraphRecorder(Protocol):
     """Means of a processor to record operations and to repeat them."""
 
     def rehearse(self, run: Callable[[], Outcome]) -> Outcome:
@@ -92,7 +92,7 @@ class CudaRecorder:
         return outcome, graph.replay
 
 
-def make_recorder(device: torch.device) -> Recorder | None:
+def make_recorder(device: torch.device) -> GraphRecorder | None:
     """Return the recorder of a processor; None if it has none."""
     return CudaRecorder() if device.type == "cuda" else None
 
@@ -166,7 +166,7 @@ class LocalGraphs:
 
     Parameters
     ----------
-    recorder : Recorder
+    recorder : GraphRecorder
         Means to record operations.
     update : Update
         The local update. It draws the same numbers for the index of a round on the host and on the
@@ -175,7 +175,7 @@ class LocalGraphs:
         Processor that computes.
     """
 
-    def __init__(self, recorder: Recorder, update: Update, device: torch.device) -> None:
+    def __init__(self, recorder: GraphRecorder, update: Update, device: torch.device) -> None:
         self._recorder, self._update = recorder, update
         self._round = torch.zeros((), dtype=torch.int64, device=device)
         self._seen: set[Hashable] = set()

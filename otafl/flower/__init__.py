@@ -2,10 +2,10 @@
 
 Wrap a strategy and use it in its place:
 
-    from otafl.flower import OverTheAir
-    strategy = OverTheAir(FedAvg(), devices=10, channel="rayleigh", power="gbma", snr_db=10)
+    from otafl.flower import OverTheAirStrategy
+    strategy = OverTheAirStrategy(FedAvg(), devices=10, channel="rayleigh", power="gbma", snr_db=10)
 
-`OverTheAir` wraps a strategy of `flwr.serverapp.strategy`.
+`OverTheAirStrategy` wraps a strategy of `flwr.serverapp.strategy`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,6 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("otafl.flower needs Flower; run pip install 'otafl[flower]'") from error
 
-from otafl.flower.strategy import OverTheAir
+from otafl.flower.strategy import OverTheAirStrategy
 
-__all__ = ["OverTheAir"]
+__all__ = ["OverTheAirStrategy"]

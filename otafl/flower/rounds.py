@@ -48,7 +48,7 @@ class RoundOutcome:
     report: UplinkReport
 
 
-class Rounds:
+class FlowerRounds:
     """Keep the uplink of a run of Flower, and which of its devices each node is.
 
     Nodes are devices in the order of their ids at the first round, later ones after them; or as the

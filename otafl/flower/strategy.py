@@ -11,11 +11,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from otafl.core.errors import UserError
-from otafl.flower.rounds import Rounds, delegate, get_metrics
+from otafl.flower.rounds import FlowerRounds, delegate, get_metrics
 from otafl.own_loop.reports import UplinkTotals
 
 
-class OverTheAir(Strategy):
+class OverTheAirStrategy(Strategy):
     """Pass the updates of a strategy's clients through otafl's uplink before it sees them.
 
     What a client sends is the increment, its new arrays minus those of the round's model, all
@@ -50,11 +50,11 @@ class OverTheAir(Strategy):
         if not isinstance(strategy, Strategy):
             older = "; those of flwr.server.strategy have the same names there"
             raise UserError(
-                f"otafl.flower: OverTheAir wraps a strategy of flwr.serverapp.strategy; got a "
-                f"{type(strategy).__name__}" + older * hasattr(strategy, "aggregate_fit")
+                "otafl.flower: OverTheAirStrategy wraps a strategy of flwr.serverapp.strategy; "
+                f"got a {type(strategy).__name__}" + older * hasattr(strategy, "aggregate_fit")
             )
         self.strategy = strategy
-        self._rounds = Rounds(strategy, devices, device_key, settings)
+        self._rounds = FlowerRounds(strategy, devices, device_key, settings)
         self._model: ArrayRecord | None = None
 
     @property

@@ -86,7 +86,7 @@ class UplinkTotals:
 
 
 @dataclass(frozen=True)
-class Delivery:
+class OwnDelivery:
     """Updates that the server received in a round.
 
     Parameters

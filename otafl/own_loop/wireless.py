@@ -22,7 +22,7 @@ from otafl.core.suggestions import make_unknown_name_error
 from otafl.engine import acknowledgement
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.payload_collector import encode
-from otafl.own_loop.reports import Delivery, UplinkReport, UplinkTotals
+from otafl.own_loop.reports import OwnDelivery, UplinkReport, UplinkTotals
 from otafl.own_loop.update_kinds import Updates
 from otafl.power.custom import CustomPolicy
 from otafl.scenario import load_scenario
@@ -175,7 +175,7 @@ class WirelessUplink:
 
     def deliver(
         self, round: int, updates: Any, weights: Any = None, senders: Any = None
-    ) -> Delivery:
+    ) -> OwnDelivery:
         """Transmit as `__call__` does, and return single updates where the transport has them.
 
         Parameters
@@ -191,7 +191,7 @@ class WirelessUplink:
 
         Returns
         -------
-        Delivery
+        OwnDelivery
             The mean, the report and the single updates.
         """
         round = _check_integer(round, "round", self._caller)
@@ -223,7 +223,7 @@ class WirelessUplink:
         mean = {name: block[0] for name, block in received.mean[0].items()}
         if received.any_delivered is not None and not bool(received.any_delivered[0]):
             mean = {name: torch.zeros_like(block) for name, block in mean.items()}
-        return Delivery(sent.to_input_kind(mean, share), report, each)
+        return OwnDelivery(sent.to_input_kind(mean, share), report, each)
 
     def _list_transmitters(self, senders: Any, count: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the device [n] of each transmitted row, and the rows, or None for all."""

@@ -23,7 +23,7 @@ OWN = ("device", "cause", "level", "class")
 """Dims that variables bring along, beside trial and round."""
 
 
-class Layout(NamedTuple):
+class OverviewLayout(NamedTuple):
     """Axes of a result: hue and facet of the part that is picked by position.
 
     `caption` tells what was picked.
@@ -53,7 +53,7 @@ def list_free_axes(ds: xr.Dataset) -> list[str]:
     )
 
 
-def choose_layout(ds: xr.Dataset, *taken: str) -> Layout:
+def choose_layout(ds: xr.Dataset, *taken: str) -> OverviewLayout:
     """Choose hue and facet of the axes that are not `taken` and not too long.
 
     Of those that are left it is the first value. ds: after `unzip_axis`.
@@ -64,7 +64,7 @@ def choose_layout(ds: xr.Dataset, *taken: str) -> Layout:
     left = [dim for dim in rest if dim not in (hue, facet)]
     said = ", ".join(format_coordinate(ds, dim, ds[dim].values[0]) for dim in left)
     alone = [dim for dim in list_axes(ds) if ds.sizes[dim] == 1]
-    return Layout(ds.isel(dict.fromkeys((*left, *alone), 0)), hue, facet, said)
+    return OverviewLayout(ds.isel(dict.fromkeys((*left, *alone), 0)), hue, facet, said)
 
 
 def overview_data(ds: xr.Dataset) -> tuple[xr.Dataset, str]:

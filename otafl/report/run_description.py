@@ -22,7 +22,7 @@ MAX_SETTINGS = 100_000
 MAX_AXIS_VALUES = 200
 
 
-class Axis(NamedTuple):
+class AxisDescription(NamedTuple):
     """A key of the sweep, its distinct values, and whether other keys vary with it."""
 
     key: str
@@ -73,7 +73,7 @@ def list_notices(ds: xr.Dataset) -> list[str]:
     return said
 
 
-def list_swept_axes(ds: xr.Dataset) -> list[Axis]:
+def list_swept_axes(ds: xr.Dataset) -> list[AxisDescription]:
     """Return the keys of the sweep in the scenario's order."""
     swept = header.read_scenario(ds.attrs).get("sweep") or {}
     found = []
@@ -89,7 +89,7 @@ def list_swept_axes(ds: xr.Dataset) -> list[Axis]:
             shown = list(texts)[:MAX_AXIS_VALUES]
             if len(texts) > len(shown):
                 shown.append(f"... and {len(texts) - len(shown)} more")
-            found.append(Axis(own, meaning, shown, joint))
+            found.append(AxisDescription(own, meaning, shown, joint))
     return found
 
 

@@ -51,7 +51,7 @@ class Column(NamedTuple):
     meaning: str
 
 
-class Table(NamedTuple):
+class ReportTable(NamedTuple):
     """Table of values.
 
     Parameters
@@ -68,7 +68,7 @@ class Table(NamedTuple):
     left_out: int
 
 
-def build_tables(ds: xr.Dataset) -> list[Table]:
+def build_tables(ds: xr.Dataset) -> list[ReportTable]:
     """Make tables of accuracy and loss, of cost, and of the rest.
 
     Variables that are missing or zero everywhere are left out.
@@ -93,7 +93,7 @@ def build_tables(ds: xr.Dataset) -> list[Table]:
         by_point = zip(points, zip(*cells, strict=True), strict=False)  # of the first points
         rows = [(list(point), list(row)) for point, row in by_point]
         if rows:
-            found.append(Table(title, keys, columns, rows, len(points) - len(rows)))
+            found.append(ReportTable(title, keys, columns, rows, len(points) - len(rows)))
     return found
 
 

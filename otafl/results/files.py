@@ -13,6 +13,7 @@ from otafl import scenario as scenarios
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import HDF5, list_own, write_atomically
 from otafl.core.inputs import open_regular
+from otafl.core.suggestions import format_near_file
 from otafl.results import checksums, header, sweep_file
 from otafl.results.dataset import FORMAT, combine, select_points
 from otafl.results.environment import check_format
@@ -187,7 +188,8 @@ def _check_file(path: Path) -> None:
             f"{path}: is a folder; give a result file or the folder of an `otafl sweep`"
         )
     if not path.exists():
-        raise UserError(f"{path}: no such file; `otafl run` and `otafl sweep` write results")
+        near = format_near_file(path, f"*{path.suffix}") or ";"
+        raise UserError(f"{path}: no such file{near} `otafl run` and `otafl sweep` write results")
     try:
         with open_regular(path) as file:
             begins = file.read(len(HDF5))

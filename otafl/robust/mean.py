@@ -13,7 +13,7 @@ from otafl.core.contracts import Tensors
 from otafl.robust.base import Inputs, Rule, compute_mean
 
 
-class Mean(Rule):
+class MeanRule(Rule):
     """The weighted mean."""
 
     is_robust: ClassVar[bool] = False

@@ -44,7 +44,7 @@ RESERVED = frozenset(
 
 
 @dataclass(frozen=True)
-class Axis:
+class SweepAxis:
     """A dim of the results.
 
     Parameters
@@ -59,7 +59,7 @@ class Axis:
         "1" for a plain number, empty for a choice.
     long_name : str
         Description in words.
-    zipped : dict of Axis
+    zipped : dict of SweepAxis
         For joint axes, a coordinate for each key.
     """
 
@@ -68,10 +68,10 @@ class Axis:
     values: tuple[Any, ...]
     units: str
     long_name: str
-    zipped: dict[str, Axis] = field(default_factory=dict)
+    zipped: dict[str, SweepAxis] = field(default_factory=dict)
 
     @property
-    def coords(self) -> dict[str, Axis]:
+    def coords(self) -> dict[str, SweepAxis]:
         """Every coordinate along the dim, by name."""
         return self.zipped or {self.dim: self}
 
@@ -163,7 +163,7 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
     return sound, problems + doubled
 
 
-def build_axes(sweep: Sweep) -> dict[str, Axis]:
+def build_axes(sweep: Sweep) -> dict[str, SweepAxis]:
     """Return dim -> axis, in the scenario's order."""
     names = [_name(track) for axis in sweep for track in axis]
     taken = Counter(names)
@@ -178,7 +178,7 @@ def build_axes(sweep: Sweep) -> dict[str, Axis]:
         if tracks[0].is_joint:
             keys = tuple(track.key for track in tracks)
             positions = tuple(range(len(tracks[0].values)))
-            axes["zip"] = Axis("zip", keys, positions, "1", "position in zip", own)
+            axes["zip"] = SweepAxis("zip", keys, positions, "1", "position in zip", own)
         else:
             axes |= own
     return axes
@@ -395,11 +395,11 @@ def _name(track: Track) -> str:
     return str(track.path[-1])
 
 
-def _make_axis(name: str, track: Track) -> Axis:
+def _make_axis(name: str, track: Track) -> SweepAxis:
     last = str(track.path[-1])
     if track.chooses_component:
         noun = TABLES[CHOICES[track.path].table].noun
-        return Axis(name, (track.key,), tuple(format_label(v) for v in track.values), "", noun)
+        return SweepAxis(name, (track.key,), tuple(format_label(v) for v in track.values), "", noun)
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in track.values)
     units = (get_unit(last) or "1") if numbers else ""
     long_name = last.replace("_", " ")
@@ -407,4 +407,4 @@ def _make_axis(name: str, track: Track) -> Axis:
         # the first clause: what follows it are remarks
         long_name = re.split(r"[;,:(]|\. ", description)[0].strip()
         long_name = long_name.removesuffix(f" in {units}")
-    return Axis(name, (track.key,), track.values, units, long_name)
+    return SweepAxis(name, (track.key,), track.values, units, long_name)

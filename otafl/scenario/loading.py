@@ -12,13 +12,13 @@ from pydantic import ValidationError
 from otafl.core.errors import UserError
 from otafl.core.problems import Path, Problem
 from otafl.scenario import axes
-from otafl.scenario.axes import Axis
+from otafl.scenario.axes import SweepAxis
 from otafl.scenario.checks import check
 from otafl.scenario.errors import ProblemLocator, find_slips, to_problems
 from otafl.scenario.extending import EXTENDS, add_base
 from otafl.scenario.keys import CHOICES, format_path, get_value, set_value, split
 from otafl.scenario.ranges import expand_range
-from otafl.scenario.reading import read_file, read_text
+from otafl.scenario.reading import locate_files, read_file, read_text
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.yaml_source import MAX_POINTS, dump_in_line, parse
 from otafl.user_code.sources import name_object
@@ -38,7 +38,8 @@ def load_scenario(
     ----------
     source : str, Path or mapping
         Path of the YAML file, or the mapping of keys. In a mapping, functions and classes may stand
-        in place of their names `module:name`.
+        in place of their names `module:name`. Relative paths of input files count from the folder
+        of the YAML file; those of a mapping and of overrides from the working folder.
     overrides : sequence of str, optional
         Texts `a.b=c`, with c in YAML, which are applied before the checks.
 
@@ -65,8 +66,8 @@ def load_points(
     further: returns further errors of a point whose sections are valid.
     """
     if isinstance(source, Mapping):
-        tree, where = _to_plain(source, ()), ProblemLocator()
         folder = FilePath()
+        tree, where = locate_files(_to_plain(source, ()), folder), ProblemLocator()
     else:
         tree, where = read_file(FilePath(source))
         folder = FilePath(source).parent
@@ -121,7 +122,7 @@ def read_sweep(scenario: Scenario) -> axes.Sweep:
     return sweep
 
 
-def build_axes(scenario: Scenario) -> dict[str, Axis]:
+def build_axes(scenario: Scenario) -> dict[str, SweepAxis]:
     """Return dim -> axis of the sweep, in the scenario's order."""
     return axes.build_axes(read_sweep(scenario))
 
@@ -173,7 +174,7 @@ def _apply_overrides(
             if isinstance(new, str) and path in CHOICES and CHOICES[path].find_settings_class(new):
                 path = (*path, "name")  # keeps the other keys of the section
                 texts[path] = text
-            tree = set_value(tree, path, new)
+            tree = set_value(tree, path, locate_files(new, FilePath(), path))
         except UserError as error:  # of the YAML, or of a range
             problems.append(Problem(str(error), path))
         except KeyError as error:

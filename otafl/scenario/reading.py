@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import codecs
+import os
+from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
 from otafl.core.files import HDF5
 from otafl.core.inputs import open_regular
-from otafl.core.problems import Problem
-from otafl.core.suggestions import format_suggestion
+from otafl.core.problems import Path, Problem
+from otafl.core.suggestions import format_near_file
 from otafl.scenario.errors import ProblemLocator, ScenarioError
-from otafl.scenario.keys import format_path
+from otafl.scenario.keys import CHOICES, format_path, split
 from otafl.scenario.yaml_source import YamlError, parse
 
 MAX_BYTES = 2_000_000
 """Largest size of a scenario's file."""
 
+FILE_KEYS = ("path", "file", "root")
+"""Keys of components that name a file or folder of input."""
+
 
 def read_file(file: FilePath, label: str = "") -> tuple[dict[str, Any], ProblemLocator]:
     """Return the content of a file and its places.
+
+    The paths of input files count from the folder of the scenario's file, and are made absolute.
 
     label: name of the file in messages; its path if empty. Raises ScenarioError with the place if
     the file is no mapping.
@@ -42,7 +49,35 @@ def read_file(file: FilePath, label: str = "") -> tuple[dict[str, Any], ProblemL
     if empty:
         text = "{}: has no value; write null if that is meant"
         raise locator.make_error(Problem(text.format(format_path(path)), path) for path in empty)
-    return source.data, locator
+    return locate_files(source.data, file.parent), locator
+
+
+def locate_files(value: Any, folder: FilePath | str, path: Path = ()) -> Any:
+    """Return a part of a scenario with absolute paths of its input files; `~` is expanded.
+
+    A key of a user-defined component is the user's own, so it stays as it is.
+
+    Parameters
+    ----------
+    value : Any
+        Value of a key, or the whole scenario.
+    folder : Path or str
+        Folder from which relative paths count.
+    path : Path
+        Path of the key.
+    """
+    if path[:1] == ("sweep",) and len(path) == 2 and isinstance(value, list):
+        own = () if path[1] == "zip" else split(str(path[1]))
+        return [locate_files(one, folder, own) for one in value]
+    if isinstance(value, Mapping) and ":" not in str(value.get("name", "")):
+        inner = {key: (*path, *split(key)) for key in value if isinstance(key, str)}
+        return {key: locate_files(one, folder, inner.get(key, ())) for key, one in value.items()}
+    is_file = path[-1:] in [(key,) for key in FILE_KEYS] and path[:-1] in CHOICES
+    if path == ("output", "folder") and isinstance(value, str):
+        return os.path.expanduser(value)
+    if is_file and isinstance(value, str) and value:
+        return os.path.abspath(os.path.join(folder, os.path.expanduser(value)))
+    return value
 
 
 def read_text(file: FilePath) -> str:
@@ -74,5 +109,5 @@ def _format_unreadable(file: FilePath, error: OSError) -> str:
         if kept.is_file():
             return f"is a folder; `otafl show {file}` shows a sweep, {kept} is its scenario"
         return "is a folder; give the YAML file of a scenario"
-    near = format_suggestion(file.name, [one.name for one in file.parent.glob("*.y*ml")])
+    near = format_near_file(file, "*.y*ml")
     return f"cannot be read ({error.strerror}){near or ';'} give the YAML file of a scenario"

@@ -16,7 +16,7 @@ from otafl.core.contracts import ChannelState
 from otafl.selection.base import Devices, NumWanted, Selection, draw_random_key, select_lowest
 
 
-class Uniform(Selection):
+class UniformSelection(Selection):
     """Uniform selection of participants.
 
     Examples

@@ -19,7 +19,7 @@ import torch
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import HDF5, list_own
 from otafl.core.inputs import open_regular
-from otafl.core.suggestions import format_count
+from otafl.core.suggestions import format_count, format_near_file
 from otafl.results import checksums, sweep_file
 from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError
@@ -38,7 +38,7 @@ NO_CHECKSUM = "without a SHA-256"
 HINT = "give a result (.nc), its models (.pt), or the folder of an `otafl sweep`"
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """What a file is to the command that wrote it."""
 
     RESULT = "result"
@@ -56,7 +56,7 @@ class Finding:
     """
 
     path: Path
-    kind: Kind
+    kind: FileKind
     fault: str = ""
     note: str = ""
 
@@ -74,7 +74,8 @@ def verify(source: Path) -> Iterator[Finding]:
     if source.is_dir():
         yield from _verify_folder(source)
     elif not source.exists():
-        raise UserError(f"{source}: no such file or folder; {HINT}")
+        near = format_near_file(source, f"*{source.suffix}") or ";"
+        raise UserError(f"{source}: no such file or folder{near} {HINT}")
     elif not source.is_file():
         raise UserError(f"{source}: is no regular file; {HINT}")
     else:
@@ -88,11 +89,11 @@ def advise(findings: list[Finding], source: Path) -> str:
         return f"{source}: sound, {format_count(len(findings), 'file')}"
     kinds = {one.kind for one in wrong}
     head = f"{source}: {len(wrong)} of {format_count(len(findings), 'file')} damaged or missing; "
-    if Kind.SWEEP in kinds:
+    if FileKind.SWEEP in kinds:
         return head + "the command that wrote it, with --restart, computes everything again"
-    if Kind.RESULT in kinds or not source.is_dir():
+    if FileKind.RESULT in kinds or not source.is_dir():
         return head + "the command that wrote it computes it again"
-    models = [one.path for one in wrong if one.kind is Kind.MODELS and one.path.exists()]
+    models = [one.path for one in wrong if one.kind is FileKind.MODELS and one.path.exists()]
     first = ""
     if models:
         names = ", ".join(str(path.relative_to(source)) for path in models)
@@ -108,16 +109,16 @@ def _verify_file(path: Path) -> Iterator[Finding]:
         return
     if begin != HDF5:
         if path.suffix in (".nc", ".pt"):
-            yield Finding(path, Kind.RESULT, "damaged: it does not begin as such a file does")
+            yield Finding(path, FileKind.RESULT, "damaged: it does not begin as such a file does")
             return
         raise UserError(f"{path}: is no file of otafl; {HINT}")
-    kind = Kind.PART if path.parent.name == PARTS else Kind.RESULT
+    kind = FileKind.PART if path.parent.name == PARTS else FileKind.RESULT
     finding, scenario = _verify_result(path, kind, alone=True)
     yield finding
     files = trained.list_model_files(path)
-    if kind is Kind.RESULT and not files and _saves_models(scenario):
+    if kind is FileKind.RESULT and not files and _saves_models(scenario):
         missing = "missing: the models of this result"
-        yield Finding(trained.get_models_folder(path), Kind.RESULT, missing)
+        yield Finding(trained.get_models_folder(path), FileKind.RESULT, missing)
     yield from map(_verify_tensors, files)
 
 
@@ -133,24 +134,24 @@ def _verify_folder(folder: Path) -> Iterator[Finding]:
     attributes: Mapping[str, str] = {}
     try:
         attributes = sweep_file.read(folder).attributes
-        yield Finding(plan, Kind.SWEEP)
+        yield Finding(plan, FileKind.SWEEP)
     except UserError as error:
-        yield Finding(plan, Kind.SWEEP, f"damaged: {_format_reason(error)}")
+        yield Finding(plan, FileKind.SWEEP, f"damaged: {_format_reason(error)}")
     for path in parts:
-        yield _verify_result(path, Kind.PART)[0]
+        yield _verify_result(path, FileKind.PART)[0]
     if store.interrupted_path.exists():
-        yield _verify_result(store.interrupted_path, Kind.PART)[0]
+        yield _verify_result(store.interrupted_path, FileKind.PART)[0]
     models = trained.list_model_files(folder)
     yield from map(_verify_tensors, models)
     # those of an `otafl run` may lie beside its result already
     if _saves_models(attributes.get("scenario", "")) and folder.suffix != UNFINISHED:
         for path in (store.get_models_path(part.stem) for part in parts):
             if path not in models:
-                yield Finding(path, Kind.MODELS, "missing: the models of a finished stack")
+                yield Finding(path, FileKind.MODELS, "missing: the models of a finished stack")
     yield from map(_verify_tensors, list_own(folder / RUNNING, ".pt"))
 
 
-def _verify_result(path: Path, kind: Kind, alone: bool = False) -> tuple[Finding, str]:
+def _verify_result(path: Path, kind: FileKind, alone: bool = False) -> tuple[Finding, str]:
     """Return the finding about a result, and its scenario; empty for a damaged one.
 
     Raises UserError, if it is verified alone, for a file that is not otafl's.
@@ -194,7 +195,7 @@ def _verify_tensors(path: Path, alone: bool = False) -> Finding:
 
     Raises UserError, if it is verified alone, for a file that is not otafl's.
     """
-    kind = Kind.RUNNING if path.parent.name == RUNNING else Kind.MODELS
+    kind = FileKind.RUNNING if path.parent.name == RUNNING else FileKind.MODELS
     try:
         has_checksum = checksums.check(path)
         kept = torch.load(path, "cpu", weights_only=True, mmap=True)

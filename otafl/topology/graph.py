@@ -75,8 +75,7 @@ class Graph(Topology):
         reach: float = Field(0.5, gt=0)
         """with geometric, the largest distance of neighbours in the unit square"""
         path: str | None = Field(None, min_length=1)
-        """with file, a CSV file of the weights W with a line for each device; relative paths count
-        from the working directory"""
+        """with file, a CSV file of the weights W with a line for each device"""
         weights: Literal["metropolis", "max_degree"] = "metropolis"
         """weights W_ij of neighbours. metropolis: 1 / (1 + max(d_i, d_j)) (Xiao, Boyd, Lall 2005).
         max_degree: 1 / (1 + max d)"""

@@ -40,7 +40,7 @@ CONSERVED = "charge(0) + harvested = charge(t) + spent"
 
 
 @dataclass(frozen=True)
-class Course:
+class ClockCourse:
     """Clock after some rounds, and the energies that were charged.
 
     Parameters
@@ -59,7 +59,7 @@ class Course:
     radiated_j: np.ndarray
 
 
-def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -> Course:
+def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -> ClockCourse:
     """Run rounds of random work on devices with given batteries and radios."""
     section = {"count": DEVICES, "compute": {"name": "fixed"} | parts} | devices
     scenario = load_scenario({"name": "clock", "devices": section})
@@ -84,7 +84,7 @@ def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -
         radiated[admitted] += joules[admitted]
         airtime_s = draw.uniform(0.5, 1.0, TRIALS)
         clocks.close_slot(airtime_s, joules, airtime_s[:, None] * draw.random((TRIALS, DEVICES)))
-    return Course(clocks, begin_j, computed, radiated)
+    return ClockCourse(clocks, begin_j, computed, radiated)
 
 
 @state_law("clock: energy balance", CONSERVED, "{}", PROTOCOLS)

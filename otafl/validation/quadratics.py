@@ -51,7 +51,7 @@ def draw_equal_hessians(users: int = 10) -> DataSet:
 
 
 @dataclass(frozen=True)
-class Problem:
+class QuadraticProblem:
     """Quadratics of K devices.
 
     hessians: [K, P, P]. moments: [K, P], the products of inputs and labels.
@@ -82,13 +82,13 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Course:
+class QuadraticCourse:
     """A problem and the models of a run.
 
     models: [R, S, P] after each round. personal: [S, K, P] at the end.
     """
 
-    problem: Problem
+    problem: QuadraticProblem
     models: np.ndarray
     personal: np.ndarray | None
 
@@ -100,7 +100,7 @@ class Course:
 
 def run_course(
     bench: Bench, rounds: int, trials: int, devices: int = 10, /, **sections: Any
-) -> Course:
+) -> QuadraticCourse:
     """Run a linear regression of `devices` users, one device each, with full batches."""
     data = sections.pop("data", {})
     if "name" not in data:
@@ -130,10 +130,10 @@ def run_course(
         models.append(engine.server[MODEL].double().cpu().numpy())
     own = engine.devices.get_all().get("personal.weight0")
     personal = None if own is None else own.double().cpu().numpy()[..., 0]
-    return Course(_read_problem(points[0].scenario.data), np.stack(models), personal)
+    return QuadraticCourse(_read_problem(points[0].scenario.data), np.stack(models), personal)
 
 
-def _read_problem(source: Any) -> Problem:
+def _read_problem(source: Any) -> QuadraticProblem:
     samples = load_cached(source)
     assert samples.owner is not None
     hessians, moments = [], []
@@ -142,11 +142,11 @@ def _read_problem(source: Any) -> Problem:
         y = samples.y_train[samples.owner == user, 0].astype(np.float64)
         hessians.append(x.T @ x / len(x))
         moments.append(x.T @ y / len(x))
-    return Problem(np.stack(hessians), np.stack(moments))
+    return QuadraticProblem(np.stack(hessians), np.stack(moments))
 
 
 def solve_stationary(
-    problem: Problem, noise: float, mean: float = MEAN, variance: float = VARIANCE
+    problem: QuadraticProblem, noise: float, mean: float = MEAN, variance: float = VARIANCE
 ) -> np.ndarray:
     """Solve for the stationary second moment S of w - w* by vectorisation.
 
@@ -165,6 +165,6 @@ def solve_stationary(
     return np.linalg.solve(np.eye(size**2) - linear, source.ravel()).reshape(size, size)
 
 
-def compute_floor(problem: Problem, second_moment: np.ndarray) -> float:
+def compute_floor(problem: QuadraticProblem, second_moment: np.ndarray) -> float:
     """Compute the mean excess risk trace(H S) / 2."""
     return float(np.trace(problem.hessian @ second_moment) / 2.0)

@@ -24,8 +24,8 @@ from otafl.validation.quadratics import (
     FEATURES,
     NOISE,
     STEP,
-    Course,
-    Problem,
+    QuadraticCourse,
+    QuadraticProblem,
     compute_floor,
     run_course,
     solve_stationary,
@@ -43,7 +43,7 @@ def _link(channel: str, gamma: float) -> dict[str, Any]:
     }
 
 
-def _average(course: Course, settled: int) -> np.ndarray:
+def _average(course: QuadraticCourse, settled: int) -> np.ndarray:
     """Return the time average of the excess risk of each trial, [S]."""
     return np.asarray(course.excess[settled:].mean(0))
 
@@ -109,11 +109,11 @@ def _local_steps(bench: Bench) -> Iterator[Check]:
     yield _compare(problem.optimum, corrected.models[-1, 0], "SCAFFOLD, 5 steps")
 
 
-def _measure_spread(problem: Problem) -> float:
+def _measure_spread(problem: QuadraticProblem) -> float:
     return float(np.abs(problem.hessians - problem.hessian).max())
 
 
-def _solve_local_point(problem: Problem, step: float, steps: int) -> np.ndarray:
+def _solve_local_point(problem: QuadraticProblem, step: float, steps: int) -> np.ndarray:
     identity = np.eye(problem.hessian.shape[0])
     p = np.stack(
         [

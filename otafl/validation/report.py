@@ -14,12 +14,12 @@ from rich.table import Table
 
 from otafl.core.files import write_csv, write_text
 from otafl.validation.checks import LEVEL, MOST_CHECKS, SUITE_LEVEL, Check
-from otafl.validation.suite import Outcome
+from otafl.validation.suite import LawOutcome
 
 COLUMNS = ("law", "source", "case", "expected", "measured", "low", "high", "pass", "fault")
 
 
-def print_table(outcomes: Sequence[Outcome], console: Console) -> None:
+def print_table(outcomes: Sequence[LawOutcome], console: Console) -> None:
     """Print a line for each law, and the reasons why laws could not be checked.
 
     The line has the numbers of the case nearest to the end of its interval. If cases failed, each
@@ -52,7 +52,7 @@ def print_table(outcomes: Sequence[Outcome], console: Console) -> None:
             console.print(f"{outcome.law.name}: {outcome.fault}")
 
 
-def format_summary(outcomes: Sequence[Outcome]) -> str:
+def format_summary(outcomes: Sequence[LawOutcome]) -> str:
     """Return one sentence with the number of laws that hold, and the false-alarm level."""
     count = sum(len(outcome.checks) for outcome in outcomes)
     failed = sum(not outcome.is_passed for outcome in outcomes)
@@ -63,22 +63,22 @@ def format_summary(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def write_json(outcomes: Sequence[Outcome], path: Path) -> None:
+def write_json(outcomes: Sequence[LawOutcome], path: Path) -> None:
     """Write a list of objects, one for each check; numbers that are not finite are null."""
     write_text(path, json.dumps(build_rows(outcomes), indent=1) + "\n")
 
 
-def write_checks(outcomes: Sequence[Outcome], path: Path) -> None:
+def write_checks(outcomes: Sequence[LawOutcome], path: Path) -> None:
     """Write a line for each check as CSV."""
     write_csv(path, COLUMNS, ([row.get(name) for name in COLUMNS] for row in build_rows(outcomes)))
 
 
-def draw_figure(outcomes: Sequence[Outcome], path: Path) -> None:
+def draw_figure(outcomes: Sequence[LawOutcome], path: Path) -> None:
     """Draw where every measured number lies in its interval, one line for each family of laws.
 
     Parameters
     ----------
-    outcomes : Sequence of Outcome
+    outcomes : Sequence of LawOutcome
         Outcomes of the laws.
     path : Path
         File of a format that Matplotlib writes.
@@ -102,7 +102,7 @@ def draw_figure(outcomes: Sequence[Outcome], path: Path) -> None:
     figure.savefig(path)
 
 
-def build_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def build_rows(outcomes: Sequence[LawOutcome]) -> list[dict[str, Any]]:
     """Return a mapping of COLUMNS for every check.
 
     A law that could not be checked has one without numbers.

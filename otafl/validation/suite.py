@@ -22,7 +22,7 @@ MODULES = [importlib.import_module(f"otafl.validation.{name}") for name in NAMES
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LawOutcome:
     """Outcome of a law: at least one check, or the reason why it could not be checked.
 
     Parameters
@@ -81,7 +81,7 @@ def list_laws(only: str | None = None) -> list[Law]:
 
 def run(
     bench: Bench, chosen: Sequence[Law], progress: Callable[[int, int, str], None] | None = None
-) -> list[Outcome]:
+) -> list[LawOutcome]:
     """Check laws one after the other.
 
     Parameters
@@ -95,15 +95,15 @@ def run(
 
     Returns
     -------
-    list of Outcome
-        Outcome of each law. An error in a law is its fault, and fails it.
+    list of LawOutcome
+        LawOutcome of each law. An error in a law is its fault, and fails it.
     """
     outcomes = []
     for index, law in enumerate(chosen):
         if progress is not None:
             progress(index, len(chosen), law.name)
         try:
-            outcomes.append(Outcome(law, tuple(law.run(bench))))
+            outcomes.append(LawOutcome(law, tuple(law.run(bench))))
         except Exception as error:
-            outcomes.append(Outcome(law, (), f"{type(error).__name__}: {error}"))
+            outcomes.append(LawOutcome(law, (), f"{type(error).__name__}: {error}"))
     return outcomes

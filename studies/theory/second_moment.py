@@ -16,7 +16,7 @@ import xarray as xr
 
 from otafl.engine.assembly import assemble
 from otafl.scenario import Point
-from otafl.validation.quadratics import MEAN, NOISE, VARIANCE, Problem
+from otafl.validation.quadratics import MEAN, NOISE, VARIANCE, QuadraticProblem
 from otafl.validation.sheet import RULES, Scalars, States
 
 DRAWS = 10_000
@@ -46,7 +46,7 @@ Rule = Callable[[np.ndarray], Gains]
 """Gains of a round by the mean symbol powers [K]."""
 
 
-def read_problems(point: Point, trials: int) -> list[Problem]:
+def read_problems(point: Point, trials: int) -> list[QuadraticProblem]:
     """The quadratics of each trial of a point, in which an intercept and a penalty are inputs."""
     parts = assemble([point], range(trials))
     data, model = parts.samples.training_data, parts.model
@@ -61,7 +61,7 @@ def read_problems(point: Point, trials: int) -> list[Problem]:
         samples = [data.index[k, : int(data.count[k])].numpy() for k in own]
         hessians = [x[i].T @ x[i] / len(i) + np.diag(penalty) for i in samples]
         moments = [x[i].T @ y[i] / len(i) for i in samples]
-        found.append(Problem(np.stack(hessians), np.stack(moments)))
+        found.append(QuadraticProblem(np.stack(hessians), np.stack(moments)))
     return found
 
 
@@ -116,12 +116,12 @@ def make_policy_rule(config: Any, snr: float, devices: int, noise: float = NOISE
     return compute
 
 
-def start_at_zero(problem: Problem) -> Moments:
+def start_at_zero(problem: QuadraticProblem) -> Moments:
     """The moments of a model of zeros."""
     return Moments(-problem.optimum, np.outer(problem.optimum, problem.optimum))
 
 
-def compute_symbol_powers(problem: Problem, at: Moments, step: float) -> np.ndarray:
+def compute_symbol_powers(problem: QuadraticProblem, at: Moments, step: float) -> np.ndarray:
     """Mean squares [K] of the coordinates of an increment -b g_k(w)."""
     h, g = problem.hessians, problem.gradients
     square = np.einsum("kij,jl,kil->k", h, at.second, h) + 2.0 * np.einsum(
@@ -130,7 +130,7 @@ def compute_symbol_powers(problem: Problem, at: Moments, step: float) -> np.ndar
     return np.maximum(step**2 * (square + (g**2).sum(1)) / g.shape[1], LEAST)
 
 
-def advance(problem: Problem, at: Moments, step: float, gains: Gains) -> Moments:
+def advance(problem: QuadraticProblem, at: Moments, step: float, gains: Gains) -> Moments:
     """The moments after a round."""
     h, g = problem.hessians, problem.gradients
     mean_h, mean_g = np.tensordot(gains.mean, h, 1), gains.mean @ g
@@ -144,12 +144,14 @@ def advance(problem: Problem, at: Moments, step: float, gains: Gains) -> Moments
     return Moments(at.first - step * (mean_h @ at.first + mean_g), second)
 
 
-def compute_risk(problem: Problem, at: Moments) -> float:
+def compute_risk(problem: QuadraticProblem, at: Moments) -> float:
     """The mean excess risk."""
     return float(np.trace(problem.hessian @ at.second) / 2.0)
 
 
-def run_theory(problem: Problem, rounds: int, step: float, rule: Rule | Gains) -> np.ndarray:
+def run_theory(
+    problem: QuadraticProblem, rounds: int, step: float, rule: Rule | Gains
+) -> np.ndarray:
     """Excess risk [R + 1] from a model of zeros on."""
     at = start_at_zero(problem)
     out = [compute_risk(problem, at)]
@@ -161,7 +163,7 @@ def run_theory(problem: Problem, rounds: int, step: float, rule: Rule | Gains) -
 
 
 def run_model_theory(
-    problem: Problem, steps: np.ndarray, snr: float, growth: float, sends_models: bool
+    problem: QuadraticProblem, steps: np.ndarray, snr: float, growth: float, sends_models: bool
 ) -> np.ndarray:
     """Excess risk [R + 1] over a channel without fading, with precoding by the largest power."""
     count, size = problem.moments.shape

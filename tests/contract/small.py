@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -150,40 +149,23 @@ EVERY_METHOD = [
     if registry.load_component("transport", name).is_unbiased
 ]
 EVERY_PAYLOAD = [name for name in first_of_each("algorithm", payload_kind) if needs(name) == "mean"]
-"""Transports that every method is tried over, and methods that every transport is tried with: they
-send what is averaged, what is added up, and parts that differ from device to device."""
+"""A transport of each kind that every method gets along with, and a method of each kind of payload:
+what is averaged, what is added up, and parts that differ from device to device."""
 
-METHODS = [
-    (algorithm, transport)
-    for algorithm in ALGORITHMS
+
+def pick_transport(algorithm: str) -> str:
+    """The transport of an algorithm's tests: fading and packets alternate between algorithms."""
+    fit = [one for one in EVERY_METHOD[1:] if delivers(one, algorithm)]
+    return fit[ALGORITHMS.index(algorithm) % len(fit)]
+
+
+PAIRS = [(algorithm, pick_transport(algorithm)) for algorithm in ALGORITHMS]
+PAIRS += [
+    (EVERY_PAYLOAD[0], transport)
     for transport in TRANSPORTS
-    if delivers(transport, algorithm) and (transport in EVERY_METHOD or algorithm in EVERY_PAYLOAD)
+    if delivers(transport, EVERY_PAYLOAD[0]) and (EVERY_PAYLOAD[0], transport) not in PAIRS
 ]
-"""Algorithms over transports that give them what they need."""
-
-FIRST = [
-    pair
-    if place == 0 or METHODS[place - 1][0] != pair[0]
-    else pytest.param(*pair, marks=pytest.mark.slow)
-    for place, pair in enumerate(METHODS)
-]
-"""`METHODS`; all but the first transport of each algorithm are slow tests."""
-
-
-def is_next(algorithm: str, transport: str) -> bool:
-    """Whether it is the transport's turn: fading and packets alternate between algorithms."""
-    lossy = [one for one in EVERY_METHOD[1:] if delivers(one, algorithm)]
-    return transport == lossy[ALGORITHMS.index(algorithm) % len(lossy)]
-
-
-IN_TURN = [
-    pair
-    if pair[0] == EVERY_PAYLOAD[0] or is_next(*pair)
-    else pytest.param(*pair, marks=pytest.mark.slow)
-    for pair in METHODS
-]
-"""`METHODS`; but for one algorithm over all transports and all algorithms over one in turn, they
-are slow tests."""
+"""Every algorithm over a transport in turn, and every transport with one algorithm."""
 
 
 def tree(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:

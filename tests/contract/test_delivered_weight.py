@@ -13,23 +13,16 @@ from typing import Any
 import pytest
 import torch
 from contract.small import engine, scores
-from torch import Tensor
 
-from otafl.codecs.base import Codec
-from otafl.codecs.obda import Obda
 from otafl.core import registry
-from otafl.core.contracts import Received, Tensors
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.digital import packets
-from otafl.uplink.signal import Signal
 
 pytestmark = pytest.mark.exact
 
 DEVICES, HEARD = 10, (1, 4, 8)
 
-# examples: settings under which these read the weight that arrived
 READERS: dict[str, dict[str, Any]] = {
     "fedbuff": {"buffer": 5},
     "scaffold": {},
@@ -45,10 +38,8 @@ READERS: dict[str, dict[str, Any]] = {
 }
 """Methods that read the weight that arrived or divide by it, and some that must not need it."""
 
-# examples: methods whose server blocks are factors of a product
 FACTORED = ("fedrlr", "fedrlr_plus")
 
-# examples: settings that fit the small model
 CODECS: dict[str, dict[str, Any]] = {
     "matrix_sensing": {"rows": 2},
     "random_subset": {"fill": "keep"},
@@ -57,7 +48,6 @@ CODECS: dict[str, dict[str, Any]] = {
 
 VOTES = ("obda", "weighted obda")
 
-# examples: links and cases that differ in how weights arrive
 LINKS: dict[str, dict[str, Any]] = {
     "digital": {"transport": "digital"},
     "over_the_air": {"transport": "over_the_air"},
@@ -135,72 +125,18 @@ def goes(method: str, codec: str, link: str) -> bool:
     return True
 
 
-CASES = [
-    *((method, codec, "digital") for method in READERS for codec in NAMES),
-    *((method, codec, "over_the_air") for method in READERS for codec in NAMES),
-    # examples: links and cases that differ in how weights arrive
-    *((method, codec, "several fades") for method in ("scaffold", "prox_sgd") for codec in NAMES),
-    *((method, "identity", link) for method in READERS for link in LINKS),
-]
-
-FAST = [("fedbuff", codec, "over_the_air") for codec in NAMES]
-FAST += [("scaffold", codec, "digital") for codec in VOTES]
-FAST += [("scaffold", "shared_subset", "several fades")]
-FAST += [("prox_sgd", "matrix_sensing", "several fades")]
-# examples: links and cases that differ in how weights arrive
-FAST += [(method, "obda", "over_the_air") for method in ("scaffold", "heterofl", "fedhm")]
-# examples: links and cases that differ in how weights arrive
-FAST += [(method, "identity", "fsk_majority_vote") for method in ("fedbuff", "scaffold", "fedhm")]
+CASES = [("fedbuff", codec, "over_the_air") for codec in NAMES]
+CASES += [("scaffold", codec, "digital") for codec in VOTES]
+CASES += [("scaffold", "shared_subset", "several fades")]
+CASES += [("prox_sgd", "matrix_sensing", "several fades")]
+CASES += [(method, "obda", "over_the_air") for method in ("scaffold", "heterofl", "fedhm")]
+CASES += [(method, "identity", "fsk_majority_vote") for method in ("fedbuff", "scaffold", "fedhm")]
 
 
-@pytest.mark.parametrize(
-    ("method", "codec", "link"),
-    [
-        case if case in FAST else pytest.param(*case, marks=pytest.mark.slow)
-        for case in dict.fromkeys([*FAST, *CASES])
-    ],
-)
+CASES += [(method, "identity", "several fades") for method in READERS]
+
+
+@pytest.mark.parametrize(("method", "codec", "link"), CASES)
 def test_silent_devices_are_as_absent_ones(method: str, codec: str, link: str) -> None:
     if goes(method, codec, link):
         assert not differ(method, codec, link)
-
-
-def all_heard(count: Tensor | Tensors) -> Tensor | Tensors:
-    """A weight of 1 where something arrived."""
-    if isinstance(count, dict):
-        return {name: (value > 0).to(value.dtype) for name, value in count.items()}
-    return (count > 0).to(count.dtype)
-
-
-def test_a_vote_that_tells_a_weight_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    decode, give = Obda.decode, Delivery.give
-
-    def one(self: Obda, received: Received) -> Received:
-        made = decode(self, received)
-        return replace(made, group_weight=tuple(map(all_heard, made.group_weight)))
-
-    def given(
-        self: Delivery, sent: Signal, mean: Tensors, count: Any, *more: Any, **keys: Any
-    ) -> None:
-        give(self, sent, mean, all_heard(count), *more, **keys)
-
-    monkeypatch.setattr(Obda, "decode", one)
-    assert differ("fedbuff", "obda", "over_the_air").startswith(("model", "came", "buffer"))
-    assert differ("scaffold", "obda", "over_the_air").startswith("control")
-    monkeypatch.setattr(Delivery, "give", given)
-    assert differ("scaffold", "identity", "fsk_majority_vote").startswith("control")
-
-
-def test_the_weight_of_a_sum_taken_for_that_of_a_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = a_round("fedbuff", "obda", "over_the_air", absent=True)
-    monkeypatch.setattr(Signal, "out_of_one", property(lambda self: self.linear))
-    assert differ("fedbuff", "obda", "over_the_air", absent)
-    monkeypatch.undo()
-    monkeypatch.setattr(packets, "_normalise_weight", lambda count, *_: count)
-    assert differ("scaffold", "obda", "digital").startswith("control")
-
-
-def test_the_weight_of_measurements_taken_for_one_of_reals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Codec, "decode_weight", lambda self, index, weight, restored: weight)
-    with pytest.raises(RuntimeError, match="size of tensor"):
-        differ("prox_sgd", "matrix_sensing", "several fades")

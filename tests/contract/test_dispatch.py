@@ -13,11 +13,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from contract.small import FIRST, engine
+from contract.small import EVERY_METHOD, EVERY_PAYLOAD, engine, over_fading
 from support.dispatches import DispatchCounter
 from torch import Tensor
 
-from otafl.core import registry, rng
+from otafl.core import rng
 from otafl.core.contracts import ChannelState
 from otafl.data import DataSet, training_data
 
@@ -71,23 +71,11 @@ def operations(algorithm: str, transport: str, trials: int, devices: int) -> int
     return counter.count
 
 
-def is_long(algorithm: str) -> bool:
-    """Whether a method takes long to count: it has models of several sizes, or a row for each
-    device at the server."""
-    method = registry.load_component("algorithm", algorithm)
-    return (
-        "row for each device" in method.excludes.get("merging", "")
-        or "levels" in method.Settings.model_fields
-    )
-
-
 @pytest.mark.parametrize(
     ("algorithm", "transport"),
-    [
-        one
-        if hasattr(one, "marks") or not is_long(one[0])
-        else pytest.param(*one, marks=pytest.mark.slow)
-        for one in FIRST
+    [("fedavg", transport) for transport in EVERY_METHOD]
+    + [
+        (algorithm, over_fading(algorithm)) for algorithm in (*EVERY_PAYLOAD[1:], "ditto", "fedamp")
     ],
 )
 def test_operations_do_not_grow(

@@ -3,21 +3,22 @@ a device trains by itself as it does among others, or the method refuses with a 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from contract.small import ALGORITHMS, close, engine, over_fading, points, run, scores, small
-from support.marks import every_other_is_fast
+from contract.small import (
+    ALGORITHMS,
+    EVERY_PAYLOAD,
+    close,
+    engine,
+    over_fading,
+    points,
+    run,
+    scores,
+)
 
-from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.engine.assembly import assemble
-from otafl.engine.engine import Engine
-from otafl.evaluation.recorder import Recorder
-from otafl.running.checkpoints import Checkpoint, CheckpointState
 
 EPOCHS: dict[str, Any] = {
     "data.partition": {"name": "dirichlet", "alpha": 0.1},
@@ -76,36 +77,9 @@ def test_device_trains_alone_as_among_others(algorithm: str) -> None:
     assert compared or not payload
 
 
-@pytest.mark.parametrize("algorithm", every_other_is_fast(ABLE))
+@pytest.mark.parametrize("algorithm", EVERY_PAYLOAD)
 def test_trial_alone_is_trial_in_a_stack(algorithm: str) -> None:
     keys = make_keys(algorithm)
     whole = scores(run(engine(keys), 1))
     alone = scores(run(engine(keys, trials=[1]), 1))
     close(alone, {name: value[1:] for name, value in whole.items()}, 1e-9)
-
-
-@pytest.mark.parametrize("protocol", registry.list_names("protocol"))
-def test_protocols_go_on_from_a_checkpoint(protocol: str, tmp_path: Path) -> None:
-    """Devices with more samples work longer, and may miss slots."""
-    keys = EPOCHS | {"devices.protocol": small("protocol", protocol), "devices.compute": "mcu"}
-    stack = points(keys)
-    one = Engine(assemble(stack, [0, 1]))
-    one.parts.clock.journal = []
-    recorder = Recorder(one, 1, 2)
-    recorder.take_record(0, 0.0)
-    checkpoint = Checkpoint(tmp_path / "kept.pt", 1)
-
-    def go_on(recorder: Recorder, first: int, last: int) -> Any:
-        for t in range(first, last):
-            recorder.engine.run_round(t)
-            recorder.take_record(t + 1, 0.0)
-        return recorder.record(complete=True)
-
-    go_on(recorder, 0, 2)
-    checkpoint.save(CheckpointState(recorder, 2, 0.0), stack, [0, 1])
-    whole = go_on(recorder, 2, 4)
-    kept = checkpoint.load(stack, [0, 1])
-    assert kept is not None, checkpoint.refusal
-    again = go_on(kept.recorder, 2, 4)
-    for variable, values in whole.variables.items():
-        np.testing.assert_array_equal(again.variables[variable], values, err_msg=variable)

@@ -26,18 +26,18 @@ MODELS = pytest.mark.parametrize("name", registry.list_names("model"))
 SHAPE, CLASSES, ROWS, BATCH = (64,), 10, 3, 5
 
 
-def built(name: str, dtype: torch.dtype) -> tuple[Model, dict[str, torch.Tensor], Batch]:
+def built(name: str) -> tuple[Model, dict[str, torch.Tensor], Batch]:
     """A model, parameters that differ from row to row, and a minibatch."""
     settings = registry.load_settings_class("model", name).model_validate(small.model(name))
     model = models.build(settings, SHAPE, CLASSES)
-    streams = Streams([0] * ROWS, range(ROWS), dtype=dtype)
+    streams = Streams([0] * ROWS, range(ROWS), dtype=torch.float64)
     params = model.init(lambda key, shape: streams.draw_uniform(key, 0, shape))
     params = {
         key: (value + 0.1 * streams.draw_normal(f"shift/{key}", 0, value.shape[1:])).clone()
         for key, value in params.items()
     }
     generator = torch.Generator().manual_seed(0)
-    x = torch.rand(ROWS, BATCH, *SHAPE, dtype=dtype, generator=generator)
+    x = torch.rand(ROWS, BATCH, *SHAPE, dtype=torch.float64, generator=generator)
     y = torch.randint(CLASSES, (ROWS, BATCH), generator=generator)
     if model.scores_positions:
         model.loss = NextToken()
@@ -46,26 +46,9 @@ def built(name: str, dtype: torch.dtype) -> tuple[Model, dict[str, torch.Tensor]
 
 
 @MODELS
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_model_shapes(name: str, dtype: torch.dtype) -> None:
-    model, params, batch = built(name, dtype)
-    assert {key: tuple(value.shape[1:]) for key, value in params.items()} == model.shapes
-    assert model.num_params == sum(value[0].numel() for value in params.values())
-    assert model.macs > 0
-    loss, grads = model.compute_gradients(params, batch)
-    assert loss.shape == (ROWS,)
-    assert {key: grad.shape for key, grad in grads.items()} == {
-        key: value.shape for key, value in params.items()
-    }
-    logits = model.logits(params, batch.x)
-    assert logits.shape == (ROWS, BATCH, *(SHAPE if model.scores_positions else ()), CLASSES)
-    assert {loss.dtype, logits.dtype, *(grad.dtype for grad in grads.values())} == {dtype}
-
-
-@MODELS
 def test_model_rows_are_apart(name: str) -> None:
     """A row alone gives what it gives among others, also where all rows see the same samples."""
-    model, params, batch = built(name, torch.float64)
+    model, params, batch = built(name)
     whole, (loss, grads) = model.logits(params, batch.x), model.compute_gradients(params, batch)
     shared = model.logits(params, batch.x[:1])
     for row in range(ROWS):
@@ -83,7 +66,7 @@ def test_model_rows_are_apart(name: str) -> None:
 def test_model_gradients_and_step(name: str) -> None:
     """Against central differences in one random direction, with unequal sample weights; and a step
     of SGD is minus the step size times the gradient."""
-    model, params, batch = built(name, torch.float64)
+    model, params, batch = built(name)
     weight = torch.rand(ROWS, BATCH, dtype=torch.float64) + 0.1
     batch = Batch(batch.x, batch.y, weight / weight.sum(1, keepdim=True))
     loss, grads = model.compute_gradients(params, batch)

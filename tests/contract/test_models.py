@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from contract.small import close, engine, equal, model, points, run, scores
+from contract.small import close, engine, model, points, run, scores
 from support.training_scores import score_training
 from torch import Tensor
 
 from otafl.core import registry
+from otafl.core.contracts import Batch
 from otafl.core.rng import Streams
+from otafl.losses.next_token import NextToken
 from otafl.models import LayeredModel, build
 
 MODULES = registry.TABLES["model"].modules
@@ -20,25 +23,17 @@ TOKENS = [name for name in MODULES if registry.load_component("model", name).sco
 """Models of sequences of tokens, which `test_losses.py` meets with methods."""
 MODELS = [name for name in MODULES if name not in (registry.TABLES["model"].default, *TOKENS)]
 """The others than the base's own."""
-# examples: methods that meet a model in different ways
 KINDS = ["fedavg", "fedrlr", "fedrlr_plus", "fedmid", "prox_sgd", "magnitude_pruning"]
-# examples: methods that meet a model in different ways
 KINDS += ["pfedbred", "tdpfed", "fedem", "pfedbayes"]
 """Methods that meet a model each in its own way: dense or low-rank or factored weights, a
 minibatch's span, all local data, random weights. The others do as one of these."""
-# examples: methods that meet a model in different ways
 LAYERED = ("fedrlr", "fedrlr_plus", "tdpfed", "pfedbayes")
 """Methods of models whose layers they know; the last one, of fully connected layers."""
 SHAPE, CLASSES = (64,), 10
 
 
 def met(name: str, algorithm: str) -> bool:
-    """Whether a method trains a model. What is another size of a model, in the same file, is tested
-    under federated averaging alone."""
-    if algorithm == "fedavg":
-        return True
-    if next(other for other in MODULES if MODULES[other] == MODULES[name]) != name:
-        return False
+    """Whether a method trains a model."""
     section = registry.load_settings_class("model", name).model_validate(model(name))
     made = build(section, SHAPE, CLASSES)
     if not isinstance(made, LayeredModel):
@@ -46,20 +41,13 @@ def met(name: str, algorithm: str) -> bool:
     return algorithm != "pfedbayes" or not any(layer.window for layer in made.layers)
 
 
-MET = [(name, algorithm) for name in MODELS for algorithm in KINDS if met(name, algorithm)]
-PAIRS = pytest.mark.parametrize(("name", "algorithm"), MET)
-ONE = {"float32": 1e-5, "float64": 1e-10}
-"""Largest relative difference that a round may make, by precision."""
+CASES = [(name, "fedavg") for name in MODELS]
+for place, kind in enumerate(KINDS[1:]):
+    fit = [name for name in ("mlp", *MODELS) if met(name, kind)]
+    CASES.append((fit[place % len(fit)], kind))
+"""Every model under federated averaging, and every other kind of method with a model in turn."""
 
-
-def is_next(name: str, algorithm: str) -> bool:
-    """Whether a pair is tested in the fast suite: the methods of half of the models in turn.
-
-    An LSTM, which takes many steps for one, is among them with the first method only.
-    """
-    if algorithm == KINDS[0]:
-        return True
-    return name != "lstm" and (MODELS.index(name) + KINDS.index(algorithm)) % 2 == 0
+EVERY_CASE = pytest.mark.parametrize(("name", "algorithm"), CASES)
 
 
 def of(name: str, algorithm: str, **keys: Any) -> dict[str, Any]:
@@ -75,42 +63,21 @@ def of(name: str, algorithm: str, **keys: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "algorithm"),
-    [pytest.param(*pair, marks=() if is_next(*pair) else pytest.mark.slow) for pair in MET],
-)
-@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
-def test_stacked_is_alone(name: str, algorithm: str, dtype: str) -> None:
-    """Two points of two trials in one stack, a trial of each alone."""
-    keys = of(name, algorithm, **{"engine.dtype": dtype, "sweep": {"channel.snr_db": [0, 40]}})
-    rounds = 1 if dtype == "float32" else 2  # of which the second starts from the first
+@EVERY_CASE
+def test_stacked_is_alone(name: str, algorithm: str) -> None:
+    """Two points of two trials in one stack, a trial of each alone, the second row by row."""
+    keys = of(name, algorithm, **{"engine.dtype": "float64", "sweep": {"channel.snr_db": [0, 40]}})
     read = points(keys)
     together = engine(read)
     start = scores(together)
-    whole = scores(run(together, rounds))
+    whole = scores(run(together, 2))
     assert all(value.isfinite().all() for value in whole.values())
     assert any(float((whole[view] - start[view]).abs().max()) > 1e-4 for view in whole)
-    for point, trial in ((0, 1), (1, 0)):
-        alone = scores(run(engine(read, trials=[trial], chosen=[point]), rounds))
+    in_pieces = points(keys | {"engine.chunk_mb": 1e-6})
+    for stack, point, trial in ((read, 0, 1), (in_pieces, 1, 0)):
+        alone = scores(run(engine(stack, trials=[trial], chosen=[point]), 2))
         row = slice(2 * point + trial, 2 * point + trial + 1)
-        close(alone, {view: value[row] for view, value in whole.items()}, ONE[dtype] * rounds)
-
-
-@pytest.mark.parametrize(
-    ("name", "algorithm"),
-    [pair if pair[1] == "fedavg" else pytest.param(*pair, marks=pytest.mark.slow) for pair in MET],
-)
-def test_deterministic(name: str, algorithm: str) -> None:
-    keys = of(name, algorithm)
-    equal(scores(run(engine(keys), 2)), scores(run(engine(keys), 2)))
-
-
-@pytest.mark.slow
-@PAIRS
-def test_chunked_is_unchunked(name: str, algorithm: str) -> None:
-    keys = of(name, algorithm, **{"engine.dtype": "float64", "devices.count": 2})
-    whole = scores(run(engine(keys | {"engine.chunk_mb": 1000}), 2))
-    close(scores(run(engine(keys | {"engine.chunk_mb": 1e-6}), 2)), whole, 2e-10)
+        close(alone, {view: value[row] for view, value in whole.items()}, 2e-10)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -131,6 +98,15 @@ def test_a_model_keeps_its_contract(name: str) -> None:
     assert both.shape == (2, 5, *(SHAPE if name in TOKENS else ()), CLASSES)
     alone = made.logits({key: block[1:] for key, block in params.items()}, x)
     torch.testing.assert_close(both[1:], alone, rtol=0, atol=1e-12)
+    batch = Batch(x.expand(2, -1, -1).clone(), x[..., 0].expand(2, -1).long(), None)
+    if name in TOKENS:
+        made.loss, batch = NextToken(), replace(batch, y=batch.x.flip(1).long())
+    loss, grads = made.compute_gradients(params, batch)
+    assert loss.shape == (2,)
+    assert {key: grad.shape for key, grad in grads.items()} == {
+        key: value.shape for key, value in params.items()
+    }
+    assert {loss.dtype, both.dtype, *(grad.dtype for grad in grads.values())} == {torch.float64}
     assert set(made.norms) <= made.shapes.keys()
     assert bool(made.moments(params, x)) == made.batch_norms
 

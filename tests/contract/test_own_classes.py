@@ -24,13 +24,8 @@ TABLES = [
     for table, one in registry.TABLES.items()
     if one.supports_custom and issubclass(registry.load_settings_class(table, ":"), CustomClass)
 ]
-ENTRIES = [
-    pytest.param(table, name, marks=() if place == 1 else pytest.mark.slow)
-    for table in TABLES
-    if table != "algorithm"  # whose classes' tests are in tests/algorithms
-    for place, name in enumerate(registry.list_names(table))
-]
-"""The second of each table, and all others as slow tests."""
+ENTRIES = [(table, registry.list_names(table)[1]) for table in TABLES if table != "algorithm"]
+"""The second of each table; the tests of users' algorithms are in tests/algorithms."""
 
 SLOW = {"name": "rayleigh", "speed_kmh": 3.0, "round_interval_s": 0.01}
 KEYS = {"devices.count": 6, "devices.participants": 3, "channel": SLOW, "trials": 2}

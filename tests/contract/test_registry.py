@@ -14,40 +14,34 @@ import pytest
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.settings import Settings, list_stackable_fields
-from otafl.core.suggestions import find_closest
 from otafl.results import variables
 from otafl.scenario import Scenario, axes, build_json_schema, load_scenario
 from otafl.scenario.axes import NOT_SWEPT, build_axes, read
 from otafl.scenario.keys import CHOICES, iterate_fields, set_value
-from otafl.user_code import loading
-from otafl.user_code.custom_part import CustomPart
 
 ENTRIES = [(table, name) for table in registry.TABLES for name in registry.list_names(table)]
 
 
-@pytest.mark.parametrize(("table", "name"), ENTRIES)
-def test_an_entry_has_settings_an_implementation_and_one_line(table: str, name: str) -> None:
-    config, about = registry.load_settings_class(table, name), registry.read_info(table, name)
-    assert issubclass(config, Settings)
-    assert name in get_args(config.model_fields["name"].annotation)
-    assert callable(registry.load_component(table, name))
-    assert about.summary
-    assert "\n" not in about.summary
-    assert len(about.summary) <= 96
-
-
-@pytest.mark.parametrize(("table", "name"), ENTRIES)
-def test_a_component_is_made_of_its_settings(table: str, name: str) -> None:
+def test_an_entry_has_settings_an_implementation_and_descriptions() -> None:
     """The component is its settings, or a class that has them nested."""
-    kind = registry.load_component(table, name)
-    assert registry.load_settings_class(table, name) is getattr(kind, "Settings", kind)
-
-
-@pytest.mark.parametrize(("table", "name"), ENTRIES)
-def test_every_field_of_an_entry_says_what_it_means(table: str, name: str) -> None:
-    settings = registry.load_settings_class(table, name)
-    for key, info in settings.model_fields.items():
-        assert info.description or key in ("name", "partition"), key
+    wrong = []
+    for table, name in ENTRIES:
+        kind, about = registry.load_component(table, name), registry.read_info(table, name)
+        settings = registry.load_settings_class(table, name)
+        fine = (
+            issubclass(settings, Settings),
+            settings is getattr(kind, "Settings", kind),
+            name in get_args(settings.model_fields["name"].annotation),
+            0 < len(about.summary) <= 96,
+            "\n" not in about.summary,
+        )
+        wrong += [(table, name)] * (not all(fine))
+        wrong += [
+            (table, name, key)
+            for key, info in settings.model_fields.items()
+            if not info.description and key not in ("name", "partition")
+        ]
+    assert wrong == []
 
 
 def test_every_table_is_a_section_with_a_default() -> None:
@@ -61,25 +55,25 @@ def test_every_table_is_a_section_with_a_default() -> None:
         assert section == registry.load_settings_class(choice.table, default)(name=default)
 
 
-@pytest.mark.parametrize(("table", "name"), ENTRIES)
 def test_an_entry_can_be_named_alone_or_in_a_mapping(
-    table: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With what its example says that it cannot do without."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "devices.csv").write_text("flops_per_s\n1e9\n")
-    path = registry.TABLES[table].path
-    example = dict(registry.load_settings_class(table, name).example)
-    assert all(key.split(".")[0] in Scenario.model_fields for key in example)
-    found = []
-    for section in (name, {"name": name}):
-        tree = set_value({"name": "x"}, path, section)
-        for key, value in example.items():
-            tree = set_value(tree, tuple(key.split(".")), value)
-        scenario = load_scenario({"transport": "ideal"} | tree)
-        found.append(functools.reduce(getattr, path, scenario))
-    assert found[0] == found[1]
-    assert found[0].name == name
+    for table, name in ENTRIES:
+        path = registry.TABLES[table].path
+        example = dict(registry.load_settings_class(table, name).example)
+        assert all(key.split(".")[0] in Scenario.model_fields for key in example)
+        found = []
+        for section in (name, {"name": name}):
+            tree = set_value({"name": "x"}, path, section)
+            for key, value in example.items():
+                tree = set_value(tree, tuple(key.split(".")), value)
+            scenario = load_scenario({"transport": "ideal"} | tree)
+            found.append(functools.reduce(getattr, path, scenario))
+        assert found[0] == found[1]
+        assert found[0].name == name
 
 
 def test_no_key_gives_an_axis_the_name_of_something_else_in_a_result(
@@ -97,15 +91,14 @@ def test_no_key_gives_an_axis_the_name_of_something_else_in_a_result(
         assert all("is a section" in problem.message for problem in problems), problems
 
 
-@pytest.mark.parametrize(("table", "name"), ENTRIES)
-def test_the_schema_marks_stackable_fields_and_describes_entries(table: str, name: str) -> None:
-    alternatives = section_of(registry.TABLES[table].path)["anyOf"]
-    listed = alternatives[-1]["oneOf"]
-    (own,) = (one for one in listed if name in one["title"].split())
-    assert own["description"]
-    properties = referred(own)["properties"]
-    marked = {key for key, info in properties.items() if info.get("stackable")}
-    assert marked == set(list_stackable_fields(registry.load_settings_class(table, name)))
+def test_the_schema_marks_stackable_fields_and_describes_entries() -> None:
+    for table, name in ENTRIES:
+        listed = section_of(registry.TABLES[table].path)["anyOf"][-1]["oneOf"]
+        (own,) = (one for one in listed if name in one["title"].split())
+        assert own["description"]
+        properties = referred(own)["properties"]
+        marked = {key for key, info in properties.items() if info.get("stackable")}
+        assert marked == set(list_stackable_fields(registry.load_settings_class(table, name)))
 
 
 @functools.cache
@@ -129,20 +122,6 @@ def section_of(path: tuple[str, ...]) -> dict[str, Any]:
     return node
 
 
-@pytest.mark.parametrize(
-    ("word", "candidates", "found"),
-    [
-        # examples: words that are alike
-        ("gbam", ("full", "ci", "tci", "gbma"), "gbma"),
-        ("treshold", ("name", "threshold"), "threshold"),
-        ("xyz", ("name", "threshold"), None),
-        ("a", (), None),
-    ],
-)
-def test_closest(word: str, candidates: tuple[str, ...], found: str | None) -> None:
-    assert find_closest(word, candidates) == found
-
-
 def test_an_unknown_name_is_refused_with_the_closest() -> None:
     with pytest.raises(UserError) as error:
         registry.load_component("power", "gbam")
@@ -151,34 +130,6 @@ def test_an_unknown_name_is_refused_with_the_closest() -> None:
         f"power: unknown power policy 'gbam'; did you mean 'gbma'? known: {known}, or "
         "module:callable of your own"
     )
-
-
-def test_a_callable_of_the_users_own() -> None:
-    for table in ("model", "data"):
-        assert issubclass(registry.load_settings_class(table, "a:b"), CustomPart)
-        assert registry.load_component(table, "a:b") is registry.load_component(table, "c:d")
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("no_such_module:f", "data.name: 'no_such_module:f': No module named 'no_such_module'; is"),
-        ("math:no", "data.name: 'math:no': 'no' does not exist in module 'math'"),
-        ("math:pi", "data.name: 'math:pi': 'pi' is not callable in module 'math'"),
-    ],
-)
-def test_a_callable_that_cannot_be_had(path: str, message: str) -> None:
-    with pytest.raises(UserError, match=r"data\.name") as error:
-        loading.load(path, "data.name")
-    assert str(error.value).startswith(message)
-
-
-def test_a_callable_in_the_working_folder(tmp_path, monkeypatch) -> None:
-    (tmp_path / "my_own_model_file.py").write_text("def make(**options): return options\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
-    make = loading.load("my_own_model_file:make", "model.name")
-    assert make(a=1) == {"a": 1}
 
 
 def _imports(code: str, *modules: str) -> str:
@@ -193,11 +144,10 @@ def test_names_are_listed_with_what_they_are_without_torch() -> None:
     assert _imports(code, "torch", "numpy", "sionna").split() == ["False"] * 3
 
 
-@pytest.mark.parametrize("command", [["--help"], ["list"], ["list", "channels"]])
-def test_the_command_line_lists_without_torch(command: list[str]) -> None:
+def test_the_command_line_lists_without_torch() -> None:
     code = (
         "from otafl import cli\ntry: cli.main(%r)\nexcept SystemExit as left: "
         "assert not left.code\nprint()"
     )
-    said = _imports(code % command, "torch", "sionna", "xarray", "simpy")
+    said = _imports(code % ["list", "channels"], "torch", "sionna", "xarray", "simpy")
     assert said.split()[-4:] == ["False"] * 4

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from contract.small import IN_TURN, engine, equal, run, small
+from contract.small import PAIRS, engine, equal, run, small
 
 from otafl.core import registry
 from otafl.core.contracts import Tensors
@@ -21,7 +21,7 @@ from otafl.engine.engine import Engine
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
 
-SENDING = [pair for pair in IN_TURN if getattr(pair, "values", pair)[0] != "local_only"]
+SENDING = [pair for pair in PAIRS if pair[0] != "local_only"]
 
 
 def is_acknowledged(algorithm: str, block: str) -> bool:

@@ -24,11 +24,7 @@ FAST = {"training.rounds": 1, "training.local_steps": 1}
 
 
 @pytest.mark.parametrize(
-    "topology",
-    [
-        pytest.param(one, marks=() if one == "graph" else pytest.mark.slow)
-        for one in registry.list_names("topology")
-    ],
+    "topology", ["graph", pytest.param("hierarchical", marks=pytest.mark.slow)]
 )
 def test_what_check_accepts_runs(topology: str) -> None:
     refused, failed, symbols = [], {}, {}

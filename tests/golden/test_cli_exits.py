@@ -62,6 +62,14 @@ def test_the_command_that_was_meant_is_suggested(
 def test_the_file_that_was_meant_is_suggested(small: Path, capsys: pytest.CaptureFixture) -> None:
     call("run", "smal.yaml", code=2)
     assert "(No such file or directory); did you mean 'small.yaml'?" in capsys.readouterr().err
+    (small / "small.nc").touch()
+    for command in ("show", "verify"):
+        call(command, "smal.nc", code=2)
+        assert "did you mean 'small.nc'?" in capsys.readouterr().err
+    (small / "study").mkdir()
+    (small / "study" / "base.yaml").touch()
+    call("check", "stdy/base.yaml", code=2)
+    assert "did you mean 'study/base.yaml'?" in capsys.readouterr().err
     call("run", "elsewhere.txt", code=2)
     assert "did you mean" not in capsys.readouterr().err
 

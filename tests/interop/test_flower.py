@@ -33,7 +33,7 @@ from flwr.simulation import run_simulation
 from flwr.supercore.task_identity import TaskIdentity
 
 from otafl.core.errors import UserError
-from otafl.flower import OverTheAir
+from otafl.flower import OverTheAirStrategy
 from otafl.own_loop.wireless import WirelessUplink
 
 pytestmark = pytest.mark.slow
@@ -169,10 +169,10 @@ def simulated(server: ServerApp, apps: Any) -> None:
     run_simulation(server, apps.client.app, NODES, backend_name="in-process")
 
 
-def wrapped(inner: Any = None, **settings: Any) -> OverTheAir:
+def wrapped(inner: Any = None, **settings: Any) -> OverTheAirStrategy:
     sections = {"channel": "rayleigh", "power": "gbma", "snr_db": 20.0, "seed": 3, **settings}
     inner = strategies.FedAvg() if inner is None else inner
-    return OverTheAir(inner, devices=NODES, device_key="partition-id", **sections)
+    return OverTheAirStrategy(inner, devices=NODES, device_key="partition-id", **sections)
 
 
 def weights(result: Any) -> dict[str, np.ndarray]:
@@ -384,26 +384,26 @@ def test_nodes_without_a_number_of_their_own(apps: Any) -> None:
             raise RuntimeError("out of memory")
         return apps.client.train(message, context)
 
-    all_of_them = OverTheAir(strategies.FedAvg(fraction_evaluate=0.0), channel="awgn")
+    all_of_them = OverTheAirStrategy(strategies.FedAvg(fraction_evaluate=0.0), channel="awgn")
     trained(apps, all_of_them, 1, client)
     assert (all_of_them.totals.energy_j > 0).tolist() == [False, True, True, True]
     inner = strategies.FedAvg(fraction_train=0.5, fraction_evaluate=0.0)
-    strategy = OverTheAir(inner, channel="awgn", power="full")
+    strategy = OverTheAirStrategy(inner, channel="awgn", power="full")
     metrics = trained(apps, strategy, rounds=4).train_metrics_clientapp
     joules = np.array([metrics[round]["device_tx_energy_j"] for round in range(1, 5)])
     assert joules.shape == (4, NODES)
     assert ((joules > 0).sum(1) == 2).all()
     with pytest.raises(UserError, match="4 nodes have been seen, but the uplink has 2 devices"):
-        trained(apps, OverTheAir(strategies.FedAvg(), devices=2, channel="awgn"))
+        trained(apps, OverTheAirStrategy(strategies.FedAvg(), devices=2, channel="awgn"))
 
 
 def test_settings_are_said_at_once(apps: Any) -> None:
     with pytest.raises(UserError, match="power: unknown power policy 'gmba'; did you mean 'gbma'"):
         wrapped(power="gmba")
     with pytest.raises(UserError, match="device_key='id' needs devices"):
-        OverTheAir(strategies.FedAvg(), device_key="id")
+        OverTheAirStrategy(strategies.FedAvg(), device_key="id")
     with pytest.raises(UserError, match=r"got a FedAvg; those of flwr.server.strategy have the"):
-        OverTheAir(older.FedAvg())
-    key = OverTheAir(strategies.FedAvg(), devices=4, device_key="number")
+        OverTheAirStrategy(older.FedAvg())
+    key = OverTheAirStrategy(strategies.FedAvg(), devices=4, device_key="number")
     with pytest.raises(UserError, match="must have one number 'number' among its metrics; got non"):
         trained(apps, key)

@@ -28,8 +28,8 @@ from otafl.data.partitions.dirichlet_mix import DirichletMix
 from otafl.data.ridge import Ridge
 from otafl.devices.availability import AvailabilitySetup
 from otafl.devices.compute.classes import Classes
-from otafl.devices.compute.drawn import Drawn
-from otafl.devices.compute.lognormal import Lognormal
+from otafl.devices.compute.drawn import DrawnCompute
+from otafl.devices.compute.lognormal import LognormalCompute
 from otafl.devices.faults import Faults
 from otafl.validation.bench import CONFORMANCE, Bench
 from otafl.validation.checks import (
@@ -96,7 +96,7 @@ def check_logarithms(speeds: np.ndarray) -> Check:
 @holds()
 def test_quantities_of_devices_follow_their_laws(bench: Bench) -> Iterator[Check]:
     """A normal quantity is conditioned on values above its least; quantities are independent."""
-    section = Drawn.model_validate(
+    section = DrawnCompute.model_validate(
         {
             "flops_per_s": {"lognormal": {"median": MEDIAN, "sigma": SIGMA}},
             "battery_j": {"uniform": [100, 300]},
@@ -116,7 +116,7 @@ def test_quantities_of_devices_follow_their_laws(bench: Bench) -> Iterator[Check
 
 @holds()
 def test_speeds_are_log_normal(bench: Bench) -> Iterator[Check]:
-    section = Lognormal(median_flops_per_s=MEDIAN, sigma=SIGMA)
+    section = LognormalCompute(median_flops_per_s=MEDIAN, sigma=SIGMA)
     speeds = section.build_hardware(SAMPLES, np.random.default_rng(1)).flops_per_s
     yield check_distribution(speeds, LOGNORMAL.cdf)
     yield check_logarithms(speeds)

@@ -10,6 +10,7 @@ from support.scenarios import make_scenario, write_scenario
 
 from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.channels.rayleigh import Rayleigh
+from otafl.core.registry import TABLES, list_names, load_settings_class
 from otafl.data.custom import CustomData
 from otafl.data.partitions.dirichlet import Dirichlet
 from otafl.data.partitions.label_skew import LabelSkew
@@ -22,6 +23,9 @@ from otafl.scenario import (
     make_stack_key,
     to_yaml,
 )
+from otafl.scenario.errors import ProblemLocator
+from otafl.scenario.extending import add_base
+from otafl.scenario.reading import FILE_KEYS, read_file
 from otafl.scenario.yaml_source import parse
 
 pytestmark = pytest.mark.exact
@@ -148,3 +152,42 @@ def test_sections_that_no_axis_changes_are_validated_once() -> None:
     assert first.algorithm is second.algorithm
     assert first.model is second.model
     assert make_stack_key(first) == make_stack_key(second)
+
+
+def test_relative_paths_count_from_where_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the folder of the YAML file, a base's from the base's; otherwise the working folder."""
+    study, base, home = (tmp_path / name for name in ("study", "base", "home"))
+    for folder in (study, base, home):
+        folder.mkdir()
+    (base / "base.yaml").write_text("name: b\nmodel: {start: {name: file, path: w.pt}}\n")
+    text = """
+    name: s
+    extends: ../base/base.yaml
+    channel: {name: trace, path: measured.npy}
+    data: {name: digits}
+    devices: {compute: {name: csv, file: ~/devices.csv}}
+    sweep: {topology: [star, {name: graph, shape: file, path: weights.csv}]}
+    """
+    (study / "s.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(home))
+    tree, _ = read_file(Path("study/s.yaml"))
+    assert tree["channel"]["path"] == str(study / "measured.npy")
+    assert tree["devices"]["compute"]["file"] == str(home / "devices.csv")
+    assert tree["sweep"]["topology"][1]["path"] == str(study / "weights.csv")
+    merged, _ = add_base(tree, ProblemLocator(), study)
+    assert merged["model"]["start"]["path"] == str(base / "w.pt")
+    near, keys = str(tmp_path / "near.npy"), {"name": "trace", "path": "near.npy"}
+    assert load_scenario("study/s.yaml", ["channel.path=near.npy"]).channel.path == near
+    assert load_scenario({"name": "s", "channel": keys}).channel.path == near
+
+
+def test_keys_of_input_files_are_found_by_their_names() -> None:
+    """So `reads` of a component and the names in `FILE_KEYS` are the same."""
+    for table in TABLES:
+        for name in list_names(table):
+            kind = load_settings_class(table, name)
+            named = {key for key in kind.model_fields if key in FILE_KEYS and key != "root"}
+            assert named == set(kind.reads), (table, name)

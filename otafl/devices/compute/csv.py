@@ -43,7 +43,7 @@ class Csv(NumericCompute):
 
     name: Literal["csv"] = "csv"
     file: str = Field(min_length=1)
-    """CSV file; relative paths count from the working directory"""
+    """CSV file with a line for each device"""
 
     def has_frequency_scaling(self) -> bool:
         return True  # unknown before the file is read

@@ -184,7 +184,7 @@ def _declare_quantity(name: str) -> tuple[Any, Any]:
 _SPEED = (Quantity, Field(6e9, description="operations per second; a number or a distribution"))
 
 
-class Drawn(add_quantities(Compute, _declare_quantity, flops_per_s=_SPEED)):  # type: ignore[misc]
+class DrawnCompute(add_quantities(Compute, _declare_quantity, flops_per_s=_SPEED)):  # type: ignore[misc]
     """Devices with random quantities."""
 
     name: Literal["drawn"] = "drawn"

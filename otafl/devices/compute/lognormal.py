@@ -13,7 +13,7 @@ from otafl.core.settings import declare_stackable
 from otafl.devices.compute.base import Columns, NumericCompute, build_common_columns
 
 
-class Lognormal(NumericCompute):
+class LognormalCompute(NumericCompute):
     """Devices with random speeds."""
 
     name: Literal["lognormal"] = "lognormal"

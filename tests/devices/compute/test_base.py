@@ -14,7 +14,7 @@ from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.devices import compute
 from otafl.devices.compute.base import QUANTITIES, NumericCompute, OwnQuantities
-from otafl.devices.compute.drawn import Drawn
+from otafl.devices.compute.drawn import DrawnCompute
 from otafl.devices.compute.fixed import Fixed
 from otafl.devices.hardware import Hardware
 
@@ -99,6 +99,6 @@ def test_every_part_can_be_given() -> None:
 
 def test_every_quantity_can_be_a_classs_own() -> None:
     assert tuple(OwnQuantities.model_fields) == QUANTITIES
-    assert set(QUANTITIES) < set(Drawn.model_fields)
+    assert set(QUANTITIES) < set(DrawnCompute.model_fields)
     for name in QUANTITIES:
-        assert Drawn.model_fields[name].default == NumericCompute.model_fields[name].default
+        assert DrawnCompute.model_fields[name].default == NumericCompute.model_fields[name].default

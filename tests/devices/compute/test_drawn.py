@@ -12,10 +12,10 @@ from contract.small import scenario
 from support.made_devices import make_hardware
 from support.rounding import assert_agree
 
-from otafl.devices.compute.drawn import Drawn
+from otafl.devices.compute.drawn import DrawnCompute
 from otafl.scenario.errors import ScenarioError
 
-DRAWN = Drawn.model_validate(
+DRAWN = DrawnCompute.model_validate(
     {
         "flops_per_s": {"lognormal": {"median": 3e9, "sigma": 0.8}},
         "battery_j": {"uniform": [100, 300]},
@@ -27,7 +27,7 @@ DRAWN = Drawn.model_validate(
 
 @pytest.mark.exact
 def test_numbers_stay_numbers_among_drawn_quantities() -> None:
-    config = Drawn.model_validate({"flops_per_s": {"choice": [2e9]}, "kappa": 3e-28})
+    config = DrawnCompute.model_validate({"flops_per_s": {"choice": [2e9]}, "kappa": 3e-28})
     devices = make_hardware(config, 3)
     assert devices.flops_per_s.tolist() == [2e9] * 3
     assert devices.kappa.tolist() == [3e-28] * 3
@@ -37,8 +37,8 @@ def test_numbers_stay_numbers_among_drawn_quantities() -> None:
 @pytest.mark.exact
 def test_a_law_leaves_the_other_quantities_as_they_are() -> None:
     speed = {"uniform": [1e9, 2e9]}
-    plain = Drawn.model_validate({"flops_per_s": speed})
-    more = Drawn.model_validate(
+    plain = DrawnCompute.model_validate({"flops_per_s": speed})
+    more = DrawnCompute.model_validate(
         {"flops_per_s": speed, "charge": {"uniform": [0, 1]}, "kappa": {"choice": [1, 2]}}
     )
     assert np.array_equal(make_hardware(plain, 9).flops_per_s, make_hardware(more, 9).flops_per_s)

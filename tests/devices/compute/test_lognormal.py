@@ -9,14 +9,14 @@ import pytest
 from support.made_devices import make_hardware
 from support.rounding import assert_agree
 
-from otafl.devices.compute.lognormal import Lognormal
+from otafl.devices.compute.lognormal import LognormalCompute
 
-LOGNORMAL = Lognormal(median_flops_per_s=3e9, sigma=0.8)
+LOGNORMAL = LognormalCompute(median_flops_per_s=3e9, sigma=0.8)
 
 
 @pytest.mark.exact
 def test_zero_sigma_makes_all_devices_equal() -> None:
-    config = Lognormal(median_flops_per_s=3e9, sigma=0.0)
+    config = LognormalCompute(median_flops_per_s=3e9, sigma=0.0)
     np.testing.assert_allclose(make_hardware(config, 5, seed=1).flops_per_s, 3e9, rtol=1e-12)
 
 
