@@ -39,9 +39,8 @@ def test_factors_of_rows_layers_and_samples() -> None:
     assert not torch.equal(draw_dropout(KEYS, 1, (8, 16), 0.5, torch.float32), factors)
 
 
-@pytest.mark.parametrize("slope", [0.0, 0.1])
-def test_gradients_of_layers_are_autograds(slope: float) -> None:
-    model = make_layered(0.5, slope)
+def test_gradients_of_layers_are_autograds() -> None:
+    model = make_layered(0.5, slope=0.1)
     params, batch = draw(model)
 
     def compute_objective(leaves: Tensors, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -74,7 +73,7 @@ def test_submodels_refuse_dropout() -> None:
 
 
 def test_transformer() -> None:
-    """Alone as in a stack, off in tests, and of the first states too, without any block's."""
+    """Alone as in a stack, and off in tests."""
     settings = Transformer.Settings(
         input="vectors", depth=1, width=4, heads=1, dropout=0.5, pooling="mean"
     )
@@ -86,9 +85,3 @@ def test_transformer() -> None:
     alone = score_training(model, {n: b[1:] for n, b in params.items()}, x[1:], None, KEYS[1:])
     torch.testing.assert_close(alone, scores[1:])
     assert not torch.isclose(scores, model.logits(params, x)).any()
-    for name in ("block0.output", "block0.down"):
-        params[name] = torch.zeros_like(params[name])
-        params[f"{name}_bias"] = torch.zeros_like(params[f"{name}_bias"])
-    assert not torch.isclose(
-        score_training(model, params, x, None, KEYS), model.logits(params, x)
-    ).all()

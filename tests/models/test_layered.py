@@ -4,8 +4,6 @@ against dense ones.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -30,15 +28,12 @@ def models() -> list[LayeredModel]:
     return [mlp(WIDTHS), mlp((6, 3, 4)), regression]
 
 
-def leaky(slope: float, bias_start: Any = "zero") -> Mlp:
-    settings = Mlp.Settings(
-        hidden=WIDTHS[1:-1], activation="leaky_relu", leaky_slope=slope, bias_start=bias_start
-    )
+def leaky(slope: float) -> Mlp:
+    settings = Mlp.Settings(hidden=WIDTHS[1:-1], activation="leaky_relu", leaky_slope=slope)
     return Mlp(settings, (WIDTHS[0],), WIDTHS[-1])
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("index", range(3))
+@pytest.mark.parametrize(("index", "weighted"), [(0, False), (1, True), (2, True)])
 def test_backward_equals_autograd_and_the_loop(index: int, weighted: bool) -> None:
     model, batch = models()[index], draw_batch(weighted)
     params = draw_params(model)
@@ -64,10 +59,9 @@ def test_backward_equals_autograd_and_the_loop(index: int, weighted: bool) -> No
             np.testing.assert_allclose(grads[layer.bias][row], b, **CLOSE)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("index", range(3))
-def test_sgd_is_a_step_along_the_gradient(index: int, weighted: bool) -> None:
-    model, batch = models()[index], draw_batch(weighted)
+@pytest.mark.parametrize("index", [0, 2])
+def test_sgd_is_a_step_along_the_gradient(index: int) -> None:
+    model, batch = models()[index], draw_batch(weighted=True)
     params = draw_params(model)
     step = torch.tensor([0.1, 0.7, 0.0], dtype=F64)
     loss, grads = Model.compute_gradients(model, params, batch)
@@ -79,10 +73,9 @@ def test_sgd_is_a_step_along_the_gradient(index: int, weighted: bool) -> None:
             torch.testing.assert_close(moved[name], block - by, **CLOSE)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_factored_weights_give_the_dense_gradient_in_thin_products(weighted: bool) -> None:
+def test_factored_weights_give_the_dense_gradient_in_thin_products() -> None:
     """Also fact 6 of FedRLR: G V and G^T U come without a dense gradient, at every layer."""
-    model, batch = mlp(WIDTHS), draw_batch(weighted)
+    model, batch = leaky(0.3), draw_batch(weighted=True)
     thin, full = factorise(model, draw_params(model), 3, 3)
     loss, pairs = model.compute_pairs(thin, batch)
     auto_loss, auto = Model.compute_gradients(model, full, batch)
@@ -118,9 +111,8 @@ def test_shared_samples_and_samples_of_any_shape() -> None:
     assert_agree(grads, flat)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_leaky_relu_against_autograd_and_torchs(weighted: bool) -> None:
-    model, batch = leaky(0.1), draw_batch(weighted)
+def test_leaky_relu_against_autograd_and_torchs() -> None:
+    model, batch = leaky(0.1), draw_batch(weighted=True)
     params = draw_params(model)
     x = batch.x
     for i in range(len(WIDTHS) - 1):
@@ -137,20 +129,6 @@ def test_leaky_relu_against_autograd_and_torchs(weighted: bool) -> None:
         torch.testing.assert_close(grads[name], auto[name], **CLOSE)
         by = step.view(-1, *[1] * (auto[name].dim() - 1)) * auto[name]
         torch.testing.assert_close(moved[name], params[name] - by, **CLOSE)
-    straight = mlp(WIDTHS)
-    assert not torch.allclose(
-        straight.compute_gradients(params, batch)[1]["weight0"], grads["weight0"]
-    )
-
-
-def test_leaky_relu_of_factored_weights() -> None:
-    model, batch = leaky(0.3), draw_batch(True)
-    thin, full = factorise(model, draw_params(model), 3, 3)
-    loss, pairs = model.compute_pairs(thin, batch)
-    auto_loss, auto = Model.compute_gradients(model, full, batch)
-    torch.testing.assert_close(loss, auto_loss, **CLOSE)
-    for layer, (x, g) in zip(model.layers, pairs, strict=True):
-        torch.testing.assert_close(x.mT @ g, auto[layer.weight], **CLOSE)
 
 
 def test_leaky_relu_of_convolutions() -> None:
@@ -179,13 +157,3 @@ def test_leaky_relu_of_convolutions() -> None:
     hidden = torch.nn.functional.leaky_relu(hidden, 0.1)
     scores = hidden @ params["weight3"][0] + params["bias3"][0]
     torch.testing.assert_close(model.logits(params, x)[0], scores, **CLOSE)
-
-
-def test_relu_ignores_the_slope() -> None:
-    batch = draw_batch(False)
-    one = Mlp(Mlp.Settings(hidden=WIDTHS[1:-1], leaky_slope=0.4), (WIDTHS[0],), WIDTHS[-1])
-    params = draw_params(one)
-    loss, grads = one.compute_gradients(params, batch)
-    same_loss, same = mlp(WIDTHS).compute_gradients(params, batch)
-    assert torch.equal(loss, same_loss)
-    assert all(torch.equal(grads[name], same[name]) for name in grads)
