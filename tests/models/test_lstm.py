@@ -105,17 +105,6 @@ def test_equals_torchs_lstm_forwards_and_backwards(settings: Lstm.Settings) -> N
             torch.testing.assert_close(grads[name][row], grad, **CLOSE)
 
 
-def test_shared_samples_and_long_vectors() -> None:
-    """x [1, B, ...] is every row's, and a long vector is a sequence of single numbers."""
-    model, params, batch = built(SETTINGS[1])
-    expected = model.logits(params, batch.x[:1].expand(N, -1, -1, -1))
-    torch.testing.assert_close(model.logits(params, batch.x[:1]), expected, **CLOSE)
-    single = Lstm(Lstm.Settings(hidden=3, classifier=()), (LENGTH,), CLASSES)
-    params = single.init(uniform)
-    long = single.logits(params, batch.x[..., 0])
-    torch.testing.assert_close(single.logits(params, batch.x[..., :1]), long, **CLOSE)
-
-
 def test_counts_of_the_paper_and_of_its_code() -> None:
     """Words of 50 numbers, 50 units, two layers: torch's 40,800 parameters in one direction (both
     biases), classifiers 50-100-2 and 200-5000-2."""

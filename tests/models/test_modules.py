@@ -23,14 +23,6 @@ from otafl.models.recipes import build_recipe
 pytestmark = pytest.mark.exact
 
 
-def layer(dtype: torch.dtype = torch.float64, rows: int = 3) -> tuple[LowRank, Tensor]:
-    """Rows of 6 x 5 matrices of rank 2, and biases."""
-    generator = torch.Generator().manual_seed(4)
-    u, v = (torch.randn(rows, side, 2, generator=generator, dtype=dtype) for side in (6, 5))
-    s = torch.tensor([[9.0, 0.25]], dtype=dtype).expand(rows, 2)
-    return LowRank(u, s, v), torch.randn(rows, 5, generator=generator, dtype=dtype)
-
-
 def module(point: LowRank, bias: Tensor, row: int = 0) -> Any:
     """The two thin layers of a row of a point."""
     inputs, outputs = point.u.shape[1], point.v.shape[1]
@@ -46,31 +38,6 @@ def test_by_hand() -> None:
     u, v = torch.tensor([[[1.0], [0.0]]]), torch.tensor([[[0.0], [1.0]]])
     thin = module(LowRank(u, torch.tensor([[2.0]]), v), torch.tensor([[10.0, 20.0]]))
     torch.testing.assert_close(thin(torch.tensor([3.0, 4.0])), torch.tensor([10.0, 26.0]))
-
-
-def test_parameters() -> None:
-    """R (M + N) + N of them, contiguous, trainable, and both weights at one scale."""
-    point, bias = layer()
-    thin = module(point, bias)
-    shapes = {name: tuple(p.shape) for name, p in thin.named_parameters()}
-    assert shapes == {"0.weight": (2, 6), "1.weight": (5, 2), "1.bias": (5,)}
-    assert sum(p.numel() for p in thin.parameters()) == 2 * (6 + 5) + 5
-    assert all(p.is_contiguous() and p.requires_grad for p in thin.parameters())
-    u, _, v = (part[0] for part in point)
-    torch.testing.assert_close(thin[0].weight.norm(dim=1), u.norm(dim=0) * point.s[0].sqrt())
-    torch.testing.assert_close(thin[1].weight.norm(dim=0), v.norm(dim=0) * point.s[0].sqrt())
-
-
-def test_it_owns_its_parameters_and_draws_nothing() -> None:
-    point, bias = layer()
-    before = torch.get_rng_state()
-    thin = module(point, bias)
-    assert torch.equal(torch.get_rng_state(), before)
-    kept = {name: value.clone() for name, value in thin.state_dict().items()}
-    for tensor in (point.u, point.v, bias):
-        tensor.zero_()
-    for name, value in thin.state_dict().items():
-        assert torch.equal(value, kept[name])
 
 
 def test_it_scores_as_fedrlr_does() -> None:

@@ -15,7 +15,7 @@ from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.kernel_matrices import roll_weight, to_kernels, unroll_weight
-from otafl.models.layer_steps import Conv, Linear, MeanPool, Norm, Relu
+from otafl.models.layer_steps import Conv, MeanPool, Norm, Relu
 from otafl.models.network import Network
 from otafl.models.resnet import ResNet
 from otafl.models.step_contract import Unroll
@@ -87,17 +87,6 @@ def test_low_rank_is_the_convolution_of_its_product(unroll: Unroll) -> None:
     dense = Network((2, 6, 9), (Conv("a", 2, 5), Relu(0.1), MeanPool()), unroll)
     expected = dense.logits({"a.weight": weight}, x)
     torch.testing.assert_close(low.logits(params, x), expected, **CLOSE)
-
-
-def test_linear_low_rank_is_its_product() -> None:
-    low = Network((2, 2, 1), (Linear("a", 2, 5, 2, cut=False, rank=2),))
-    params, x = draw_params(low), draw_normal(N, B, 4, seed=9)
-    weight = roll_weight(params["a.left"] @ params["a.right"], (4, 5), "vertical_first")
-    expected = x @ weight + params["a.bias"][:, None]
-    torch.testing.assert_close(low.logits(params, x), expected, **CLOSE)
-    torch.testing.assert_close(
-        unroll_weight(weight, "vertical_first"), params["a.left"] @ params["a.right"], **CLOSE
-    )
 
 
 def test_a_whole_resnet_at_full_rank() -> None:

@@ -100,20 +100,6 @@ def test_every_hidden_width_is_cut(name: str) -> None:
     torch.testing.assert_close(wide.logits(params, x), narrow.logits(small, x), **CLOSE)
 
 
-def test_norms_are_cut_too() -> None:
-    """Channels of zeros stay zeros where scale and shift are."""
-    config = ResNet.Settings(blocks=(1, 2), channels=(4, 6))
-    wide = ResNet(config, SHAPE, CLASSES)
-    narrow = wide.build_network(divide_by_three)
-    small, params = draw_params(narrow), {}
-    for name, shape in wide.shapes.items():
-        block = torch.zeros(N, *shape, dtype=F64)
-        block[(slice(None), *map(slice, narrow.shapes[name]))] = small[name]
-        params[name] = block
-    x = draw_normal(N, B, *SHAPE, seed=99)
-    torch.testing.assert_close(wide.logits(params, x), narrow.logits(small, x), **CLOSE)
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -122,38 +122,6 @@ def test_scores_and_gradients_are_those_of_torchs_encoder(case: str) -> None:
             torch.testing.assert_close(grads[name][row], grad, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("case", ["class token", "next tokens"])
-def test_single_precision_and_rows_alone(case: str) -> None:
-    """Rows alone or stacked, and samples of one row for all, to 1e-5."""
-    model = make(case)
-    params, batch = draw(model, case)
-    single = {name: block.float() for name, block in params.items()}
-    x = batch.x.float()
-    scores = model.logits(single, x)
-    largest = float(scores.abs().max())
-    exact = model.logits(params, batch.x).float()
-    torch.testing.assert_close(scores, exact, rtol=0, atol=1e-5 * largest)
-    for row in range(ROWS):
-        alone = model.logits({n: b[row : row + 1] for n, b in single.items()}, x[row : row + 1])
-        torch.testing.assert_close(alone[0], scores[row], rtol=0, atol=1e-5 * largest)
-    common = model.logits(single, x[:1])
-    torch.testing.assert_close(common[0], scores[0], rtol=0, atol=1e-5 * largest)
-    copied = model.logits(single, x[:1].expand(ROWS, *x.shape[1:]))
-    torch.testing.assert_close(common, copied, rtol=0, atol=1e-5 * largest)
-
-
-def test_a_shared_backbone_is_multiplied_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With shared weights each is one product for all rows, as attention is."""
-    model = make("class token")
-    params, batch = draw(model, "class token")
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        model.logits({name: block[:1] for name, block in params.items()}, batch.x)
-    counts = {event.key: event.count for event in profile.key_averages()}
-    assert counts["aten::mm"] == len(model.linear_weights)
-    assert counts["aten::scaled_dot_product_attention"] == model.settings.depth
-    assert "aten::bmm" not in counts
-
-
 @pytest.mark.parametrize("case", ["class token", "many positions"])
 def test_saved_activations(case: str) -> None:
     """What autograd keeps of a sample, of float32 at the default width, to 20 %."""
