@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+
+from otafl.models.geometry import Window
 
 
 class LinearMap(Protocol):
@@ -16,6 +18,14 @@ class LinearMap(Protocol):
 
     def backward(self, g: Tensor) -> Tensor:
         """Compute g W^T [n, B, M] for g [n, B, N]."""
+
+
+@runtime_checkable
+class KernelMap(Protocol):
+    """Kernels of n convolutions without their dense form."""
+
+    def convolve(self, image: Tensor, bias: Tensor, window: Window) -> Tensor:
+        """Convolve images [B, n C, H, W], or [B, C, H, W] of all rows, to [B, n out, H', W']."""
 
 
 def apply(weight: Tensor | LinearMap, x: Tensor) -> Tensor:
