@@ -25,7 +25,7 @@ from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
 from otafl.exporting.measure import Run
 from otafl.models.modules import Mean, Mixture
-from otafl.models.torch_layers import Sum
+from otafl.models.step_contract import Sum
 
 SUFFIX = ".tflite"
 NAME = "LiteRT"
@@ -132,6 +132,8 @@ class LayerTranslator:
 
     def translate_mixture(self, module: Mixture, x: Any) -> Any:
         tf = self.tf
+        if module.of_values:
+            raise UserError("--to litert: no translation of a mixture of values; use --to onnx")
         scores = [tf.nn.log_softmax(self(part, x)) for part in module.parts]
         pi = _to_numpy(module.log_pi)
         # the largest by hand: reduce_logsumexp asks whether it is finite, which has no kernel here

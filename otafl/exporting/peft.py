@@ -30,8 +30,7 @@ from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.exporting.measure import Run, check_not_quantised, make_run_fn
 from otafl.factorised.decomposition import svd
-from otafl.models.modules import build_module
-from otafl.models.recipes import BASE, Recipe
+from otafl.models.modules import BASE, Recipe, build_module
 
 SUFFIX = ""
 NAME = "adapters on their base"

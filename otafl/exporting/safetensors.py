@@ -13,8 +13,7 @@ from torch import Tensor
 from otafl.core import safetensors
 from otafl.core.errors import UserError
 from otafl.exporting.measure import Run, check_not_quantised, make_run_fn
-from otafl.models.modules import build_module, split_parts
-from otafl.models.recipes import Recipe
+from otafl.models.modules import Recipe, build_module, split_parts
 
 SUFFIX = ".safetensors"
 NAME = "safetensors"

@@ -26,7 +26,7 @@ def get_modes(layer: Layer) -> tuple[int, ...]:
 
 
 class CpMap:
-    """Weight of a dense layer in CP form (`models.linear_map.LinearMap`), eq. (6).
+    """Weight of a dense layer in CP form (`models.linear_layer.LinearMap`), eq. (6).
 
     It takes R (M + N) multiplications a sample instead of M N.
 
@@ -48,7 +48,7 @@ class CpMap:
 
 
 class CpKernel:
-    """Kernels of convolutions in CP form (`models.linear_map.KernelMap`), eqs. (9)-(12).
+    """Kernels of convolutions in CP form (`models.linear_layer.KernelMap`), eqs. (9)-(12).
 
     Zero padding and strides split exactly, because only the last stage has a bias.
 

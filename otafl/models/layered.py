@@ -16,8 +16,15 @@ from otafl.models import convolution
 from otafl.models.base import LOSS, Draw, Model, copy_contiguous, descend_
 from otafl.models.convolution import ConvolutionCache
 from otafl.models.dropout import draw_dropout
-from otafl.models.linear_layer import BiasStart, Layer, draw_uniform_start
-from otafl.models.linear_map import KernelMap, add_bias, apply, apply_transposed
+from otafl.models.linear_layer import (
+    BiasStart,
+    KernelMap,
+    Layer,
+    add_bias,
+    apply,
+    apply_transposed,
+    draw_uniform_start,
+)
 
 NARROW = 32
 """Outputs up to which the weight of a layer is trained transposed, [n, N, M] in memory.

@@ -15,7 +15,7 @@ from torch import nn
 from otafl.core.errors import UserError
 from otafl.exporting import deployment, litert, measure
 from otafl.models.modules import Mean, Mixture
-from otafl.models.torch_layers import Sum
+from otafl.models.step_contract import Sum
 
 pytest.importorskip("tensorflow")
 

@@ -17,8 +17,7 @@ from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank
 from otafl.models import LayeredModel, build
 from otafl.models.linear_layer import number_layers
-from otafl.models.modules import build_module
-from otafl.models.recipes import build_recipe
+from otafl.models.modules import build_module, build_recipe
 
 pytestmark = pytest.mark.exact
 

@@ -14,11 +14,10 @@ from torch.nn import functional
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.kernel_matrices import roll_weight, to_kernels, unroll_weight
 from otafl.models.layer_steps import Conv, MeanPool, Norm, Relu
 from otafl.models.network import Network
 from otafl.models.resnet import ResNet
-from otafl.models.step_contract import Unroll
+from otafl.models.step_contract import Unroll, roll_weight, to_kernels, unroll_weight
 
 pytestmark = pytest.mark.exact
 
