@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from otafl.core.contracts import Batch, Tensors
-from otafl.models.linear_map import apply
+from otafl.models.linear_layer import apply
 from otafl.models.transformer import Transformer
 from otafl.models.transformer_module import TransformerModule
 

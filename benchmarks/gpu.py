@@ -245,8 +245,7 @@ def main() -> None:
         f"{asked.side} x {asked.side} on this processor; a round's\noperations are those of the "
         "devices' local work. Memory is the most in use, beside what `engine.memory_gb`\nis "
         "compared with. Waits are the operations of a round in which the host waits for the GPU, "
-        "as\ntorch.cuda.set_sync_debug_mode finds them; tests/gpu/test_waiting.py lists where "
-        "they are.\n"
+        "as\ntorch.cuda.set_sync_debug_mode finds them.\n"
     )
     peak = peak_flops(asked.device, asked.side) / 1e9
     print(f"{get_device_name(asked.device)}, {three(peak)} GFLOP/s; CPU {get_device_name('cpu')},")

@@ -20,8 +20,7 @@ from otafl.core.contracts import View
 from otafl.factorised.lowrank import LowRank
 from otafl.models import LayeredModel
 from otafl.models.linear_layer import number_layers
-from otafl.models.modules import build_module
-from otafl.models.recipes import build_recipe
+from otafl.models.modules import build_module, build_recipe
 from otafl.plots import COLOURS
 
 NETWORKS = {

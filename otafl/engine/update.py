@@ -12,17 +12,6 @@ from torch import Tensor
 from otafl.core.contracts import Cohort, Group, Payload
 from otafl.engine.payload_collector import reorder_group
 
-_IN_FILES = {
-    "all_transmit": "all_send",
-    "capacity_level": "level",
-    "known_fraction": "share",
-    "num_devices": "population",
-    "row_index": "rows",
-    "tensors": "blocks",
-    "transmit_mask": "sends",
-}
-"""Field of a cohort or group -> its name in checkpoints, whose format stays."""
-
 
 @dataclass(frozen=True)
 class Update:
@@ -57,10 +46,8 @@ class Update:
     @staticmethod
     def from_state_dict(state: Mapping[str, Any]) -> Update:
         """Return the update that `state_dict` has converted."""
-        payload, made = (
-            tuple(Group(**_read_fields(one)) for one in state[name]) for name in ("payload", "made")
-        )
-        return Update(Cohort(**_read_fields(state["cohort"])), payload, made)
+        payload, made = (tuple(Group(**one) for one in state[name]) for name in ("payload", "made"))
+        return Update(Cohort(**state["cohort"]), payload, made)
 
     def split(self, keep: Tensor) -> tuple[Update, Update]:
         """Return the rows [N] bool that are kept, and the others."""
@@ -100,12 +87,4 @@ class Update:
 
 
 def _to_dict(one: Cohort | Group) -> dict[str, Any]:
-    return {
-        _IN_FILES.get(field.name, field.name): getattr(one, field.name) for field in fields(one)
-    }
-
-
-def _read_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a cohort or group from those of a file."""
-    names = {old: name for name, old in _IN_FILES.items()}
-    return {names.get(name, name): value for name, value in values.items()}
+    return {field.name: getattr(one, field.name) for field in fields(one)}

@@ -13,8 +13,7 @@ from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.evaluation.batch_statistics import BatchStatistics
 from otafl.evaluation.fine_tuning import FineTuner
-from otafl.models.modules import build_module
-from otafl.models.recipes import Recipe, build_recipe, select_params
+from otafl.models.modules import Recipe, build_module, build_recipe, select_params
 from otafl.results.models import TrainedModels, TrainedView
 from otafl.scenario import Point
 

@@ -6,12 +6,11 @@ The accuracy of an export is checked.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,8 +22,8 @@ from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.engine.assembly import assemble
 from otafl.evaluation.evaluation import PREFIX
-from otafl.exporting import measure
-from otafl.exporting.measure import Latency, Run, Scored
+from otafl.exporting import formats, litert, measure, peft
+from otafl.exporting.measure import Latency, Run, Scored, Source
 from otafl.models.modules import build_module, count_macs, count_numbers
 from otafl.results import header
 from otafl.results import models as trained
@@ -34,7 +33,22 @@ from otafl.results.files import open_results
 from otafl.scenario import Point, expand, is_same, load_scenario, restore_tree
 from otafl.user_code import loading
 
-TARGETS = ("onnx", "litert", "pytorch", "safetensors", "peft")
+
+class Format(NamedTuple):
+    """A format of exported models: what runs its files, their suffix, and how they are written."""
+
+    runtime: str
+    suffix: str
+    write: Callable[[Source, Path, str | None], Run]
+
+
+FORMATS = {
+    "onnx": Format("onnxruntime", ".onnx", formats.write_onnx),
+    "litert": Format("LiteRT", ".tflite", litert.write_litert),
+    "pytorch": Format("torch.export", ".pt2", formats.write_pytorch),
+    "safetensors": Format("safetensors", ".safetensors", formats.write_safetensors),
+    "peft": Format("adapters on their base", "", peft.write_peft),
+}
 
 
 @dataclass(frozen=True)
@@ -264,38 +278,36 @@ def export(
     quantise: str | None = None,
     check: bool = True,
 ) -> Exported:
-    """Write the model as a file of another runtime, `target` of TARGETS, in float32.
+    """Write the model as a file of another runtime, `target` of FORMATS, in float32.
 
     With `check`, compare scores and accuracy with the module's and the recorded one. Raises
     UserError.
     """
-    if target not in TARGETS:
-        raise make_unknown_name_error(f"--to {target}", "a format", target, TARGETS)
-    tool = importlib.import_module(f"otafl.exporting.{target}")
-    if path.suffix != tool.SUFFIX:
-        what = f"a file that ends in {tool.SUFFIX}" if tool.SUFFIX else "a folder, without a suffix"
+    if target not in FORMATS:
+        raise make_unknown_name_error(f"--to {target}", "a format", target, FORMATS)
+    if quantise is not None and target != "litert":
+        raise UserError(f"--quantise {quantise}: only for LiteRT; use --to litert")
+    name, suffix, write = FORMATS[target]
+    if path.suffix != suffix:
+        what = f"a file that ends in {suffix}" if suffix else "a folder, without a suffix"
         raise UserError(f"--out {path}: must be the name of {what}")
     module = selected.build_module().float()
-    runs: dict[str, Run] = {"PyTorch": measure.make_run_fn(module)}
-    if target in ("safetensors", "peft"):  # weights, which run in the model's module
-        params = selected.view.get_params(selected.row, selected.device or 0)
-        with selected.guard_imports():
-            runs[tool.NAME] = tool.write_weights(selected.view.recipe, params, path, quantise)
-    else:
-        tool.write(module, selected.input_shape, path, quantise)
-        runs[tool.NAME] = tool.make_runner(path)
+    params = selected.view.get_params(selected.row, selected.device or 0)
+    source = Source(module, selected.input_shape, selected.view.recipe, params)
+    with selected.guard_imports():
+        run = write(source, path, quantise)
+    runs: dict[str, Run] = {"PyTorch": measure.make_run_fn(module), name: run}
     one = np.zeros((1, *selected.input_shape), dtype=np.float32)
     found: dict[str, Scored] = {}
     faults, was = [], None
     if check:
         with selected.guard_imports():
             x, y = load_samples(selected)
+            was = read_recorded_accuracy(selected)
         one = x[:1]
         found = {name: measure.score_samples(run, x, y) for name, run in runs.items()}
-        with selected.guard_imports():
-            was = read_recorded_accuracy(selected)
-        faults = _list_faults(found["PyTorch"], found[tool.NAME], was, tool.NAME, quantise)
-    size_of, times = {tool.NAME: _measure_bytes(path)}, measure.measure_latencies(runs, one)
+        faults = _list_faults(found["PyTorch"], found[name], was, name, quantise)
+    size_of, times = {name: _measure_bytes(path)}, measure.measure_latencies(runs, one)
     right = {name: scored.accuracy for name, scored in found.items()}
     lines = [RuntimeResult(name, size_of.get(name), times[name], right.get(name)) for name in runs]
     work = count_macs(module, torch.from_numpy(one))

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import importlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,14 @@ from torch import nn
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
-from otafl.exporting.measure import Run
+from otafl.exporting.measure import Run, Source
 from otafl.models.modules import Mean, Mixture
-from otafl.models.torch_layers import Sum
+from otafl.models.step_contract import Sum
 
-SUFFIX = ".tflite"
-NAME = "LiteRT"
 QUANTISED = ("dynamic", "float16")
 
 
-def write(
-    module: nn.Module, input_shape: Sequence[int], path: Path, quantise: str | None = None
-) -> None:
+def write_litert(source: Source, path: Path, quantise: str | None = None) -> Run:
     """Write a file with an open batch size, 1 by default.
 
     quantise: "dynamic" (weights of 8 bits) or "float16". Raises UserError if a package is not
@@ -45,8 +41,10 @@ def write(
     tf = _import_tensorflow()
     layers = LayerTranslator(tf)
     with _silence():
-        spec = tf.TensorSpec([None, *input_shape], tf.float32, name="samples")
-        function = tf.function(lambda x: layers.translate_last(module, x), input_signature=[spec])
+        spec = tf.TensorSpec([None, *source.input_shape], tf.float32, name="samples")
+        function = tf.function(
+            lambda x: layers.translate_last(source.module, x), input_signature=[spec]
+        )
         root = tf.Module()
         root.function = function
         concrete = function.get_concrete_function()
@@ -58,10 +56,6 @@ def write(
         content = converter.convert()
     with write_atomically(path) as temporary:
         temporary.write_bytes(content)
-
-
-def make_runner(path: Path) -> Run:
-    """Return what runs a file on samples [batch, *input_shape], on one thread."""
     with _silence():
         interpreter = _import_interpreter()(model_path=str(path), num_threads=1)
         interpreter.allocate_tensors()
@@ -132,6 +126,8 @@ class LayerTranslator:
 
     def translate_mixture(self, module: Mixture, x: Any) -> Any:
         tf = self.tf
+        if module.of_values:
+            raise UserError("--to litert: no translation of a mixture of values; use --to onnx")
         scores = [tf.nn.log_softmax(self(part, x)) for part in module.parts]
         pi = _to_numpy(module.log_pi)
         # the largest by hand: reduce_logsumexp asks whether it is finite, which has no kernel here

@@ -9,13 +9,13 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from otafl.core.errors import UserError
+from otafl.models.modules import Recipe
 
 Run = Callable[[np.ndarray], np.ndarray]
 """Samples [batch, *input_shape] -> scores [batch, classes], both float32."""
@@ -26,6 +26,20 @@ QUANTISED_LOSS = 0.01
 """Accuracy that quantised weights may cost."""
 BATCH = 500
 ROUNDS, CALLS, WARM_UP = 20, 10, 5
+
+
+@dataclass(frozen=True)
+class Source:
+    """A trained model as formats write it.
+
+    module: the model in float32 and eval mode. recipe, params: what it is made of, for formats of
+    weights.
+    """
+
+    module: nn.Module
+    input_shape: tuple[int, ...]
+    recipe: Recipe = field(default_factory=dict)
+    params: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,12 +74,6 @@ def make_run_fn(module: nn.Module) -> Run:
         return scores
 
     return run
-
-
-def check_not_quantised(quantise: str | None) -> None:
-    """Raise UserError if a format without quantised weights is asked for some."""
-    if quantise is not None:
-        raise UserError(f"--quantise {quantise}: only for LiteRT; use --to litert")
 
 
 def score_samples(run: Run, x: np.ndarray, y: np.ndarray) -> Scored:

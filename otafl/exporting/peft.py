@@ -18,7 +18,6 @@ Hugging Face 2023, "PEFT", https://huggingface.co/docs/peft, section "PEFT check
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,9 @@ from torch import Tensor, nn
 from otafl.core import safetensors
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
-from otafl.exporting.measure import Run, check_not_quantised, make_run_fn
+from otafl.exporting.measure import Run, Source, make_run_fn
 from otafl.factorised.decomposition import svd
-from otafl.models.modules import build_module
-from otafl.models.recipes import BASE, Recipe
-
-SUFFIX = ""
-NAME = "adapters on their base"
+from otafl.models.modules import BASE, build_module
 
 CONFIG, ADAPTERS, BASE_FILE = "adapter_config.json", "adapter_model.safetensors", "base.safetensors"
 PREFIX = "base_model.model."
@@ -47,33 +42,13 @@ Parts = dict[str, tuple[Tensor, Tensor]]
 """Name of a layer -> its A [r, in] and B [out, r], or those of a convolution."""
 
 
-def write_weights(
-    recipe: Recipe, params: Mapping[str, Tensor], path: Path, quantise: str | None = None
-) -> Run:
-    """Write adapters and their base, and return what runs the files.
+def write_peft(source: Source, path: Path, quantise: str | None = None) -> Run:
+    """Write adapters and their base to a folder, which is created.
 
-    Parameters
-    ----------
-    recipe : dict of str to any
-        Recipe of the model.
-    params : mapping of str to Tensor [*shape]
-        Its parameters, with the weights "base.NAME" before the adapters were merged.
-    path : Path
-        Folder, which is created.
-    quantise : str, optional
-        Must be None.
-
-    Returns
-    -------
-    callable
-        Function of samples [batch, *input_shape] that returns scores.
-
-    Raises
-    ------
-    UserError
-        If the model has no adapters.
+    The parameters have the weights "base.NAME" before the adapters were merged. Raises UserError if
+    the model has no adapters.
     """
-    check_not_quantised(quantise)
+    recipe, params = source.recipe, source.params
     before = {name.removeprefix(BASE): b for name, b in params.items() if name.startswith(BASE)}
     if not before:
         raise UserError(

@@ -72,7 +72,7 @@ class Tangent(NamedTuple):
 
 
 class LowRankMap:
-    """Weight of a low-rank point (`models.linear_map.LinearMap`), for rows [n, ...].
+    """Weight of a low-rank point (`models.linear_layer.LinearMap`), for rows [n, ...].
 
     It keeps the thin products of the last passes, from which the factored gradient is computed.
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.models.linear_map import add_bias, apply
+from otafl.models.linear_layer import add_bias, apply
 
 EPSILON = 1e-5
 """Number that layer normalisation adds to a variance, as in PyTorch."""

@@ -154,8 +154,8 @@ class Model(ABC):
         ----------
         params : dict of str to Tensor [n, *shape]
             Parameters of the rows. If the model has `linear_weights`, each of them may also be a
-            Tensor [1, M, N], which all rows share, or a `models.linear_map.LinearMap`. Every other
-            parameter may then be a Tensor [1, *shape].
+            Tensor [1, M, N], which all rows share, or a `models.linear_layer.LinearMap`. Every
+            other parameter may then be a Tensor [1, *shape].
         x : Tensor [n, B, *input], or [1, B, *input]
             Samples of each row, or of all rows.
 

@@ -12,9 +12,8 @@ from otafl.models.layer_steps import Conv, Linear, MaxPool, Relu
 from otafl.models.layered import LayeredModel
 from otafl.models.linear_layer import Layer
 from otafl.models.network import Network
-from otafl.models.step_contract import Channels, Image, Step
+from otafl.models.step_contract import Channels, Image, Part, Step
 from otafl.models.step_lists import build_modules
-from otafl.models.torch_layers import Part
 
 
 def to_network(model: LayeredModel, channels: Channels) -> Network:

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Literal
 from otafl.models.base import HiddenWidths, OutputChannels
 from otafl.models.geometry import find_image_shape
 from otafl.models.layer_steps import Linear, MaxPool, Relu
-from otafl.models.network import Network
-from otafl.models.normalised_networks import NormedSettings, make_convolution
+from otafl.models.network import Network, NormedSettings, make_convolution
 from otafl.models.step_contract import Step
 
 

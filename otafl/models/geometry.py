@@ -1,4 +1,4 @@
-"""Sizes of images and convolutions."""
+"""Sizes of images, convolutions and sequences."""
 
 from __future__ import annotations
 
@@ -104,3 +104,49 @@ def find_image_shape(shape: tuple[int, ...], model: str) -> tuple[int, int, int]
             f"{list(shape)}"
         )
     return image
+
+
+def require_tokens(shape: tuple[int, ...], model: str) -> int:
+    """Return the length of sequences [length] of tokens.
+
+    Raises
+    ------
+    UserError
+        If samples of this shape are none.
+    """
+    if len(shape) != 1:
+        raise UserError(
+            f"model.name: '{model}' needs sequences of tokens, but a sample of the data set has "
+            f"shape {list(shape)}; must be [length], as of data: shakespeare"
+        )
+    return shape[0]
+
+
+def find_sequence_shape(shape: tuple[int, ...], model: str) -> tuple[int, int]:
+    """Return length and features of samples.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of one sample.
+    model : str
+        Name of the model in the scenario, for the message.
+
+    Returns
+    -------
+    tuple of int
+        Length and features.
+
+    Raises
+    ------
+    UserError
+        If the samples are not sequences.
+    """
+    if len(shape) == 2:
+        return shape[0], shape[1]
+    if len(shape) == 1:
+        return shape[0], 1
+    raise UserError(
+        f"model.name: '{model}' needs sequences of shape [length, features] or [length]; a sample "
+        f"of the data set has shape {list(shape)}"
+    )

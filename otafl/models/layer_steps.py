@@ -17,18 +17,20 @@ from torch.nn import functional
 
 from otafl.core.errors import UserError
 from otafl.models.base import LOSS, NORMALISING
-from otafl.models.kernel_matrices import to_kernels
 from otafl.models.step_contract import (
     Axis,
     Channels,
     Costs,
     Image,
     Parameter,
+    Part,
     Pass,
     Step,
     Unroll,
+    make_activation,
+    make_sequence,
+    to_kernels,
 )
-from otafl.models.torch_layers import Part, make_activation, make_sequence
 
 EPSILON = 1e-5
 """Number that normalisation adds to a variance, as in PyTorch."""

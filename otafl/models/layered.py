@@ -16,8 +16,15 @@ from otafl.models import convolution
 from otafl.models.base import LOSS, Draw, Model, copy_contiguous, descend_
 from otafl.models.convolution import ConvolutionCache
 from otafl.models.dropout import draw_dropout
-from otafl.models.linear_layer import BiasStart, Layer, draw_uniform_start
-from otafl.models.linear_map import add_bias, apply, apply_transposed
+from otafl.models.linear_layer import (
+    BiasStart,
+    KernelMap,
+    Layer,
+    add_bias,
+    apply,
+    apply_transposed,
+    draw_uniform_start,
+)
 
 NARROW = 32
 """Outputs up to which the weight of a layer is trained transposed, [n, N, M] in memory.
@@ -252,7 +259,10 @@ class LayeredModel(Model):
         if is_shared and len(x) > 1:  # the images of all rows in one convolution
             merged = self._compute_features(params, x.flatten(0, 1)[None])
             return merged.unflatten(1, x.shape[:2])[0]
-        is_grouped = all(isinstance(one, Tensor) and len(one) == rows for one in weights + biases)
+        is_grouped = all(
+            isinstance(one, KernelMap) or (isinstance(one, Tensor) and len(one) == rows)
+            for one in weights + biases
+        )
         see = self._convolve_grouped if is_grouped else self._convolve_patches
         parts = x.split(max(1, PATCHES_AT_ONCE // (rows * largest)), 1)
         if len(parts) == 1:
@@ -262,11 +272,14 @@ class LayeredModel(Model):
     def _convolve_grouped(
         self, params: Mapping[str, Any], x: Tensor
     ) -> tuple[Tensor, list[ConvolutionCache]]:
-        """Apply convolutions with dense weights; return features [n, B, M] and the caches."""
+        """Apply convolutions with weights of each row; return features [n, B, M] and the caches."""
         image, kept = convolution.to_grouped_images(x, self._front[0][1]), []
         for layer, window in self._front:
-            bias = params[layer.bias]
-            z = convolution.convolve(image, params[layer.weight], bias, window)
+            weight, bias = params[layer.weight], params[layer.bias]
+            if isinstance(weight, KernelMap):
+                z = weight.convolve(image, bias, window)
+            else:
+                z = convolution.convolve(image, weight, bias, window)
             pooled, winners = convolution.pool(z, window.pool)
             kept.append(ConvolutionCache(image, image, z, winners))
             image = self.activate_(pooled)

@@ -17,7 +17,9 @@ Shi et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information Ove
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -27,17 +29,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from otafl.core.contracts import Tensors
-from otafl.core.errors import UserError
-from otafl.models.base import LOSS, Draw, HiddenWidths, Model, ModelSettings
+from otafl.models.base import LOSS, Draw, HiddenWidths, Model, ModelSettings, Shapes
+from otafl.models.geometry import find_sequence_shape
 from otafl.models.linear_layer import draw_uniform_start, number_layers
 
 
 class Lstm(Model):
     r"""LSTM with forget gates.
 
-    Layer l has in direction d, "ahead" or "back", the parameters "input{l}_{d}" W [features, 4
-    hidden] and "hidden{l}_{d}" U [hidden, 4 hidden], with columns in the order i, f, g, o, and
-    "input_bias{l}_{d}" and "hidden_bias{l}_{d}" [4 hidden]. The classifier has "weight{i}" and
+    Layer l has in direction d, "_ahead" or "_back", the parameters "input{l}{d}" W [features, 4
+    hidden] and "hidden{l}{d}" U [hidden, 4 hidden], with columns in the order i, f, g, o, and
+    "input_bias{l}{d}" and "hidden_bias{l}{d}" [4 hidden]. The classifier has "weight{i}" and
     "bias{i}".
 
     Notes
@@ -77,73 +79,108 @@ class Lstm(Model):
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         self.length, features = find_sequence_shape(input_shape, settings.name)
-        self.hidden, self._layers = settings.hidden, settings.layers
-        self._directions = ("ahead", "back") if settings.bidirectional else ("ahead",)
+        ways = ("_ahead", "_back") if settings.bidirectional else ("_ahead",)
+        self._layers = LstmLayers(features, settings.hidden, settings.layers, ways)
         self._slope = settings.leaky_slope
-        ways, wide = len(self._directions), 4 * settings.hidden
-        self.shapes = {}
-        for layer in range(settings.layers):
-            inputs = features if layer == 0 else ways * settings.hidden
-            for way in self._directions:
-                self.shapes[f"input{layer}_{way}"] = (inputs, wide)
-                self.shapes[f"hidden{layer}_{way}"] = (settings.hidden, wide)
-                self.shapes[f"input_bias{layer}_{way}"] = (wide,)
-                self.shapes[f"hidden_bias{layer}_{way}"] = (wide,)
-        steps = sum(rows * wide for rows, *more in self.shapes.values() if more)
         read = 4 * settings.hidden if settings.bidirectional else settings.hidden
-        widths = [read, *settings.classifier, classes]
-        self._classifier = number_layers(pairwise(widths))
-        self._recurrent = tuple(self.shapes)
+        self._classifier = number_layers(pairwise([read, *settings.classifier, classes]))
+        self.shapes = dict(self._layers.shapes)
         for one in self._classifier:
             self.shapes[one.weight] = (one.inputs, one.outputs)
             self.shapes[one.bias] = (one.outputs,)
-        self.macs = self.length * steps + sum(one.macs for one in self._classifier)
-        at_start = settings.layers * settings.hidden  # the states before the first position
-        self.first_macs = ways * wide * (self.length * features + at_start)
-        # At a position two biases and h U are added to the four gates, of which three are logistic
-        # (3 each) and one is tanh; then f c + i g and o tanh(c).
-        units = self.length * settings.layers * ways * settings.hidden
-        self.elementwise = 23 * units + sum(one.elementwise for one in self._classifier)
+        self.macs, self.first_macs, self.elementwise = self._layers.count(self.length)
+        self.macs += sum(one.macs for one in self._classifier)
+        self.first_macs += len(ways) * 4 * settings.hidden * self.length * features
+        self.elementwise += sum(one.elementwise for one in self._classifier)
         self.elementwise += (LOSS - 1) * classes  # instead of an activation
-        # Of each step autograd keeps the four gates before and after, both states and tanh(c).
-        self.saved_activations = self.length * settings.layers * ways * 11 * settings.hidden
+        self.saved_activations = self._layers.count_saved(self.length)
 
     def init(self, draw: Draw) -> Tensors:
-        params = {
-            name: (2.0 * draw(name, self.shapes[name]) - 1.0) / self.hidden**0.5
-            for name in self._recurrent
-        }
-        return params | draw_uniform_start(self._classifier, draw, "uniform")
+        return self._layers.init(draw) | draw_uniform_start(self._classifier, draw, "uniform")
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
-        rows = params["input_bias0_ahead"].shape[0]
         x = x.unflatten(2, (self.length, -1)) if x.dim() == 3 else x
-        x = x.expand(rows, -1, -1, -1)
-        for layer in range(self._layers):
-            x = self._run_layer(params, layer, x)
+        x = self._layers.run(params, x.expand(len(params["bias0"]), -1, -1, -1))
         last = x[:, :, -1]
-        if len(self._directions) == 2:
+        if len(self._layers.ways) == 2:
             ahead, back = last.chunk(2, -1)
-            last = torch.cat([ahead, back, x[:, :, 0, self.hidden :], ahead], -1)
+            last = torch.cat([ahead, back, x[:, :, 0, self._layers.hidden :], ahead], -1)
         *front, top = self._classifier
         for one in front:
             z = torch.baddbmm(params[one.bias][:, None], last, params[one.weight])
             last = functional.leaky_relu(z, self._slope)
         return torch.baddbmm(params[top.bias][:, None], last, params[top.weight])
 
-    def _run_layer(self, params: Mapping[str, Any], layer: int, x: Tensor) -> Tensor:
-        """Compute the states [n, B, length, directions hidden] of x [n, B, length, M]."""
-        w, u, b, c = (
-            torch.cat([params[f"{kind}{layer}_{way}"] for way in self._directions])
-            for kind in ("input", "hidden", "input_bias", "hidden_bias")
-        )
-        n, samples = x.shape[:2]
-        ways = x if len(self._directions) == 1 else torch.cat([x, x.flip(2)])
-        z = torch.baddbmm((b + c)[:, None], ways.flatten(1, 2), w)
-        states = compute_states(z.unflatten(1, (samples, self.length)), u)
-        if len(self._directions) == 1:
-            return states
-        return torch.cat([states[:n], states[n:].flip(2)], -1)
+
+@dataclass(frozen=True)
+class LstmLayers:
+    """Layers of LSTM cells, one above the other, for rows with own parameters.
+
+    Layer l has in direction d the parameters "input{l}{d}" [features, 4 hidden], "hidden{l}{d}"
+    [hidden, 4 hidden], "input_bias{l}{d}" and "hidden_bias{l}{d}" [4 hidden].
+
+    Parameters
+    ----------
+    features : int
+        Numbers of a position.
+    hidden : int
+        Units of a layer in each direction.
+    layers : int
+        Number of layers.
+    ways : tuple of str
+        Names of the directions; the second one reads a sequence from its end.
+    """
+
+    features: int
+    hidden: int
+    layers: int
+    ways: tuple[str, ...] = ("",)
+
+    @property
+    def shapes(self) -> Shapes:
+        """The shape of each parameter in one row."""
+        shapes: Shapes = {}
+        for layer in range(self.layers):
+            inputs = len(self.ways) * self.hidden if layer else self.features
+            for way in self.ways:
+                shapes[f"input{layer}{way}"] = (inputs, 4 * self.hidden)
+                shapes[f"hidden{layer}{way}"] = (self.hidden, 4 * self.hidden)
+                shapes[f"input_bias{layer}{way}"] = (4 * self.hidden,)
+                shapes[f"hidden_bias{layer}{way}"] = (4 * self.hidden,)
+        return shapes
+
+    def init(self, draw: Draw) -> Tensors:
+        """Draw parameters uniform in +-1/sqrt(hidden)."""
+        scale = self.hidden**-0.5
+        return {n: (2.0 * draw(n, shape) - 1.0) * scale for n, shape in self.shapes.items()}
+
+    def run(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
+        """Compute the states [n, B, length, ways hidden] of x [n, B, length, features]."""
+        n, samples, length = x.shape[:3]
+        for layer in range(self.layers):
+            w, u, b, c = (
+                torch.cat([params[f"{kind}{layer}{way}"] for way in self.ways])
+                for kind in ("input", "hidden", "input_bias", "hidden_bias")
+            )
+            if len(self.ways) == 2:
+                x = torch.cat([x, x.flip(2)])
+            z = torch.baddbmm((b + c)[:, None], x.flatten(1, 2), w)
+            x = compute_states(z.unflatten(1, (samples, length)), u)
+            if len(self.ways) == 2:
+                x = torch.cat([x[:n], x[n:].flip(2)], -1)
+        return x
+
+    def count(self, length: int) -> tuple[int, int, int]:
+        """Count the MACs of a sequence, those with the states before it, and other operations."""
+        products = sum(math.prod(shape) for shape in self.shapes.values() if len(shape) == 2)
+        units = self.layers * len(self.ways) * self.hidden
+        # At a position two biases and h U are added to the four gates, of which three are logistic
+        # (3 each) and one is tanh; then f c + i g and o tanh(c).
+        return length * products, 4 * self.hidden * units, 23 * length * units
+
+    def count_saved(self, length: int) -> int:
+        """Count what autograd keeps: the gates before and after, both states and tanh(c)."""
+        return length * self.layers * len(self.ways) * 11 * self.hidden
 
 
 def compute_states(z: Tensor, u: Tensor) -> Tensor:
@@ -159,33 +196,3 @@ def compute_states(z: Tensor, u: Tensor) -> Tensor:
         h = torch.sigmoid(o) * torch.tanh(c)
         states.append(h)
     return torch.stack(states, 2)
-
-
-def find_sequence_shape(shape: tuple[int, ...], model: str) -> tuple[int, int]:
-    """Return length and features of samples.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of one sample.
-    model : str
-        Name of the model in the scenario, for the message.
-
-    Returns
-    -------
-    tuple of int
-        Length and features.
-
-    Raises
-    ------
-    UserError
-        If the samples are not sequences.
-    """
-    if len(shape) == 2:
-        return shape[0], shape[1]
-    if len(shape) == 1:
-        return shape[0], 1
-    raise UserError(
-        f"model.name: '{model}' needs sequences of shape [length, features] or [length]; a sample "
-        f"of the data set has shape {list(shape)}"
-    )

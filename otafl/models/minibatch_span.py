@@ -11,9 +11,17 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Batch, Tensors
-from otafl.models.base import flatten, unflatten
-from otafl.models.forms import Direction, Form, FormParams, Gradient, InPlaceDifference, Span
+from otafl.models.base import Model, flatten, unflatten
 from otafl.models.layered import LayeredModel
+from otafl.models.span import (
+    Direction,
+    Form,
+    FormParams,
+    Gradient,
+    InPlaceDifference,
+    PlainForm,
+    Span,
+)
 
 TILE_BYTES = 2 << 20
 """Bytes of the whole weights of a tile, which should fit the cache of a core."""
@@ -250,3 +258,12 @@ def _split_tiles(wide: Tensor, count: int) -> list[slice]:
     if wide.device.type == "cpu":
         rows = max(1, TILE_BYTES // (count * wide[0].numel() * wide.element_size()))
     return [slice(start, start + rows) for start in range(0, len(wide), rows)]
+
+
+def choose_form(model: Model) -> Form:
+    """Return the suitable form of a model."""
+    if isinstance(model, LayeredModel) and not model.scores_positions:
+        first = model.layers[0]
+        if first.window is None and model.shapes.get(first.weight) == (first.inputs, first.outputs):
+            return SpanForm(model)
+    return PlainForm(model)

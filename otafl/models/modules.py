@@ -17,53 +17,126 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from otafl.core.contracts import MODEL
+from otafl.core.contracts import MODEL, Tensors, View
 from otafl.core.errors import UserError
+from otafl.models.base import Model
 from otafl.models.chain_network import build_chain, to_steps
 from otafl.models.custom import isolate_torch
 from otafl.models.layer_steps import Linear
 from otafl.models.linear_layer import parse_layers
 from otafl.models.module_model import list_trained
-from otafl.models.recipes import BASE, PI, Recipe
 from otafl.models.step_lists import build_modules, parse_steps
 from otafl.models.transformer_module import TransformerModule
 from otafl.user_code import loading
+
+BASE = "base."
+"""Beginning of the names of weights without adapters, which no module needs."""
+
+Recipe = dict[str, Any]
+"""Description of an evaluated model as plain data, which is stored with its parameters.
+
+`build_module` makes a torch module of it and parameters, without the scenario or the method:
+
+model        "layers" (a chain of `layered.Layer`), "network" (steps of `layer_steps`),
+"transformer" or "module" (user-defined), and its description, see `Model.describe`
+form         representation of the weights: "dense", "low_rank" (u, s, v, b of FedRLR),
+"low_rank_with_bias" (the bias as the last row of u, FedRLR+), "cp" (TDPFed's factors)
+flat         name -> shape of the parameters that are side by side in the tensor "model", or None
+parts        number of combined models
+together     combination of the models: "mixture" or, of values, "weighted_mean" (FedEM), "mean" of
+scores (Split-Mix), or None
+refused      reason why a torch module cannot be made, if so
+input_shape  shape of a sample
+classes      number of classes
+"""
+
+PI = "mixing"
+"""Name of the tensor of a mixture's weights, [n, M], their logarithm up to a constant."""
+
+
+def build_recipe(
+    model: Model, view: View, name: str, input_shape: Sequence[int], classes: int
+) -> Recipe:
+    """Build the recipe of a view.
+
+    Parameters
+    ----------
+    model : Model
+        Model of the view's parameters; one of several that are combined.
+    view : View
+        View.
+    name : str
+        Name of the model in the scenario.
+    input_shape : sequence of int
+        Shape of one sample.
+    classes : int
+        Number of classes.
+
+    Returns
+    -------
+    dict of str to any
+        The recipe.
+    """
+    recipe: Recipe = {
+        "input_shape": list(input_shape),
+        "classes": classes,
+        "parts": 1,
+        "form": _detect_form(view.params),
+        "flat": None,
+        "together": view.ensemble,
+    }
+    if MODEL in view.params:
+        recipe["flat"] = {name: list(shape) for name, shape in model.shapes.items()}
+        recipe["parts"] = view.params[MODEL].shape[1] // model.num_params
+    described = model.describe()
+    if described is None:
+        recipe["refused"] = (
+            f"model.name: '{name}' cannot be exported as a plain PyTorch module; use mlp, cnn, "
+            "resnet, vgg, conv_net, transformer, softmax_regression or your own torch.nn.Module"
+        )
+    else:
+        recipe["model"] = described
+    return recipe
+
+
+def select_params(recipe: Recipe, params: Tensors) -> Tensors:
+    """Return those of a view's parameters that the recipe needs."""
+    if recipe["form"] == "dense":
+        return params
+    return {name: block for name, block in params.items() if name != "weight"}
+
+
+def _detect_form(params: Tensors) -> str:
+    """Detect the representation of the weights."""
+    if any(name.endswith(".A1") for name in params):
+        return "cp"
+    if not {"u0", "s0", "v0"} <= params.keys():
+        return "dense"
+    return "low_rank" if "b0" in params else "low_rank_with_bias"
+
 
 Params = Mapping[str, Tensor]
 
 
 class Mixture(nn.Module):
-    """Module of the log-probabilities of sum_m pi_m h_m(x), for models h_m.
+    """Mixture of models h_m with weights pi_m.
 
-    The buffer log_pi is [M].
+    Its scores are the log-probabilities of sum_m pi_m h_m(x), or of values their weighted mean. The
+    buffer log_pi is [M].
     """
 
     log_pi: Tensor
 
-    def __init__(self, parts: Sequence[nn.Module], log_pi: Tensor) -> None:
+    def __init__(self, parts: Sequence[nn.Module], log_pi: Tensor, of_values: bool = False) -> None:
         super().__init__()
-        self.parts = nn.ModuleList(parts)
-        self.register_buffer("log_pi", log_pi)
-
-    def forward(self, x: Tensor) -> Tensor:
-        scores = [torch.log_softmax(part(x), -1) for part in self.parts]
-        return torch.logsumexp(torch.stack(scores, -1) + self.log_pi, -1)
-
-
-class WeightedMean(nn.Module):
-    """Weighted mean sum_m pi_m h_m(x) of models h_m of values; the buffer log_pi is [M]."""
-
-    log_pi: Tensor
-
-    def __init__(self, parts: Sequence[nn.Module], log_pi: Tensor) -> None:
-        super().__init__()
-        self.parts = nn.ModuleList(parts)
+        self.parts, self.of_values = nn.ModuleList(parts), of_values
         self.register_buffer("log_pi", log_pi)
 
     def forward(self, x: Tensor) -> Tensor:
         scores = torch.stack([part(x) for part in self.parts], -1)
-        out: Tensor = (scores * self.log_pi.exp()).sum(-1)
-        return out
+        if self.of_values:
+            return (scores * self.log_pi.exp()).sum(-1)
+        return torch.logsumexp(torch.log_softmax(scores, -2) + self.log_pi, -1)
 
 
 class Mean(nn.Module):
@@ -101,12 +174,10 @@ def build_module(recipe: Recipe, params: Params) -> nn.Module:
         raise UserError(recipe["refused"])
     with torch.inference_mode(False), torch.no_grad():
         parts = [_build_single(recipe, one) for one in split_parts(recipe, params)]
-        if recipe["together"] == "mixture":
-            module: nn.Module = Mixture(parts, torch.log_softmax(params[PI], -1))
-        elif recipe["together"] == "weighted_mean":
-            module = WeightedMean(parts, torch.log_softmax(params[PI], -1))
-        else:
-            module = parts[0] if len(parts) == 1 else Mean(parts)
+        module = parts[0] if len(parts) == 1 else Mean(parts)
+        if recipe["together"] in ("mixture", "weighted_mean"):
+            of_values = recipe["together"] == "weighted_mean"
+            module = Mixture(parts, torch.log_softmax(params[PI], -1), of_values)
     return module.eval()
 
 

@@ -23,9 +23,9 @@ from torch.nn import functional
 
 from otafl.core.contracts import Batch
 from otafl.models.base import HiddenWidths
+from otafl.models.geometry import require_tokens
 from otafl.models.layered import LayeredModel, Pair
 from otafl.models.linear_layer import ActivationSettings, number_layers
-from otafl.models.sequences import require_tokens
 
 
 class NGram(LayeredModel):

@@ -21,8 +21,7 @@ from pydantic import Field
 from otafl.models.base import Count
 from otafl.models.geometry import find_image_shape
 from otafl.models.layer_steps import Linear, MeanPool, Relu
-from otafl.models.network import Network
-from otafl.models.normalised_networks import StageChannels, StagesSettings, make_convolution
+from otafl.models.network import Network, StageChannels, StagesSettings, make_convolution
 from otafl.models.step_contract import Image, Step, Unroll
 from otafl.models.step_lists import Residual
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from otafl.core.errors import UserError
 from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu
-from otafl.models.step_contract import Costs, Image, Pass, Step, Unroll
-from otafl.models.torch_layers import Part, Sum, make_sequence
+from otafl.models.step_contract import Costs, Image, Part, Pass, Step, Sum, Unroll, make_sequence
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from torch.nn import functional
 
 from otafl.core.contracts import Tensors
 from otafl.models.base import LOSS, Draw, Model, ModelSettings
+from otafl.models.geometry import require_tokens
 from otafl.models.linear_layer import draw_uniform_start, number_layers
-from otafl.models.lstm import compute_states
-from otafl.models.sequences import require_tokens
+from otafl.models.lstm import LstmLayers
 
 
 class TokenLstm(Model):
@@ -56,39 +56,23 @@ class TokenLstm(Model):
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         self.length, self.tokens = require_tokens(input_shape, settings.name), classes
-        self.hidden, self._layers = settings.hidden, settings.layers
-        wide = 4 * settings.hidden
-        self.shapes = {"embedding": (classes, settings.embedding)}
-        for layer in range(settings.layers):
-            inputs = settings.embedding if layer == 0 else settings.hidden
-            self.shapes[f"input{layer}"] = (inputs, wide)
-            self.shapes[f"hidden{layer}"] = (settings.hidden, wide)
-            self.shapes[f"input_bias{layer}"] = (wide,)
-            self.shapes[f"hidden_bias{layer}"] = (wide,)
-        self._recurrent = tuple(self.shapes)[1:]
+        self._layers = LstmLayers(settings.embedding, settings.hidden, settings.layers)
         self._top = number_layers([(settings.hidden, classes)])
+        self.shapes = {"embedding": (classes, settings.embedding)} | self._layers.shapes
         self.shapes |= {"weight0": (settings.hidden, classes), "bias0": (classes,)}
-        rows = sum(self.shapes[name][0] for name in self._recurrent if len(self.shapes[name]) > 1)
-        self.first_macs = wide * settings.layers * settings.hidden  # the states before any token
-        self.macs = self.length * (rows * wide + settings.hidden * classes)
-        self.elementwise = self.length * (23 * settings.layers * settings.hidden + LOSS * classes)
-        self.saved_activations = self.length * (11 * settings.layers * settings.hidden + classes)
+        self.macs, self.first_macs, self.elementwise = self._layers.count(self.length)
+        self.macs += self.length * settings.hidden * classes
+        self.elementwise += self.length * LOSS * classes
+        self.saved_activations = self._layers.count_saved(self.length) + self.length * classes
 
     def init(self, draw: Draw) -> Tensors:
         params = {"embedding": 2.0 * draw("embedding", self.shapes["embedding"]) - 1.0}
-        for name in self._recurrent:
-            params[name] = (2.0 * draw(name, self.shapes[name]) - 1.0) / self.hidden**0.5
-        return params | draw_uniform_start(self._top, draw, "uniform")
+        return params | self._layers.init(draw) | draw_uniform_start(self._top, draw, "uniform")
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         table = params["embedding"]
-        n, samples = len(table), x.shape[1]
-        first = torch.arange(n, device=x.device)[:, None, None] * self.tokens
+        first = torch.arange(len(table), device=x.device)[:, None, None] * self.tokens
         seen = functional.embedding(x.long() + first, table.flatten(0, 1))
-        for layer in range(self._layers):
-            bias = params[f"input_bias{layer}"] + params[f"hidden_bias{layer}"]
-            z = torch.baddbmm(bias[:, None], seen.flatten(1, 2), params[f"input{layer}"])
-            by_position = z.unflatten(1, (samples, self.length))
-            seen = compute_states(by_position, params[f"hidden{layer}"])
+        seen = self._layers.run(params, seen)
         scores = torch.baddbmm(params["bias0"][:, None], seen.flatten(1, 2), params["weight0"])
-        return scores.unflatten(1, (samples, self.length))
+        return scores.unflatten(1, (x.shape[1], self.length))

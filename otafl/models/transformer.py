@@ -30,9 +30,7 @@ from otafl.core.errors import UserError
 from otafl.models.attention import apply_linear, list_block_params, normalise, run_block
 from otafl.models.base import LOSS, NORMALISING, Draw, Model, ModelSettings
 from otafl.models.dropout import draw_dropout
-from otafl.models.geometry import find_image_shape
-from otafl.models.lstm import find_sequence_shape
-from otafl.models.sequences import require_tokens
+from otafl.models.geometry import find_image_shape, find_sequence_shape, require_tokens
 
 GELU = 8
 """Operations of a GELU per number, the mean of 5 forward and 11 backward."""

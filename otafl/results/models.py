@@ -22,7 +22,7 @@ import torch
 from otafl.core.contracts import Tensors
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import list_own
-from otafl.models.recipes import Recipe
+from otafl.models.modules import Recipe
 from otafl.results import checksums, plain_data
 from otafl.results.environment import check_format, get_versions
 from otafl.scenario import Scenario, describe_scenario, is_same

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 import otafl
-from otafl.exporting import deployment, litert, measure, onnx
-from otafl.exporting.measure import Run
+from otafl.exporting import deployment, measure
+from otafl.exporting.measure import Run, Source
 from otafl.models.modules import count_macs, count_numbers
 from studies.common.tables import command, make_parser
 from studies.on_device.latencies import AGAIN, NAME, Latency, print_tables, write_rows
@@ -31,10 +31,11 @@ def make_runs(
     """Runtime -> what runs the model there, and its file's bytes."""
     module = chosen.build_module()
     out: dict[str, tuple[Run, int | None]] = {"PyTorch": (measure.make_run_fn(module), None)}
-    for tool in (onnx, litert):
-        path = folder / f"{name}{tool.SUFFIX}"
-        tool.write(module, chosen.input_shape, path)
-        out[tool.NAME] = tool.make_runner(path), path.stat().st_size
+    for target in ("onnx", "litert"):
+        runtime, suffix, write = deployment.FORMATS[target]
+        path = folder / f"{name}{suffix}"
+        run = write(Source(module, chosen.input_shape), path, None)
+        out[runtime] = run, path.stat().st_size
     return out
 
 

@@ -17,8 +17,8 @@ from otafl.algorithms.prox import take_envelope_step, take_gradient_steps, take_
 from otafl.core.rng import Streams
 from otafl.losses.cross_entropy import CrossEntropy
 from otafl.models.base import flatten, unflatten
-from otafl.models.forms import FormParams, Gradient, subtract_params
-from otafl.models.span import choose_form
+from otafl.models.minibatch_span import choose_form
+from otafl.models.span import FormParams, Gradient, subtract_params
 
 
 class Curved:

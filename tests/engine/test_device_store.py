@@ -74,8 +74,7 @@ def equal(one: Tensors, other: Tensors) -> None:
         assert torch.equal(block, other[name]), name
 
 
-@pytest.mark.parametrize("place", ["memory", "host", "disk"])
-@pytest.mark.parametrize("most", [1, 5, 25, K])
+@pytest.mark.parametrize(("place", "most"), [("memory", 5), ("disk", 25), ("host", K)])
 def test_rows_are_those_of_a_table_of_all(place: str, most: int) -> None:
     """Few devices at a time, which get rows one by one; many, after which all have one; and all of
     them now and then, whose tables change hands."""
@@ -124,16 +123,7 @@ def test_a_block_that_comes_later_begins_at_its_start() -> None:
     assert one.get_rows(cohort([7, 9], [2]))["late"].tolist() == [3.0, 3.0, 4.0]
 
 
-def test_nothing_is_kept_of_a_method_without_state() -> None:
-    one = DeviceStore(S, K, CPU)
-    one.add({})
-    assert one.get_rows(cohort([1], [])) == one.get_all() == {}
-    one.put(cohort([1], []), {})
-    assert one.num_allocated == one.num_coordinates == one.row_bytes == 0
-
-
-@pytest.mark.parametrize("most", [3, 30])
-@pytest.mark.parametrize("place", ["memory", "disk"])
+@pytest.mark.parametrize(("place", "most"), [("disk", 3), ("memory", 30)])
 def test_it_goes_on_from_what_was_kept(place: str, most: int) -> None:
     generator = np.random.default_rng(1)
     one, dense = store(place, hands_over=False), Dense()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, run
+from contract.small import engine
 from support.rounding import assert_agree
 from twins import fedavg as twin
 from twins.network import Minibatch
@@ -96,18 +96,3 @@ def test_only_transmitters_send_and_each_its_own_update() -> None:
     assert_agree(loss, every_loss)
     for name, block in sent.tensors.items():
         torch.testing.assert_close(block, whole.tensors[name][cohort.transmit_mask])
-
-
-def test_equal_devices_take_as_many_steps_as_given_in_steps() -> None:
-    """The number is that of local_steps = E n / B; the minibatches are others."""
-    equal = {"data.partition": "iid", "data.train_samples": 256}
-    one = engine(KEYS | equal)
-    two = engine(KEYS | equal | {"training.local_epochs": None, "training.local_steps": 8})
-    cohort = one.select_cohort(None, 0)
-    local = one.parts.samples.training_data.select_cohort(0, cohort)
-    assert local.steps == 8
-    assert one.training.count_steps(cohort) is None
-    np.testing.assert_allclose(
-        one.parts.submodels.count_flops(cohort), two.parts.submodels.count_flops(cohort)
-    )
-    assert not torch.equal(run(one, 1).server["model"], run(two, 1).server["model"])

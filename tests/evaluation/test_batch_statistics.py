@@ -65,14 +65,6 @@ def test_a_trial_passes_over_all_that_its_devices_hold(monkeypatch: pytest.Monke
         close(found, row, [scale * x[own[:3]], scale * x[own[3:]]])
 
 
-def test_one_batch_gives_the_statistics_of_the_whole() -> None:
-    x = torch.randn(40, 3, dtype=DOUBLE, generator=torch.Generator().manual_seed(2))
-    data = local_data([[list(range(20)), list(range(20, 40))]], x)
-    found = BatchStatistics(data, None).add_statistics(view([1.0]))
-    torch.testing.assert_close(found.params["mean"][0], x.mean(0))
-    torch.testing.assert_close(found.params["variance"][0], x.var(0, correction=1))
-
-
 def test_a_device_passes_over_its_own() -> None:
     x = torch.randn(9, 2, dtype=DOUBLE, generator=torch.Generator().manual_seed(3))
     held = [[0, 5, 8], [1, 2, 3, 4, 6]]
@@ -85,12 +77,6 @@ def test_so_many_samples_are_spread_over_all() -> None:
     x = torch.randn(10, 2, dtype=DOUBLE, generator=torch.Generator().manual_seed(4))
     found = BatchStatistics(local_data([[list(range(10))]], x), 4).add_statistics(view([1.0]))
     close(found, 0, [x[[0, 2, 5, 7]]])
-
-
-def test_a_model_without_normalisation_stays_as_it_is() -> None:
-    x = torch.zeros(2, 2, dtype=DOUBLE)
-    plain = View({}, lambda blocks, x: x)
-    assert BatchStatistics(local_data([[[0, 1]]], x), None).add_statistics(plain) is plain
 
 
 def test_before_the_round_a_model_is_tested_on_its_test_batch() -> None:

@@ -34,17 +34,10 @@ CASES: dict[str, dict[str, Any]] = {
         "algorithm": LORA | {"mode": "tangent", "learning_rate": 0.1},
         "model": TRANSFORMER,
     },
-    "square": {"algorithm": LORA | {"mode": "square", "basis": "weight"}, "model": TRANSFORMER},
-    "frozen head": {"algorithm": LORA | {"head": "frozen"}, "model": TRANSFORMER},
     "share_a": {
         "algorithm": LORA | {"mode": "share_a"},
         "model": TRANSFORMER,
         "data": {"name": "digits", "test": "per_device"},
-    },
-    "residual": {
-        "algorithm": LORA | {"mode": "residual"},
-        "model": TRANSFORMER,
-        "transport": "digital",
     },
 }
 RANKS = {"tangent": 4}

@@ -13,9 +13,11 @@ from support.trained_bench import make_trained_result
 from torch import nn
 
 from otafl.core.errors import UserError
-from otafl.exporting import deployment, litert, measure
+from otafl.exporting import deployment, measure
+from otafl.exporting.litert import write_litert
+from otafl.exporting.measure import Source
 from otafl.models.modules import Mean, Mixture
-from otafl.models.torch_layers import Sum
+from otafl.models.step_contract import Sum
 
 pytest.importorskip("tensorflow")
 
@@ -89,8 +91,7 @@ def test_a_layer_gives_what_it_gives_in_pytorch(name: str, tmp_path: Path) -> No
     """One sample and seven; images come back with their channels last."""
     module, shape = LAYERS[name]
     module = random(module)
-    litert.write(module, shape, tmp_path / "layer.tflite")
-    run = litert.make_runner(tmp_path / "layer.tflite")
+    run = write_litert(Source(module, shape), tmp_path / "layer.tflite")
     for batch in (1, 7):
         x = np.random.default_rng(batch).standard_normal((batch, *shape), dtype=np.float32)
         wanted = measure.make_run_fn(module)(x)
@@ -105,8 +106,8 @@ def test_a_mixture_of_far_scores_is_finite(tmp_path: Path) -> None:
         for part in module.parts:
             part.weight.copy_(torch.tensor([[400.0], [-400.0]]))
             part.bias.zero_()
-    litert.write(module, (1,), tmp_path / "m.tflite")
-    scores = litert.make_runner(tmp_path / "m.tflite")(np.ones((1, 1), np.float32))
+    run = write_litert(Source(module, (1,)), tmp_path / "m.tflite")
+    scores = run(np.ones((1, 1), np.float32))
     np.testing.assert_allclose(scores, [[0.0, -800.0]], atol=1e-3)
 
 
@@ -153,10 +154,10 @@ def test_what_has_no_translation_is_named(tmp_path: Path) -> None:
         (nn.AdaptiveAvgPool2d(2), (4, 9, 9), "several pixels"),
     ]:
         with pytest.raises(UserError, match=match):
-            litert.write(module, shape, tmp_path / "m.tflite")
+            write_litert(Source(module, shape), tmp_path / "m.tflite")
 
 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(UserError, match=r"tensorflow .*; run pip install 'otafl\[tensorflow\]'"):
-        litert.write(nn.ReLU(), (4,), tmp_path / "m.tflite")
+        write_litert(Source(nn.ReLU(), (4,)), tmp_path / "m.tflite")

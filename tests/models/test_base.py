@@ -8,7 +8,7 @@ from support.layered_bench import WIDTHS, draw_params
 from twins.setting import mlp
 
 from otafl.core import registry
-from otafl.models import LayeredModel, build, list_layer_sides
+from otafl.models import list_layer_sides
 from otafl.models.base import flatten, unflatten
 
 pytestmark = pytest.mark.exact
@@ -25,17 +25,11 @@ def test_flatten_and_back() -> None:
     assert (flat == 7.0).sum() == back["bias1"].numel()
 
 
-@pytest.mark.parametrize("name", registry.list_names("model"))
-def test_sides_are_those_of_the_layers(name: str) -> None:
-    kind = registry.load_settings_class("model", name)
-    own = (key for key in kind.example if key.startswith("model."))
-    section = kind(**{key.removeprefix("model."): kind.example[key] for key in own})
-    model = build(section, (1024,), 10)
-    if isinstance(model, LayeredModel):
-        expected = [(layer.inputs, layer.outputs) for layer in model.layers]
-        assert list_layer_sides(section, (1024,), 10) == expected
-    else:
-        assert list_layer_sides(section, (1024,), 10) is None
+def test_sides_are_those_of_the_layers() -> None:
+    section = registry.load_settings_class("model", "mlp")(hidden=(7, 5))
+    assert list_layer_sides(section, (4, 4), 3) == [(16, 7), (7, 5), (5, 3)]
+    section = registry.load_settings_class("model", "conv_net")()
+    assert list_layer_sides(section, (64,), 10) is None
 
 
 def test_sides_are_unknown_where_samples_do_not_fit_or_the_model_is_the_users() -> None:

@@ -8,16 +8,8 @@ import pytest
 import torch
 from support.cnn_bench import (
     F64,
-    OF_CASES,
-    B,
     N,
-    compute_torch_scores,
-    draw_batch,
-    draw_params,
-    make_cnn,
-    make_leaves,
 )
-from torch.utils.flop_counter import FlopCounterMode
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -26,15 +18,6 @@ from otafl.models.cnn import Cnn
 from otafl.scenario import load_scenario
 
 pytestmark = pytest.mark.exact
-
-
-@OF_CASES
-def test_multiplications_are_those_that_torch_counts(case: str) -> None:
-    model, batch = make_cnn(case), draw_batch(case)
-    weights, biases = make_leaves(model, draw_params(model), 0)
-    with FlopCounterMode(display=False) as counter:
-        compute_torch_scores(case, weights, biases, batch.x[0])
-    assert counter.get_total_flops() == 2 * B * model.macs
 
 
 @pytest.mark.parametrize(
@@ -74,20 +57,12 @@ def test_networks_of_the_literature(
     assert list_layer_sides(scenario.model, data.input_shape, data.classes) == expected
 
 
-def test_counts_of_cifarnet() -> None:
-    """3-6-16 convolutions of 5x5 without padding, 400-120-84-10: 62,006 parameters."""
-    settings = Cnn.Settings(channels=(6, 16), padding="valid", hidden=(120, 84))
-    model = Cnn(settings, (3, 32, 32), 10)
-    assert [layer.inputs for layer in model.layers] == [75, 150, 400, 120, 84]
-    assert model.num_params == 456 + 2416 + 48_120 + 10_164 + 850 == 62_006
-
-
 def test_start() -> None:
     """Uniform in +-1/sqrt(fan_in), the fan-in of a convolution being what its window sees."""
-    model = Cnn(Cnn.Settings(channels=(20, 30), hidden=(40,)), (3, 16, 16), 10)
+    model = Cnn(Cnn.Settings(channels=(20, 30), hidden=(40,)), (3, 8, 8), 10)
     streams = Streams([4] * N, list(range(N)), dtype=F64)
     params = model.init(lambda name, shape: streams.draw_uniform(f"init/{name}", 0, shape))
-    for layer, fan_in in zip(model.layers, (75, 500, 480, 40), strict=True):
+    for layer, fan_in in zip(model.layers, (75, 500, 120, 40), strict=True):
         assert layer.inputs == fan_in
         scaled = params[layer.weight] * fan_in**0.5
         assert 0.99 < scaled.abs().max() <= 1.0

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from support.network_bench import BOTH, IMAGE, STEPS, draw_normal, draw_params
-from torch.utils.flop_counter import FlopCounterMode
+from support.network_bench import IMAGE, STEPS
 
 from otafl.core.errors import UserError
 from otafl.models.layer_steps import Conv, MaxPool
 from otafl.models.network import Network
-from otafl.models.step_contract import Step, Unroll
+from otafl.models.step_contract import Step
 from otafl.models.step_lists import Residual, count_costs
 
 pytestmark = pytest.mark.exact
-
-
-@BOTH
-@pytest.mark.parametrize("ranks", [{}, {"a": 2, "c": 3, "e": 1, "g": 2}])
-def test_multiplications_equal_torchs_counter(unroll: Unroll, ranks: dict[str, int]) -> None:
-    network = Network(IMAGE, STEPS, unroll).replace_ranks(ranks)
-    counter = FlopCounterMode(display=False)
-    with counter:
-        network.logits(draw_params(network, 1), draw_normal(1, 1, *IMAGE))
-    assert counter.get_total_flops() == 2 * network.macs
 
 
 def test_kept_numbers() -> None:

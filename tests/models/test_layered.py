@@ -4,8 +4,6 @@ against dense ones.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -27,18 +25,15 @@ pytestmark = pytest.mark.exact
 
 def models() -> list[LayeredModel]:
     regression = SoftmaxRegression(SoftmaxRegression.Settings(), (WIDTHS[0],), WIDTHS[-1])
-    return [mlp(WIDTHS), mlp((6, 3, 4)), regression]
+    return [mlp(WIDTHS), regression]
 
 
-def leaky(slope: float, bias_start: Any = "zero") -> Mlp:
-    settings = Mlp.Settings(
-        hidden=WIDTHS[1:-1], activation="leaky_relu", leaky_slope=slope, bias_start=bias_start
-    )
+def leaky(slope: float) -> Mlp:
+    settings = Mlp.Settings(hidden=WIDTHS[1:-1], activation="leaky_relu", leaky_slope=slope)
     return Mlp(settings, (WIDTHS[0],), WIDTHS[-1])
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("index", range(3))
+@pytest.mark.parametrize(("index", "weighted"), [(0, True), (1, False)])
 def test_backward_equals_autograd_and_the_loop(index: int, weighted: bool) -> None:
     model, batch = models()[index], draw_batch(weighted)
     params = draw_params(model)
@@ -64,10 +59,9 @@ def test_backward_equals_autograd_and_the_loop(index: int, weighted: bool) -> No
             np.testing.assert_allclose(grads[layer.bias][row], b, **CLOSE)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("index", range(3))
-def test_sgd_is_a_step_along_the_gradient(index: int, weighted: bool) -> None:
-    model, batch = models()[index], draw_batch(weighted)
+@pytest.mark.parametrize("index", [0, 1])
+def test_sgd_is_a_step_along_the_gradient(index: int) -> None:
+    model, batch = models()[index], draw_batch(weighted=True)
     params = draw_params(model)
     step = torch.tensor([0.1, 0.7, 0.0], dtype=F64)
     loss, grads = Model.compute_gradients(model, params, batch)
@@ -79,10 +73,9 @@ def test_sgd_is_a_step_along_the_gradient(index: int, weighted: bool) -> None:
             torch.testing.assert_close(moved[name], block - by, **CLOSE)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_factored_weights_give_the_dense_gradient_in_thin_products(weighted: bool) -> None:
+def test_factored_weights_give_the_dense_gradient_in_thin_products() -> None:
     """Also fact 6 of FedRLR: G V and G^T U come without a dense gradient, at every layer."""
-    model, batch = mlp(WIDTHS), draw_batch(weighted)
+    model, batch = leaky(0.3), draw_batch(weighted=True)
     thin, full = factorise(model, draw_params(model), 3, 3)
     loss, pairs = model.compute_pairs(thin, batch)
     auto_loss, auto = Model.compute_gradients(model, full, batch)
@@ -118,41 +111,6 @@ def test_shared_samples_and_samples_of_any_shape() -> None:
     assert_agree(grads, flat)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_leaky_relu_against_autograd_and_torchs(weighted: bool) -> None:
-    model, batch = leaky(0.1), draw_batch(weighted)
-    params = draw_params(model)
-    x = batch.x
-    for i in range(len(WIDTHS) - 1):
-        x = torch.bmm(x, params[f"weight{i}"]) + params[f"bias{i}"][:, None]
-        x = torch.nn.functional.leaky_relu(x, 0.1) if i < len(WIDTHS) - 2 else x
-    torch.testing.assert_close(model.logits(params, batch.x), x, **CLOSE)
-    loss, grads = model.compute_gradients(params, batch)
-    auto_loss, auto = Model.compute_gradients(model, params, batch)
-    torch.testing.assert_close(loss, auto_loss, **CLOSE)
-    step = torch.tensor([0.1, 0.7, 0.0], dtype=F64)
-    moved = {name: block.clone() for name, block in params.items()}
-    torch.testing.assert_close(model.take_sgd_step_(moved, batch, step), loss, **CLOSE)
-    for name in params:
-        torch.testing.assert_close(grads[name], auto[name], **CLOSE)
-        by = step.view(-1, *[1] * (auto[name].dim() - 1)) * auto[name]
-        torch.testing.assert_close(moved[name], params[name] - by, **CLOSE)
-    straight = mlp(WIDTHS)
-    assert not torch.allclose(
-        straight.compute_gradients(params, batch)[1]["weight0"], grads["weight0"]
-    )
-
-
-def test_leaky_relu_of_factored_weights() -> None:
-    model, batch = leaky(0.3), draw_batch(True)
-    thin, full = factorise(model, draw_params(model), 3, 3)
-    loss, pairs = model.compute_pairs(thin, batch)
-    auto_loss, auto = Model.compute_gradients(model, full, batch)
-    torch.testing.assert_close(loss, auto_loss, **CLOSE)
-    for layer, (x, g) in zip(model.layers, pairs, strict=True):
-        torch.testing.assert_close(x.mT @ g, auto[layer.weight], **CLOSE)
-
-
 def test_leaky_relu_of_convolutions() -> None:
     """Both ways of computing them: with dense weights, and patch by patch."""
     settings = Cnn.Settings(channels=(2, 3), kernel=3, hidden=(5,), activation="leaky_relu")
@@ -170,22 +128,13 @@ def test_leaky_relu_of_convolutions() -> None:
     torch.testing.assert_close(pair_loss, loss, **CLOSE)
     for layer, (met, g) in zip(model.layers, pairs, strict=True):
         torch.testing.assert_close(met.mT @ g, grads[layer.weight], **CLOSE)
-    image = x[0]
-    for i in range(2):
-        kernel = params[f"weight{i}"][0].view(3, 3, -1, (2, 3)[i]).permute(3, 2, 0, 1)
-        z = torch.nn.functional.conv2d(image, kernel, params[f"bias{i}"][0], padding=1)
-        image = torch.nn.functional.max_pool2d(torch.nn.functional.leaky_relu(z, 0.1), 2)
-    hidden = image.permute(0, 2, 3, 1).flatten(1) @ params["weight2"][0] + params["bias2"][0]
-    hidden = torch.nn.functional.leaky_relu(hidden, 0.1)
-    scores = hidden @ params["weight3"][0] + params["bias3"][0]
-    torch.testing.assert_close(model.logits(params, x)[0], scores, **CLOSE)
 
 
-def test_relu_ignores_the_slope() -> None:
-    batch = draw_batch(False)
-    one = Mlp(Mlp.Settings(hidden=WIDTHS[1:-1], leaky_slope=0.4), (WIDTHS[0],), WIDTHS[-1])
-    params = draw_params(one)
-    loss, grads = one.compute_gradients(params, batch)
-    same_loss, same = mlp(WIDTHS).compute_gradients(params, batch)
-    assert torch.equal(loss, same_loss)
-    assert all(torch.equal(grads[name], same[name]) for name in grads)
+def test_leaky_relu_is_torchs() -> None:
+    model, x = leaky(0.1), draw_batch(False).x
+    params = draw_params(model)
+    scores = model.logits(params, x)
+    for i in range(3):
+        x = torch.bmm(x, params[f"weight{i}"]) + params[f"bias{i}"][:, None]
+        x = torch.nn.functional.leaky_relu(x, 0.1) if i < 2 else x
+    torch.testing.assert_close(scores, x, **CLOSE)

@@ -31,8 +31,7 @@ def make(**settings: Any) -> tuple[Linear, dict[str, torch.Tensor], Batch]:
     return model, params, Batch(draw(ROWS, BATCH, INPUTS), draw(ROWS, BATCH, OUTPUTS), None)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("ridge", [0.0, 0.7])
+@pytest.mark.parametrize(("bias", "ridge"), [(True, 0.7), (False, 0.0)])
 def test_gradients_are_those_of_the_penalised_objective(bias: bool, ridge: float) -> None:
     model, params, batch = make(bias=bias, ridge=ridge)
     leaves = {name: block.clone().requires_grad_() for name, block in params.items()}

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils.flop_counter import FlopCounterMode
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
@@ -22,10 +21,8 @@ F64 = torch.float64
 N, B, LENGTH, FEATURES, CLASSES = 3, 4, 6, 5, 2
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
 SETTINGS = [
-    Lstm.Settings(hidden=4, classifier=(7,)),
-    Lstm.Settings(hidden=4, classifier=(7, 3), bidirectional=True, leaky_slope=0.3),
     Lstm.Settings(hidden=2, layers=1, classifier=()),
-    Lstm.Settings(hidden=3, layers=3, classifier=(4,), bidirectional=True),
+    Lstm.Settings(hidden=4, classifier=(7, 3), bidirectional=True, leaky_slope=0.3),
 ]
 
 
@@ -108,17 +105,6 @@ def test_equals_torchs_lstm_forwards_and_backwards(settings: Lstm.Settings) -> N
             torch.testing.assert_close(grads[name][row], grad, **CLOSE)
 
 
-def test_shared_samples_and_long_vectors() -> None:
-    """x [1, B, ...] is every row's, and a long vector is a sequence of single numbers."""
-    model, params, batch = built(SETTINGS[1])
-    expected = model.logits(params, batch.x[:1].expand(N, -1, -1, -1))
-    torch.testing.assert_close(model.logits(params, batch.x[:1]), expected, **CLOSE)
-    single = Lstm(Lstm.Settings(hidden=3, classifier=()), (LENGTH,), CLASSES)
-    params = single.init(uniform)
-    long = single.logits(params, batch.x[..., 0])
-    torch.testing.assert_close(single.logits(params, batch.x[..., :1]), long, **CLOSE)
-
-
 def test_counts_of_the_paper_and_of_its_code() -> None:
     """Words of 50 numbers, 50 units, two layers: torch's 40,800 parameters in one direction (both
     biases), classifiers 50-100-2 and 200-5000-2."""
@@ -129,14 +115,6 @@ def test_counts_of_the_paper_and_of_its_code() -> None:
     assert code.num_params == recurrent + 200 * 5000 + 5000 + 5000 * 2 + 2
     module = torch.nn.LSTM(50, 50, 2, bidirectional=True)
     assert recurrent == sum(p.numel() for p in module.parameters())
-
-
-@pytest.mark.parametrize("settings", SETTINGS)
-def test_macs_are_those_that_torch_counts(settings: Lstm.Settings) -> None:
-    model, params, batch = built(settings)
-    with FlopCounterMode(display=False) as counter:
-        model.logits(params, batch.x)
-    assert counter.get_total_flops() == 2 * N * B * model.macs
 
 
 def test_start() -> None:

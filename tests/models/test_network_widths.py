@@ -21,7 +21,6 @@ from support.sized_bench import (
 )
 
 from otafl.core import registry
-from otafl.core.errors import UserError
 from otafl.models import LayeredModel
 from otafl.models.layer_steps import Conv, Norm
 from otafl.models.network import ResizableModel
@@ -45,14 +44,11 @@ OF_SMALL = pytest.mark.parametrize("name", SMALL)
     ],
 )
 def test_sizes(name: str, parameters: int, macs: int) -> None:
-    """On 3x32x32 pixels and 10 classes; the presets', as their files say."""
+    """On 3x32x32 pixels and 10 classes."""
     model = registry.load_component("model", name)(
         registry.load_settings_class("model", name)(), (3, 32, 32), 10
     )
     assert (model.num_params, model.macs) == (parameters, macs)
-    if name in ("vgg11", "vgg16", "resnet34"):
-        text = registry.read_info("model", name).text
-        assert f"{parameters:,} parameters" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "strided"])
@@ -104,20 +100,6 @@ def test_every_hidden_width_is_cut(name: str) -> None:
     torch.testing.assert_close(wide.logits(params, x), narrow.logits(small, x), **CLOSE)
 
 
-def test_norms_are_cut_too() -> None:
-    """Channels of zeros stay zeros where scale and shift are."""
-    config = ResNet.Settings(blocks=(1, 2), channels=(4, 6))
-    wide = ResNet(config, SHAPE, CLASSES)
-    narrow = wide.build_network(divide_by_three)
-    small, params = draw_params(narrow), {}
-    for name, shape in wide.shapes.items():
-        block = torch.zeros(N, *shape, dtype=F64)
-        block[(slice(None), *map(slice, narrow.shapes[name]))] = small[name]
-        params[name] = block
-    x = draw_normal(N, B, *SHAPE, seed=99)
-    torch.testing.assert_close(wide.logits(params, x), narrow.logits(small, x), **CLOSE)
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -150,13 +132,6 @@ def test_norms_and_biases() -> None:
         assert all(step.bias == (norm == "none") for step in convolutions)
         assert network.batch_norms == (norm == "batch")
         assert network.build_network(lambda c: c // 2).batch_norms == (norm == "batch")
-
-
-@pytest.mark.parametrize("name", ["conv_net", "resnet", "vgg"])
-def test_samples_that_are_no_images(name: str) -> None:
-    model = registry.load_component("model", name)
-    with pytest.raises(UserError, match=rf"'{name}' needs images .* shape \[65\]"):
-        model(registry.load_settings_class("model", name)(), (65,), 10)
 
 
 @pytest.mark.parametrize(

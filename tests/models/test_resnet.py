@@ -40,41 +40,40 @@ def slim(network: Network, ratio: float) -> Network:
     return network.build_network(lambda channels: round(ratio * channels))
 
 
-@pytest.mark.parametrize(
-    ("network", "parameters", "macs"),
-    [
-        (EIGHTEEN, 11_173_962, 555_422_720),
-        (hybrid(EIGHTEEN, 3, 0.5), 4_157_514, 259_724_288),
-        (hybrid(EIGHTEEN, 3, 0.25), 2_209_866, 171_643_904),
-        (hybrid(EIGHTEEN, 3, 0.125), 1_236_042, 127_603_712),
-        (hybrid(EIGHTEEN, 3, 1.0), 8_052_810, None),
-        (slim(EIGHTEEN, 0.62), 4_293_347, 214_519_218),
-        (slim(EIGHTEEN, 0.50), 2_797_610, 139_299_328),
-        (slim(EIGHTEEN, 0.35), 1_373_160, 67_991_534),
-        (slim(EIGHTEEN, 0.125), 176_402, None),
-        (CIFAR, 21_328_292, 1_159_448_576),
-        (hybrid(CIFAR, 15, 0.5), 8_401_316, 744_212_480),
-        (hybrid(CIFAR, 15, 0.25), 4_985_252, 630_966_272),
-        (hybrid(CIFAR, 15, 0.125), 3_277_220, 574_343_168),
-        (hybrid(CIFAR, 15, 1 / 12), 2_707_748, 555_173_888),
-        (slim(CIFAR, 0.64), 8_769_303, 476_257_312),
-        (slim(CIFAR, 0.50), 5_349_636, 290_317_312),
-        (slim(CIFAR, 0.40), 3_423_974, 186_315_556),
-        (TINY, 21_379_592, 4_637_691_904),
-        (hybrid(TINY, 15, 0.5), 8_452_616, 2_976_747_520),
-        (hybrid(TINY, 15, 0.25), 5_036_552, 2_523_762_688),
-        (hybrid(TINY, 15, 0.125), 3_328_520, 2_297_270_272),
-        (slim(TINY, 0.64), 8_802_203, None),
-        (slim(TINY, 0.50), 5_375_336, None),
-        (slim(TINY, 0.40), 3_444_574, None),
-    ],
-    ids=lambda value: None if isinstance(value, Network) else str(value),
-)
-def test_parameters_and_multiplications(network: Network, parameters: int, macs: int) -> None:
-    assert network.num_params == parameters
-    assert macs is None or network.macs == macs
-    other = Network(network.image, network.steps, "horizontal_first")
-    assert (other.num_params, other.macs) == (network.num_params, network.macs)
+SIZES = [
+    (EIGHTEEN, 11_173_962, 555_422_720),
+    (hybrid(EIGHTEEN, 3, 0.5), 4_157_514, 259_724_288),
+    (hybrid(EIGHTEEN, 3, 0.25), 2_209_866, 171_643_904),
+    (hybrid(EIGHTEEN, 3, 0.125), 1_236_042, 127_603_712),
+    (hybrid(EIGHTEEN, 3, 1.0), 8_052_810, None),
+    (slim(EIGHTEEN, 0.62), 4_293_347, 214_519_218),
+    (slim(EIGHTEEN, 0.50), 2_797_610, 139_299_328),
+    (slim(EIGHTEEN, 0.35), 1_373_160, 67_991_534),
+    (slim(EIGHTEEN, 0.125), 176_402, None),
+    (CIFAR, 21_328_292, 1_159_448_576),
+    (hybrid(CIFAR, 15, 0.5), 8_401_316, 744_212_480),
+    (hybrid(CIFAR, 15, 0.25), 4_985_252, 630_966_272),
+    (hybrid(CIFAR, 15, 0.125), 3_277_220, 574_343_168),
+    (hybrid(CIFAR, 15, 1 / 12), 2_707_748, 555_173_888),
+    (slim(CIFAR, 0.64), 8_769_303, 476_257_312),
+    (slim(CIFAR, 0.50), 5_349_636, 290_317_312),
+    (slim(CIFAR, 0.40), 3_423_974, 186_315_556),
+    (TINY, 21_379_592, 4_637_691_904),
+    (hybrid(TINY, 15, 0.5), 8_452_616, 2_976_747_520),
+    (hybrid(TINY, 15, 0.25), 5_036_552, 2_523_762_688),
+    (hybrid(TINY, 15, 0.125), 3_328_520, 2_297_270_272),
+    (slim(TINY, 0.64), 8_802_203, None),
+    (slim(TINY, 0.50), 5_375_336, None),
+    (slim(TINY, 0.40), 3_444_574, None),
+]
+
+
+def test_parameters_and_multiplications() -> None:
+    for network, parameters, macs in SIZES:
+        assert network.num_params == parameters
+        assert macs in (None, network.macs), parameters
+        other = Network(network.image, network.steps, "horizontal_first")
+        assert (other.num_params, other.macs) == (network.num_params, network.macs)
 
 
 @pytest.mark.parametrize(
@@ -124,10 +123,8 @@ def test_factorisable_steps() -> None:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "batch": {"blocks": (1, 2), "channels": (3, 4)},
     "deep stem": {"blocks": (2, 1, 1), "channels": (2, 4, 3), "stem_stride": 2},
     "group": {"blocks": (1, 1), "channels": (6, 4), "norm": "group", "groups": 4},
-    "none": {"blocks": (1, 1), "channels": (2, 3), "norm": "none"},
 }
 OF_CASES = pytest.mark.parametrize("case", CASES)
 
@@ -152,6 +149,8 @@ def test_training_equals_torchs_layers(case: str) -> None:
     scores = score_training(network, params, batch.x)
     loss, grads = network.compute_gradients(params, batch)
     assert_agree(network.logits(params, batch.x), scores)
+    shared = network.logits(params, batch.x[:1].expand_as(batch.x))
+    assert_agree(network.logits(params, batch.x[:1]), shared)
     for row in range(N):
         module = twin.resnet(settings, 2, CLASSES, params, row).train()
         torch.testing.assert_close(scores[row], module(batch.x[row]), **CLOSE)
@@ -162,11 +161,10 @@ def test_training_equals_torchs_layers(case: str) -> None:
             torch.testing.assert_close(grads[name][row], grad, **CLOSE)
 
 
-@pytest.mark.parametrize("case", ["batch", "deep stem"])
-def test_moments_are_those_of_torch(case: str) -> None:
+def test_moments_are_those_of_torch() -> None:
     """A pass over batches of different rows in training mode, momentum=None: running statistics
     are the means of our moments, and with them scores are those of eval()."""
-    settings, network, params, batch = made(case)
+    settings, network, params, batch = made("deep stem")
     parts = [batch.x, batch.x.flip(2) * 2, batch.x[:, :3]]
     moments = [network.moments(params, x) for x in parts]
     mean = {name: torch.stack([m[name] for m in moments]).mean(0) for name in moments[0]}
@@ -187,43 +185,3 @@ def test_moments_are_those_of_torch(case: str) -> None:
     assert len(mean) == len(network.norms)
     apart = score_training(network, {**params, **mean}, batch.x) - scores
     assert apart.abs().max() > 0.01  # training does not use them
-
-
-def test_moments_of_one_batch_are_the_statistics_of_all_data() -> None:
-    """Layer by layer: what a norm's scale and shift act on has mean 0 and variance 1 with them."""
-    settings, network, params, batch = made("batch")
-    moments = network.moments(params, batch.x)
-    seen: dict[str, Tensor] = {}
-    module = twin.resnet(settings, 2, CLASSES, params, 1).train()
-    for name, layer in module.named_modules():
-        if isinstance(layer, torch.nn.BatchNorm2d):
-            layer.register_forward_hook(lambda _, x, __, name=name: seen.update({name: x[0]}))
-    module(batch.x[1])
-    assert {f"{name}.mean" for name in seen} | {f"{name}.variance" for name in seen} == set(moments)
-    for name, x in seen.items():
-        flat = x.transpose(0, 1).flatten(1)
-        torch.testing.assert_close(moments[f"{name}.mean"][1], flat.mean(1), **CLOSE)
-        torch.testing.assert_close(moments[f"{name}.variance"][1], flat.var(1), **CLOSE)
-
-
-@OF_CASES
-def test_stacked_is_alone(case: str) -> None:
-    _, network, params, batch = made(case)
-    scores, moments = score_training(network, params, batch.x), network.moments(params, batch.x)
-    _, grads = network.compute_gradients(params, batch)
-    for row in range(N):
-        own = {name: block[row : row + 1] for name, block in params.items()}
-        part = Batch(batch.x[row : row + 1], batch.y[row : row + 1], None)
-        torch.testing.assert_close(score_training(network, own, part.x), scores[row : row + 1])
-        for name, value in network.moments(own, part.x).items():
-            torch.testing.assert_close(value[0], moments[name][row])
-        for name, grad in network.compute_gradients(own, part)[1].items():
-            torch.testing.assert_close(grad[0], grads[name][row], **CLOSE)
-
-
-@OF_CASES
-def test_shared_samples(case: str) -> None:
-    """x [1, B, ...] is every row's."""
-    _, network, params, batch = made(case)
-    expected = network.logits(params, batch.x[:1].expand_as(batch.x))
-    assert_agree(network.logits(params, batch.x[:1]), expected)

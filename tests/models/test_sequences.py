@@ -83,14 +83,13 @@ def test_token_lstm_is_torchs() -> None:
         torch.testing.assert_close(scores[row], wanted)
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_gradients_are_autograds(name: str, weighted: bool) -> None:
+@pytest.mark.parametrize("name", ["ngram", "token_lstm"])
+def test_gradients_are_autograds(name: str) -> None:
     model = MODELS[name]
     model.loss = NextToken()
     params, x = draw(model)
     y = (x.flip(2)).long()
-    weight = torch.tensor([[0.5, 0.5, 0.0]]).double().expand(ROWS, -1) if weighted else None
+    weight = torch.tensor([[0.5, 0.5, 0.0]]).double().expand(ROWS, -1)
     leaves = {key: block.clone().requires_grad_() for key, block in params.items()}
     loss = NextToken().compute_mean(model.logits(leaves, x), Batch(x, y, weight))
     wanted = torch.autograd.grad(loss.sum(), list(leaves.values()))

@@ -9,12 +9,9 @@ tested where there is no GPU. The operations are those of the CPU.
 from __future__ import annotations
 
 import functools
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -23,11 +20,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-import otafl
 from otafl.engine import assembly
 
 NAME = "pretended"
-ROOT = Path(otafl.__file__).parent
 
 READS, SENDS, MAKES = "reads", "sends", "makes"
 """What is noted: numbers read from the processor, sent to it, tensors made on the host."""
@@ -101,15 +96,10 @@ class SimulatedTensor(Tensor):
 
 
 class Processor(TorchDispatchMode):
-    """Compute what is asked of the pretended processor.
-
-    noted: (what, operation, function of otafl that asked for it) -> the last line that did. count:
-    what -> how often.
-    """
+    """Compute what is asked of the pretended processor; count: what is noted -> how often."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.noted: dict[tuple[str, str, str], str] = {}
         self.count: Counter[str] = Counter()
 
     @classmethod
@@ -133,9 +123,7 @@ class Processor(TorchDispatchMode):
         out = func(*plain_args, **plain_kwargs)
         what = _describe_call(func, args, kwargs, len(given), len(ours), there, out)
         if what is not None:
-            where, line = find_caller(sys._getframe(1))
             self.count[what] += 1
-            self.noted[what, func.overloadpacket.__name__, where] = line
         if has_effects(func):
             for one in ours:
                 if one.held.shape != one.shape or one.held.stride() != one.stride():
@@ -231,27 +219,6 @@ def is_composite(func: Any) -> bool:
 def has_effects(func: Any) -> bool:
     """Whether an operation changes a tensor in place."""
     return bool(func._schema.is_mutable)
-
-
-def find_caller(frame: FrameType | None) -> tuple[str, str]:
-    """The innermost function of otafl in a stack, as `package.module.function`, and its line."""
-    while frame is not None:
-        file, name = frame.f_code.co_filename, frame.f_code.co_qualname.replace(".<locals>", "")
-        module = _find_module(file)
-        if module:
-            name = name.removesuffix(".<listcomp>").removesuffix(".<dictcomp>")  # inline since 3.12
-            return f"{module}.{name}", f"{file}:{frame.f_lineno}"
-        frame = frame.f_back
-    return "", ""
-
-
-@functools.cache
-def _find_module(file: str) -> str:
-    """The module of otafl that is in a file, as `package.module`; empty for other files."""
-    path = Path(file)
-    if not path.is_relative_to(ROOT):
-        return ""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
 @functools.cache

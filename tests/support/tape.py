@@ -82,21 +82,18 @@ class Watch(TorchDispatchMode):
 class TapeRecorder:
     """Tapes; what the processor would wait for is not recorded.
 
-    waited: the functions of otafl that kept local work from being recorded.
+    has_waited: whether that kept any local work from being recorded.
     """
 
     def __init__(self, one: Processor) -> None:
         self._one = one
-        self.waited: set[str] = set()
+        self.has_waited = False
 
     def rehearse(self, run: Callable[[], Outcome]) -> Outcome:
-        before, known = self._one.count.copy(), dict(self._one.noted)
-        self._one.noted.clear()
+        before = self._one.count.copy()
         outcome = run()
-        noted, self._one.noted = dict(self._one.noted), known
-        self._one.noted.update(noted)
         if any(self._one.count[what] > before[what] for what in (READS, SENDS, MAKES)):
-            self.waited |= {f"{where} {operation}" for _, operation, where in noted}
+            self.has_waited = True
             raise NotRecordableError
         return outcome
 

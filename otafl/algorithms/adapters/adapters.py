@@ -26,7 +26,7 @@ from otafl.core.contracts import Batch, Cohort, Tensors
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.models.base import Model
-from otafl.models.linear_map import LinearMap, apply, apply_transposed
+from otafl.models.linear_layer import LinearMap, apply, apply_transposed
 
 ATTENTION = ("query", "value")
 """Parts of the names of the weights that have adapters by default, if a model has such weights."""
@@ -64,7 +64,7 @@ class AdaptedLayer(NamedTuple):
 
 
 class FrozenWeight:
-    """Weight that consecutive rows share; it is a `models.linear_map.LinearMap`.
+    """Weight that consecutive rows share; it is a `models.linear_layer.LinearMap`.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def _multiply_groups(x: Tensor, weight: Tensor) -> Tensor:
 
 
 class AdaptedWeight:
-    r"""Frozen weight with an adapter of each row; it is a `models.linear_map.LinearMap`.
+    r"""Frozen weight with an adapter of each row; it is a `models.linear_layer.LinearMap`.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ from otafl.models.layered import LayeredModel, Pair
 class TangentWeight:
     """Weight in the tangent space at a low-rank point, for inputs [x, 1].
 
-    It is a `models.linear_map.LinearMap`. The last row of the matrix is the bias.
+    It is a `models.linear_layer.LinearMap`. The last row of the matrix is the bias.
 
     Parameters
     ----------

@@ -388,8 +388,8 @@ class TDPFed(Algorithm):
         }
 
     def _predict(self, tensors: c.Tensors, x: Tensor) -> Tensor:
-        factors = {name: self.cp.get_factors(tensors, name) for name in self.cp.weights}
-        return cp_layers.compute_logits(self.model, {**tensors, **factors}, x)
+        maps = {n: cp_layers.make_map(self.cp.get_factors(tensors, n)) for n in self.cp.weights}
+        return self.model.logits({**tensors, **maps}, x)
 
     def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Measure "prox_gap" and, with act, "refactoring_error", [S] each.

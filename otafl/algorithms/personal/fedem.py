@@ -29,7 +29,7 @@ from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import copy_params, flatten, unflatten
-from otafl.models.recipes import PI
+from otafl.models.modules import PI
 
 
 class FedEM(Algorithm):

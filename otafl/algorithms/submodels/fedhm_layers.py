@@ -15,10 +15,9 @@ from otafl.core.errors import UserError
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors, compute_rank
 from otafl.models.base import Model, Shapes, flatten, unflatten
-from otafl.models.kernel_matrices import roll_weight, unroll_weight
 from otafl.models.layer_steps import Conv, Linear
 from otafl.models.network import Network, ResizableModel
-from otafl.models.step_contract import Unroll
+from otafl.models.step_contract import Unroll, roll_weight, unroll_weight
 from otafl.models.step_lists import iterate_steps
 
 FRAME = "frame"

@@ -13,20 +13,16 @@ import torch
 from contract.small import engine, is_normed, model, run, scores
 from torch import Tensor, nn
 
-import otafl
 from otafl.core import registry, safetensors
 from otafl.core.errors import UserError
 from otafl.models import build
 from otafl.models.base import Model
 from otafl.models.starts import pretrained_here
-from otafl.preflight import report
 from otafl.scenario import ScenarioError, hash_custom_sources, load_scenario
 
 pytestmark = pytest.mark.exact
 
 MODEL = {"name": "mlp", "hidden": [4]}
-METHODS = registry.list_names("algorithm")
-REFUSING = [one for one in METHODS if "start" in registry.load_component("algorithm", one).excludes]
 
 
 @pytest.fixture(autouse=True)
@@ -51,14 +47,9 @@ def write(weights: dict[str, Tensor], path: Path) -> dict[str, Any]:
     return {"name": "file", "path": str(path)}
 
 
-@pytest.mark.parametrize("suffix", ["safetensors", "pt"])
-def test_every_trial_starts_from_a_file(suffix: str, tmp_path: Path) -> None:
-    weights = draw_weights(MODEL)
-    path = tmp_path / f"start.{suffix}"
-    if suffix == "pt":
-        torch.save({n: w.to(torch.float64) for n, w in weights.items()}, path)
-    else:
-        write(weights, path)
+def test_every_trial_starts_from_a_file(tmp_path: Path) -> None:
+    weights, path = draw_weights(MODEL), tmp_path / "start.pt"
+    torch.save({n: w.to(torch.float64) for n, w in weights.items()}, path)
     made = engine({"model": MODEL | {"start": {"name": "file", "path": str(path)}}})
     flat = torch.cat([weights[name].flatten() for name in made.parts.model.shapes])
     assert torch.equal(made.server["model"], flat.expand(3, -1))
@@ -66,8 +57,8 @@ def test_every_trial_starts_from_a_file(suffix: str, tmp_path: Path) -> None:
     assert not torch.equal(done.server["model"][0], done.server["model"][1])
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_starts_from_it_or_refuses(method: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["fedavg", "fedrlr", "ditto", "fedbn", "lora", "fedem"])
+def test_methods_start_from_it_or_refuse(method: str, tmp_path: Path) -> None:
     """The tested models before round 0 are those of the file, and of another file others."""
     keys = {"model": MODEL, "algorithm": method, "transport": "ideal", "trials": 1}
     net = {"name": "conv_net", "channels": [2], "norm": "group"}
@@ -77,7 +68,7 @@ def test_every_method_starts_from_it_or_refuses(method: str, tmp_path: Path) -> 
         weights = draw_weights(keys["model"], seed)
         start = write(weights, tmp_path / f"{seed}.safetensors")
         tree = keys | {"model": keys["model"] | {"start": start}}
-        if method in REFUSING:
+        if method == "fedem":
             with pytest.raises(ScenarioError, match=f"algorithm '{method}' .*; use start: drawn"):
                 engine(tree)
             return
@@ -88,8 +79,8 @@ def test_every_method_starts_from_it_or_refuses(method: str, tmp_path: Path) -> 
         assert not torch.allclose(one, drawn[view], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", registry.list_names("model"))
-def test_every_model_takes_a_file(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["linear", "transformer", "resnet"])
+def test_models_take_a_file(name: str, tmp_path: Path) -> None:
     section = model(name)
     weights = draw_weights(section)
     start = write(weights, tmp_path / "start.safetensors")
@@ -189,12 +180,9 @@ def test_pretraining_learns_and_is_kept(cache: Path) -> None:
     assert float((found[0].argmax(1) == y).float().mean()) > 0.4
 
 
-@pytest.mark.parametrize(
-    "keys", [{"seed": 1}, {"epochs": 2}, {"optimiser": "sgd"}, {"batch_size": 32}]
-)
-def test_other_settings_are_another_start(keys: dict[str, Any], cache: Path) -> None:
+def test_other_settings_are_another_start(cache: Path) -> None:
     first = engine(pretrained()).parts.model.start_params
-    second = engine(pretrained(**keys)).parts.model.start_params
+    second = engine(pretrained(optimiser="sgd")).parts.model.start_params
     assert not torch.equal(first["weight0"], second["weight0"])
     assert len(list(cache.iterdir())) == 2
 
@@ -202,9 +190,7 @@ def test_other_settings_are_another_start(keys: dict[str, Any], cache: Path) -> 
 @pytest.mark.parametrize(
     ("keys", "is_drawn"),
     [
-        ({}, False),
         ({"by_class": True}, True),
-        ({"head": "drawn"}, True),
         ({"by_class": True, "head": "trained"}, False),
     ],
 )
@@ -217,18 +203,6 @@ def test_the_head_is_drawn_for_a_new_task(keys: dict[str, Any], is_drawn: bool) 
     start = made.parts.scenario.model.start
     bits = start.count_bits(made.parts.scenario, made.parts.model)
     assert bits == made.parts.model.count_start_bits() == 32 * (260 if is_drawn else 310)
-
-
-def test_preflight_states_the_bits(tmp_path: Path) -> None:
-    start = write(draw_weights(MODEL), tmp_path / "start.safetensors")
-    tree = {"name": "x", "model": MODEL | {"start": start}}
-    assert report(tree).start_bits == 32 * 310
-    assert report({"name": "x", "model": MODEL}).start_bits == 0
-    found = report(pretrained(by_class=True) | {"name": "x"})
-    assert found.error is None
-    assert found.start_bits == 32 * 260
-    write(change(draw_weights(MODEL), "lacking"), tmp_path / "start.safetensors")
-    assert "bias0 is missing" in str(report(tree).error)
 
 
 def test_a_checkpoint_of_another_file_is_not_continued(tmp_path: Path) -> None:
@@ -285,60 +259,19 @@ class Scaled(nn.Module):
 SCALED = {"name": f"{__name__}:Scaled"}
 
 
-@pytest.mark.parametrize("kind", ["own", "drawn", "file", "pretrained_here"])
+@pytest.mark.parametrize("kind", ["own", "file"])
 def test_frozen_parameters_keep_their_values(kind: str, tmp_path: Path) -> None:
     start: Any = kind
     if kind == "file":
         torch.save(Scaled().state_dict(), tmp_path / "start.pt")
         start = {"name": "file", "path": str(tmp_path / "start.pt")}
-    keys = pretrained() if kind == "pretrained_here" else {}
-    made = engine(keys | {"model": SCALED | {"start": start}})
+    made = engine({"model": SCALED | {"start": start}})
     assert list(made.parts.model.shapes) == ["scale", "out.weight", "out.bias"]
     assert made.server["model"].shape == (3, 1 + 3 * 10 + 10)
     assert bool((made.parts.model.constants["frozen.weight"] == 1.0).all())
-    if kind != "pretrained_here":
-        assert made.server["model"][:, 0].tolist() == [2.0] * 3
+    assert made.server["model"][:, 0].tolist() == [2.0] * 3
 
 
 def test_only_a_users_module_has_weights_of_its_own() -> None:
     with pytest.raises(ScenarioError, match="model 'mlp' comes with no weights; use drawn, file"):
         load_scenario({"name": "x", "model": MODEL | {"start": "own"}})
-
-
-def test_words_of_a_regression_stay(tmp_path: Path) -> None:
-    """`zero` and `uniform` are starts of two models, beside those of the table."""
-    hashes = set()
-    for start in ("zero", "uniform"):
-        scenario = load_scenario(
-            {"name": "x", "model": {"name": "softmax_regression", "start": start}}
-        )
-        assert scenario.model.start == start
-        hashes.add(otafl.scenario.compute_scenario_hash(scenario))
-    assert len(hashes) == 2
-    drawn = load_scenario({"name": "x", "model": "softmax_regression"})
-    assert otafl.scenario.compute_scenario_hash(drawn) in hashes
-    section = {"name": "softmax_regression"}
-    start = write(draw_weights(section), tmp_path / "start.safetensors")
-    made = engine({"model": section | {"start": start}})
-    assert float(made.server["model"].abs().sum()) > 1
-
-
-@pytest.mark.slow
-def test_bits_are_in_the_result_and_a_changed_file_is_refused(tmp_path: Path) -> None:
-    start = write(draw_weights(MODEL), tmp_path / "start.safetensors")
-    tree = {
-        "name": "x",
-        "model": MODEL | {"start": start},
-        "data": {"name": "digits", "partition": "iid"},
-        "training": {"rounds": 1},
-        "output": {"folder": str(tmp_path)},
-        "sweep": {"algorithm.learning_rate": [0.1]},
-    }
-    result = otafl.sweep(tree, tmp_path / "results")
-    assert float(result["start_bits"].max()) == 32 * 310
-    before = result["test_accuracy"].values.copy()
-    write(draw_weights(MODEL, 8), tmp_path / "start.safetensors")
-    with pytest.raises(UserError, match=r"start.safetensors .*changed since"):
-        otafl.sweep(tree, tmp_path / "results")
-    again = otafl.sweep(tree, tmp_path / "results", restart=True)
-    assert (again["test_accuracy"].values[..., 0] != before[..., 0]).any()
