@@ -297,12 +297,12 @@ def as_it_is(self: Privacy, rows: Tensor) -> Tensor:
 
 UNDERCOUNTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "other servers": (
-        "otafl.uplink.exposure.compute_power_gains",
+        "otafl.uplink.coherent.over_the_air.compute_power_gains",
         own_server,
         {"topology": {"name": "cells", **SERVERS}},
     ),
     "other antennas": (
-        "otafl.uplink.exposure.compute_power_gains",
+        "otafl.uplink.coherent.over_the_air.compute_power_gains",
         select_first_antenna,
         {"channel": BLOCKS | {"antennas": 8}},
     ),

@@ -269,7 +269,7 @@ class Ofdm(Transport):
             self._policy_state, on_air = transmit(
                 slot, sent, segments, link, self._policy_state, means=means
             )
-            account(on_air, delivery, count_scalars(on_air, True, link.policy))
+            account(on_air, delivery, count_scalars(on_air, True, link))
             groups.append(on_air)
         totals = self._superpose(groups, slot, grid, delivery)
         for on_air, total in zip(groups, totals, strict=True):

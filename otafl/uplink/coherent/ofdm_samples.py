@@ -73,7 +73,7 @@ class LaidOut:
     def create(cls, on_air: Transmission, grid: Grid, cohort: Cohort) -> Self:
         """Lay out a group that some rows of the cohort send."""
         signal, segments = on_air.signal, on_air.segments
-        p = signal.take_rows(on_air.p.mT)
+        p = signal.take_rows(on_air.scalars.p.mT)
         place = grid.get_places(segments.uses)
         missing = segments.symbols * segments.halves - signal.num_coordinates
         rows = None

@@ -17,7 +17,7 @@ from otafl.core.contracts import Cohort
 from otafl.uplink import noise
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.impairments.misaligned import SampleSums, compute_aligned_noise, lmmse_filter
-from otafl.uplink.signal import sum_segments
+from otafl.uplink.signal import sum_quadratures
 from otafl.uplink.transmission import Transmission
 
 CHUNK = 1 << 18
@@ -95,14 +95,9 @@ def _sums(on_air: Transmission, bend: Bend, weight: Tensor, reshapes: bool) -> l
         chunks = _iterate_distorted(on_air, bend, CHUNK)
         sums = [[sent.sum(weight, part) for part in parts] for parts in chunks]
         return [torch.cat(parts, 2) for parts in zip(*sums, strict=True)]
-    count = weight.shape[1]
     scaled = bend.gain[..., None] * weight[:, None]
-    both = torch.cat([scaled.real, scaled.imag], 2)
-    parts = [_pad(part, segments.symbols) for part in segments.parts(sent.x)]
-    if len(parts) == 1:
-        return [sum_segments(sent, parts[0], scaled.real, segments)]
-    one, two = (sum_segments(sent, part, both, segments) for part in parts)
-    return [one[:, :count] - two[:, count:], two[:, :count] + one[:, count:]]
+    total = sum_quadratures(sent, scaled, segments)
+    return [total] if segments.halves == 1 else list(total.tensor_split([segments.symbols], 2))
 
 
 def _iterate_distorted(on_air: Transmission, bend: Bend, numbers: int) -> Iterator[list[Tensor]]:
@@ -111,7 +106,7 @@ def _iterate_distorted(on_air: Transmission, bend: Bend, numbers: int) -> Iterat
     A chunk has about `numbers` real numbers.
     """
     sent, segments = on_air.signal, on_air.segments
-    sent_with = sent.take_rows(on_air.p.abs().mT) * on_air.scale[:, None]
+    sent_with = sent.take_rows(on_air.scalars.p.abs().mT) * on_air.scale[:, None]
     sent_with = sent_with.to(sent.x.dtype)
     column, halves = segments.index_segments(sent.x.device), segments.parts(sent.x)
     width = max(1, min(segments.symbols, numbers // max(1, len(sent.x))))
@@ -151,7 +146,7 @@ def _lmmse(on_air: Transmission, bend: Bend, impairments: Impairments) -> Tensor
     column, streams = segments.index_segments(sent.x.device), impairments.streams
     halves = next(_iterate_distorted(on_air, bend, sent.x.numel()))
     samples = SampleSums(sent.cohort, bend.delay)
-    gain = on_air.h_hat * (on_air.p / on_air.eta.sqrt()[..., None])
+    gain = on_air.h_hat * (on_air.scalars.p / on_air.scalars.eta.sqrt()[..., None])
     believed = sent.take_rows(gain.mT).real * unit
     squared = on_air.scale.square().clamp_min(1e-30)
     power = sent.take_rows(on_air.power.mT) / squared[:, None]

@@ -316,7 +316,7 @@ class Air:
         gain = self._signal.take_rows(on_air.gain.real.mT) * on_air.active_rows
         dtype = on_air.active_rows.dtype
         self._gain, self._active = gain.to(dtype), on_air.active_rows
-        self._spread = (on_air.noise / on_air.eta).sqrt().to(dtype)
+        self._spread = (on_air.noise / on_air.scalars.eta).sqrt().to(dtype)
         self._column = self.segments.index_segments(gain.device)
         self._known = on_air.sent.x
 
