@@ -50,7 +50,7 @@ READ = {
     "factorised.shrinkage.threshold_singular_values _linalg_eigh": FACTORS,
     "receivers.eigen.compute_first_eigenvector _linalg_eigh": FACTORS,
     "robust.geometric_median.find_coefficients _local_scalar_dense": SHORT,
-    "uplink.coherent.arrivals.Arrivals.__init__ _local_scalar_dense": "how late paths are is how "
+    "uplink.coherent.ofdm_grid.Arrivals.__init__ _local_scalar_dense": "how late paths are is how "
     "much work they are",
     "uplink.digital.digital.Digital.transmit equal": SHORT,
 }

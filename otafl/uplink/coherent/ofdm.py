@@ -50,8 +50,7 @@ from otafl.core.units import db_to_linear
 from otafl.uplink import noise
 from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.bounds import Bounds
-from otafl.uplink.coherent.arrivals import Arrivals, missing_samples
-from otafl.uplink.coherent.ofdm_grid import Grid, lay_out
+from otafl.uplink.coherent.ofdm_grid import Arrivals, Grid, lay_out, missing_samples
 from otafl.uplink.coherent.ofdm_samples import LaidOut, Transmitter, to_carriers, windows
 from otafl.uplink.coherent.over_the_air import (
     AnalogSettings,
