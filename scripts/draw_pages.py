@@ -21,8 +21,7 @@ from matplotlib.patches import Rectangle, RegularPolygon
 
 from otafl.topology import mixing
 from otafl.topology.hexagons import build_hexagons
-from otafl.uplink.coherent.ofdm_samples import to_samples
-from otafl.uplink.impairments.amplifier import rapp
+from otafl.uplink.coherent.ofdm_samples import rapp, to_samples
 
 BLUE, ORANGE, GREEN, GREY, PALE = "#0072B2", "#D55E00", "#009E73", "#555555", "#EAF2F8"
 

@@ -16,7 +16,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from otafl.core.constants import get_constant
 from otafl.core.contracts import MIN_SNR, Coefficients, TransmitLimits
 from otafl.uplink.signal import Segments, Signal
 
@@ -137,26 +136,19 @@ class Bounds:
             left = self.energy - energy
             self.energy = left.where(left > ROUNDING * energy, 0.0)
 
-    def cut_at_crash(
-        self, sent: Signal, segments: Segments
-    ) -> tuple[Signal, Tensor, Tensor] | None:
-        """Cut a group to the symbols sent before crashes; None if no device crashes.
+    def cut_at_crash(self, sent: Signal, segments: Segments) -> tuple[Signal, Tensor | None]:
+        """Cut a group to the symbols that devices send before they crash.
 
         Returns
         -------
         signal : Signal
             Rows, which are zero from the crash on.
-        symbols : Tensor, float [S, Q, K]
-            Symbols of each segment that a device sends.
-        stop : Tensor, float [n, 1]
-            Symbols of the group until the crash of each row.
+        stop : Tensor, float [n, 1], or None
+            Symbols of the group until the crash of each row; None if no device crashes.
         """
         if self._stop is None:
-            return None
+            return sent, None
         stop = sent.take_rows(segments.uses.count_before(self._stop).to(self._stop))[:, None]
-        firsts = get_constant(tuple(first for first, _ in segments.bounds), stop.dtype, stop.device)
-        lengths = get_constant(segments.lengths, stop.dtype, stop.device)
-        symbols = torch.minimum((stop - firsts).clamp_min(0.0), lengths)
         in_time = torch.arange(segments.symbols, device=stop.device) < stop
         known = torch.cat([in_time] * segments.halves, 1)[:, : sent.num_coordinates]
-        return replace(sent, x=sent.x * known), sent.grid(symbols).mT, stop
+        return replace(sent, x=sent.x * known), stop

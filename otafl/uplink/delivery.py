@@ -360,7 +360,7 @@ def lay_out(
     if csi is not None:
         estimate = csi.estimate(h, channel.gain, delivery.round)
         h_hat = scaled if estimate is h else root * estimate.flatten(3)
-        if csi.num_pilot_symbols:
+        if not csi.is_perfect and csi.num_pilot_symbols:
             block_stops = stops[h.shape[4] - 1 :: h.shape[4]]
             _count_pilots(delivery, csi.num_pilot_symbols, block_stops, spread)
     bounds = None

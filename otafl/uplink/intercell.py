@@ -25,7 +25,7 @@ from torch import Tensor
 from otafl.channels.base import Channel
 from otafl.core.contracts import Cohort, apply_combiner
 from otafl.uplink.delivery import Slot
-from otafl.uplink.signal import sum_segments
+from otafl.uplink.signal import sum_quadratures
 from otafl.uplink.transmission import Transmission
 
 
@@ -63,22 +63,12 @@ class InterCellInterference:
         Tensor, float [S C, P]
             Interference on each received real number, in the unit of f^H y.
         """
-        segments, sent = on_air.segments, on_air.signal
-        cohort = _merge_servers(sent.cohort, self._servers)
-        sent = replace(sent, cohort=cohort)
-        scale = on_air.scale[:, None] * sent.take_rows(on_air.p.mT)
+        cohort = _merge_servers(on_air.signal.cohort, self._servers)
+        sent = replace(on_air.signal, cohort=cohort)
+        scale = on_air.scale[:, None] * sent.take_rows(on_air.scalars.p.mT)
         gain = sent.take_rows(self.scalar_gains(on_air)) * scale[..., None]  # [n, Q, C]
         gain = gain.to(sent.x.dtype.to_complex())
-        columns = gain.real if segments.halves == 1 else torch.cat([gain.real, gain.imag], 2)
-        sums = [sum_segments(sent, part, columns, segments) for part in segments.parts(sent.x)]
-        if len(sums) == 1:
-            return sums[0].flatten(0, 1)
-        one, two = sums
-        width, servers = two.shape[2], self._servers  # the second may be one symbol short
-        first = one[:, :servers].clone()
-        first[:, :, :width] -= two[:, servers:]
-        second = two[:, :servers] + one[:, servers:, :width]
-        return torch.cat([first, second], 2).flatten(0, 1)
+        return sum_quadratures(sent, gain, on_air.segments).flatten(0, 1)
 
     def power_gains(self, slot: Slot) -> Tensor:
         """Compute the power gains of the devices to all other servers.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from otafl.core.contracts import Tensors
 from otafl.uplink.transmission import Transmission
@@ -32,32 +31,26 @@ def collect_coefficients(on_air: Transmission, gram: bool) -> Tensors:
 
         a^H G a, \quad a_k = g_k w_k / W - w_k
     """
-    sent = on_air.sent
+    sent, segments = on_air.sent, on_air.segments
     values = {
         "h": on_air.h,
         "h_hat": on_air.h_hat,
-        "p": on_air.p,
-        "eta": on_air.eta,
+        "p": on_air.scalars.p,
+        "eta": on_air.scalars.eta,
         "c": on_air.gain.real,
-        "active": on_air.active,
+        "active": on_air.scalars.active_mask,
         "m": on_air.power,
         "noise": on_air.noise,
         "weight": sent.grid(sent.weight),
     }
-    if on_air.sent_symbols is not None:
+    if on_air.stop is not None:
         values["sent"] = on_air.sent_symbols
     if gram:
-        values["gram"] = _gram(on_air)
+        rows, *second = segments.parts(sent.grid(sent.x).flatten(0, 1))
+        if second:  # perhaps one symbol short
+            missing = rows.shape[1] - second[0].shape[1]
+            rows = torch.complex(rows, torch.nn.functional.pad(second[0], (0, missing)))
+        rows = rows.unflatten(0, on_air.h.shape[::2])
+        parts = [rows[..., first:stop] for first, stop in segments.bounds]
+        values["gram"] = torch.stack([torch.matmul(part.conj(), part.mT) for part in parts], 1)
     return {f"{name}/{sent.index}": value for name, value in values.items()}
-
-
-def _gram(on_air: Transmission) -> Tensor:
-    """Compute the Gram matrices of the devices' signals, [S, Q, K, K]."""
-    sent, segments = on_air.sent, on_air.segments
-    rows, *second = segments.parts(sent.grid(sent.x).flatten(0, 1))
-    if second:  # perhaps one symbol short
-        missing = rows.shape[1] - second[0].shape[1]
-        rows = torch.complex(rows, torch.nn.functional.pad(second[0], (0, missing)))
-    rows = rows.unflatten(0, on_air.gain.shape[::2])
-    parts = [rows[..., first:stop] for first, stop in segments.bounds]
-    return torch.stack([torch.matmul(part.conj(), part.mT) for part in parts], 1)

@@ -295,8 +295,14 @@ class Segments:
         """
         return [rows] if self.halves == 1 else [rows[:, : self.symbols], rows[:, self.symbols :]]
 
+    def get_lengths(self, like: Tensor) -> Tensor:
+        """Return the channel uses [Q] of the segments, in the precision of another tensor."""
+        return get_constant(self.lengths, like.dtype, like.device)
+
     def expand(self, values: Tensor, num_coordinates: int) -> Tensor:
         """Expand values [n, Q] of the segments to every coordinate, [n, num_coordinates]."""
+        if len(self.bounds) == 1:
+            return values.expand(-1, num_coordinates)
         by_use = values[:, self.index_segments(values.device)]
         return torch.cat([by_use] * self.halves, 1)[:, :num_coordinates]
 
@@ -398,3 +404,30 @@ def sum_segments(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segm
         if first < part.shape[1]:
             sums.append(sent.sum(coefficient[:, q], part[:, first:stop]))
     return sums[0] if len(sums) == 1 else torch.cat(sums, 2)
+
+
+def sum_quadratures(sent: Signal, gain: Tensor, segments: Segments) -> Tensor:
+    """Sum the rows of each trial with complex gains of their symbols.
+
+    Parameters
+    ----------
+    sent : Signal
+        The n rows.
+    gain : Tensor, complex [n, Q, J]
+        Gains of each row and segment in J sums.
+    segments : Segments
+        Segments of the group.
+
+    Returns
+    -------
+    Tensor, float [S, J, P]
+        The real parts of the sums, and the imaginary ones if symbols have two quadratures.
+    """
+    if segments.halves == 1:
+        return sum_segments(sent, sent.x, gain.real, segments)
+    columns, count = torch.cat([gain.real, gain.imag], 2), gain.shape[2]
+    one, two = (sum_segments(sent, part, columns, segments) for part in segments.parts(sent.x))
+    width = two.shape[2]  # the second quadrature may be one symbol short
+    real, imag = one[:, :count], two[:, :count]
+    real[:, :, :width] -= two[:, count:]
+    return torch.cat([real, imag + one[:, count:, :width]], 2)

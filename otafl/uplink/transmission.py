@@ -10,16 +10,17 @@ scaling eta of the power policy, the receiver gets Re(f^H y) / sqrt(eta), which 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from otafl.core.constants import get_constant
 from otafl.core.contracts import (
     NOISE_VARIANCE,
     ChannelStatistics,
+    Coefficients,
     Cohort,
     Hyper,
     Link,
@@ -32,9 +33,8 @@ from otafl.power.scalars import apply_mmse_scaling
 from otafl.receivers.base import Receiver
 from otafl.receivers.scalar import Scalar
 from otafl.uplink import noise
-from otafl.uplink.centring import compute_variation
 from otafl.uplink.delivery import Delivery, Slot
-from otafl.uplink.groups import divide_by_weights
+from otafl.uplink.groups import compute_variation, divide_by_weights
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.signal import Segments, Signal, compute_energies, sum_segments
 
@@ -70,6 +70,11 @@ class Alignment:
         """Return the policy's state before the first round."""
         return self.policy.prepare(self.statistics, self.hyper)
 
+    @functools.cached_property
+    def needs_variation(self) -> bool:
+        """Whether the variation of symbols over devices is side information."""
+        return self.policy.needs_variation
+
 
 @dataclass(frozen=True)
 class Transmission:
@@ -97,23 +102,11 @@ class Transmission:
         Noise variance of one received real number, interference included.
     combiner : Tensor, complex [S, Q, A]
         Combiner f with unit norm.
-    p : Tensor, complex [S, Q, K]
-        Transmit scalars.
-    eta : Tensor, float [S, Q]
-        Receive scaling.
-    active, on_air : Tensor, bool [S, Q, K]
-        Devices that the receiver counts, and those that transmit.
-    active_rows : Tensor, float [n, Q]
-        1 for rows that the receiver counts in a segment, else 0.
-    weight : Tensor, float [S, Q]
-        Total weight W of the devices that the receiver counts.
-    unit : Tensor, float [S, Q]
-        Factor of Re(f^H y) / sqrt(eta) in the estimate: 1 / (K W) for a mean, 1 / K if the sum is
-        divided by coordinate, 1 for a sum.
+    scalars : Coefficients
+        Transmit scalars p [S, Q, K], receive scaling eta [S, Q], and the devices that the receiver
+        counts.
     stop : Tensor, float [n, 1], or None
         Symbols of the group until the crash of each row; None if none crash.
-    sent_symbols : Tensor, float [S, Q, K], or None
-        Symbols in which each device is on air; None if none crash.
     """
 
     slot: Slot
@@ -128,24 +121,40 @@ class Transmission:
     h_hat: Tensor
     noise: Tensor
     combiner: Tensor
-    p: Tensor
-    eta: Tensor
-    active: Tensor
-    on_air: Tensor
-    active_rows: Tensor
-    weight: Tensor
-    unit: Tensor
+    scalars: Coefficients
     stop: Tensor | None = None
-    sent_symbols: Tensor | None = None
 
     def expand(self, values: Tensor) -> Tensor:
         """Expand values [n, Q] or [S, Q] of the segments to the coordinates, [.., P]."""
         return self.segments.expand(values, self.sent.num_coordinates)
 
+    @functools.cached_property
+    def active_rows(self) -> Tensor:
+        """1 for rows that the receiver counts in a segment, else 0: float [n, Q]."""
+        return self.sent.take_rows(self.scalars.active_mask.mT).to(self.scale.dtype)
+
+    @functools.cached_property
+    def weight(self) -> Tensor:
+        """Total weight W [S, Q] of the devices that the receiver counts."""
+        return self.sent.sum_by_trial(self.sent.weight[:, None] * self.active_rows)
+
+    @functools.cached_property
+    def unit(self) -> Tensor:
+        """Factor [S, Q] of Re(f^H y) / sqrt(eta) in the estimate.
+
+        1 / (K W) for a mean, 1 / K if the sum is divided by coordinate, 1 for a sum.
+        """
+        unit = torch.ones_like(self.weight)
+        if self.sent.linear:
+            unit = unit / self.sent.cohort.rows_per_trial.clamp_min(1.0)[:, None]
+            if self.sent.mask is None:
+                unit = unit / self.weight.clamp_min(1e-12)
+        return unit
+
     @property
     def gain(self) -> Tensor:
         """Complex gain h p / sqrt(eta), [S, Q, K], whose real part is the effective gain c_k."""
-        return self.h * (self.p / self.eta.sqrt()[..., None])
+        return self.h * (self.scalars.p / self.scalars.eta.sqrt()[..., None])
 
     @property
     def row_unit(self) -> Tensor:
@@ -161,7 +170,7 @@ class Transmission:
     @property
     def variance(self) -> Tensor:
         """Noise variance [S, Q] of an estimated real number, 0 if no device is on air."""
-        return torch.where(self.weight > 0, self.noise / self.eta * self.unit.square(), 0.0)
+        return torch.where(self.weight > 0, self.noise / self.scalars.eta * self.unit.square(), 0.0)
 
     @property
     def noise_std(self) -> Tensor:
@@ -171,8 +180,17 @@ class Transmission:
     @property
     def received_unit(self) -> Tensor:
         """Factor of a received real number in the estimate, [S, Q], 0 if no device is on air."""
-        unit = torch.where(self.weight > 0, self.unit / self.eta.sqrt(), 0.0)
+        unit = torch.where(self.weight > 0, self.unit / self.scalars.eta.sqrt(), 0.0)
         return unit.to(self.sent.x.dtype)
+
+    @property
+    def sent_symbols(self) -> Tensor:
+        """Symbols in which each device is on air: [Q, 1], or [S, Q, K] if some crash."""
+        lengths = self.segments.get_lengths(self.energy)
+        if self.stop is None:
+            return lengths[:, None]
+        firsts = lengths.cumsum(0) - lengths
+        return self.sent.grid(torch.minimum((self.stop - firsts).clamp_min(0.0), lengths)).mT
 
 
 def transmit(
@@ -220,14 +238,14 @@ def transmit(
 
         m_{kq} = \| K w_k x_k \|^2 / l
     """
-    policy, impairments, bounds = alignment.policy, alignment.impairments, slot.bounds
+    impairments, bounds = alignment.impairments, slot.bounds
     scale = sent.scale if scale is None else scale
-    budget = sent.scale_budget(slot.budget)
+    slot = replace(slot, budget=sent.scale_budget(slot.budget))
     sends = sent.transmitter_mask
     if bounds is not None:
         sends = bounds.select_able(sends)
 
-    h, h_hat, combiner = _combine(slot, segments, alignment.receiver, sends, budget)
+    h, h_hat, combiner = _combine(slot, segments, alignment.receiver, sends)
     variance = h.real.new_full(h.shape[:2], NOISE_VARIANCE)
     known_noise = impairments.known_noise
     if impairments.rotates_phase:
@@ -238,103 +256,87 @@ def transmit(
         known_noise = impairments.compute_known_noise(slot.round)
 
     row_energy = compute_energies(sent, segments) * scale.square()[:, None]
-    lengths = get_constant(segments.lengths, row_energy.dtype, row_energy.device)
-    lengths = lengths if slot.uses_per_symbol == 1 else slot.uses_per_symbol * lengths
+    lengths = segments.get_lengths(row_energy)
+    if slot.uses_per_symbol > 1:
+        lengths = slot.uses_per_symbol * lengths
     stretch = row_energy if clip is None else clip**2 * scale.square()[:, None]
     if clip is None:
         stretch = segments.sum_over_scopes(row_energy)
     power = sent.grid(stretch / segments.sum_over_scopes(lengths)).mT
     energy = sent.grid(row_energy).mT
+    variation = None
+    if alignment.needs_variation:
+        variation = compute_variation(sent, segments, scale, row_energy)
     link = Link(
         h=h_hat,
         gain=slot.gain,
-        budget=budget,
+        budget=slot.budget,
         symbol_power=power if bounds is None else bounds.report_powers(power),
         noise_variance=known_noise,
         transmit_mask=sends,
         is_linear=sent.linear,
         hyper=alignment.hyper,
         num_antennas=slot.h.shape[2],
-        variation=(
-            compute_variation(sent, segments, scale, row_energy) if policy.needs_variation else None
-        ),
+        variation=variation,
         energy_budget=None if bounds is None else bounds.energy,
         segment_lengths=lengths,
         num_symbols=slot.symbols,
     )
-    state, wanted = policy.compute_coefficients(state, link)
+    state, scalars = alignment.policy.compute_coefficients(state, link)
     if alignment.receiver.scale == "mmse":
-        wanted = apply_mmse_scaling(wanted, link)
+        scalars = apply_mmse_scaling(scalars, link)
     # that of zeros is any number
-    wanted = replace(wanted, p=torch.where(power > 0, wanted.p, 0.0))
+    scalars = replace(scalars, p=torch.where(power > 0, scalars.p, 0.0))
 
-    signal, sent_symbols, stop, radiated = sent, None, None, energy
+    signal, stop = sent, None
     if bounds is not None:
-        wanted = bounds.override(wanted, h_hat, budget, power, sends)
-        wanted = bounds.limit(wanted, sends, energy)
-        crash = bounds.cut_at_crash(sent, segments)
-        if crash is not None:
-            signal, sent_symbols, stop = crash
-            radiated = sent.grid(compute_energies(signal, segments) * scale.square()[:, None]).mT
-
-    active, silent = wanted.active_mask, wanted.silent_mask
-    active_rows = sent.take_rows(active.mT).to(scale.dtype)
-    weight = sent.sum_by_trial(sent.weight[:, None] * active_rows)
-    unit = torch.ones_like(weight)
-    if sent.linear:
-        unit = unit / sent.cohort.rows_per_trial.clamp_min(1.0)[:, None]
-        if sent.mask is None:
-            unit = unit / weight.clamp_min(1e-12)
+        scalars = bounds.override(scalars, h_hat, slot.budget, power, sends)
+        scalars = bounds.limit(scalars, sends, energy)
+        signal, stop = bounds.cut_at_crash(sent, segments)
+        if stop is not None:
+            energy = sent.grid(compute_energies(signal, segments) * scale.square()[:, None]).mT
     return state, Transmission(
-        slot=replace(slot, budget=budget),
+        slot=slot,
         sent=sent,
         signal=signal,
         segments=segments,
         scale=scale,
         means=means,
-        energy=radiated,
+        energy=energy,
         power=power,
         h=h,
         h_hat=h_hat,
         noise=variance,
         combiner=combiner,
-        p=wanted.p,
-        eta=wanted.eta,
-        active=active,
-        on_air=active if silent is None else active & ~silent,
-        active_rows=active_rows,
-        weight=weight,
-        unit=unit,
+        scalars=scalars,
         stop=stop,
-        sent_symbols=sent_symbols,
     )
 
 
 def _combine(
-    slot: Slot, segments: Segments, receiver: Receiver, sends: Tensor, budget: Tensor
+    slot: Slot, segments: Segments, receiver: Receiver, sends: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Combine the antennas to scalar channels, true and estimated [S, Q, K], by f [S, Q, A].
 
     With one antenna, `scalar` combines nothing.
     """
-    h = _select_cells(slot.h, segments)
-    h_hat = h if slot.h_hat is slot.h else _select_cells(slot.h_hat, segments)
+
+    def select_cells(h: Tensor) -> Tensor:
+        whole = h.shape[3] == len(segments.cells) == 1
+        return (h if whole else h[..., list(segments.cells)]).permute(0, 3, 1, 2)
+
+    h = select_cells(slot.h)
+    h_hat = h if slot.h_hat is slot.h else select_cells(slot.h_hat)
     if h.shape[3] == 1 and isinstance(receiver, Scalar):
         scalar = h[..., 0]
         combiner = h.new_ones(*h.shape[:2], 1)
         return scalar, scalar if h_hat is h else h_hat[..., 0], combiner
-    combiner = receiver.combine(h_hat, sends, budget)
+    combiner = receiver.combine(h_hat, sends, slot.budget)
     scalar = apply_combiner(combiner, h)
     return scalar, scalar if h_hat is h else apply_combiner(combiner, h_hat), combiner
 
 
-def _select_cells(h: Tensor, segments: Segments) -> Tensor:
-    """Return the channels [S, Q, K, A] of the segments, from those of all cells [S, K, A, C]."""
-    whole = h.shape[3] == len(segments.cells) == 1
-    return (h if whole else h[..., list(segments.cells)]).permute(0, 3, 1, 2)
-
-
-def receive(sent: Transmission, total: Tensor, exact: Tensor, delivery: Delivery) -> None:
+def receive(on_air: Transmission, total: Tensor, exact: Tensor, delivery: Delivery) -> None:
     """Pass the server its estimate of a group, and add the aggregation error.
 
     Means that devices subtracted are added. In a group with a mask, each coordinate's sum is
@@ -342,35 +344,51 @@ def receive(sent: Transmission, total: Tensor, exact: Tensor, delivery: Delivery
 
     Parameters
     ----------
-    sent : Transmission
+    on_air : Transmission
         Transmission of the group.
     total, exact : Tensor, float [S, P]
         Received sum, and error-free sum. Both are changed in place.
     delivery : Delivery
         Gets the estimate.
     """
-    rows, segments = sent.sent, sent.segments
-    if sent.means is not None:
-        delivered = sent.scale[:, None] * sent.means * sent.active_rows
-        total += sent.expand(rows.sum_by_trial(delivered) * sent.unit)
-        exact += sent.expand(rows.sum_by_trial(rows.exact[:, None] * sent.means))
-    count: Tensor | Tensors = sent.weight[:, 0]
+    sent, segments = on_air.sent, on_air.segments
+    if on_air.means is not None:
+        delivered = on_air.scale[:, None] * on_air.means * on_air.active_rows
+        total += on_air.expand(sent.sum_by_trial(delivered) * on_air.unit)
+        exact += on_air.expand(sent.sum_by_trial(sent.exact[:, None] * on_air.means))
+    count: Tensor | Tensors = on_air.weight[:, 0]
     reached = None
-    if rows.mask is not None:
-        weight = (rows.weight[:, None] * sent.active_rows)[..., None]
-        parts = segments.parts(rows.mask)
-        known = torch.cat([sum_segments(rows, part, weight, segments)[:, 0] for part in parts], 1)
-        total, exact, count = divide_by_weights(rows, total, exact, known)
+    if sent.mask is not None:
+        weight = (sent.weight[:, None] * on_air.active_rows)[..., None]
+        parts = segments.parts(sent.mask)
+        known = torch.cat([sum_segments(sent, part, weight, segments)[:, 0] for part in parts], 1)
+        total, exact, count = divide_by_weights(sent, total, exact, known)
     elif len(segments.bounds) > 1:
-        reached = rows.blocks(sent.expand(sent.weight))
-    active = rows.take_rows(sent.on_air.mT)
-    mask = functools.partial(
-        mark_delivered, rows.cohort, active, segments, sent.stop, rows.num_coordinates, rows.place
-    )
-    delivery.give_estimate(rows, total, exact, count, reached, delivered_fn=mask)
+        reached = sent.blocks(on_air.expand(on_air.weight))
+    active = sent.take_rows(on_air.scalars.on_air_mask.mT)
+    delivered_fn = make_delivered_fn(on_air, active)
+    delivery.give_estimate(sent, total, exact, count, reached, delivered_fn=delivered_fn)
 
 
-def mark_delivered(
+def make_delivered_fn(on_air: Transmission, active: Tensor) -> Callable[[], Tensor]:
+    """Return the function of the coordinates that each device has on air, [S, K, P] bool.
+
+    The function returns [S, K] if a device has all of its coordinates on air, or none. It holds no
+    tensor of the payload's size.
+
+    Parameters
+    ----------
+    on_air : Transmission
+        Transmission of the group.
+    active : Tensor, bool [n, Q], or [n, 1] for all segments
+        Rows on air in a segment.
+    """
+    sent = on_air.sent
+    rows = sent.cohort, active, on_air.segments, on_air.stop, sent.num_coordinates, sent.place
+    return functools.partial(_mark_delivered, *rows)
+
+
+def _mark_delivered(
     cohort: Cohort,
     active: Tensor,
     segments: Segments,
@@ -378,26 +396,6 @@ def mark_delivered(
     num_coordinates: int,
     place: Tensor | None,
 ) -> Tensor:
-    """Mark the coordinates that each device has on air, [S, K, P] bool.
-
-    The result is [S, K] if a device has all of its coordinates on air, or none. The arguments hold
-    no tensor of the payload's size.
-
-    Parameters
-    ----------
-    cohort : Cohort
-        The n rows.
-    active : Tensor, bool [n, Q]
-        Rows on air in a segment.
-    segments : Segments
-        Segments of the group.
-    stop : Tensor, float [n, 1], or None
-        Symbols of the group until a row's crash; None if none crash.
-    num_coordinates : int
-        Number of coordinates, P.
-    place : Tensor, int64 [P], or None
-        Column of each coordinate; None if they are in order.
-    """
     if stop is None and active.shape[1] == 1:
         return cohort.scatter_to_grid(active[:, 0], False)
     rows = segments.expand(active.expand(-1, len(segments.bounds)), num_coordinates)
@@ -409,7 +407,7 @@ def mark_delivered(
     return cohort.scatter_to_grid(rows, False)
 
 
-def account(sent: Transmission, delivery: Delivery, num_scalars: int) -> None:
+def account(on_air: Transmission, delivery: Delivery, num_scalars: int) -> None:
     """Add the channel uses, energy and side information of a group to the tally.
 
     With e_kq the energy of the symbols before p, device k radiates sum_q |p_kq|^2 e_kq. The energy
@@ -417,25 +415,24 @@ def account(sent: Transmission, delivery: Delivery, num_scalars: int) -> None:
 
     Parameters
     ----------
-    sent : Transmission
+    on_air : Transmission
         Transmission of the group.
     delivery : Delivery
         Gives the tally.
     num_scalars : int
         Real numbers of side information from each device.
     """
-    slot, rows, each = sent.slot, sent.sent, sent.slot.uses_per_symbol
-    lengths = get_constant(sent.segments.lengths, sent.energy.dtype, sent.energy.device)
-    symbols = lengths[:, None] if sent.sent_symbols is None else sent.sent_symbols
-    spent = (sent.p.abs().double().square() * sent.energy).sum(1)
-    senders = rows.cohort.rows_per_trial
+    slot, sent, scalars = on_air.slot, on_air.sent, on_air.scalars
+    transmits = scalars.on_air_mask
+    spent = (scalars.p.abs().double().square() * on_air.energy).sum(1)
+    senders = sent.cohort.rows_per_trial
     delivery.tally.add(
-        symbols=(senders > 0) * float(each * sent.segments.symbols),
+        symbols=(senders > 0) * float(slot.uses_per_symbol * on_air.segments.symbols),
         energy=spent,
-        sent=each * (sent.on_air * symbols).sum(1),
+        sent=slot.uses_per_symbol * (transmits * on_air.sent_symbols).sum(1),
         side=senders * float(num_scalars),
     )
-    delivery.tally.note(on_air=sent.on_air.any(1))
-    delivery.note_delivered(rows, sent.active.any(1), sent.weight)
+    delivery.tally.note(on_air=transmits.any(1))
+    delivery.note_delivered(sent, scalars.active_mask.any(1), on_air.weight)
     if slot.bounds is not None:
         slot.bounds.spend(spent)

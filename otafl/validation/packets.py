@@ -12,7 +12,7 @@ import torch
 from otafl.core.contracts import LinkReport
 from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
-from otafl.uplink.digital.fitted_bits import round_randomly
+from otafl.uplink.digital.packets import round_randomly
 from otafl.validation.bench import CONFORMANCE, Bench, Rig
 from otafl.validation.checks import (
     Check,

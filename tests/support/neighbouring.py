@@ -116,7 +116,7 @@ class Tapped:
         sight.heard.append((total.clone(), unit))
         sight.on_air.append(on_air)
         known = (
-            on_air.p, on_air.eta, on_air.active, on_air.scale,
+            on_air.scalars.p, on_air.scalars.eta, on_air.scalars.active_mask, on_air.scale,
             on_air.combiner, on_air.segments.bounds, on_air.segments.cells,
         )  # fmt: skip
         sight.known |= dict(_iterate_leaves(known, f"on air {index}"))
@@ -201,7 +201,7 @@ def _view(engine: Engine, one: Transmission, other: Transmission) -> Tensor:
         x = one.signal.x * x.ne(0).any(1, keepdim=True)
     apart = replace(one.signal, x=x)
     energy = compute_energies(apart, one.segments) * one.scale.square()[:, None]
-    sent = one.sent.grid(energy).mT * one.p.abs().square()  # [S, Q, K]
+    sent = one.sent.grid(energy).mT * one.scalars.p.abs().square()  # [S, Q, K]
     gains = one.slot.h.abs().square().sum(2)
     for row, power in _iterate_unaffected(engine, one):
         gains[row] += power

@@ -27,8 +27,8 @@ from otafl.power.base import PowerPolicy
 from otafl.power.ci import ChannelInversion
 from otafl.receivers.base import Receiver
 from otafl.receivers.scalar import Scalar
-from otafl.uplink.centring import centre
 from otafl.uplink.delivery import Delivery, Slot, lay_out
+from otafl.uplink.groups import centre
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.signal import Segments, Signal, cut
 from otafl.uplink.transmission import Alignment, Transmission, transmit
@@ -43,6 +43,7 @@ STREAMS = Streams([1], [0], dtype=F64)
 class Known:
     """Channel knowledge without error, for two pilots a block."""
 
+    is_perfect = False
     num_pilot_symbols = 2
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:

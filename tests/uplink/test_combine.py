@@ -30,7 +30,7 @@ def test_one_antenna() -> None:
     _, channels = on_air_of(delivery(), alignment())
     assert channels.h.flatten().tolist() == H.tolist()
     assert channels.h_hat is channels.h
-    assert channels.on_air.tolist() == [[[True, True]]]
+    assert channels.scalars.on_air_mask.tolist() == [[[True, True]]]
     assert channels.noise.tolist() == [[0.5]]
 
 
@@ -62,4 +62,4 @@ def test_a_residual_phase_turns_the_true_channel_alone() -> None:
 def test_a_device_without_energy_does_not_send() -> None:
     limits = TransmitLimits(energy_budget=torch.tensor([[0.0, 1.0]], dtype=F64))
     _, channels = on_air_of(delivery(limits=limits), alignment())
-    assert channels.on_air.tolist() == [[[False, True]]]
+    assert channels.scalars.on_air_mask.tolist() == [[[False, True]]]

@@ -7,7 +7,7 @@ import torch
 from support.uplink_steps import X, close, delivery, on_air_of, prepare
 
 from otafl.core.contracts import Group
-from otafl.uplink.centring import compute_variation
+from otafl.uplink.groups import compute_variation
 
 pytestmark = pytest.mark.exact
 

@@ -13,7 +13,7 @@ from otafl.core.contracts import Coefficients, Link, TransmitLimits
 from otafl.power.ci import ChannelInversion
 from otafl.receivers.scalar import Scalar
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.transmission import Alignment, Transmission, transmit
+from otafl.uplink.transmission import Alignment, transmit
 
 pytestmark = pytest.mark.exact
 
@@ -29,10 +29,11 @@ class Asked(ChannelInversion):
 links: list[Link] = []
 
 
-def wanted(made: Delivery, aligned: Alignment, state: Any = None) -> tuple[Any, Transmission]:
+def wanted(made: Delivery, aligned: Alignment, state: Any = None) -> tuple[Any, Coefficients]:
     slot, sent, segments, _ = prepare(made)
     links.clear()
-    return transmit(slot, sent, segments, aligned, state)
+    state, on_air = transmit(slot, sent, segments, aligned, state)
+    return state, on_air.scalars
 
 
 def test_channel_inversion() -> None:
@@ -41,7 +42,7 @@ def test_channel_inversion() -> None:
     assert state == 5
     close(coefficients.eta, [[4.0]])
     close(coefficients.p[0, 0], [2.0, -1.0j])
-    assert coefficients.active.all()
+    assert coefficients.active_mask.all()
 
 
 def test_what_the_policy_sees() -> None:

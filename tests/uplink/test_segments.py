@@ -7,8 +7,7 @@ import torch
 from support.uplink_steps import F64, close, two
 
 from otafl.core.contracts import Group
-from otafl.uplink.centring import compute_means
-from otafl.uplink.groups import make_signal
+from otafl.uplink.groups import compute_means, make_signal
 from otafl.uplink.signal import Uses, compute_energies, cut, sum_segments
 
 pytestmark = pytest.mark.exact

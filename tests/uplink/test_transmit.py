@@ -43,8 +43,8 @@ def test_a_quarter_of_the_energy_is_half_of_the_amplitude() -> None:
     """Device 1 would radiate 4 * 5, and has 5; eta stays."""
     limits = TransmitLimits(energy_budget=torch.tensor([[5.0, 100.0]], dtype=F64))
     _, on_air = on_air_of(delivery(limits=limits))
-    close(on_air.p[0, 0], [1.0, -1.0j])
-    close(on_air.eta, [[4.0]])
+    close(on_air.scalars.p[0, 0], [1.0, -1.0j])
+    close(on_air.scalars.eta, [[4.0]])
     close(on_air.gain[0, 0], [0.5, 1.0])
 
 

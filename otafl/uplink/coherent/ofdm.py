@@ -50,8 +50,7 @@ from otafl.core.units import db_to_linear
 from otafl.uplink import noise
 from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.bounds import Bounds
-from otafl.uplink.coherent.arrivals import Arrivals, missing_samples
-from otafl.uplink.coherent.ofdm_grid import Grid, lay_out
+from otafl.uplink.coherent.ofdm_grid import Arrivals, Grid, lay_out, missing_samples
 from otafl.uplink.coherent.ofdm_samples import LaidOut, Transmitter, to_carriers, windows
 from otafl.uplink.coherent.over_the_air import (
     AnalogSettings,
@@ -269,7 +268,7 @@ class Ofdm(Transport):
             self._policy_state, on_air = transmit(
                 slot, sent, segments, link, self._policy_state, means=means
             )
-            account(on_air, delivery, count_scalars(on_air, True, link.policy))
+            account(on_air, delivery, count_scalars(on_air, True, link))
             groups.append(on_air)
         totals = self._superpose(groups, slot, grid, delivery)
         for on_air, total in zip(groups, totals, strict=True):

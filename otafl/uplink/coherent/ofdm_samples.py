@@ -1,6 +1,11 @@
 """Samples of OFDM symbols, as each device sends them and as the antennas receive their sum.
 
 The mean power of a sample is that of a sub-carrier.
+
+References
+----------
+Rapp 1991, "Effects of HPA-Nonlinearity on a 4-DPSK/OFDM-Signal for a Digital Sound Broadcasting
+    System".
 """
 
 from __future__ import annotations
@@ -17,9 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from otafl.core.contracts import Cohort
-from otafl.uplink.coherent.arrivals import Arrivals, carrier_turns, differences
-from otafl.uplink.coherent.ofdm_grid import Grid
-from otafl.uplink.impairments.amplifier import clip_amplitude, peaks, rapp
+from otafl.uplink.coherent.ofdm_grid import Arrivals, Grid, carrier_turns, differences
 from otafl.uplink.transmission import Transmission
 
 CHUNK = 1 << 18
@@ -73,7 +76,7 @@ class LaidOut:
     def create(cls, on_air: Transmission, grid: Grid, cohort: Cohort) -> Self:
         """Lay out a group that some rows of the cohort send."""
         signal, segments = on_air.signal, on_air.segments
-        p = signal.take_rows(on_air.p.mT)
+        p = signal.take_rows(on_air.scalars.p.mT)
         place = grid.get_places(segments.uses)
         missing = segments.symbols * segments.halves - signal.num_coordinates
         rows = None
@@ -215,3 +218,47 @@ def windows(
                 turns = carrier_turns(turning, first, stop, grid)
                 samples = samples * turns.to(samples.dtype)
             yield cohort.pad_by_trial(samples).sum(1)
+
+
+def rapp(samples: Tensor, saturation: Tensor, smoothness: Tensor) -> Tensor:
+    """Amplify complex samples by the Rapp model, with unit gain for small samples.
+
+    All arguments broadcast.
+
+    Parameters
+    ----------
+    samples : Tensor, complex
+        Samples x.
+    saturation : Tensor, float
+        Saturation amplitude A, the largest |y|.
+    smoothness : Tensor, float
+        Smoothness p; at a larger one the amplifier comes nearer to clipping at A.
+
+    Returns
+    -------
+    Tensor, complex
+        Amplified samples y, with the phases of x.
+
+    Notes
+    -----
+    .. math::
+
+        |y| = |x| / (1 + (|x| / A)^{2 p})^{1 / (2 p)}
+    """
+    over = samples.abs() / saturation
+    by = over.clamp_min(1.0)  # factored out, so that no base of a power is above one
+    both = by.pow(-2.0 * smoothness) + (over / by).pow(2.0 * smoothness)
+    return samples / (by * both.pow(0.5 / smoothness))
+
+
+def clip_amplitude(samples: Tensor, peak: Tensor) -> Tensor:
+    """Clip complex samples to magnitudes of at most `peak` (inf: no clipping), keeping phases."""
+    return samples / (samples.abs() / peak).clamp_min(1.0)
+
+
+def peaks(samples: Tensor) -> Tensor:
+    """Return the peak power of each OFDM symbol's samples [..., n].
+
+    With n sub-carriers that are CN(0, 1), and n samples, P(peak > g) = 1 - (1 - exp(-g))^n.
+    """
+    return samples.abs().amax(-1).square()

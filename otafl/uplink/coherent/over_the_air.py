@@ -29,17 +29,17 @@ from torch import Tensor
 from otafl.core.contracts import Payload, Tensors
 from otafl.core.settings import DataDisclosure
 from otafl.csi.base import Csi
-from otafl.power.base import PowerPolicy
 from otafl.privacy.checks import refuse_ideal
-from otafl.uplink import exposure, noise
+from otafl.uplink import noise
 from otafl.uplink.base import Counts, Parts, Transport
-from otafl.uplink.centring import centre
 from otafl.uplink.delivery import Delivery, Slot, lay_out
+from otafl.uplink.groups import centre
 from otafl.uplink.impairments.distorted import superpose_distorted
+from otafl.uplink.intercell import InterCellInterference
 from otafl.uplink.interleaving import interleave, scatter_uses
 from otafl.uplink.report import collect_coefficients
-from otafl.uplink.signal import Segments, Signal, Uses, compute_energies, cut, sum_segments
-from otafl.uplink.transmission import Transmission, account, receive, transmit
+from otafl.uplink.signal import Segments, Signal, Uses, compute_energies, cut, sum_quadratures
+from otafl.uplink.transmission import Alignment, Transmission, account, receive, transmit
 
 
 class AnalogSettings(Transport.Settings):
@@ -203,8 +203,13 @@ class OverTheAir(Transport):
         link, settings, privacy = self.alignment, self.settings, self.privacy
         slot, clip = lay_out_reals(delivery, settings, link.csi), None
         if privacy is not None:
-            gains = exposure.compute_power_gains(slot, self.neighbours)
-            slot, clip = exposure.limit_power(privacy, slot, gains, delivery), privacy.clip
+            gains = compute_power_gains(slot, self.neighbours)
+            sends = torch.stack([rows.transmitter_mask for rows in delivery.uplink]).any(0)
+            symbols = slot.symbols // slot.turns
+            budget = privacy.limit_power(
+                slot.budget, gains.amax(2), symbols, slot.round, sends, delivery.limits
+            )
+            slot, clip = replace(slot, budget=budget), privacy.clip
         for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
             if privacy is not None:
                 rows = replace(rows, x=privacy.clip_rows(rows.x))
@@ -213,15 +218,23 @@ class OverTheAir(Transport):
                 slot, sent, segments, link, self._policy_state, means=means, clip=clip
             )
             if privacy is not None:
-                exposed = gains, self.neighbours, link.impairments.shifts_carrier
-                exposure.charge(privacy, on_air, *exposed)
+                received = self._compute_received_power(on_air, gains)
+                privacy.spend(received.amax(1), sent.grid(on_air.scale).double())
             # with privacy, powers follow from the common clipping norm
-            account(on_air, delivery, count_scalars(on_air, privacy is None, link.policy))
-            unwanted = self._draw_interference(on_air)
+            account(on_air, delivery, count_scalars(on_air, privacy is None, link))
+            unwanted: Tensors = {}  # in the unit of f^H y
+            if self.neighbours is not None:
+                unwanted["neighbours"] = self.neighbours.signal(on_air)
+            if link.impairments.heavy:
+                given = sent.index, slot.round, sent.num_coordinates
+                unwanted["tails"] = noise.draw_tails(link.impairments, *given)
             total, exact = self._superpose(on_air, unwanted)
             receive(on_air, total, exact, delivery)
             if self.parts.save_link:
-                delivery.tally.saved |= self._list_saved(on_air, unwanted)
+                for name, signal in unwanted.items():
+                    energy = compute_energies(replace(sent, x=signal), segments)
+                    delivery.tally.saved[f"{name}/{sent.index}"] = energy
+                delivery.tally.saved |= collect_coefficients(on_air, self.parts.save_gram)
 
     def _superpose(self, on_air: Transmission, unwanted: Tensors) -> tuple[Tensor, Tensor]:
         """Sum the signals with noise and interference, and convert the sum.
@@ -240,39 +253,50 @@ class OverTheAir(Transport):
         for signal in unwanted.values():
             total = total + signal * on_air.expand(on_air.received_unit)
         if impairments.settings.adc_bits is not None:
-            total = self._convert(on_air, total)
+            factor = on_air.expand((on_air.scalars.eta.sqrt() / on_air.unit).to(total.dtype))
+            total = impairments.quantise(total * factor) / factor
+            total = torch.where(on_air.expand(on_air.weight > 0), total, 0.0)
         if exact is None or on_air.stop is not None:
             exact = sent.sum(sent.exact[:, None])[:, 0]
         return total, exact
 
-    def _draw_interference(self, on_air: Transmission) -> Tensors:
-        """Draw the interference, name -> Tensor [S, P] in the unit of f^H y.
+    def _compute_received_power(self, on_air: Transmission, gains: Tensor) -> Tensor:
+        """Compute the power gains [S, Q, K] of devices, of which privacy is accounted.
 
-        It consists of signals of other servers' devices, and of heavy-tailed interference.
+        A `curious` server uses all antennas and both quadratures, g_k^2 = sum_a |h_ka p_k|^2. An
+        `honest` one keeps only the symbols that it estimates from, g_k^2 = Re(f^H h_k p_k)^2. If
+        several servers receive a device, g_k^2 is the sum over them.
+
+        Parameters
+        ----------
+        on_air : Transmission
+            Transmission of the group.
+        gains : Tensor, float [S, K, cells]
+            Result of `compute_power_gains`.
         """
-        sent, found, impairments = on_air.sent, {}, self.alignment.impairments
-        if self.neighbours is not None:
-            found["neighbours"] = self.neighbours.signal(on_air)
-        if impairments.heavy:
-            given = sent.index, on_air.slot.round, sent.num_coordinates
-            found["tails"] = noise.draw_tails(impairments, *given)
-        return found
+        privacy, p, segments = self.privacy, on_air.scalars.p, on_air.segments
+        if privacy is None or privacy.settings.adversary == "curious":
+            return gains[..., list(segments.cells)].mT.double() * p.abs().double().square()
+        # carrier offsets turn a payload from one quadrature to the other
+        one_quadrature = segments.halves == 1 and not self.alignment.impairments.shifts_carrier
 
-    def _convert(self, on_air: Transmission, total: Tensor) -> Tensor:
-        """Pass the received sum [S, P] through the server's converter."""
-        factor = on_air.expand((on_air.eta.sqrt() / on_air.unit).to(total.dtype))
-        delivered = on_air.expand(on_air.weight > 0)
-        quantise = self.alignment.impairments.quantise
-        return torch.where(delivered, quantise(total * factor) / factor, 0.0)
+        def square(gain: Tensor) -> Tensor:
+            return (gain.real if one_quadrature else gain.abs()).double().square()
 
-    def _list_saved(self, on_air: Transmission, unwanted: Tensors) -> Tensors:
-        """Return the coefficients, and the energy of the interference by segment."""
-        sent = on_air.sent
-        besides = {
-            f"{name}/{sent.index}": compute_energies(replace(sent, x=signal), on_air.segments)
-            for name, signal in unwanted.items()
-        }
-        return besides | collect_coefficients(on_air, self.parts.save_gram)
+        power = square(on_air.h * p)
+        if self.neighbours is None:
+            return power
+        table = self.neighbours.scalar_gains(on_air)  # [S, C K, Q, C]
+        servers = table.shape[3]
+        sent = p.unflatten(0, (-1, servers)).transpose(2, 3).flatten(1, 2)
+        others = square(table * sent[..., None]).sum(3)
+        return power + others.unflatten(1, (servers, -1)).flatten(0, 1).mT
+
+
+def compute_power_gains(slot: Slot, neighbours: InterCellInterference | None) -> Tensor:
+    """Compute sum |h|^2 over the antennas of all servers of a device, [S, K, cells]."""
+    own = slot.h.abs().square().sum(2)
+    return own if neighbours is None else own + neighbours.power_gains(slot)
 
 
 def superpose(on_air: Transmission, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -298,29 +322,14 @@ def superpose(on_air: Transmission, noise: Tensor) -> tuple[Tensor, Tensor]:
 
         \frac{1}{W} \sum_k c_k w_k x_k + \frac{n}{K W}
     """
-    signal, segments, spread = on_air.signal, on_air.segments, on_air.noise_std
-    exact = signal.exact[:, None].expand(-1, len(segments.bounds))
     gain = on_air.row_gain
-    columns = [gain.real, exact]
-    if segments.halves == 2:
-        columns.append(gain.imag)
-    together = torch.stack(columns, 2)
-    sums = [sum_segments(signal, part, together, segments) for part in segments.parts(signal.x)]
-    if len(sums) == 1:
-        estimate, target = sums[0][:, 0], sums[0][:, 1]
-        for q, (first, stop) in enumerate(segments.bounds):
-            estimate[:, first:stop].addcmul_(noise[:, first:stop], spread[:, q, None])
-        return estimate, target
-    one, two = sums
-    width = two.shape[2]  # the second quadrature may be one symbol short
-    one[:, 0, :width] -= two[:, 2]
-    two[:, 0] += one[:, 2, :width]
-    estimate = torch.cat([one[:, 0], two[:, 0]], 1)
-    estimate += noise * on_air.expand(spread)
-    return estimate, torch.cat([one[:, 1], two[:, 1]], 1)
+    exact = on_air.signal.exact.to(gain)[:, None].expand_as(gain)
+    gains = torch.stack([gain, exact], 2)
+    estimate, target = sum_quadratures(on_air.signal, gains, on_air.segments).unbind(1)
+    return estimate.addcmul(noise, on_air.expand(on_air.noise_std)), target
 
 
-def count_scalars(on_air: Transmission, power: bool, policy: PowerPolicy) -> int:
+def count_scalars(on_air: Transmission, power: bool, link: Alignment) -> int:
     """Count the real numbers of side information of a device.
 
     Parameters
@@ -329,8 +338,8 @@ def count_scalars(on_air: Transmission, power: bool, policy: PowerPolicy) -> int
         Its stretches, and the subtracted means.
     power : bool
         Whether the mean power of each stretch is reported.
-    policy : PowerPolicy
-        Policy, for which the variation of the symbols over devices may be reported.
+    link : Alignment
+        Says whether the variation of the symbols over devices is reported.
 
     Returns
     -------
@@ -338,4 +347,4 @@ def count_scalars(on_air: Transmission, power: bool, policy: PowerPolicy) -> int
         Number of real numbers.
     """
     stretches = on_air.segments.scopes[-1] + 1
-    return stretches * (power + (on_air.means is not None) + policy.needs_variation)
+    return stretches * (power + (on_air.means is not None) + link.needs_variation)

@@ -53,12 +53,17 @@ from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.uplink.base import Counts, OrthogonalUplink, Parts, Transport
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.digital.capacity import Capacity, Links
 from otafl.uplink.digital.coded_bits import CodedBits
-from otafl.uplink.digital.fitted_bits import fitting_depth, quantise_to_fit
-from otafl.uplink.digital.mcs import MCS_TABLES
-from otafl.uplink.digital.packets import hand_over
-from otafl.uplink.digital.turns import ROUNDING, Load, Turns, drop_unpaid, interrupt
+from otafl.uplink.digital.packets import (
+    ROUNDING,
+    Packets,
+    drop_unpaid,
+    fitting_depth,
+    hand_over,
+    interrupt,
+    quantise_to_fit,
+)
+from otafl.uplink.digital.rates import MCS_TABLES, Capacity, Links
 
 
 class Digital(Transport):
@@ -257,76 +262,75 @@ class Digital(Transport):
 
     def transmit(self, delivery: Delivery) -> None:
         """Send each device's packet, and give the server the mean of the delivered updates."""
-        num_coordinates = sum(sent.num_coordinates for sent in delivery.uplink)
+        settings, uplink, limits = self.settings, delivery.uplink, delivery.limits
+        num_coordinates = sum(sent.num_coordinates for sent in uplink)
         sounding = self._capacity.sound(delivery.channel, num_coordinates, delivery.round)
-        load = self._load(delivery, sounding.strength)
-        power = load.budget * delivery.channel.gain * load.parts  # in each device's own band
+        on_air = torch.stack([sent.transmitter_mask for sent in uplink]).any(0)
+        active = on_air
+        if self._truncates:
+            active = on_air & (sounding.strength >= self._least[:, None])
+        counted = active if settings.shares == "active" else on_air
+        sharers = counted.sum(1, keepdim=True).clamp_min(1).to(self._most.dtype)
+        parts = sharers if settings.access == "ofdma" else torch.ones_like(sharers)
+        budget = delivery.power_budget
+        if self._saved is not None:
+            budget = budget * self._saved
+        power = budget * delivery.channel.gain * parts  # in each device's own band
         links = self._capacity.links(sounding, power, delivery.round)
-        turns = drop_unpaid(self._turns(load, links))
-        read, arrived = self._carry_packets(turns, links)
-        turns, arrived = interrupt(turns, arrived)
-        self._charge(turns, arrived, links.blocks)
-        limits, lossless = (
-            delivery.limits,
-            links.sure and self._coded is None and not self._is_bounded,
+        rate, scheme = self._choose_rates(links)
+        symbols, bits, depth = self._count_symbols(delivery, self._most / sharers, rate, scheme)
+        fits = symbols <= self._most / sharers * (1.0 + ROUNDING)
+        sends = active & (rate > 0) & (links.believed >= MIN_RATE) & fits
+        if depth is not None:
+            sends = sends & (depth >= 1)
+        packets = Packets(
+            delivery, budget, parts, symbols * sends, bits * sends, sends, rate, scheme, depth
         )
+        packets = drop_unpaid(packets)
+        read, arrived = self._carry_packets(packets, links)
+        packets, arrived = interrupt(packets, arrived)
+        time, pilots = packets.time, float(self.csi.num_pilot_symbols * links.blocks)
+        delivery.tally.add(
+            bits=packets.bits.sum(1),
+            symbols=time.sum(1) if settings.access == "tdma" else time.amax(1),
+            energy=time * budget,
+            sent=time,
+            side=on_air.sum(1).to(time.dtype) * pilots,
+        )
+        delivery.tally.note(on_air=arrived)
+        lossless = links.sure and self._coded is None and not self._is_bounded
         unlimited = limits.energy_budget is None and limits.sent_fraction is None
-        whole = lossless and unlimited and turns.sends.equal(load.on_air)
+        whole = lossless and unlimited and packets.sends.equal(on_air)
         hand_over(delivery, read, None if whole else arrived)
 
-    def _load(self, delivery: Delivery, strength: Tensor) -> Load:
-        """Compute the data of each device, [S, K], given its estimated |h|^2 [S, K]."""
-        like, bits_of = self.hyper["rate_factor"], self.codec.count_bits
-        uplink = delivery.uplink
-        on_air = torch.stack([sent.transmitter_mask for sent in uplink])
-        share = torch.stack([sent.transmitted_share for sent in uplink]).to(like)
-        sizes = tuple(
-            (bits_of(sent.group), sent.num_coordinates, len(sent.shapes)) for sent in uplink
-        )
-        size = get_constant(sizes, like.dtype, like.device)
-        bits, num_coordinates = torch.einsum("gc,gsk->csk", size[:, :2], share)
-        sends, budget = on_air.any(0), delivery.power_budget
-        active = sends
-        if self._truncates:
-            active = sends & (strength >= self._least[:, None])
-        counted = active if self.settings.shares == "active" else sends
-        sharers = counted.sum(1, keepdim=True).clamp_min(1).to(bits.dtype)
-        return Load(
-            delivery=delivery,
-            on_air=sends,
-            active=active,
-            bits=bits,
-            num_coordinates=num_coordinates,
-            blocks=torch.einsum("g,gsk->sk", size[:, 2], on_air.to(size.dtype)),
-            budget=budget if self._saved is None else budget * self._saved,
-            sharers=sharers,
-            parts=sharers if self.settings.access == "ofdma" else torch.ones_like(sharers),
-        )
+    def _count_symbols(
+        self, delivery: Delivery, most: Tensor, rate: Tensor, scheme: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Compute channel uses and bits of each device's update, and the bits of a coordinate.
 
-    def _turns(self, load: Load, links: Links) -> Turns:
-        """Compute the channel uses of each device, [S, K], from its bits and its rate.
-
-        A device without a link or a supported rate, or whose bits do not fit its share of
-        `max_symbols`, is silent.
+        All are [S, K]. The last is None unless bits are fitted to the channel uses `most` [S, 1].
         """
-        rate, scheme = self._rates(links)
-        share = self._most / load.sharers
-        bits, depth = load.bits, None
-        sends = load.active & (rate > 0) & (links.believed >= MIN_RATE)
+        uplink, depth = delivery.uplink, None
+        share = torch.stack([sent.transmitted_share for sent in uplink]).to(rate)
+        sizes = tuple(
+            (self.codec.count_bits(sent.group), sent.num_coordinates, len(sent.shapes))
+            for sent in uplink
+        )
+        size = get_constant(sizes, rate.dtype, rate.device)
+        bits, num_coordinates = torch.einsum("gc,gsk->csk", size[:, :2], share)
         if self.settings.over_budget == "quantise":
-            depth, bits = fitting_depth(share * rate, load.num_coordinates, load.blocks)
-            sends = sends & (depth >= 1)
+            sends = torch.stack([sent.transmitter_mask for sent in uplink]).to(rate)
+            blocks = torch.einsum("g,gsk->sk", size[:, 2], sends)
+            depth, bits = fitting_depth(most * rate, num_coordinates, blocks)
         if self._coded is None:
-            symbols = bits / rate.clamp_min(MIN_RATE)
-        else:
-            symbols = torch.zeros_like(bits)
-            for sent in load.delivery.uplink:
-                own = self._coded.symbols(sent.group)
-                symbols = symbols + bits.new_tensor(own)[scheme] * sent.transmitter_mask
-        sends = sends & (symbols <= share * (1.0 + ROUNDING))
-        return Turns(load, symbols * sends, bits * sends, sends, rate, scheme, depth)
+            return bits / rate.clamp_min(MIN_RATE), bits, depth
+        symbols = torch.zeros_like(bits)
+        for sent in uplink:
+            own = self._coded.symbols(sent.group)
+            symbols = symbols + bits.new_tensor(own)[scheme] * sent.transmitter_mask
+        return symbols, bits, depth
 
-    def _rates(self, links: Links) -> tuple[Tensor, Tensor]:
+    def _choose_rates(self, links: Links) -> tuple[Tensor, Tensor]:
         """Choose the bits per channel use and the scheme; 0 if no scheme is supported."""
         scheme = torch.full_like(links.believed, self.settings.mcs_index or 0, dtype=torch.int64)
         if self.settings.rate == "shannon":
@@ -341,7 +345,7 @@ class Digital(Transport):
             rate = torch.minimum(rate.where(rate > 0, efficiency.amin()), links.carried)
         return rate, scheme
 
-    def _carry_packets(self, turns: Turns, links: Links) -> tuple[Mapping[int, Group], Tensor]:
+    def _carry_packets(self, packets: Packets, links: Links) -> tuple[Mapping[int, Group], Tensor]:
         """Carry the packets over the channel.
 
         Returns
@@ -351,28 +355,15 @@ class Digital(Transport):
         arrived : Tensor, bool [S, K]
             Devices whose update is delivered.
         """
-        delivery, arrived = turns.load.delivery, turns.sends
+        delivery, arrived = packets.delivery, packets.sends
         if self._coded is not None:
-            scheme = turns.scheme.where(arrived, -1)
+            scheme = packets.scheme.where(arrived, -1)
             read, right = self._coded.send(delivery, scheme, links.snr)
             if self.settings.on_block_error == "keep":
                 return read, arrived
             return {}, arrived & right
         if not links.sure:
-            arrived = arrived & (turns.rate <= links.carried * (1.0 + ROUNDING))
-        if turns.depth is None:
+            arrived = arrived & (packets.rate <= links.carried * (1.0 + ROUNDING))
+        if packets.depth is None:
             return {}, arrived
-        return quantise_to_fit(delivery, turns.depth, self.streams), arrived
-
-    def _charge(self, turns: Turns, arrived: Tensor, blocks: int) -> None:
-        """Add bits, channel uses, energy and pilots to the tally; arrived: [S, K] bool."""
-        load, time, tally = turns.load, turns.time, turns.load.delivery.tally
-        pilots = float(self.csi.num_pilot_symbols * blocks)
-        tally.add(
-            bits=turns.bits.sum(1),
-            symbols=time.sum(1) if self.settings.access == "tdma" else time.amax(1),
-            energy=time * load.budget,
-            sent=time,
-            side=load.on_air.sum(1).to(time.dtype) * pilots,
-        )
-        tally.note(on_air=arrived)
+        return quantise_to_fit(delivery, packets.depth, self.streams), arrived

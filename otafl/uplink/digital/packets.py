@@ -1,20 +1,118 @@
-"""Updates in packets of their own: one row of a device, which is delivered or lost as a whole."""
+"""Updates in packets of their own: one row of a device, which is delivered or lost as a whole.
+
+If bits are fitted to the slot, every device gets the same number of channel uses, which carry its
+bits at capacity: Lee, Barnes, Ozgur 2020, "Over-the-Air Statistical Estimation", the digital side
+of their comparison. Here each device has its own rate, and so its own number of bits per
+coordinate, to which it rounds stochastically.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from otafl.codecs.base import has_repeated_devices
+from otafl.codecs.base import get_trial_device, has_repeated_devices
 from otafl.core.contracts import Cohort, Group, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
+from otafl.core.rng import Streams, declare_family
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.groups import compute_error_free, make_signal, select_rows
 from otafl.uplink.signal import Signal, compute_squared_norm
+
+FITTED = declare_family("fitted", __name__)
+
+ROUNDING = 1e-5
+"""Relative difference below which a rate counts as equal to what the channel carries."""
+
+MAX_BITS = 16
+"""Largest number of bits per coordinate; more change an update by less than 1e-5 of its range."""
+
+RANGE_BITS = 64
+"""Bits of the two ends of a tensor's range, as floats."""
+
+
+@dataclass(frozen=True)
+class Packets:
+    """Packets in which each device sends its update over the uplink groups of a delivery.
+
+    Parameters
+    ----------
+    delivery : Delivery
+        The payload.
+    budget : Tensor, float [S, K]
+        Power budget.
+    parts : Tensor, float [S, 1]
+        Number of parts of the band, of which a device has one.
+    symbols : Tensor, float [S, K]
+        Channel uses of a device's part of the band, 0 if it is silent.
+    bits : Tensor, float [S, K]
+        Bits sent.
+    sends : Tensor, bool [S, K]
+        Devices that send.
+    rate : Tensor, float [S, K]
+        Bits per channel use.
+    scheme : Tensor, int64 [S, K]
+        Position in the table of schemes.
+    depth : Tensor, float [S, K], or None
+        Bits per coordinate, if they are fitted to the slot.
+    """
+
+    delivery: Delivery
+    budget: Tensor
+    parts: Tensor
+    symbols: Tensor
+    bits: Tensor
+    sends: Tensor
+    rate: Tensor
+    scheme: Tensor
+    depth: Tensor | None
+
+    @property
+    def time(self) -> Tensor:
+        """Time on air of each device [S, K], in channel uses of the whole band."""
+        return self.symbols * self.parts
+
+    @property
+    def cost(self) -> Tensor:
+        """Energy of each device's packet [S, K], radiated and consumed by its circuits."""
+        circuits, power = self.delivery.limits.energy_per_symbol, self.budget
+        return self.time * (power if circuits is None else power + circuits)
+
+    def times(self, uses: Tensor) -> Packets:
+        """Return the packets with their channel uses multiplied by `uses` [S, K]."""
+        return replace(self, symbols=self.symbols * uses, bits=self.bits * uses)
+
+
+def drop_unpaid(packets: Packets) -> Packets:
+    """Select the packets of devices with the energy for their packet."""
+    energy = packets.delivery.limits.energy_budget
+    if energy is None:
+        return packets
+    sends = packets.sends & (packets.cost <= energy * (1.0 + ROUNDING))
+    return replace(packets.times(sends), sends=sends)
+
+
+def interrupt(packets: Packets, arrived: Tensor) -> tuple[Packets, Tensor]:
+    """Return the packets with repetitions, up to the crash, and the delivered packets.
+
+    A repetition was not planned, so it may exceed `max_symbols`, but a device without the energy
+    for it does not send it.
+    """
+    limits, uses = packets.delivery.limits, torch.ones_like(packets.symbols)
+    if limits.num_copies is None and limits.sent_fraction is None:
+        return packets, arrived
+    if limits.num_copies is not None:
+        uses = limits.num_copies
+        if limits.energy_budget is not None:
+            paid = limits.energy_budget * (1.0 + ROUNDING) / packets.cost.clamp_min(1e-30)
+            uses = torch.minimum(uses, paid.floor().clamp_min(1.0))
+    if limits.sent_fraction is not None:
+        uses = uses * limits.sent_fraction
+    return packets.times(uses), arrived & (uses >= 1.0)
 
 
 def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
@@ -55,23 +153,18 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
         mean, count = compute_error_free(got)
         if sent.out_of_one:
             count = _normalise_weight(count, sent, arrived)
-        rows, each = _find_delivered_rows(delivered, cohort, receiving)
-        delivery.give(sent, mean, count, each, rows, delivered_fn=got.delivered_mask)
+        rows = slice(None) if delivered.row_index is None else delivered.row_index
+        received = receiving.transmit_mask[rows][cohort.transmit_mask[rows]]
+        each = {
+            name: block.where(unsqueeze_like(received, block), 0.0)
+            for name, block in select_rows(delivered, cohort).items()
+        }
+        delivery.give(sent, mean, count, each, received, delivered_fn=got.delivered_mask)
         delivery.note_delivered(got)
         target = flatten(compute_error_free(sent)[0])
         delivery.tally.error(
             compute_squared_norm(flatten(mean) - target), compute_squared_norm(target)
         )
-
-
-def _find_delivered_rows(group: Group, cohort: Cohort, receiving: Cohort) -> tuple[Tensor, Tensors]:
-    """Return the delivered rows of a group, [n] bool, and all rows, 0 if lost."""
-    rows = slice(None) if group.row_index is None else group.row_index
-    delivered = receiving.transmit_mask[rows][cohort.transmit_mask[rows]]
-    each = select_rows(group, cohort)
-    return delivered, {
-        name: block.where(unsqueeze_like(delivered, block), 0.0) for name, block in each.items()
-    }
 
 
 def _normalise_weight(count: Tensor | Tensors, sent: Signal, arrived: Tensor) -> Tensor | Tensors:
@@ -83,3 +176,84 @@ def _normalise_weight(count: Tensor | Tensors, sent: Signal, arrived: Tensor) ->
     if isinstance(count, dict):
         return {name: c * unsqueeze_like(share, c) for name, c in count.items()}
     return share
+
+
+def fitting_depth(bits: Tensor, num_coordinates: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the whole bits per coordinate that fit.
+
+    Parameters
+    ----------
+    bits : Tensor, float [S, K]
+        Bits that a device can send.
+    num_coordinates : Tensor, float [S, K]
+        Coordinates of its update.
+    blocks : Tensor, float [S, K]
+        Tensors of its update, each of which has a range.
+
+    Returns
+    -------
+    depth : Tensor, float [S, K]
+        Bits per coordinate, at most `MAX_BITS`; 0 if not even one fits.
+    sent : Tensor, float [S, K]
+        Bits that are sent.
+    """
+    spare = bits - RANGE_BITS * blocks
+    depth = (spare / num_coordinates.clamp_min(1.0)).floor().clamp(0.0, float(MAX_BITS))
+    return depth, depth * num_coordinates + RANGE_BITS * blocks
+
+
+def round_randomly(block: Tensor, depth: Tensor, draw: Tensor) -> Tensor:
+    """Round rows stochastically to 2^depth equidistant levels between their extremes.
+
+    Parameters
+    ----------
+    block : Tensor, float [n, *shape]
+        Rows of a tensor.
+    depth : Tensor, float [n]
+        Bits per coordinate.
+    draw : Tensor, float [n, *shape]
+        Uniform numbers in (0, 1).
+
+    Returns
+    -------
+    Tensor, float [n, *shape]
+        Rounded rows, unbiased.
+    """
+    rows = block.flatten(1)
+    low, high = rows.aminmax(dim=1, keepdim=True)
+    levels = torch.exp2(depth.to(rows.dtype))[:, None] - 1.0
+    step = (high - low) / levels.clamp_min(1.0)
+    place = (rows - low) / step.where(step > 0, 1.0)
+    level = torch.minimum((place + draw.flatten(1)).floor(), levels)
+    return (low + step * level).view_as(block)
+
+
+def quantise_to_fit(delivery: Delivery, depth: Tensor, streams: Streams) -> dict[int, Group]:
+    """Round every row of the uplink groups to its device's bits per coordinate.
+
+    Parameters
+    ----------
+    delivery : Delivery
+        The payload.
+    depth : Tensor, float [S, K]
+        Bits per coordinate.
+    streams : Streams
+        Random streams of the trials.
+
+    Returns
+    -------
+    dict of int to Group
+        Rounded groups by index.
+    """
+    received, cohort = {}, delivery.cohort
+    for sent in delivery.uplink:
+        index, group = sent.index, sent.group
+        rows = rows_once(group, cohort, "over_budget: 'quantise'")
+        pair, own = get_trial_device(group, cohort), depth.flatten()[cohort.flat_index[rows]]
+        blocks: Tensors = {}
+        for name, known in group.masked_tensors.items():
+            shape = tuple(known.shape[1:])
+            draw = streams.draw_device_uniform(FITTED / index / name, delivery.round, *pair, shape)
+            blocks[name] = round_randomly(known, own, draw)
+        received[index] = replace(group, tensors=blocks)
+    return received

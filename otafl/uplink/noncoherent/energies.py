@@ -209,7 +209,7 @@ def _ways(on_air: Transmission) -> Tensor:
     """Return the received amplitude of a unit magnitude, [n, A, Q] complex."""
     sent = on_air.sent
     h = sent.take_rows(on_air.slot.h)[..., list(on_air.segments.cells)]
-    amplitude = sent.take_rows(on_air.p[:, 0].real) * on_air.scale.sqrt()
+    amplitude = sent.take_rows(on_air.scalars.p[:, 0].real) * on_air.scale.sqrt()
     return h * amplitude[:, None, None].to(sent.x.dtype)
 
 

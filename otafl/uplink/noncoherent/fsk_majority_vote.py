@@ -180,7 +180,7 @@ class FskMajorityVote(Transport):
                 vote *= torch.maximum(plus, minus) > detection_level
             torch.sign(majority, out=exact[:, columns])
         step = self.hyper["step"][:, None]
-        return steps.mul_(step * (on_air.weight > 0)), exact.mul_(step)
+        return steps.mul_(step * (on_air.weight[:, :1] > 0)), exact.mul_(step)
 
 
 def _cast_votes(

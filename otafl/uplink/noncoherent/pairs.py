@@ -9,7 +9,6 @@ uses.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,6 @@ import torch
 from torch import Tensor
 
 from otafl.core.choices import Choice
-from otafl.core.constants import get_constant
 from otafl.core.contracts import MIN_SNR, NOISE_VARIANCE, Coefficients, Tensors
 from otafl.core.problems import Problem, make_problem
 from otafl.uplink.base import Parts
@@ -26,7 +24,7 @@ from otafl.uplink.delivery import Delivery, Slot, lay_out
 from otafl.uplink.impairments.impairments import refuse_distortion
 from otafl.uplink.report import collect_coefficients
 from otafl.uplink.signal import Signal, Uses, cut
-from otafl.uplink.transmission import Transmission, account, mark_delivered
+from otafl.uplink.transmission import Transmission, account, make_delivered_fn
 
 BENT = ("timing_offset", "clip_db", "adc_bits")
 """Impairments that the model of energies on pairs does not include."""
@@ -135,21 +133,16 @@ def transmit(
         scalars, and h is the root mean square over the antennas.
     """
     segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
-    energy, active = sent.grid(total), p > 0
-    signal, symbols, stop = sent, None, None
+    energy, signal, stop = sent.grid(total), sent, None
+    scalars = Coefficients(p[:, None] + 0j, torch.ones_like(p[:, :1]), p[:, None] > 0)
     if slot.bounds is not None:
-        wanted = Coefficients(p[:, None], torch.ones_like(p[:, :1]), active[:, None])
-        kept = slot.bounds.limit(wanted, select_able(slot, sent), energy[:, None])
-        p, active = kept.p[:, 0], kept.active_mask[:, 0]
-        crash = slot.bounds.cut_at_crash(sent, segments)
-        if crash is not None:
-            signal, symbols, stop = crash
+        scalars = slot.bounds.limit(scalars, select_able(slot, sent), energy[:, None])
+        signal, stop = slot.bounds.cut_at_crash(sent, segments)
+        if stop is not None:
             energy = sent.grid(sum_sent(signal, stop) * scale)
     h = slot.h[..., list(segments.cells)].abs().square().mean(2).sqrt().mT + 0j
-    lengths = get_constant(segments.lengths, energy.dtype, energy.device)[:, None]
     mean = (energy / (2.0 * segments.symbols))[:, None].expand(h.shape)
-    active_rows = sent.take_rows(active).to(sent.x.dtype)[:, None]
-    weight = sent.sum_by_trial(sent.weight[:, None] * active_rows)
+    active = scalars.active_mask
     return Transmission(
         slot=slot,
         sent=sent,
@@ -157,28 +150,25 @@ def transmit(
         segments=segments,
         scale=scale,
         means=None,
-        energy=2.0 * lengths * mean,
+        energy=2.0 * segments.get_lengths(energy)[:, None] * mean,
         power=mean,
         h=h,
         h_hat=h,
-        noise=torch.full_like(weight, NOISE_VARIANCE).expand(h.shape[:2]),
+        noise=torch.full_like(p[:, :1], NOISE_VARIANCE).expand(h.shape[:2]),
         combiner=h[..., :0],
-        p=(p * active)[:, None].expand(h.shape) + 0j,
-        eta=torch.ones_like(weight).expand(h.shape[:2]),
-        active=active[:, None].expand(h.shape),
-        on_air=active[:, None].expand(h.shape),
-        active_rows=active_rows,
-        weight=weight,
-        unit=torch.ones_like(weight),
+        scalars=Coefficients(
+            p=(scalars.p * active).expand(h.shape),
+            eta=scalars.eta.expand(h.shape[:2]),
+            active_mask=active.expand(h.shape),
+        ),
         stop=stop,
-        sent_symbols=symbols,
     )
 
 
 def weigh_known(on_air: Transmission) -> Tensor:
     """Return the weight on air that has each coordinate, [S, P], of a group with a mask."""
     sent = on_air.sent
-    return sent.sum(sent.weight[:, None] * on_air.active_rows, sent.mask)[:, 0]
+    return sent.sum(sent.weight[:, None] * on_air.active_rows[:, :1], sent.mask)[:, 0]
 
 
 def hand_over(
@@ -208,12 +198,8 @@ def hand_over(
         Real numbers of side information from each device.
     """
     sent = on_air.sent
-    mask = functools.partial(
-        mark_delivered,
-        *(sent.cohort, on_air.active_rows > 0, on_air.segments, on_air.stop),
-        *(sent.num_coordinates, None),
-    )
-    delivery.give_estimate(sent, estimate, exact, count, delivered_fn=mask)
+    delivered_fn = make_delivered_fn(on_air, on_air.active_rows[:, :1] > 0)
+    delivery.give_estimate(sent, estimate, exact, count, delivered_fn=delivered_fn)
     account(on_air, delivery, num_scalars)
     if parts.save_link:
         c = {f"c/{sent.index}": on_air.gain.abs().square()}

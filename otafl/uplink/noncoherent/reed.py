@@ -92,10 +92,11 @@ class Reed(Transport):
         eta = a
         if not self.settings.calibrate:
             weight = sent.weight if sent.linear else torch.ones_like(sent.weight)
-            weight = sent.grid(weight) * on_air.active[:, 0]
+            weight = sent.grid(weight) * on_air.scalars.active_mask[:, 0]
             mean_gain = (weight * slot.gain).sum(1) / weight.sum(1).clamp_min(pairs.TINY)
             eta = a * mean_gain[:, None]
-        return replace(on_air, eta=eta.expand_as(on_air.eta))
+        scalars = replace(on_air.scalars, eta=eta.expand_as(on_air.scalars.eta))
+        return replace(on_air, scalars=scalars)
 
     def _receive(self, on_air: Transmission) -> tuple[Tensor, Tensor, Tensor | Tensors]:
         """Return the estimate and the error-free aggregate, [S, P], and the delivered weight."""
@@ -104,7 +105,7 @@ class Reed(Transport):
         for columns, energy, sums in self._energies.receive_symbols(on_air, sent.exact):
             torch.sub(energy[:, 0], energy[:, 1], out=estimate[:, columns])
             exact[:, columns] = sums
-        unit = 1.0 / (on_air.slot.h.shape[2] * on_air.eta[:, 0].clamp_min(pairs.TINY))
+        unit = 1.0 / (on_air.slot.h.shape[2] * on_air.scalars.eta[:, 0].clamp_min(pairs.TINY))
         if sent.linear:
             unit = unit / sent.cohort.rows_per_trial.clamp_min(1.0)
             if sent.mask is None:

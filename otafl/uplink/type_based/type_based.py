@@ -57,7 +57,6 @@ from otafl.uplink.report import collect_coefficients
 from otafl.uplink.signal import Segments, Signal, Uses, compute_energies, cut
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 from otafl.uplink.type_based import histograms
-from otafl.uplink.type_based.projection import project
 
 ROUNDING = declare_family("rounding_to_levels", __name__)
 
@@ -218,7 +217,7 @@ class TypeBased(Transport):
             level = _levels(part, count, None if draw is None else draw[:, columns])
             drawn = noise.draw_count_noise(self.streams, sent.index, round, number, (count, width))
             y = at.receive_counts(columns, level, drawn[..., : top.shape[1]])
-            y = project(y, at.count_senders(columns), self.settings.project)
+            y = histograms.project(y, at.count_senders(columns), self.settings.project)
             estimate[:, columns] = top * self._summarise(y, unit, at.count_senders(columns))
         if self.settings.estimate == "mean":
             estimate *= on_air.expand(on_air.unit * (on_air.weight > 0))
@@ -316,7 +315,7 @@ class Air:
         gain = self._signal.take_rows(on_air.gain.real.mT) * on_air.active_rows
         dtype = on_air.active_rows.dtype
         self._gain, self._active = gain.to(dtype), on_air.active_rows
-        self._spread = (on_air.noise / on_air.eta).sqrt().to(dtype)
+        self._spread = (on_air.noise / on_air.scalars.eta).sqrt().to(dtype)
         self._column = self.segments.index_segments(gain.device)
         self._known = on_air.sent.x
 

@@ -13,8 +13,7 @@ from twins import ofdm as twin
 
 from otafl.core.contracts import ChannelState, Cohort, Paths
 from otafl.uplink import noise
-from otafl.uplink.coherent.arrivals import Arrivals
-from otafl.uplink.coherent.ofdm_grid import lay_out
+from otafl.uplink.coherent.ofdm_grid import Arrivals, lay_out
 from otafl.uplink.coherent.ofdm_samples import to_carriers, windows
 from otafl.validation.bench import Bench, Rig
 

@@ -28,7 +28,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.uplink.digital.coded_bits import layout
 from otafl.uplink.digital.digital import Digital
-from otafl.uplink.digital.mcs import MCS_TABLES
+from otafl.uplink.digital.rates import MCS_TABLES
 
 pytestmark = pytest.mark.exact
 

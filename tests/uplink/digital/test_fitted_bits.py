@@ -10,7 +10,7 @@ import torch
 from support.digital_bench import BANDWIDTH, WATT, Bench, compute_amplitude, draw_rows
 
 from otafl.core.contracts import Group
-from otafl.uplink.digital.fitted_bits import round_randomly
+from otafl.uplink.digital.packets import round_randomly
 
 pytestmark = pytest.mark.exact
 

@@ -10,7 +10,7 @@ import torch
 from support.digital_bench import BANDWIDTH, WATT, Bench, compute_amplitude, draw_rows
 
 from otafl.core.contracts import Group
-from otafl.uplink.digital.mcs import MCS_TABLES
+from otafl.uplink.digital.rates import MCS_TABLES
 
 pytestmark = pytest.mark.exact
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from otafl.uplink.coherent.ofdm_samples import to_carriers, to_samples
-from otafl.uplink.impairments.amplifier import clip_amplitude, rapp
+from otafl.uplink.coherent.ofdm_samples import clip_amplitude, rapp, to_carriers, to_samples
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

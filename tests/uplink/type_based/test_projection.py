@@ -9,7 +9,7 @@ import pytest
 import torch
 from twins.counts import find_nearest_counts
 
-from otafl.uplink.type_based.projection import find_nearest_type, project
+from otafl.uplink.type_based.histograms import find_nearest_type, project
 
 pytestmark = pytest.mark.exact
 
