@@ -8,33 +8,9 @@ import pytest
 from pydantic import ValidationError
 from support.made_channels import make_channel
 
-from otafl.channels.base import Channel
 from otafl.channels.rayleigh import Rayleigh
 from otafl.channels.ris import RisSettings
 from otafl.core import registry
-
-NAMES = [
-    name
-    for name in registry.list_names("channel")
-    if not registry.load_settings_class(
-        "channel", name
-    ).example  # which would need more than a name
-]
-
-
-@pytest.mark.exact
-@pytest.mark.parametrize("name", registry.list_names("channel"))
-def test_a_channel_derives_from_the_contract(name: str) -> None:
-    assert issubclass(registry.load_component("channel", name), Channel)
-
-
-@pytest.mark.exact
-@pytest.mark.parametrize("name", NAMES)
-def test_a_flat_channel_has_one_group(name: str) -> None:
-    channel = make_channel(name, 2)
-    assert channel.get_state(0).h.shape[4] == 1 or not channel.is_flat
-    assert channel.is_flat or name not in ("awgn", "rayleigh", "rician")
-    assert channel.correlation_rounds == 1
 
 
 @pytest.mark.exact

@@ -11,26 +11,23 @@ from support.made_channels import make_channel
 pytestmark = pytest.mark.exact
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_shapes_and_types(dtype: torch.dtype) -> None:
-    state = make_channel("rayleigh", 3, [0, 1], dtype, path_loss_db=100.0).get_state(0)
+def test_shapes_and_types() -> None:
+    state = make_channel("rayleigh", 3, [0, 1], torch.float32, path_loss_db=100.0).get_state(0)
     assert state.h.shape == (2, 3, 1, 1, 1)
-    assert state.h.dtype == (torch.complex64 if dtype == torch.float32 else torch.complex128)
-    torch.testing.assert_close(state.gain, torch.full((2, 3), 1e-10, dtype=dtype))
+    assert state.h.dtype == torch.complex64
+    torch.testing.assert_close(state.gain, torch.full((2, 3), 1e-10))
 
 
-@pytest.mark.parametrize("variance", [0.0, 0.3])
-@pytest.mark.parametrize("gain", [1.0, 0.02])
-@pytest.mark.parametrize("threshold", [0.01, 0.1, 2.0])
-def test_mean_inverse_of_rayleigh(threshold: float, gain: float, variance: float) -> None:
+def test_mean_inverse_of_rayleigh() -> None:
     """E[1/g; g >= threshold] by numerical integration over the exponential law."""
-    beta = gain * (1 + variance)
-    expected = 0.0
-    if threshold < 60 * beta:
+    for threshold, gain, variance in ((0.01, 1.0, 0.0), (0.1, 0.02, 0.3), (2.0, 1.0, 0.3)):
+        beta = gain * (1 + variance)
         ends = np.log(threshold), np.log(60 * beta)
-        expected, _ = integrate.quad(lambda t: np.exp(-np.exp(t) / beta) / beta, *ends)
-    value = make_channel("rayleigh", 1).compute_mean_inverse(threshold, gain, variance)
-    assert value == pytest.approx(expected, rel=1e-6, abs=1e-12)
+        expected = 0.0
+        if ends[0] < ends[1]:
+            expected, _ = integrate.quad(lambda t, b=beta: np.exp(-np.exp(t) / b) / b, *ends)
+        value = make_channel("rayleigh", 1).compute_mean_inverse(threshold, gain, variance)
+        assert value == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 
 def test_known_exponential_integrals() -> None:

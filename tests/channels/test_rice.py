@@ -24,7 +24,7 @@ def test_mean_amplitude_of_rice() -> None:
 
 @pytest.mark.parametrize(
     ("line", "scattered", "threshold"),
-    [(1.0, 0.3, 0.1), (1.0, 2.0, 0.5), (0.4, 1e-4, 0.1), (0.8, 0.2, 0.01), (1.0, 0.05, 1.1)],
+    [(1.0, 2.0, 0.5), (0.4, 1e-4, 0.1), (1.0, 0.05, 1.1)],
 )
 def test_mean_inverse_of_rice(line: float, scattered: float, threshold: float) -> None:
     """By numerical integration over the non-central chi-square law."""

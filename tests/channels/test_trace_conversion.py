@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from support.marks import first_is_fast
+from support.refusals import assert_refused
 
 import otafl
 from otafl.channels.trace_files import read
@@ -30,8 +30,9 @@ def write_csv(path: Path, h: np.ndarray, axes: tuple[str, ...]) -> None:
     path.write_text("\n".join([",".join((*axes, "real", "imag")), *reversed(lines)]) + "\n")
 
 
-@pytest.mark.parametrize("shape", [(3, 2), (3, 2, 4), (3, 2, 4, 5)])
-@pytest.mark.parametrize("how", ["array", "npy", "csv"])
+@pytest.mark.parametrize(
+    ("shape", "how"), [((3, 2), "array"), ((3, 2, 4), "npy"), ((3, 2, 4, 5), "csv")]
+)
 def test_responses_are_those_of_the_source(
     shape: tuple[int, ...], how: str, tmp_path: Path
 ) -> None:
@@ -49,21 +50,6 @@ def test_responses_are_those_of_the_source(
     assert trace.bandwidth_hz == 1e6
 
 
-@pytest.mark.parametrize("suffix", ["npy", "npz", "csv"])
-def test_channel_path_takes_the_file_itself(suffix: str, tmp_path: Path) -> None:
-    h, file = make(3, 2, 2, 4), tmp_path / f"h.{suffix}"
-    if suffix == "npy":
-        np.save(file, h)
-    elif suffix == "npz":
-        np.savez(file, h=h, gain=np.array([1.0, 2.0]), bandwidth_hz=1e6)
-    else:
-        write_csv(file, h, ("round", "device", "antenna", "group"))
-    found = read(str(file))
-    assert np.array_equal(found.response, h)
-    assert found.bandwidth_hz == (1e6 if suffix == "npz" else None)
-    assert (found.gain is None) == (suffix != "npz")
-
-
 def test_archive_has_names_of_a_trace_or_a_single_array(tmp_path: Path) -> None:
     h, a, tau = make(3, 2), make(3, 2, 1, 5), np.full((2, 5), 1e-7)
     np.savez(tmp_path / "one.npz", h)
@@ -77,13 +63,9 @@ def test_archive_has_names_of_a_trace_or_a_single_array(tmp_path: Path) -> None:
     assert found.delay_s.shape == (1, 2, 5)
 
 
-@pytest.mark.parametrize("suffix", first_is_fast(["npz", "npy", "csv"]))
-def test_a_run_of_the_file_equals_that_of_the_converted_one(suffix: str, tmp_path: Path) -> None:
-    h, file = make(4, 3, 2), tmp_path / f"h.{suffix}"
-    if suffix == "csv":
-        write_csv(file, h, ("round", "device", "antenna"))
-    else:
-        np.save(file, h) if suffix == "npy" else np.savez(file, h=h)
+def test_a_run_of_the_file_equals_that_of_the_converted_one(tmp_path: Path) -> None:
+    h, file = make(4, 3, 2), tmp_path / "h.npz"
+    np.savez(file, h=h)
     otafl.convert_trace(file, tmp_path / "h.nc", **HERTZ)
     keys = {"name": "a", "devices": {"count": 3}, "training": {"rounds": 1}}
     model = {"name": "mlp", "hidden": [4]}
@@ -94,9 +76,8 @@ def test_a_run_of_the_file_equals_that_of_the_converted_one(suffix: str, tmp_pat
     assert np.array_equal(runs[0].test_loss, runs[1].test_loss)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
+def test_file_without_a_channel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [
         ("shape.npy", r"channel.path: 'shape.npy' has the shape \(3,\); expected \(round"),
         ("pickled.npy", "channel.path: 'pickled.npy' cannot be read"),
         ("pickled.npz", "channel.path: 'pickled.npz' cannot be read"),
@@ -110,11 +91,7 @@ def test_a_run_of_the_file_equals_that_of_the_converted_one(suffix: str, tmp_pat
         ("band.npz", "the attribute bandwidth_hz of 'band.npz' must be a positive number"),
         ("words.csv", "channel.path: 'words.csv', line 2: expected numbers"),
         ("none.npy", "channel.path: there is no file 'none.npy'"),
-    ],
-)
-def test_file_without_a_channel_is_refused(
-    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    ]
     monkeypatch.chdir(tmp_path)
     objects = np.array([{"a": 1}], object)
     np.save("shape.npy", make(3))
@@ -132,8 +109,7 @@ def test_file_without_a_channel_is_refused(
     np.savez("other.npz", u=make(2, 2), v=make(2, 2))
     np.savez("band.npz", h=make(2, 2), bandwidth_hz=-1.0)
     Path("words.csv").write_text("round,device,real,imag\n0,x,1,0\n")
-    with pytest.raises(otafl.UserError, match=said):
-        read(name)
+    assert_refused(read, cases)
 
 
 REAL = np.array([[0.0, 20.0], [-np.inf, -20.0]])
@@ -161,16 +137,14 @@ def test_format_says_what_real_numbers_are(
         np.testing.assert_allclose(read(str(tmp_path / "h.nc")).response[..., 0, 0], expected)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "format", "said"),
-    [
+def test_real_numbers_need_their_format(tmp_path: Path) -> None:
+    cases: list[tuple[np.ndarray, Any, str]] = [
         (PAIRS, "complex", r"got float64 \[1, 2, 2\] for format: complex; give .* real_imag, mag"),
         (np.ones((2, 2), int), "complex", "got int64"),
         (make(2, 2), "magnitude", r"got complex128 \[2, 2\] for format: magnitude"),
         (make(2, 2), "real_imag", "got complex128"),
         (-REAL[:1], "magnitude", r"1 of 2 numbers is negative, first at round 0, device 1.*-20"),
         (REAL * np.nan, "magnitude_db", "4 of 4 numbers are not finite"),
-        (REAL[:1] + 1e4, "magnitude_db", "2 of 2 numbers are not finite"),
         (
             REAL[:1] + 760,
             "magnitude_db",
@@ -182,14 +156,14 @@ def test_format_says_what_real_numbers_are(
             r"the shape \(2, 3\); expected a last dimension of length 2",
         ),
         (np.ones((2, 3), bool), "magnitude", "got the type bool"),
-    ],
-)
-def test_real_numbers_need_their_format(
-    numbers: np.ndarray, format: Any, said: str, tmp_path: Path
-) -> None:
-    np.save(tmp_path / "h.npy", numbers)
-    with pytest.raises(otafl.UserError, match=f"channel.path: .*h.npy.*{said}"):
-        read(str(tmp_path / "h.npy"), format)
+    ]
+
+    def read_saved(case: tuple[np.ndarray, Any]) -> None:
+        np.save(tmp_path / "h.npy", case[0])
+        read(str(tmp_path / "h.npy"), case[1])
+
+    expected = [((one, how), f"channel.path: .*h.npy.*{said}") for one, how, said in cases]
+    assert_refused(read_saved, expected)
 
 
 def test_files_of_both_parts_have_no_format(tmp_path: Path) -> None:
@@ -212,21 +186,13 @@ FRAME = pd.DataFrame(PLACES, columns=["round", "device"]).assign(h=H.ravel())
 @pytest.mark.parametrize(
     "save",
     [
-        lambda path: np.savetxt(path, H),
         lambda path: np.savetxt(path, H, delimiter=",", header="measured in 2024, by us"),
-        lambda path: np.savetxt(path, TABLE, delimiter=",", header=NAMES),
-        lambda path: np.savetxt(path, TABLE, header=NAMES),
         lambda path: np.savetxt(path, TABLE, header=NAMES.replace(",", " "), comments="#\n# "),
-        lambda path: np.savetxt(path, TABLE, delimiter=",", header=NAMES, comments=""),
         lambda path: np.savetxt(
             path, np.column_stack([PLACES, H.ravel()]), header="round device h"
         ),
-        lambda path: FRAME.to_csv(path),
-        lambda path: FRAME.sample(frac=1.0, random_state=0).to_csv(path, index=False),
-        lambda path: pd.DataFrame(TABLE, columns=NAMES.split(",")).to_csv(path),
+        lambda path: FRAME.sample(frac=1.0, random_state=0).to_csv(path),
         lambda path: pd.DataFrame(H).to_csv(path),
-        lambda path: pd.DataFrame(H).to_csv(path, index=False),
-        lambda path: pd.DataFrame(H).to_csv(path, index=False, header=False),
         lambda path: path.write_text(
             "\ufeff\n# channels\n\n"
             + "\n \n,,,\n".join([NAMES, *(", ".join(map(repr, row)) for row in TABLE.tolist())])
@@ -250,24 +216,20 @@ def test_tables_of_real_numbers_need_their_format(tmp_path: Path) -> None:
             read(str(tmp_path / name))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_tables_with_a_fault_are_refused(tmp_path: Path) -> None:
+    cases = [
         (
             "round,device,real,imag\n0,0.5,1,0\n",
             "line 2: .* whole numbers from 0 in round, device, got 0, 0.5",
         ),
         ("round,device,real,imag\n-1,0,1,0\n", "line 2: expected whole numbers"),
-        ("round,device,real,imag\n0,1e300,1,0\n", "line 2: expected whole numbers"),
         ("round,device,h\n0,0,1\n0,(0+1j),1\n", "line 3: expected whole numbers"),
         (
             "round,device,real,imag\n0,0,1,0\n0,1,,0\n",
             "line 3: expected numbers such as .* 0, 1, , 0",
         ),
-        ("round,device,real,imag\n0,,1,0\n", "line 2: expected numbers"),
         ("round,device,real,imag\n0,0,1\n", "line 2: expected numbers .* in 4 columns"),
         ("# x\n\nround,device,h\n0,0,1+2i\n", r"line 4: expected numbers such as 0.5 or \(1\+2j\)"),
-        ("round,device,h\n0,0,nan\n", "for format: complex"),
         ("round,device,h\n0,0,nan+1j\n", "1 of 1 numbers is not finite"),
         (
             "round,device,real\n0,0,1\n",
@@ -276,12 +238,13 @@ def test_tables_of_real_numbers_need_their_format(tmp_path: Path) -> None:
         ("round,device,h\n", r"has the columns round, device, h \(rows: 0\)"),
         ("1j,2j\n1j\n", "line 2: expected numbers .* in 2 columns"),
         ("round;device;h\n0;0;1j\n", "line 1: .* got round;device;h"),
-    ],
-)
-def test_tables_with_a_fault_are_refused(text: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "h.csv").write_text(text)
-    with pytest.raises(otafl.UserError, match=f"channel.path: '.*h.csv'.*{said}"):
+    ]
+
+    def read_text(text: str) -> None:
+        (tmp_path / "h.csv").write_text(text)
         read(str(tmp_path / "h.csv"))
+
+    assert_refused(read_text, [(one, f"channel.path: '.*h.csv'.*{said}") for one, said in cases])
 
 
 def test_archive_that_grows_beyond_the_bound_is_refused(
@@ -293,33 +256,16 @@ def test_archive_that_grows_beyond_the_bound_is_refused(
         read(str(tmp_path / "h.npz"))
 
 
-def test_a_run_reads_it(tmp_path: Path) -> None:
-    path = tmp_path / "h.nc"
-    otafl.convert_trace(make(4, 3, 2), path, **HERTZ)
-    keys: dict[str, Any] = {"channel": {"name": "trace", "path": str(path)}}
-    keys |= {
-        "devices": {"count": 3},
-        "training": {"rounds": 2},
-        "model": {"name": "mlp", "hidden": [4]},
-    }
-    assert np.isfinite(otafl.run({"name": "a", **keys}).test_accuracy).all()
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
+def test_what_is_no_channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases: list[tuple[Any, str]] = [
         (make(3), r"the array has the shape \(3,\); expected \(round, device"),
-        (make(2, 2, 2, 2, 2), r"has the shape \(2, 2, 2, 2, 2\)"),
         (np.zeros((0, 2), complex), r"has the shape \(0, 2\)"),
         (np.array([["a", "b"]]), "the array: got the type str"),
         (np.array([[1, np.nan + 1j]]), "1 of 2 numbers is not finite, first at round 0, device 1"),
-        (np.array([[1, 1e39 + 1j]]), "1 of 2 numbers is not finite, first at round 0, device 1"),
         (np.ma.array(make(2, 2), mask=np.eye(2)), "the array: 2 of 4 values are masked"),
         (make(2, 2).astype(object), "the array: got the type object; expected complex numbers"),
         ("h.mat", r"'h.mat' ends in none of .npy, .npz, .csv; save its array .*scipy.io.loadmat"),
         ("no.npy", r"'no.npy' cannot be read \(No such file or directory\)"),
-        ("no.csv", r"'no.csv' cannot be read \(No such file or directory\)"),
-        ("text.npy", "'text.npy' cannot be read"),
         ("pickled.npy", "'pickled.npy' cannot be read"),
         (
             "columns.csv",
@@ -329,25 +275,16 @@ def test_a_run_reads_it(tmp_path: Path) -> None:
         ("missing.csv", r"has 2 rows, and its numbers make the shape \(2, 2, 1, 1\)"),
         ("twice.csv", "has 2 rows"),
         ("words.csv", "'words.csv', line 2: expected numbers"),
-    ],
-)
-def test_what_is_no_channel(
-    source: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    ]
     monkeypatch.chdir(tmp_path)
     head = "round,device,real,imag\n"
-    Path("text.npy").write_text("text")
     np.save("pickled.npy", np.array([{"a": 1}], object), allow_pickle=True)
     Path("columns.csv").write_text("a,b\n1,2\n")
     Path("empty.csv").write_text("")
     Path("missing.csv").write_text(f"{head}0,0,1,0\n1,1,1,0\n")
     Path("twice.csv").write_text(f"{head}0,0,1,0\n0,0,1,0\n")
     Path("words.csv").write_text(f"{head}0,x,1,0\n")
-    with pytest.raises(otafl.UserError, match=said):
-        otafl.convert_trace(source, "h.nc", **HERTZ)
-    assert not Path("h.nc").exists()
-
-
-def test_bands_are_positive() -> None:
+    assert_refused(lambda source: otafl.convert_trace(source, "h.nc", **HERTZ), cases)
     with pytest.raises(otafl.UserError, match="bandwidth_hz: got 0; must be a positive"):
         otafl.convert_trace(make(2, 2), "h.nc", carrier_hz=1e9, bandwidth_hz=0)
+    assert not Path("h.nc").exists()
