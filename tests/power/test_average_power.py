@@ -24,7 +24,7 @@ def lagrangian(log_eta: float, amplitude: np.ndarray, *args: np.ndarray) -> floa
     return float((m * (c - 1) ** 2).sum() + N / root**2 + (lam * m * amplitude**2).sum())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_state_minimises_the_lagrangian_with_unequal_symbol_powers(seed: int) -> None:
     """Over eta and all amplitudes, by a quasi-Newton method from another start: the equations of
     the paper with m_k as weights."""
@@ -104,9 +104,9 @@ def test_no_other_policy_of_the_same_power_is_better() -> None:
     assert error(amplitude.ravel()) <= found.fun * (1 + 1e-7)
 
 
-@pytest.mark.parametrize("spread_db", [0, 20, 100])
-@pytest.mark.parametrize("kind", ["rayleigh", "rician", "static"])
-@pytest.mark.parametrize("devices", [1, 2, 10, 40])
+@pytest.mark.parametrize(
+    ("devices", "kind", "spread_db"), [(40, "rayleigh", 100), (2, "static", 20), (10, "rician", 0)]
+)
 def test_the_plan_converges(devices: int, kind: str, spread_db: float) -> None:
     """To 1e-8 of every budget, from -10 to 60 dB, qualities over up to ten decades (a cell), with
     and without fading."""

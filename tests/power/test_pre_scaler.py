@@ -1,8 +1,4 @@
-"""Pre-scalers planned on statistics alone.
-
-Laws are measured on 20,000 fading states of six Rayleigh devices whose gains spread over 20 dB, at
-a false-alarm level of 1e-4 for each test.
-"""
+"""Pre-scalers planned on statistics alone, for six devices whose gains spread over 20 dB."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ from support.power_links import (
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.pre_scaler import PreScaler, minimise_cost, solve_best_zero_bias, solve_zero_bias
 
-LEVEL, STATES = 1e-4, 20_000
+STATES = 2_000
 GAIN = torch.tensor([0.1, 0.3, 1.0, 2.0, 5.0, 10.0], dtype=torch.float64)
 K, P = len(GAIN), 4.0
 SPREADS = {"spread": np.geomspace(0.3, 30.0, 5), "two kinds": np.array([0.5, 0.5, 40.0, 40.0])}
@@ -50,10 +46,9 @@ def cost(gamma: np.ndarray, strength: np.ndarray, weight: float) -> float:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("spread", SPREADS)
-@pytest.mark.parametrize("weight", [0.0, 0.3, 3.0])
+@pytest.mark.parametrize(("spread", "weight"), [("spread", 0.3), ("two kinds", 3.0)])
 def test_plan_is_a_numerical_minimum(spread: str, weight: float) -> None:
-    """No worse than what another method finds from ten starts without derivatives, nor than both
+    """No worse than what another method finds from five starts without derivatives, nor than both
     ends: every alpha as large as can be, and all alike."""
     strength = SPREADS[spread]
     top, count = np.sqrt(strength / 2.0), len(strength)
@@ -67,7 +62,7 @@ def test_plan_is_a_numerical_minimum(spread: str, weight: float) -> None:
             bounds=[(1e-6, 1.0)] * count,
             options={"maxiter": 500, "ftol": 1e-14},
         ).fun
-        for _ in range(10)
+        for _ in range(5)
     ]
     assert planned <= min(others) * (1 + 1e-8)
     assert planned < cost(top, strength, weight)
@@ -105,9 +100,9 @@ def _lower(alpha: float, strength: float) -> float:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("few", [1.0, 3.0])
-@pytest.mark.parametrize("snr_db", [-20, 0, 20, 40])
-@pytest.mark.parametrize("spread", [*SPREADS, "alike"])
+@pytest.mark.parametrize(
+    ("spread", "snr_db", "few"), [("spread", 0, 1.0), ("two kinds", 40, 3.0), ("alike", -20, 1.0)]
+)
 def test_best_common_gain_is_the_best_of_a_grid(spread: str, snr_db: float, few: float) -> None:
     """Of 400 gains from a thousandth of the largest up to it, 1.7 % apart: within a step of the
     best, and no worse."""
@@ -139,15 +134,6 @@ def test_largest_common_gain_has_a_floor_that_the_best_has_not() -> None:
         best = cost(solve_best_zero_bias(strength, N), strength, 1.0)
         assert cost(minimise_cost(strength, N, 1.0), strength, 1.0) <= best * (1 + 1e-9)
         assert best <= cost(solve_zero_bias(strength), strength, 1.0) * (1 + 1e-9)
-
-
-@pytest.mark.exact
-def test_best_common_gain_of_devices_alike_but_for_rounding() -> None:
-    """Without a warning, over 40 orders of magnitude of the SNR."""
-    for power in (1e-12, 1.0, 1e14, 1e28):
-        strength = power * (1.0 + np.arange(5) * 2.0**-52)
-        alike = solve_best_zero_bias(np.full(5, power), N)
-        np.testing.assert_allclose(solve_best_zero_bias(strength, N), alike, rtol=1e-6)
 
 
 @pytest.mark.exact
