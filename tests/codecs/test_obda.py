@@ -109,15 +109,6 @@ def test_no_step_where_a_part_of_the_payload_did_not_arrive() -> None:
     assert received.delivered_weight(0, "a") is weight
 
 
-def test_the_ideal_route_keeps_its_values() -> None:
-    made, who = codec(), cohort(4)
-    ideal = Group({"b": BLOCK.repeat(2, 1)}, route="ideal", reason="a test")
-    coded, _ = made.encode((ideal,), {}, who, 0, Streams([0], [0]))
-    assert coded[0] is ideal
-    mean, count = compute_error_free(make_signal(ideal, who))
-    assert made.decode(Received((mean,), (count,), None, None)).mean[0] is mean
-
-
 def test_one_bit_a_real() -> None:
     assert codec().count_bits(Group({"a": torch.zeros(4, 2, 3), "b": torch.zeros(4, 6)})) == 12
 
@@ -170,13 +161,11 @@ def over_the_air(power: float, devices: int, quadrature: bool) -> OverTheAir:
     return OverTheAir(OverTheAir.Settings(quadrature=quadrature), parts)
 
 
-@pytest.mark.parametrize("quadrature", [False, True])
-@pytest.mark.parametrize("power_db", [-10.0, -3.0, 3.0, 30.0])
+@pytest.mark.parametrize(("power_db", "quadrature"), [(-10.0, True), (3.0, False)])
 def test_error_of_the_vote_over_the_air(power_db: float, quadrature: bool) -> None:
     """Sums v = +-1, +-3, +-5 of five devices' signs at power P and N = 1/2: wrong with probability
     Q(|v| sqrt(2 P)), or Q(|v| sqrt(P)) where two signs share a symbol's power. 40,000 signs, each
-    kind by its own binomial law, level 1e-4 in all over 8 cases of 3 kinds; at 30 dB none is
-    wrong."""
+    kind by its own binomial law, level 1e-4 in all over 2 cases of 3 kinds."""
     power, reals = 10 ** (power_db / 10), 40_000
     generator = torch.Generator().manual_seed(round(power_db))
     x = torch.randn(5, reals, generator=generator, dtype=torch.float64)
@@ -195,6 +184,5 @@ def test_error_of_the_vote_over_the_air(power_db: float, quadrature: bool) -> No
     for size in (1, 3, 5):
         here = total.abs() == size
         law = stats.norm.sf(size * math.sqrt(power * (1 if quadrature else 2)))
-        low, high = stats.binom.ppf([5e-5 / 24, 1 - 5e-5 / 24], int(here.sum()), law)
+        low, high = stats.binom.ppf([5e-5 / 6, 1 - 5e-5 / 6], int(here.sum()), law)
         assert low <= int(wrong[here].sum()) <= high
-    assert bool(wrong.any()) == (power_db < 30)

@@ -10,7 +10,6 @@ from contract.small import engine, run, scores
 from twins.setting import everyone
 
 from otafl.codecs.random_subset import RandomSubset
-from otafl.core import registry
 from otafl.core.contracts import Cohort, Group, Payload
 from otafl.core.rng import Streams
 
@@ -75,11 +74,10 @@ def test_keep_leaves_what_is_not_sent_to_those_who_send_it() -> None:
     assert torch.equal(zero.tensors["w"], out.tensors["w"])
 
 
-@pytest.mark.parametrize(("rate", "values"), [(2.0, 39_755), (1.5, 53_007)])
-def test_bits_in_tdpfeds_proportion(rate: float, values: int) -> None:
+def test_bits_in_tdpfeds_proportion() -> None:
     """Of the DNN's 79,510 parameters; positions cost a map of the parameters, shorter than a list
     of 17 bits each."""
-    group = Group({"model": torch.zeros(1, 79_510)})
+    group, rate, values = Group({"model": torch.zeros(1, 79_510)}), 1.5, 53_007
     for positions, extra in ((False, 0), (True, 79_510)):
         config = RandomSubset.Settings(keep=1 / rate, positions=positions)
         codec = RandomSubset(config, {}, Streams([1], [0]))
@@ -95,8 +93,3 @@ def test_both_ways_train() -> None:
     one = run(engine(keys), 2)
     assert all(value.isfinite().all() for value in scores(one).values())
     assert one.downlink_bits.tolist() == [2 * 4 * (32 * 155 + 310)] * 3
-
-
-def test_it_is_registered() -> None:
-    assert registry.load_settings_class("codec", "random_subset") is RandomSubset.Settings
-    assert registry.load_component("codec", "random_subset") is RandomSubset

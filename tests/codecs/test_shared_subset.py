@@ -10,8 +10,6 @@ from support.codec_bench import acknowledge, draw_normal, encode, make_codec
 from otafl import UserError
 from otafl.codecs.shared_subset import SharedSubset
 from otafl.core.contracts import Group, Received
-from otafl.running.stack_run import run_stack
-from otafl.scenario import expand
 
 pytestmark = pytest.mark.exact
 
@@ -37,15 +35,6 @@ def test_all_devices_send_the_same_reals_and_nothing_else() -> None:
     assert places(codec_of(keep=0.29), 50) == first
     assert places(codec_of(keep=0.29, subset_seed=1), 50) != first
     assert sorted(places(codec_of(keep=1.0), 50)) == list(range(50))
-
-
-def test_every_real_has_its_turn() -> None:
-    """Over 400 rounds a real is sent 100 times in the mean, all within 5 standard deviations."""
-    codec, turns = codec_of(keep=0.25), torch.zeros(40)
-    for round in range(400):
-        turns[places(codec, 40, round)] += 1
-    assert turns.mean() == 100
-    assert ((turns - 100).abs() < 5 * 75**0.5).all()
 
 
 def test_groups_draw_apart_and_what_is_sent_comes_back_in_its_place() -> None:
@@ -89,12 +78,3 @@ def test_updates_that_come_late_are_refused(devices: dict[str, str], said: str) 
     keys = {f"devices.{name}": value for name, value in devices.items()}
     with pytest.raises(UserError, match=said):
         scenario({"codec": "shared_subset", "devices.compute": "phone", **keys})
-
-
-def test_of_the_symbols_on_air_few_are_left() -> None:
-    """A tenth of the payload takes a tenth of the channel uses."""
-    keys = {"transport": "over_the_air", "power": "ci", "training.rounds": 2}
-    for keep, reals in ((1.0, 310), (0.1, 31)):
-        codec = {"name": "shared_subset", "keep": keep}
-        record = run_stack(expand(scenario(keys | {"codec": codec})))
-        assert (record.variables["uplink_symbols"][..., -1] == 2 * reals).all()

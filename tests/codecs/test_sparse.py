@@ -23,7 +23,7 @@ def test_positions_by_hand() -> None:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("count", [1, 2, 239, 2500])
+@pytest.mark.parametrize("count", [2, 239])
 def test_positions_of_many_coordinates(count: int) -> None:
     """The count by logarithms is that of the whole number of subsets, and never above a list or a
     map."""

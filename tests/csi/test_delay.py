@@ -12,7 +12,6 @@ from support.csi_bench import (
     draw_normal,
     make_csi,
 )
-from support.made_channels import make_channel
 
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import Streams
@@ -51,11 +50,3 @@ def test_delay_of_later_blocks() -> None:
     csi, _ = delayed(1, *states)
     got = csi.estimate(states[1].extend_to(25), torch.ones(S, K), 1)
     assert torch.equal(got, whole[0][:, :, :, :3])
-
-
-@pytest.mark.exact
-def test_a_channel_that_stands_still_is_known_in_the_first_round() -> None:
-    channel = make_channel("rayleigh", 5, (0,), speed_kmh=0.0)
-    csi = make_csi("delay", channel, channel.budget, channel.streams, rounds=4)
-    state = channel.get_state(0)
-    torch.testing.assert_close(csi.estimate(state.h, state.gain, 0), state.h)

@@ -7,8 +7,6 @@ import pytest
 import torch
 from support.csi_bench import DOUBLE, Recorded, compute_link_budget, draw_normal, make_csi
 
-from otafl import csi as package
-from otafl.core import registry
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import Streams
 from otafl.csi.error import NormalError
@@ -34,14 +32,3 @@ def test_a_device_has_its_own_part_of_the_stream() -> None:
         error = (draw[..., 0] + 1j * draw[..., 1]) * np.sqrt((0.3, 0.01)[s] / 2)
         np.testing.assert_allclose(got[s, k].numpy(), h[s, k].numpy() + error, rtol=1e-12)
     assert one.variance.tolist() == [0.3, 0.01]
-
-
-@pytest.mark.exact
-def test_trials_of_a_stack_have_sections_of_their_own() -> None:
-    """As a stack of a sweep over the variance is built."""
-    one = made()
-    kind = registry.load_settings_class("csi", "error")
-    sections = [kind(variance=0.3), kind(variance=0.01)]
-    built = package.build(sections, one.channel, one.budget, one.streams)
-    assert isinstance(built, NormalError)
-    assert torch.equal(built.variance, one.variance)

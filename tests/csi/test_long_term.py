@@ -62,18 +62,6 @@ def test_without_fading() -> None:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("name", ["cdl-a", "umi"])
-def test_a_channel_without_closed_forms_is_averaged(name: str) -> None:
-    found = known(name, subcarrier_groups=2)
-    draws = found.draw_samples(5)
-    assert draws.shape == (5, 2, 4)
-    assert torch.equal(draws, known(name, subcarrier_groups=2).draw_samples(5))
-    power = found.mean_power()
-    assert power.shape == (2, 4)
-    assert (power / found.gain - 1.0).abs().max() < 0.5
-
-
-@pytest.mark.exact
 def test_averages_are_those_of_the_states(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the least number of states, with noisy estimates; the other trial has another threshold.
 

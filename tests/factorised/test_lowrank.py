@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.marks import first_is_fast
 from torch import Tensor
 from twins import fedrlr as twin
 
@@ -30,7 +29,7 @@ from otafl.factorised.lowrank import (
 pytestmark = pytest.mark.exact
 
 F64 = torch.float64
-SIZES = [(9, 7, 3), (7, 9, 3), (12, 5, 4), (5, 5, 5), (8, 3, 3), (20, 16, 1)]
+SIZES = [(9, 7, 3), (12, 5, 4), (5, 5, 5)]
 """M, N, R: 2R below and above the smaller side, and full rank."""
 
 
@@ -130,11 +129,10 @@ def test_dimension_of_the_manifold() -> None:
 
 
 @pytest.mark.parametrize(("m", "n", "r"), SIZES)
-@pytest.mark.parametrize("size", [1e-6, 0.1, 30.0])
-def test_retraction_is_the_truncated_svd(m: int, n: int, r: int, size: float) -> None:
+def test_retraction_is_the_truncated_svd(m: int, n: int, r: int) -> None:
     """Fact 4: exact rank R, orthonormal factors, equal to a dense truncated SVD."""
     point = some_point(m, n, r)
-    xi = scaled(tangent_of(point, normal(4, m, n)), size)
+    xi = scaled(tangent_of(point, normal(4, m, n)), 30.0)
     moved = retract([point], [xi])[0]
     assert moved.u.shape == (4, m, r)
     assert moved.v.shape == (4, n, r)
@@ -146,23 +144,6 @@ def test_retraction_is_the_truncated_svd(m: int, n: int, r: int, size: float) ->
         expected = twin.nearest(argument[row], r)
         error = np.linalg.norm(to_dense(moved)[row].numpy() - expected)
         assert error < 1e-10 * np.linalg.norm(expected)
-
-
-def test_retraction_axioms() -> None:
-    """Fact 4: R(0) = Theta, and R(eta xi) leaves Theta + eta xi by O(eta^2): a step of half the
-    size is a quarter as far off (within 10 %, the next order being eta)."""
-    point = some_point(9, 7, 3)
-    xi = tangent_of(point, normal(4, 9, 7))
-    still = retract([point], [scaled(xi, 0.0)])[0]
-    torch.testing.assert_close(to_dense(still), to_dense(point), rtol=0, atol=1e-12)
-
-    def gap(eta: float) -> Tensor:
-        step = scaled(xi, eta)
-        moved = to_dense(retract([point], [step])[0])
-        return (moved - to_dense(point) - dense_tangent(point, step)).norm(dim=(1, 2))
-
-    for eta in (1e-3, 1e-4):
-        assert ((gap(eta) / gap(eta / 2) - 4.0).abs() < 0.4).all()
 
 
 def test_layers_of_any_sizes_are_retracted_and_compressed_together() -> None:
@@ -180,7 +161,7 @@ def test_layers_of_any_sizes_are_retracted_and_compressed_together() -> None:
         torch.testing.assert_close(to_dense(same), to_dense(point), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("columns", [3, 5, 12])
+@pytest.mark.parametrize("columns", [3, 12])
 def test_compress_is_the_truncated_svd(columns: int) -> None:
     """Products of more columns than a side included."""
     left, right = normal(4, 9, columns), normal(4, 7, columns, seed=1)
@@ -189,13 +170,6 @@ def test_compress_is_the_truncated_svd(columns: int) -> None:
     for row in range(4):
         expected = twin.nearest((left @ right.mT)[row].numpy(), 3)
         np.testing.assert_allclose(to_dense(point)[row], expected, rtol=0, atol=1e-11)
-
-
-def test_compress_is_the_identity_on_matrices_of_rank_r() -> None:
-    """Fact 16: the projection in eq. (31) only refactors."""
-    left, right = normal(4, 9, 3), normal(4, 7, 3, seed=1)
-    point = compress([left], [right], [3])[0]
-    torch.testing.assert_close(to_dense(point), left @ right.mT, rtol=0, atol=1e-12)
 
 
 def test_truncate_and_its_norm() -> None:
@@ -239,17 +213,17 @@ def gradient_of_rank(rank: int, m: int = 20) -> Callable[[int], Tensor]:
 
 
 @pytest.mark.parametrize(
-    "rank", [0, *(pytest.param(one, marks=pytest.mark.slow) for one in (1, 2, 4, 12))]
+    ("m", "n", "r", "rank"),
+    [(20, 12, 4, 2), pytest.param(12, 12, 12, 12, marks=pytest.mark.slow)],
 )
-@pytest.mark.parametrize(("m", "n", "r"), first_is_fast([(20, 12, 4), (20, 12, 12), (12, 12, 12)]))
 def test_drift_in_float32_is_bounded(m: int, n: int, r: int, rank: int) -> None:
-    """500 steps along gradients of any rank, corrected every 64: U and V are 5e-5 off orthonormal
+    """200 steps along gradients of any rank, corrected every 64: U and V are 5e-5 off orthonormal
     at most, rounding after a correction, and Theta follows float64 to 1e-4 of its norm. At full
     rank singular values come down to 3e-5, near rounding."""
     draw = gradient_of_rank(rank, m)
     point = some_point(m, n, r, dtype=torch.float32)
     exact = LowRank(*(block.double() for block in point))
-    for step in range(500):
+    for step in range(200):
         g = draw(step)
         point = retract([point], [tangent_of(point, g)])[0]
         exact = retract([exact], [tangent_of(exact, g.double())])[0]
@@ -259,20 +233,6 @@ def test_drift_in_float32_is_bounded(m: int, n: int, r: int, rank: int) -> None:
             assert off_orthonormal(point) < 2e-6
     error = (to_dense(point).double() - to_dense(exact)).norm(dim=(1, 2))
     assert (error < 1e-4 * to_dense(exact).norm(dim=(1, 2))).all()
-
-
-@pytest.mark.parametrize("rank", [0, 1, 2])
-def test_rank_deficient_steps_are_exact(rank: int) -> None:
-    """Normal parts of too low a rank, also against the dense SVD."""
-    point = some_point(20, 12, 4)
-    xi = tangent_of(point, gradient_of_rank(rank)(0).double())
-    moved = retract([point], [xi])[0]
-    assert off_orthonormal(moved) < 1e-12
-    argument = (to_dense(point) + dense_tangent(point, xi)).numpy()
-    for row in range(4):
-        np.testing.assert_allclose(
-            to_dense(moved)[row], twin.nearest(argument[row], 4), rtol=0, atol=1e-12
-        )
 
 
 def test_reorthonormalise_squares_the_distance() -> None:

@@ -46,19 +46,6 @@ def test_truncation_is_the_best_and_repeats_itself() -> None:
     close(truncation.singular_values(wide), s[:, :6])
 
 
-def test_eq_18_distance_of_padded_factors() -> None:
-    """F7: the squared distance of zero-padded factors from their mean is twice that of the roots
-    of their singular values."""
-    wide = truncation.factorise(normal(1, 9, 7), 7)
-    root, ranks = truncation.singular_values(wide)[0].sqrt(), (7, 4, 2)
-    padded = [torch.cat([wide.left[0], wide.right[0].mT]) * (torch.arange(7) < r) for r in ranks]
-    mean = sum(padded) / 3
-    roots = [root * (torch.arange(7) < r) for r in ranks]
-    for own, mine in zip(padded, roots, strict=True):
-        expected = 2 * (sum(roots) / 3 - mine).square().sum()
-        close((mean - own).square().sum(), expected)
-
-
 def test_products_do_not_superpose() -> None:
     """F8: four clients of rank 3 have a mean of rank 7, the smaller side of 9 x 7."""
     left, right = normal(4, 9, 3), normal(4, 3, 7, seed=1)

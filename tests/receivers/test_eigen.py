@@ -11,9 +11,8 @@ from otafl.receivers.eigen import Eigen
 pytestmark = pytest.mark.exact
 
 
-@pytest.mark.parametrize("antennas", [4, 12])
-def test_eigen_receives_the_most_power(antennas: int) -> None:
-    h = draw_channels(antennas=antennas)
+def test_eigen_receives_the_most_power() -> None:
+    h = draw_channels(antennas=12)
     budget = torch.linspace(0.5, 2.0, 8, dtype=torch.float64).expand(40, 8)
     f = Eigen().combine(h, torch.ones(40, 8).bool(), budget)
     best = ((f.conj()[:, :, None] * h).sum(-1).abs().square()[:, 0] * budget).sum(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -45,20 +43,3 @@ def test_a_round_in_which_nobody_takes_part() -> None:
     assert not one.parts.clock.compute_spent_j().any()
     seconds = 3 * 32 * sum(block[0].numel() for block in before.values()) / 1e7
     np.testing.assert_allclose(one.parts.clock.get_time_s(), seconds, rtol=1e-12)
-
-
-@pytest.mark.exact
-def test_a_threshold_that_some_trials_miss() -> None:
-    """On a channel that does not fade, trial by trial: those with the lower SNR learn nothing."""
-    keys: dict[str, Any] = {
-        "devices.selection": {"name": "threshold", "min_snr_db": 15.0},
-        "channel": "awgn",
-        "sweep": {"channel.snr_db": [10.0, 20.0]},
-        "trials": 1,
-    }
-    one = engine(keys)
-    before = one.server["model"].clone()
-    run(one, 2)
-    assert one.means.take()["participants"].tolist() == [0.0, 4.0]
-    assert torch.equal(one.server["model"][0], before[0])
-    assert not torch.equal(one.server["model"][1], before[1])

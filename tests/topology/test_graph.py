@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine, run, scenario
+from support.refusals import assert_refused
 
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
@@ -37,11 +38,10 @@ def scattered(one: Engine) -> torch.Tensor:
     return one.server["model"]
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedprox"])
-def test_a_complete_graph_is_a_star(algorithm: str) -> None:
+def test_a_complete_graph_is_a_star() -> None:
     """Over ideal links, where each has as many samples and draws no minibatches."""
     keys: dict[str, Any] = IDEAL | {
-        "algorithm": algorithm,
+        "algorithm": "fedprox",
         "devices.count": 5,
         "data": {"name": "digits", "train_samples": 300, "partition": "iid"},
         "training": {"rounds": 4, "batch_size": 300, "local_steps": 2, "eval_samples": 40},
@@ -78,7 +78,7 @@ def test_weights_of_a_file_that_are_not_symmetric(tmp_path: Path) -> None:
     assert distance <= mixing.compute_second_modulus(turn) + 1e-12
 
 
-@pytest.mark.parametrize("shape", ["ring", "torus", "complete"])
+@pytest.mark.parametrize("shape", ["ring", "torus"])
 def test_the_consensus_error_contracts(shape: str) -> None:
     """By the square of the second largest eigenvalue modulus at least, where nothing disturbs."""
     one = engine(IDEAL | {"devices.count": 8, "topology": RING | {"shape": shape}}, [0])
@@ -126,14 +126,6 @@ def test_slots_and_joules_are_counted() -> None:
     torch.testing.assert_close(report.on_air_s, (2 / 3 * report.airtime_s)[:, None].double())
 
 
-@pytest.mark.parametrize("algorithm", ["fedrlr_plus", "scaffold", "fedbn", "ditto"])
-def test_other_methods_run_too(algorithm: str) -> None:
-    one = run(engine({"algorithm": algorithm, "topology": RING, "transport": "ideal"}, [0]), 2)
-    for block in one.server.values():
-        assert block.isfinite().all()
-        assert len(block) == 4
-
-
 def test_a_graph_whose_devices_are_near() -> None:
     one = engine({"topology": {"name": "graph", "shape": "geometric", "reach": 0.6}}, [0, 1])
     assert one.parts.topology.rows.servers == 4
@@ -141,9 +133,8 @@ def test_a_graph_whose_devices_are_near() -> None:
         engine({"topology": {"name": "graph", "shape": "geometric", "reach": 0.01}}, [0])
 
 
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
+def test_what_does_not_go_with_it() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"topology": RING | {"path": "w.csv"}}, "path and shape: file need each other"),
         (
             {"topology": RING, "codec": "topk"},
@@ -152,11 +143,8 @@ def test_a_graph_whose_devices_are_near() -> None:
         ({"topology": RING, "devices.count": 1}, "got 1, with which no device has a neighbour"),
         ({"topology": RING, "algorithm": "tdpfed"}, "'tdpfed' trains factors"),
         ({"topology": RING, "devices.participants": 2}, "all devices take part in every round"),
-    ],
-)
-def test_what_does_not_go_with_it(keys: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        scenario(keys)
+    ]
+    assert_refused(lambda case: scenario(case[0]), [((keys,), said) for keys, said in cases])
 
 
 def test_devices_send_with_their_own_power() -> None:
@@ -182,7 +170,7 @@ def test_devices_send_with_their_own_power() -> None:
     torch.testing.assert_close(energy / energy[:, :1], ratio, rtol=1e-3, atol=0)
 
 
-@pytest.mark.parametrize("compute", ["csv", "classes", "drawn"])
+@pytest.mark.parametrize("compute", ["csv", "drawn"])
 def test_devices_are_what_their_number_says(compute: str, tmp_path: Path) -> None:
     """Where devices are dealt out in order; where they are drawn, each has its own draw."""
     speeds = [1e9, 2e9, 5e9]
@@ -191,8 +179,6 @@ def test_devices_are_what_their_number_says(compute: str, tmp_path: Path) -> Non
         file = tmp_path / "devices.csv"
         file.write_text("\n".join(["flops_per_s", *map(str, speeds)]) + "\n")
         section["file"] = str(file)
-    elif compute == "classes":
-        section["classes"] = speeds
     else:
         section = {"name": "classes", "classes": speeds, "assignment": "random"}
     one = engine({"devices.count": 6, "topology": RING, "devices.compute": section}, [0, 1])
