@@ -149,18 +149,6 @@ def test_common_keys_still_work() -> None:
     np.testing.assert_allclose(estimate, 1.0, atol=0.15)
 
 
-@pytest.mark.exact
-def test_gains_of_its_own() -> None:
-    """Which no closed form knows: policies are told the averages."""
-    found = link(section("distant", decay=0.5), devices=40)
-    h = torch.stack([found.channel.get_state(round).h for round in range(50)])
-    assert float(h.abs().square().mean()) == pytest.approx(0.25, rel=0.1)
-    statistics = found.statistics
-    assert float(statistics.mean_power().mean()) == pytest.approx(0.25, rel=0.05)
-    amplitude = 0.5 * math.sqrt(math.pi) / 2
-    assert float(statistics.mean_amplitude().mean()) == pytest.approx(amplitude, rel=0.05)
-
-
 ON = "channel.name: 'my_own_channels:"
 WRONG = [
     (section("absent"), f"{ON}absent': 'absent' does not exist in module"),

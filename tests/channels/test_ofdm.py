@@ -98,15 +98,6 @@ def test_groups_are_at_the_centres_of_equal_parts_of_the_band() -> None:
     assert frequency.tolist() == [[-3.0, -1.0, 1.0, 3.0], [-30.0, -10.0, 10.0, 30.0]]
 
 
-@pytest.mark.exact
-def test_standing_devices_keep_their_channel() -> None:
-    """At speed 0 the channel stays; without a speed it is drawn anew."""
-    for name, speed in (("tdl-d", 0.0), ("tdl-d", None), ("cdl-b", 0.0), ("cdl-b", None)):
-        channel = make(name, 3, speed_kmh=speed)
-        first, later = (channel.get_state(round).h for round in (0, 1000))
-        assert torch.allclose(first, later, rtol=0, atol=1e-5) == (speed == 0.0), name
-
-
 @pytest.mark.parametrize(
     "section",
     [

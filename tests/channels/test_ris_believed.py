@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from support.fading_laws import MOVING
 from support.made_channels import make_channel
 
 from otafl import csi
@@ -54,17 +53,3 @@ def test_pilots_of_the_paths_are_counted() -> None:
     for rule, paths in (("align_sum", 7), ("random", 0)):
         _, known = surface("pilots", seen={"length": 3}, ris=ris(rule=rule))
         assert known.num_pilot_symbols == 3 * (1 + paths)
-
-
-@pytest.mark.exact
-def test_paths_of_rounds_ago() -> None:
-    """What is believed are the paths of two rounds before; those of now would make more of h."""
-    keys: dict[str, Any] = {"ris": ris(rule="align_sum", blocked=0.5), **MOVING}
-    channel, _ = surface("delay", seen={"rounds": 2}, round_interval_s=0.02, **keys)
-    truth = make_channel("rayleigh", 1, range(2), round_interval_s=0.02, **keys)
-    reflected: Any = vars(channel)["_states"]._fading
-    for t in (0, 1, 5):
-        d, r = (part.draw(t - 2, 1) for part in (reflected._direct, reflected._to_surface))
-        believed = reflected._estimate_paths(0.0 * d, 0.0 * r, t)
-        torch.testing.assert_close(believed, (d, r))
-        assert (truth.get_state(t).h.abs() > channel.get_state(t).h.abs()).all()

@@ -70,21 +70,6 @@ def test_a_run_that_is_longer_starts_the_file_again(tmp_path: Path) -> None:
         assert np.array_equal(trace.get_state(round).h[0, :, :, 0].numpy(), h[round % 5])
 
 
-def test_trials_start_where_chance_has_it(tmp_path: Path) -> None:
-    """Each round of the file is somebody's first among 60 trials; from there on, in order; with
-    as many rounds in the file as trials, not all start in the same."""
-    h = responses(tmp_path / "t.h5", gain=np.ones(3))
-    trace = replay(tmp_path / "t.h5", 3, 60, start="per_trial")
-    firsts = []
-    for trial in range(60):
-        played = [trace.get_state(round).h[trial, :, :, 0].numpy() for round in range(6)]
-        first = next(place for place in range(5) if np.array_equal(h[place], played[0]))
-        firsts.append(first)
-        for round, found in enumerate(played):
-            assert np.array_equal(found, h[(first + round) % 5])
-    assert set(firsts) == set(range(5))
-
-
 def test_without_gains_in_the_file_mean_powers_are_gains(tmp_path: Path) -> None:
     h = responses(tmp_path / "t.h5")
     gain = (np.abs(h) ** 2).mean((0, 2, 3))

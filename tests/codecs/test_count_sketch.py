@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from contract.small import engine, run, scenario
+from contract.small import scenario
 from support.codec_bench import draw_normal, encode, make_codec
 from support.refusals import assert_refused
 
@@ -81,11 +81,6 @@ def test_a_coordinate_is_delivered_as_far_as_all_its_buckets_are() -> None:
     assert found is not None
     expected = torch.where(table > 0, weight[:, None], torch.inf).amin(2)
     torch.testing.assert_close(found[0]["x"], expected)
-
-
-def test_a_tenth_of_the_symbols_is_on_air() -> None:
-    keys = {"codec": {"name": "count_sketch", "ratio": 0.1}, "transport": "over_the_air"}
-    assert run(engine(keys), 1).means.take()["uplink_symbols"].eq(31).all()
 
 
 def test_parts_of_a_model_are_refused() -> None:

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import chosen, engine, run, scenario
+from contract.small import engine, run, scenario
 from support.codec_bench import acknowledge, draw_normal, encode, make_codec
 from support.refusals import assert_refused
 
 from otafl.codecs.laser import Laser, compute_gains
-from otafl.core import registry
 from otafl.core.contracts import Group, Received
 
 pytestmark = pytest.mark.exact
@@ -84,20 +83,6 @@ def test_a_trial_that_received_nothing_keeps_its_factors() -> None:
     assert not torch.allclose(codec._factors[0, "x", False], old)
 
 
-def test_a_fixed_matrix_is_found_by_its_rounds() -> None:
-    """Without noise and feedback the iteration converges to the best approximation of rank 2."""
-    left, _ = torch.linalg.qr(draw_normal(12, 6, seed=1))
-    right, _ = torch.linalg.qr(draw_normal(9, 6, seed=2))
-    values = torch.tensor([5.0, 4.0, 0.5, 0.3, 0.2, 0.1], dtype=torch.float64)
-    x = (left * values) @ right.T
-    best = (left[:, :2] * values[:2]) @ right[:, :2].T
-    codec = codec_of(rank=2, error_feedback=False)
-    for t in range(12):
-        (coded,), _ = encode(codec, (Group({"x": x[None]}),), round=t)
-        found = decode(codec, coded.tensors)["x"][0]
-    torch.testing.assert_close(found, best, rtol=0, atol=1e-8)
-
-
 def test_layers_of_a_flat_model_are_found() -> None:
     codec = codec_of(rank=2)
     codec.model_shapes = {"weight0": (12, 10), "bias0": (10,), "small": (2, 3)}
@@ -123,25 +108,6 @@ def test_gains_keep_the_energy_and_share_it(split: str) -> None:
     np.testing.assert_allclose(energy / energy.sum(), np.array(part) / sum(part))
     norms[1] = 0.0
     assert compute_gains(norms, lengths, split).eq(1.0).all()  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("power", "topology"), [("cao_average", "hierarchical"), ("budget_paced", "star")]
-)
-def test_policies_over_payloads_of_two_lengths(power: str, topology: str) -> None:
-    """Factors have other lengths in even and odd rounds, so other numbers of segments."""
-    keys: dict[str, Any] = {
-        **registry.load_settings_class("power", power).example,
-        "power": chosen("power", power),
-        "codec": {"name": "laser", "rank": 1},
-        "model": {"name": "mlp", "hidden": [6]},
-    }
-    if topology == "hierarchical":
-        keys["topology"] = {"name": "hierarchical", "servers": 3}
-    else:
-        keys["channel"] = {"name": "rayleigh", "block_symbols": 7}
-    one = run(engine(keys), 4)
-    assert all(block.isfinite().all() for block in one.server.values())
 
 
 def test_what_does_not_go_with_factors() -> None:

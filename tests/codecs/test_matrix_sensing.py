@@ -79,24 +79,6 @@ def test_the_side_that_is_measured(side: int | None, measured: str) -> None:
     torch.testing.assert_close(dict(coded.tensors), expected)
 
 
-def test_matrices() -> None:
-    """Entries N(0, 1/m), by the seed; one for a layer, the same in any trial and round."""
-    payload = (Group({"a": normal(2, 40, 6)}), Group({"b": normal(2, 40, 6)}))
-    one, again, other = (made(rows=10, matrix_seed=seed) for seed in (0, 0, 1))
-    first, second = encode(one, payload), encode(one, payload)
-    for group, repeated, same, seeded in zip(
-        first, second, encode(again, payload), encode(other, payload), strict=True
-    ):
-        ((name, block),) = group.tensors.items()
-        assert torch.equal(block, repeated.tensors[name])
-        assert torch.equal(block, same.tensors[name])
-        assert not torch.allclose(block, seeded.tensors[name])
-        torch.testing.assert_close(
-            block, gaussian(name, 10, 40) @ next(iter(payload[name == "b"].tensors.values()))
-        )
-    assert not torch.allclose(gaussian("a", 10, 40), gaussian("b", 10, 40))
-
-
 def test_sparse_matrices_come_back() -> None:
     """Fact 20: 200x256 of 8 non-zeros, squared error below 1e-8; on the mean and on each, and of a
     convolution's filters [256, 2, 3]. The ideal route and the biases pass as they are."""

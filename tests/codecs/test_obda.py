@@ -95,20 +95,6 @@ def test_nobodys_coordinate_gets_no_step() -> None:
     assert count["a"][0].tolist() == [1, 0.5, 0.25, 0]
 
 
-def test_no_step_where_a_part_of_the_payload_did_not_arrive() -> None:
-    """A deep fade at the last two reals, which the first two reals' weight says nothing of."""
-    made, who = codec(), cohort(4)
-    made.encode((Group({"a": BLOCK.repeat(2, 1)}),), {}, who, 0, Streams([0, 0], [0, 1]))
-    total = torch.tensor([[2.0, -2, 0, 0], [2, -2, 0, 0]]).double()
-    weight = torch.tensor([[0.5, 0.5, 0, 0], [1, 1, 0.25, 0]]).double()
-    sums = Received(
-        ({"a": total},), (weight[:, 0],), None, None, coordinate_weight=({"a": weight},)
-    )
-    received = made.decode(sums)
-    assert received.mean[0]["a"].tolist() == [[0.5, -0.5, 0, 0], [2, -2, 2, 0]]
-    assert received.delivered_weight(0, "a") is weight
-
-
 def test_one_bit_a_real() -> None:
     assert codec().count_bits(Group({"a": torch.zeros(4, 2, 3), "b": torch.zeros(4, 6)})) == 12
 

@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from contract.small import engine, run, scores
 from twins.setting import everyone
 
 from otafl.codecs.random_subset import RandomSubset
@@ -49,16 +48,6 @@ def test_an_exact_number_of_values_and_zeros() -> None:
     assert torch.equal(again.tensors["w"], out.tensors["w"])
 
 
-def test_groups_draw_apart_and_ideal_ones_pass() -> None:
-    group = payload_of(8)
-    ideal = Group(group.tensors, route="ideal", reason="a test")
-    one, two, three = sent(RandomSubset.Settings(keep=0.5), (group, group, ideal), COHORT)
-    assert not torch.equal(one.tensors["w"], two.tensors["w"])
-    assert three is ideal
-    (whole,) = sent(RandomSubset.Settings(keep=1.0), (group,), COHORT)
-    assert torch.equal(whole.tensors["w"], group.tensors["w"])
-
-
 def test_keep_leaves_what_is_not_sent_to_those_who_send_it() -> None:
     group = payload_of(8)
     known = torch.ones(8, 20, 10)
@@ -86,10 +75,3 @@ def test_bits_in_tdpfeds_proportion() -> None:
     assert few.count_bits(group) == 80 * (32 + math.ceil(math.log2(79_510)))
     whole = RandomSubset(RandomSubset.Settings(keep=1.0), {}, Streams([1], [0]))
     assert whole.count_bits(group) == 32 * 79_510
-
-
-def test_both_ways_train() -> None:
-    keys = {"codec": {"name": "random_subset"}, "downlink": "random_subset", "transport": "ideal"}
-    one = run(engine(keys), 2)
-    assert all(value.isfinite().all() for value in scores(one).values())
-    assert one.downlink_bits.tolist() == [2 * 4 * (32 * 155 + 310)] * 3

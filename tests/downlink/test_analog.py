@@ -83,12 +83,6 @@ def test_devices_send_the_increment_to_what_they_heard() -> None:
     torch.testing.assert_close(one.server["model"], before, rtol=0, atol=1e-12)
 
 
-def test_noise_that_vanishes_is_ideal() -> None:
-    clear = {"downlink": {"name": "analog", "snr_db": 200.0}, "engine.dtype": "float64"}
-    ideal = scores(run(engine({"engine.dtype": "float64"}), 3))
-    close(scores(run(engine(clear), 3)), ideal, 1e-6)
-
-
 def test_stacked_is_alone() -> None:
     keys: dict[str, Any] = {"downlink": {"name": "analog", "fading": True, "estimator": "mmse"}}
     keys |= {"algorithm": "fedrlr", "engine.dtype": "float64"}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, run
+from contract.small import engine
 from support.lossy_broadcasts import (
     BANDWIDTH_HZ,
     DOUBLE,
@@ -19,7 +17,6 @@ from support.lossy_broadcasts import (
     get_seconds,
     send,
 )
-from support.rounding import assert_agree
 
 from otafl.core.contracts import Broadcast, Cohort
 from otafl.core.rng import Streams
@@ -149,13 +146,6 @@ def test_against_a_plain_loop(mode: str, rate: str, attempts: int) -> None:
     assert 0 < some < 10 * 8
 
 
-def test_a_known_channel_carries_its_rate() -> None:
-    """Nothing is lost, whatever the attempts."""
-    arrival = send(rate="channel", attempts=3)
-    assert arrival.delivered_mask is None
-    assert arrival.bits.tolist() == [320.0, 320.0]
-
-
 def test_outage_rate() -> None:
     """B log2(1 + gamma (-ln(1 - epsilon))): at 20 dB and 0.1, 3.5281 bits a symbol."""
     arrival = send(rate="outage")
@@ -176,16 +166,3 @@ def test_those_who_miss_the_broadcast_sit_the_round_out() -> None:
         took_part = one.means.take()["participants"]
         assert took_part.tolist() == heard.view(3, 4).sum(1).tolist()
     assert one.server["model"].isfinite().all()
-
-
-def test_stacked_is_alone() -> None:
-    keys: dict[str, Any] = {
-        "downlink": {"name": "digital", "loss": 0.4, "attempts": 2, "mode": "unicast"},
-        "algorithm": "fedamp",
-        "transport": "ideal",
-        "engine.dtype": "float64",
-    }
-    whole, alone = run(engine(keys), 4), run(engine(keys, trials=[1]), 4)
-    assert_agree(whole.parts.clock.get_time_s()[1:2], alone.parts.clock.get_time_s())
-    for name, block in alone.devices.get_all().items():
-        torch.testing.assert_close(whole.devices.get_all()[name][1], block[0])

@@ -9,7 +9,6 @@ from support.cp_bench import (
     compute_derivative,
     compute_relative_error,
     draw_factors,
-    draw_normal,
     perturb,
 )
 from torch import Tensor
@@ -114,38 +113,6 @@ def test_coordinates_are_those_of_the_projected_change(modes: tuple[int, ...], r
     assert float((change - reached).norm()) > 0.1  # a projection, and not the identity
 
 
-@BOTH
-def test_coordinates_add(modes: tuple[int, ...], rank: int) -> None:
-    """The mean of the coordinates is that of the mean change: exactly linear in the tensor."""
-    at = draw_factors(15, modes, rank, n=1)
-    own = perturb([f.expand(4, -1, -1) for f in at], 2, 0.3)
-    share = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)[:, None, None]
-    sent = agg.compute_coordinates([f.expand(4, -1, -1) for f in at], own)
-    mean = [(share * c).sum(0, keepdim=True) for c in sent]
-    # sum_k w_k [[A_k]] is itself a Kruskal tensor, of four times the rank
-    stacked = [torch.cat(list(f[:, None]), 2 - 1) for f in own]
-    stacked[0] = torch.cat(list((share * own[0])[:, None]), 1)
-    of_mean = agg.compute_coordinates(at, stacked)
-    for one, other in zip(mean, of_mean, strict=True):
-        assert compute_relative_error(one, other) < (1e-12 if len(modes) == 2 else 1e-6)
-
-
-@BOTH
-def test_small_changes_come_back(modes: tuple[int, ...], rank: int) -> None:
-    """First order: the retraction has the tensor of a device that drifted little, the error falling
-    with the drift's square; with nothing to add it is A_t itself."""
-    at = draw_factors(16, modes, rank, n=1)
-    errors = []
-    for size in (1e-2, 1e-3, 0.0):
-        own = perturb(at, 3, size)
-        new = agg.retract(at, agg.compute_coordinates(at, own))
-        errors.append(compute_relative_error(cp.kruskal(new), cp.kruskal(own)))
-    fall = 1000 if len(modes) == 2 else 100  # a matrix's nearest of its rank is one order better
-    assert errors[0] / errors[1] == pytest.approx(fall, rel=0.4)
-    assert errors[1] < 1e-4
-    assert errors[2] < 1e-12
-
-
 def test_a_retracted_matrix_is_the_nearest_of_its_rank() -> None:
     """By SVD of the dense sum; its factors keep the ratio of norms and lie near the old ones. At
     full rank nothing is lost, however badly conditioned A_t is."""
@@ -172,19 +139,3 @@ def test_a_retracted_matrix_is_the_nearest_of_its_rank() -> None:
         )
         < 1e-7
     )
-
-
-@BOTH
-def test_noise_on_coordinates_is_noise_in_the_tensor(modes: tuple[int, ...], rank: int) -> None:
-    """White noise on the coordinates reaches the tensor with the same energy in each direction of a
-    mode; on the factors themselves, in proportion to the other factors."""
-    at = draw_factors(19, modes, rank, n=1)
-    at[-1] *= torch.linspace(0.01, 3.0, rank, dtype=torch.float64)[:, None]
-    many = [f.expand(1500, -1, -1) for f in at]
-    for mode in range(len(modes)):
-        z = [torch.zeros_like(f) for f in many]
-        z[mode] = draw_normal(20 + mode, *z[mode].shape)
-        energy = (
-            compute_derivative(many, agg.expand_coordinates(many, z)).square().sum((1, 2)).mean()
-        )
-        assert float(energy) == pytest.approx(rank * modes[mode], rel=0.07)

@@ -115,19 +115,6 @@ def test_projection_is_the_orthogonal_one(m: int, n: int, r: int) -> None:
     assert (point.v.mT @ xi.bv).abs().max() < 1e-12
 
 
-def test_dimension_of_the_manifold() -> None:
-    """Fact 5, eq. (8): (M + N - R) R is the trace of the projection; 4,144 for 784 x 256, R = 4."""
-    m, n, r = 9, 7, 3
-    units = torch.eye(m * n, dtype=F64).view(m * n, m, n)
-    point = LowRank(*(block.expand(m * n, *block.shape[1:]) for block in some_point(m, n, r, 1)))
-    trace = (dense_tangent(point, tangent_of(point, units)) * units).sum()
-    assert trace.item() == pytest.approx((m + n - r) * r, abs=1e-10)
-    # At U = V = first columns of the identity, the projection keeps entries or drops them.
-    u, v = (torch.eye(side, 4, dtype=F64)[None] for side in (784, 256))
-    point = LowRank(u, torch.ones(1, 4, dtype=F64), v)
-    assert dense_tangent(point, tangent_of(point, torch.ones(1, 784, 256, dtype=F64))).sum() == 4144
-
-
 @pytest.mark.parametrize(("m", "n", "r"), SIZES)
 def test_retraction_is_the_truncated_svd(m: int, n: int, r: int) -> None:
     """Fact 4: exact rank R, orthonormal factors, equal to a dense truncated SVD."""

@@ -90,15 +90,6 @@ def test_nobody_sends_below_the_noise() -> None:
     assert two.eta.item() == pytest.approx(0.4)
 
 
-def test_the_level_by_hand() -> None:
-    """Levels of 1, 1 and 0.21 of three: two heard are off by 2/4 + 1 + 9/4 x 1/2 = 2.625, and
-    three by 1/2 / 0.21 = 2.38, at levels of 0.18 by 2.78."""
-    for weakest, heard in ((0.21, 3), (0.18, 2)):
-        slots = Slots("budget_paced", rounds=1.0, burst=1.0)
-        got = slots(make_slot_link([1.0, 1.0, math.sqrt(weakest)], 1.0))
-        assert int(got.active_mask.sum()) == heard
-
-
 def test_pacing_never_overspends() -> None:
     """Neither the life budget nor the peak of a slot, over 40 slots of fading; with a burst of two
     nearly all is used."""

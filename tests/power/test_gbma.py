@@ -17,18 +17,6 @@ from otafl.core.errors import UserError
 pytestmark = pytest.mark.exact
 
 
-def test_gbma_pre_compensates_the_phase_only() -> None:
-    link = make_link(5)
-    got = solve(make_policy("gbma"), link)
-    arrives = link.h * got.p
-    assert arrives.imag.abs().max() < 1e-12
-    amplitude = got.p.abs().where(got.active_mask, torch.nan)
-    torch.testing.assert_close(
-        amplitude.nanmean(-1, keepdim=True).expand_as(amplitude)[got.active_mask],
-        amplitude[got.active_mask],
-    )
-
-
 @pytest.mark.parametrize(("target", "linear"), [("amplitude", False), ("energy", True)])
 def test_gbma_targets(target: str, linear: bool) -> None:
     """A target that is set overrules the payload's kind; amplitude and energy differ by pi / 4."""

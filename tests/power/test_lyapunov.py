@@ -14,7 +14,6 @@ from support.energy_slots import F64, Slots, make_slot_link
 from support.power_links import N, make_link, perturb
 from torch import Tensor
 
-from otafl.power import average_power
 from otafl.power.lyapunov import inverse_scaling
 
 pytestmark = pytest.mark.exact
@@ -55,29 +54,6 @@ def test_the_state_problem_against_numerical_minimisation(seed: int) -> None:
         found.append(float(result.fun))
     assert ours <= min(found) * (1 + 1e-9)
     assert min(found) <= ours * (1 + 1e-6)
-
-
-def test_silent_where_nothing_is_worth_its_price() -> None:
-    """sum w q / mu <= N / M: u = 0; just above it, it is small and positive."""
-    reach, price = torch.ones(1, 2, dtype=F64), torch.full((1, 2), 4.0, dtype=F64)
-    w = torch.full((1, 2), 0.5, dtype=F64)
-    for noise, silent in ((0.2501, True), (0.2499, False)):
-        u = inverse_scaling(reach, price, w, torch.tensor([noise], dtype=F64))
-        assert (u == 0).item() == silent
-        assert u.item() < 1e-2
-
-
-def test_without_a_peak_it_is_the_average_powers_state_problem() -> None:
-    """Prices above 1/4 never meet the peak: then the scaling is that of `cao_average`."""
-    rng = np.random.default_rng(2)
-    quality = torch.from_numpy(10 ** rng.uniform(-1, 3, (200, 6)))
-    price = torch.from_numpy(10 ** rng.uniform(math.log10(0.26), 2, (200, 6)))
-    w = torch.from_numpy(rng.dirichlet(np.ones(6), 200))
-    noise = torch.from_numpy(10 ** rng.uniform(-2, 0, 200))
-    theirs = average_power.inverse_scaling(quality, price, w, noise)
-    torch.testing.assert_close(inverse_scaling(quality.sqrt(), price, w, noise), theirs)
-    assert (theirs > 0).any()
-    assert (theirs == 0).any()
 
 
 def test_queues_by_hand() -> None:

@@ -9,9 +9,7 @@ import pytest
 import torch
 from scipy import optimize
 from support.power_links import (
-    DRAWS,
     N,
-    compute_capped_errors,
     compute_received_gain,
     draw_links,
     make_link,
@@ -65,35 +63,6 @@ def test_equals_numerical_minimisation(devices: int, beta: float) -> None:
         )
         mine = objective(c[row][link.transmit_mask[row].numpy()], s[row], m, beta)
         assert mine == pytest.approx(found.fun, rel=1e-6)
-
-
-def test_large_variation_is_the_static_policy() -> None:
-    link = make_link(1)
-    link = perturb(link, hyper={"variation": torch.full((3,), 1e9).double()})
-    got = solve(make_policy("smcv", variation=1e9), link)
-    expected = solve(make_policy("cao_static"), link)
-    torch.testing.assert_close(got.p, expected.p, rtol=1e-6, atol=1e-9)
-    torch.testing.assert_close(got.eta, expected.eta, rtol=1e-6, atol=0)
-    draws = of_draws(draw_links(DRAWS, 8, 1), 1e9)
-    root = solve(make_policy("smcv", variation=1e9), draws).eta[:, 0].sqrt().numpy()
-    best = solve(make_policy("cao_static"), draws).eta[:, 0].sqrt().numpy()
-    np.testing.assert_allclose(
-        compute_capped_errors(root, draws), compute_capped_errors(best, draws), rtol=1e-8
-    )
-
-
-def test_no_variation_sums_all_power() -> None:
-    """beta -> 0 at m = 1: everybody at full power, sqrt(eta) = (Q^2 + N) / (K Q), Q the sum of
-    sqrt(q): what K copies of one symbol ask for."""
-    link = make_link(2, spread=False)
-    link = perturb(link, hyper={"variation": torch.zeros(3).double()})
-    got = solve(make_policy("smcv", variation=0.0), link)
-    there = link.transmit_mask[:, None]
-    reach = (link.budget.sqrt()[:, None] * link.h.abs()) * there
-    total, count = reach.sum(-1), there.sum(-1)
-    torch.testing.assert_close(got.eta.sqrt(), (total**2 + N) / (count * total), rtol=1e-4, atol=0)
-    used = got.p.abs().square() / link.budget[:, None]
-    torch.testing.assert_close(used, there.expand_as(used).double(), rtol=1e-6, atol=0)
 
 
 def test_the_uncapped_make_up_for_the_capped() -> None:

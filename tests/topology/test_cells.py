@@ -39,13 +39,6 @@ def test_one_cell_is_a_star() -> None:
     assert_agree(cells.server, star.server, tolerance=2 * SINGLE)  # after two rounds
 
 
-def test_alone_or_stacked() -> None:
-    keys = {"topology": CELLS | {"cross_gain_db": -10}, "engine.dtype": "float64"}
-    both, one = run(engine(keys, [0, 2]), 2), run(engine(keys, [2]), 2)
-    for name, block in both.server.items():
-        torch.testing.assert_close(block[3:], one.server[name], rtol=1e-9, atol=1e-12)
-
-
 def test_the_data_are_dealt_out_once() -> None:
     """To all devices of all servers: no sample twice, and all of them."""
     one = engine({"topology": CELLS, "data.partition": "iid"}, [0])

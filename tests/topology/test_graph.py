@@ -15,7 +15,6 @@ from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.topology import mixing
-from otafl.topology.rows import derive_trial_number
 
 pytestmark = pytest.mark.exact
 
@@ -168,27 +167,3 @@ def test_devices_send_with_their_own_power() -> None:
     energy = done.report.energy_j.view(2, 4)
     ratio = torch.tensor([1, 10**0.3, 10**-0.6, 10]).double().expand(2, 4)
     torch.testing.assert_close(energy / energy[:, :1], ratio, rtol=1e-3, atol=0)
-
-
-@pytest.mark.parametrize("compute", ["csv", "drawn"])
-def test_devices_are_what_their_number_says(compute: str, tmp_path: Path) -> None:
-    """Where devices are dealt out in order; where they are drawn, each has its own draw."""
-    speeds = [1e9, 2e9, 5e9]
-    section: dict[str, Any] = {"name": compute}
-    if compute == "csv":
-        file = tmp_path / "devices.csv"
-        file.write_text("\n".join(["flops_per_s", *map(str, speeds)]) + "\n")
-        section["file"] = str(file)
-    else:
-        section = {"name": "classes", "classes": speeds, "assignment": "random"}
-    one = engine({"devices.count": 6, "topology": RING, "devices.compute": section}, [0, 1])
-    found = one.parts.hardware.flops_per_s
-    assert found.shape == (12, 1)
-    if compute == "drawn":
-        alone = engine(
-            {"devices.compute": section, "devices.count": 1}, [derive_trial_number(1, 3)]
-        )
-        assert found[9, 0] == alone.parts.hardware.flops_per_s[0, 0]
-        assert len(set(found.ravel())) > 1
-    else:
-        np.testing.assert_array_equal(found.ravel(), np.tile(speeds, 4))

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, run, scenario, scores
+from contract.small import engine, run
 from support.rounding import assert_agree
 
-from otafl.core import registry
-from otafl.core.errors import UserError
 from otafl.topology.rows import derive_trial_number
 
 pytestmark = pytest.mark.exact
@@ -119,23 +117,3 @@ def test_a_resumed_run_is_bit_equal() -> None:
     assert torch.equal(second.server["model"], whole.server["model"])
     np.testing.assert_array_equal(second.parts.clock.get_time_s(), whole.parts.clock.get_time_s())
     assert second.parts.topology.bits.tolist() == whole.parts.topology.bits.tolist()
-
-
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedrlr_plus", "ditto", "fedamp"])
-def test_every_method_is_averaged_or_refused(algorithm: str) -> None:
-    """What the cloud makes of equal models is that model."""
-    keys = {"algorithm": algorithm, "topology": CLOUD}
-    transport = "ideal" if registry.load_component("algorithm", algorithm).needs == "each" else None
-    keys |= {"transport": transport} if transport else {}
-    if "merging" in registry.load_component("algorithm", algorithm).excludes:
-        with pytest.raises(UserError, match="; use topology: cells"):
-            scenario(keys)
-        return
-    one = engine(keys, [0])
-    before = scores(one)
-    done = one.parts.topology.exchange(one.server, one.sample_share, 0, one.parts.algorithm)
-    assert done is not None
-    one.server = dict(done.server)
-    after = scores(one)
-    for name, values in before.items():
-        torch.testing.assert_close(after[name], values, rtol=1e-4, atol=1e-5)
