@@ -10,7 +10,7 @@ from support.combiners import compute_weakest_power, draw_channels
 
 from otafl.receivers import uniform_forcing
 from otafl.receivers.base import normalise_combiner
-from otafl.receivers.eigen import Eigen
+from otafl.receivers.combiners import Eigen
 from otafl.receivers.uniform_forcing import UniformForcing
 
 pytestmark = pytest.mark.exact

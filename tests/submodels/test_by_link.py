@@ -1,4 +1,4 @@
-"""Levels by a deadline, against hand-worked seconds."""
+"""Levels by the channel, against hand-worked tables and seconds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,28 @@ import pytest
 from support.assignments import K, assign, make_cohort, make_levels
 
 pytestmark = pytest.mark.exact
+
+
+def test_the_best_heard_of_a_round_have_the_largest_models() -> None:
+    power = [1, 8, 3, 5, 2, 7, 6, 4]
+    assert assign(make_levels("channel"), make_cohort(), power) == [2, 0, 2, 1, 2, 0, 0, 1]
+    assert assign(make_levels("channel"), make_cohort([0, 4, 7]), power) == [2, 1, 0]
+    assert assign(make_levels("channel", trials=2), make_cohort([0, 4, 7], [1]), power) == [
+        2,
+        1,
+        0,
+        1,
+    ]
+
+
+def test_thresholds_are_of_the_signal_to_noise_ratio() -> None:
+    heard = make_levels("channel", budget=10.0, min_snr_db=(20, 10))
+    assert assign(heard, make_cohort([0, 1, 2, 3]), [9.9, 10.1, 0.99, 1.01, 1, 1, 1, 1]) == [
+        1,
+        0,
+        2,
+        1,
+    ]
 
 
 def test_the_largest_model_in_time_is_trained() -> None:
