@@ -85,7 +85,7 @@ WORDS = {
     "model": "mlp cnn softmax_regression linear lstm ngram token_lstm transformer vgg8 conv_net "
     "resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg vgg16@vgg",
     "start": "drawn file pretrained_here own",
-    "loss": "cross_entropy squared next_token",
+    "loss": "cross_entropy squared next_token@cross_entropy",
     "algorithm": "fedavg@baselines.fedavg fedrlr_plus@low_rank.fedrlr_plus fedrlr@low_rank.fedrlr "
     "fedmid@baselines.fedmid prox_sgd@baselines.prox_sgd "
     "magnitude_pruning@baselines.magnitude_pruning pfedbred@personal.pfedbred "
@@ -101,7 +101,7 @@ WORDS = {
     "cdl-b@cdl cdl-c@cdl cdl-d@cdl cdl-e@cdl umi@cell uma@cell rma@cell trace",
     "csi": "perfect@estimates error@estimates pilots phase_feedback@estimates delay@estimates",
     "receiver": "auto@combiners scalar@combiners mrc@combiners eigen@combiners uniform_forcing",
-    "power": "genie full ci multi_antenna_ci tci gbma cotaf cao_static cao_average smcv blind "
+    "power": "genie full ci multi_antenna_ci@ci tci gbma cotaf cao_static cao_average smcv blind "
     "open_loop budget_paced lyapunov pre_scaler",
     "transport": "ideal over_the_air@coherent.over_the_air ofdm@coherent.ofdm "
     "digital@digital.digital fsk_majority_vote@noncoherent.fsk_majority_vote "
@@ -110,9 +110,9 @@ WORDS = {
     "yogi@optimisers",
     "rule": "mean coordinate_median trimmed_mean geometric_median krum multi_krum "
     "centred_clipping norm_bound",
-    "downlink": "ideal analog random_subset digital",
-    "codec": "identity uniform qsgd topk random_subset shared_subset obda compressed_sensing "
-    "matrix_sensing count_sketch laser",
+    "downlink": "ideal@digital analog random_subset digital",
+    "codec": "identity@quantisers uniform@quantisers qsgd@quantisers topk random_subset@subsets "
+    "shared_subset@subsets obda compressed_sensing matrix_sensing count_sketch laser",
     "selection": "uniform@channel_blind round_robin@channel_blind best_channel@channel_aware "
     "proportional_fair@channel_aware threshold@channel_aware update_norm poisson@channel_blind",
     "capacity_levels": "fixed@by_device dynamic@by_device compute@by_device memory@by_device "
@@ -120,10 +120,10 @@ WORDS = {
     "compute": "fixed lognormal classes drawn csv mcu phone edge_gpu",
     "protocol": "rounds periodic quorum asynchronous",
     "availability": "always markov diurnal trace",
-    "cpu_frequency": "full deadline joint",
+    "cpu_frequency": "full@deadline deadline joint",
     "attack": "sign_flip scale gaussian nan label_flip a_little_is_enough inner_product mimic "
     "false_csi false_norm crash duplicate",
-    "topology": "star cells hierarchical cell_free graph",
+    "topology": "star@hierarchical cells hierarchical cell_free graph",
     "track": "none jsonl tensorboard",
 }
 """Table -> its components: words `name` or `name@module`."""

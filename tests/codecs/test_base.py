@@ -10,12 +10,10 @@ from pydantic import ValidationError
 from support.codec_bench import draw_normal, encode, make_codec
 
 from otafl.codecs.compressed_sensing import CompressedSensing
-from otafl.codecs.identity import Identity
 from otafl.codecs.matrix_sensing import MatrixSensing
-from otafl.codecs.qsgd import Qsgd
-from otafl.codecs.shared_subset import SharedSubset
+from otafl.codecs.quantisers import Identity, Qsgd, Uniform
+from otafl.codecs.subsets import SharedSubset
 from otafl.codecs.topk import TopK
-from otafl.codecs.uniform import Uniform
 from otafl.core.contracts import Group, Received
 from otafl.core.errors import UserError
 

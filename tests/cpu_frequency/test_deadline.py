@@ -1,4 +1,4 @@
-"""The slowest clock that meets a deadline, against closed forms."""
+"""The highest clock, and the slowest that meets a deadline, against closed forms."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ from support.paces import make_policy, make_task
 from otafl.scenario.errors import ScenarioError
 
 pytestmark = pytest.mark.exact
+
+
+def test_full_is_the_highest() -> None:
+    pace = make_policy("full", 1, 3).choose_speed(make_task(1, 3, 4e9, 1.0))
+    assert pace.frequency_hz.tolist() == [1e9] * 3
+    assert pace.power is None
 
 
 def test_deadline_by_hand() -> None:

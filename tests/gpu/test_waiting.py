@@ -26,7 +26,7 @@ READ = {
     "engine.submodel_workload.SubmodelWorkload.record_start _to_copy": CLOCK,
     "engine.submodel_workload.SubmodelWorkload.count_flops _to_copy": CLOCK,
     "core.contracts.cohort.Cohort.host_flat_index _to_copy": CLOCK,
-    "downlink.ideal.IdealDownlink.send _to_copy": CLOCK,
+    "downlink.digital.IdealDownlink.send _to_copy": CLOCK,
     "devices.slow_bursts.SlowBursts.draw_factor _to_copy": CLOCK,
     "devices.jitter.Jitter.draw_factor _to_copy": CLOCK,
     "cpu_frequency.joint.JointFrequency._compute_rho _to_copy": CLOCK,

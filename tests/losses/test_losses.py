@@ -13,8 +13,7 @@ from torch.nn import functional
 from otafl.core import registry
 from otafl.core.contracts import Batch
 from otafl.losses.base import LabelSpread, Loss
-from otafl.losses.cross_entropy import CrossEntropy
-from otafl.losses.next_token import NextToken
+from otafl.losses.cross_entropy import CrossEntropy, NextToken
 from otafl.losses.squared import Squared
 
 ROWS, BATCH, LENGTH, OUTPUTS = 3, 4, 5, 6

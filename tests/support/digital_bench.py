@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.codecs.identity import Identity
-from otafl.codecs.uniform import Uniform
+from otafl.codecs.quantisers import Identity, Uniform
 from otafl.core.contracts import ChannelState, Cohort, Group, LinkBudget, LinkReport, Received
 from otafl.core.rng import Streams
 from otafl.core.settings import list_stackable_fields

@@ -15,8 +15,7 @@ from torch import Tensor
 from otafl.channels.awgn import Awgn
 from otafl.channels.base import compute_link_budget
 from otafl.channels.rayleigh import Rayleigh
-from otafl.codecs.identity import Identity
-from otafl.codecs.uniform import Uniform
+from otafl.codecs.quantisers import Identity, Uniform
 from otafl.core.contracts import ChannelState, Cohort, LinkReport, Payload, Received
 from otafl.core.rng import Streams
 from otafl.csi.estimates import NormalError
