@@ -80,26 +80,18 @@ def test_file_without_a_channel_is_refused(tmp_path: Path, monkeypatch: pytest.M
     cases = [
         ("shape.npy", r"channel.path: 'shape.npy' has the shape \(3,\); expected \(round"),
         ("pickled.npy", "channel.path: 'pickled.npy' cannot be read"),
-        ("pickled.npz", "channel.path: 'pickled.npz' cannot be read"),
-        ("text.npz", "channel.path: 'text.npz' cannot be read"),
-        ("archive.npy", "channel.path: 'archive.npy' cannot be read"),
         ("huge.npy", "channel.path: 'huge.npy' cannot be read"),
         ("nan.npz", "h of 'nan.npz': 4 of 4 numbers are not finite, first at round 0, device 0"),
         ("paths.npz", r"a of 'paths.npz' has the shape .* \(round, device, antenna, path\)"),
         ("delays.npz", "channel.path: 'delays.npz' lacks tau_s"),
         ("other.npz", "channel.path: 'other.npz' lacks h_real, h_imag"),
         ("band.npz", "the attribute bandwidth_hz of 'band.npz' must be a positive number"),
-        ("words.csv", "channel.path: 'words.csv', line 2: expected numbers"),
         ("none.npy", "channel.path: there is no file 'none.npy'"),
     ]
     monkeypatch.chdir(tmp_path)
     objects = np.array([{"a": 1}], object)
     np.save("shape.npy", make(3))
     np.save("pickled.npy", objects, allow_pickle=True)
-    np.savez("pickled.npz", h=objects)
-    Path("text.npz").write_text("text")
-    np.savez("archive.npz", h=make(2, 2))
-    Path("archive.npz").rename("archive.npy")
     head = np.lib.format.magic(1, 0)
     text = b"{'descr': '<c16', 'fortran_order': False, 'shape': (9999999999999, 9999), }\n"
     Path("huge.npy").write_bytes(head + len(text).to_bytes(2, "little") + text)
@@ -108,7 +100,6 @@ def test_file_without_a_channel_is_refused(tmp_path: Path, monkeypatch: pytest.M
     np.savez("delays.npz", a=make(2, 2, 1, 3), x=np.zeros(1))
     np.savez("other.npz", u=make(2, 2), v=make(2, 2))
     np.savez("band.npz", h=make(2, 2), bandwidth_hz=-1.0)
-    Path("words.csv").write_text("round,device,real,imag\n0,x,1,0\n")
     assert_refused(read, cases)
 
 
@@ -266,23 +257,19 @@ def test_what_is_no_channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (make(2, 2).astype(object), "the array: got the type object; expected complex numbers"),
         ("h.mat", r"'h.mat' ends in none of .npy, .npz, .csv; save its array .*scipy.io.loadmat"),
         ("no.npy", r"'no.npy' cannot be read \(No such file or directory\)"),
-        ("pickled.npy", "'pickled.npy' cannot be read"),
         (
             "columns.csv",
             "line 1: .* got a, b; .* round, device, antenna, group, and real",
         ),
         ("empty.csv", r"has the columns none \(rows: 0\); expected the columns round, device"),
         ("missing.csv", r"has 2 rows, and its numbers make the shape \(2, 2, 1, 1\)"),
-        ("twice.csv", "has 2 rows"),
         ("words.csv", "'words.csv', line 2: expected numbers"),
     ]
     monkeypatch.chdir(tmp_path)
     head = "round,device,real,imag\n"
-    np.save("pickled.npy", np.array([{"a": 1}], object), allow_pickle=True)
     Path("columns.csv").write_text("a,b\n1,2\n")
     Path("empty.csv").write_text("")
     Path("missing.csv").write_text(f"{head}0,0,1,0\n1,1,1,0\n")
-    Path("twice.csv").write_text(f"{head}0,0,1,0\n0,0,1,0\n")
     Path("words.csv").write_text(f"{head}0,x,1,0\n")
     assert_refused(lambda source: otafl.convert_trace(source, "h.nc", **HERTZ), cases)
     with pytest.raises(otafl.UserError, match="bandwidth_hz: got 0; must be a positive"):

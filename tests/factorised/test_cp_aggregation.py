@@ -64,29 +64,6 @@ def test_act_of_matrices_is_the_best_approximation() -> None:
 
 
 @BOTH
-def test_factors_of_one_tensor(modes: tuple[int, ...], rank: int) -> None:
-    """Fact F7: one tensor, its columns permuted, rescaled and flipped at every device. ACT returns
-    it and so do tangent coordinates, which are all the same; the mean of the factors does not."""
-    at = draw_factors(10, modes, rank, n=1)
-    moved = perturb(at, 1, 0.01)
-    each = [torch.cat([f, f, f]) for f in moved]
-    order = torch.tensor([(r + 1) % rank for r in range(rank)])
-    scale = torch.linspace(0.5, -2.1, rank, dtype=torch.float64)[:, None]
-    for f in each:
-        f[1] = f[1, order]
-    each[0][2] *= scale
-    each[1][2] /= scale
-    true = cp.kruskal(moved)
-    assert compute_relative_error(cp.kruskal(each), true.expand(3, -1, -1)) < 1e-12
-    assert compute_relative_error(cp.kruskal([f.mean(0, keepdim=True) for f in each]), true) > 0.4
-    found, _, _ = act(each, rank)
-    assert compute_relative_error(cp.kruskal(found), true) < (1e-12 if len(modes) == 2 else 1e-4)
-    sent = agg.compute_coordinates([f.expand(3, -1, -1) for f in at], each)
-    for c in sent:
-        torch.testing.assert_close(c, c[:1].expand_as(c), rtol=1e-7, atol=1e-9)
-
-
-@BOTH
 def test_coordinates_are_those_of_the_projected_change(modes: tuple[int, ...], rank: int) -> None:
     """J(B) is the least-squares fit of the change in the span of all directions, found here by a
     dense solver on the Jacobian, and C the shortest vector that has it."""

@@ -16,7 +16,6 @@ from twins import fedrlr as twin
 from otafl.factorised import lowrank
 from otafl.factorised.lowrank import (
     LowRank,
-    LowRankMap,
     Tangent,
     compress,
     project,
@@ -133,21 +132,6 @@ def test_retraction_is_the_truncated_svd(m: int, n: int, r: int) -> None:
         assert error < 1e-10 * np.linalg.norm(expected)
 
 
-def test_layers_of_any_sizes_are_retracted_and_compressed_together() -> None:
-    """Batching layers of equal cores must not mix them up."""
-    sizes = [(9, 7, 3), (12, 5, 2), (7, 8, 3), (6, 6, 1)]
-    points = [some_point(*size) for size in sizes]
-    steps = [
-        tangent_of(p, normal(4, m, n, seed=m)) for p, (m, n, _) in zip(points, sizes, strict=True)
-    ]
-    together = retract(points, steps)
-    alone = [retract([p], [x])[0] for p, x in zip(points, steps, strict=True)]
-    packed = compress([p.u * p.s[:, None] for p in points], [p.v for p in points], [3, 2, 3, 1])
-    for got, one, same, point in zip(together, alone, packed, points, strict=True):
-        torch.testing.assert_close(to_dense(got), to_dense(one), rtol=0, atol=1e-12)
-        torch.testing.assert_close(to_dense(same), to_dense(point), rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("columns", [3, 12])
 def test_compress_is_the_truncated_svd(columns: int) -> None:
     """Products of more columns than a side included."""
@@ -170,22 +154,6 @@ def test_truncate_and_its_norm() -> None:
     ratio = norm / to_dense(plain).norm(dim=(1, 2))
     torch.testing.assert_close(whole.s, plain.s * ratio[:, None], rtol=1e-12, atol=0)
     assert (ratio > 1.05).all()
-
-
-def test_map_is_the_dense_weight_and_keeps_the_thin_products() -> None:
-    """Fact 6: x^T (g V) and g^T (x U) are the products with the dense gradient x^T g."""
-    point = some_point(9, 7, 3)
-    x, g = normal(4, 6, 9), normal(4, 6, 7, seed=1)
-    acting = LowRankMap(point)
-    torch.testing.assert_close(acting.forward(x), x @ to_dense(point), rtol=0, atol=1e-12)
-    torch.testing.assert_close(acting.backward(g), g @ to_dense(point).mT, rtol=0, atol=1e-12)
-    assert acting.xu is not None
-    assert acting.gv is not None
-    gradient = x.mT @ g
-    torch.testing.assert_close(x.mT @ acting.gv, gradient @ point.v, rtol=0, atol=1e-12)
-    torch.testing.assert_close(g.mT @ acting.xu, gradient.mT @ point.u, rtol=0, atol=1e-12)
-    shared = LowRankMap(point).forward(x[:1])
-    torch.testing.assert_close(shared, x[:1] @ to_dense(point), rtol=0, atol=1e-12)
 
 
 def gradient_of_rank(rank: int, m: int = 20) -> Callable[[int], Tensor]:
