@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from otafl.analysis.paired import compare_pairs, compare_results
     from otafl.analysis.timeline import extract_timeline
     from otafl.analysis.tuning import select_tuned
-    from otafl.channels.trace_conversion import convert_trace
+    from otafl.channels.trace_files import convert_trace
     from otafl.exporting.deployment import load_model
     from otafl.own_loop.wireless import WirelessUplink, over_the_air
     from otafl.results.files import open_results
@@ -60,7 +60,7 @@ _LAZY = {
     "compute_cost_to_reach": "otafl.analysis.overhead",
     "compute_loss_deviation": "otafl.analysis.deviation",
     "compute_symbols_per_round": "otafl.analysis.overhead",
-    "convert_trace": "otafl.channels.trace_conversion",
+    "convert_trace": "otafl.channels.trace_files",
     "extract_timeline": "otafl.analysis.timeline",
     "load_model": "otafl.exporting.deployment",
     "load_scenario": "otafl.scenario",

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
-from otafl.channels import rice
+from otafl.channels import rician
 from otafl.channels.base import Channel, ChannelSettings
 from otafl.core.contracts import ChannelState
 
@@ -40,4 +40,4 @@ class Awgn(Channel):
 
         With the error e ~ CN(0, error_variance) of the estimate, g = gain |1 + e|^2.
         """
-        return rice.rician_mean_inverse(gain, gain * error_variance, threshold)
+        return rician.compute_mean_inverse(gain, gain * error_variance, threshold)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from otafl.channels.base import Channel
 from otafl.core.contracts import ChannelState, Paths
 from otafl.core.rng import Purpose, Streams, declare_family
 
@@ -30,6 +32,19 @@ FAR = 1 << 30
 DRAWS = 4096
 NUMBERS = 1 << 21
 """Largest number of channel gains of a trial in an average; `DRAWS` is that of rounds."""
+
+DEVICES_PER_DRAW = 32
+"""Devices that are drawn at a time, from one stream."""
+MIN_ROUNDS = 8
+
+FEW = 0.5
+"""Fraction of the batches of devices up to which only the needed batches are drawn."""
+
+BATCHES_KEPT = 256
+"""Largest number of batches whose draws are kept for later rounds, if not all are drawn."""
+
+MAX_CACHED = 1 << 23
+"""Largest number of channel gains that are kept for later rounds."""
 
 
 def draw_static_uniform(
@@ -105,6 +120,134 @@ class RoundBlocks:
             return 0, min(FIRST_ROUNDS, length)
         first: int = 1 << (round.bit_length() - 1)
         return first, min(first, length - first)
+
+
+class BatchedFading(ABC):
+    """Fading that is drawn for batches of devices and many rounds at a time, and kept.
+
+    It is independent over trials, devices, rounds and blocks. Devices are drawn 32 at a time, each
+    batch from its own stream, so that the fading of the first devices does not depend on their
+    number. If there are many devices, only the needed batches are drawn. 64 rounds are drawn at a
+    time, or fewer with many antennas. Blocks 2^c to 2^(c+1) - 1 are drawn together once a payload
+    needs them.
+
+    Parameters
+    ----------
+    channel : Channel
+        Channel with the settings of a fading channel.
+    antennas : int
+        Number of antennas, A.
+    purpose : Purpose
+        Name of the random streams.
+    """
+
+    def __init__(self, channel: Channel, antennas: int, purpose: Purpose) -> None:
+        self.antennas, self.streams = antennas, channel.streams
+        self._devices, self._purpose = channel.devices, purpose
+        self._rounds = max(MIN_ROUNDS, ROUNDS_PER_BLOCK // antennas)
+        self._num_batches = -(-self._devices // DEVICES_PER_DRAW)
+        self._all = self._get_cache(range(self._num_batches))
+        self._batches: dict[int, _BatchCache] = {}
+
+    @abstractmethod
+    def draw_batch(self, seed: int, rounds: int, blocks: int) -> Tensor:
+        """Draw h [rounds, blocks, A, DEVICES_PER_DRAW] of a batch in a trial, on the CPU."""
+
+    def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
+        """Return h [S, K, A, blocks]; 1 for a device whose batch is not needed."""
+        if among is None or (self._num_batches == 1 and len(among)):
+            return self._all.draw(round, blocks)[:, : self._devices]
+        wanted = (among // DEVICES_PER_DRAW).unique().tolist()
+        if len(wanted) > FEW * self._num_batches:
+            return self._all.draw(round, blocks)[:, : self._devices]
+        streams = self.streams
+        size = (streams.num_trials, self._devices, self.antennas, blocks)
+        h = torch.ones(size, dtype=streams.dtype.to_complex(), device=streams.device)
+        for batch in wanted:
+            here = h[:, batch * DEVICES_PER_DRAW : (batch + 1) * DEVICES_PER_DRAW]
+            here.copy_(self._get_batch(batch).draw(round, blocks)[:, : here.shape[1]])
+        return h
+
+    def _get_batch(self, batch: int) -> _BatchCache:
+        """Return a batch's draws, and drop the oldest if there are many."""
+        if batch not in self._batches:
+            if len(self._batches) == BATCHES_KEPT:
+                del self._batches[next(iter(self._batches))]
+            self._batches[batch] = self._get_cache(range(batch, batch + 1))
+        return self._batches[batch]
+
+    def _get_cache(self, batches: range) -> _BatchCache:
+        """Make the cache of some batches."""
+        numbers = self.streams.num_trials * len(batches) * DEVICES_PER_DRAW * self.antennas
+        draw = functools.partial(self._draw_h, batches=batches)
+        return _BatchCache(draw, self._purpose, self._rounds, numbers)
+
+    def _draw_h(
+        self, first: int, rounds: int, kept: slice, purpose: Purpose, blocks: int, batches: range
+    ) -> Tensor:
+        """Draw [kept, S, k, A, blocks] of the k devices of some batches.
+
+        `kept` selects rounds from `first` on.
+        """
+        drawn = []
+        for batch in batches:
+            by_seed: dict[int, Tensor] = {}
+            seeds = self.streams.draw_seeds(purpose / batch, first // rounds)
+            for seed in seeds:
+                if seed not in by_seed:
+                    taps = self.draw_batch(seed, rounds, blocks)
+                    by_seed[seed] = taps.permute(0, 3, 2, 1)[kept]
+            drawn.append(torch.stack([by_seed[seed] for seed in seeds], 1))
+        return torch.cat(drawn, 2).to(self.streams.device)  # one transfer for all trials
+
+
+class _BatchCache:
+    """Cache of some devices' draws for later rounds.
+
+    Parameters
+    ----------
+    draw : callable
+        Maps first, rounds, kept, purpose and blocks to [kept, S, k, A, blocks].
+    purpose : Purpose
+        Name of the random streams.
+    rounds : int
+        Rounds that are drawn at a time.
+    numbers : int
+        Channel gains in a coherence block.
+    """
+
+    def __init__(
+        self, draw: Callable[..., Tensor], purpose: Purpose, rounds: int, numbers: int
+    ) -> None:
+        self._draw, self._purpose = draw, purpose
+        self._rounds, self._numbers = rounds, numbers
+        self._first = self._split_by_round(purpose, 1, rounds)
+        self._later: list[RoundBlocks] = []
+
+    def draw(self, round: int, blocks: int) -> Tensor:
+        """Return h [S, k, A, blocks]."""
+        doublings = (blocks - 1).bit_length()
+        for c in range(len(self._later), doublings):
+            rounds = max(1, self._rounds >> c)
+            self._later.append(self._split_by_round(self._purpose / f"2^{c}", 1 << c, rounds))
+        parts = [self._first[round], *(later[round] for later in self._later[:doublings])]
+        return torch.cat(parts, 3)[..., :blocks] if doublings else parts[0]
+
+    def _split_by_round(self, purpose: Purpose, blocks: int, rounds: int) -> RoundBlocks:
+        """Return the cache of `blocks` coherence blocks, drawn `rounds` rounds at a time.
+
+        Fewer rounds are kept if they need much memory.
+        """
+        kept = rounds
+        while kept > 1 and kept * blocks * self._numbers > MAX_CACHED:
+            kept = 1 if kept % 2 else kept // 2  # a divisor of `rounds`
+
+        def draw(first: int, some: int) -> Tensor:
+            start = first % rounds
+            stretch = slice(start, start + some)
+            return self._draw(first - start, rounds, stretch, purpose, blocks)
+
+        return RoundBlocks(draw, kept)
 
 
 def build_block_state(

@@ -6,27 +6,41 @@ correlated if devices move.
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
-from otafl.channels import rice
-from otafl.channels.base import Channel
-from otafl.channels.jakes import count_correlation_rounds
-from otafl.channels.scattering import FlatFadingSettings, FlatStates, build_scattering
+from otafl.channels.base import Channel, FadingSettings
+from otafl.channels.fading import (
+    DEVICES_PER_DRAW,
+    FADING,
+    BatchedFading,
+    Fading,
+    correlate_antennas,
+)
+from otafl.channels.jakes import Jakes, count_correlation_rounds
+from otafl.channels.ris import FlatFadingSettings, FlatStates
 from otafl.core.contracts import ChannelState
+from otafl.core.rng import Purpose
+
+RAYLEIGH_AMPLITUDE = math.sqrt(math.pi) / 2.0
+"""E|h| of h ~ CN(0, 1)."""
 
 
 class Rayleigh(Channel):
-    """Rayleigh fading; h [S, K, A, 1, 1] is complex with E|h|^2 = 1.
+    """Rayleigh fading of S trials over K devices and A antennas.
 
-    A reflecting surface increases E|h|^2. For moving devices, whose h is a sum of sinusoids, the
+    A state has h [S, K, A, B, 1], complex with E|h|^2 = 1, of the first of B coherence blocks and,
+    when they are needed, of the others; and the gains of the link budget [S, K]. A reflecting
+    surface increases E|h|^2. For moving devices, whose h is a sum of sinusoids (`Jakes`), the
     closed forms are accurate to 0.2 %. Example: `studies/physical_layer/nmse_snr.yaml`.
     """
 
     is_flat: ClassVar[bool] = True
     is_gaussian: ClassVar[bool] = True
-    unit_mean_amplitude: ClassVar[float] = rice.RAYLEIGH_AMPLITUDE
+    unit_mean_amplitude: ClassVar[float] = RAYLEIGH_AMPLITUDE
 
     class Settings(FlatFadingSettings):
         name: Literal["rayleigh"] = "rayleigh"
@@ -37,7 +51,7 @@ class Rayleigh(Channel):
         self.has_closed_form = self.settings.antennas == 1 and self.settings.ris is None
         self.correlation_rounds = count_correlation_rounds(self.settings)
         self.num_sounded_paths = self.settings.num_sounded_paths
-        self._states = FlatStates(self, build_scattering(self))
+        self._states = FlatStates(self, build_fading(self), build_fading)
 
     def get_state(self, round: int) -> ChannelState:
         return self._states.get_state(round)
@@ -46,4 +60,79 @@ class Rayleigh(Channel):
         return self._states.get_state(round, devices)
 
     def compute_mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
-        return rice.rayleigh_mean_inverse(threshold, gain, error_variance)
+        return compute_mean_inverse(threshold, gain, error_variance)
+
+
+class BlockFading(BatchedFading):
+    """Fading h ~ CN(0, 1) that is new in each coherence block, correlated over antennas.
+
+    `BatchedFading` asks for the numbers of a batch of devices, a trial and some rounds, and keeps
+    them for these rounds.
+
+    Parameters
+    ----------
+    channel : Channel
+        Channel with the settings of a fading channel.
+    antennas : int
+        Number of antennas, A.
+    neighbours : float
+        Correlation of neighbouring antennas.
+    purpose : Purpose
+        Name of the random streams.
+    """
+
+    def __init__(
+        self, channel: Channel, antennas: int, neighbours: float, purpose: Purpose
+    ) -> None:
+        super().__init__(channel, antennas, purpose)
+        self._neighbours = neighbours
+
+    def draw_batch(self, seed: int, rounds: int, blocks: int) -> Tensor:
+        """Draw (x + j y) / sqrt(2) with x, y ~ N(0, 1), then correlate the antennas.
+
+        They are the numbers of Sionna's RayleighBlockFading with this seed, on any device.
+        """
+        generator = torch.Generator("cpu").manual_seed(seed)
+        size = (rounds, blocks, self.antennas, DEVICES_PER_DRAW)
+        real, imaginary = (
+            torch.normal(0.0, 0.5**0.5, size, generator=generator, dtype=self.streams.dtype)
+            for _ in range(2)
+        )
+        return correlate_antennas(torch.complex(real, imaginary), self._neighbours, 2)
+
+
+def build_fading(
+    channel: Channel, antennas: int | None = None, purpose: Purpose = FADING
+) -> Fading:
+    """Build Rayleigh fading of unit power.
+
+    Parameters
+    ----------
+    channel : Channel
+        Channel with the settings of a fading channel.
+    antennas : int, optional
+        Number of independent antennas; by default the server's, correlated by the settings.
+    purpose : Purpose
+        Name of the random streams.
+
+    Returns
+    -------
+    Fading
+        Block fading, or time-correlated fading if devices move.
+    """
+    settings: FadingSettings = channel.settings
+    neighbours = settings.antenna_correlation if antennas is None else 0.0
+    kind = BlockFading if settings.speed_kmh is None else Jakes
+    return kind(channel, antennas or settings.antennas, neighbours, purpose)
+
+
+def compute_mean_inverse(threshold: float, gain: float, error_variance: float) -> float:
+    """Compute E[1/g; g >= threshold] of an estimated gain g, as `Channel.compute_mean_inverse`.
+
+    g is exponential with mean beta = gain (1 + error_variance), so it is E_1(threshold / beta) /
+    beta with the exponential integral E_1.
+    """
+    from scipy import special  # its import takes 0.1 s, and few policies need it
+
+    beta = gain * (1.0 + error_variance)
+    return float(special.exp1(threshold / beta)) / beta

@@ -1,4 +1,4 @@
-"""Reconfigurable intelligent surface (RIS), which adds a path to a flat channel.
+"""States of flat channels, and the path that a reconfigurable intelligent surface (RIS) adds.
 
 Each of M elements reflects with a phase theta_n that a rule sets:
 
@@ -31,14 +31,17 @@ Wu, Zhang 2019, "Intelligent Reflecting Surface Enhanced Wireless Network via Jo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.base import Channel
-from otafl.channels.fading import FADING, Fading
+from otafl.channels.base import Channel, FadingSettings
+from otafl.channels.fading import FADING, Fading, build_block_state
+from otafl.core.contracts import ChannelState
+from otafl.core.rng import Purpose
 from otafl.core.settings import Decibels, Settings
 from otafl.core.units import db_to_linear
 
@@ -63,6 +66,18 @@ class RisSettings(Settings):
     def num_sounded_paths(self) -> int:
         """Paths of a device that are sounded to set the surface: 1 + M, or none."""
         return 0 if self.rule == "random" else 1 + self.elements
+
+
+class FlatFadingSettings(FadingSettings):
+    """Common keys of the sections of flat fading channels."""
+
+    ris: RisSettings | None = None
+    """reflecting surface; none by default"""
+
+    @property
+    def num_sounded_paths(self) -> int:
+        """Paths of a device that are sounded to set the surface."""
+        return 0 if self.ris is None else self.ris.num_sounded_paths
 
 
 class ReflectedChannel:
@@ -206,3 +221,35 @@ def align_phases(direct: Tensor, to_server: Tensor, to_surface: Tensor, unblocke
         phasors = torch.sgn(along.conj())
         u = unblocked * direct + torch.einsum("sam,smb->sab", to_server, phasors * to_surface)
     return phasors
+
+
+class FlatStates:
+    """States of a flat channel's rounds, with the path over a reflecting surface if there is one.
+
+    Parameters
+    ----------
+    channel : Channel
+        The channel.
+    direct : Fading
+        Fading [S, K, A, B] of the direct path.
+    scatter : callable
+        Builds Rayleigh fading of a channel, for a number of antennas, from a random stream.
+    """
+
+    def __init__(
+        self, channel: Channel, direct: Fading, scatter: Callable[[Channel, int, Purpose], Fading]
+    ) -> None:
+        settings: FlatFadingSettings = channel.settings
+        self._fading, self._block_symbols = direct, settings.block_symbols
+        self._gain, ris = channel.budget.gain, settings.ris
+        if ris is not None:
+            to_surface = scatter(channel, ris.elements, FADING / "ris")
+            self._fading = ReflectedChannel(channel, direct, to_surface)
+
+    def get_state(self, round: int, among: Tensor | None = None) -> ChannelState:
+        """Return the state of a round, for the devices `among` [n], or for all if None."""
+
+        def draw(blocks: int) -> Tensor:
+            return self._fading.draw(round, blocks, among)[..., None]
+
+        return build_block_state(draw(1), self._gain, self._block_symbols, draw)

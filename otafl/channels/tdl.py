@@ -26,7 +26,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.channels import rice
+from otafl.channels import rayleigh
 from otafl.channels.base import Channel
 from otafl.channels.fading import FADING, correlate_antennas
 from otafl.channels.jakes import count_correlation_rounds, doppler_hz
@@ -136,7 +136,7 @@ class Tdl(Channel):
     """
 
     is_gaussian: ClassVar[bool] = True
-    unit_mean_amplitude: ClassVar[float] = rice.RAYLEIGH_AMPLITUDE
+    unit_mean_amplitude: ClassVar[float] = rayleigh.RAYLEIGH_AMPLITUDE
 
     class Settings(OfdmSettings):
         name: Literal["tdl-a", "tdl-b", "tdl-c", "tdl-d", "tdl-e"] = "tdl-a"
@@ -188,7 +188,7 @@ class Tdl(Channel):
         return self._states.get_large_scale_state(round)
 
     def compute_mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
-        return rice.rayleigh_mean_inverse(threshold, gain, error_variance)
+        return rayleigh.compute_mean_inverse(threshold, gain, error_variance)
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw h [R, U, K, A, F]."""

@@ -2,7 +2,8 @@
 
 A table has the components that one section of a scenario chooses from. A component is a file. Its
 name here is a word; its settings, summary and source are stated only in the file. `name@module` is
-for files with a family of components, such as the profiles of a channel.
+for files with a family of components: the profiles of a channel, which share the description of
+their file, or classes, each with its own.
 
 Nothing is imported before its use. `read_info` reads summaries from the source, so listing the
 components needs neither torch nor pydantic.
@@ -10,6 +11,7 @@ components needs neither torch nor pydantic.
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import importlib.resources
@@ -83,7 +85,7 @@ WORDS = {
     "model": "mlp cnn softmax_regression linear lstm ngram token_lstm transformer vgg8 conv_net "
     "resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg vgg16@vgg",
     "start": "drawn file pretrained_here own",
-    "loss": "cross_entropy squared next_token",
+    "loss": "cross_entropy squared next_token@cross_entropy",
     "algorithm": "fedavg@baselines.fedavg fedrlr_plus@low_rank.fedrlr_plus fedrlr@low_rank.fedrlr "
     "fedmid@baselines.fedmid prox_sgd@baselines.prox_sgd "
     "magnitude_pruning@baselines.magnitude_pruning pfedbred@personal.pfedbred "
@@ -97,28 +99,31 @@ WORDS = {
     "pfedbayes@personal.pfedbayes lora@adapters.lora zeroth_order@baselines.zeroth_order",
     "channel": "awgn rayleigh rician tdl-a@tdl tdl-b@tdl tdl-c@tdl tdl-d@tdl tdl-e@tdl cdl-a@cdl "
     "cdl-b@cdl cdl-c@cdl cdl-d@cdl cdl-e@cdl umi@cell uma@cell rma@cell trace",
-    "csi": "perfect error pilots phase_feedback delay",
-    "receiver": "auto scalar mrc eigen uniform_forcing",
-    "power": "genie full ci multi_antenna_ci tci gbma cotaf cao_static cao_average smcv blind "
+    "csi": "perfect@estimates error@estimates pilots phase_feedback@estimates delay@estimates",
+    "receiver": "auto@combiners scalar@combiners mrc@combiners eigen@combiners uniform_forcing",
+    "power": "genie full ci multi_antenna_ci@ci tci gbma cotaf cao_static cao_average smcv blind "
     "open_loop budget_paced lyapunov pre_scaler",
     "transport": "ideal over_the_air@coherent.over_the_air ofdm@coherent.ofdm "
     "digital@digital.digital fsk_majority_vote@noncoherent.fsk_majority_vote "
     "reed@noncoherent.reed type_based@type_based.type_based",
-    "server": "average momentum adagrad adam yogi",
+    "server": "average@optimisers momentum@optimisers adagrad@optimisers adam@optimisers "
+    "yogi@optimisers",
     "rule": "mean coordinate_median trimmed_mean geometric_median krum multi_krum "
     "centred_clipping norm_bound",
-    "downlink": "ideal analog random_subset digital",
-    "codec": "identity uniform qsgd topk random_subset shared_subset obda compressed_sensing "
-    "matrix_sensing count_sketch laser",
-    "selection": "uniform round_robin best_channel proportional_fair threshold update_norm poisson",
-    "capacity_levels": "fixed dynamic compute memory channel deadline",
+    "downlink": "ideal@digital analog random_subset digital",
+    "codec": "identity@quantisers uniform@quantisers qsgd@quantisers topk random_subset@subsets "
+    "shared_subset@subsets obda compressed_sensing matrix_sensing count_sketch laser",
+    "selection": "uniform@channel_blind round_robin@channel_blind best_channel@channel_aware "
+    "proportional_fair@channel_aware threshold@channel_aware update_norm poisson@channel_blind",
+    "capacity_levels": "fixed@by_device dynamic@by_device compute@by_device memory@by_device "
+    "channel@by_link deadline@by_link",
     "compute": "fixed lognormal classes drawn csv mcu phone edge_gpu",
     "protocol": "rounds periodic quorum asynchronous",
     "availability": "always markov diurnal trace",
-    "cpu_frequency": "full deadline joint",
+    "cpu_frequency": "full@deadline deadline joint",
     "attack": "sign_flip scale gaussian nan label_flip a_little_is_enough inner_product mimic "
     "false_csi false_norm crash duplicate",
-    "topology": "star cells hierarchical cell_free graph",
+    "topology": "star@hierarchical cells hierarchical cell_free graph",
     "track": "none jsonl tensorboard",
 }
 """Table -> its components: words `name` or `name@module`."""
@@ -242,18 +247,32 @@ def make_component(table: str, settings: Any, *given: Any) -> Any:
 @functools.cache
 def read_info(table: str, name: str) -> ComponentInfo:
     """Read the description of a component from its source, without importing it."""
-    package, *inner = TABLES[table].modules[name].split(".")
+    modules = TABLES[table].modules
+    package, *inner = modules[name].split(".")
     *folders, file = inner
     source = importlib.resources.files(package).joinpath(*folders, f"{file}.py").read_text("utf-8")
-    _, docstring, _ = source.split('"""', 2)
-    summary, _, rest = docstring.partition("\n")
-    text, _, references = rest.partition("\nReferences\n----------\n")
-    listed = re.split(r"\n(?=\S)", references.strip()) if references else []
+    docstring = source.split('"""', 2)[1]
+    if list(modules.values()).count(modules[name]) > 1:
+        docstring = _find_docstring(source, name) or docstring
+    lead, *sections = re.split(r"(?m)^([A-Z]\w+)\n-{3,}\n", inspect.cleandoc(docstring))
+    references = dict(zip(sections[::2], sections[1::2], strict=True)).get("References", "")
+    summary, _, text = lead.partition("\n")
+    listed = re.split(r"\n(?=\S)", references.strip())
     return ComponentInfo(
-        summary.strip().removesuffix("."),
-        inspect.cleandoc(text),
+        summary.removesuffix("."),
+        text.strip(),
         tuple(" ".join(one.split()) for one in listed if one),
     )
+
+
+def _find_docstring(source: str, name: str) -> str | None:
+    """Find what a class says of its component, in a file with several of them."""
+    for kind in ast.parse(source).body:
+        fields = (one for one in ast.walk(kind) if isinstance(one, ast.AnnAssign))
+        names = [ast.unparse(one.annotation) for one in fields if ast.unparse(one.target) == "name"]
+        if isinstance(kind, ast.ClassDef) and names == [f"Literal[{name!r}]"]:
+            return ast.get_docstring(kind)
+    return None
 
 
 def format_unknown_name(table: str, name: str) -> str:

@@ -1,23 +1,4 @@
-"""Packets to all devices or to each, at a given rate or the channel's, with retransmissions.
-
-Packets have 32 bits per number. A device without its copy after the last attempt does not take part
-in the round. A lost packet is detected at once and without cost. Models that differ between devices
-are sent to one device after the other in both modes.
-
-A packet of b bits takes b / R seconds at a given rate R, or b / (B log2(1 + gamma g)) seconds in a
-bandwidth B at a signal-to-noise ratio gamma over Rayleigh fading g ~ Exp(1), new in each attempt. A
-server that does not know the channels sends at the rate that fails with probability epsilon, g =
--ln(1 - epsilon) (outage capacity). A server that knows them uses what each channel carries, and in
-a broadcast the weakest channel of the devices that still miss the packet. A copy to a device whose
-channel carries less than `MIN_RATE` bits per channel use is not started, takes no time and is lost.
-A unicast packet is lost with probability q = 1 - (1 - loss)(1 - epsilon). With at most A attempts,
-it takes (1 - q^A) / (1 - q) transmissions on average, and a broadcast to n devices sum_{a < A} (1 -
-(1 - q^a)^n).
-
-References
-----------
-Tse, Viswanath 2005, "Fundamentals of Wireless Communication", section 5.4.1.
-"""
+"""Downlinks of bits: without error, and with losses and repetitions."""
 
 from __future__ import annotations
 
@@ -30,15 +11,63 @@ from pydantic import Field
 from otafl.core.contracts import MIN_RATE, Broadcast, Cohort
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
-from otafl.downlink.base import DOWNLINK, WORD, Delivery, Downlink, DownlinkSetup
+from otafl.downlink.base import DOWNLINK, WORD, Delivery, Downlink, DownlinkSetup, count_copies
+
+
+class IdealDownlink(Downlink):
+    """Delivery of the broadcast without error.
+
+    A number has 32 bits. Bits and time are charged at `devices.downlink_rate_bps`.
+    """
+
+    class Settings(Downlink.Settings):
+        name: Literal["ideal"] = "ideal"
+
+    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
+        """Send the broadcast at the given rate."""
+        if broadcast.coordinates_per_row is None:
+            bits = WORD * broadcast.num_sent
+            return Delivery(
+                broadcast, bits / self.setup.rate_bps, count_copies(broadcast, cohort) * bits
+            )
+        # devices get different parts at the same time; the largest takes longest
+        bits_of, trial = (
+            WORD * broadcast.coordinates_per_row.cpu().numpy(),
+            cohort.host_trial_device[0],
+        )
+        longest = np.zeros(cohort.num_trials)
+        np.maximum.at(longest, trial, bits_of)
+        total = np.bincount(trial, bits_of, cohort.num_trials)
+        return Delivery(broadcast, longest / self.setup.rate_bps, total)
+
 
 LOSS, GAIN = DOWNLINK / "loss", DOWNLINK / "gain"
 
 
 class DigitalDownlink(Downlink):
-    """Packets with retransmissions.
+    """Packets to all devices or to each, at a given rate or the channel's, with retransmissions.
+
+    Packets have 32 bits per number. A device without its copy after the last attempt does not take
+    part in the round. A lost packet is detected at once and without cost. Models that differ
+    between devices are sent to one device after the other in both modes.
+
+    A packet of b bits takes b / R seconds at a given rate R, or b / (B log2(1 + gamma g)) seconds
+    in a bandwidth B at a signal-to-noise ratio gamma over Rayleigh fading g ~ Exp(1), new in each
+    attempt. A server that does not know the channels sends at the rate that fails with probability
+    epsilon, g = -ln(1 - epsilon) (outage capacity). A server that knows them uses what each channel
+    carries, and in a broadcast the weakest channel of the devices that still miss the packet. A
+    copy to a device whose channel carries less than `MIN_RATE` bits per channel use is not started,
+    takes no time and is lost. A unicast packet is lost with probability q = 1 - (1 - loss)(1 -
+    epsilon). With at most A attempts, it takes (1 - q^A) / (1 - q) transmissions on average, and a
+    broadcast to n devices sum_{a < A} (1 - (1 - q^a)^n).
+
+    Packets with retransmissions.
 
     The computation is on the host, because it only needs a few numbers per row and no parameters.
+
+    References
+    ----------
+    Tse, Viswanath 2005, "Fundamentals of Wireless Communication", section 5.4.1.
     """
 
     class Settings(Downlink.Settings):

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from otafl.core.contracts import MIN_SNR
 from otafl.receivers.base import TINY, Receiver, normalise_combiner
-from otafl.receivers.eigen import compute_amplitudes, compute_first_eigenvector
+from otafl.receivers.combiners import compute_amplitudes, compute_first_eigenvector
 
 DUAL_STEPS = 15
 """Gradient steps on the dual of each quadratic programme; the next one starts at their end."""

@@ -1,16 +1,4 @@
-"""Several cells whose servers average their models in a cloud every few rounds.
-
-Between two averages each server trains as in `cells`, interference included. Then all servers wait
-for the slowest, send their models over a backhaul, and continue with the mean. The weight of a
-server is the number of training samples of its devices. All start from the model of the first.
-Low-rank models are truncated to their rank again. Momentum, and the state of a server optimiser,
-stay at the server.
-
-References
-----------
-Liu, Zhang, Song, Letaief 2020, "Client-Edge-Cloud Hierarchical Federated Learning", IEEE ICC,
-Algorithm 1.
-"""
+"""One server of all devices, and servers whose models a cloud averages."""
 
 from __future__ import annotations
 
@@ -28,15 +16,35 @@ from otafl.core.contracts import Tensors
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
-from otafl.topology.base import Exchange
+from otafl.topology.base import Exchange, Topology
 from otafl.topology.cells import Cells, CellsSettings
+
+
+class Star(Topology):
+    """One server that receives all devices."""
+
+    class Settings(Topology.Settings):
+        name: Literal["star"] = "star"
+
 
 BITS = 32
 """Bits of a real number on the backhaul."""
 
 
 class Hierarchical(Cells):
-    """Topology with several cells and a cloud."""
+    """Several cells whose servers average their models in a cloud every few rounds.
+
+    Between two averages each server trains as in `cells`, interference included. Then all servers
+    wait for the slowest, send their models over a backhaul, and continue with the mean. The weight
+    of a server is the number of training samples of its devices. All start from the model of the
+    first. Low-rank models are truncated to their rank again. Momentum, and the state of a server
+    optimiser, stay at the server.
+
+    References
+    ----------
+    Liu, Zhang, Song, Letaief 2020, "Client-Edge-Cloud Hierarchical Federated Learning", IEEE ICC,
+    Algorithm 1.
+    """
 
     state_attrs: ClassVar = ("bits",)
 

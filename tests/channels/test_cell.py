@@ -10,7 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 from support.made_channels import make_channel
-from support.rounding import assert_agree
+from support.refusals import assert_refused
 from torch import Tensor
 
 from otafl import channels
@@ -63,13 +63,11 @@ def rma(d: float, ghz: float) -> tuple[float, float]:
 
 @pytest.mark.exact
 @pytest.mark.parametrize(("name", "formula"), [("umi", umi), ("uma", uma), ("rma", rma)])
-@pytest.mark.parametrize("speed", [None, 3.0])
-def test_gain_outdoors_is_the_formulas(name: str, formula: Any, speed: float | None) -> None:
-    """Without shadowing, cars and houses, by position and line of sight; of walking devices too,
-    after 0 and 20 seconds. It falls with the distance."""
-    settings: dict[str, Any] = {"in_car": False} if name == "rma" else {}
-    if speed is not None:
-        settings |= {"speed_kmh": speed, "mobility": "linear"}
+def test_gain_outdoors_is_the_formulas(name: str, formula: Any) -> None:
+    """Without shadowing, cars and houses, by position and line of sight, of walking devices after 0
+    and 20 seconds."""
+    settings: dict[str, Any] = {"speed_kmh": 3.0, "mobility": "linear"}
+    settings |= {"in_car": False} if name == "rma" else {}
     channel = cell(name, 40, 2, shadowing=False, indoor_probability=0.0, **settings)
     server = torch.tensor([0.0, 0.0, Cell.Settings(name=name).server_height_m], dtype=torch.float64)
     for round in (0, 20):
@@ -82,28 +80,16 @@ def test_gain_outdoors_is_the_formulas(name: str, formula: Any, speed: float | N
             for d, los in zip(distance.flatten().tolist(), kinds.flatten().tolist(), strict=True)
         ]
         assert db(gain).flatten().numpy() == pytest.approx(expected, abs=1e-9)
-        for kind in (0, 1):
-            order = distance[kinds == kind].argsort()
-            assert (gain[kinds == kind][order].diff() < 0).all()
-    assert_agree(positions_in(channel, 0), positions_in(channel))
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("snr_db", [None, 10.0])
-def test_budgets_are_over_thermal_noise_or_at_the_mean_gain(snr_db: float | None) -> None:
-    """Without snr_db, tx power over noise and gains as they are; with it, gains over their mean."""
-    section = Cell.Settings(name="uma", snr_db=snr_db)
+def test_gains_at_a_given_snr_are_over_their_mean() -> None:
+    section = Cell.Settings(name="uma", snr_db=10.0)
     streams = Streams([3, 3], [0, 1], dtype=torch.float64)
     budget, channel = channels.build([section] * 2, 30, streams)
-    gain = channel.get_state(4).gain
     raw = cell("uma", 30, 2).get_state(0).gain
-    if snr_db is None:
-        assert_agree(gain, raw)
-        noise_dbm = -174 + 60 + 5
-        assert db(budget.budget).numpy() == pytest.approx(20 - noise_dbm)
-    else:
-        torch.testing.assert_close(gain, raw / raw.mean(1, keepdim=True))
-        assert db(budget.budget).numpy() == pytest.approx(10)
+    torch.testing.assert_close(channel.get_state(4).gain, raw / raw.mean(1, keepdim=True))
+    assert db(budget.budget).numpy() == pytest.approx(10)
 
 
 @pytest.mark.exact
@@ -115,19 +101,6 @@ def test_a_walk_is_steady_and_stays_inside() -> None:
     assert steps.median() == pytest.approx(10)
     for round in (0, 39, 2**20, 2**40):
         assert positions_in(channel, round)[..., :2].norm(dim=-1).max() <= 100 + 1e-6
-    gain = torch.stack([channel.get_state(round).gain for round in range(3)])
-    assert not torch.equal(gain[0], gain[1])
-    standing = cell("umi", 50, 2).get_state(0).gain
-    torch.testing.assert_close(gain[0], standing, rtol=1e-9, atol=0)
-    plain = cell("umi", 50, 2, speed_kmh=36.0, mobility="linear", shadowing=False)
-    shadowing = torch.stack(
-        [db(channel.get_state(t).gain / plain.get_state(t).gain) for t in range(3)]
-    )
-    links = channel.links
-    torch.testing.assert_close(shadowing[0], links.shadowing_db, rtol=0, atol=1e-9)
-    # d_cor is 10 m in line of sight and 13 m without: one step's correlation is below 0.47
-    moved = (shadowing.diff(dim=0) / links.shadowing_std_db).abs()
-    assert moved.median() > 0.3
 
 
 @pytest.mark.exact
@@ -146,14 +119,6 @@ def test_fading_follows_the_way() -> None:
 
 
 @pytest.mark.exact
-def test_gains_stay_where_devices_stand() -> None:
-    channel = cell("uma", 5, speed_kmh=30.0)
-    assert torch.equal(channel.get_state(0).gain, channel.get_state(50).gain)
-    assert not torch.equal(channel.get_state(0).h, channel.get_state(50).h)
-    assert torch.equal(positions_in(channel, 50), positions_in(channel))
-
-
-@pytest.mark.exact
 def test_defaults_are_the_cells_own() -> None:
     """Half of an inter-site distance of 200 m, 500 m and 5 km (TR 38.901 Tables 7.2-1 and 7.2-3);
     what is given stays, and so does what is read back."""
@@ -169,7 +134,7 @@ def test_defaults_are_the_cells_own() -> None:
 
 @pytest.mark.exact
 def test_settings_that_cannot_be() -> None:
-    for keys, fault in (
+    cases: list[tuple[Any, str]] = [
         ({"path_loss_db": 90}, "path_loss_db: got 90, but the cell has its own path loss"),
         ({"cell_radius_m": 5}, "min_distance_m: got 10, but cell_radius_m is only 5"),
         ({"mobility": "linear"}, "needs speed_kmh; set it, e.g. to 3"),
@@ -177,6 +142,5 @@ def test_settings_that_cannot_be() -> None:
         ({"in_car": True}, "in_car: expected .* got true in umi"),
         ({"name": "rma", "in_car": None}, "in_car: expected .* got none in rma"),
         ({"name": "village"}, "umi"),
-    ):
-        with pytest.raises(ValidationError, match=fault):
-            Cell.Settings(**keys)
+    ]
+    assert_refused(Cell.Settings, cases, ValidationError)

@@ -1,4 +1,4 @@
-"""Sionna's drops against hand-worked path losses and Sionna's own channel."""
+"""Sionna's drops against hand-worked path losses and its own channel, and devices that move."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from support.made_channels import make_channel, make_pairs
 from torch import Tensor
 
 from otafl.channels.cell import Cell
-from otafl.channels.cell_drop import SionnaCell, build_cell_rays, draw_positions
+from otafl.channels.cell_drop import SionnaCell, build_cell_rays, draw_positions, reflect_at_circle
 from otafl.channels.ofdm import group_frequencies
 from otafl.channels.plane_waves import PlaneWaves
 from otafl.channels.sionna_rng import use_sionna_stream
 from otafl.core.rng import Streams
-
-pytestmark = pytest.mark.exact
 
 CPU = torch.device("cpu")
 
@@ -28,6 +27,7 @@ def sionna_cell(name: str) -> SionnaCell:
     return SionnaCell(Cell.Settings(name=name))
 
 
+@pytest.mark.exact
 def test_umi_path_loss_at_100_m_by_hand() -> None:
     """sqrt(100^2 + 8.5^2) = 100.3606 m: 32.4 + 21 * 2.0015635 + 20 * 0.5440680 = 85.3142 dB, and
     without line of sight 35.3 * 2.0015635 + 22.4 + 21.3 * 0.5440680 = 104.6438 dB."""
@@ -41,6 +41,7 @@ def test_umi_path_loss_at_100_m_by_hand() -> None:
     assert not links.penetration_db.any()
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("name", ["umi", "uma", "rma"])
 def test_the_channel_is_sionnas(name: str) -> None:
     """Sionna's UMi, UMa and RMa for a drop of 64 devices, some in each state, with the phases that
@@ -99,6 +100,7 @@ def test_the_channel_is_sionnas(name: str) -> None:
     torch.testing.assert_close(ours, theirs / gain[:, None, None], rtol=0, atol=1e-9)
 
 
+@pytest.mark.exact
 def test_line_of_sight_power_and_delay() -> None:
     """K / (K + 1) of the power, with the first path's delay; none without line of sight."""
     channel = make_channel("umi", 64, seed=3, indoor_probability=0.3)
@@ -109,3 +111,49 @@ def test_line_of_sight_power_and_delay() -> None:
     assert torch.equal(rays.power[..., -1] > 0, channel.line_of_sight)
     assert not (channel.line_of_sight & channel.indoor).any()
     assert torch.equal(rays.delay_s[..., -1], rays.delay_s.amin(-1))
+
+
+@pytest.mark.twin
+def test_reflection_is_that_of_small_steps() -> None:
+    """A plain loop of bounces, from wall to wall, for 20 devices."""
+    rng = np.random.default_rng(0)
+    radius = 50.0
+    start = np.stack([rng.uniform(-30, 30, 20), rng.uniform(-30, 30, 20), np.full(20, 1.5)], 1)
+    velocity = np.concatenate([rng.normal(0, 3, (20, 2)), np.zeros((20, 1))], 1)
+    times = [0.0, 0.3, 7.0, 40.0, 1000.0]
+    time = torch.tensor(times, dtype=torch.float64)[:, None]
+    found = reflect_at_circle(
+        torch.from_numpy(start)[None], torch.from_numpy(velocity)[None], radius, time
+    )
+    for device in range(20):
+        for row, left in enumerate(times):
+            x, v = start[device, :2].copy(), velocity[device, :2].copy()
+            while True:
+                square, along = v @ v, x @ v
+                root = math.sqrt(along**2 - square * (x @ x - radius**2))
+                hit = (-along + root) / square
+                if hit >= left:
+                    x = x + left * v
+                    break
+                x, left = x + hit * v, left - hit
+                normal = x / math.sqrt(x @ x)
+                v = v - 2 * (v @ normal) * normal
+                x = normal * radius * (1 - 1e-15)
+            assert found[row, 0, device, :2].numpy() == pytest.approx(x, abs=1e-6)
+    assert (found[..., 2] == 1.5).all()
+
+
+@pytest.mark.exact
+def test_the_way_back_in_time() -> None:
+    """Before the start devices have come the other way, and never from outside."""
+    rng = np.random.default_rng(3)
+    start = np.concatenate([rng.uniform(-60, 60, (1, 20, 2)), np.ones((1, 20, 1))], 2)
+    velocity = np.concatenate([rng.normal(0, 30, (1, 20, 2)), np.zeros((1, 20, 1))], 2)
+    place, way = torch.from_numpy(start), torch.from_numpy(velocity)
+    time = torch.tensor([[0.5], [20.0]], dtype=torch.float64)
+    back = reflect_at_circle(place, way, 100.0, -time)
+    torch.testing.assert_close(back, reflect_at_circle(place, -way, 100.0, time))
+    assert (back[..., :2].norm(dim=-1) <= 100.0 + 1e-9).all()
+    both = reflect_at_circle(place, way, 100.0, torch.cat([-time, time]))
+    torch.testing.assert_close(both[:2], back)
+    torch.testing.assert_close(both[2:], reflect_at_circle(place, way, 100.0, time))

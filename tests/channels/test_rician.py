@@ -1,4 +1,4 @@
-"""The line of sight, alone and over scattered fading."""
+"""The line of sight, alone and over scattered fading, and the law of both in closed form."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import integrate, special, stats
 from support.made_channels import FAR, make_channel, take_blocks
 
-from otafl.channels import rice
 from otafl.channels.jakes import doppler_hz
+from otafl.channels.rician import compute_mean_amplitude, compute_mean_inverse
 
 pytestmark = pytest.mark.exact
+
 
 rician = functools.partial(make_channel, "rician")
 
@@ -79,4 +81,40 @@ def test_k_factor_splits_the_power() -> None:
 def test_the_mean_amplitude_is_each_trials_own() -> None:
     one = rician(3, (0, 1), each=[{"k_factor_db": 0.0}, {"k_factor_db": 6.0}])
     k = 10 ** (torch.tensor([0.0, 6.0], dtype=torch.float64) / 10)
-    torch.testing.assert_close(one.unit_mean_amplitude, rice.mean_amplitude(k)[:, None])
+    torch.testing.assert_close(one.unit_mean_amplitude, compute_mean_amplitude(k)[:, None])
+
+
+def test_mean_amplitude_of_rice() -> None:
+    """By the law's mean in SciPy; Rayleigh's and 1 at the ends."""
+    k_db = torch.tensor([-100.0, -3.0, 0.0, 6.0, 15.0, 80.0], dtype=torch.float64)
+    k = 10 ** (k_db / 10)
+    expected = [stats.rice.mean(math.sqrt(2 * x), scale=math.sqrt(0.5 / (x + 1))) for x in k[1:5]]
+    expected = [math.sqrt(math.pi) / 2, *expected, 1.0]
+    assert compute_mean_amplitude(k).tolist() == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("line", "scattered", "threshold"),
+    [(1.0, 2.0, 0.5), (0.4, 1e-4, 0.1), (1.0, 0.05, 1.1)],
+)
+def test_mean_inverse_of_rice(line: float, scattered: float, threshold: float) -> None:
+    """By numerical integration over the non-central chi-square law."""
+    law = stats.ncx2(2, 2 * line / scattered)
+    expected, _ = integrate.quad(
+        lambda g: law.pdf(2 * g / scattered) * 2 / scattered / g,
+        threshold,
+        (math.sqrt(line) + 14 * math.sqrt(scattered)) ** 2,
+        points=[max(threshold, line)],
+        limit=400,
+    )
+    assert compute_mean_inverse(line, scattered, threshold) == pytest.approx(expected, rel=1e-9)
+
+
+def test_mean_inverse_of_rice_at_its_ends() -> None:
+    """Without a line of sight E1, without scattering 1 / g, and no step where the one takes over
+    from the other."""
+    expected = special.exp1(0.1 / 0.7) / 0.7
+    assert compute_mean_inverse(0.0, 0.7, 0.1) == pytest.approx(expected, rel=1e-12)
+    assert compute_mean_inverse(0.5, 0.0, 0.1) == 2.0
+    assert compute_mean_inverse(0.5, 0.0, 0.6) == 0.0
+    assert compute_mean_inverse(1.0, 1.001e-7, 0.1) == pytest.approx(1.0, rel=3e-7)

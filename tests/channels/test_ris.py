@@ -76,11 +76,11 @@ def test_weakest_device_and_sum() -> None:
     torch.testing.assert_close(r, hand)
 
 
-@pytest.mark.parametrize("kind", ["rayleigh", "rician"])
-def test_surface_of_one_device(kind: str) -> None:
+def test_surface_of_one_device() -> None:
     """The direct path is that of the channel without a surface; aligned, the reflected one is in
     phase with it, and `blocked` takes its share of the power."""
-    plain, first = make_channel(kind, 1, (0, 1), antennas=1), None
+    kind, first = "rician", None
+    plain = make_channel(kind, 1, (0, 1), antennas=1)
     for blocked in (0.0, 0.75, 1.0):
         keys: dict[str, Any] = {
             "ris": RisSettings(elements=16, blocked=blocked, rule="align_weakest")

@@ -54,36 +54,6 @@ def test_what_is_in_sight_is_heard_as_by_friis(name: str) -> None:
     np.testing.assert_allclose(ratio, 1.0, rtol=3e-3)
 
 
-@pytest.mark.parametrize("name", [file.stem for file in FILES])
-def test_devices_walk_in_the_streets_and_some_hear_nothing(name: str) -> None:
-    """A metre at most from round to round, where no roof is. Delays are after the first path, of
-    plausible lengths; what the map says where a device is in sight is the gain of its paths."""
-    place = read(name)
-    step = np.linalg.norm(np.diff(place["position_m"], axis=0), axis=2)
-    assert step.max() < 1.02
-    assert (step > 0.9).mean() > 0.3
-    a = place["a_real"] + 1j * place["a_imag"]
-    power = (np.abs(a) ** 2).mean(2)
-    there = power > 0
-    assert (place["tau_s"][~there] == 0).all()
-    first = np.where(there, place["tau_s"], np.inf).min(2)
-    assert (first[there.any(2)] == 0).all()
-    assert place["tau_s"].max() * C < 5000
-    gone = ~there.any(2)
-    assert gone.any()
-    assert gone.mean() < 0.3
-    x, y = place["x_m"], place["y_m"]
-    column, row = (
-        np.abs(axis - place["position_m"][..., k, None]).argmin(-1) for k, axis in enumerate((x, y))
-    )
-    sight = place["line_of_sight"] > 0
-    level = 10.0 * np.log10(np.where(sight, power.sum(2), 1.0))
-    off = (level - place["coverage_db"][row, column])[sight]
-    assert abs(np.nanmedian(off)) < 1.0
-    roof = place["roof_m"][row, column]  # of cells of 4 m, whose middle may be beside the street
-    assert (roof > 0.5).mean() < 0.2
-
-
 def test_any_of_them_can_be_chosen() -> None:
     """Channels of the run's own band, in other places in each trial."""
     wide = {"subcarrier_groups": 4, "bandwidth_hz": 1e7, "antennas": 2, "places": "per_trial"}

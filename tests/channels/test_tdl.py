@@ -55,8 +55,6 @@ def test_k_factor_of_the_first_tap(letter: str, k_db: float) -> None:
     assert 10 * math.log10(profile.los_power / profile.power[0]) == pytest.approx(k_db, abs=1e-9)
 
 
-@pytest.mark.parametrize("letter", "abcde")
-def test_closed_forms_are_those_without_line_of_sight(letter: str) -> None:
-    assert make_channel(f"tdl-{letter}", 2, subcarrier_groups=1).has_closed_form == (
-        letter in "abc"
-    )
+def test_closed_forms_are_those_without_line_of_sight() -> None:
+    for letter, known in (("c", True), ("d", False)):
+        assert make_channel(f"tdl-{letter}", 2, subcarrier_groups=1).has_closed_form == known

@@ -16,7 +16,6 @@ from otafl.codecs.amp import (
     run_amp,
     take_amp_step,
 )
-from otafl.factorised.shrinkage import soft_threshold
 
 pytestmark = pytest.mark.exact
 
@@ -47,16 +46,6 @@ def test_a_step_by_hand() -> None:
     found = take_amp_step(*map(torch.from_numpy, (y, x, z, matrix)), 1.1)
     np.testing.assert_allclose(found[0], expected, atol=1e-12)
     np.testing.assert_allclose(found[1], rest, atol=1e-12)
-
-
-def test_zero_is_recovered_as_zero() -> None:
-    matrix = torch.randn(100, 200, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert run_amp(torch.zeros(8, 100, dtype=torch.float64), matrix / 10.0, 10, 1.5).eq(0).all()
-
-
-def test_soft_threshold_by_hand() -> None:
-    r = torch.tensor([-3.0, -1, -0.5, 0, 0.5, 1, 3])
-    assert soft_threshold(r, torch.tensor([1.0])).tolist() == [-2, 0, 0, 0, 0, 0, 2]
 
 
 @pytest.mark.slow

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
-from scipy import stats
-from torch import Tensor
 
 from otafl.codecs.obda import Obda
 from otafl.core.contracts import (
-    ChannelState,
-    Coefficients,
     Cohort,
     Group,
-    Link,
-    LinkBudget,
     Received,
 )
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.uplink.base import Parts, deliver
-from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.groups import compute_error_free, make_signal
-from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.transmission import Alignment
 
 pytestmark = pytest.mark.exact
 
@@ -95,29 +84,6 @@ def test_nobodys_coordinate_gets_no_step() -> None:
     assert count["a"][0].tolist() == [1, 0.5, 0.25, 0]
 
 
-def test_no_step_where_a_part_of_the_payload_did_not_arrive() -> None:
-    """A deep fade at the last two reals, which the first two reals' weight says nothing of."""
-    made, who = codec(), cohort(4)
-    made.encode((Group({"a": BLOCK.repeat(2, 1)}),), {}, who, 0, Streams([0, 0], [0, 1]))
-    total = torch.tensor([[2.0, -2, 0, 0], [2, -2, 0, 0]]).double()
-    weight = torch.tensor([[0.5, 0.5, 0, 0], [1, 1, 0.25, 0]]).double()
-    sums = Received(
-        ({"a": total},), (weight[:, 0],), None, None, coordinate_weight=({"a": weight},)
-    )
-    received = made.decode(sums)
-    assert received.mean[0]["a"].tolist() == [[0.5, -0.5, 0, 0], [2, -2, 2, 0]]
-    assert received.delivered_weight(0, "a") is weight
-
-
-def test_the_ideal_route_keeps_its_values() -> None:
-    made, who = codec(), cohort(4)
-    ideal = Group({"b": BLOCK.repeat(2, 1)}, route="ideal", reason="a test")
-    coded, _ = made.encode((ideal,), {}, who, 0, Streams([0], [0]))
-    assert coded[0] is ideal
-    mean, count = compute_error_free(make_signal(ideal, who))
-    assert made.decode(Received((mean,), (count,), None, None)).mean[0] is mean
-
-
 def test_one_bit_a_real() -> None:
     assert codec().count_bits(Group({"a": torch.zeros(4, 2, 3), "b": torch.zeros(4, 6)})) == 12
 
@@ -128,73 +94,3 @@ def test_what_it_refuses() -> None:
         delivered(codec(), Group({"a": block}, weighting="none"), cohort(4))
     with pytest.raises(UserError, match="several rows of a device"):
         delivered(codec(), Group({"a": block}, row_index=torch.tensor([0] * 8)), cohort(4))
-
-
-class FullPower:
-    """Known phase, h = 1: p = sqrt(P / m), eta = 1 / 4."""
-
-    constraint = "peak"
-    may_be_silent = False
-    needs_variation = False
-
-    def prepare(self, *_: Any) -> None: ...
-
-    def compute_coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
-        p = (link.budget[:, None] / link.symbol_power).sqrt() * torch.ones_like(link.h)
-        eta = torch.full_like(link.symbol_power[..., 0], 0.25)
-        return state, Coefficients(p, eta, link.transmit_mask[:, None].expand_as(link.symbol_power))
-
-
-class OneAntenna:
-    scale = "policy"
-
-    def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
-        return torch.ones_like(h[:, :, 0])
-
-
-class Known:
-    is_perfect: ClassVar[bool] = True
-    variance = None
-
-    def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
-        return h
-
-
-def over_the_air(power: float, devices: int, quadrature: bool) -> OverTheAir:
-    streams = Streams([3], [0], dtype=torch.float64)
-    one, ones = torch.ones(1).double(), torch.ones(1, devices).double()
-    impairments = Impairments([Impairments.Settings()], None, streams)
-    aligned: Any = Known(), OneAntenna(), FullPower(), None, {}, impairments
-    budget = LinkBudget(power * ones, ones, one, one, one > 0)
-    parts = Parts(budget, Alignment(*aligned), codec(), streams, {})
-    return OverTheAir(OverTheAir.Settings(quadrature=quadrature), parts)
-
-
-@pytest.mark.parametrize("quadrature", [False, True])
-@pytest.mark.parametrize("power_db", [-10.0, -3.0, 3.0, 30.0])
-def test_error_of_the_vote_over_the_air(power_db: float, quadrature: bool) -> None:
-    """Sums v = +-1, +-3, +-5 of five devices' signs at power P and N = 1/2: wrong with probability
-    Q(|v| sqrt(2 P)), or Q(|v| sqrt(P)) where two signs share a symbol's power. 40,000 signs, each
-    kind by its own binomial law, level 1e-4 in all over 8 cases of 3 kinds; at 30 dB none is
-    wrong."""
-    power, reals = 10 ** (power_db / 10), 40_000
-    generator = torch.Generator().manual_seed(round(power_db))
-    x = torch.randn(5, reals, generator=generator, dtype=torch.float64)
-    who = cohort(5, trials=1)
-    made = codec((0.5,))
-    payload, _ = made.encode((Group({"a": x}),), {}, who, 0, Streams([0], [0]))
-    h, gain = torch.ones(1, 5, 1, 1, 1, dtype=torch.complex128), torch.ones(1, 5).double()
-    link = over_the_air(power, 5, quadrature)
-    received, report = deliver(link, payload, who, ChannelState(h, gain), 0)
-    vote = made.decode(received).mean[0]["a"][0]
-    assert set(vote.abs().tolist()) == {0.5}
-    assert report.symbols[0] == (reals / 2 if quadrature else reals)
-    torch.testing.assert_close(report.power, torch.full_like(report.power, power))
-    total = x.sign().sum(0)
-    wrong = vote.sign() != total.sign()
-    for size in (1, 3, 5):
-        here = total.abs() == size
-        law = stats.norm.sf(size * math.sqrt(power * (1 if quadrature else 2)))
-        low, high = stats.binom.ppf([5e-5 / 24, 1 - 5e-5 / 24], int(here.sum()), law)
-        assert low <= int(wrong[here].sum()) <= high
-    assert bool(wrong.any()) == (power_db < 30)

@@ -19,7 +19,7 @@ from otafl.core.contracts import Batch
 from otafl.core.rng import Streams
 from otafl.devices.activities import CAUSES
 from otafl.devices.hardware import Hardware
-from otafl.losses.next_token import NextToken
+from otafl.losses.cross_entropy import NextToken
 from otafl.models.base import Model
 
 MODELS = pytest.mark.parametrize("name", registry.list_names("model"))

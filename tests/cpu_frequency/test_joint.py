@@ -10,7 +10,7 @@ import torch
 from contract.small import scenario
 from support.paces import compute_link_budget, make_batch_hardware, make_flat_channel, make_task
 
-from otafl.core.contracts import ChannelState, LinkBudget
+from otafl.core.contracts import LinkBudget
 from otafl.cpu_frequency.base import CpuFrequency, FrequencySetup
 from otafl.cpu_frequency.joint import JointFrequency
 from otafl.devices.hardware import Hardware
@@ -57,7 +57,7 @@ def test_joint_energy_by_definition(access: str) -> None:
     strength = given.channel.h.abs().square().sum(2).flatten().numpy()
     for row in range(trials * n):
         have = 0.9 * deadline[row] - 0.5
-        t = np.linspace(0.02, have - cycles / 1e9, 400_001)
+        t = np.linspace(0.02, have - cycles / 1e9, 100_001)
         own_band, own_s = (band / n, t) if access == "ofdma" else (band, t / n)
         snr = 2.0 ** (bits / (own_s * own_band * 0.8)) - 1
         watts = 2.0 * snr * noise * own_band / strength[row]
@@ -66,25 +66,6 @@ def test_joint_energy_by_definition(access: str) -> None:
         best = np.argmin(np.where(watts <= 0.1, joules, np.inf))
         np.testing.assert_allclose(pace.frequency_hz[row], f[best], rtol=3e-4)
         np.testing.assert_allclose(pace.power[row], watts[best] / 0.1, rtol=3e-4)
-
-
-@pytest.mark.parametrize("access", ["tdma", "ofdma"])
-def test_joint_does_not_depend_on_who_else_is_stacked(access: str) -> None:
-    budget, made = compute_link_budget(3, 4), make_batch_hardware(3, 4)
-    channel = make_flat_channel(3, 4, seed=5)
-    deadline = np.repeat([1.3, 2.0, 9.0], 4)
-    whole = joint(access, budget, made).choose_speed(
-        make_task(3, 4, 1.2e9, deadline, channel=channel)
-    )
-    for trial in range(3):
-        one = Hardware(*(value[[trial]] for value in vars(made).values()))
-        own = ChannelState(channel.h[[trial]], channel.gain[[trial]])
-        given = make_task(1, 4, 1.2e9, deadline[4 * trial], channel=own)
-        alone = joint(access, compute_link_budget(1, 4), one).choose_speed(given)
-        here = slice(4 * trial, 4 * trial + 4)
-        np.testing.assert_allclose(whole.frequency_hz[here], alone.frequency_hz, rtol=1e-9)
-        assert whole.power is not None
-        np.testing.assert_allclose(whole.power[here], alone.power, rtol=1e-9)
 
 
 def test_joint_that_is_late_does_all_it_can() -> None:

@@ -13,7 +13,7 @@ import torch
 from contract.small import engine
 
 from otafl.core.errors import UserError
-from otafl.csi.perfect import Perfect
+from otafl.csi.estimates import Perfect
 
 pytestmark = pytest.mark.exact
 

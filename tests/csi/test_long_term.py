@@ -16,7 +16,7 @@ from otafl.core.rng import Streams
 from otafl.csi import long_term
 from otafl.csi.base import Csi
 from otafl.csi.long_term import compute_statistics
-from otafl.receivers.scalar import Scalar
+from otafl.receivers.combiners import Scalar
 
 STREAMS = Streams([0, 0], [0, 1], dtype=torch.float64)
 THRESHOLD = torch.tensor([0.05, 0.3], dtype=torch.float64)
@@ -59,18 +59,6 @@ def test_without_fading() -> None:
     torch.testing.assert_close(found["inverse"], torch.tensor([[10.0], [0.0]]).double() * ones)
     torch.testing.assert_close(found["share"], ones)  # of the unit channel
     torch.testing.assert_close(found["over"], torch.tensor([[1.0], [0.0]]).double() * ones)
-
-
-@pytest.mark.exact
-@pytest.mark.parametrize("name", ["cdl-a", "umi"])
-def test_a_channel_without_closed_forms_is_averaged(name: str) -> None:
-    found = known(name, subcarrier_groups=2)
-    draws = found.draw_samples(5)
-    assert draws.shape == (5, 2, 4)
-    assert torch.equal(draws, known(name, subcarrier_groups=2).draw_samples(5))
-    power = found.mean_power()
-    assert power.shape == (2, 4)
-    assert (power / found.gain - 1.0).abs().max() < 0.5
 
 
 @pytest.mark.exact

@@ -21,7 +21,6 @@ from support.csi_bench import (
     make_csi,
     make_links,
 )
-from support.rounding import assert_agree
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState
@@ -72,13 +71,6 @@ def test_pilots_twin(estimator: str) -> None:
     assert csi.num_pilot_symbols == 5 * 4
 
 
-def test_pilots_of_a_device_do_not_depend_on_the_others() -> None:
-    h = draw_normal(S, K, 1, 1, 2)
-    whole = pilots(h).estimate(h, GAIN, 3)
-    part = pilots(h[1:, :2], BUDGET[1:, :2], GAIN[1:, :2], trials=(1,))
-    assert_agree(part.estimate(h[1:, :2], GAIN[1:, :2], 3), whole[1:, :2])
-
-
 def test_a_variance_is_claimed_where_it_is_one_and_independent_of_h() -> None:
     flat, wide = draw_normal(S, K, 1, 1, 1), draw_normal(S, K, 1, 1, 4)
     even = torch.tensor([[8.0] * K, [2.0] * K], dtype=DOUBLE)
@@ -94,15 +86,12 @@ def test_a_variance_is_claimed_where_it_is_one_and_independent_of_h() -> None:
     assert pilots(wide, even, ones, comb=2).variance is None
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(
-    ("groups", "comb", "carried"), [(7, 3, 3), (8, 3, 3), (8, 2, 4), (5, 9, 1), (4, 4, 1)]
-)
-def test_a_comb_is_interpolated(groups: int, comb: int, carried: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("groups", "comb", "carried"), [(8, 3, 3), (8, 2, 4), (5, 9, 1)])
+def test_a_comb_is_interpolated(groups: int, comb: int, carried: int) -> None:
     """At 200 dB: linear between the pilots, extrapolated past the last two, constant with one."""
-    h = draw_normal(S, K, 2, 3, groups).to(dtype.to_complex())
-    gain = torch.ones(S, K, dtype=dtype)
-    csi = pilots(h, BUDGET.to(dtype), gain, power_db=200.0, comb=comb, length=6)
+    h = draw_normal(S, K, 2, 3, groups)
+    gain = torch.ones(S, K, dtype=DOUBLE)
+    csi = pilots(h, BUDGET, gain, power_db=200.0, comb=comb, length=6)
     assert csi.num_pilot_symbols == 6 * carried
     got = csi.estimate(h, gain, 0)
     assert got.dtype == h.dtype
@@ -116,8 +105,7 @@ def test_a_comb_is_interpolated(groups: int, comb: int, carried: int, dtype: tor
                 left = min(int(np.searchsorted(at, f, side="right")) - 1, carried - 2)
                 a, b = at[left], at[left + 1]
                 expected[f] = row[a] + (row[b] - row[a]) * (f - a) / (b - a)
-        tolerance = 1e-5 if dtype == torch.float32 else 1e-9
-        np.testing.assert_allclose(got[cell].numpy(), expected, atol=tolerance)
+        np.testing.assert_allclose(got[cell].numpy(), expected, atol=1e-9)
 
 
 def test_mmse_does_not_interpolate() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract import probes
-from contract.small import close, engine, equal, run, scores
+from contract.small import close, engine, run, scores
 from support.broadcasts import (
     BANDWIDTH_HZ,
     RATE_BPS,
@@ -18,7 +17,6 @@ from support.broadcasts import (
     make_setup,
     make_shared,
 )
-from support.rounding import assert_agree
 
 from otafl.core.contracts import Broadcast
 from otafl.downlink.analog import AnalogDownlink
@@ -30,9 +28,11 @@ def analog(**config: Any) -> AnalogDownlink:
     return AnalogDownlink(AnalogDownlink.Settings(**config), make_setup())
 
 
-@pytest.mark.parametrize("sent", [make_shared(), make_per_device()], ids=["shared", "own"])
-@pytest.mark.parametrize("fading", [False, True])
-@pytest.mark.parametrize("estimator", ["inversion", "mmse"])
+@pytest.mark.parametrize(
+    ("sent", "fading", "estimator"),
+    [(make_shared(), True, "mmse"), (make_per_device(), False, "inversion")],
+    ids=["shared", "own"],
+)
 def test_analog_twin(sent: Broadcast, fading: bool, estimator: str) -> None:
     """Device k hears x + e, e of variance m / (2 gamma |h|^2), times s with mmse; m is the mean
     square over what is sent uncoded."""
@@ -59,22 +59,6 @@ def test_analog_twin(sent: Broadcast, fading: bool, estimator: str) -> None:
             assert torch.equal(heard.tensors["count"][row], sent.tensors["count"][at])
 
 
-@pytest.mark.parametrize("sent", [make_shared(), make_per_device()], ids=["shared", "own"])
-def test_chunks_are_the_whole(sent: Broadcast) -> None:
-    rows = make_cohort()
-    arrival = analog(fading=True, estimator="mmse").send(sent, rows, 2)
-    whole = arrival.expand_rows(rows, 0, 4).tensors
-    for start, stop in ((0, 1), (1, 3), (2, 4)):
-        part = arrival.expand_rows(rows, start, stop).tensors
-        assert_agree(part, {name: block[start:stop] for name, block in whole.items()})
-
-
-def test_the_server_keeps_what_it_sent() -> None:
-    sent = make_shared()
-    analog().send(sent, make_cohort(), 0).expand_rows(make_cohort(), 0, 4)
-    equal(sent.tensors, make_shared().tensors)
-
-
 def test_the_cost_of_analog() -> None:
     """Ten reals a broadcast at a real a symbol, and four words: three integers and the mean square.
     Broadcasts that differ go out one after the other."""
@@ -99,21 +83,11 @@ def test_devices_send_the_increment_to_what_they_heard() -> None:
     torch.testing.assert_close(one.server["model"], before, rtol=0, atol=1e-12)
 
 
-def test_noise_that_vanishes_is_ideal() -> None:
-    clear = {"downlink": {"name": "analog", "snr_db": 200.0}, "engine.dtype": "float64"}
-    ideal = scores(run(engine({"engine.dtype": "float64"}), 3))
-    close(scores(run(engine(clear), 3)), ideal, 1e-6)
-    noisy = scores(run(engine(clear | {"downlink.snr_db": 20.0}), 3))
-    with pytest.raises(AssertionError):
-        close(noisy, ideal, 1e-3)
-
-
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedrlr"])
-def test_stacked_is_alone(algorithm: str) -> None:
-    keys = {"downlink": {"name": "analog", "fading": True, "estimator": "mmse"}}
-    keys |= {"algorithm": algorithm, "engine.dtype": "float64"}
-    whole, alone = scores(run(engine(keys), 3)), scores(run(engine(keys, trials=[1]), 3))
-    one_by_one = scores(run(engine(keys | {"engine.chunk_mb": 1e-9}), 3))
+def test_stacked_is_alone() -> None:
+    keys: dict[str, Any] = {"downlink": {"name": "analog", "fading": True, "estimator": "mmse"}}
+    keys |= {"algorithm": "fedrlr", "engine.dtype": "float64"}
+    whole, alone = scores(run(engine(keys), 2)), scores(run(engine(keys, trials=[1]), 2))
+    one_by_one = scores(run(engine(keys | {"engine.chunk_mb": 1e-9}), 2))
     close({n: v[1] for n, v in whole.items()}, {n: v[0] for n, v in alone.items()}, 1e-6)
     close(whole, one_by_one, 1e-6)
 
@@ -127,23 +101,3 @@ def test_time_and_bits() -> None:
         one.parts.clock.get_time_s(), 2 * (310 / 1e6 + 32 / 1e7 + up), rtol=1e-6
     )
     assert one.downlink_bits.tolist() == [64.0] * 3
-
-
-def test_late_updates_are_as_ever() -> None:
-    keys = {
-        "devices.compute": {"name": "classes", "classes": [1.0, 1e3, 1e3, 1e3]},
-        "devices.deadline_s": 0.7,
-        "devices.late": "next",
-        "devices.downlink_rate_bps": 1e12,
-        "engine.dtype": "float64",
-        "transport": "ideal",
-    }
-    both = [
-        run(engine(keys | {"downlink": name}, probe=probes.Probe), 4)
-        for name in ("ideal", "analog")
-    ]
-    heard = [one.parts.algorithm.heard for one in both]
-    assert any(one.cohort.staleness.any() for one in heard[0])
-    for a, b in zip(*heard, strict=True):
-        for name in ("device", "staleness", "version"):
-            assert torch.equal(getattr(a.cohort, name), getattr(b.cohort, name))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from support.lossy_broadcasts import (
@@ -42,10 +40,9 @@ def test_taken() -> None:
     assert arrival.bits is whole.bits
 
 
-@pytest.mark.parametrize("estimator", ["inversion", "mmse"])
-def test_taken_noise(estimator: Any) -> None:
+def test_taken_noise() -> None:
     """What a row hears does not depend on who is left out."""
-    config = AnalogDownlink.Settings(fading=True, estimator=estimator)
+    config = AnalogDownlink.Settings(fading=True, estimator="mmse")
     made = AnalogDownlink(config, make_setup(snr_db=[10.0, 0.0]))
     whole = made.send(TEN, FOUR, 3)
     keep = torch.tensor([False, True, True, True])

@@ -13,7 +13,7 @@ from support.broadcasts import (
     make_shared,
 )
 
-from otafl.downlink.ideal import IdealDownlink
+from otafl.downlink.digital import IdealDownlink
 
 pytestmark = pytest.mark.exact
 

@@ -51,10 +51,3 @@ def test_no_vector_or_one() -> None:
     value, log_det = coherence(torch.tensor([[[0.0, 0.0]], [[0.0, 2.0]]]))
     assert value.tolist() == [0.0, 0.0]
     assert log_det.tolist() == [0.0, 0.0]
-
-
-def test_more_vectors_than_dimensions() -> None:
-    generator = torch.Generator().manual_seed(1)
-    value, log_det = coherence(torch.randn(1, 5, 3, dtype=torch.float64, generator=generator))
-    assert float(value) == pytest.approx(1.0, abs=1e-9)
-    assert float(log_det) < -30

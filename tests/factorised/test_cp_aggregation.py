@@ -6,11 +6,9 @@ import pytest
 import torch
 from support.cp_bench import (
     BOTH,
-    MATRIX,
     compute_derivative,
     compute_relative_error,
     draw_factors,
-    draw_normal,
     perturb,
 )
 from torch import Tensor
@@ -66,29 +64,6 @@ def test_act_of_matrices_is_the_best_approximation() -> None:
 
 
 @BOTH
-def test_factors_of_one_tensor(modes: tuple[int, ...], rank: int) -> None:
-    """Fact F7: one tensor, its columns permuted, rescaled and flipped at every device. ACT returns
-    it and so do tangent coordinates, which are all the same; the mean of the factors does not."""
-    at = draw_factors(10, modes, rank, n=1)
-    moved = perturb(at, 1, 0.01)
-    each = [torch.cat([f, f, f]) for f in moved]
-    order = torch.tensor([(r + 1) % rank for r in range(rank)])
-    scale = torch.linspace(0.5, -2.1, rank, dtype=torch.float64)[:, None]
-    for f in each:
-        f[1] = f[1, order]
-    each[0][2] *= scale
-    each[1][2] /= scale
-    true = cp.kruskal(moved)
-    assert compute_relative_error(cp.kruskal(each), true.expand(3, -1, -1)) < 1e-12
-    assert compute_relative_error(cp.kruskal([f.mean(0, keepdim=True) for f in each]), true) > 0.4
-    found, _, _ = act(each, rank)
-    assert compute_relative_error(cp.kruskal(found), true) < (1e-12 if len(modes) == 2 else 1e-4)
-    sent = agg.compute_coordinates([f.expand(3, -1, -1) for f in at], each)
-    for c in sent:
-        torch.testing.assert_close(c, c[:1].expand_as(c), rtol=1e-7, atol=1e-9)
-
-
-@BOTH
 def test_coordinates_are_those_of_the_projected_change(modes: tuple[int, ...], rank: int) -> None:
     """J(B) is the least-squares fit of the change in the span of all directions, found here by a
     dense solver on the Jacobian, and C the shortest vector that has it."""
@@ -113,47 +88,6 @@ def test_coordinates_are_those_of_the_projected_change(modes: tuple[int, ...], r
     assert compute_relative_error(reached, jacobian @ shortest) < tolerance
     assert compute_relative_error(flat, shortest) < 30 * tolerance
     assert float((change - reached).norm()) > 0.1  # a projection, and not the identity
-
-
-def test_matrices_in_closed_form_are_what_conjugate_gradients_find() -> None:
-    at, own = draw_factors(13, MATRIX, 3), draw_factors(14, MATRIX, 3)
-    roots = agg.compute_whitening(at)
-    for one, other in zip(
-        agg._solve_matrices(at, own, roots), agg._solve_tensors(at, own, roots), strict=True
-    ):
-        assert compute_relative_error(one, other) < 1e-6
-
-
-@BOTH
-def test_coordinates_add(modes: tuple[int, ...], rank: int) -> None:
-    """The mean of the coordinates is that of the mean change: exactly linear in the tensor."""
-    at = draw_factors(15, modes, rank, n=1)
-    own = perturb([f.expand(4, -1, -1) for f in at], 2, 0.3)
-    share = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)[:, None, None]
-    sent = agg.compute_coordinates([f.expand(4, -1, -1) for f in at], own)
-    mean = [(share * c).sum(0, keepdim=True) for c in sent]
-    # sum_k w_k [[A_k]] is itself a Kruskal tensor, of four times the rank
-    stacked = [torch.cat(list(f[:, None]), 2 - 1) for f in own]
-    stacked[0] = torch.cat(list((share * own[0])[:, None]), 1)
-    of_mean = agg.compute_coordinates(at, stacked)
-    for one, other in zip(mean, of_mean, strict=True):
-        assert compute_relative_error(one, other) < (1e-12 if len(modes) == 2 else 1e-6)
-
-
-@BOTH
-def test_small_changes_come_back(modes: tuple[int, ...], rank: int) -> None:
-    """First order: the retraction has the tensor of a device that drifted little, the error falling
-    with the drift's square; with nothing to add it is A_t itself."""
-    at = draw_factors(16, modes, rank, n=1)
-    errors = []
-    for size in (1e-2, 1e-3, 0.0):
-        own = perturb(at, 3, size)
-        new = agg.retract(at, agg.compute_coordinates(at, own))
-        errors.append(compute_relative_error(cp.kruskal(new), cp.kruskal(own)))
-    fall = 1000 if len(modes) == 2 else 100  # a matrix's nearest of its rank is one order better
-    assert errors[0] / errors[1] == pytest.approx(fall, rel=0.4)
-    assert errors[1] < 1e-4
-    assert errors[2] < 1e-12
 
 
 def test_a_retracted_matrix_is_the_nearest_of_its_rank() -> None:
@@ -182,55 +116,3 @@ def test_a_retracted_matrix_is_the_nearest_of_its_rank() -> None:
         )
         < 1e-7
     )
-
-
-@BOTH
-def test_noise_on_coordinates_is_noise_in_the_tensor(modes: tuple[int, ...], rank: int) -> None:
-    """White noise on the coordinates reaches the tensor with the same energy in each direction of a
-    mode; on the factors themselves, in proportion to the other factors."""
-    at = draw_factors(19, modes, rank, n=1)
-    at[-1] *= torch.linspace(0.01, 3.0, rank, dtype=torch.float64)[:, None]
-    many = [f.expand(3000, -1, -1) for f in at]
-    for mode in range(len(modes)):
-        z = [torch.zeros_like(f) for f in many]
-        z[mode] = draw_normal(20 + mode, *z[mode].shape)
-        energy = (
-            compute_derivative(many, agg.expand_coordinates(many, z)).square().sum((1, 2)).mean()
-        )
-        assert float(energy) == pytest.approx(rank * modes[mode], rel=0.05)
-
-
-@pytest.mark.parametrize(("modes", "rank"), [((60, 20), 10), ((3, 3, 8, 16), 20)])
-def test_aggregates_of_drifted_devices_over_a_noisy_link(modes: tuple[int, ...], rank: int) -> None:
-    """Ten devices, 2 % from A_t, noise of a tenth of each payload's power: distances of the
-    aggregates from the mean tensor, over that of A_t. Factors drown, increments and coordinates do
-    not; without noise coordinates are nearer than the mean of the factors."""
-    at = draw_factors(21, modes, rank, n=1)
-    own = perturb([f.expand(10, -1, -1) for f in at], 6, 0.02)
-    mean = cp.kruskal(own).mean(0, keepdim=True)
-    moved = agg.compute_coordinates([f.expand(10, -1, -1) for f in at], own)
-    drift = [a - b for a, b in zip(own, at, strict=True)]
-
-    def received(sent: list[Tensor], noise: float) -> list[Tensor]:
-        power = torch.cat([s.flatten(1) for s in sent], 1).square().mean()
-        spread = (noise * power / 10).sqrt()
-        return [
-            s.mean(0, keepdim=True) + spread * draw_normal(30 + m, 1, *s.shape[1:])
-            for m, s in enumerate(sent)
-        ]
-
-    def errors(noise: float) -> list[float]:
-        found = (
-            agg.retract(at, received(moved, noise)),
-            [a + b for a, b in zip(at, received(drift, noise), strict=True)],
-            received(own, noise),
-        )
-        apart = float((mean - cp.kruskal(at)).norm())
-        return [float((cp.kruskal(f) - mean).norm()) / apart for f in found]
-
-    tangent, increments, whole = errors(0.0)
-    assert tangent < 0.85 * increments
-    assert increments == pytest.approx(whole)
-    tangent, increments, whole = errors(0.1)
-    assert max(tangent, increments) < 0.4
-    assert whole > 5.0

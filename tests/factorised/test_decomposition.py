@@ -17,9 +17,9 @@ def some(count: int = 3, rows: int = 5, columns: int = 4) -> Tensor:
     return torch.randn(count, rows, columns, generator=generator)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("full", [True, False])
-@pytest.mark.parametrize("side", [3, 40])
+@pytest.mark.parametrize(
+    ("value", "full", "side"), [(float("nan"), True, 3), (float("inf"), False, 40)]
+)
 def test_one_that_is_not_finite_leaves_the_others_alone(
     value: float, full: bool, side: int
 ) -> None:

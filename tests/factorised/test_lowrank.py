@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.marks import first_is_fast
 from torch import Tensor
 from twins import fedrlr as twin
 
 from otafl.factorised import lowrank
 from otafl.factorised.lowrank import (
     LowRank,
-    LowRankMap,
     Tangent,
     compress,
     project,
@@ -30,7 +28,7 @@ from otafl.factorised.lowrank import (
 pytestmark = pytest.mark.exact
 
 F64 = torch.float64
-SIZES = [(9, 7, 3), (7, 9, 3), (12, 5, 4), (5, 5, 5), (8, 3, 3), (20, 16, 1)]
+SIZES = [(9, 7, 3), (12, 5, 4), (5, 5, 5)]
 """M, N, R: 2R below and above the smaller side, and full rank."""
 
 
@@ -116,25 +114,11 @@ def test_projection_is_the_orthogonal_one(m: int, n: int, r: int) -> None:
     assert (point.v.mT @ xi.bv).abs().max() < 1e-12
 
 
-def test_dimension_of_the_manifold() -> None:
-    """Fact 5, eq. (8): (M + N - R) R is the trace of the projection; 4,144 for 784 x 256, R = 4."""
-    m, n, r = 9, 7, 3
-    units = torch.eye(m * n, dtype=F64).view(m * n, m, n)
-    point = LowRank(*(block.expand(m * n, *block.shape[1:]) for block in some_point(m, n, r, 1)))
-    trace = (dense_tangent(point, tangent_of(point, units)) * units).sum()
-    assert trace.item() == pytest.approx((m + n - r) * r, abs=1e-10)
-    # At U = V = first columns of the identity, the projection keeps entries or drops them.
-    u, v = (torch.eye(side, 4, dtype=F64)[None] for side in (784, 256))
-    point = LowRank(u, torch.ones(1, 4, dtype=F64), v)
-    assert dense_tangent(point, tangent_of(point, torch.ones(1, 784, 256, dtype=F64))).sum() == 4144
-
-
 @pytest.mark.parametrize(("m", "n", "r"), SIZES)
-@pytest.mark.parametrize("size", [1e-6, 0.1, 30.0])
-def test_retraction_is_the_truncated_svd(m: int, n: int, r: int, size: float) -> None:
+def test_retraction_is_the_truncated_svd(m: int, n: int, r: int) -> None:
     """Fact 4: exact rank R, orthonormal factors, equal to a dense truncated SVD."""
     point = some_point(m, n, r)
-    xi = scaled(tangent_of(point, normal(4, m, n)), size)
+    xi = scaled(tangent_of(point, normal(4, m, n)), 30.0)
     moved = retract([point], [xi])[0]
     assert moved.u.shape == (4, m, r)
     assert moved.v.shape == (4, n, r)
@@ -148,39 +132,7 @@ def test_retraction_is_the_truncated_svd(m: int, n: int, r: int, size: float) ->
         assert error < 1e-10 * np.linalg.norm(expected)
 
 
-def test_retraction_axioms() -> None:
-    """Fact 4: R(0) = Theta, and R(eta xi) leaves Theta + eta xi by O(eta^2): a step of half the
-    size is a quarter as far off (within 10 %, the next order being eta)."""
-    point = some_point(9, 7, 3)
-    xi = tangent_of(point, normal(4, 9, 7))
-    still = retract([point], [scaled(xi, 0.0)])[0]
-    torch.testing.assert_close(to_dense(still), to_dense(point), rtol=0, atol=1e-12)
-
-    def gap(eta: float) -> Tensor:
-        step = scaled(xi, eta)
-        moved = to_dense(retract([point], [step])[0])
-        return (moved - to_dense(point) - dense_tangent(point, step)).norm(dim=(1, 2))
-
-    for eta in (1e-3, 1e-4):
-        assert ((gap(eta) / gap(eta / 2) - 4.0).abs() < 0.4).all()
-
-
-def test_layers_of_any_sizes_are_retracted_and_compressed_together() -> None:
-    """Batching layers of equal cores must not mix them up."""
-    sizes = [(9, 7, 3), (12, 5, 2), (7, 8, 3), (6, 6, 1)]
-    points = [some_point(*size) for size in sizes]
-    steps = [
-        tangent_of(p, normal(4, m, n, seed=m)) for p, (m, n, _) in zip(points, sizes, strict=True)
-    ]
-    together = retract(points, steps)
-    alone = [retract([p], [x])[0] for p, x in zip(points, steps, strict=True)]
-    packed = compress([p.u * p.s[:, None] for p in points], [p.v for p in points], [3, 2, 3, 1])
-    for got, one, same, point in zip(together, alone, packed, points, strict=True):
-        torch.testing.assert_close(to_dense(got), to_dense(one), rtol=0, atol=1e-12)
-        torch.testing.assert_close(to_dense(same), to_dense(point), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("columns", [3, 5, 12])
+@pytest.mark.parametrize("columns", [3, 12])
 def test_compress_is_the_truncated_svd(columns: int) -> None:
     """Products of more columns than a side included."""
     left, right = normal(4, 9, columns), normal(4, 7, columns, seed=1)
@@ -189,13 +141,6 @@ def test_compress_is_the_truncated_svd(columns: int) -> None:
     for row in range(4):
         expected = twin.nearest((left @ right.mT)[row].numpy(), 3)
         np.testing.assert_allclose(to_dense(point)[row], expected, rtol=0, atol=1e-11)
-
-
-def test_compress_is_the_identity_on_matrices_of_rank_r() -> None:
-    """Fact 16: the projection in eq. (31) only refactors."""
-    left, right = normal(4, 9, 3), normal(4, 7, 3, seed=1)
-    point = compress([left], [right], [3])[0]
-    torch.testing.assert_close(to_dense(point), left @ right.mT, rtol=0, atol=1e-12)
 
 
 def test_truncate_and_its_norm() -> None:
@@ -211,22 +156,6 @@ def test_truncate_and_its_norm() -> None:
     assert (ratio > 1.05).all()
 
 
-def test_map_is_the_dense_weight_and_keeps_the_thin_products() -> None:
-    """Fact 6: x^T (g V) and g^T (x U) are the products with the dense gradient x^T g."""
-    point = some_point(9, 7, 3)
-    x, g = normal(4, 6, 9), normal(4, 6, 7, seed=1)
-    acting = LowRankMap(point)
-    torch.testing.assert_close(acting.forward(x), x @ to_dense(point), rtol=0, atol=1e-12)
-    torch.testing.assert_close(acting.backward(g), g @ to_dense(point).mT, rtol=0, atol=1e-12)
-    assert acting.xu is not None
-    assert acting.gv is not None
-    gradient = x.mT @ g
-    torch.testing.assert_close(x.mT @ acting.gv, gradient @ point.v, rtol=0, atol=1e-12)
-    torch.testing.assert_close(g.mT @ acting.xu, gradient.mT @ point.u, rtol=0, atol=1e-12)
-    shared = LowRankMap(point).forward(x[:1])
-    torch.testing.assert_close(shared, x[:1] @ to_dense(point), rtol=0, atol=1e-12)
-
-
 def gradient_of_rank(rank: int, m: int = 20) -> Callable[[int], Tensor]:
     """Fresh [4, m, 12] gradients of a rank, of Frobenius norm 0.05 (0: none at all)."""
 
@@ -239,17 +168,17 @@ def gradient_of_rank(rank: int, m: int = 20) -> Callable[[int], Tensor]:
 
 
 @pytest.mark.parametrize(
-    "rank", [0, *(pytest.param(one, marks=pytest.mark.slow) for one in (1, 2, 4, 12))]
+    ("m", "n", "r", "rank"),
+    [(20, 12, 4, 2), pytest.param(12, 12, 12, 12, marks=pytest.mark.slow)],
 )
-@pytest.mark.parametrize(("m", "n", "r"), first_is_fast([(20, 12, 4), (20, 12, 12), (12, 12, 12)]))
 def test_drift_in_float32_is_bounded(m: int, n: int, r: int, rank: int) -> None:
-    """500 steps along gradients of any rank, corrected every 64: U and V are 5e-5 off orthonormal
+    """200 steps along gradients of any rank, corrected every 64: U and V are 5e-5 off orthonormal
     at most, rounding after a correction, and Theta follows float64 to 1e-4 of its norm. At full
     rank singular values come down to 3e-5, near rounding."""
     draw = gradient_of_rank(rank, m)
     point = some_point(m, n, r, dtype=torch.float32)
     exact = LowRank(*(block.double() for block in point))
-    for step in range(500):
+    for step in range(200):
         g = draw(step)
         point = retract([point], [tangent_of(point, g)])[0]
         exact = retract([exact], [tangent_of(exact, g.double())])[0]
@@ -259,20 +188,6 @@ def test_drift_in_float32_is_bounded(m: int, n: int, r: int, rank: int) -> None:
             assert off_orthonormal(point) < 2e-6
     error = (to_dense(point).double() - to_dense(exact)).norm(dim=(1, 2))
     assert (error < 1e-4 * to_dense(exact).norm(dim=(1, 2))).all()
-
-
-@pytest.mark.parametrize("rank", [0, 1, 2])
-def test_rank_deficient_steps_are_exact(rank: int) -> None:
-    """Normal parts of too low a rank, also against the dense SVD."""
-    point = some_point(20, 12, 4)
-    xi = tangent_of(point, gradient_of_rank(rank)(0).double())
-    moved = retract([point], [xi])[0]
-    assert off_orthonormal(moved) < 1e-12
-    argument = (to_dense(point) + dense_tangent(point, xi)).numpy()
-    for row in range(4):
-        np.testing.assert_allclose(
-            to_dense(moved)[row], twin.nearest(argument[row], 4), rtol=0, atol=1e-12
-        )
 
 
 def test_reorthonormalise_squares_the_distance() -> None:

@@ -46,30 +46,6 @@ def test_truncation_is_the_best_and_repeats_itself() -> None:
     close(truncation.singular_values(wide), s[:, :6])
 
 
-def test_eq_18_distance_of_padded_factors() -> None:
-    """F7: the squared distance of zero-padded factors from their mean is twice that of the roots
-    of their singular values."""
-    wide = truncation.factorise(normal(1, 9, 7), 7)
-    root, ranks = truncation.singular_values(wide)[0].sqrt(), (7, 4, 2)
-    padded = [torch.cat([wide.left[0], wide.right[0].mT]) * (torch.arange(7) < r) for r in ranks]
-    mean = sum(padded) / 3
-    roots = [root * (torch.arange(7) < r) for r in ranks]
-    for own, mine in zip(padded, roots, strict=True):
-        expected = 2 * (sum(roots) / 3 - mine).square().sum()
-        close((mean - own).square().sum(), expected)
-
-
-def test_products_do_not_superpose() -> None:
-    """F8: four clients of rank 3 have a mean of rank 7, the smaller side of 9 x 7."""
-    left, right = normal(4, 9, 3), normal(4, 3, 7, seed=1)
-    mean = truncation.sum_products(
-        Factors(left, right), torch.full((4,), 0.25, dtype=DOUBLE), torch.zeros(4).long(), 1
-    )[0]
-    apart = mean - left.mean(0) @ right.mean(0)
-    close(apart, sum(left[p] @ (right[p] - right.mean(0)) for p in range(4)) / 4)
-    assert int(torch.linalg.matrix_rank(mean)) == 7
-
-
 def test_coordinates_are_the_tangent_projection() -> None:
     """Of a change of any kind, idempotent, self-adjoint by its size, and of smaller rank in the
     first coordinates; the pair is the shortest."""
@@ -101,24 +77,6 @@ def test_coordinates_are_the_tangent_projection() -> None:
         truncation.expand_coordinates(frame, padded),
         truncation.expand_coordinates(truncation.compute_singular_vectors(old), thin),
     )
-
-
-def test_the_tangent_loses_second_order_only() -> None:
-    """Halving the factors' step quarters what is lost of the change."""
-    old = truncation.factorise(normal(1, 30, 20), 4)
-    step = Factors(normal(1, 30, 4, seed=1), normal(1, 4, 20, seed=2))
-    frame = truncation.compute_singular_vectors(old)
-    lost = []
-    for size in (1e-2, 5e-3):
-        new = Factors(old.left + size * step.left, old.right + size * step.right)
-        change = new.product - old.product
-        own = truncation.expand_coordinates(
-            frame, truncation.compute_factor_coordinates(frame, old, new)
-        )
-        bare = size**2 * (step.left @ step.right)
-        assert (change - own).norm() < bare.norm()  # less than without the second order
-        lost.append(float((change - own).norm()))
-    assert lost[0] / lost[1] == pytest.approx(4.0, rel=1e-6)
 
 
 def test_directions_without_a_singular_value_are_no_part_of_the_frame() -> None:

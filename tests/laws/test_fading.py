@@ -14,9 +14,9 @@ from support.closed_forms import holds
 
 from otafl.channels.cdl import build_cdl_rays, read_cdl_profile
 from otafl.channels.fading import FADING
-from otafl.channels.scattering import build_scattering
+from otafl.channels.rayleigh import build_fading
 from otafl.csi.long_term import compute_statistics
-from otafl.receivers.scalar import Scalar
+from otafl.receivers.combiners import Scalar
 from otafl.validation.bench import Bench
 from otafl.validation.channels import MOVING, doppler_turns, draw_fading, jakes
 from otafl.validation.checks import Check, check_distribution, check_mean
@@ -75,8 +75,8 @@ def test_a_correlation_of_antennas_is_not_one_of_elements() -> None:
 
 def test_a_surface_has_a_path_of_its_own() -> None:
     rig = Bench().build_rig(4, 2, {"channel": "rayleigh", "power": "full"})
-    direct = build_scattering(rig.link.channel).draw(0, 1)
-    reflected = build_scattering(rig.link.channel, 1, FADING / "ris").draw(0, 1)
+    direct = build_fading(rig.link.channel).draw(0, 1)
+    reflected = build_fading(rig.link.channel, 1, FADING / "ris").draw(0, 1)
     assert not torch.isclose(direct, reflected).any()
 
 

@@ -36,12 +36,6 @@ def test_the_data_set_chooses_the_loss(data: str, model: str, loss: str) -> None
     assert compute_scenario_hash(again) == compute_scenario_hash(scenario)
 
 
-def test_another_loss_is_another_scenario() -> None:
-    one, other = load(), load(loss="squared")
-    assert compute_scenario_hash(one) != compute_scenario_hash(other)
-    assert one.loss.name == "cross_entropy"
-
-
 def test_points_of_a_sweep_over_data_have_losses_of_their_own() -> None:
     swept = load(data="digits", sweep={"data": ["digits", "ridge"]})
     assert [point.scenario.loss.name for point in expand(swept)] == ["cross_entropy", "squared"]

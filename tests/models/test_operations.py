@@ -16,7 +16,7 @@ from otafl import models
 from otafl.core import registry
 from otafl.core.contracts import Batch
 from otafl.core.rng import Streams, declare_family
-from otafl.losses.next_token import NextToken
+from otafl.losses.cross_entropy import NextToken
 from otafl.models.base import Model
 from otafl.models.module_model import ModuleModel
 from otafl.models.network import Network, ResizableModel

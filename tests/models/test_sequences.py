@@ -9,7 +9,7 @@ import torch
 
 from otafl.core.contracts import Batch
 from otafl.core.errors import UserError
-from otafl.losses.next_token import NextToken
+from otafl.losses.cross_entropy import NextToken
 from otafl.models.base import Model
 from otafl.models.ngram import NGram
 from otafl.models.token_lstm import TokenLstm

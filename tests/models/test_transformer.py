@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from otafl.core.contracts import Batch
 from otafl.core.errors import UserError
-from otafl.losses.next_token import NextToken
+from otafl.losses.cross_entropy import NextToken
 from otafl.models.transformer import Transformer
 
 pytestmark = pytest.mark.exact

@@ -22,7 +22,7 @@ from torch import Tensor
 from otafl.core.contracts import Group, Link
 from otafl.power.cao_static import CaoStatic
 from otafl.power.custom import CustomPolicy
-from otafl.receivers.eigen import Eigen
+from otafl.receivers.combiners import Eigen
 from otafl.uplink.impairments.impairments import Impairments
 
 pytestmark = pytest.mark.exact

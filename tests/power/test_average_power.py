@@ -24,7 +24,7 @@ def lagrangian(log_eta: float, amplitude: np.ndarray, *args: np.ndarray) -> floa
     return float((m * (c - 1) ** 2).sum() + N / root**2 + (lam * m * amplitude**2).sum())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_state_minimises_the_lagrangian_with_unequal_symbol_powers(seed: int) -> None:
     """Over eta and all amplitudes, by a quasi-Newton method from another start: the equations of
     the paper with m_k as weights."""
@@ -43,16 +43,6 @@ def test_a_state_minimises_the_lagrangian_with_unequal_symbol_powers(seed: int) 
     assert here <= found.fun * (1 + 1e-12)
     assert here == pytest.approx(found.fun, rel=1e-6)
     np.testing.assert_allclose(found.x[1:], amplitude, rtol=1e-3)
-
-
-def test_a_state_is_silent_where_the_prices_are_too_high() -> None:
-    """sum m g / lambda <= N: the Lagrangian falls towards eta = infinity, where it is sum m."""
-    g = torch.tensor([[0.2, 0.3]], dtype=torch.float64)
-    one = torch.ones(1, 2, dtype=torch.float64)
-    noise = torch.tensor([N], dtype=torch.float64)
-    assert inverse_scaling(g, 1.001 * one, one, noise).item() == 0.0
-    s = inverse_scaling(g, 0.999 * one, one, noise).item()
-    assert 0 < s < 0.01
 
 
 def test_one_device_has_a_closed_form() -> None:
@@ -75,38 +65,9 @@ def test_one_device_has_a_closed_form() -> None:
     )
 
 
-def test_no_other_policy_of_the_same_power_is_better() -> None:
-    """Over 12 states of 3 devices, the mean error against a direct constrained minimisation over
-    all 36 amplitudes, with the best receive scaling of each state."""
-    rng = np.random.default_rng(8)
-    g = rng.exponential(size=(12, 3)) * np.array([1.0, 4.0, 20.0])
-    lam = solve_multipliers(torch.from_numpy(g)[:, None], torch.tensor([N], dtype=torch.float64))[0]
-    s = inverse_scaling(
-        torch.from_numpy(g), lam.expand(12, 3), torch.ones(12, 3), torch.full((12,), N).double()
-    ).numpy()[:, None]
-    amplitude = np.sqrt(g * s) / (g * s + lam.numpy())
-
-    def error(flat: np.ndarray) -> float:
-        arrives = np.sqrt(g) * flat.reshape(12, 3)
-        # at the best eta: K - (sum a)^2 / (N + sum a^2)
-        return float((3 - arrives.sum(1) ** 2 / (N + (arrives**2).sum(1))).mean())
-
-    found = optimize.minimize(
-        error,
-        np.full(36, 0.5),
-        method="SLSQP",
-        bounds=[(0, None)] * 36,
-        constraints={"type": "ineq", "fun": lambda x: 1 - (x.reshape(12, 3) ** 2).mean(0)},
-        options={"maxiter": 500, "ftol": 1e-12},
-    )
-    assert found.success
-    assert error(amplitude.ravel()) == pytest.approx(found.fun, rel=1e-5)
-    assert error(amplitude.ravel()) <= found.fun * (1 + 1e-7)
-
-
-@pytest.mark.parametrize("spread_db", [0, 20, 100])
-@pytest.mark.parametrize("kind", ["rayleigh", "rician", "static"])
-@pytest.mark.parametrize("devices", [1, 2, 10, 40])
+@pytest.mark.parametrize(
+    ("devices", "kind", "spread_db"), [(40, "rayleigh", 100), (2, "static", 20), (10, "rician", 0)]
+)
 def test_the_plan_converges(devices: int, kind: str, spread_db: float) -> None:
     """To 1e-8 of every budget, from -10 to 60 dB, qualities over up to ten decades (a cell), with
     and without fading."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,11 @@ from support.power_links import (
     make_policy,
     perturb,
     solve,
-    to_single_precision,
 )
 from support.sheet_twins import TWINS
 
 from otafl.core import registry
+from otafl.core.contracts import Link
 
 pytestmark = pytest.mark.exact
 
@@ -29,124 +28,75 @@ ALL = (
 )
 PEAK = [name for name, policy in ALL.items() if policy.power_constraint == "peak"]
 
-SCALE_POLICIES = ["genie", "full", "ci", "cao_static", "smcv", "blind", "open_loop", "gbma", "tci"]
-
 
 def test_every_policy_is_here() -> None:
     """And has tests of its own."""
-    assert set(registry.list_names("power")) <= set(ALL)
-    for name in registry.list_names("power"):
-        assert Path(__file__).with_name(f"test_{name}.py").exists()
+    names = set(registry.list_names("power"))
+    assert names <= set(ALL)
+    files = {file.stem.removeprefix("test_") for file in Path(__file__).parent.glob("test_*.py")}
+    homes = {registry.TABLES["power"].modules[name].rpartition(".")[2] for name in names}
+    assert homes <= files, f"without a test file: {homes - files}"
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_single_precision_agrees(name: str) -> None:
-    link = make_link(3)
-    got, expected = solve(ALL[name], to_single_precision(link)), solve(ALL[name], link)
-    torch.testing.assert_close(got.p, expected.p, rtol=2e-5, atol=1e-5)
-    torch.testing.assert_close(got.eta, expected.eta, rtol=2e-5, atol=0)
+def used_power(link: Link, p: torch.Tensor) -> torch.Tensor:
+    """|p|^2 m over the budget, [S, Q, K]."""
+    return p.abs().square() * link.symbol_power / link.budget[:, None]
 
 
 @pytest.mark.parametrize("name", PEAK)
 def test_peak_policies_are_within_every_budget(name: str) -> None:
     """|p|^2 m <= P for every device and segment. `full` meets it with equality, `ci`, `gbma` and
     `blind` for exactly one device of a segment, and the optimal policies for at least one."""
-    for seed in range(5):
-        link = make_link(seed)
-        used = solve(ALL[name], link).p.abs().square() * link.symbol_power / link.budget[:, None]
-        assert used.max() <= 1 + 1e-9
-        tight = ((used - 1).abs() < 1e-9).sum(-1)
-        if name == "full":
-            assert torch.equal(tight, link.transmit_mask.sum(-1)[:, None].expand_as(tight))
-        elif name in ("ci", "multi_antenna_ci", "gbma", "blind"):
-            assert (tight == 1).all()
-        elif name in ("cao_static", "smcv"):
-            assert (tight >= 1).all()
+    link = make_link(1)
+    used = used_power(link, solve(ALL[name], link).p)
+    assert used.max() <= 1 + 1e-9
+    tight = ((used - 1).abs() < 1e-9).sum(-1)
+    if name == "full":
+        assert torch.equal(tight, link.transmit_mask.sum(-1)[:, None].expand_as(tight))
+    elif name in ("ci", "multi_antenna_ci", "gbma", "blind"):
+        assert (tight == 1).all()
+    elif name in ("cao_static", "smcv"):
+        assert (tight >= 1).all()
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_who_does_not_send_is_silent(name: str) -> None:
-    """Neither on air nor in the way: the others' scalars depend neither on its channel nor on its
-    symbols."""
+def test_silence_and_the_scale_of_symbols(name: str) -> None:
+    """Who does not send is neither on air nor in the way: the others' scalars depend neither on its
+    channel nor on its symbols. Ten times the amplitude of all symbols is a tenth of p, and what
+    arrives is as before, unless the policy has a scale of its own. A trial without senders stays
+    finite."""
     link = make_link(2)
     got = solve(ALL[name], link)
     off = ~link.transmit_mask[:, None].expand(-1, SEGMENTS, -1)
     assert (got.p[off] == 0).all()
     assert not got.active_mask[off].any()
-    for factor in (1e-6, 1e3):
-        faded = perturb(
-            link,
-            h=torch.where(off, factor * link.h, link.h),
-            symbol_power=torch.where(off, factor * link.symbol_power, link.symbol_power),
-        )
-        other = solve(ALL[name], faded)
-        torch.testing.assert_close(other.p, got.p)
-        torch.testing.assert_close(other.eta, got.eta)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_scaled_symbols_change_nothing_that_arrives(name: str) -> None:
-    """Ten times the amplitude: a tenth of p, and c as before; of a policy with its own scale they
-    differ."""
-    link = make_link(11)
-    got, other = (
-        solve(ALL[name], perturb(link, symbol_power=f * link.symbol_power)) for f in (1.0, 100.0)
+    faded = perturb(
+        link,
+        h=torch.where(off, 1e3 * link.h, link.h),
+        symbol_power=torch.where(off, 1e3 * link.symbol_power, link.symbol_power),
     )
-    if not ALL[name].scale_invariant:
-        assert not torch.allclose(
-            compute_received_gain(link, other), compute_received_gain(link, got)
-        )
-        return
-    torch.testing.assert_close(other.p, got.p / 10)
-    torch.testing.assert_close(compute_received_gain(link, other), compute_received_gain(link, got))
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_nobody_sends(name: str) -> None:
-    """A trial without senders stays finite."""
-    link = make_link(4)
+    other = solve(ALL[name], faded)
+    torch.testing.assert_close(other.p, got.p)
+    torch.testing.assert_close(other.eta, got.eta)
+    loud = solve(ALL[name], perturb(link, symbol_power=100.0 * link.symbol_power))
+    arrives, louder = compute_received_gain(link, got), compute_received_gain(link, loud)
+    if ALL[name].scale_invariant:
+        torch.testing.assert_close(loud.p, got.p / 10)
+        torch.testing.assert_close(louder, arrives)
+    else:
+        assert not torch.allclose(louder, arrives)
     sends = link.transmit_mask.clone()
     sends[0] = False
-    got = solve(ALL[name], perturb(link, transmit_mask=sends))
-    assert (got.p[0] == 0).all()
-    assert not got.active_mask[0].any()
-    assert (torch.isfinite(got.eta) & (got.eta > 0)).all()
-    assert torch.isfinite(torch.view_as_real(got.p)).all()
+    nobody = solve(ALL[name], perturb(link, transmit_mask=sends))
+    assert (nobody.p[0] == 0).all()
+    assert (torch.isfinite(nobody.eta) & (nobody.eta > 0)).all()
 
 
-@pytest.mark.parametrize("budget", [1.0, 1e12])
-@pytest.mark.parametrize("name", ALL)
-def test_zero_updates_and_dead_channels_do_not_make_nan(name: str, budget: float) -> None:
-    """Single precision, budgets of a normalised and a physical link; all symbols zero in one
-    segment, one device's in the other, and a channel that is zero."""
-    link = make_link(10)
-    power, h = link.symbol_power.clone(), link.h / math.sqrt(budget)
-    power[:, 0] = 0.0
-    power[:, 1, 3] = 0.0
-    h[:, :, 1] = 0.0
-    parts = {"budget": budget * link.budget, "gain": link.gain / budget}
-    single = to_single_precision(perturb(link, symbol_power=power, h=h, **parts))
-    got = solve(ALL[name], single)
-    assert torch.isfinite(torch.view_as_real(got.p)).all()
-    assert not got.eta.isnan().any()
-    assert (got.eta > 0).all()
-    assert torch.isfinite(compute_received_gain(single, got)).all()
-    if ALL[name].power_constraint == "peak":
-        used = got.p.abs().square() * single.symbol_power / single.budget[:, None]
-        assert (used <= 1 + 1e-5).all()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name == "smcv" else ())
-        for name in SCALE_POLICIES
-    ],
-)
+@pytest.mark.parametrize("name", ["full", "cao_static", "gbma", "tci"])
 def test_gradients_reach_channels_budgets_and_symbol_powers(name: str) -> None:
     """By finite differences, in a link where no tie, cap or threshold is near."""
     link = make_link(12)
-    policy = make_policy(name, **({"variation": 0.7} if name == "smcv" else {}))
+    policy = make_policy(name)
 
     def scalars(h: torch.Tensor, budget: torch.Tensor, power: torch.Tensor) -> tuple:  # type: ignore[type-arg]
         got = solve(policy, perturb(link, h=h, budget=budget, symbol_power=power))

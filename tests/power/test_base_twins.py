@@ -9,12 +9,11 @@ from support.sheet_twins import TWINS
 pytestmark = pytest.mark.twin
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("linear", [True, False])
 @pytest.mark.parametrize("name", TWINS)
-def test_equal_to_the_formula_sheet(name: str, linear: bool, seed: int) -> None:
+def test_equal_to_the_formula_sheet(name: str, linear: bool) -> None:
     policy, twin = TWINS[name]
-    link = make_link(seed, linear)
+    link = make_link(0, linear)
     got = solve(policy, link)
     for s in range(TRIALS):
         for q in range(SEGMENTS):

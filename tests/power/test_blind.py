@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from support.power_links import (
-    compute_received_gain,
     draw_fading,
     make_plain_link,
     make_policy,
@@ -34,7 +33,7 @@ def blind_link(
     return make_plain_link(scalar, budget, num_antennas=antennas), h
 
 
-@pytest.mark.parametrize("antennas", [1, 4, 16])
+@pytest.mark.parametrize("antennas", [1, 4])
 def test_blind_is_the_papers_estimate(antennas: int) -> None:
     """Re(sum_a conj(sum_k h_ka) y_a) / (K A sqrt(P)), antenna by antenna, of one symbol."""
     budget, devices = 3.0, 5
@@ -54,23 +53,15 @@ def test_blind_is_the_papers_estimate(antennas: int) -> None:
     assert make_policy("blind").receiver == "mrc"
 
 
-def test_blind_divides_by_the_large_scale_gain() -> None:
-    """Everything a hundred times weaker: the same gains arrive."""
-    link, _ = blind_link(4, 20, 5, 3.0)
-    weak = perturb(link, h=0.1 * link.h, gain=0.01 * link.gain)
-    one, other = solve(make_policy("blind"), link), solve(make_policy("blind"), weak)
-    torch.testing.assert_close(compute_received_gain(weak, other), compute_received_gain(link, one))
-
-
-@pytest.mark.parametrize("receiver", ["auto", "mrc", "eigen"])
-def test_it_needs_the_sum_of_channels(receiver: str) -> None:
-    scenario = SimpleNamespace(receiver=SimpleNamespace(name=receiver))
-    found = list(make_policy("blind").check(scenario))
+def test_it_needs_the_sum_of_channels() -> None:
     text = (
         "receiver: 'eigen' does not go with power: 'blind', whose devices do not know their "
         "phases; use auto or mrc"
     )
-    assert found == ([Problem(text, ("receiver",), (("power",),))] if receiver == "eigen" else [])
+    problem = Problem(text, ("receiver",), (("power",),))
+    for receiver, expected in (("auto", []), ("mrc", []), ("eigen", [problem])):
+        scenario = SimpleNamespace(receiver=SimpleNamespace(name=receiver))
+        assert list(make_policy("blind").check(scenario)) == expected, receiver
 
 
 def test_blind_gain_is_that_of_the_devices_on_air() -> None:

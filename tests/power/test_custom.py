@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from support.power_links import make_link, perturb, solve
+from support.refusals import assert_refused
 
 from otafl.core import registry
 from otafl.core.contracts import Coefficients, Link
-from otafl.core.errors import UserError
 from otafl.power.custom import CustomPolicy
-from otafl.user_code.custom_part import CustomPart
 
 pytestmark = pytest.mark.exact
 
@@ -76,13 +75,6 @@ def test_it_is_called_with_the_link_and_its_options() -> None:
     assert got.eta.shape == link.h.shape[:2]
 
 
-def test_real_scalars_and_single_precision_do() -> None:
-    link = make_link(2)
-    got = run("amplitudes", link)
-    assert got.p.dtype == torch.complex128
-    assert got.eta.dtype == torch.float64
-
-
 def test_attributes_of_the_function() -> None:
     got = run("long_term")  # four times the budget
     assert own("long_term").power_constraint == "average"
@@ -95,17 +87,8 @@ def test_attributes_of_the_function() -> None:
     assert used[:, 1].max() == pytest.approx(1.0)
 
 
-def test_gradients_pass() -> None:
-    link = make_link(1)
-    budget = link.budget.clone().requires_grad_()
-    got = run("share", perturb(link, budget=budget))
-    got.p.abs().sum().backward()
-    assert (budget.grad[link.transmit_mask] > 0).all()  # type: ignore[index]
-
-
-@pytest.mark.parametrize(
-    ("function", "options", "message"),
-    [
+def test_what_is_wrong_is_said() -> None:
+    cases = [
         ("share", {"factor": 1.1}, "at trial 0, segment 0, device 0 of the stack, a power |p|^2 m"
          " of 1.21 times the budget; scale p by (link.budget[:, None] / link.symbol_power).sqrt()"),
         ("one_tensor", {}, "returned a Tensor; expected the tensors (p, eta) of shapes (3, 2, 6) "
@@ -116,21 +99,12 @@ def test_gradients_pass() -> None:
         ("odd", {}, "'my_own_policies:odd' has the attribute constraint = 'sometimes'; expected "),
         ("share", {"factr": 1}, "power.factr: unknown key of 'my_own_policies:share'; did"),
         ("absent", {}, "'absent' does not exist in module 'my_own_policies'"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_said(function: str, options: dict[str, float], message: str) -> None:
-    with pytest.raises(UserError, match=re.escape(message)) as error:
-        run(function, **options)
-    assert str(error.value).startswith("power")
-    assert f"my_own_policies:{function}" in str(error.value)
+    ]  # fmt: skip
+    assert_refused(run, [({"function": f, **keys}, re.escape(said)) for f, keys, said in cases])
 
 
 def test_the_table_takes_it() -> None:
     config = registry.load_settings_class("power", "my_own_policies:share")
-    assert config is CustomPolicy.Settings
-    assert issubclass(config, CustomPart)
-    assert registry.load_component("power", "my_own_policies:share") is CustomPolicy
     made = registry.make_component("power", config(name="my_own_policies:share", part=0.5))
     assert isinstance(made, CustomPolicy)
     assert made.receiver == "eigen"
-    assert config(name="a:b", depth=3).options == {"depth": 3}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from scipy import optimize
@@ -24,9 +23,8 @@ from otafl.core.contracts import Link
 pytestmark = pytest.mark.exact
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_full_minimises_the_mean_squared_error(seed: int) -> None:
-    link = make_link(seed)
+def test_full_minimises_the_mean_squared_error() -> None:
+    link = make_link(0)
     got = solve(make_policy("full"), link)
     arrives = (link.h * got.p).real.numpy()
     for s in range(TRIALS):
@@ -69,21 +67,3 @@ def test_one_device_by_hand(name: str) -> None:
     assert compute_mse(
         got.eta.sqrt().item(), got.p.real.numpy(), torch.ones(1).numpy()
     ) == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize("name", ["full", "cao_static"])
-def test_a_learner_can_descend_on_the_error(name: str) -> None:
-    """At the optimum of eta, the error's derivative by a factor on sqrt(eta) is zero; from a wrong
-    factor, gradient descent on it comes back to one."""
-    link = make_link(13, spread=False)
-    got = solve(make_policy(name), link)
-    arrives = (link.h * got.p).real[0, 0]
-    log_factor = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
-    for _ in range(400):
-        root = got.eta[0, 0].sqrt() * log_factor.exp()
-        error = ((arrives / root - 1) ** 2).sum() + N / root.square()
-        (slope,) = torch.autograd.grad(error, log_factor)
-        log_factor = (log_factor - 0.1 * slope).detach().requires_grad_()
-    assert log_factor.item() == pytest.approx(0.0, abs=1e-6)
-    root = got.eta[0, 0].sqrt().item()
-    assert compute_mse(root, arrives.numpy(), np.ones(6)) <= error.item() * (1 + 1e-12)

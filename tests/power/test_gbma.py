@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import j0
-from support.marks import first_is_fast
 from support.power_links import make_link, make_policy, solve
 
 import otafl
@@ -18,20 +17,7 @@ from otafl.core.errors import UserError
 pytestmark = pytest.mark.exact
 
 
-def test_gbma_pre_compensates_the_phase_only() -> None:
-    link = make_link(5)
-    got = solve(make_policy("gbma"), link)
-    arrives = link.h * got.p
-    assert arrives.imag.abs().max() < 1e-12
-    amplitude = got.p.abs().where(got.active_mask, torch.nan)
-    torch.testing.assert_close(
-        amplitude.nanmean(-1, keepdim=True).expand_as(amplitude)[got.active_mask],
-        amplitude[got.active_mask],
-    )
-
-
-@pytest.mark.parametrize("target", ["amplitude", "energy"])
-@pytest.mark.parametrize("linear", [True, False])
+@pytest.mark.parametrize(("target", "linear"), [("amplitude", False), ("energy", True)])
 def test_gbma_targets(target: str, linear: bool) -> None:
     """A target that is set overrules the payload's kind; amplitude and energy differ by pi / 4."""
     link = make_link(6, linear)
@@ -50,17 +36,16 @@ def delayed(devices: int, trial: int = 0, **channel: float) -> otafl.WirelessUpl
     return otafl.WirelessUplink(devices, channel=fading, csi="delay", snr_db=20.0, trial=trial)
 
 
-@pytest.mark.parametrize("interval_s", first_is_fast([0.01, 0.0626]))
-def test_delayed_phases(interval_s: float) -> None:
-    """With the correlation rho = 0.91 and -0.40, the gain Re(h exp(-j angle h_hat)) has the mean
-    square rho^2 + (1 - rho^2) / 2. The mean over 40 rounds of ten devices is within 25 %,
-    three standard deviations."""
-    devices, speed_kmh, carrier_hz = 10, 3.0, 3.5e9
+def test_delayed_phases() -> None:
+    """With the correlation rho = 0.91, the gain Re(h exp(-j angle h_hat)) has the mean square
+    rho^2 + (1 - rho^2) / 2. The mean over 40 rounds of ten devices is within 25 %, three standard
+    deviations."""
+    devices, speed_kmh, carrier_hz, interval_s = 10, 3.0, 3.5e9, 0.01
     rho = float(j0(2.0 * math.pi * doppler_hz(speed_kmh, carrier_hz) * interval_s))
     gain = abs(rho) * math.sqrt(math.pi) / 2.0
     variance = (rho**2 + (1.0 - rho**2) / 2.0) / gain**2 - 1.0
     law = variance + 0.5 / (100.0 * gain**2) / devices
-    x = torch.randn(devices, 500, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(devices, 200, generator=torch.Generator().manual_seed(0))
     errors = [
         uplink(round, x)[1].nmse
         for trial in range(5)
@@ -70,9 +55,6 @@ def test_delayed_phases(interval_s: float) -> None:
     assert np.mean(errors) == pytest.approx(law, rel=0.25)
 
 
-@pytest.mark.parametrize(
-    "channel", [{}, {"speed_kmh": 3.0, "round_interval_s": 0.0393}], ids=["new fading", "rho=0"]
-)
-def test_estimates_without_the_phase_are_refused(channel: dict[str, float]) -> None:
+def test_estimates_without_the_phase_are_refused() -> None:
     with pytest.raises(UserError, match=r"power: 'gbma' .* got 0\.0.*channel\.speed_kmh"):
-        delayed(4, **channel)(0, torch.ones(4, 5))
+        delayed(4)(0, torch.ones(4, 5))

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize
-from support.energy_slots import F64, Slots, make_slot_link
-from support.power_links import N, make_link, perturb
-from torch import Tensor
+from support.energy_slots import Slots, make_slot_link
+from support.power_links import perturb
 
-from otafl.power import average_power
 from otafl.power.lyapunov import inverse_scaling
 
 pytestmark = pytest.mark.exact
@@ -27,7 +25,7 @@ def objective(
     return float((w * ((root_u * reach * a - 1) ** 2 + price * a**2)).sum() + noise * root_u**2)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_state_problem_against_numerical_minimisation(seed: int) -> None:
     """Prices over six decades, some zero: no shares and scaling that a general solver finds from
     several starts are better, and shares are within full power."""
@@ -57,29 +55,6 @@ def test_the_state_problem_against_numerical_minimisation(seed: int) -> None:
     assert min(found) <= ours * (1 + 1e-6)
 
 
-def test_silent_where_nothing_is_worth_its_price() -> None:
-    """sum w q / mu <= N / M: u = 0; just above it, it is small and positive."""
-    reach, price = torch.ones(1, 2, dtype=F64), torch.full((1, 2), 4.0, dtype=F64)
-    w = torch.full((1, 2), 0.5, dtype=F64)
-    for noise, silent in ((0.2501, True), (0.2499, False)):
-        u = inverse_scaling(reach, price, w, torch.tensor([noise], dtype=F64))
-        assert (u == 0).item() == silent
-        assert u.item() < 1e-2
-
-
-def test_without_a_peak_it_is_the_average_powers_state_problem() -> None:
-    """Prices above 1/4 never meet the peak: then the scaling is that of `cao_average`."""
-    rng = np.random.default_rng(2)
-    quality = torch.from_numpy(10 ** rng.uniform(-1, 3, (200, 6)))
-    price = torch.from_numpy(10 ** rng.uniform(math.log10(0.26), 2, (200, 6)))
-    w = torch.from_numpy(rng.dirichlet(np.ones(6), 200))
-    noise = torch.from_numpy(10 ** rng.uniform(-2, 0, 200))
-    theirs = average_power.inverse_scaling(quality, price, w, noise)
-    torch.testing.assert_close(inverse_scaling(quality.sqrt(), price, w, noise), theirs)
-    assert (theirs > 0).any()
-    assert (theirs == 0).any()
-
-
 def test_queues_by_hand() -> None:
     """One device, h = 1, m = 1, P = 2, V = 0.2, e_bar = 1/4. Without a queue it sends at its peak,
     e = 1, so Q = 3/4, and mu = Q / V = 15/4: q / mu = 8/15 > N / M = 1/2, barely worth it. A slot
@@ -98,35 +73,3 @@ def test_queues_by_hand() -> None:
     for slot in range(1, 6):
         slots(perturb(one, transmit_mask=torch.tensor([[False, True]])))
         assert slots.state[0, 0].item() == pytest.approx(max(before - 0.25 * slot, 0.0))
-
-
-@pytest.mark.parametrize("battery", [math.inf, 2.0])
-def test_unequal_symbols_and_prices(battery: float) -> None:
-    """The scalars minimise V K / M [sum m (c - 1)^2 + N / eta] + sum_k Q_k |p_k|^2 m_k / P_k: no
-    neighbour does better that is within peak and battery."""
-    link = perturb(make_link(3), segment_lengths=torch.tensor([3.0, 5.0], dtype=F64), num_symbols=8)
-    energy = battery * link.budget  # eight symbols would take 8 P
-    link = perturb(link, energy_budget=energy)
-    slots = Slots("lyapunov", v=[0.5, 5.0, 50.0], average_db=[-6.0] * 3)
-    slots.state = torch.from_numpy(np.random.default_rng(0).uniform(0, 3, (3, 6)))
-    queue = slots.state.clone()
-    got = slots(link)
-    there = link.transmit_mask[:, None]
-    m = link.symbol_power * there
-
-    def cost(amplitude: Tensor, root: Tensor) -> Tensor:
-        c = link.h.abs() * amplitude / root[..., None]
-        error = (m * (c - 1).square()).sum(-1) + N / root.square()
-        energy = queue[:, None] * amplitude.square() * m / link.budget[:, None]
-        return slots.hyper["v"][:, None] * error * there.sum(-1) / m.sum(-1) + energy.sum(-1)
-
-    amplitude, root = got.p.abs(), got.eta.sqrt()
-    best = cost(amplitude, root)
-    most = (torch.minimum(link.budget, energy / 8)[:, None] / link.symbol_power).sqrt()
-    for step in (1e-3, 1e-2, 0.3):
-        for sign in (-1, 1):
-            assert (cost(amplitude, root * (1 + sign * step)) >= best).all()
-            for k in range(6):
-                other = amplitude.clone()
-                other[..., k] = torch.minimum(other[..., k] * (1 + sign * step), most[..., k])
-                assert (cost(other, root) >= best * (1 - 1e-12)).all()

@@ -1,8 +1,4 @@
-"""Pre-scalers planned on statistics alone.
-
-Laws are measured on 20,000 fading states of six Rayleigh devices whose gains spread over 20 dB, at
-a false-alarm level of 1e-4 for each test.
-"""
+"""Pre-scalers planned on statistics alone, for six devices whose gains spread over 20 dB."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ from support.power_links import (
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.pre_scaler import PreScaler, minimise_cost, solve_best_zero_bias, solve_zero_bias
 
-LEVEL, STATES = 1e-4, 20_000
+STATES = 2_000
 GAIN = torch.tensor([0.1, 0.3, 1.0, 2.0, 5.0, 10.0], dtype=torch.float64)
 K, P = len(GAIN), 4.0
 SPREADS = {"spread": np.geomspace(0.3, 30.0, 5), "two kinds": np.array([0.5, 0.5, 40.0, 40.0])}
@@ -50,10 +46,9 @@ def cost(gamma: np.ndarray, strength: np.ndarray, weight: float) -> float:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("spread", SPREADS)
-@pytest.mark.parametrize("weight", [0.0, 0.3, 3.0])
+@pytest.mark.parametrize(("spread", "weight"), [("spread", 0.3), ("two kinds", 3.0)])
 def test_plan_is_a_numerical_minimum(spread: str, weight: float) -> None:
-    """No worse than what another method finds from ten starts without derivatives, nor than both
+    """No worse than what another method finds from five starts without derivatives, nor than both
     ends: every alpha as large as can be, and all alike."""
     strength = SPREADS[spread]
     top, count = np.sqrt(strength / 2.0), len(strength)
@@ -67,27 +62,11 @@ def test_plan_is_a_numerical_minimum(spread: str, weight: float) -> None:
             bounds=[(1e-6, 1.0)] * count,
             options={"maxiter": 500, "ftol": 1e-14},
         ).fun
-        for _ in range(10)
+        for _ in range(5)
     ]
     assert planned <= min(others) * (1 + 1e-8)
     assert planned < cost(top, strength, weight)
     assert planned < cost(solve_zero_bias(strength), strength, weight)
-
-
-@pytest.mark.exact
-def test_ends_of_the_plan() -> None:
-    """Zero bias has every alpha at sqrt(Lambda P / (2 e)) of the weakest, and bias vanishes as its
-    weight grows; noise alone is least where every alpha is as large as can be."""
-    for strength in SPREADS.values():
-        gamma = solve_zero_bias(strength)
-        alpha = gamma * np.exp(-(gamma**2) / strength)
-        np.testing.assert_allclose(alpha, math.sqrt(strength.min() / (2 * math.e)), rtol=1e-9)
-        assert (gamma <= np.sqrt(strength / 2.0) * (1 + 1e-12)).all()
-        heavy = minimise_cost(strength, N, 1e7)
-        alpha = heavy * np.exp(-(heavy**2) / strength)
-        assert np.ptp(alpha) / alpha.mean() < 1e-3
-        loud = minimise_cost(strength, 1e9, 0.0)
-        np.testing.assert_allclose(loud, np.sqrt(strength / 2.0), rtol=1e-2)
 
 
 def common_error(alpha: float, strength: np.ndarray, few: float = 1.0) -> float:
@@ -105,9 +84,9 @@ def _lower(alpha: float, strength: float) -> float:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("few", [1.0, 3.0])
-@pytest.mark.parametrize("snr_db", [-20, 0, 20, 40])
-@pytest.mark.parametrize("spread", [*SPREADS, "alike"])
+@pytest.mark.parametrize(
+    ("spread", "snr_db", "few"), [("spread", 0, 1.0), ("two kinds", 40, 3.0), ("alike", -20, 1.0)]
+)
 def test_best_common_gain_is_the_best_of_a_grid(spread: str, snr_db: float, few: float) -> None:
     """Of 400 gains from a thousandth of the largest up to it, 1.7 % apart: within a step of the
     best, and no worse."""
@@ -123,31 +102,6 @@ def test_best_common_gain_is_the_best_of_a_grid(spread: str, snr_db: float, few:
     assert alpha[0] <= grid[min(best + 1, len(grid) - 1)] * (1 + 1e-9)
     ours = common_error(min(alpha[0], grid[-1]), strength, few)
     assert ours <= errors[best] * (1 + 1e-9)
-
-
-@pytest.mark.exact
-def test_largest_common_gain_has_a_floor_that_the_best_has_not() -> None:
-    """Twenty devices alike: silence of (sqrt(e) - 1) / K is left at any SNR, 64 times the error at
-    the best common gain at 30 dB; the plan with bias is not above that."""
-    strength = np.full(20, 1e3)
-    plans = solve_zero_bias(strength), solve_best_zero_bias(strength, N)
-    worst, best = (cost(plan, strength, 1.0) for plan in plans)
-    assert worst == pytest.approx((math.sqrt(math.e) - 1) / 20, rel=1e-3)
-    assert worst / best == pytest.approx(64.5, rel=0.01)
-    for power in (1e-3, 1.0, 1e3, 1e6):
-        strength = SPREADS["spread"] * power
-        best = cost(solve_best_zero_bias(strength, N), strength, 1.0)
-        assert cost(minimise_cost(strength, N, 1.0), strength, 1.0) <= best * (1 + 1e-9)
-        assert best <= cost(solve_zero_bias(strength), strength, 1.0) * (1 + 1e-9)
-
-
-@pytest.mark.exact
-def test_best_common_gain_of_devices_alike_but_for_rounding() -> None:
-    """Without a warning, over 40 orders of magnitude of the SNR."""
-    for power in (1e-12, 1.0, 1e14, 1e28):
-        strength = power * (1.0 + np.arange(5) * 2.0**-52)
-        alike = solve_best_zero_bias(np.full(5, power), N)
-        np.testing.assert_allclose(solve_best_zero_bias(strength, N), alike, rtol=1e-6)
 
 
 @pytest.mark.exact
@@ -198,18 +152,3 @@ def test_peak_power_and_scale() -> None:
             torch.testing.assert_close(used, m / 4.0 * sends[0])
         root = alpha[sends[0]].sum() / 5 / 2.0  # 1 / sqrt(m) is a half
         torch.testing.assert_close(got.eta.sqrt(), root.expand(STATES, 1))
-
-
-@pytest.mark.exact
-def test_devices_without_a_channel_are_left_out() -> None:
-    """Who never has one does not count; where nobody has one the round is a no-op."""
-    policy = make_policy("pre_scaler")
-    h = torch.ones(2, 3, dtype=torch.complex128)
-    gain = torch.tensor([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
-    link = fill_in(policy, make_plain_link(h * gain.sqrt(), P, gain=gain))
-    state = policy.prepare(make_rayleigh_statistics(perturb(link, gain=gain)), link.hyper)
-    got = policy.compute_coefficients(state, link)[1]
-    assert got.active_mask.tolist() == [[[True, False, True]], [[False] * 3]]
-    assert got.p.isfinite().all()
-    torch.testing.assert_close(got.eta[0, 0].sqrt(), state[1][0, [0, 2]].mean())
-    assert got.eta[1, 0].isfinite()

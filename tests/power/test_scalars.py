@@ -18,14 +18,6 @@ pytestmark = pytest.mark.exact
 POLICY = {name: policy for name, (policy, _) in TWINS.items()}
 
 
-@pytest.mark.parametrize("name", ["genie", "ci", "multi_antenna_ci", "tci", "tci, peak", "cotaf"])
-def test_inversion_arrives_with_gain_one(name: str) -> None:
-    link = make_link(4)
-    got = solve(POLICY[name], link)
-    c = link.h * got.p / got.eta.sqrt()[..., None]
-    torch.testing.assert_close(c, got.active_mask.to(c.dtype), rtol=0, atol=1e-12)
-
-
 def test_mean_reference_is_the_papers_oracle_scaling() -> None:
     """reference mean: gamma = P / mean m for gbma, P / (mean m E1(g_th)) for tci, over the devices
     that send; without count_policy_power, E1 is left out. gbma is then an average policy."""
@@ -42,16 +34,6 @@ def test_mean_reference_is_the_papers_oracle_scaling() -> None:
     for counted, expected in ((True, gamma / cost), (False, gamma)):
         policy = make_policy("tci", reference="mean", count_policy_power=counted, relative=False)
         torch.testing.assert_close(solve(policy, link).eta, expected)
-
-
-@pytest.mark.parametrize("name", ["tci", "tci, peak", "cotaf"])
-def test_everybody_silent_stays_finite(name: str) -> None:
-    link = make_link(9)
-    assert POLICY[name].may_be_silent
-    got = solve(POLICY[name], perturb(link, h=1e-3 * link.h))
-    assert not got.active_mask.any()
-    assert (got.p == 0).all()
-    assert (torch.isfinite(got.eta) & (got.eta > 0)).all()
 
 
 @pytest.mark.parametrize("name", POLICY)
@@ -74,14 +56,12 @@ def test_no_channel_in_one_segment(name: str) -> None:
     assert torch.equal(got.active_mask[:, 0], plain.active_mask[:, 0])
 
 
-@pytest.mark.parametrize("options", [{}, {"constraint": "peak"}, {"count_policy_power": False}])
-@pytest.mark.parametrize("name", ["tci", "cotaf"])
+@pytest.mark.parametrize(("name", "options"), [("tci", {"constraint": "peak"}), ("cotaf", {})])
 def test_relative_thresholds_mean_the_same_with_a_path_loss(
     name: str, options: dict[str, Any]
 ) -> None:
     """A path loss of 120 dB that every device's power makes up for changes nothing that arrives; at
     a mean gain of 1, relative and absolute are the same."""
-    options = options if name == "tci" else {}
     link = make_link(11)
     one = perturb(link, h=link.h / link.gain.mean(1).sqrt()[:, None, None])
     one = perturb(one, gain=link.gain / link.gain.mean(1, keepdim=True))
@@ -99,7 +79,7 @@ def test_relative_thresholds_mean_the_same_with_a_path_loss(
     torch.testing.assert_close(distant.eta, near.eta)
 
 
-@pytest.mark.parametrize("name", ["ci", "gbma", "blind"])
+@pytest.mark.parametrize("name", ["ci", "blind"])
 def test_mmse_scaling_is_the_best_for_what_arrives(name: str) -> None:
     """sum m (c - 1)^2 + N / eta at the policy's p, phases included: no neighbour of eta does
     better; and a trial that receives nothing useful keeps the policy's eta."""

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from contract.small import engine, run
-from support.energy_slots import F64, SYMBOLS, Slots, make_budget_paced, make_slot_link
+from support.energy_slots import F64, Slots, make_budget_paced, make_slot_link
 from support.power_links import perturb
-from torch import Tensor
-
-from otafl.engine.engine import Engine
 
 pytestmark = pytest.mark.exact
 
@@ -73,32 +67,3 @@ def test_segments_are_charged_by_their_symbols(name: str) -> None:
         energy = (slots.power(link) * lengths[:, None]).sum(1)
         torch.testing.assert_close(slots.state, energy / 20.0 - 0.01)
     assert (energy > 0).all()
-
-
-@pytest.mark.parametrize("name", ["budget_paced", "lyapunov"])
-def test_stacked_trials_have_states_of_their_own(name: str) -> None:
-    """Budgets of a sweep in one stack, payloads of two groups and changing participants: what is
-    left after six rounds is what each trial alone has left."""
-    key = "energy_db" if name == "budget_paced" else "average_db"
-    keys: dict[str, Any] = {
-        "power": {"name": name, **({"rounds": 6} if name == "budget_paced" else {"v": 1.0})},
-        "algorithm": "scaffold",
-        "devices.participants": 3,
-        "engine.dtype": "float64",
-        "trials": 2,
-        "sweep": {f"power.{key}": [-12.0, -6.0]},
-    }
-
-    def state(one: Engine) -> Tensor:
-        kept = one.parts.link.transport._policy_state  # type: ignore[attr-defined]
-        if name == "lyapunov":
-            return kept
-        assert kept.ahead.abs().max() < 1e-9
-        return kept.left / SYMBOLS
-
-    stack = state(run(engine(keys), 6))
-    assert stack.gt(0).any()
-    for point in range(2):
-        for trial in range(2):
-            alone = state(run(engine(keys, trials=[trial], chosen=[point]), 6))
-            torch.testing.assert_close(alone[0], stack[2 * point + trial])

@@ -4,16 +4,12 @@ the receive scaling and all gains at once, and its limits.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from scipy import optimize
 from support.power_links import (
-    DRAWS,
     N,
-    compute_capped_errors,
     compute_received_gain,
     draw_links,
     make_link,
@@ -25,8 +21,6 @@ from support.power_links import (
 from otafl.core.contracts import Link
 
 pytestmark = pytest.mark.exact
-
-BETAS = [0.05, 0.7, 5.0]
 
 
 def objective(c: np.ndarray, s: np.ndarray, m: np.ndarray, beta: float) -> np.ndarray:
@@ -46,15 +40,14 @@ def of_draws(link: Link, beta: float) -> Link:
     return perturb(link, hyper={"variation": torch.full((len(link.h),), beta).double()})
 
 
-@pytest.mark.parametrize("beta", BETAS)
-@pytest.mark.parametrize("devices", [2, 5, 12])
+@pytest.mark.parametrize(("devices", "beta"), [(2, 0.05), (5, 5.0), (12, 0.7)])
 def test_equals_numerical_minimisation(devices: int, beta: float) -> None:
     """Over s and all c_k <= s sqrt(q_k), jointly, by sequential quadratic programming from full
-    power, in 30 draws of unequal budgets and symbol powers; to 1e-6."""
-    link = of_draws(draw_links(30, devices, seed=devices), beta)
+    power, in 15 draws of unequal budgets and symbol powers; to 1e-6."""
+    link = of_draws(draw_links(15, devices, seed=devices), beta)
     got = solve(make_policy("smcv", variation=beta), link)
     c, s = compute_received_gain(link, got)[:, 0].numpy(), got.eta[:, 0].rsqrt().numpy()
-    for row in range(30):
+    for row in range(15):
         reach, m = parts(link, row)
         scale = 1 / np.median(reach)  # of s, so that the search is well conditioned
         found = optimize.minimize(
@@ -70,54 +63,6 @@ def test_equals_numerical_minimisation(devices: int, beta: float) -> None:
         )
         mine = objective(c[row][link.transmit_mask[row].numpy()], s[row], m, beta)
         assert mine == pytest.approx(found.fun, rel=1e-6)
-
-
-@pytest.mark.parametrize("beta", BETAS)
-def test_no_other_point_is_better(beta: float) -> None:
-    """The problem is convex, so a minimum among neighbours is the minimum: 1,000 draws of 20
-    devices, each against 40 feasible points nearby."""
-    rng = np.random.default_rng(2)
-    link = of_draws(draw_links(DRAWS, 20, seed=3), beta)
-    got = solve(make_policy("smcv", variation=beta), link)
-    c, s = compute_received_gain(link, got)[:, 0].numpy(), got.eta[:, 0].rsqrt().numpy()
-    reach = ((link.budget[:, None] / link.symbol_power).sqrt() * link.h.abs())[:, 0].numpy()
-    m = (link.symbol_power[:, 0] * link.transmit_mask).numpy()
-    assert (c <= (reach * s[:, None]) * (1 + 1e-9)).all()
-    least = objective(c, s, m, beta)
-    for size in np.geomspace(1e-4, 0.3, 40):
-        other = s * np.exp(size * rng.standard_normal(DRAWS))
-        moved = c * np.exp(size * rng.standard_normal(c.shape)) + (other / s - 1)[:, None] * c
-        near = objective(np.clip(moved, 0, reach * other[:, None]), other, m, beta)
-        assert (near >= least * (1 - 1e-12)).all()
-
-
-def test_large_variation_is_the_static_policy() -> None:
-    link = make_link(1)
-    link = perturb(link, hyper={"variation": torch.full((3,), 1e9).double()})
-    got = solve(make_policy("smcv", variation=1e9), link)
-    expected = solve(make_policy("cao_static"), link)
-    torch.testing.assert_close(got.p, expected.p, rtol=1e-6, atol=1e-9)
-    torch.testing.assert_close(got.eta, expected.eta, rtol=1e-6, atol=0)
-    draws = of_draws(draw_links(DRAWS, 8, 1), 1e9)
-    root = solve(make_policy("smcv", variation=1e9), draws).eta[:, 0].sqrt().numpy()
-    best = solve(make_policy("cao_static"), draws).eta[:, 0].sqrt().numpy()
-    np.testing.assert_allclose(
-        compute_capped_errors(root, draws), compute_capped_errors(best, draws), rtol=1e-8
-    )
-
-
-def test_no_variation_sums_all_power() -> None:
-    """beta -> 0 at m = 1: everybody at full power, sqrt(eta) = (Q^2 + N) / (K Q), Q the sum of
-    sqrt(q): what K copies of one symbol ask for."""
-    link = make_link(2, spread=False)
-    link = perturb(link, hyper={"variation": torch.zeros(3).double()})
-    got = solve(make_policy("smcv", variation=0.0), link)
-    there = link.transmit_mask[:, None]
-    reach = (link.budget.sqrt()[:, None] * link.h.abs()) * there
-    total, count = reach.sum(-1), there.sum(-1)
-    torch.testing.assert_close(got.eta.sqrt(), (total**2 + N) / (count * total), rtol=1e-4, atol=0)
-    used = got.p.abs().square() / link.budget[:, None]
-    torch.testing.assert_close(used, there.expand_as(used).double(), rtol=1e-6, atol=0)
 
 
 def test_the_uncapped_make_up_for_the_capped() -> None:
@@ -146,13 +91,3 @@ def test_the_rounds_own_variation_is_used_unless_one_is_given() -> None:
     expected = solve(fixed, link)
     torch.testing.assert_close(got.p[:, 0], expected.p[:, 0])
     assert not torch.isclose(got.eta[:, 1], expected.eta[:, 1]).any()
-
-
-def test_more_variation_never_asks_for_more_power() -> None:
-    """The paper's monotony: the transmit power of every device falls with beta (equal m)."""
-    link = perturb(draw_links(300, 6, 9), symbol_power=torch.ones(300, 1, 6).double())
-    last = math.inf
-    for beta in np.geomspace(1e-3, 1e3, 13):
-        used = solve(make_policy("smcv", variation=beta), of_draws(link, beta)).p.abs()
-        assert (used <= last + 1e-9).all()
-        last = used

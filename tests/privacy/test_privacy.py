@@ -386,8 +386,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"privacy": BOUND, "power": "budget_paced"}, "power: 'budget_paced' plans with the whole"),
     ({"privacy": BOUND, "csi": "pilots"}, "csi: with 'pilots' devices do not know their channels"),
     (
-        {"privacy": BOUND, "csi": "otafl.csi.error:NormalError"},
-        "csi: with 'otafl.csi.error:NormalE",
+        {"privacy": BOUND, "csi": "otafl.csi.estimates:NormalError"},
+        "csi: with 'otafl.csi.estimates:NormalE",
     ),
     ({"privacy": CLIP, **SAMPLED}, "power: 'gbma' sets a device's power by the participants"),
     (

@@ -8,6 +8,7 @@ import pytest
 import torch
 from contract import probes
 from contract.small import engine, run, scenario
+from support.refusals import assert_refused
 from support.selections import ALL, DOUBLE, FLAT, make_cohort, make_selection
 
 from otafl.core.contracts import Broadcast, Cohort, Group, Payload, Tensors
@@ -103,26 +104,17 @@ def test_chosen_devices_that_miss_the_slot() -> None:
     assert one.parts.algorithm.heard == []
 
 
-def test_update_norm_does_not_go_with_late_updates() -> None:
-    text = "'next' cannot be combined with devices.selection: 'update_norm'"
-    with pytest.raises(ScenarioError, match=text):
-        scenario(BY_NORM | {"devices.late": "next", "devices.deadline_s": 1.0})
-
-
-@pytest.mark.parametrize(
-    ("keys", "text"),
-    [
+def test_what_does_not_go_with_a_choice_after_the_work() -> None:
+    late = {"devices.late": "next", "devices.deadline_s": 1.0}
+    cases: list[tuple[Any, str]] = [
+        ((late,), "'next' cannot be combined with devices.selection: 'update_norm'"),
         (
-            {"devices.senders": 1},
+            ({"devices.senders": 1},),
             r"devices\.senders: cannot be combined with devices\.selection: 'update",
         ),
         (
-            {"devices.protocol": "quorum"},
+            ({"devices.protocol": "quorum"},),
             r"devices\.protocol: 'quorum' cannot be combined with .* use protocol: rounds",
         ),
-    ],
-    ids=["senders", "protocol"],
-)
-def test_what_does_not_go_with_a_choice_after_the_work(keys: dict[str, Any], text: str) -> None:
-    with pytest.raises(ScenarioError, match=text):
-        scenario(BY_NORM | keys)
+    ]
+    assert_refused(lambda case: scenario(BY_NORM | case[0]), cases, ScenarioError)

@@ -15,7 +15,7 @@ from contract.small import engine
 from otafl.core.errors import UserError
 from otafl.core.settings import declare_stackable
 from otafl.server.base import ServerOptimiser
-from otafl.server.momentum import Momentum
+from otafl.server.optimisers import Momentum
 
 pytestmark = pytest.mark.exact
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from otafl.codecs.uniform import Uniform
+from otafl.codecs.quantisers import Uniform
 from otafl.core.contracts import Cohort, Context, Group, Payload, Tensors
 from otafl.core.rng import Streams
 

@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.codecs.identity import Identity
-from otafl.codecs.uniform import Uniform
+from otafl.codecs.quantisers import Identity, Uniform
 from otafl.core.contracts import ChannelState, Cohort, Group, LinkBudget, LinkReport, Received
 from otafl.core.rng import Streams
 from otafl.core.settings import list_stackable_fields
 from otafl.power.full import Full
-from otafl.receivers.scalar import Scalar
+from otafl.receivers.combiners import Scalar
 from otafl.uplink.base import Parts, deliver
 from otafl.uplink.digital.digital import Digital
 from otafl.uplink.impairments.impairments import Impairments

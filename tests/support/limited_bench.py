@@ -12,7 +12,7 @@ import torch
 from support.link_bench import Bench, Given, add_setup, make_bench
 
 from otafl.core.contracts import NO_LIMITS, Cohort, LinkReport, Payload, Received, TransmitLimits
-from otafl.csi.perfect import Perfect
+from otafl.csi.estimates import Perfect
 from otafl.uplink.base import deliver
 
 

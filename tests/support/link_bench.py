@@ -15,17 +15,16 @@ from torch import Tensor
 from otafl.channels.awgn import Awgn
 from otafl.channels.base import compute_link_budget
 from otafl.channels.rayleigh import Rayleigh
-from otafl.codecs.identity import Identity
-from otafl.codecs.uniform import Uniform
+from otafl.codecs.quantisers import Identity, Uniform
 from otafl.core.contracts import ChannelState, Cohort, LinkReport, Payload, Received
 from otafl.core.rng import Streams
-from otafl.csi.error import NormalError
+from otafl.csi.estimates import NormalError
 from otafl.csi.long_term import compute_statistics
 from otafl.power.ci import ChannelInversion
 from otafl.power.full import Full
 from otafl.power.gbma import Gbma
 from otafl.power.tci import TruncatedChannelInversion
-from otafl.receivers.scalar import Scalar
+from otafl.receivers.combiners import Scalar
 from otafl.uplink.base import Parts, deliver
 from otafl.uplink.coherent.ofdm import Ofdm
 from otafl.uplink.coherent.over_the_air import OverTheAir

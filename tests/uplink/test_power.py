@@ -11,7 +11,7 @@ from support.uplink_steps import F64, H, alignment, close, delivery, prepare
 
 from otafl.core.contracts import Coefficients, Link, TransmitLimits
 from otafl.power.ci import ChannelInversion
-from otafl.receivers.scalar import Scalar
+from otafl.receivers.combiners import Scalar
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.transmission import Alignment, transmit
 

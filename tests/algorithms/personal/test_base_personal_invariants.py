@@ -18,7 +18,7 @@ from otafl.core.contracts import Cohort, Tensors
 from otafl.data.training_data import TrainingData
 from otafl.engine.engine import Engine
 from otafl.evaluation.evaluation import Evaluation
-from otafl.selection.choosing import draw_subset
+from otafl.selection.channel_blind import draw_subset
 
 METHODS: dict[str, Mapping[str, Any]] = {
     "fedavg": {"name": "fedavg"},

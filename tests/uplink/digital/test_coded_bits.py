@@ -22,7 +22,7 @@ from support.digital_bench import (
 from support.rounding import assert_agree
 from torch import Tensor
 
-from otafl.codecs.qsgd import Qsgd
+from otafl.codecs.quantisers import Qsgd
 from otafl.core.contracts import Group
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams

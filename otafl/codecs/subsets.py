@@ -1,0 +1,183 @@
+"""Codecs that send a random choice of coordinates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from otafl.codecs.base import (
+    Codec,
+    EncodedGroup,
+    find_late_problems,
+    flatten_known,
+    get_shapes,
+    get_trial_device,
+    require_all_coordinates,
+)
+from otafl.codecs.sparse import (
+    LEFT_OUT,
+    ErrorFeedbackSettings,
+    Feedback,
+    Positions,
+    add_memory,
+    count_kept,
+    count_subset_bits,
+    draw_random_subset,
+    store_memory,
+    subtract_delivered,
+)
+from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
+from otafl.core.problems import Problem
+from otafl.core.rng import Streams, declare_family
+from otafl.models.base import Shapes, flatten, unflatten
+
+CHOICE = declare_family("random_subset", __name__)
+
+
+class RandomSubset(Codec):
+    """Random subset of a device's payload, drawn for each device and round.
+
+    FedAvg with this codec is TDPFed's reference "FedAvg (s.a.r.)", which sends a fraction of the
+    parameters in both directions: this codec on the uplink, and downlink random_subset on the
+    downlink. On a digital uplink a coordinate has 32 bits. Positions are sent as by codec topk, or
+    not at all if both ends draw the same subset. Over the air the zeros are sent too.
+
+    References
+    ----------
+    Wang, Jin, Liu, Zong, Shao, Li 2022, "Tensor Decomposition based Personalized Federated
+        Learning", section VII-C.
+    """
+
+    class Settings(Codec.Settings):
+        name: Literal["random_subset"] = "random_subset"
+        keep: float = Field(0.5, gt=0, le=1)
+        """fraction of the coordinates that is sent"""
+        fill: Literal["zero", "keep"] = "zero"
+        """treatment of coordinates that are not sent: zero, they count as 0 in the mean; keep, each
+        coordinate's mean is over the devices that sent it, 0 if none did (so that with
+        increments the server keeps its current value)"""
+        positions: Positions = True
+
+        @property
+        def assumes_increments(self) -> str:
+            return LEFT_OUT if self.fill == "zero" else ""
+
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
+        """Return the group with zeros, or a mask, outside the random subset."""
+        draw = context.streams.draw_device_uniform(
+            CHOICE / index,
+            context.round,
+            *get_trial_device(group, context.cohort),
+            (group.num_coordinates,),
+        )
+        some = draw_random_subset(draw, count_kept(self.settings.keep, group.num_coordinates))
+        x, known = flatten_known(group)
+        shapes = get_shapes(group)
+        blocks = unflatten(x * some, shapes)
+        if self.settings.fill == "zero":
+            return replace(group, tensors=blocks), memory
+        mask = some if known is None else some * known
+        return replace(group, tensors=blocks, mask=unflatten(mask, shapes)), memory
+
+    def count_bits(self, group: Group) -> float:
+        count = count_kept(self.settings.keep, group.num_coordinates)
+        return float(count_subset_bits(group.num_coordinates, count, self.settings.positions))
+
+
+SHARED_CHOICE = declare_family("shared_subset", __name__)
+
+SENT = "sent"
+"""Name of the only tensor of an encoded group."""
+
+
+class SharedSubset(ErrorFeedbackSettings):
+    """Random subset of the payload that all devices share, drawn in each round.
+
+    Server and devices draw it from a shared seed, so no positions are sent. Over the air the
+    symbols of all devices coincide: a payload of P coordinates takes round(keep P) channel uses,
+    while codecs topk and random_subset send zeros for the other coordinates. Coordinates outside
+    the subset count as 0 in the mean. A device adds them to its next update (error feedback) or,
+    without error feedback, drops them.
+
+    References
+    ----------
+    Konecny, McMahan, Yu, Richtarik, Suresh, Bacon 2016, "Federated Learning: Strategies for
+        Improving Communication Efficiency", random masks.
+    Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", rand_k.
+    """
+
+    state_attrs: ClassVar = ("_place", "_shapes")
+
+    class Settings(Codec.Settings):
+        small: ClassVar[Mapping[str, Any]] = {"keep": 0.5}
+
+        name: Literal["shared_subset"] = "shared_subset"
+        keep: float = Field(0.1, gt=0, le=1)
+        """fraction of the coordinates that is sent"""
+        error_feedback: Feedback = True
+        subset_seed: int = Field(0, ge=0, lt=2**63)
+        """seed of the subsets, the same in all trials"""
+
+        @property
+        def assumes_increments(self) -> str:
+            return LEFT_OUT
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            return find_late_problems(scenario, "shared_subset", "subset")
+
+    def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
+        super().__init__(settings, hyper, streams)
+        self._own = Streams([settings.subset_seed], [0], streams.device, streams.dtype)
+        self._place: dict[int, Tensor] = {}
+        self._shapes: dict[int, Shapes] = {}
+
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
+        """Return the round's subset of the coordinates, [n, k]."""
+        require_all_coordinates(
+            (group,), "shared_subset", "sends the same coordinates of all devices"
+        )
+        a = add_memory(flatten(group.tensors), None, group, index, memory)
+        draw = self._own.draw_uniform(
+            SHARED_CHOICE / index, context.round, (group.num_coordinates,)
+        )[0]
+        place = (
+            draw.topk(count_kept(self.settings.keep, group.num_coordinates)).indices.sort().values
+        )
+        self._place[index], self._shapes[index] = place, get_shapes(group)
+        memory = store_memory(a, None, group, index, memory)
+        return replace(group, tensors={SENT: a[:, place]}), memory
+
+    def on_ack(
+        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
+    ) -> Tensors:
+        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
+            if group.route == "uplink":
+                delivered = (
+                    delivered if delivered.shape[1] == 1 else self._scatter(index, delivered)
+                )
+                sent = self._scatter(index, flatten(group.tensors))
+                memory = subtract_delivered(sent, delivered, group, index, memory)
+        return memory
+
+    def decode_group(self, index: int, tensors: Tensors) -> Tensors:
+        if index not in self._shapes:
+            return tensors
+        return unflatten(self._scatter(index, tensors[SENT]), self._shapes[index])
+
+    def decode_weight(self, index: int, weight: Tensors, restored: Tensors) -> Tensors:
+        """Return the weight of the subset's coordinates, and 0 for the others."""
+        return self.decode_group(index, weight)
+
+    def _scatter(self, index: int, sent: Tensor) -> Tensor:
+        """Put the numbers of a subset [n, k] at their coordinates [n, P], with zeros elsewhere."""
+        num_coordinates = sum(math.prod(shape) for shape in self._shapes[index].values())
+        return sent.new_zeros(len(sent), num_coordinates).index_copy_(1, self._place[index], sent)

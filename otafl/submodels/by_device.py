@@ -1,0 +1,163 @@
+"""Capacity levels by the number, speed or memory of a device, and at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from otafl.core.contracts import ChannelState, Cohort
+from otafl.core.errors import UserError
+from otafl.submodels.base import (
+    DRAWS,
+    SECTION,
+    Shares,
+    SubmodelAssignment,
+    SubmodelSetup,
+    Weights,
+    assign_by_rank,
+    compute_share_bounds,
+)
+
+
+class FixedLevels(SubmodelAssignment):
+    """One level of every device for the whole run (FedHM's fixed heterogeneity).
+
+    Examples
+    --------
+    `studies/fedhm/fedhm_table3.yaml` uses it.
+    """
+
+    class Settings(SubmodelAssignment.Settings):
+        name: Literal["fixed"] = "fixed"
+        shares: Shares = None
+        assignment: Literal["blocks", "random"] = "blocks"
+        """order of the devices: blocks, the first devices have the largest models; random, drawn
+        once a trial"""
+
+    def get_fixed_levels(self) -> np.ndarray:
+        devices = self.setup.hardware.flops_per_s.shape[1]
+        place = np.arange(devices)
+        if self.settings.assignment == "random":
+            generators = self.setup.link.streams.make_generators(DRAWS)
+            place = np.stack([generator.permutation(devices) for generator in generators])
+        return assign_by_rank(place, self.settings.shares, len(self.setup.submodels))
+
+
+class DynamicLevels(SubmodelAssignment):
+    """A random level of every device in every round (FedHM's dynamic heterogeneity).
+
+    The shares are the probabilities of the levels.
+
+    Examples
+    --------
+    `studies/fedhm/fedhm_table2.yaml` uses it.
+    """
+
+    class Settings(SubmodelAssignment.Settings):
+        name: Literal["dynamic"] = "dynamic"
+        shares: Shares = None
+
+    def __init__(self, settings: Settings, setup: SubmodelSetup) -> None:
+        super().__init__(settings, setup)
+        self._bounds = torch.from_numpy(compute_share_bounds(settings.shares, len(setup.submodels)))
+
+    def assign_levels(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
+        streams = self.setup.link.streams
+        at = streams.draw_device_uniform(DRAWS, round, cohort.trial, cohort.device, (1,))
+        return torch.searchsorted(self._bounds.to(at), at.flatten().contiguous(), right=True)
+
+
+class ComputeLevels(SubmodelAssignment):
+    """Largest models for the devices that compute fastest.
+
+    Examples
+    --------
+    `docs/heterogeneous.md` has a scenario with `capacity_levels: compute`.
+    """
+
+    class Settings(SubmodelAssignment.Settings):
+        example: ClassVar = {
+            **SubmodelAssignment.Settings.example,
+            "devices.compute.name": "lognormal",
+        }
+
+        name: Literal["compute"] = "compute"
+        shares: Shares = None
+
+    def get_fixed_levels(self) -> np.ndarray:
+        speed = self.setup.hardware.flops_per_s
+        place = (-speed).argsort(1, kind="stable").argsort(1, kind="stable")
+        return assign_by_rank(place, self.settings.shares, len(self.setup.submodels))
+
+
+COPIES = 3
+"""Copies of the parameters in training: themselves, gradients, momentum."""
+
+
+class MemoryLevels(SubmodelAssignment):
+    """Largest model whose training fits into the memory of a device.
+
+    Training takes parameters, gradients, momentum, and the activations of a minibatch for the
+    backward pass.
+
+    Raises
+    ------
+    UserError
+        If a device or a class of devices cannot hold the smallest model.
+
+    Examples
+    --------
+    `docs/devices.md` has a scenario with `capacity_levels: memory`.
+    """
+
+    class Settings(SubmodelAssignment.Settings):
+        example: ClassVar = {
+            **SubmodelAssignment.Settings.example,
+            f"{SECTION}.memory_mb": [64.0, 1.0],
+        }
+
+        name: Literal["memory"] = "memory"
+        memory_mb: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(None, min_length=1)
+        """memory of each class of devices in MiB; that of devices.compute if not given"""
+        shares: Weights = None
+        """share of the devices in each class, as weights; equal shares if not given"""
+
+        def find_conflicts(self) -> Iterator[str]:
+            if self.shares is not None and self.memory_mb is None:
+                yield (
+                    "shares are those of the classes in memory_mb, which is not given; leave "
+                    "shares out, or give memory_mb"
+                )
+
+        def count_values(self, levels: int) -> dict[str, int]:
+            return {"shares": len(self.memory_mb or ())}
+
+    def get_fixed_levels(self) -> np.ndarray:
+        setup = self.setup
+        bytes_of = torch.finfo(setup.link.streams.dtype).bits / 8
+        need = np.array(
+            [
+                (COPIES * size.num_params + setup.load.batch_size * size.saved_activations)
+                * bytes_of
+                / 2**20
+                for size in setup.submodels
+            ]
+        )
+        memory = setup.hardware.memory_mb
+        what, least = "devices.compute.memory_mb: a device has", memory.min()
+        if self.settings.memory_mb is not None:
+            classes = np.array(self.settings.memory_mb)
+            what, least = f"{SECTION}.memory_mb: got", classes.min()
+            place = np.arange(memory.shape[1])
+            memory = classes[assign_by_rank(place, self.settings.shares, len(classes))]
+        if least < need[-1]:
+            raise UserError(
+                f"{what} {least:g}, but training the smallest model takes {need[-1]:.3g} MiB; use "
+                "more memory, a smaller level or a smaller batch"
+            )
+        return np.asarray((need <= memory[..., None]).argmax(-1))

@@ -1,0 +1,175 @@
+"""Random choices of coordinates, and the bits of their positions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from contract.small import scenario
+from support.codec_bench import acknowledge, draw_normal, encode, make_codec
+from twins.setting import everyone
+
+from otafl import UserError
+from otafl.codecs.sparse import count_position_bits
+from otafl.codecs.subsets import RandomSubset, SharedSubset
+from otafl.core.contracts import Cohort, Group, Payload, Received
+from otafl.core.rng import Streams
+
+
+def sent(
+    config: RandomSubset.Settings, payload: Payload, cohort: Cohort, round: int = 0
+) -> Payload:
+    streams = Streams([3, 3], [0, 1])
+    codec = RandomSubset(config, {}, streams)
+    assert codec.init(payload) == {}
+    out, memory = codec.encode(payload, {}, cohort, round, streams)
+    assert memory == {}
+    return out
+
+
+def payload_of(rows: int) -> Group:
+    return Group({"w": 1.0 + torch.rand(rows, 20, 10), "b": 1.0 + torch.rand(rows, 50)})
+
+
+COHORT = everyone(torch.full((2, 4), 0.25))
+
+
+@pytest.mark.exact
+def test_an_exact_number_of_values_and_zeros() -> None:
+    group = payload_of(8)
+    (out,) = sent(RandomSubset.Settings(keep=0.3), (group,), COHORT)
+    assert out.mask is None
+    flat, old = (torch.cat([g.tensors["w"].flatten(1), g.tensors["b"]], 1) for g in (out, group))
+    some = flat != 0
+    assert some.sum(1).tolist() == [75] * 8
+    assert torch.equal(flat, old * some)
+    assert len({tuple(row.tolist()) for row in some}) == 8
+    (other,) = sent(RandomSubset.Settings(keep=0.3), (group,), COHORT, round=1)
+    assert not torch.equal(other.tensors["w"] != 0, out.tensors["w"] != 0)
+    (again,) = sent(RandomSubset.Settings(keep=0.3), (group,), COHORT)
+    assert torch.equal(again.tensors["w"], out.tensors["w"])
+
+
+@pytest.mark.exact
+def test_keep_leaves_what_is_not_sent_to_those_who_send_it() -> None:
+    group = payload_of(8)
+    known = torch.ones(8, 20, 10)
+    known[:, :5] = 0.0
+    masked = Group(group.tensors, mask={"w": known})
+    (out,) = sent(RandomSubset.Settings(keep=0.5, fill="keep"), (masked,), COHORT)
+    assert out.mask is not None
+    for name, block in out.tensors.items():
+        assert torch.equal(out.mask[name] != 0, block != 0)
+    assert not out.mask["w"][:, :5].any()
+    assert 0.3 < out.mask["w"][:, 5:].mean() < 0.7
+    (zero,) = sent(RandomSubset.Settings(keep=0.5), (masked,), COHORT)
+    assert torch.equal(zero.tensors["w"], out.tensors["w"])
+
+
+@pytest.mark.exact
+def test_bits_in_tdpfeds_proportion() -> None:
+    """Of the DNN's 79,510 parameters; positions cost a map of the parameters, shorter than a list
+    of 17 bits each."""
+    group, rate, values = Group({"model": torch.zeros(1, 79_510)}), 1.5, 53_007
+    for positions, extra in ((False, 0), (True, 79_510)):
+        config = RandomSubset.Settings(keep=1 / rate, positions=positions)
+        codec = RandomSubset(config, {}, Streams([1], [0]))
+        assert codec.count_bits(group) == 32 * values + extra
+    few = RandomSubset(RandomSubset.Settings(keep=0.001), {}, Streams([1], [0]))
+    assert few.count_bits(group) == 80 * (32 + math.ceil(math.log2(79_510)))
+    whole = RandomSubset(RandomSubset.Settings(keep=1.0), {}, Streams([1], [0]))
+    assert whole.count_bits(group) == 32 * 79_510
+
+
+def codec_of(**settings: object) -> SharedSubset:
+    codec: SharedSubset = make_codec(SharedSubset, SharedSubset.Settings(**settings))
+    return codec
+
+
+def places(codec: SharedSubset, reals: int, round: int = 0) -> list[int]:
+    """Where the reals 1 .. P that are sent have been, in order."""
+    count = 1.0 + torch.arange(reals, dtype=torch.float64).expand(3, reals)
+    (out,), _ = encode(codec, (Group({"w": count}),), round=round)
+    rows = out.tensors["sent"]
+    assert torch.equal(rows, rows[:1].expand_as(rows))
+    return [int(value) - 1 for value in rows[0]]
+
+
+@pytest.mark.exact
+def test_all_devices_send_the_same_reals_and_nothing_else() -> None:
+    codec = codec_of(keep=0.29)
+    first, later = places(codec, 50), places(codec, 50, round=1)
+    assert len(set(first)) == len(first) == len(later) == 14 != len(set(first) & set(later))
+    assert places(codec_of(keep=0.29), 50) == first
+    assert places(codec_of(keep=0.29, subset_seed=1), 50) != first
+    assert sorted(places(codec_of(keep=1.0), 50)) == list(range(50))
+
+
+@pytest.mark.exact
+def test_groups_draw_apart_and_what_is_sent_comes_back_in_its_place() -> None:
+    x = draw_normal(3, 5, 10)
+    codec = codec_of(keep=0.5, error_feedback=False)
+    groups = (Group({"a": x[:, :2], "b": x[:, 2:]}), Group({"a": x}))
+    (one, two), memory = encode(codec, groups)
+    assert memory == {}
+    assert not torch.equal(one.tensors["sent"], two.tensors["sent"])
+    assert codec.count_bits(one) == 25 * 32
+    sums = tuple(group.tensors for group in (one, two))
+    mean = codec.decode(Received(sums, (torch.ones(3),) * 2, None, None)).mean
+    for blocks, group in zip(mean, groups, strict=True):
+        back, old = (torch.cat([b[n].flatten(1) for n in b], 1) for b in (blocks, group.tensors))
+        assert ((back != 0).sum(1) == 25).all()
+        assert torch.equal(back[back != 0], old[back != 0])
+        assert {name: b.shape for name, b in blocks.items()} == {
+            name: b.shape for name, b in group.tensors.items()
+        }
+
+
+@pytest.mark.exact
+def test_what_is_not_received_is_sent_later() -> None:
+    """Of three devices the first is heard, the second is not, of the third all but one number."""
+    codec, x = codec_of(keep=0.2), draw_normal(3, 50)
+    (coded,), memory = encode(codec, (Group({"a": x}),))
+    heard = torch.ones(3, 10, dtype=torch.bool)
+    heard[1], heard[2, 7] = False, False
+    after = acknowledge(codec, (coded,), memory, heard)["rest/0"]
+    assert (after == 0).sum(1).tolist() == [10, 0, 9]
+    assert torch.equal(after[after != 0], x[after != 0])
+    (again,), _ = encode(codec, (Group({"a": 0.0 * x}),), {"rest/0": after})
+    assert torch.equal(again.tensors["sent"][1], coded.tensors["sent"][1])
+    assert not again.tensors["sent"][0].any()
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [({"protocol": "asynchronous"}, "'asynchronous' does not go"), ({"late": "next"}, "'next'")],
+)
+def test_updates_that_come_late_are_refused(devices: dict[str, str], said: str) -> None:
+    keys = {f"devices.{name}": value for name, value in devices.items()}
+    with pytest.raises(UserError, match=said):
+        scenario({"codec": "shared_subset", "devices.compute": "phone", **keys})
+
+
+@pytest.mark.exact
+def test_positions_by_hand() -> None:
+    """A list of 7-bit positions or a map of 100, and C(100, 3) = 161,700 < 2^18 subsets."""
+    assert count_position_bits(100, 3) == 21
+    assert count_position_bits(100, 30) == 100
+    assert count_position_bits(100, 3, "enumerative") == 18
+    for code in ("plain", "enumerative"):
+        assert count_position_bits(100, 100, code) == 0  # type: ignore[arg-type]
+        assert count_position_bits(1024, 1, code) == 10  # type: ignore[arg-type]
+    assert count_position_bits(1025, 1, "enumerative") == 11
+    assert count_position_bits(2048, 1, "enumerative") == 11
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("count", [2, 239])
+def test_positions_of_many_coordinates(count: int) -> None:
+    """The count by logarithms is that of the whole number of subsets, and never above a list or a
+    map."""
+    bits = count_position_bits(5000, count, "enumerative")
+    assert bits == (math.comb(5000, count) - 1).bit_length()
+    assert bits <= count_position_bits(5000, count)

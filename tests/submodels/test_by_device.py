@@ -1,0 +1,57 @@
+"""Levels by the device, against hand-worked tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.assignments import K, assign, make_cohort, make_levels
+
+from otafl.core.errors import UserError
+
+pytestmark = pytest.mark.exact
+
+
+def test_fixed_blocks_go_by_shares() -> None:
+    assert assign(make_levels("fixed"), make_cohort()) == [0, 0, 0, 1, 1, 2, 2, 2]
+    assert assign(make_levels("fixed", shares=(1, 0, 3)), make_cohort()) == [0, 0, 2, 2, 2, 2, 2, 2]
+    assert assign(make_levels("fixed", shares=(1, 1, 2)), make_cohort([6, 1])) == [2, 0]
+
+
+def test_random_assignment_keeps_its_counts_and_differs_between_trials() -> None:
+    drawn = make_levels("fixed", trials=2, assignment="random")
+    every = list(range(K))
+    got = np.reshape(assign(drawn, make_cohort(every, every)), (2, K))
+    assert sorted(got[0]) == sorted(got[1]) == [0, 0, 0, 1, 1, 2, 2, 2]
+    assert (got[0] != got[1]).any()
+
+
+def test_dynamic_levels_are_drawn_by_device_and_round() -> None:
+    drawn = make_levels("dynamic", shares=(2, 1, 1))
+    table = np.array([assign(drawn, make_cohort(), round=t) for t in range(8)])
+    assert (table.std(0) > 0).all()
+    assert (table.std(1) > 0).any()
+    assert assign(drawn, make_cohort([6, 2]), round=3) == table[3, [6, 2]].tolist()
+
+
+def test_the_fastest_have_the_largest_models() -> None:
+    speeds = [5, 1, 8, 2, 7, 3, 6, 4]
+    assert assign(make_levels("compute", speeds), make_cohort()) == [1, 2, 0, 2, 0, 2, 0, 1]
+
+
+def test_memory_holds_parameters_gradients_momentum_and_a_minibatch() -> None:
+    need = [(3 * size + 5 * 10) * 8 / 2**20 for size in (400, 200, 100)]
+    fits = make_levels("memory", memory_mb=(need[1], need[0], need[0] * 0.999, need[2]))
+    assert assign(fits, make_cohort()) == [1, 1, 0, 0, 1, 1, 2, 2]
+    with pytest.raises(
+        UserError, match=r"devices.capacity_levels.memory_mb: got .* smallest model takes"
+    ):
+        make_levels("memory", memory_mb=(need[2] * 0.999,))
+
+
+def test_without_classes_the_memory_is_the_hardwares() -> None:
+    need = np.array([(3 * size + 5 * 10) * 8 / 2**20 for size in (400, 200, 100)])
+    own = [[np.inf, need[0], need[0] * 0.999, need[1], need[1] * 0.999, need[2], 1, 1], [1.0] * K]
+    held = make_levels("memory", trials=2, memory=own)
+    assert assign(held, make_cohort(list(range(K)), [0])) == [0, 0, 1, 1, 2, 2, 0, 0, 0]
+    with pytest.raises(UserError, match=r"devices.compute.memory_mb: a device has .* smallest"):
+        make_levels("memory", memory=[*own[0][:7], need[2] * 0.999])
