@@ -6,7 +6,6 @@ The commands are `otafl data get` and `otafl data list`.
 from __future__ import annotations
 
 import contextlib
-import lzma
 import os
 import shutil
 import tarfile
@@ -24,7 +23,7 @@ from otafl.core.files import create_beside
 from otafl.data.files import Download, Files
 
 _BROKEN = (
-    *(OSError, EOFError, KeyError, zlib.error, lzma.LZMAError),
+    *(OSError, EOFError, KeyError, zlib.error),
     *(tarfile.TarError, zipfile.BadZipFile),
 )
 """Errors that unpacking an incomplete archive raises."""
@@ -160,10 +159,7 @@ def _take_out(archive: Path, inside: str, path: Path) -> None:
 @contextlib.contextmanager
 def _open_member(archive: Path, inside: str) -> Iterator[IO[bytes]]:
     """Open a file inside an archive, by the archive's suffix."""
-    if archive.suffix == ".lzma":
-        with lzma.open(archive) as file:
-            yield file
-    elif archive.suffix == ".zip":
+    if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as zipped, zipped.open(inside) as file:
             yield file
     else:

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import http.server
 import io
-import lzma
 import tarfile
 import threading
 import zipfile
@@ -19,9 +18,7 @@ import pytest
 from support.small_sets import (
     EACH,
     TRAIN,
-    make_all_writers,
     write_cifar10,
-    write_hosted,
     write_images,
     write_tweets,
     write_vectors,
@@ -31,7 +28,6 @@ from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data import load
 from otafl.data.cifar10 import Cifar10
-from otafl.data.femnist import Femnist
 from otafl.data.fetch import fetch, list_available
 from otafl.data.files import Download
 from otafl.data.idx import make_image_files
@@ -165,27 +161,6 @@ def test_fetch_refuses_what_is_broken(
         fetch("cifar10", str(tmp_path / "data"))
     assert not list((tmp_path / "data").rglob("*.part"))
     assert not {one.name: one.is_present for one in list_available(str(tmp_path))}["cifar10"]
-
-
-def test_fetch_unpacks_the_hosted_femnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_hosted(tmp_path / "small.sqlite", make_all_writers())
-    packed = lzma.compress((tmp_path / "small.sqlite").read_bytes(), lzma.FORMAT_ALONE)
-
-    def retrieve(url: str, known_hash: str, fname: str, path: Path) -> str:
-        assert url.startswith("https://storage.googleapis.com/tff-datasets-public/")
-        assert known_hash.startswith("sha256:c3aaf91b")
-        path.mkdir(parents=True, exist_ok=True)
-        (path / fname).write_bytes(packed)
-        return str(path / fname)
-
-    monkeypatch.setattr("pooch.retrieve", retrieve)
-    folder = fetch("femnist", str(tmp_path / "data"))
-    assert [path.name for path in folder.iterdir()] == ["emnist_all.sqlite"]
-    data = load(Femnist(root=str(tmp_path / "data"), fraction=1.0))
-    assert len(data.y_train) == 15
-    packed = packed[:-100]
-    with pytest.raises(UserError, match=r"femnist: .*sqlite.lzma cannot be unpacked"):
-        fetch("femnist", str(tmp_path / "more"))
 
 
 def test_fetch_unpacks_both_archives_of_sent140(
