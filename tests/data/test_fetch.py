@@ -24,7 +24,6 @@ from support.small_sets import (
     write_vectors,
 )
 
-from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data import load
 from otafl.data.cifar10 import Cifar10
@@ -63,15 +62,6 @@ def test_fetch(tmp_path: Path) -> None:
     assert fetch("mnist", str(root)) == root / "mnist"
     assert {a.name: a.is_present for a in list_available(str(root))}["mnist"]
     assert len(load(Mnist(root=str(root))).y_train) == TRAIN
-
-
-def test_every_set_is_listed(tmp_path: Path) -> None:
-    lines = list_available(str(tmp_path))
-    assert tuple(line.name for line in lines) == registry.list_names("data")
-    assert all(line.description for line in lines)
-    where = {line.name: line.location for line in lines}
-    assert where["digits"] == "ships with scikit-learn"
-    assert where["fashion_mnist"] == str(tmp_path / "fashion-mnist")
 
 
 def test_fetch_refuses_wrong_bytes(server: Path, tmp_path: Path) -> None:
