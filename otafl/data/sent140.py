@@ -54,12 +54,12 @@ class Sent140(DataSource):
             Download(
                 "https://cs.stanford.edu/people/alecmgo/trainingandtestdata.zip",
                 "sha256:004a3772c8a7ff9bbfeb875880f47f0679d93fc63e5cf9cff72d54a8a6162e57",
-                {_TWEETS: _TWEETS},
+                (_TWEETS,),
             ),
             Download(
                 "https://nlp.stanford.edu/data/glove.6B.zip",
                 "sha256:617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
-                {_VECTORS: _VECTORS},
+                (_VECTORS,),
             ),
         ),
         build_file_finder(_VECTORS, _TWEETS),

@@ -28,8 +28,8 @@ from otafl.core.problems import Problem
 from otafl.core.settings import Settings
 from otafl.data import synthetic
 from otafl.data.device_splits import get_declared_counts, split_parts
+from otafl.data.loading import get_declared_shape
 from otafl.data.sample_assignment import SampleAssignment
-from otafl.data.shape import get_declared_shape
 from otafl.engine.assembly import Parts, assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder

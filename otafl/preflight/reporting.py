@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from otafl.core.problems import Problem
-from otafl.data.shape import get_declared_shape
+from otafl.data.loading import get_declared_shape
 from otafl.models.starts.base import Start
 from otafl.scenario import Point, Scenario, ScenarioError, list_notes, make_stack_key
 from otafl.scenario.keys import format_path, iterate_custom_sections

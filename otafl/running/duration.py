@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from otafl.core.contracts import Workload
-from otafl.data.shape import DataShape
+from otafl.data.loading import DataShape
 from otafl.engine.assembly import build_algorithm
 from otafl.models.base import Model
 from otafl.running.memory import count_participants

@@ -132,7 +132,7 @@ def find_first_round(stored: xr.Dataset) -> int | None:
 
 def bound_cost(scenario: Scenario, rounds: int) -> float:
     """Bound the seconds of a trial of so many rounds from below; 0 if that is not known."""
-    from otafl.data.shape import get_declared_shape
+    from otafl.data.loading import get_declared_shape
     from otafl.running.duration import bound_seconds
     from otafl.running.memory import estimate_trial
 

@@ -18,8 +18,8 @@ from otafl.data import DataSet, load, loading
 from otafl.data.digits import Digits
 from otafl.data.fashion_mnist import FashionMnist
 from otafl.data.femnist import Femnist
+from otafl.data.loading import get_declared_shape, read_shape
 from otafl.data.partitions.natural import Natural
-from otafl.data.shape import get_declared_shape, read_shape
 
 pytestmark = pytest.mark.exact
 

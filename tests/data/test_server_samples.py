@@ -12,8 +12,8 @@ from otafl.core.errors import UserError
 from otafl.data import load
 from otafl.data.dataset import DataSet
 from otafl.data.digits import Digits
+from otafl.data.loading import get_declared_shape
 from otafl.data.server_samples import ServerDataSettings, withhold
-from otafl.data.shape import get_declared_shape
 from otafl.scenario import ScenarioError, load_scenario
 
 pytestmark = pytest.mark.exact

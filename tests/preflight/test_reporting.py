@@ -11,7 +11,7 @@ import torch
 from otafl import models, preflight
 from otafl.cli.app import load
 from otafl.core.problems import Problem
-from otafl.data.shape import read_shape
+from otafl.data.loading import read_shape
 from otafl.preflight import first_round, small_round
 from otafl.preflight.first_round import find_problems
 from otafl.preflight.small_round import SmallRound
