@@ -22,7 +22,7 @@ import torch
 from page import header, row, three
 
 import otafl
-from otafl.data.shape import read_shape
+from otafl.data.loading import read_shape
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.results.environment import get_device_name

@@ -14,7 +14,7 @@ import numpy as np
 from otafl.clock.base import Clock
 from otafl.clock.local_work import Slot
 from otafl.clock.trial_clock import TrialClock
-from otafl.devices.activities import ACTIVITIES, CAUSES
+from otafl.devices.activities import ACTIVITIES
 from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
@@ -174,10 +174,7 @@ class EventClock(Clock):
         return np.array([trial.get_time_s() for trial in self.trials])
 
     def compute_spent_j(self) -> np.ndarray:
-        spent = np.empty((self._num_trials, self._devices, len(CAUSES)))
-        for own, trial in zip(spent, self.trials, strict=True):
-            trial.write_spent_j(own)
-        return spent
+        return np.stack([trial.compute_spent_j() for trial in self.trials])
 
     def compute_charge_j(self) -> np.ndarray:
         self._record_call("compute_charge_j")  # changes the rounding of the batteries' sums

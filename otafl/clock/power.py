@@ -187,18 +187,18 @@ class Power:
         battery.update_charge(self._env.now)
         return battery.compute_seconds_to(self._restart_j[device])
 
-    def compute_spent_j(self, at_work: Iterable[LocalWork], spent: np.ndarray) -> None:
-        """Write the energy so far into `spent` [K, causes].
+    def compute_spent_j(self, at_work: Iterable[LocalWork]) -> np.ndarray:
+        """Compute the energy so far, [K, causes].
 
         It includes sleep until now, and the work done so far for updates at work.
         """
-        for cause, joules in enumerate(self._spent):
-            spent[:, cause] = joules
+        spent = np.stack([np.asarray(joules) for joules in self._spent], axis=1)
         if not self.plain:
             asleep = np.asarray(self._sleep_w) * (float(self._env.now) - np.asarray(self._asleep_s))
             spent[:, IDLE] += np.nan_to_num(asleep)
         for update in at_work:
             spent[update.device, [RECEIVE, COMPUTE, IDLE]] += self._compute_costs(update)
+        return spent
 
     def compute_charge_j(self) -> np.ndarray:
         """Compute the charge [K] of the batteries in joules, inf on mains."""

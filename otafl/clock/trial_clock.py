@@ -22,7 +22,6 @@ from otafl.clock import presence
 from otafl.clock.local_work import ByDevice, Interval, LocalWork, Slot
 from otafl.clock.power import Power, schedule_at
 from otafl.clock.presence import Presence
-from otafl.devices.activities import CAUSES
 from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
@@ -131,33 +130,15 @@ class TrialClock:
 
     def compute_spent_j(self) -> np.ndarray:
         """Compute the energy so far in joules, [K, causes], including updates at work."""
-        spent = np.empty((self._devices, len(CAUSES)))
-        self.write_spent_j(spent)
-        return spent
-
-    def write_spent_j(self, spent: np.ndarray) -> None:
-        """Write the result of `compute_spent_j` into `spent` [K, causes]."""
-        self.power.compute_spent_j(self._work.values(), spent)
+        return self.power.compute_spent_j(self._work.values())
 
     def wait_for_devices(self) -> bool:
         """Advance until a device is available or at work. Return False if this never happens."""
-        env = self.env
-        if self._presence is not None:
-            return self._wait(self._presence)
-        while not self._work and len(self._away) == self._devices:
-            if len(self._gone) == self._devices:
-                return False
-            env.step()
-        return True
-
-    def _wait(self, presence: Presence) -> bool:
-        """Wait as `wait_for_devices` does, for devices whose presence must be asked for."""
-        env = self.env
-        while not self._work and not self.select_first_available(range(self._devices), 1):
-            if self.stopped:
-                return True
-            next_s = presence.find_next_return_s(env.now)
-            if next_s == math.inf and not self._away:
+        env, presence, everyone = self.env, self._presence, range(self._devices)
+        while not (self._work or self.stopped or self.select_first_available(everyone, 1)):
+            next_s = math.inf if presence is None else presence.find_next_return_s(env.now)
+            stuck = not self._away if presence is not None else len(self._gone) == self._devices
+            if stuck and next_s == math.inf:
                 return False
             if next_s < env.peek():
                 schedule_at(env, next_s)
@@ -313,7 +294,7 @@ class TrialClock:
         self._on_air.clear()
         for update in self._sending if self.intervals is not None else ():
             end_s = min(stops[update.device], empties.get(update.device, math.inf))
-            self._record(update.device, update.round, "transmit", opened_s, end_s)
+            self._record(Interval(update.device, update.round, "transmit", opened_s, end_s))
         power.charge_slot(opened_s, stops, empties, joules, self._away)
         if crashed is not None and downtime_s:
             for device in stops:
@@ -372,7 +353,7 @@ class TrialClock:
         for update in self._sending:
             del self._work[update.device]
             if self.intervals is not None:
-                self.intervals += [one for one in update.list_intervals(now_s) if one.has_duration]
+                self._record(*update.list_intervals(now_s))
         if self.rules.late == "drop":
             for update in list(self._work.values()):
                 self._lose(update)
@@ -399,8 +380,7 @@ class TrialClock:
         if update.ready:
             self._ready.remove(update)
         self.power.charge_ended(update)
-        if update.sent_s < now_s:
-            self._record(update.device, update.round, "lost", update.sent_s, now_s)
+        self._record(Interval(update.device, update.round, "lost", update.sent_s, now_s))
 
     def _on_empty_battery(self, device: int) -> None:
         """Remove a device with an empty battery until it is charged again."""
@@ -426,7 +406,7 @@ class TrialClock:
     def _end_absence(self, device: int, why: str) -> None:
         """End one reason for a device's absence; without another reason the device is back."""
         since_s = self._away[device].pop(why)
-        self._record(device, -1, why, since_s, self.env.now)
+        self._record(Interval(device, -1, why, since_s, self.env.now))
         if not self._away[device]:
             del self._away[device]
             if device not in self._on_air:
@@ -464,8 +444,7 @@ class TrialClock:
         yield self.env.timeout(seconds)
         self._end_absence(device, why)
 
-    def _record(self, device: int, round: int, activity: str, start_s: float, end_s: float) -> None:
-        """Add an interval to the timeline, if one is recorded."""
-        one = Interval(device, round, activity, start_s, end_s)
-        if self.intervals is not None and one.has_duration:
-            self.intervals.append(one)
+    def _record(self, *intervals: Interval) -> None:
+        """Add intervals to the timeline, if one is recorded."""
+        if self.intervals is not None:
+            self.intervals += [one for one in intervals if one.has_duration]

@@ -13,7 +13,7 @@ from otafl.core.rng import Streams
 from otafl.data.augment import make_augmentation
 from otafl.data.base import DataSource
 from otafl.data.client_samples import ClientSamples
-from otafl.data.dataset import DataSet, Labelled
+from otafl.data.dataset import DataSet
 from otafl.data.device_splits import DeviceSplits, pack, partition_samples
 from otafl.data.loading import load_cached
 from otafl.data.training_data import TrainingData
@@ -90,18 +90,7 @@ def build(
         torch.from_numpy(array).to(streams.device)
         for array in pack([trial.train for trial in held])
     )
-    local_data = TrainingData(
-        torch.from_numpy(data.x_train).to(streams.device, streams.dtype),
-        to_labels(data.y_train, streams),
-        index,
-        count,
-        data.classes,
-        streams,
-        training.batch_size,
-        training.local_steps,
-        make_augmentation(source.augment, data, streams),
-        training.local_epochs,
-    )
+    local_data = build_training_data(source, data, index, count, training, streams)
     return Samples(
         data=data,
         training_data=local_data,
@@ -111,10 +100,47 @@ def build(
     )
 
 
-def to_labels(y: Labelled, streams: Streams) -> Tensor:
-    """Return labels on the device of the streams: values in their precision, others int64."""
-    found = torch.from_numpy(y)
-    return found.to(streams.device, streams.dtype if found.is_floating_point() else None)
+def build_training_data(
+    source: DataSource,
+    data: DataSet,
+    index: Tensor,
+    count: Tensor,
+    training: Any,
+    streams: Streams,
+) -> TrainingData:
+    """Build the training samples by device on the device of the streams.
+
+    Parameters
+    ----------
+    source : DataSource
+        Section `data`.
+    data : DataSet
+        The samples. Values that are labels get the precision of the streams.
+    index, count : Tensor, int64 [S, K, n_max] and [S, K]
+        Samples of each device, from `device_splits.pack`.
+    training : TrainingSettings
+        Section `training`.
+    streams : Streams
+        Random streams of the S trials.
+
+    Returns
+    -------
+    TrainingData
+        Training samples of the devices.
+    """
+    y = torch.from_numpy(data.y_train)
+    return TrainingData(
+        torch.from_numpy(data.x_train).to(streams.device, streams.dtype),
+        y.to(streams.device, streams.dtype if y.is_floating_point() else None),
+        index,
+        count,
+        data.classes,
+        streams,
+        training.batch_size,
+        training.local_steps,
+        make_augmentation(source.augment, data, streams),
+        training.local_epochs,
+    )
 
 
 def _build_client_samples(

@@ -1,6 +1,6 @@
 """Reader of CIFAR's Python version: pickled batches, restricted to arrays and plain containers.
 
-The MD5 sums are those of torchvision.
+The MD5 sums of the archives are those of torchvision.
 """
 
 from __future__ import annotations
@@ -8,35 +8,30 @@ from __future__ import annotations
 import codecs
 import importlib
 import pickle
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
+from otafl.data.base import DataSource
 from otafl.data.dataset import Bytes, DataSet, Indices
-from otafl.data.files import MAX_BYTES, Download, Files, build_file_finder, wrap_read_errors
+from otafl.data.files import (
+    MAX_BYTES,
+    Download,
+    Files,
+    Root,
+    build_file_finder,
+    wrap_read_errors,
+)
 from otafl.data.pixels import scale_images, shift_and_scale
 
 Scale = Literal["unit", "raw", "signed", "standardised"]
-PixelScale = Annotated[
-    Scale,
-    Field(
-        description="scale of the pixels: unit, [0, 1]; raw, 0 to 255; signed, [-1, 1]; "
-        "standardised, with the usual means and deviations of the channels"
-    ),
-]
-"""Type of the field `pixel_scale` of a CIFAR data set."""
-
 _PIXELS = 3 * 32 * 32
 
 
-def make_archive_files(
-    name: str, folder: str, size: str, md5: str, inside: Mapping[str, str]
-) -> Files:
+def make_archive_files(name: str, folder: str, size: str, md5: str, *inside: str) -> Files:
     """Return the files of a CIFAR data set.
 
     Parameters
@@ -49,8 +44,8 @@ def make_archive_files(
         Size of the download, as a text.
     md5 : str
         MD5 sum of the archive.
-    inside : Mapping of str to str
-        File in the folder -> its MD5 sum.
+    *inside : str
+        Files in the folder.
 
     Returns
     -------
@@ -58,43 +53,48 @@ def make_archive_files(
         The archive, and the files to take out of it.
     """
     url = f"https://www.cs.toronto.edu/~kriz/{name}-python.tar.gz"
-    taken = {f"{folder}/{file}": file for file in inside}
-    download = Download(url, f"md5:{md5}", taken, inside)
+    members = tuple(f"{folder}/{file}" for file in inside)
+    download = Download(url, f"md5:{md5}", members, extract_dir="..")
     return Files(folder, size, (download,), build_file_finder(*inside))
 
 
-def read_batches(
-    source: Any, labels: str, mean: Sequence[float], deviation: Sequence[float]
-) -> DataSet:
-    """Read the batches of a CIFAR data set, the last of which is the test set.
+class Cifar(DataSource):
+    """Samples x [n, 3, 32, 32] in red, green and blue, with the official split."""
 
-    Parameters
-    ----------
-    source : DataSource
-        Settings of the data set.
-    labels : str
-        Key of the labels in a batch.
-    mean, deviation : Sequence of float, [3]
-        Moments of the channels, with which pixels in [0, 1] are standardised.
+    files: ClassVar[Files]
+    label_key: ClassVar[str]
+    """Key of the labels in a batch."""
+    batches: ClassVar[tuple[str, ...]]
+    """Files, of which the last is the test set."""
+    channel_mean: ClassVar[tuple[float, float, float]]
+    channel_deviation: ClassVar[tuple[float, float, float]]
+    """Moments of the channels, with which pixels in [0, 1] are standardised."""
+    input_shape: ClassVar[tuple[int, ...]] = (3, 32, 32)
+    classes: ClassVar[int]
+    samples: ClassVar[tuple[int, int]] = (50_000, 10_000)
 
-    Returns
-    -------
-    DataSet
-        Samples x [n, 3, 32, 32].
-    """
-    folder, scale = source.files.locate(source.name, source.root), source.pixel_scale
-    paths = [folder / name for name in source.files.downloads[0].md5]
-    read = [read_batch(path, labels, source.classes) for path in paths]
-    train = np.concatenate([pixels for pixels, _ in read[:-1]])
-    y_train = np.concatenate([y for _, y in read[:-1]])
-    test, y_test = read[-1]
-    standardised = scale == "standardised"
-    x_train, x_test, black = scale_images(train, test, "unit" if standardised else scale)
-    x_train, x_test = (x.reshape(-1, 3, 32, 32) for x in (x_train, x_test))
-    if standardised:
-        shift, factor = (np.array(one)[:, None, None] for one in (mean, 1.0 / np.array(deviation)))
-        x_train, x_test, black = shift_and_scale(x_train, x_test, shift, factor)
-    return DataSet(x_train, y_train, x_test, y_test, source.classes, black=black)
+    root: Root = None
+    pixel_scale: Scale = "unit"
+    """scale of the pixels: unit, [0, 1]; raw, 0 to 255; signed, [-1, 1]; standardised, with the
+    usual means and deviations of the channels"""
+
+    def read(self) -> DataSet:
+        folder = self.files.locate(self.name, self.root)
+        standardised = self.pixel_scale == "standardised"
+        read = [read_batch(folder / name, self.label_key, self.classes) for name in self.batches]
+        train = np.concatenate([pixels for pixels, _ in read[:-1]])
+        y_train = np.concatenate([y for _, y in read[:-1]])
+        test, y_test = read[-1]
+        scale = "unit" if standardised else self.pixel_scale
+        x_train, x_test, black = scale_images(train, test, scale)
+        x_train, x_test = (x.reshape(-1, *self.input_shape) for x in (x_train, x_test))
+        if standardised:
+            mean, deviation = (
+                np.array(moments)[:, None, None]
+                for moments in (self.channel_mean, self.channel_deviation)
+            )
+            x_train, x_test, black = shift_and_scale(x_train, x_test, mean, 1.0 / deviation)
+        return DataSet(x_train, y_train, x_test, y_test, self.classes, black=black)
 
 
 def read_batch(path: Path, labels: str, classes: int) -> tuple[Bytes, Indices]:

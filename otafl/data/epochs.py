@@ -29,7 +29,6 @@ from otafl.core.rng import (
     list_rounds,
     make_step_key,
 )
-from otafl.data.padding import compute_sample_weights
 
 EPOCH = declare_family("epoch", __name__)
 
@@ -147,3 +146,15 @@ class EpochBatches:
         order = words.argsort(dim=1, stable=True)
         order = torch.where(held, order, order[:, :1])
         return plan.index.take(order + row[:, None] * plan.index.shape[1])
+
+
+def list_positions(count: Tensor, width: int) -> Tensor:
+    """Return the positions 0..count-1 of each row [n], then 0, int64 [n, width]."""
+    order = torch.arange(width, device=count.device)
+    return torch.where(order < count[:, None], order, 0)
+
+
+def compute_sample_weights(count: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """Return 1/count in the first count [n] of `width` positions and 0 after them, [n, width]."""
+    held = torch.arange(width, device=count.device) < count[:, None]
+    return held.to(dtype) / count[:, None]

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from otafl.data.base import DataSource
-from otafl.data.dataset import DataSet
-from otafl.data.files import Files, Root
-from otafl.data.idx import PixelScale, make_image_files, read_set
+from otafl.data.idx import GreyImages, make_image_files
 
 
-class FashionMnist(DataSource):
+class FashionMnist(GreyImages):
     """Samples x [n, 784] in grey, with the official split."""
 
-    files: ClassVar[Files] = make_image_files(
+    files: ClassVar = make_image_files(
         folder="fashion-mnist",
         size="31 MB",
         url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -32,13 +29,5 @@ class FashionMnist(DataSource):
             "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
         },
     )
-    input_shape: ClassVar[tuple[int, ...]] = (784,)
-    classes: ClassVar[int] = 10
-    samples: ClassVar[tuple[int, int]] = (60_000, 10_000)
 
     name: Literal["fashion_mnist"] = "fashion_mnist"
-    root: Root = None
-    pixel_scale: PixelScale = "unit"
-
-    def read(self) -> DataSet:
-        return read_set(self)

@@ -5,29 +5,16 @@ The commands are `otafl data get` and `otafl data list`.
 
 from __future__ import annotations
 
-import contextlib
-import lzma
-import os
-import shutil
 import tarfile
 import zipfile
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import pooch
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.files import create_beside
 from otafl.data.files import Download, Files
-
-_BROKEN = (
-    *(OSError, EOFError, KeyError, zlib.error, lzma.LZMAError),
-    *(tarfile.TarError, zipfile.BadZipFile),
-)
-"""Errors that unpacking an incomplete archive raises."""
 
 
 class Available(NamedTuple):
@@ -54,8 +41,7 @@ class Available(NamedTuple):
 def fetch(name: str, root: str | None = None) -> Path:
     """Download the files of a data set, and unpack its archives.
 
-    Files that are there already are kept if their checksum, where one is known, is right. Archives
-    are removed afterwards.
+    Files that are there already are kept. Archives are removed once they are unpacked.
 
     Parameters
     ----------
@@ -84,8 +70,7 @@ def fetch(name: str, root: str | None = None) -> Path:
         )
     folder = sets[name].get_home(root)
     for download in sets[name].downloads:
-        if not _is_unpacked(download, folder):
-            _download(name, download, folder)
+        _download(name, download, folder)
     return folder
 
 
@@ -112,64 +97,34 @@ def _describe_source(name: str, root: str | None) -> Available:
 
 
 def _download(name: str, download: Download, folder: Path) -> None:
-    """Download one file, and take out what is needed if it is an archive."""
-    url = download.url
+    """Download one file, and take out what is needed if it is an archive.
+
+    An archive that is still there shows that its files are incomplete.
+    """
+    url, archive = download.url, folder / download.file
+    taken = [folder / download.extract_dir / member for member in download.members]
+    processor = None
+    if taken:
+        if not archive.exists() and all(path.is_file() for path in taken):
+            return
+        for path in taken:
+            path.unlink(missing_ok=True)
+        kind = pooch.Unzip if archive.suffix == ".zip" else pooch.Untar
+        processor = kind(members=list(download.members), extract_dir=download.extract_dir)
     try:
-        path = Path(
-            pooch.retrieve(url, known_hash=download.checksum, fname=download.file, path=folder)
+        pooch.retrieve(
+            url,
+            known_hash=download.checksum,
+            fname=download.file,
+            path=folder,
+            processor=processor,
         )
+    except (tarfile.TarError, zipfile.BadZipFile, KeyError, EOFError) as error:
+        raise UserError(f"otafl data get {name}: {archive} cannot be unpacked: {error}") from error
     except (OSError, ValueError) as error:  # the network, the disk; a wrong checksum
         raise UserError(f"otafl data get {name}: {url} to {folder}: {error}") from error
-    if not download.unpacked:
-        return
-    try:
-        for inside, file in download.unpacked.items():
-            _take_out(path, inside, folder / file)
-    except _BROKEN as error:
-        raise UserError(f"otafl data get {name}: {path} cannot be unpacked: {error}") from error
-    for file, md5 in download.md5.items():
-        if pooch.file_hash(folder / file, "md5") != md5:
-            (folder / file).unlink()
-            raise UserError(
-                f"otafl data get {name}: {folder / file} from {path} must have the MD5 sum {md5}"
-            )
-    path.unlink()
-
-
-def _is_unpacked(download: Download, folder: Path) -> bool:
-    """Return whether all files of the archive are in the folder already."""
-    files = download.unpacked.values()
-    return bool(files) and all(
-        (folder / file).is_file()
-        and download.md5.get(file) in (None, pooch.file_hash(folder / file, "md5"))
-        for file in files
-    )
-
-
-def _take_out(archive: Path, inside: str, path: Path) -> None:
-    """Extract one file of an archive, which gets its name only once it is complete."""
-    part = create_beside(path)
-    try:
-        with _open_member(archive, inside) as source, part.open("wb") as out:
-            shutil.copyfileobj(source, out, 1 << 20)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _open_member(archive: Path, inside: str) -> Iterator[IO[bytes]]:
-    """Open a file inside an archive, by the archive's suffix."""
-    if archive.suffix == ".lzma":
-        with lzma.open(archive) as file:
-            yield file
-    elif archive.suffix == ".zip":
-        with zipfile.ZipFile(archive) as zipped, zipped.open(inside) as file:
-            yield file
-    else:
-        with tarfile.open(archive) as tarred:
-            member = tarred.extractfile(inside)
-            if member is None:
-                raise KeyError(f"{inside!r} is not a file")
-            with member:
-                yield member
+    if taken:
+        missing = [path.name for path in taken if not path.is_file()]
+        if missing:
+            raise UserError(f"otafl data get {name}: {archive} has no {', '.join(missing)}")
+        archive.unlink()

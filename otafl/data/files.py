@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -43,17 +43,16 @@ class Download:
         Address.
     checksum : str
         Checksum of the file, "md5:..." or "sha256:...".
-    unpacked : Mapping of str to str
-        Files to take out of an archive, name inside -> name in the data set's folder; empty if the
-        file is no archive.
-    md5 : Mapping of str to str
-        File in the folder -> its MD5 sum, where known.
+    members : tuple of str
+        Files to take out of an archive; empty if the file is no archive.
+    extract_dir : str
+        Folder that they are unpacked to, seen from the data set's folder, in which they then are.
     """
 
     url: str
     checksum: str
-    unpacked: Mapping[str, str] = field(default_factory=dict)
-    md5: Mapping[str, str] = field(default_factory=dict)
+    members: tuple[str, ...] = ()
+    extract_dir: str = "."
 
     @property
     def file(self) -> str:

@@ -16,7 +16,7 @@ Lhoest et al. 2021, "Datasets: A Community Library for Natural Language Processi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -79,13 +79,15 @@ class HuggingFace(DataSource):
         return self.user is not None
 
     def read(self) -> DataSet:
-        train, test = self._select_splits(self._open_splits())
+        train, test = self._select_splits(
+            open_splits(self.name, self.dataset, self.config, self.revision)
+        )
         image, label = self._find_image_column(train), self._find_label_column(train)
         x = [self._read_samples(part, image) for part in (train, test)]
         y_train, y_test, classes = _encode_labels(train, test, label)
         users: Sequence[Indices | None] = (None, None)
         if self.user is not None:
-            _check_column(train, self.user, "user")
+            check_column(train, self.user, "user")
             *users, _ = _encode_values(train[self.user], test[self.user])
         black = None
         if x[0].dtype == np.uint8:
@@ -93,36 +95,6 @@ class HuggingFace(DataSource):
         return DataSet(
             x[0], y_train, x[1], y_test, classes, owner=users[0], owner_test=users[1], black=black
         )
-
-    def _open_splits(self) -> Any:
-        """Return the splits, name -> `datasets.Dataset`."""
-        datasets = import_extra("data.name: 'hf'", "hf", "datasets")
-        path = Path(self.dataset).expanduser()
-        try:
-            if any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):
-                found = datasets.load_from_disk(str(path))
-            else:
-                # a bare name can also be a reader of the library, which unpickles
-                where = str(path.absolute()) if path.exists() else self._get_hub_name()
-                found = datasets.load_dataset(where, self.config, revision=self.revision)
-        except UserError:
-            raise
-        except Exception as error:  # from the network, the files or the library
-            said = " ".join(str(error).split())[:300]
-            raise UserError(
-                f"data.dataset: {self.dataset!r} cannot be read ({type(error).__name__}: {said}); "
-                "must be the path of a folder or the name of a data set of the Hugging Face hub"
-            ) from error
-        return found if isinstance(found, dict) else {"train": found}
-
-    def _get_hub_name(self) -> str:
-        """Return the name on the hub. Raises UserError if it is none."""
-        if not re.fullmatch(r"[\w.-]+/[\w.-]+", self.dataset):
-            raise UserError(
-                f"data.dataset: {self.dataset!r} is neither an existing folder nor the name of a "
-                "data set of the Hugging Face hub, owner/name, such as ylecun/mnist"
-            )
-        return self.dataset
 
     def _select_splits(self, splits: Any) -> tuple[Any, Any]:
         """Return the training and the test samples."""
@@ -144,7 +116,7 @@ class HuggingFace(DataSource):
     def _find_image_column(self, part: Any) -> str:
         """Return the column of the images: the named one, or the only one of a suitable type."""
         if self.image is not None:
-            return _check_column(part, self.image, "image")
+            return check_column(part, self.image, "image")
         kinds = _get_column_types(part)
         images = [name for name, kind in kinds.items() if kind == "Image"]
         lists = [name for name, kind in kinds.items() if kind in _LISTS]
@@ -153,7 +125,7 @@ class HuggingFace(DataSource):
     def _find_label_column(self, part: Any) -> str:
         """Return the column of the labels: the named one, or the only one of a suitable type."""
         if self.label is not None:
-            return _check_column(part, self.label, "label")
+            return check_column(part, self.label, "label")
         kinds = _get_column_types(part)
         labels = [name for name, kind in kinds.items() if kind == "ClassLabel"]
         named = [name for name in kinds if name == "label"]
@@ -163,7 +135,7 @@ class HuggingFace(DataSource):
         """Return the images [n, ...] uint8 or vectors [n, *shape] float32 of a split."""
         kind = part.features[column]
         if type(kind).__name__ == "Image":
-            return self._read_pixels(part[column], column)
+            return read_pixels(part[column], column, self.image_size)
         try:
             vectors = np.asarray(part.with_format("numpy")[column][:])
         except (TypeError, ValueError):  # lists of several lengths, or not of numbers
@@ -175,29 +147,99 @@ class HuggingFace(DataSource):
             )
         return to_single(vectors, f"data.image: the column {column!r}", "values")
 
-    def _read_pixels(self, images: Any, column: str) -> Bytes:
-        """Return images of one size as uint8, [n, height, width] or [n, 3, height, width]."""
-        grey, wanted, out = None, self.image_size, []
-        for image in images:
-            if image.mode in _DEEP:
-                raise UserError(
-                    f"data.image: the images of the column {column!r} have more than 8 bits per "
-                    f"colour (Pillow's mode {image.mode}); convert them to 8 bits"
-                )
-            grey = image.mode in _GREY if grey is None else grey
-            if self.image_size is not None:
-                image = image.resize(self.image_size[::-1])
-            size = image.size[::-1]
-            wanted = wanted or size
-            if size != wanted:
-                raise UserError(
-                    f"data.image_size: the images of the column {column!r} have several sizes, "
-                    f"{list(wanted)} and {list(size)}; data.image_size: {list(wanted)} makes them "
-                    "equal"
-                )
-            out.append(np.asarray(image.convert("L" if grey else "RGB"), np.uint8))
-        pixels = np.stack(out)
-        return pixels if grey else np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+
+def open_splits(
+    source: str, dataset: str, config: str | None = None, revision: str | None = None
+) -> Any:
+    """Open a data set of the library `datasets`.
+
+    Parameters
+    ----------
+    source : str
+        Name of the data source, for messages.
+    dataset : str
+        Path of a folder, or name on the Hugging Face hub.
+    config, revision : str, optional
+        Configuration of a data set that has several, and commit or tag of one on the hub.
+
+    Returns
+    -------
+    dict of str to datasets.Dataset
+        Splits by name.
+
+    Raises
+    ------
+    UserError
+        If the library is missing or cannot read the data set.
+    """
+    datasets = import_extra(f"data.name: {source!r}", "hf", "datasets")
+    path = Path(dataset).expanduser()
+    # a bare name can also be a reader of the library, which unpickles
+    if not path.exists() and not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset):
+        raise UserError(
+            f"data.dataset: {dataset!r} is neither an existing folder nor the name of a "
+            "data set of the Hugging Face hub, owner/name, such as ylecun/mnist"
+        )
+    try:
+        if any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):
+            found = datasets.load_from_disk(str(path))
+        else:
+            where = str(path.absolute()) if path.exists() else dataset
+            found = datasets.load_dataset(where, config, revision=revision)
+    except Exception as error:  # from the network, the files or the library
+        said = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"data.dataset: {dataset!r} cannot be read ({type(error).__name__}: {said}); "
+            "must be the path of a folder or the name of a data set of the Hugging Face hub"
+        ) from error
+    return found if isinstance(found, dict) else {"train": found}
+
+
+def read_pixels(
+    images: Iterable[Any], column: str, image_size: tuple[int, int] | None = None
+) -> Bytes:
+    """Read images of one size.
+
+    Parameters
+    ----------
+    images : iterable of PIL.Image.Image
+        The images, at least one; the first decides whether all are grey or coloured.
+    column : str
+        Their column, for messages.
+    image_size : tuple of int, optional
+        Height and width that images are resized to.
+
+    Returns
+    -------
+    ndarray, uint8 [n, height, width] or [n, 3, height, width]
+        Pixels of grey or colour images.
+
+    Raises
+    ------
+    UserError
+        If images have several sizes or more than 8 bits per colour.
+    """
+    grey, wanted, out = None, image_size, []
+    for image in images:
+        if image.mode in _DEEP:
+            raise UserError(
+                f"data.image: the images of the column {column!r} have more than 8 bits per "
+                f"colour (Pillow's mode {image.mode}); convert them to 8 bits"
+            )
+        grey = image.mode in _GREY if grey is None else grey
+        if image_size is not None:
+            image = image.resize(image_size[::-1])
+        size = image.size[::-1]
+        wanted = wanted or size
+        if size != wanted:
+            raise UserError(
+                f"data.image_size: the images of the column {column!r} have several sizes, "
+                f"{list(wanted)} and {list(size)}; data.image_size: {list(wanted)} makes them "
+                "equal"
+            )
+        out.append(np.asarray(image.convert("L" if grey else "RGB"), np.uint8))
+    pixels = np.stack(out)
+    return pixels if grey else np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
 
 
 def _split(found: Any, name: str, key: str) -> Any:
@@ -214,7 +256,7 @@ def _get_column_types(part: Any) -> dict[str, str]:
     return {n: part.features[n].dtype if kind == "Value" else kind for n, kind in kinds.items()}
 
 
-def _check_column(part: Any, name: str, key: str) -> str:
+def check_column(part: Any, name: str, key: str) -> str:
     """Return the column that a key names, if it exists."""
     if name not in part.features:
         hint = format_suggestion(name, part.features) or ";"

@@ -17,26 +17,16 @@ import struct
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.core.inputs import read_bytes
+from otafl.data.base import DataSource
 from otafl.data.dataset import Bytes, DataSet, Indices
-from otafl.data.files import MAX_BYTES, Download, Files, wrap_read_errors
+from otafl.data.files import MAX_BYTES, Download, Files, Root, wrap_read_errors
 from otafl.data.pixels import Scale, scale_images
-
-PixelScale = Annotated[
-    Scale,
-    Field(
-        description="scale of the pixels: unit, [0, 1]; raw, 0 to 255; signed, [-1, 1]; "
-        "standardised, minus the mean of all pixels and over their deviation + 0.001; "
-        "standardised_per_pixel, the same for each position in the image"
-    ),
-]
-"""Type of the field `pixel_scale` of such a data set."""
 
 _MAGIC = {"labels": 0x0801, "images": 0x0803}  # unsigned bytes, in one dimension and in three
 _GZIP = b"\x1f\x8b"
@@ -69,19 +59,33 @@ def make_image_files(folder: str, size: str, url: str, md5: Mapping[str, str]) -
     return Files(folder, size, downloads, find_missing)
 
 
-def read_set(source: Any) -> DataSet:
-    """Read a data set in this format with its official split, x [n, pixels]."""
-    folder = source.files.locate(source.name, source.root)
-    names = [download.file for download in source.files.downloads]
-    paths = [path for path in (_find_file(folder / name) for name in names) if path is not None]
-    train, y_train = _read_pair(*paths[:2])
-    test, y_test = _read_pair(*paths[2:])
-    if train.shape[1] != test.shape[1]:
-        raise UserError(
-            f"{paths[0]} has images of {train.shape[1]} pixels but {paths[2]} of {test.shape[1]}"
-        )
-    x_train, x_test, black = scale_images(train, test, source.pixel_scale)
-    return DataSet(x_train, y_train, x_test, y_test, source.classes, black=black)
+class GreyImages(DataSource):
+    """Samples x [n, 784] in grey, with the official split."""
+
+    files: ClassVar[Files]
+    input_shape: ClassVar[tuple[int, ...]] = (784,)
+    classes: ClassVar[int] = 10
+    samples: ClassVar[tuple[int, int]] = (60_000, 10_000)
+
+    root: Root = None
+    pixel_scale: Scale = "unit"
+    """scale of the pixels: unit, [0, 1]; raw, 0 to 255; signed, [-1, 1]; standardised, minus the
+    mean of all pixels and over their deviation + 0.001; standardised_per_pixel, the same for each
+    position in the image"""
+
+    def read(self) -> DataSet:
+        folder = self.files.locate(self.name, self.root)
+        names = [download.file for download in self.files.downloads]
+        paths = [path for path in (_find_file(folder / name) for name in names) if path is not None]
+        train, y_train = _read_pair(*paths[:2])
+        test, y_test = _read_pair(*paths[2:])
+        if train.shape[1] != test.shape[1]:
+            raise UserError(
+                f"{paths[0]} has images of {train.shape[1]} pixels but {paths[2]} of "
+                f"{test.shape[1]}"
+            )
+        x_train, x_test, black = scale_images(train, test, self.pixel_scale)
+        return DataSet(x_train, y_train, x_test, y_test, self.classes, black=black)
 
 
 def _find_file(path: Path) -> Path | None:

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from otafl.data.base import DataSource
-from otafl.data.dataset import DataSet
-from otafl.data.files import Files, Root
-from otafl.data.idx import PixelScale, make_image_files, read_set
+from otafl.data.idx import GreyImages, make_image_files
 
 
-class Mnist(DataSource):
+class Mnist(GreyImages):
     """Samples x [n, 784] in grey, with the official split."""
 
-    files: ClassVar[Files] = make_image_files(
+    files: ClassVar = make_image_files(
         folder="mnist",
         size="12 MB",
         # The authors' own site no longer serves the files; this is torchvision's mirror.
@@ -31,13 +28,5 @@ class Mnist(DataSource):
             "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
         },
     )
-    input_shape: ClassVar[tuple[int, ...]] = (784,)
-    classes: ClassVar[int] = 10
-    samples: ClassVar[tuple[int, int]] = (60_000, 10_000)
 
     name: Literal["mnist"] = "mnist"
-    root: Root = None
-    pixel_scale: PixelScale = "unit"
-
-    def read(self) -> DataSet:
-        return read_set(self)

@@ -1,11 +1,11 @@
 """Sent140: 1,600,000 positive and negative tweets of 659,775 users, as word vectors.
 
-A tweet is positive or negative by the emoticons that it contained. The files are LEAF's JSON files
-in the folder sent140, or the authors' own file of training tweets, which `otafl data get`
-downloads. GloVe's vectors of 50 numbers, glove.6B.50d.txt, are in the same folder and are not
-trained. The file has a line for each word, with the word and its numbers. A sample is [length, 50],
-and zero after the last word or for a word without a vector. 25 words take 5 kB, and a twentieth of
-the tweets takes 400 MB.
+A tweet is positive or negative by the emoticons that it contained. `otafl data get` downloads the
+authors' own file of training tweets, from which users and their test tweets are drawn as LEAF draws
+them. GloVe's vectors of 50 numbers, glove.6B.50d.txt, are in the same folder and are not trained.
+The file has a line for each word, with the word and its numbers. A sample is [length, 50], and zero
+after the last word or for a word without a vector. 25 words take 5 kB, and a twentieth of the
+tweets takes 400 MB.
 
 References
 ----------
@@ -16,43 +16,32 @@ Go, Bhayani, Huang 2009, "Twitter Sentiment Classification using Distant Supervi
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
-from otafl.data import leaf
+from otafl.data import users
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, Floats
-from otafl.data.files import Download, Files, Root, wrap_read_errors
+from otafl.data.files import Download, Files, Root, build_file_finder, wrap_read_errors
 
 _TWEETS = "training.1600000.processed.noemoticon.csv"
 _VECTORS = "glove.6B.50d.txt"
 _WIDTH = 50
-_TEXT = 4  # position of the text in a sample of LEAF: id, date, query, user, text
 _COLUMNS = ("polarity", "id", "date", "query", "user", "text")
 _POLARITY = {"0": 0, "4": 1}
 _WORD = re.compile(r"[\w']+|[.,!?;]")
-
-
-def _find_missing(folder: Path) -> str | None:
-    """Return the name of a file that the folder lacks, or None."""
-    if not (folder / _VECTORS).is_file():
-        return _VECTORS
-    there = leaf.find_folder(folder) is not None or (folder / _TWEETS).is_file()
-    return None if there else _TWEETS
 
 
 class Sent140(DataSource):
@@ -65,24 +54,24 @@ class Sent140(DataSource):
             Download(
                 "https://cs.stanford.edu/people/alecmgo/trainingandtestdata.zip",
                 "sha256:004a3772c8a7ff9bbfeb875880f47f0679d93fc63e5cf9cff72d54a8a6162e57",
-                {_TWEETS: _TWEETS},
+                (_TWEETS,),
             ),
             Download(
                 "https://nlp.stanford.edu/data/glove.6B.zip",
                 "sha256:617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
-                {_VECTORS: _VECTORS},
+                (_VECTORS,),
             ),
         ),
-        _find_missing,
+        build_file_finder(_VECTORS, _TWEETS),
     )
     has_users: ClassVar[bool] = True
     classes: ClassVar[int] = 2
 
     name: Literal["sent140"] = "sent140"
     root: Root = None
-    fraction: leaf.Fraction = None
-    min_samples: leaf.MinSamples = 3
-    sample_seed: leaf.SampleSeed = 0
+    fraction: users.Fraction = 0.05
+    min_samples: users.MinSamples = 3
+    sample_seed: users.SampleSeed = 0
     length: int = Field(25, ge=1)
     """number of words of a tweet; the words after it are cut off"""
 
@@ -91,14 +80,20 @@ class Sent140(DataSource):
         return self.length, _WIDTH
 
     def read(self) -> DataSet:
-        data = leaf.build_dataset(
-            leaf.load_sampled_users(self, _extract_texts, _open_authors), self.classes
-        )
+        folder = self.files.locate(self.name, self.root)
+        tweets = [own for _, own in sorted(_read_tweets(folder / _TWEETS).items())]
+        counts = [len(own) for own in tweets]
+        generator = np.random.default_rng(self.sample_seed)
+        chosen = []
+        for index in users.draw_users(counts, self.fraction, self.min_samples, generator):
+            texts, labels = zip(*tweets[index], strict=True)
+            x, y = np.array(texts, object), np.array(labels, np.int64)
+            chosen.append(users.split_user(x, y, generator))
+        data = users.join_users(chosen, self.classes)
         train, test = (
             [tokenise(text, self.length) for text in texts] for texts in (data.x_train, data.x_test)
         )
         known = set(itertools.chain.from_iterable(train + test))
-        folder = self.files.locate(self.name, self.root)
         places, table = read_vectors(folder / _VECTORS, known, _WIDTH)
         x_train, x_test = (
             _embed_tokens(part, places, table, self.length) for part in (train, test)
@@ -163,16 +158,11 @@ def _embed_tokens(
     return table[index]
 
 
-def _extract_texts(samples: list[Any]) -> NDArray[Any]:
-    """Return the texts of LEAF's samples."""
-    texts = [sample[_TEXT] for sample in samples if len(sample) > _TEXT]
-    if len(texts) < len(samples) or not all(isinstance(text, str) for text in texts):
-        raise ValueError("'x' must be tweets, each a list of id, date, query, user and text")
-    return _to_object_array(texts)
-
-
 def _read_tweets(path: Path) -> dict[str, list[tuple[str, int]]]:
-    """Return user -> text and label of each tweet in the authors' file."""
+    """Return user -> text and label of each tweet in the authors' file.
+
+    The few test tweets of the authors are in another file, and have users of their own.
+    """
     tweets: dict[str, list[tuple[str, int]]] = defaultdict(list)
     with (
         wrap_read_errors(path, "not a CSV file", csv.Error),
@@ -186,25 +176,3 @@ def _read_tweets(path: Path) -> dict[str, list[tuple[str, int]]]:
                 )
             tweets[row[4]].append((row[5], _POLARITY[row[0]]))
     return tweets
-
-
-@contextlib.contextmanager
-def _open_authors(folder: Path, generator: np.random.Generator) -> Iterator[leaf.Opened]:
-    """Open the authors' file, with its users in alphabetical order as in LEAF.
-
-    The few test tweets of the authors are left out, because they have users of their own.
-    """
-    users = [tweets for _, tweets in sorted(_read_tweets(folder / _TWEETS).items())]
-
-    def read_user(index: int) -> leaf.User:
-        texts, labels = zip(*users[index], strict=True)
-        return leaf.split(_to_object_array(texts), np.array(labels, np.int64), generator)
-
-    yield [len(tweets) for tweets in users], read_user
-
-
-def _to_object_array(texts: Sequence[str]) -> NDArray[Any]:
-    """Return texts as an array [n] of objects."""
-    column = np.empty(len(texts), object)
-    column[:] = texts
-    return column

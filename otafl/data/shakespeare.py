@@ -29,6 +29,7 @@ from otafl.core.inputs import open_regular
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
 from otafl.data.files import Download, Files, Root, build_file_finder, wrap_read_errors
+from otafl.data.users import User, join_users
 from otafl.losses.base import Labels
 
 _FILE = "input.txt"
@@ -102,8 +103,7 @@ class Shakespeare(DataSource):
             )
         place = {character: at for at, character in enumerate(self.alphabet)}
         space = place[" "]
-        parts: list[list[np.ndarray]] = [[], [], [], []]
-        counts = []
+        speakers = []
         for name, text in texts.items():
             tokens = np.array([place.get(one, space) for one in text])
             number = (len(tokens) - 1) // self.seq_len
@@ -115,22 +115,9 @@ class Shakespeare(DataSource):
                     "data.min_characters"
                 )
             x, y = (tokens[s : s + number * self.seq_len].reshape(number, -1) for s in (0, 1))
-            for part, own in zip(parts, (x[:kept], y[:kept], x[kept:], y[kept:]), strict=True):
-                part.append(own)
-            counts.append((kept, number - kept))
-        x_train, y_train, x_test, y_test = (np.concatenate(part) for part in parts)
-        owner, owner_test = (
-            np.repeat(np.arange(len(counts)), own) for own in zip(*counts, strict=True)
-        )
-        return DataSet(
-            x_train.astype(np.float32),
-            y_train,
-            x_test.astype(np.float32),
-            y_test,
-            self.classes,
-            owner=owner,
-            owner_test=owner_test,
-        )
+            x = x.astype(np.float32)
+            speakers.append(User(x[:kept], y[:kept], x[kept:], y[kept:]))
+        return join_users(speakers, self.classes)
 
 
 def _read_speakers(path: Path) -> dict[str, str]:

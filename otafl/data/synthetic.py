@@ -9,11 +9,9 @@ import numpy as np
 import torch
 
 from otafl.core.rng import Streams
-from otafl.data.augment import make_augmentation
 from otafl.data.base import DataSource
-from otafl.data.build import Samples, to_labels
+from otafl.data.build import Samples, build_training_data
 from otafl.data.dataset import DataSet, Labelled
-from otafl.data.training_data import TrainingData
 
 SAMPLES_PER_CLASS = 2
 """Number of samples of each class, the same ones on all devices."""
@@ -42,16 +40,5 @@ def build_synthetic(
     data = DataSet(x, y, x, y, classes)
     count = torch.full((streams.num_trials, devices), len(y), device=streams.device)
     every = torch.arange(len(y), device=streams.device).expand(streams.num_trials, devices, -1)
-    local = TrainingData(
-        torch.from_numpy(x).to(streams.device, streams.dtype),
-        to_labels(y, streams),
-        every,
-        count,
-        classes,
-        streams,
-        training.batch_size,
-        training.local_steps,
-        make_augmentation(source.augment, data, streams),
-        training.local_epochs,
-    )
+    local = build_training_data(source, data, every, count, training, streams)
     return Samples(data, local, None, None, count.to(streams.dtype))

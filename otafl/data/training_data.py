@@ -25,8 +25,7 @@ from otafl.core.rng import (
 )
 from otafl.data.augment import Augmentation
 from otafl.data.device_splits import count_classes
-from otafl.data.epochs import EpochBatches, EpochPlan
-from otafl.data.padding import compute_sample_weights, list_positions
+from otafl.data.epochs import EpochBatches, EpochPlan, compute_sample_weights, list_positions
 
 MINIBATCH = declare_family("minibatch", __name__)
 

@@ -27,8 +27,8 @@ from otafl.core.problems import Problem
 from otafl.core.suggestions import format_count
 from otafl.data import synthetic
 from otafl.data.device_splits import get_declared_counts, split_parts
+from otafl.data.loading import DataShape, get_declared_shape, read_shape
 from otafl.data.sample_assignment import SampleAssignment
-from otafl.data.shape import DataShape, get_declared_shape, read_shape
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder

@@ -19,7 +19,7 @@ from otafl.core.contracts.learning import count_epoch_steps
 from otafl.core.problems import Problem
 from otafl.core.suggestions import format_count
 from otafl.data.device_splits import get_training_sizes
-from otafl.data.shape import get_declared_shape
+from otafl.data.loading import get_declared_shape
 from otafl.models.starts.base import Start
 from otafl.preflight.rehearsal import find_problems
 from otafl.running.memory import bound_seconds, estimate_trial, find_excess_bound, find_shortage

@@ -19,7 +19,7 @@ from otafl.core.errors import UserError
 from otafl.core.hyper import build_hyper
 from otafl.core.rng import Streams
 from otafl.core.suggestions import format_count
-from otafl.data.shape import DataShape, read_shape
+from otafl.data.loading import DataShape, read_shape
 from otafl.engine.assembly import build_algorithm
 from otafl.models.base import Model
 from otafl.scenario import Scenario

@@ -132,10 +132,8 @@ def find_first_round(stored: xr.Dataset) -> int | None:
 
 def bound_cost(scenario: Scenario, rounds: int) -> float:
     """Bound the seconds of a trial of so many rounds from below; 0 if that is not known."""
-    from otafl.running.duration import bound_seconds
-
-    from otafl.data.shape import get_declared_shape
-    from otafl.running.memory import estimate_trial
+    from otafl.data.loading import get_declared_shape
+    from otafl.running.memory import bound_seconds, estimate_trial
 
     shape = get_declared_shape(scenario.data)
     if shape is None:

@@ -70,19 +70,6 @@ def test_rows_are_taken_trial_by_trial():
     assert spent[..., CAUSES.index("transmit")].tolist() == [[0.0, 0.0, 2.0], [0.0, 4.0, 0.0]]
 
 
-def test_a_stopped_trial_stands_still_and_the_others_go_on():
-    clock = EventClock(cells(2, 2), [Rules()] * 2, [()] * 2)
-    for round in range(2):
-        clock.begin(round, [np.arange(2), np.arange(2)], 0.0, np.ones(4), np.ones(4))
-        slots = clock.open_slot()
-        clock.close_slot(0.5)
-        if round == 0:
-            clock.stop(0)
-    assert clock.get_time_s().tolist() == [1.5, 3.0]
-    assert clock.get_available().tolist() == [[False, False], [True, True]]
-    assert slots == [Slot(1.5, [], []), Slot(2.5, [0, 1], [1, 1])]
-
-
 def test_a_clock_is_made_of_the_sections_of_its_trials() -> None:
     """Each trial has its own deadline, and lives of its own."""
     markov = {"name": "markov", "mean_on_s": 1.0, "mean_off_s": 1.0}

@@ -68,20 +68,6 @@ def test_empty_while_computing() -> None:
     assert clock.get_available().all()
 
 
-def test_empty_while_waiting_and_while_asleep() -> None:
-    own = make_battery_hardware(2, idle_w=1.0, sleep_w=0.5, battery_j=10.0, charge_j=[3.0, 10.0])
-    clock = TrialClock(own, log=True)
-    clock.start(0, [0, 1], [0.0, 0.0], [1.0, 9.0], [1.0, 0.0])  # device 0 waits from 1 s, till 3
-    assert clock.admit() == Slot(9.0, [1], [0])
-    assert Interval(0, 0, "lost", 0.0, 3.0) in clock.history()
-    clock.transmit(0.0)
-    clock.start(1, [], [], [], [], 30.0)  # device 1 sleeps: 10 J last for 20 s
-    clock.admit()
-    assert Interval(1, -1, "empty", 29.0, 39.0) in clock.history()
-    assert clock.wait_for_devices() is False
-    assert clock.get_time_s() == 39.0
-
-
 def test_nobody_comes_back_to_an_empty_battery() -> None:
     """However long it goes on leaving and coming back; time stands still at the end of the last
     transmission, whatever was planned for later."""
@@ -120,16 +106,6 @@ def test_who_leaves_and_comes_back_while_it_transmits_pays_for_the_transmission(
     clock.admit()
     assert spent(clock) | {"idle": [1.0], "circuit": [4.0]} == spent(clock)
     assert clock.power.compute_charge_j().tolist() == [3.0]
-
-
-def test_circuits_of_a_short_transmission() -> None:
-    own = make_battery_hardware(2, circuit_w=1.0, battery_j=[np.inf, 8.0], charge_j=[np.inf, 8.0])
-    clock = TrialClock(own)
-    clock.start(0, [0, 1], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0])
-    clock.admit()
-    clock.transmit(4.0, [1.0, 1.0], [1.0, 2.0])
-    assert spent(clock)["circuit"] == [1.0, 2.0]
-    assert clock.power.compute_charge_j()[1] == pytest.approx(5.0, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from contract.small import engine
-from support import crowds
 from support.made_devices import make_mains_hardware
 from support.rounding import assert_agree
 
@@ -17,8 +16,6 @@ from otafl.clock import presence
 from otafl.clock.presence import Course, Presence
 from otafl.clock.trial_clock import TrialClock
 from otafl.devices.protocols import Rules
-from otafl.engine.assembly import assemble
-from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
 
 pytestmark = pytest.mark.exact
@@ -90,19 +87,16 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize("mean_s", [1.0, 30.0])
 @pytest.mark.parametrize("seed", range(len(RULES)))
-def test_a_trial_is_one_of_processes(
-    seed: int, mean_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_is_one_of_processes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is there, which updates are lost, and when what happens; some crash."""
-    followed = TrialClock(make_mains_hardware(DEVICES), RULES[seed], Drawn(seed, mean_s))
+    followed = TrialClock(make_mains_hardware(DEVICES), RULES[seed], Drawn(seed, 2.0))
     monkeypatch.setattr(presence, "MANY", 0)
-    asked = TrialClock(make_mains_hardware(DEVICES), RULES[seed], Drawn(seed, mean_s))
+    asked = TrialClock(make_mains_hardware(DEVICES), RULES[seed], Drawn(seed, 2.0))
     assert asked.must_ask
     assert not followed.must_ask
     rng, clocks = np.random.default_rng(seed), (followed, asked)
-    for round in range(80):
+    for round in range(40):
         assert {clock.wait_for_devices() for clock in clocks} == {True}
         free, other = (clock.get_available().nonzero()[0].tolist() for clock in clocks)
         assert free == other
@@ -121,35 +115,15 @@ def test_a_trial_is_one_of_processes(
         assert followed.get_busy() == asked.get_busy()
         assert (followed.started, followed.lost) == (asked.started, asked.lost)
         assert_agree(followed.compute_spent_j(), asked.compute_spent_j())
-    assert asked.lost > 0 or mean_s > 1.0
+    assert asked.lost > 0
     assert math.isnan(asked.count_present())
 
 
-def test_nobody_ever_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "MANY", 0)
-
-    class Ending(Drawn):
-        def _yield_life(self, device: int) -> Iterator[tuple[float, bool]]:
-            yield from [(0.0, False), (4.0 + device, True), (10.0, False)]
-
-    clock = TrialClock(make_mains_hardware(3), Rules(), Ending(0, 1.0, 3))
-    assert clock.wait_for_devices()
-    assert clock.get_time_s() == 4.0
-    assert clock.get_available().tolist() == [True, False, False]
-    clock.start(0, [0], [0.0], [9.0], [1.0])
-    assert clock.admit().on_time == []
-    assert not clock.wait_for_devices()
-    assert (clock.lost, clock.get_time_s()) == (1, 10.0)
-
-
-@pytest.mark.parametrize("selection", ["uniform", "round_robin"])
 @pytest.mark.parametrize(
-    "keys",
+    ("selection", "keys"),
     [
-        {},
-        {"devices.deadline_s": 0.002, "devices.late": "next"},
-        {"devices.protocol": "asynchronous"},
-        {"faults": {"crash_probability": 0.3, "crash_downtime_s": 0.02}},
+        ("uniform", {"devices.deadline_s": 0.002, "devices.late": "next"}),
+        ("round_robin", {"faults": {"crash_probability": 0.3, "crash_downtime_s": 0.02}}),
     ],
 )
 def test_a_run_is_one_of_processes(
@@ -180,19 +154,3 @@ def record(keys: dict[str, Any], rounds: int = 12) -> dict[str, np.ndarray]:
         one.run_round(t)
         recorder.take_record(t + 1, 0.0)
     return recorder.record(True).variables
-
-
-@pytest.mark.slow
-def test_few_of_a_large_population_are_asked() -> None:
-    """A tenth of 10^5 devices is there: finding 20 takes some 200 questions a round."""
-    devices = {"count": 10**5, "participants": crowds.PARTICIPANTS}
-    away = {"name": "markov", "mean_on_s": 10.0, "mean_off_s": 90.0}
-    (point,) = crowds.make_points(10**5, devices=devices | {"availability": away})
-    one = Engine(assemble([point], [0]))
-    for t in range(crowds.ROUNDS):
-        one.run_round(t)
-    (clock,) = one.parts.clock.trials
-    assert clock._presence is not None
-    assert len(clock._presence._known) < 400 * crowds.ROUNDS
-    assert len(clock.env._queue) <= crowds.ROUNDS * crowds.PARTICIPANTS
-    assert one.counts["updates_used"].sum() > 0

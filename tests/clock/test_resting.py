@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +10,8 @@ from support.made_devices import make_battery_hardware
 from support.rounding import assert_agree
 
 from otafl.clock.resting import Resting
-from otafl.clock.trial_clock import TrialClock
 from otafl.devices.battery import Battery
 from otafl.devices.hardware import Hardware
-from otafl.devices.protocols import Rules
 
 pytestmark = pytest.mark.exact
 
@@ -65,46 +62,3 @@ def test_charges_are_those_of_batteries() -> None:
         assert taken.harvested_j == pytest.approx(each[device].harvested_j, rel=1e-9)
         expected = each[device].update_charge(at[-1] + 3.0)
         assert taken.update_charge(at[-1] + 3.0) == pytest.approx(expected, rel=1e-9)
-
-
-def life(seed: int) -> Any:
-    at = np.cumsum(np.random.default_rng(seed).exponential(60.0, 30)).tolist()
-    return iter([(t, bool(place % 2)) for place, t in enumerate(at)])
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("leave", [False, True])
-def test_a_trial_is_one_of_a_battery_each(seed: int, leave: bool) -> None:
-    """Three of thirty devices work at a time: charges, joules and who is there."""
-    rules = [
-        Rules(),
-        Rules(deadline_s=2.0),
-        Rules(1, max_ready=2, late="next", broadcast_first=False),
-    ]
-    own = sleepers(seed)
-    lives = [[life(100 * seed + k) for k in range(DEVICES)] if leave else [] for _ in range(2)]
-    lazy, each = (TrialClock(own, rules[seed % 3], one, log=True) for one in lives)
-    assert {*lazy.power.batteries} <= {3}  # which may be empty from the start
-    for device in {*range(DEVICES)} - {*each.power.batteries}:
-        each.power._plan(device, [(0.0, float(own.sleep_w[device]))])
-    assert len(each.power.batteries) == np.isfinite(own.battery_j).sum()
-    rng = np.random.default_rng(seed)
-    for round in range(60):
-        clocks = (lazy, each)
-        assert {clock.wait_for_devices() for clock in clocks} == {True}
-        free, other = (clock.get_available().nonzero()[0] for clock in clocks)
-        assert free.tolist() == other.tolist()
-        who = sorted(rng.choice(free, min(3, len(free)), replace=False).tolist())
-        down, seconds, watts = (rng.exponential(1.0, (3, len(who)))).tolist()
-        airtime_s, joules = rng.random(), rng.random(DEVICES).tolist()
-        for clock in clocks:
-            clock.start(round, who, down, seconds, watts)
-        assert_agree(vars(lazy.admit()), vars(each.admit()))
-        for clock in clocks:
-            clock.transmit(airtime_s, joules)
-        assert_agree(lazy.power.compute_charge_j(), each.power.compute_charge_j())
-        assert_agree(lazy.compute_spent_j(), each.compute_spent_j())
-        harvested = (clock.power.compute_harvested_j() for clock in clocks)
-        assert_agree(*(h[np.isfinite(own.battery_j)] for h in harvested))
-    assert_agree(lazy.history(), each.history())
-    assert any(one.activity == "empty" for one in lazy.history())

@@ -60,28 +60,6 @@ def check(
     assert clock.get_busy() == list(at_work)
 
 
-def test_slot_waits_for_all_without_a_deadline():
-    clock = Cell(SPEEDS)
-    clock.ask(0, ALL, WORK, 0.5)
-    assert clock.get_time_s() == 0.0
-    check(clock, clock.slot(), 4.5, [0, 1, 2], [0, 0, 0], [])
-    assert clock.get_time_s() == 4.5
-    clock.transmit(1.25)
-    assert clock.get_time_s() == 5.75
-    assert clock.get_available().all()
-    clock.transmit(1.0)  # nothing to send: the server idles
-    assert clock.get_time_s() == 6.75
-
-
-def test_times_go_on_from_round_to_round_and_only_participants_count():
-    clock = Cell(SPEEDS)
-    clock.ask(0, ALL, WORK, 0.5)
-    clock.slot()
-    clock.transmit(1.25)
-    clock.ask(1, np.array([1, 2]), np.array([3.0, 1.0]), 0.25)
-    check(clock, clock.slot(), 5.75 + 0.25 + 1.5, [1, 2], [1, 1], [])
-
-
 def test_ready_at_the_deadline_is_on_time_and_just_after_is_late():
     at, before = Cell(SPEEDS), Cell(SPEEDS)
     at.ask(0, ALL, WORK, 0.5)
@@ -92,51 +70,6 @@ def test_ready_at_the_deadline_is_on_time_and_just_after_is_late():
     slot = before.slot(2.4375)
     check(before, slot, 2.4375, [2], [0])
     assert before.done() == [1.9375 / 4, 1.9375 / 2, 1.0]
-
-
-def test_slot_opens_before_the_deadline_when_all_are_ready():
-    clock = Cell(SPEEDS)
-    clock.ask(0, ALL, WORK, 0.5)
-    check(clock, clock.slot(7.0), 4.5, [0, 1, 2], [0, 0, 0], [])
-
-
-def test_swapping_two_speeds_swaps_who_is_admitted():
-    for speeds, on_time in (([1.0, 9.0], [1]), ([9.0, 1.0], [0])):
-        clock = Cell(np.array(speeds))
-        clock.ask(0, np.arange(2), np.full(2, 3.0), 0.0)
-        check(clock, clock.slot(1.0), 1.0, on_time, [0])
-
-
-def test_nobody_ready_leaves_the_slot_empty():
-    clock = Cell(SPEEDS)
-    clock.ask(0, ALL, WORK, 0.5)
-    slot = clock.slot(0.25)  # still receiving
-    check(clock, slot, 0.25, [], [])
-    assert clock.done() == [0.0, 0.0, 0.0]
-    assert clock.lost == 3
-    clock.transmit(0.0)
-    assert clock.get_time_s() == 0.25
-    assert clock.get_available().all()
-
-
-def test_nobody_takes_part():
-    clock = Cell(SPEEDS)
-    clock.ask(0, ALL[:0], WORK[:0], 0.5)
-    check(clock, clock.slot(), 0.5, [], [], [])
-
-
-def test_dropped_work_is_gone():
-    """Device 0 would have been ready at 4.5; what it starts anew takes its own time."""
-    clock = Cell(SPEEDS, late="drop")
-    clock.ask(0, ALL, WORK, 0.5)
-    clock.slot(2.5)
-    clock.transmit(1.0)
-    assert clock.get_available().all()
-    clock.ask(1, np.array([0]), np.array([8.0]), 0.5)
-    check(clock, clock.slot(3.0), 6.5, [], [])
-    clock.transmit(0.5)
-    clock.ask(2, np.array([0]), np.array([8.0]), 0.5)
-    check(clock, clock.slot(), 15.5, [0], [2], [])
 
 
 def test_late_work_goes_on_and_makes_a_later_slot():
@@ -163,18 +96,6 @@ def test_late_work_goes_on_and_makes_a_later_slot():
     check(clock, clock.slot(), 6.0, [1, 2], [1, 3], [])
 
 
-def test_ready_during_a_transmission_keeps_its_update_for_the_next_slot():
-    clock = Cell(SPEEDS, late="next")
-    clock.ask(0, ALL, WORK, 0.5)
-    clock.slot(2.5)
-    clock.transmit(10.0)  # device 0 gets ready at 4.5
-    assert clock.get_available().tolist() == [False, True, True]
-    clock.ask(1, ALL[:0], WORK[:0], 2.0)
-    check(clock, clock.slot(), 14.5, [0], [0], [])  # once the broadcast is over
-    clock.transmit(1.0)
-    assert clock.get_available().all()
-
-
 def test_the_slot_does_not_open_during_the_broadcast_unless_at_the_deadline():
     for deadline, opened in ((np.inf, 5.5), (9.0, 5.5), (2.0, 4.5)):
         clock = Cell(SPEEDS, late="next")
@@ -183,15 +104,6 @@ def test_the_slot_does_not_open_during_the_broadcast_unless_at_the_deadline():
         clock.transmit(0.0)
         clock.ask(1, ALL[:0], WORK[:0], 3.0)  # until 5.5; device 0 is ready at 4.5
         check(clock, clock.slot(deadline), opened, [0], [0], [])
-
-
-@pytest.mark.parametrize("deadline", [0.0, 0.5, 0.75])
-def test_ties_at_the_deadline_are_on_time_whatever_the_order_of_events(deadline):
-    """Broadcast, computing (none, or all of the time) and deadline end at the same instant."""
-    for down in {0.0, deadline}:
-        clock = Cell(np.ones(3))
-        clock.ask(0, ALL, np.array([deadline - down, 99.0, deadline - down]), down)
-        check(clock, clock.slot(deadline), deadline, [0, 2], [0, 0])
 
 
 @pytest.mark.parametrize("late", ["drop", "next"])
@@ -242,20 +154,6 @@ def test_intervals():
         Interval(2, 5, "transmit", 2.0, 3.0),
         Interval(2, 5, "wait", 1.5, 2.0),
     ]
-
-
-def test_interval_of_a_device_dropped_during_the_broadcast():
-    clock = Cell(SPEEDS, late="drop", log=True)
-    clock.ask(0, ALL[:1], WORK[:1], 0.5)
-    clock.slot(0.25)
-    assert clock.intervals == [Interval(0, 0, "lost", 0.0, 0.25)]
-
-
-def test_no_intervals_unless_asked_for():
-    clock = Cell(SPEEDS)
-    clock.ask(0, ALL, WORK, 0.5)
-    clock.slot()
-    assert clock.intervals is None
 
 
 def test_misuse_is_refused():

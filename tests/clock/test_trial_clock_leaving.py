@@ -32,13 +32,6 @@ def test_a_device_that_leaves_loses_its_update_and_the_round_goes_on() -> None:
     ]
 
 
-def test_a_ready_device_that_leaves_is_not_in_the_slot() -> None:
-    clock = make_clock(Rounds(), [None, None, [(2.0, False)]])
-    start_round(clock, 0, {0: 3.0, 1: 4.0, 2: 1.0})
-    assert clock.admit() == Slot(4.0, [0, 1], [0, 0])
-    assert clock.lost == 1
-
-
 def test_who_leaves_while_it_transmits_finishes_first() -> None:
     clock = make_clock(Rounds(), [[(3.5, False), (9.0, True)], None, None])
     start_round(clock, 0, {0: 3.0, 1: 1.0, 2: 1.0})
@@ -47,14 +40,6 @@ def test_who_leaves_while_it_transmits_finishes_first() -> None:
     assert clock.lost == 0
     assert clock.get_available().tolist() == [False, True, True]
     assert Interval(0, 0, "transmit", 3.0, 4.0) in clock.history()
-
-
-def test_who_comes_back_while_it_transmits_is_available() -> None:
-    clock = make_clock(Rounds(), [[(3.25, False), (3.75, True)], None, None])
-    start_round(clock, 0, {0: 3.0})
-    clock.admit()
-    clock.transmit(1.0)
-    assert clock.get_available().all()
 
 
 def test_the_server_waits_for_somebody_to_come() -> None:

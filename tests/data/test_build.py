@@ -16,6 +16,7 @@ import torch
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.data import Samples, build, load
+from otafl.data.client_samples import ClientSamples
 from otafl.data.digits import Digits
 
 pytestmark = pytest.mark.exact
@@ -63,25 +64,6 @@ def test_own_classes_of_the_official_test_set() -> None:
     assert torch.equal(samples.client_test.count_classes(), expected)
 
 
-def test_devices_have_no_samples_of_their_own_unless_asked() -> None:
-    samples = built()
-    assert samples.client_test is None
-    assert samples.client_validation is None
-    assert samples.sample_share.tolist() == samples.training_data.count.view(3, DEVICES).tolist()
-    assert samples.sample_share.sum(1).tolist() == [300.0] * 3
-
-
-def test_trials_of_equal_numbers_share_a_partition() -> None:
-    samples = built((0, 1, 0))
-    first, second, again = (
-        [held(samples, DEVICES * s + k) for k in range(DEVICES)] for s in range(3)
-    )
-    assert first == again
-    assert first != second
-    alone = built((1,))
-    assert second == [held(alone, k) for k in range(DEVICES)]
-
-
 def test_the_labels_are_those_that_the_partition_publishes() -> None:
     partition = {"name": "class_window", "mislabel_first": True, "reserve": 0}
     samples = built(test="per_device", partition=partition, train_samples=None)
@@ -93,3 +75,16 @@ def test_the_labels_are_those_that_the_partition_publishes() -> None:
 def test_a_class_without_test_samples() -> None:
     with pytest.raises(UserError, match=r"no validation samples of .* device 0 \(6, 9\)"):
         built(own_test=True, partition=SKEWED, train_samples=12, validation=0.1)
+
+
+def test_a_device_guesses_among_its_own_classes() -> None:
+    """With 1 and 3 samples of one and two classes, and 2 and 3 of two and three."""
+    y = torch.tensor([0, 0, 1, 1, 0, 1, 0, 1, 2])
+    parts = [[np.array([0]), np.array([1, 2, 3])], [np.array([4, 5]), np.array([6, 7, 8])]]
+    own = ClientSamples.from_parts(torch.zeros(9, 2), y, parts, 3)
+    by_hand = [(1 * 1 + 3 / 2) / 4, (2 / 2 + 3 / 3) / 5]
+    np.testing.assert_allclose(own.compute_guess_accuracy(), by_hand)
+    np.testing.assert_allclose(own.compute_majority_share(), [(1 + 2) / 4, (1 + 1) / 5])
+    whole = own.pool_devices()
+    assert whole.count.tolist() == [4, 4, 5, 5]
+    assert sorted(whole.index[3].tolist()) == [4, 5, 6, 7, 8]

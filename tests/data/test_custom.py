@@ -30,12 +30,10 @@ def shapes(): return DataSet(np.zeros((4, 2)), np.zeros(4), np.zeros((4, 3)), np
 def lengths(): return DataSet(np.zeros((4, 2)), np.zeros(3), np.zeros((4, 2)), np.zeros(4), 2)
 def labels(): return DataSet(np.zeros((4, 2)), np.full(4, 2), np.zeros((4, 2)), np.zeros(4), 2)
 def halves(): return DataSet(np.zeros((4, 2)), np.full(4, 0.5), np.zeros((4, 2)), np.zeros(4), 2)
-def empty(): return DataSet(np.zeros((4, 2)), np.zeros(4), np.zeros((0, 2)), np.zeros(0), 2)
 def large_test(): return DataSet(np.zeros((4, 2)), np.zeros(4), np.zeros((4, 2)), np.zeros(4), 2)
 def own():
     x, y = np.zeros((4, 2)), np.zeros(4)
     return DataSet(x, y, x, y, 2, x[:1], y[:1])
-number = 3
 """
 
 
@@ -63,9 +61,7 @@ def test_a_data_set_of_the_users_own() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"name": "my_otafl_missing:f"}, "No module named 'my_otafl_missing'"),
         ({"name": "my_otafl_data:circles"}, "'circles' does not exist in module"),
-        ({"name": "my_otafl_data:number"}, "'number' is not callable"),
         ({"name": "my_otafl_data:squares", "sise": 2}, "data.sise: unknown key"),
         ({"name": "my_otafl_data:nothing"}, "returned dict; expected otafl.data.DataSet"),
         ({"name": "my_otafl_data:shapes"}, r"test shapes disagree: x is \[4, 3\].*\[n, 2\]"),
@@ -78,7 +74,6 @@ def test_a_data_set_of_the_users_own() -> None:
             {"name": "my_otafl_data:halves"},
             r"4 of 4 train labels .* 0\.\.1, .* \(got 0\.5",
         ),
-        ({"name": "my_otafl_data:empty"}, "no test samples"),
         ({"name": "my_otafl_data:large_test", "test": "train_tail"}, "data.test: train_tail"),
         ({"name": "my_otafl_data:own", "validation": 0.5}, "1 validation samples of its own"),
     ],
@@ -118,10 +113,7 @@ def put(array: Any, place: Any, value: Any) -> Any:
             make(x_validation=put(X, 0, np.inf), y_validation=Y),
             r"2 of 12 validation values are not",
         ),
-        (make(x_server=put(X, 0, np.inf), y_server=Y), r"2 of 12 server values are not finite"),
         (make(x_train=X + 1j), r"train samples: got the type complex128; .* imaginary parts"),
-        (make(x_test=X.astype(str)), r"test samples: got the type str"),
-        (make(x_train=X.astype(object)), r"train samples: got the type object"),
         (make(x_train=pd.DataFrame({"a": X[:, 0], "b": "c"})), r"train samples: got the type obj"),
         (make(x_train=np.ma.array(X, mask=X > 10)), r"1 of 12 values is masked, .* sample 5"),
         (make(x_train=np.full((6, 2), 2**24 + 1)), r"12 of 12 train values are too large a whole"),
@@ -130,22 +122,15 @@ def put(array: Any, place: Any, value: Any) -> Any:
             make(x_test=X[:, 0]),
             r"test shapes disagree: x is \[6\] and y is \[6\]; expected x \[n, 2",
         ),
-        (make(x_train=X[:, :0]), r"has no train samples: x is \[6, 0\]"),
         (make(x_train=X[:0], y_train=Y[:0]), r"has no train samples: x is \[0, 2\], y \[0\]"),
         (make(y_train=np.array(list("abcabc"))), r"train labels: got the type str.* np.unique\("),
-        (make(y_train=pd.Series(list("abcabc"))), r"train labels: got the type (object|str)"),
         (make(y_test=put(Y * 1.0, 3, np.nan)), r"1 of 6 test labels is .* sample 3 \(got nan\)"),
         (make(y_test=put(Y, 3, -1)), r"1 of 6 test labels is outside .* 0\.\.2, .* 3 \(got -1\)"),
-        (make(y_test=put(Y, 5, 2**40)), r"1 of 6 test labels is .* sample 5 \(got 1099511627776"),
-        (make(y_train=put(Y * 1.0, 0, 1e300)), r"1 of 6 train labels is .* \(got 1e\+300\)"),
-        (make(y_train=Y.astype(np.uint64) + 2**63), r"6 of 6 train labels are outside"),
         (make(y_train=np.ma.array(Y, mask=Y > 1)), r"train labels: 2 of 6 values are masked"),
         (make(y_train=Y[:, None]), r"whole numbers \[6, 1\]; expected classes \[n\], .* y\[:, 0\]"),
         (make(y_train=Y[:, None] * 1.0), r"real numbers \[6, 1\], and classes is 3; expected"),
         (make(classes=2.5), r"classes is 2.5; expected their number"),
-        (make(classes="3"), r"classes is '3'"),
         (make(y_train=put(VALUES, 1, np.nan), classes=0), r"1 of 6 train labels is .* output 0"),
-        (make(y_train=put(VALUES, 1, 1e39), classes=1), r"train labels is not finite, .* sample 1"),
         (
             make(x_train=TOKENS, y_train=TOKENS, classes=4),
             r"2 of 12 train tokens .* sample 2, .* 0",
@@ -153,45 +138,14 @@ def put(array: Any, place: Any, value: Any) -> Any:
         (make(x_train=X / 2, y_train=TOKENS, classes=12), r"6 of 12 train tokens .* \(got 0.5\)"),
         (make(owner=np.arange(3)), r"owner has shape \[3\]; expected one user for each of the 6"),
         (make(owner=np.array(list("abcabc"))), r"owner: got the type str.* np.unique\(users"),
-        (make(owner=Y / 2), r"owner: got the type float64"),
         (make(time_test=put(X[:, 0], 2, np.nan)), r"1 of 6 time_test is not finite, .* sample 2"),
         (make(black=np.nan + np.zeros(2)), r"2 of 2 black values are not finite"),
-        (make(black="0"), r"black: got the type str"),
     ],
 )
 def test_bad_arrays_are_refused(data: DataSet, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CustomData, "call", lambda _: data)
     with pytest.raises(UserError, match=f"data.name: 'a:b'.*{said}"):
         load(CustomData(name="a:b"))
-
-
-@pytest.mark.parametrize(
-    ("data", "labels"),
-    [
-        (make(x_train=X.astype(np.uint8), y_train=Y.astype(np.uint8)), "classes"),
-        (make(x_train=X > 3, y_train=Y > 0, classes=np.int64(2)), "classes"),
-        (make(x_train=pd.DataFrame(X), y_train=pd.Series(Y)), "classes"),
-        (make(x_train=X.tolist(), y_train=[float(y) for y in Y]), "classes"),
-        (make(y_train=VALUES, classes=0), "values"),
-        (make(y_train=VALUES, y_test=Y[:, None], classes=1), "values"),
-        (make(x_train=TOKENS, y_train=TOKENS, classes=5), "tokens"),
-        (make(x_validation=None, y_validation=None), "classes"),
-    ],
-)
-def test_numbers_that_are_right_stay(
-    data: DataSet, labels: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(CustomData, "call", lambda _: data)
-    found = load(CustomData(name="a:b"))
-    assert found.labels == labels
-    assert_array_equal(found.x_train, np.asarray(data.x_train, np.float64))
-    assert_array_equal(found.y_test, np.asarray(data.y_test, np.float64))
-    assert found.x_validation.shape == (0, 2)
-
-
-def test_a_name_is_module_and_callable() -> None:
-    with pytest.raises(ValueError, match="pattern"):
-        CustomData(name="a:b:c")
 
 
 def test_the_functions_keys_may_have_any_name() -> None:

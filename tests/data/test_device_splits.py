@@ -5,30 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_array_equal
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.data import DataSet
 from otafl.data.device_splits import (
     count_classes,
-    pack,
     partition_samples,
-    select_classes,
     split_parts,
 )
 from otafl.data.digits import Digits
 from otafl.data.sample_assignment import SampleAssignment
 
 pytestmark = pytest.mark.exact
-
-
-def test_pack_by_hand() -> None:
-    parts = [[np.array([4, 2, 9]), np.array([7])], [np.array([1, 0]), np.array([3, 5])]]
-    index, count = pack(parts)
-    assert_array_equal(index, [[[4, 2, 9], [7, 7, 7]], [[1, 0, 1], [3, 5, 3]]])
-    assert_array_equal(count, [[3, 1], [2, 2]])
-    assert index.dtype == count.dtype == np.int64
 
 
 def test_cut() -> None:
@@ -39,11 +28,6 @@ def test_cut() -> None:
     assert [one.tolist() for one in shares.test] == [[108, 109, 110], [6, 7]]
     with pytest.raises(UserError, match="splits the 1 samples of device 1 into 0 for training, 0"):
         split_parts(SampleAssignment.from_parts([np.arange(4), np.arange(1)]), 0.25, 0.0)
-
-
-def test_of_classes() -> None:
-    labels, others = np.array([0, 1, 2, 2]), np.array([2, 0, 1, 2, 1])
-    assert select_classes(np.array([0, 3]), labels, others).tolist() == [0, 1, 3]
 
 
 def test_class_counts_by_hand() -> None:

@@ -66,41 +66,11 @@ def test_looped_twin() -> None:
                     assert list_samples(batch, row) == order[4 * place : 4 * place + 4]
 
 
-def test_every_pass_has_every_sample_once_in_another_order() -> None:
-    sizes = [[9, 12, 10]]
-    local = make_data(sizes).select_cohort(5, choose_rows([0, 0, 0], [0, 1, 2], sizes))
-    for row, size in enumerate(sizes[0]):
-        orders = [
-            [one for i in range(3) for one in list_samples(local.draw_batch(3 * e + i), row)]
-            for e in range(EPOCHS)
-        ]
-        first = sum(sizes[0][:row])
-        assert all(sorted(order) == list(range(first, first + size)) for order in orders)
-        assert len({tuple(order) for order in orders}) == EPOCHS
-
-
-def test_full_minibatches_have_no_weights() -> None:
-    sizes = [[8, 8]]
-    local = make_data(sizes).select_cohort(0, choose_rows([0, 0], [0, 1], sizes))
-    assert all(local.draw_batch(step).weight is None for step in range(local.steps))
-
-
 def test_a_device_with_fewer_samples_than_a_minibatch_takes_one_step_a_pass() -> None:
     sizes = [[3, 40]]
     local = make_data(sizes).select_cohort(0, choose_rows([0], [0], sizes))
     assert local.steps == EPOCHS
     assert sorted(list_samples(local.draw_batch(1), 0)) == [0, 1, 2]
-
-
-def test_order_does_not_depend_on_longer_devices() -> None:
-    """The padding of a stack follows its longest device."""
-    rows = [[10, 9]], [[10, 150]]
-    for draw in (0, 1):
-        found = [
-            make_data(sizes).select_cohort(1, choose_rows([0], [0], sizes)).draw_batch(2, draw)
-            for sizes in rows
-        ]
-        assert torch.equal(found[0].x, found[1].x)
 
 
 def test_rows_with_other_numbers_of_steps_are_refused_with_both() -> None:

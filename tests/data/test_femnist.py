@@ -1,23 +1,14 @@
-"""FEMNIST from small files in TensorFlow Federated's SQLite format."""
+"""FEMNIST from a small data set as flwrlabs/femnist has it; the package datasets reads it."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from support.small_sets import (
-    WRITERS,
-    encode_example,
-    encode_field,
-    list_expected_pixels,
-    make_all_writers,
-    make_image,
-    take_first_pixels,
-    write_hosted,
-)
 
 from otafl.core.errors import UserError
 from otafl.data import load
@@ -25,58 +16,77 @@ from otafl.data.femnist import Femnist
 
 pytestmark = pytest.mark.exact
 
+WRITERS = {"f0": 5, "f2": 4, "f1": 12}
+"""Samples of each writer, in the order of the file."""
 
-def test_the_hosted_file(tmp_path: Path) -> None:
-    write_hosted(tmp_path / "femnist" / "emnist_all.sqlite", make_all_writers())
-    data = load(Femnist(root=str(tmp_path), fraction=1.0))
-    assert_array_equal(data.owner, [0] * 4 + [1] * 9 + [2] * 2)
-    names = sorted(WRITERS)
-    for part, x in enumerate((data.x_train, data.x_test)):
-        assert take_first_pixels(x) == list_expected_pixels(part, names)
-    assert_array_equal(data.y_test, [60, 60, 59, 58, 60, 59])
-    assert_array_equal(data.x_train[0], np.array(make_image(0), np.float32))
-    few = load(Femnist(root=str(tmp_path)))
-    assert few.owner is not None
-    assert set(few.owner) == {0}  # a twentieth: one writer
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """Image i of 21 is i everywhere, and its label 61 - i."""
+    return write(tmp_path / "small")
+
+
+def write(folder: Path, side: int = 28, drop: str | None = None, split: str = "train") -> str:
+    datasets, image = pytest.importorskip("datasets"), pytest.importorskip("PIL.Image")
+    count = sum(WRITERS.values())
+    kinds = {
+        "image": datasets.Image(),
+        "writer_id": datasets.Value("string"),
+        "character": datasets.ClassLabel(names=[str(i) for i in range(62)]),
+    }
+    columns = {
+        "image": [image.fromarray(np.full((side, side), i, np.uint8)) for i in range(count)],
+        "writer_id": [name for name, number in WRITERS.items() for _ in range(number)],
+        "character": [61 - i for i in range(count)],
+    }
+    kept = [name for name in kinds if name != drop]
+    features = datasets.Features({name: kinds[name] for name in kept})
+    whole = datasets.Dataset.from_dict({name: columns[name] for name in kept}, features=features)
+    datasets.DatasetDict({split: whole}).save_to_disk(str(folder))
+    return str(folder)
+
+
+def test_writers_in_alphabetical_order(folder: str) -> None:
+    """A tenth of each one's samples tests, at least one."""
+    data = load(Femnist(dataset=folder, fraction=1.0))
+    assert (data.x_train.shape, data.x_train.dtype, data.classes) == ((17, 784), np.float32, 62)
+    assert_array_equal(data.owner, [0] * 4 + [1] * 10 + [2] * 3)
+    assert_array_equal(data.owner_test, [0, 1, 1, 2])
+    held = {0: range(5), 1: range(9, 21), 2: range(5, 9)}
+    assert data.owner is not None
+    assert data.owner_test is not None
+    for writer, expected in held.items():
+        own = data.x_train[data.owner == writer], data.x_test[data.owner_test == writer]
+        labels = data.y_train[data.owner == writer], data.y_test[data.owner_test == writer]
+        for x, y in zip(own, labels, strict=True):
+            assert_array_equal(x, np.repeat((61 - y)[:, None], 784, 1).astype(np.float32) / 255)
+        assert sorted(61 - np.concatenate(labels)) == list(expected)
+    again = load(Femnist(dataset=folder, fraction=1.0))
+    assert_array_equal(again.y_test, data.y_test)
+
+
+def test_the_seed_draws_writers(folder: str) -> None:
+    sets = [load(Femnist(dataset=folder, fraction=0.1, sample_seed=s)) for s in range(12)]
+    assert all(set(data.owner) == {0} for data in sets)
+    assert {len(data.y_train) for data in sets} == {4, 10, 3}
+    few = load(Femnist(dataset=folder, fraction=1.0, min_samples=5))
+    assert_array_equal(np.bincount(few.owner), [4, 10])
 
 
 @pytest.mark.parametrize(
-    ("message", "error"),
+    ("change", "said"),
     [
-        (b"\x0a", "is not a tf.train.Example"),
-        (encode_example(make_image(0), 1)[:-1], "is not a tf.train.Example"),
-        (
-            encode_field(1, encode_field(1, encode_field(1, b"pixels") + encode_field(2, b""))),
-            "is not a tf.train.Example",
-        ),
-        (b"\x0b\x01", "is not a tf.train.Example"),
-        (encode_example(make_image(0), 1) + b"\x12\x40cut off", "is not a tf.train.Example"),
-        (b"\xff" * 12, "is not a tf.train.Example"),
-        (encode_example(make_image(0)[:9], 1), "has 9 pixels and 1 labels; must be 784 and 1"),
-        (
-            encode_example(make_image(0), -1),
-            r"1 of 1 train labels is .* 0\.\.61, .*-1",
-        ),
-        ("text", "is not a tf.train.Example"),
+        ({"drop": "writer_id"}, "data.dataset: no column 'writer_id'; columns: image"),
+        ({"side": 9}, r"images of writer 'f0' are \[9, 9\]; expected grey ones of \[28, 28\]"),
+        ({"split": "all"}, "has the splits all; expected 'train' with all samples"),
     ],
 )
-def test_spoilt_samples(tmp_path: Path, message: Any, error: str) -> None:
-    good = [encode_example(make_image(0), 1)]
-    samples = {("all_train", "a"): [message], ("all_test", "a"): good}
-    write_hosted(tmp_path / "femnist" / "emnist_all.sqlite", samples)
-    with pytest.raises(UserError, match=error):
-        load(Femnist(root=str(tmp_path)))
+def test_another_data_set_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        load(Femnist(dataset=write(tmp_path / "other", **change), fraction=1.0))
 
 
-def test_what_is_no_hosted_file(tmp_path: Path) -> None:
-    path = tmp_path / "femnist" / "emnist_all.sqlite"
-    path.parent.mkdir()
-    path.write_bytes(b"nothing of the kind" * 100)
-    with pytest.raises(UserError, match="not a data set of TensorFlow Federated"):
-        load(Femnist(root=str(tmp_path)))
-    path.unlink()
-    write_hosted(path, {("all_train", "a"): [encode_example(make_image(0), 1)]})
-    with pytest.raises(UserError, match="no client has samples in all_train and all_test"):
-        load(Femnist(root=str(tmp_path)))
-    with pytest.raises(UserError, match=r"emnist_all.sqlite of femnist .*otafl data get femnist"):
-        load(Femnist(root=str(tmp_path / "elsewhere")))
+def test_without_the_package_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(UserError, match=r"'femnist' needs a package .* 'otafl\[hf\]'"):
+        load(Femnist())

@@ -10,11 +10,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from support.small_sets import TRAIN, encode_idx, write_images
 
-from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data import load
 from otafl.data.fashion_mnist import FashionMnist
-from otafl.data.fetch import list_available
 from otafl.data.idx import read
 from otafl.data.mnist import Mnist
 
@@ -58,11 +56,6 @@ def test_idx_refuses(tmp_path: Path, name: str, content: bytes, message: str) ->
     assert str(path) in str(error.value)
 
 
-def test_idx_unreadable(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read"):
-        read(tmp_path / "nothing", "labels")
-
-
 @pytest.mark.parametrize("zipped", [True, False])
 def test_image_files(tmp_path: Path, zipped: bool) -> None:
     arrays = write_images(tmp_path / "mnist", zipped)
@@ -87,18 +80,4 @@ def test_counts_of_images_and_labels_must_agree(tmp_path: Path) -> None:
         load(FashionMnist(root=str(tmp_path)))
 
 
-MEANS = {"fashion_mnist": 0.2860, "mnist": 0.1307}
 """Of training pixels, the ones used to normalise, 4 digits."""
-
-
-@pytest.mark.parametrize("name", list(MEANS))
-def test_the_real_set(name: str) -> None:
-    """Published sizes, where the files are on this machine."""
-    if not {a.name: a.is_present for a in list_available()}[name]:
-        pytest.skip(f"{name} is not on this machine")
-    data = load(registry.load_settings_class("data", name)())
-    assert data.x_train.shape == (60_000, 784)
-    assert data.x_test.shape == (10_000, 784)
-    assert data.x_train.min() == 0
-    assert data.x_train.max() == 1
-    assert data.x_train.mean(dtype=np.float64) == pytest.approx(MEANS[name], abs=5e-5)

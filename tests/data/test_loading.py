@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from pydantic import TypeAdapter
-from support.small_sets import write_images
+from sklearn.datasets import load_digits
+from support.decks import assign_samples
+from support.small_sets import TRAIN, write_images
 
 from otafl.core.errors import UserError
-from otafl.data import load, load_cached, loading
+from otafl.data import DataSet, load, loading
 from otafl.data.digits import Digits
 from otafl.data.fashion_mnist import FashionMnist
+from otafl.data.femnist import Femnist
+from otafl.data.loading import get_declared_shape, read_shape
+from otafl.data.partitions.natural import Natural
 
 pytestmark = pytest.mark.exact
 
@@ -37,13 +42,6 @@ def test_split_by_hand(root: Path) -> None:
     assert_array_equal(data.y_test, [8, 9, 0, 1])
     first_pixels = [x[:, 0].tolist() for x in (data.x_train, data.x_validation, data.x_test)]
     assert first_pixels == [[0, 7, 14, 21], [28, 35], [56, 63, 70, 77]]
-
-
-def test_parts_share_no_sample() -> None:
-    official, data = load(Digits()), load(Digits(test="train_tail", validation=0.1))
-    parts = [data.x_train, data.x_validation, data.x_test]
-    assert_array_equal(np.concatenate(parts), official.x_train)
-    assert [len(part) for part in parts] == [969, 108, 360]
 
 
 def test_per_device_pools_the_test_samples() -> None:
@@ -71,15 +69,6 @@ def test_split_refuses(root: Path, keys: dict[str, object], message: str) -> Non
         load(source)
 
 
-def test_the_last_two_are_kept() -> None:
-    loading._load_from_cache.cache_clear()
-    first = load_cached(Digits())
-    assert load_cached(Digits()) is first
-    load_cached(Digits(validation=0.1))
-    load_cached(Digits(validation=0.2))
-    assert load_cached(Digits()) is not first
-
-
 def test_a_fingerprint_tells_data_sets_apart() -> None:
     """One label, the split, the shape; settings that change no sample do not count."""
     source = Digits()
@@ -94,3 +83,55 @@ def test_a_fingerprint_tells_data_sets_apart() -> None:
     marks = {loading._hash_dataset(one) for one in others}
     marks.add(loading.compute_fingerprint(source.model_copy(update={"validation": 0.1})))
     assert len(marks | {mark}) == 4
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    pixels, labels = load_digits(return_X_y=True)
+    data = load(Digits())
+    assert_array_equal(np.concatenate([data.x_train, data.x_test]) * 16, pixels)
+    assert_array_equal(np.concatenate([data.y_train, data.y_test]), labels)
+    assert (len(data.y_train), len(data.y_test)) == Digits.samples
+    assert load(Digits(pixel_scale="raw")).x_test.max() == 16
+
+
+def test_root_comes_before_the_environment(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTAFL_DATA_DIR", str(root))
+    assert len(load(FashionMnist()).y_train) == TRAIN
+    with pytest.raises(UserError, match="elsewhere"):
+        load(FashionMnist(root=str(tmp_path / "elsewhere")))
+
+
+def test_the_declared_shape_is_the_one_that_is_read() -> None:
+    for keys in ({}, {"train_samples": 300}, {"test": "train_tail"}, {"test": "per_device"}):
+        source = TypeAdapter(Digits).validate_python(keys)
+        assert get_declared_shape(source) == read_shape(source), keys
+    shape = get_declared_shape(Femnist())  # whose samples are counted when they are read
+    assert shape is not None
+    assert (shape.classes, shape.samples) == (62, 0)
+
+
+def test_owners_follow_their_samples() -> None:
+    """Users 0, 1, 2 with 4, 2 and 9 training samples and 1, 2 and 3 test samples."""
+    owner, owner_test = np.repeat([0, 1, 2], [4, 2, 9]), np.repeat([0, 1, 2], [1, 2, 3])
+    x, x_test = (np.arange(n, dtype=np.float32)[:, None] for n in (15, 6))
+    whole = DataSet(x, np.zeros(15, int), x_test, np.zeros(6, int), 1)
+    whole = replace(whole, owner=owner, owner_test=owner_test)
+
+    class Users(Digits):
+        def read(self) -> DataSet:
+            return whole
+
+    assert_array_equal(load(Users(train_samples=5)).owner, [0, 0, 0, 0, 1])
+    tail = load(Users(test="train_tail"))
+    assert_array_equal(tail.owner, [0] * 4 + [1] * 2 + [2] * 3)
+    assert_array_equal(tail.owner_test, [2] * 6)
+    assert_array_equal(load(Users(validation=0.2)).owner, [0] * 4 + [1] * 2 + [2] * 6)
+    pooled = load(Users(test="per_device"))
+    parts = assign_samples(Natural(), pooled.y_train, 3, np.random.default_rng(0), pooled.owner)
+    assert [part.tolist() for part in parts] == [
+        [0, 1, 2, 3, 15],
+        [4, 5, 16, 17],
+        [*range(6, 15), 18, 19, 20],
+    ]

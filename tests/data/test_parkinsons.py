@@ -55,15 +55,6 @@ def test_copies_and_time_are_features_on_request(tmp_path: Path) -> None:
     assert values[13] > 1e-2 > 1e-4 > values[14]
 
 
-@pytest.mark.exact
-def test_devices_get_each_persons_recordings_in_order(tmp_path: Path) -> None:
-    data = read(tmp_path)
-    assert len(data.y_test) == 0
-    assert np.bincount(data.owner).tolist() == list(PEOPLE)
-    other = read(tmp_path, target="total_UPDRS", scale_target=False)
-    assert other.y_train[:, 0].max() == pytest.approx(10.0 * 3 + 6.0 + 5.0)
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [

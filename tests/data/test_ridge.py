@@ -42,18 +42,3 @@ def test_without_spread_and_noise_all_users_share_the_optimum() -> None:
     apart = read(optimum_spread=1.0, label_noise=0.0, features=4)
     away = [np.linalg.norm(solve(apart, user) - solve(data)) for user in range(10)]
     assert 0.3 < np.mean(away) < 2.0
-
-
-@pytest.mark.exact
-def test_users_samples_and_seeds() -> None:
-    data = read(users=3, user_samples=7, user_test_samples=2)
-    assert np.bincount(data.owner).tolist() == [7, 7, 7]
-    assert np.bincount(data.owner_test).tolist() == [2, 2, 2]
-    assert Ridge(users=3, user_samples=7, user_test_samples=2).samples == (21, 6)
-    assert not np.array_equal(data.x_train, read(users=3, user_samples=7, sample_seed=1).x_train)
-    equal = read(hessian_spread=0.0, user_samples=2000, condition=1.0, features=3)
-    moments = [
-        equal.x_train[equal.owner == user].T @ equal.x_train[equal.owner == user] / 2000
-        for user in range(10)
-    ]
-    np.testing.assert_allclose(moments, np.broadcast_to(np.eye(3), (10, 3, 3)), atol=0.15)

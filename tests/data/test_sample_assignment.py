@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from otafl.data.sample_assignment import SampleAssignment, concatenate_ranges
+from otafl.data.sample_assignment import SampleAssignment
 
 pytestmark = pytest.mark.exact
 
@@ -39,18 +39,9 @@ def test_groups_keep_the_order_of_their_places() -> None:
     assert [part.tolist() for part in dealt] == [[3, 1], [], [5, 8], []]
 
 
-def test_parts_of_devices() -> None:
-    dealt = SampleAssignment.from_parts(PARTS).slice_parts(np.array([1, 0, 1]), np.array([2, 1, 0]))
-    assert [part.tolist() for part in dealt] == [[2, 9], [7], []]
-
-
 def test_padding_is_a_devices_own_first_sample() -> None:
     assert SampleAssignment.from_parts(PARTS).pad(4).tolist() == [
         [4, 2, 9, 4],
         [7, 7, 7, 7],
         [1, 0, 1, 1],
     ]
-
-
-def test_spans() -> None:
-    assert concatenate_ranges(np.array([3, 0, 8]), np.array([2, 0, 3])).tolist() == [3, 4, 8, 9, 10]

@@ -1,8 +1,7 @@
-"""Sent140 from small files in LEAF's format and in the authors' own."""
+"""Sent140 from small files in the format of the authors' own, and GloVe's vectors."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from support.small_sets import VOCABULARY, make_vector, write_tweets, write_vect
 
 from otafl.core.errors import UserError
 from otafl.data import load
-from otafl.data.sent140 import Sent140, tokenise
+from otafl.data.sent140 import Sent140, read_vectors, tokenise
 
 pytestmark = pytest.mark.exact
 
@@ -70,52 +69,13 @@ def test_the_authors_file(root: Path) -> None:
         assert found == sorted((sample(text, 4).tobytes(), label) for text, label in own)
 
 
-def test_length_and_seed(root: Path) -> None:
-    short = load(Sent140(root=str(root), fraction=1.0, length=2))
-    assert short.input_shape == (2, 50)
-    splits = {
-        load(Sent140(root=str(root), fraction=1.0, sample_seed=seed)).x_test.tobytes()
-        for seed in range(8)
-    }
-    assert len(splits) > 2
-    twice = [load(Sent140(root=str(root), fraction=1.0)).x_test for _ in range(2)]
-    assert_array_equal(*twice)
-
-
-def leafs(folder: Path, part: str, users: dict[str, list[tuple[str, int]]]) -> None:
-    data = {
-        name: {
-            "x": [["17", "Mon", "NO_QUERY", name, text, "training"] for text, _ in own],
-            "y": [label for _, label in own],
-        }
-        for name, own in users.items()
-    }
-    (folder / part).mkdir(parents=True, exist_ok=True)
-    content = {"users": list(users), "num_samples": [], "user_data": data}
-    (folder / part / "all_data_niid_05_keep_3.json").write_text(json.dumps(content))
-
-
-def test_leafs_files(root: Path) -> None:
-    """They come before the authors' file, and all of them are taken."""
-    folder = root / "sent140"
-    leafs(
-        folder, "train", {"b": [("Good day!", 1), ("bad", 0)], "a": [("not good", 0), ("the", 1)]}
-    )
-    leafs(folder, "test", {"b": [("don't.", 0)], "a": [("day day", 1)]})
-    data = load(Sent140(root=str(root), length=3))
-    assert_array_equal(data.owner, [0, 0, 1, 1])
-    assert_array_equal(data.y_train, [1, 0, 0, 1])
-    expected = [["good", "day", "!"], ["bad"], ["not", "good"], ["the"]]
-    assert_array_equal(data.x_train, [sample(text, 3) for text in expected])
-    assert_array_equal(data.x_test, [sample(text, 3) for text in (["don't", "."], ["day"] * 2)])
-    leafs(folder, "test", {"b": [("x", 0)], "a": []})
-    path = next((folder / "test").iterdir())
-    path.write_text(path.read_text().replace('"training"', "3").replace('"x"]', "3]"))
-    content = json.loads(path.read_text())
-    content["user_data"]["b"]["x"] = [["17", "Mon"]]
-    path.write_text(json.dumps(content))
-    with pytest.raises(UserError, match="user 'b': 'x' must be tweets"):
-        load(Sent140(root=str(root)))
+def test_the_seed_draws_test_tweets(root: Path) -> None:
+    splits = [
+        load(Sent140(root=str(root), fraction=1.0, length=2, sample_seed=seed)).x_test.tobytes()
+        for seed in (0, 0, *range(1, 8))
+    ]
+    assert splits[0] == splits[1]
+    assert len(set(splits)) > 2
 
 
 @pytest.mark.parametrize(
@@ -141,3 +101,26 @@ def test_missing_files(root: Path) -> None:
     (folder / "glove.6B.50d.txt").unlink()
     with pytest.raises(UserError, match=r"glove.6B.50d.txt of sent140"):
         load(Sent140(root=str(root)))
+
+
+def test_vectors_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "v.txt"
+    path.write_text("a 1 2\nb 3 4\nä 5 6\na 7 8\n", encoding="utf-8")
+    places, table = read_vectors(path, {"a", "ä", "c"}, 2)
+    assert places == {"a": 1, "ä": 2}
+    assert_array_equal(table, [[0, 0], [1, 2], [5, 6]])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a 1 2\nb 3\n", "line 2 has 1 numbers; must be 2"),
+        (b"a 1 x\n", "not a file of GloVe vectors: could not convert"),
+        (b"\xff\xfe 1 2\n", "not a file of GloVe vectors"),
+    ],
+)
+def test_what_is_no_file_of_vectors(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "v.txt"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_vectors(path, {"a"}, 2)

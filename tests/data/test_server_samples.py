@@ -9,15 +9,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams
-from otafl.data import build, load
+from otafl.data import load
 from otafl.data.dataset import DataSet
 from otafl.data.digits import Digits
-from otafl.data.partitions.iid import Iid
+from otafl.data.loading import get_declared_shape
 from otafl.data.server_samples import ServerDataSettings, withhold
-from otafl.data.shape import get_declared_shape
 from otafl.scenario import ScenarioError, load_scenario
-from otafl.scenario.sections import TrainingSettings
 
 pytestmark = pytest.mark.exact
 
@@ -76,23 +73,6 @@ def test_whole_users() -> None:
     assert_array_equal(found.x_server[:, 0], np.flatnonzero(~np.isin(owner, list(kept))))
     assert_array_equal(found.time, found.x_train[:, 0])
     assert_array_equal(found.time_test, found.x_test[:, 0])
-
-
-def test_the_draw_depends_on_its_seed_alone() -> None:
-    one, same, other = (
-        load(Digits(server={"fraction": 0.1, "seed": seed})).x_server for seed in (0, 0, 1)
-    )
-    assert_array_equal(one, same)
-    assert rows(one) != rows(other)
-
-
-def test_devices_hold_none_of_them() -> None:
-    source = Digits(server={"fraction": 0.4}, test="per_device", partition=Iid())
-    samples = build([source] * 2, 3, TrainingSettings(), Streams([1, 2], [0, 1]))
-    held = samples.training_data.index.unique().numpy()
-    assert not rows(samples.data.x_train[held]) & rows(samples.data.x_server)
-    assert samples.client_test is not None
-    assert not rows(samples.client_test.x.numpy()) & rows(samples.data.x_server)
 
 
 def test_declared_sizes() -> None:

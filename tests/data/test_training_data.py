@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.dispatches import DispatchCounter
 
 import otafl.data.training_data as work_module
 from otafl.core.contracts import Cohort
@@ -78,22 +77,6 @@ def test_looped_twin() -> None:
             assert got.y[row].tolist() == (wanted % 7).tolist()
 
 
-@pytest.mark.parametrize(("count", "size"), [(4, 2), (5, 3), (4, 4), (3, 1)])
-def test_every_subset_is_equally_likely(count: int, size: int) -> None:
-    """Over the midpoints of all cells of Floyd's draws, each subset comes up as often as any."""
-    widths = [count - size + i + 1 for i in range(size)]
-    cells = list(product(*(range(w) for w in widths)))
-    uniform = torch.tensor(
-        [[(c + 0.5) / w for c, w in zip(cell, widths, strict=True)] for cell in cells]
-    )
-    picked = choose(uniform, torch.full((len(cells),), count)).sort(1).values
-    subsets, times = torch.unique(picked, dim=0, return_counts=True)
-    assert len(set(times.tolist())) == 1
-    assert len(subsets) * int(times[0]) == len(cells)
-    assert all(len(set(subset)) == size for subset in subsets.tolist())
-    assert len(subsets) == np.prod(widths) // np.prod(range(1, size + 1))
-
-
 @pytest.mark.parametrize("count", [6, 7, 2**10, 2**20 + 1, 2**29])
 def test_positions_stay_in_range(count: int) -> None:
     extreme = torch.tensor([[0.5 / 2**23] * 6, [(2**23 - 0.5) / 2**23] * 6])
@@ -113,16 +96,6 @@ def all_batches(
     return torch.stack([w.draw_batch(s, d).x for w in works for s in range(steps) for d in (0, 1)])
 
 
-def test_the_same_drawn_ahead_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In blocks of 64 rounds, of 3 rounds, and one minibatch at a time."""
-    rounds = [0, 1, 2, 63, 64, 65, 200, 5, 4]
-    ahead = all_batches(some_data(SIZES, 6)[0], everybody(3, 4), rounds)
-    monkeypatch.setattr(work_module, "_ROUNDS_AHEAD", 3)
-    assert torch.equal(ahead, all_batches(some_data(SIZES, 6)[0], everybody(3, 4), rounds))
-    monkeypatch.setattr(work_module, "_NUMBERS_AHEAD", 1)
-    assert torch.equal(ahead, all_batches(some_data(SIZES, 6)[0], everybody(3, 4), rounds))
-
-
 @pytest.mark.parametrize("few", [0, 2**12])
 def test_the_same_in_chunks_and_cohorts(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_module, "_FEW_NUMBERS", few)
@@ -132,25 +105,6 @@ def test_the_same_in_chunks_and_cohorts(few: int, monkeypatch: pytest.MonkeyPatc
     assert torch.equal(whole, torch.cat([all_batches(data, c, [2, 3]) for c in chunks], 1))
     rows = torch.tensor([1, 6, 7, 11])
     assert torch.equal(whole[:, rows], all_batches(data, everybody(3, 4).take(rows), [2, 3]))
-
-
-def test_the_same_alone_or_stacked() -> None:
-    whole = all_batches(some_data(SIZES, 6)[0], everybody(3, 4), [0, 9])
-    for s in range(3):
-        alone = some_data(SIZES[s : s + 1], 6, trials=[s])[0]
-        assert torch.equal(whole[:, 4 * s : 4 * s + 4], all_batches(alone, everybody(1, 4), [0, 9]))
-
-
-def test_the_same_for_more_steps() -> None:
-    few = some_data(SIZES, 6, steps=1)[0].select_cohort(4, everybody(3, 4)).draw_batch(0)
-    many = some_data(SIZES, 6, steps=5)[0].select_cohort(4, everybody(3, 4)).draw_batch(0)
-    assert torch.equal(few.x, many.x)
-
-
-def test_rounds_steps_and_draws_differ() -> None:
-    data = some_data(SIZES, 6)[0]
-    batches = all_batches(data, everybody(3, 4), [0, 1])
-    assert len(torch.unique(batches, dim=0)) == len(batches) == 8
 
 
 def test_a_small_device_uses_all_it_has() -> None:
@@ -171,47 +125,6 @@ def test_a_small_device_uses_all_it_has() -> None:
     assert large.weight is None
 
 
-def test_a_small_neighbour_changes_no_other_minibatch() -> None:
-    with_small = all_batches(some_data([SIZES[0], [40, 2, 9, 9]], 6)[0], everybody(2, 4), [3])
-    alone = all_batches(some_data(SIZES[:1], 6)[0], everybody(1, 4), [3])
-    assert torch.equal(with_small[:, :4], alone)
-
-
-def test_full() -> None:
-    data, parts = some_data([[3, 5], [4, 2]], 2)
-    got = data.select_cohort(0, cohort_of([0, 1], [1, 1], 2, 2)).load_full_batch()
-    assert got.weight is not None
-    for row, part in enumerate((parts[0][1], parts[1][1])):
-        held = got.weight[row] > 0
-        assert got.x[row, held, 0].tolist() == part.tolist()
-        assert got.weight[row].sum().item() == pytest.approx(1)
-        assert len(set(got.weight[row, held].tolist())) == 1
-    assert got.weight.shape == got.y.shape == (2, 5)
-    assert (
-        some_data([[4, 4]], 2)[0].select_cohort(0, everybody(1, 2)).load_full_batch().weight is None
-    )
-
-
-def test_class_counts() -> None:
-    data, parts = some_data([[3, 50], [41, 20]], 2)
-    got = data.select_cohort(0, cohort_of([0, 1, 1], [1, 0, 1], 2, 2)).count_classes()
-    held = (parts[0][1], parts[1][0], parts[1][1])
-    assert got.tolist() == [np.bincount(part % 7, minlength=7).tolist() for part in held]
-
-
-def test_images_keep_their_shape_and_batches_are_copies() -> None:
-    index, count = torch.arange(6).view(1, 1, 6), torch.tensor([[6]])
-    x = torch.randn(6, 1, 3, 2, generator=torch.Generator().manual_seed(0))
-    data = TrainingData(x, torch.arange(6), index, count, 6, Streams([0], [0]), 4, 1)
-    got = data.select_cohort(0, everybody(1, 1)).draw_batch(0)
-    again = data.select_cohort(0, everybody(1, 1)).draw_batch(0)
-    assert torch.equal(got.x, x[got.y])
-    got.x.zero_()
-    got.y.zero_()
-    assert torch.equal(again.x, data.select_cohort(0, everybody(1, 1)).draw_batch(0).x)
-    assert torch.equal(again.y, data.select_cohort(0, everybody(1, 1)).draw_batch(0).y)
-
-
 @pytest.mark.parametrize("size", [4, 5])
 def test_minibatches_gathered_at_once_are_those_of_single_steps(
     size: int, monkeypatch: pytest.MonkeyPatch
@@ -226,22 +139,6 @@ def test_minibatches_gathered_at_once_are_those_of_single_steps(
             got, expected = at_once.draw_batch(step), alone.draw_batch(step)
             assert torch.equal(got.x, expected.x)
             assert torch.equal(got.y, expected.y)
-
-
-@pytest.mark.parametrize("ahead", [True, False])
-def test_operations_do_not_grow_with_the_stack(
-    ahead: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not ahead:
-        monkeypatch.setattr(work_module, "_ROUNDS_AHEAD", 1)
-    calls = []
-    for trials, num_devices in ((1, 2), (2, 2), (8, 9)):
-        data = some_data([[20] * num_devices] * trials, 8)[0]  # minibatches that are aligned
-        data.select_cohort(0, everybody(trials, num_devices)).draw_batch(0)
-        with DispatchCounter() as counter:
-            data.select_cohort(1000, everybody(trials, num_devices)).draw_batch(0)
-        calls.append(counter.count)
-    assert calls[0] == calls[1] == calls[2]
 
 
 @pytest.mark.parametrize(
@@ -273,15 +170,6 @@ def test_refuses(change: dict[str, Any], message: str) -> None:
         TrainingData(**{**good, **change})
 
 
-def test_device_uniform_rounds_is_device_uniform_of_each_round() -> None:
-    streams = Streams([1, 1, 2], [0, 1, 0])
-    trial, device = torch.tensor([0, 0, 2, 1]), torch.tensor([0, 5, 5, 3])
-    rounds = torch.tensor([0, 3, 2**32 + 1, 3])
-    got = streams.draw_device_uniform_rounds("a", rounds, trial, device, (3, 2))
-    each = [streams.draw_device_uniform("a", r, trial, device, (3, 2)) for r in rounds.tolist()]
-    assert torch.equal(got, torch.stack(each))
-
-
 @pytest.mark.parametrize("batch", [12, 13, 100_000])
 def test_full_batches_are_no_wider_than_the_samples(batch: int) -> None:
     """Each device gives all its samples in their order, without a draw."""
@@ -293,3 +181,18 @@ def test_full_batches_are_no_wider_than_the_samples(batch: int) -> None:
         samples = got.x[row, :size, 0].tolist()
         assert samples == parts[0][row].tolist()
         assert torch.equal(got.weight[row], (torch.arange(12) < size) / size)
+
+
+def test_full() -> None:
+    data, parts = some_data([[3, 5], [4, 2]], 2)
+    got = data.select_cohort(0, cohort_of([0, 1], [1, 1], 2, 2)).load_full_batch()
+    assert got.weight is not None
+    for row, part in enumerate((parts[0][1], parts[1][1])):
+        held = got.weight[row] > 0
+        assert got.x[row, held, 0].tolist() == part.tolist()
+        assert got.weight[row].sum().item() == pytest.approx(1)
+        assert len(set(got.weight[row, held].tolist())) == 1
+    assert got.weight.shape == got.y.shape == (2, 5)
+    assert (
+        some_data([[4, 4]], 2)[0].select_cohort(0, everybody(1, 2)).load_full_batch().weight is None
+    )

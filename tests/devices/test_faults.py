@@ -99,38 +99,9 @@ def test_gaussian() -> None:
                 torch.testing.assert_close(after.tensors[name][row], expected)
 
 
-def test_gaussian_keeps_to_what_a_device_knows() -> None:
-    x = torch.ones(5, 4, dtype=DOUBLE)
-    mask = torch.tensor([[1.0, 1.0, 0.0, 0.0]] * 5, dtype=DOUBLE)
-    other = torch.ones(5, 2, dtype=DOUBLE)
-    group = Group({"x": x, "y": other}, mask={"x": mask})
-    (sent,) = byzantine("gaussian").tamper((group,), cohort(), 0)
-    assert sent.tensors["x"][[0, 3], 2:].eq(0).all()
-    for row, scale in ((0, 3.0), (3, 0.5)):
-        power = sent.tensors["x"][row].square().sum() + sent.tensors["y"][row].square().sum()
-        assert float(power) == pytest.approx(4 * scale**2, rel=1e-12)
-
-
-def test_noise_is_independent_over_devices_rounds_and_groups() -> None:
-    block = torch.ones(5, 50, dtype=DOUBLE)
-    groups = (Group({"x": block, "y": block}), Group({"x": block}))
-    one, other = (byzantine("gaussian", (4, 4)).tamper(groups, cohort(), t) for t in (0, 1))
-    rows = [
-        group.tensors[name] for sent in (one, other) for group in sent for name in group.tensors
-    ]
-    drawn = torch.nn.functional.normalize(torch.cat(rows), dim=1)
-    likeness = (drawn @ drawn.T - torch.eye(len(drawn))).abs()
-    assert len(drawn) == 30
-    assert float(likeness.max()) < 0.7  # 5 standard deviations of 50 numbers
-
-
-def test_without_attackers_nothing_is_touched() -> None:
-    given = payload()
-    assert byzantine("sign_flip", (0, 0)).tamper(given, cohort(), 0) is given
-
-
-@pytest.mark.parametrize("refuse", [None, True, False])
-@pytest.mark.parametrize("attack", ["nan", "scale"])
+@pytest.mark.parametrize(
+    ("attack", "refuse"), [("nan", None), ("nan", False), ("scale", None), ("scale", True)]
+)
 def test_what_is_not_a_number_is_refused(attack: str, refuse: bool | None) -> None:
     """If not told, only where the attack is made of it."""
     faults, rows = byzantine(attack, refuse_nonfinite=refuse), cohort()
@@ -238,5 +209,13 @@ def test_a_fade_is_the_trials_own() -> None:
     assert [one.round(decimals=9).unique().tolist() for one in lost_db] == [[0, 10], [0, 30]]
 
 
-def test_downtime() -> None:
-    assert faults(crash_downtime_s=(0.0, 7.5)).downtime_s.tolist() == [0.0, 7.5]
+def test_gaussian_keeps_to_what_a_device_knows() -> None:
+    x = torch.ones(5, 4, dtype=DOUBLE)
+    mask = torch.tensor([[1.0, 1.0, 0.0, 0.0]] * 5, dtype=DOUBLE)
+    other = torch.ones(5, 2, dtype=DOUBLE)
+    group = Group({"x": x, "y": other}, mask={"x": mask})
+    (sent,) = byzantine("gaussian").tamper((group,), cohort(), 0)
+    assert sent.tensors["x"][[0, 3], 2:].eq(0).all()
+    for row, scale in ((0, 3.0), (3, 0.5)):
+        power = sent.tensors["x"][row].square().sum() + sent.tensors["y"][row].square().sum()
+        assert float(power) == pytest.approx(4 * scale**2, rel=1e-12)

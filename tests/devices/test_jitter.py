@@ -30,17 +30,6 @@ PAIRS = torch.arange(2).repeat_interleave(SAMPLES), torch.arange(SAMPLES).repeat
 
 
 @pytest.mark.exact
-def test_jitter_does_not_depend_on_the_other_devices() -> None:
-    drawn = jitter("exponential", [0.5, 0.5])
-    first, second = drawn.draw_factor(*PAIRS, 0), drawn.draw_factor(*PAIRS, 1)
-    assert not np.array_equal(first, second)
-    assert len(np.unique(first[:1000])) > 990
-    some = torch.tensor([3, SAMPLES + 5])
-    few = drawn.draw_factor(PAIRS[0][some], PAIRS[1][some], 1)
-    assert_agree(few, second[some.numpy()], tolerance=SINGLE)
-
-
-@pytest.mark.exact
 def test_no_jitter_is_no_factor() -> None:
     pairs = torch.zeros(3, dtype=torch.int64), torch.arange(3)
     assert jitter("none", [0.5]).draw_factor(*pairs, 0) is None

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from otafl.core.rng import Streams
-from otafl.devices.faults import STRAGGLER, Faults
+from otafl.devices.faults import STRAGGLER
 from otafl.devices.slow_bursts import SlowBursts
 
 pytestmark = pytest.mark.exact
@@ -71,17 +71,3 @@ def test_a_burst_by_hand() -> None:
     drawn = [bursts.draw_factor(np.array([1]), np.array([4]), t) for t in range(60)]
     assert np.concatenate(drawn).tolist() == expected
     assert len(set(expected)) == 2
-
-
-def test_settings_of_a_scenario() -> None:
-    """Each trial has its own; without a probability in any trial there are none."""
-    rows = [dict(zip(SETTINGS, row, strict=True)) for row in zip(*SETTINGS.values(), strict=True)]
-    sections = [Faults.Settings.model_validate(row) for row in rows]
-    faults, expected = Faults(sections, make_streams()), draw_all(make_bursts(), 20)
-    trial, device = np.divmod(np.arange(2 * MANY), MANY)
-    for t in range(20):
-        drawn = faults.draw_slowdown(trial, device, t)
-        assert drawn is not None
-        np.testing.assert_array_equal(drawn.reshape(2, MANY), expected[t])
-    never = sections[0].model_copy(update={"straggler_probability": 0.0})
-    assert Faults([never], make_streams(1)).draw_slowdown(trial[:1], device[:1], 0) is None

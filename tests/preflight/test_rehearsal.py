@@ -14,7 +14,7 @@ from support.command import call
 from otafl import preflight
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
-from otafl.data.shape import read_shape
+from otafl.data.loading import read_shape
 from otafl.preflight.rehearsal import DryRun, catch_problem, reduce_scenario
 from otafl.scenario import load_scenario
 from otafl.user_code import sources

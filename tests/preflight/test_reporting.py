@@ -12,7 +12,7 @@ from contract.small import points
 from otafl import preflight
 from otafl.cli.app import load
 from otafl.core.problems import Problem
-from otafl.data.shape import read_shape
+from otafl.data.loading import read_shape
 from otafl.preflight import rehearsal
 from otafl.preflight.rehearsal import DryRun, find_problems
 from otafl.preflight.reporting import describe_local_work

@@ -14,7 +14,7 @@ import otafl
 from otafl import cli, preflight
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.data.shape import read_shape
+from otafl.data.loading import read_shape
 from otafl.running import memory
 from otafl.scenario import Scenario
 

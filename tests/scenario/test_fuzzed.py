@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from support.malformed import draw_text
 
 from otafl import cli
-from otafl.data.shape import read_shape
+from otafl.data.loading import read_shape
 from otafl.running import memory
 from otafl.scenario import expand, load_scenario
 from otafl.scenario.yaml_source import parse

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
-import sqlite3
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +14,6 @@ TRAIN, TEST = 12, 4
 """Samples of a small set of grey images."""
 EACH = 3
 """Images of a small CIFAR batch."""
-WRITERS = {"f0": (4, 1), "f2": (2, 2), "f1": (9, 3)}
-"""Of a small FEMNIST: name -> training and test samples, in the order of the file."""
 VOCABULARY = ["the", "good", "bad", "day", "!", ".", "don't", "not", "good"]
 """Words of a small file of vectors."""
 
@@ -79,119 +74,6 @@ def write_cifar10(folder: Path) -> Path:
         pixels, labels = make_batch(number)
         (folder / name).write_bytes(encode_cifar_batch(pixels, labels=labels))
     return folder
-
-
-def write(folder: Path, name: str, value: Any) -> None:
-    """Write a text, or JSON."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(value if isinstance(value, str) else json.dumps(value))
-
-
-def make_image(number: int) -> list[float]:
-    """Return a writer's image."""
-    return [round(((number * 7 + p) % 256) / 255, 6) for p in range(784)]
-
-
-def make_leaf_content(part: int, names: list[str]) -> dict[str, Any]:
-    """Return LEAF's JSON: image i of writer w in a part is image(1000 part + 100 w + i), labelled
-    60 - i."""
-    data = {}
-    for name in names:
-        count = WRITERS[name][part]
-        first = 1000 * part + 100 * int(name[1])
-        data[name] = {
-            "x": [make_image(first + i) for i in range(count)],
-            "y": [60 - i for i in range(count)],
-        }
-    return {"users": names, "num_samples": [len(d["y"]) for d in data.values()], "user_data": data}
-
-
-def write_femnist(root: Path) -> Path:
-    """Write a split FEMNIST of three writers in two files."""
-    for part, folder in enumerate(("train", "test")):
-        place = root / "femnist" / folder
-        write(place, "all_data_0_keep_0.json", make_leaf_content(part, ["f0", "f2"]))
-        write(place, "all_data_1_keep_0.json", make_leaf_content(part, ["f1"]))
-    return root
-
-
-def take_first_pixels(x: np.ndarray) -> list[int]:
-    """Return the first pixel of each image, 0 to 255."""
-    return np.rint(x[:, 0] * 255).astype(int).tolist()
-
-
-def list_expected_pixels(part: int, names: Iterable[str]) -> list[int]:
-    """Return what `take_first_pixels` should be of the writers."""
-    firsts = ((name, 1000 * part + 100 * int(name[1])) for name in names)
-    return [(first + i) * 7 % 256 for name, first in firsts for i in range(WRITERS[name][part])]
-
-
-def encode_varint(value: int) -> bytes:
-    """Return a whole number in protocol buffers' encoding."""
-    value %= 1 << 64
-    out = b""
-    while value > 0x7F:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
-def encode_field(number: int, value: bytes) -> bytes:
-    """Return a field of bytes in protocol buffers' encoding."""
-    return encode_varint(number << 3 | 2) + encode_varint(len(value)) + value
-
-
-def encode_example(pixels: list[float], label: int, packed: bool = True) -> bytes:
-    """Return a `tf.train.Example` by protocol buffers' encoding; a list is packed or number by
-    number."""
-    if packed:
-        floats = encode_field(1, struct.pack(f"<{len(pixels)}f", *pixels))
-        integers = encode_field(1, encode_varint(label))
-    else:
-        floats = b"".join(encode_varint(1 << 3 | 5) + struct.pack("<f", one) for one in pixels)
-        integers = encode_varint(1 << 3) + encode_varint(label)
-    entries = (
-        encode_field(1, b"label") + encode_field(2, encode_field(3, integers)),
-        encode_field(1, b"pixels") + encode_field(2, encode_field(2, floats)),
-    )
-    name = encode_field(1, b"id") + encode_field(2, encode_field(1, encode_field(1, b"some bytes")))
-    return encode_field(
-        1, encode_field(1, name) + b"".join(encode_field(1, entry) for entry in entries)
-    )
-
-
-def write_hosted(path: Path, samples: dict[tuple[str, str], list[bytes]]) -> None:
-    """Write a file of TensorFlow Federated with the samples of (split, client)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = sqlite3.connect(path)
-    file.execute(
-        "CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT NULL, "
-        "serialized_example_proto BLOB NOT NULL)"
-    )
-    file.execute(
-        "CREATE TABLE client_metadata (client_id TEXT NOT NULL, split_name TEXT NOT NULL, "
-        "num_examples INTEGER NOT NULL)"
-    )
-    for (split, client), messages in samples.items():
-        for message in messages:
-            file.execute("INSERT INTO examples VALUES (?, ?, ?)", (split, client, message))
-        file.execute("INSERT INTO client_metadata VALUES (?, ?, ?)", (client, split, len(messages)))
-    file.commit()
-    file.close()
-
-
-def make_all_writers() -> dict[tuple[str, str], list[bytes]]:
-    """Return the samples of all writers for `write_hosted`."""
-    samples = {}
-    for part, split in enumerate(("all_train", "all_test")):
-        for name, counts in WRITERS.items():
-            first = 1000 * part + 100 * int(name[1])
-            samples[split, name] = [
-                encode_example(make_image(first + i), 60 - i, packed=i % 2 == 0)
-                for i in range(counts[part])
-            ]
-        samples["digits_only" + split[3:], "f0"] = [encode_example(make_image(5), 3)]
-    return samples
 
 
 def make_vector(word: str) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from contract.small import scenario
 
-from otafl.data.shape import read_shape
+from otafl.data.loading import read_shape
 from otafl.running.memory import estimate_trial
 from otafl.scenario import Scenario, expand
 from otafl.sweeping.planning import Row, Stack, hash_sources, name_points, plan, select_missing

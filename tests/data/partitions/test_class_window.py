@@ -12,10 +12,7 @@ from numpy.testing import assert_array_equal
 from support.decks import assign_samples
 
 from otafl.core.errors import UserError
-from otafl.data import load
 from otafl.data.dataset import Indices
-from otafl.data.fashion_mnist import FashionMnist
-from otafl.data.fetch import list_available
 from otafl.data.partitions.class_window import ClassWindow
 
 pytestmark = pytest.mark.exact
@@ -113,38 +110,6 @@ def test_sizes_of_mnist() -> None:
     assert len(np.unique(together)) == len(together)
 
 
-def majority(parts: list[Indices], labels: Indices) -> tuple[float, float]:
-    """Accuracy on all test samples of what knows each device's most frequent test label, and of
-    what knows its most frequent training label."""
-    right = np.zeros(2)
-    for part in parts:
-        train, test = (np.bincount(labels[half], minlength=10) for half in cut(part))
-        right += test.max(), test[train.argmax()]
-    best, known = right / sum(len(cut(part)[1]) for part in parts)
-    return float(best), float(known)
-
-
-def test_majority_of_mnist_and_cifar10() -> None:
-    labels = labels_of(MNIST_COUNTS)
-    parts = split(MNIST, labels, 100)
-    assert majority(parts, labels)[0] == pytest.approx(0.625, abs=5e-4)
-    faulty = ClassWindow(classes_per_device=3, split_seed=(1, 1), mislabel_first=True)
-    borne = faulty.relabel(labels, 100)
-    assert majority(parts, borne)[0] == pytest.approx(0.614, abs=5e-4)
-    cifar = labels_of([6000] * 10)
-    assert majority(split(CIFAR, cifar, 20), cifar)[0] == pytest.approx(0.442, abs=5e-4)
-
-
-def test_majority_of_fashion_mnist() -> None:
-    if "fashion_mnist" not in [a.name for a in list_available() if a.is_present]:
-        pytest.skip("fashion_mnist is not on this machine")
-    data = load(FashionMnist(pixel_scale="raw"))
-    labels = np.concatenate([data.y_train, data.y_test])
-    best, known = majority(split(FASHION, labels, 100), labels)
-    assert best == pytest.approx(0.744, abs=5e-4)
-    assert known == pytest.approx(0.739, abs=5e-4)
-
-
 def test_published_labels_of_mnist() -> None:
     """The first ten samples of a device's j-th class bear the label j: 2,700 are wrong, 2,000 of
     them for training, none where the first class is 0."""
@@ -165,18 +130,6 @@ def test_published_labels_by_hand() -> None:
     labels = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
     window = ClassWindow(first_samples=1, mislabel_first=True)
     assert_array_equal(window.relabel(labels, 3), [0, 1, 0, 1, 0, 1, 1, 0, 2])
-
-
-def test_a_seed_of_its_own_for_each_trial() -> None:
-    labels = labels_of([1500] * 10)
-    first = split(ClassWindow(), labels, 20)
-    again = split(ClassWindow(), labels, 20)
-    other = assign_samples(ClassWindow(), labels, 20, np.random.default_rng(1))
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
-    assert any(not np.array_equal(a, b) for a, b in zip(first, other, strict=True))
-    fixed = ClassWindow(split_seed=(3, 4))
-    one, two = (assign_samples(fixed, labels, 20, np.random.default_rng(s)) for s in (0, 1))
-    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
 
 
 def test_refuses() -> None:

@@ -12,7 +12,6 @@ from otafl.core.errors import UserError
 from otafl.data.partitions import PartitionTask
 from otafl.data.partitions.custom import CustomPartition
 from otafl.data.sample_assignment import SampleAssignment
-from otafl.scenario import load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -68,15 +67,6 @@ def test_samples_of_devices() -> None:
     assert not own("ready").is_shuffled
     assert not own("every").groups_users
     assert sorted(own("ready").assign_samples(deck()).sample_index) == list(range(20))
-
-
-def test_in_a_scenario() -> None:
-    section = {"name": "data.partitions.test_custom:every", "start": 5}
-    one = load_scenario({"name": "s", "data": {"partition": section}})
-    assert isinstance(one.data.partition, CustomPartition)
-    assert one.data.partition.options == {"start": 5}
-    with pytest.raises(UserError, match=r"^data\.partition\.stat: unknown key .*'start'"):
-        own("every", stat=5).find_function()
 
 
 @pytest.mark.parametrize(

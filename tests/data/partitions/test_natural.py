@@ -25,19 +25,6 @@ def test_natural_by_hand() -> None:
     assert [part.tolist() for part in parts] == [[7], [0, 1, 8], [3, 4, 5, 9], [2, 6]]
 
 
-def test_natural_draws_users_where_there_are_more() -> None:
-    owner = np.repeat(np.arange(50) * 7, np.arange(1, 51))
-    drawn = []
-    for seed in range(5):
-        parts = assign_samples(Natural(), owner, 20, rng(seed), owner)
-        users = [np.unique(owner[part]) for part in parts]
-        assert all(len(own) == 1 for own in users)
-        assert all(len(part) == owner[part][0] // 7 + 1 for part in parts)
-        drawn.append(np.concatenate(users).tolist())
-        assert len(set(drawn[-1])) == 20
-    assert len({tuple(one) for one in drawn}) == 5
-
-
 def test_natural_groups() -> None:
     """All users are in a group of neighbours, 10 of them at least, and groups differ in size."""
     users = 400
@@ -70,3 +57,16 @@ def test_natural_needs_users() -> None:
     )
     with pytest.raises(UserError, match=message):
         assign_samples(Natural(), OWNER, 2, rng())
+
+
+def test_natural_draws_users_where_there_are_more() -> None:
+    owner = np.repeat(np.arange(50) * 7, np.arange(1, 51))
+    drawn = []
+    for seed in range(5):
+        parts = assign_samples(Natural(), owner, 20, rng(seed), owner)
+        users = [np.unique(owner[part]) for part in parts]
+        assert all(len(own) == 1 for own in users)
+        assert all(len(part) == owner[part][0] // 7 + 1 for part in parts)
+        drawn.append(np.concatenate(users).tolist())
+        assert len(set(drawn[-1])) == 20
+    assert len({tuple(one) for one in drawn}) == 5

@@ -19,7 +19,6 @@ from otafl.core import registry
 from otafl.core.contracts import Batch, Cohort, Group
 from otafl.core.rng import Streams
 from otafl.devices.attacks.a_little_is_enough import compute_deviations
-from otafl.devices.attacks.base import Attacked
 from otafl.devices.false_labels import FalseLabels
 from otafl.devices.faults import Faults
 from otafl.engine.engine import Engine
@@ -158,19 +157,11 @@ def test_a_false_norm_lowers_the_power_of_all() -> None:
 def test_an_attack_keeps_the_power_budget(attack: str) -> None:
     """And a training with it goes on, with finite models unless NaN is sent."""
     faults = {"byzantine": 2, "attack": attack, "scale": 3.0}
-    for power in ("ci", "gbma"):
-        one = run(engine({"faults": faults, "power": power, "channel": "rayleigh"}), 2)
-        # over the two rounds of the payload's mean power
-        sent, budget = one.means.take()["tx_power"], one.parts.link.budget.budget
-        assert (np.asarray(sent) <= budget.numpy() * (1.0 + 1e-5)).all()
-        assert all(bool(block.isfinite().all()) for block in one.server.values())
-
-
-@pytest.mark.parametrize("attack", ["crash", "duplicate"])
-def test_the_first_devices_crash_or_send_twice_in_every_slot(attack: str) -> None:
-    one = run(engine({"faults": {"byzantine": 2, "attack": attack}}), 3)
-    name = {"crash": "crashed_updates", "duplicate": "duplicated_updates"}[attack]
-    assert one.counts[name].tolist() == [6.0] * 3
+    one = run(engine({"faults": faults, "power": "ci", "channel": "rayleigh"}), 2)
+    # over the two rounds of the payload's mean power
+    sent, budget = one.means.take()["tx_power"], one.parts.link.budget.budget
+    assert (np.asarray(sent) <= budget.numpy() * (1.0 + 1e-5)).all()
+    assert all(bool(block.isfinite().all()) for block in one.server.values())
 
 
 def test_crashes_by_chance_come_with_those_of_attackers() -> None:
@@ -202,20 +193,3 @@ def test_attacks_without_effect_are_refused(keys: dict[str, Any], attack: str, s
     with pytest.raises(ScenarioError, match=re.escape(said)):
         scenario(keys | {"faults": {"byzantine": 1, "attack": attack}})
     scenario(keys | {"faults": {"attack": attack}})  # nobody attacks
-
-
-def test_a_sweep_over_attacks() -> None:
-    swept = {"faults.attack": ["sign_flip", {"name": "false_norm", "factor": 10.0}]}
-    whole = scenario({"faults.byzantine": 1, "sweep": swept})
-    assert whole.sweep == swept
-
-
-@pytest.mark.exact
-def test_attackers_know_the_sample_deviation_of_honest_updates() -> None:
-    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    rows, trial = torch.tensor([0, 2]), torch.zeros(5, dtype=torch.int64)
-    scale = torch.ones(2, dtype=torch.float64)
-    attacked = Attacked(Group({"x": x}), rows, trial, 1, scale, lambda name, shape: scale)
-    honest = x[[1, 3, 4]]
-    found = attacked.compute_honest_deviation(x, honest.mean(0, keepdim=True))
-    torch.testing.assert_close(found[0], honest.std(0))

@@ -5,13 +5,16 @@ depend on nobody else.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from support.lives import make_availability, take_changes
 from support.rounding import assert_agree
 
 from otafl.core import registry
+from otafl.devices.availability.diurnal import DiurnalAvailability
 
 pytestmark = pytest.mark.exact
 
@@ -36,24 +39,6 @@ def test_every_availability_tells_its_changes(name: str, tmp_path, monkeypatch) 
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_lives_are_of_the_form_that_the_clock_reads(name: str) -> None:
-    availability = make_availability(name, [7], [0], 30)
-    begins = set()
-    for device in range(30):
-        life = take_changes(availability.list_changes(0, device))
-        times, values = [at for at, _ in life], [there for _, there in life]
-        assert all(a < b for a, b in itertools.pairwise(times))
-        assert all(a != b for a, b in itertools.pairwise(values))
-        assert not values[0]  # it is away from the start, or leaves first
-        begins.add(times[0] == 0.0)
-    assert begins == {True, False}
-    assert (
-        len({tuple(take_changes(availability.list_changes(0, device), 3)) for device in range(30)})
-        == 30
-    )
-
-
-@pytest.mark.parametrize("name", LAWS)
 def test_a_life_depends_on_seed_trial_and_device_alone(name: str) -> None:
     stack = make_availability(name, [7, 7, 8], [0, 1, 0], 4)
     alone = make_availability(name, [7], [1], 9)
@@ -62,3 +47,12 @@ def test_a_life_depends_on_seed_trial_and_device_alone(name: str) -> None:
     assert_agree(take_changes(alone.list_changes(0, 3)), expected)
     assert take_changes(stack.list_changes(1, 3)) == expected  # asked again, it begins again
     assert other != expected != take_changes(stack.list_changes(2, 3))
+
+
+def test_what_a_day_cannot_be() -> None:
+    with pytest.raises(ValidationError, match=r"below 1; with mean: 0.6, use less than 0.4"):
+        DiurnalAvailability.Settings(mean=0.6, amplitude=0.4)
+    most = 0.3 / math.sqrt(1 + (2 * math.pi * 21600 / 86400) ** 2)
+    DiurnalAvailability.Settings(mean=0.3, amplitude=most * 0.999, mean_session_s=21600)
+    with pytest.raises(ValidationError, match=f"at most {most:.4g}"):
+        DiurnalAvailability.Settings(mean=0.3, amplitude=most * 1.001, mean_session_s=21600)

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 from support.lives import make_availability, take_changes
-from support.made_devices import make_mains_hardware
 from support.rounding import assert_agree
 
-from otafl.clock.trial_clock import TrialClock
 from otafl.core.errors import UserError
 
 pytestmark = pytest.mark.exact
@@ -21,17 +19,6 @@ def traced(folder: Path, rows: str, repeat_s: float | None = None, devices: int 
     file = folder / "trace.csv"
     file.write_text(f"device,start_s,end_s\n{rows}")
     return make_availability("trace", [0], [0], devices, file=str(file), repeat_s=repeat_s)
-
-
-def test_the_clock_waits_for_a_device_to_come(tmp_path: Path) -> None:
-    trace = traced(tmp_path, "0,2,3\n1,2.5,4\n")
-    clock = TrialClock(
-        make_mains_hardware(2), lives=[trace.list_changes(0, device) for device in range(2)]
-    )
-    assert not clock.get_available().any()
-    assert clock.wait_for_devices()
-    assert clock.get_time_s() == 2.0
-    assert clock.get_available().tolist() == [True, False]
 
 
 def test_a_trace_by_hand(tmp_path: Path) -> None:
@@ -57,12 +44,6 @@ def test_a_trace_that_repeats(tmp_path: Path) -> None:
     assert_agree(over_the_end[:3], [(1.0, False), (3.0, True), (5.1, False)])
     assert all(b - a > 1 for (a, _), (b, _) in itertools.pairwise(over_the_end))
     assert trace.list_changes(0, 2) is None
-
-
-def test_a_trace_without_end(tmp_path: Path) -> None:
-    trace = traced(tmp_path, "0,0,inf\n1,2,inf\n")
-    assert trace.list_changes(0, 0) is None
-    assert take_changes(trace.list_changes(0, 1)) == [(0.0, False), (2.0, True)]
 
 
 @pytest.mark.parametrize(
@@ -91,18 +72,6 @@ def test_a_trace_without_end(tmp_path: Path) -> None:
         ("0,,1\n", None, "line 2: must have a number in each of device, start_s, end_s"),
         ("", None, "has no rows below its first line"),
     ],
-    ids=[
-        "text",
-        "negative",
-        "infinite",
-        "half",
-        "empty",
-        "overlap",
-        "beyond",
-        "cells",
-        "missing",
-        "none",
-    ],
 )
 def test_a_bad_trace_names_its_line(
     tmp_path: Path, rows: str, repeat_s: float | None, says: str
@@ -129,10 +98,3 @@ def test_a_trace_that_is_none(tmp_path: Path) -> None:
         with pytest.raises(UserError) as error:
             make_availability("trace", [0], [0], 1, file=str(file))
         assert says in str(error.value)
-
-
-def test_a_trace_with_its_columns_in_another_order(tmp_path: Path) -> None:
-    file = tmp_path / "trace.csv"
-    file.write_text("start_s, end_s, device\n1, 2, 0\n", encoding="utf-8-sig")
-    life = make_availability("trace", [0], [0], 1, file=str(file)).list_changes(0, 0)
-    assert take_changes(life) == [(0.0, False), (1.0, True), (2.0, False)]

@@ -1,4 +1,4 @@
-"""What all kinds of devices have, against numbers worked by hand; and every kind of the table."""
+"""Every kind of devices, against numbers worked by hand."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from support.rounding import assert_agree
 from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.devices import compute
-from otafl.devices.compute.base import QUANTITIES, NumericCompute, OwnQuantities
-from otafl.devices.compute.drawn import DrawnCompute
+from otafl.devices.compute.classes import Classes
 from otafl.devices.compute.fixed import Fixed
+from otafl.devices.compute.lognormal import LognormalCompute
+from otafl.devices.energy import compute_energy_j
 from otafl.devices.hardware import Hardware
 
 pytestmark = pytest.mark.exact
@@ -25,32 +26,23 @@ pytestmark = pytest.mark.exact
 def test_every_kind_says_all_of_its_devices(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Positive where it must be, and the first devices whatever comes after them."""
+    """Positive where it must be, the first devices whatever follows, and a trial as in a stack."""
     monkeypatch.chdir(tmp_path)
     made = load_compute(name, tmp_path)
     many, few = make_hardware(made, 6, seed=3), make_hardware(made, 4, seed=3)
+    stack = compute.build([made] * 2, 4, Streams([7, 8], [0, 0]))
+    alone = compute.build([made], 4, Streams([8], [0]))
     for part in fields(Hardware):
         values = getattr(many, part.name)
         assert values.shape == (6,)
         assert values.dtype == np.float64
         assert_agree(getattr(few, part.name), values[:4])
+        assert_agree(getattr(alone, part.name)[0], getattr(stack, part.name)[1])
     for positive in ("flops_per_s", "frequency_hz", "frequency_min_hz", "kappa", "efficiency"):
         assert (getattr(many, positive) > 0).all()
     assert (many.frequency_min_hz <= many.frequency_hz).all()
     assert (many.charge_j <= many.battery_j).all()
     assert made.has_frequency_scaling() >= bool((many.frequency_min_hz < many.frequency_hz).any())
-
-
-@pytest.mark.parametrize("name", registry.list_names("compute"))
-def test_a_stack_is_its_trials(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    made = load_compute(name, tmp_path)
-    stack = compute.build([made] * 3, 4, Streams([7, 7, 8], [0, 1, 0]))
-    for trial, (seed, number) in enumerate(((7, 0), (7, 1), (8, 0))):
-        alone = compute.build([made], 4, Streams([seed], [number]))
-        for part in fields(Hardware):
-            own, whole = getattr(alone, part.name), getattr(stack, part.name)
-            assert_agree(own[0], whole[trial])
 
 
 def test_by_default_devices_are_on_mains_and_draw_nothing_beside_computing() -> None:
@@ -68,37 +60,80 @@ def test_by_default_devices_are_on_mains_and_draw_nothing_beside_computing() -> 
 
 
 def test_every_part_can_be_given() -> None:
-    one = make_hardware(
-        Fixed(
-            frequency_min_share=0.25,
-            memory_mb=64,
-            battery_j=200,
-            charge=0.5,
-            restart=0.2,
-            harvest_w=0.01,
-            circuit_w=0.1,
-            receive_w=0.2,
-            idle_w=0.03,
-            sleep_w=0.004,
-            efficiency=0.4,
-            power_db=-3,
-        ),
-        2,
-    )
-    assert one.frequency_min_hz.tolist() == [0.375e9] * 2
-    assert one.memory_mb.tolist() == [64.0] * 2
-    assert one.battery_j.tolist() == [200.0] * 2
-    assert one.charge_j.tolist() == [100.0] * 2
-    assert one.restart_j.tolist() == [40.0] * 2
-    got = one.harvest_w, one.circuit_w, one.receive_w, one.idle_w, one.sleep_w
-    assert [value[1] for value in got] == [0.01, 0.1, 0.2, 0.03, 0.004]
-    assert one.efficiency.tolist() == [0.4] * 2
-    assert one.power_db.tolist() == [-3.0] * 2
+    same = {
+        "memory_mb": 64.0,
+        "battery_j": 200.0,
+        "harvest_w": 0.01,
+        "circuit_w": 0.1,
+        "receive_w": 0.2,
+        "idle_w": 0.03,
+        "sleep_w": 0.004,
+        "efficiency": 0.4,
+        "power_db": -3.0,
+    }
+    one = make_hardware(Fixed(frequency_min_share=0.25, charge=0.5, restart=0.2, **same), 2)
+    derived = {"frequency_min_hz": 0.375e9, "charge_j": 100.0, "restart_j": 40.0}
+    for name, value in (same | derived).items():
+        assert getattr(one, name).tolist() == [value] * 2, name
     assert not one.is_on_mains
 
 
-def test_every_quantity_can_be_a_classs_own() -> None:
-    assert tuple(OwnQuantities.model_fields) == QUANTITIES
-    assert set(QUANTITIES) < set(DrawnCompute.model_fields)
-    for name in QUANTITIES:
-        assert DrawnCompute.model_fields[name].default == NumericCompute.model_fields[name].default
+def test_log_normal_speeds_without_spread_are_the_median() -> None:
+    config = LognormalCompute(median_flops_per_s=3e9, sigma=0.0)
+    np.testing.assert_allclose(make_hardware(config, 5).flops_per_s, 3e9, rtol=1e-12)
+
+
+def test_a_list_of_speeds_goes_to_the_devices_in_order_and_round_again() -> None:
+    """Of seventy classes: no round-off in the shares may reorder them."""
+    given = np.arange(1.0, 71.0)
+    config = Classes.model_validate({"classes": given.tolist()})
+    assert np.array_equal(make_hardware(config, 140).flops_per_s, np.tile(given, 2))
+
+
+def test_classes_in_order_keep_to_their_shares_and_have_parts_of_their_own() -> None:
+    config = Classes.model_validate(
+        {
+            "flops_per_cycle": 2,
+            "battery_j": 10,
+            "classes": [
+                {"flops_per_s": 1e9, "share": 3, "battery_j": 50, "charge": 0.5},
+                {"flops_per_s": 8e9, "share": 1, "kappa": 5e-27, "flops_per_cycle": 16},
+            ],
+        }
+    )
+    devices = make_hardware(config, 16)
+    fast = devices.flops_per_s == 8e9
+    assert fast.tolist() == [False, False, True, False] * 4
+    assert np.where(fast, 5e-27, 1e-28).tolist() == devices.kappa.tolist()
+    assert devices.frequency_hz.tolist() == [0.5e9] * 16
+    assert np.where(fast, 10.0, 50.0).tolist() == devices.battery_j.tolist()
+    assert np.where(fast, 10.0, 25.0).tolist() == devices.charge_j.tolist()
+    assert np.where(fast, 1.0, 5.0).tolist() == devices.restart_j.tolist()
+
+
+def test_classes_by_chance_are_drawn_device_by_device() -> None:
+    """Of uniform numbers below 0.5, below 0.8 and above."""
+    rows = [{"flops_per_s": speed, "share": share} for speed, share in ((1, 5), (2, 3), (4, 2))]
+    made = Classes.model_validate({"classes": rows, "assignment": "random"})
+    u = np.random.default_rng(4).random(50)
+    expected = np.select([u < 0.5, u < 0.8], [1.0, 2.0], 4.0)
+    assert make_hardware(made, 50, seed=4).flops_per_s.tolist() == expected.tolist()
+
+
+def test_rows_of_stacked_hardware() -> None:
+    trials = [
+        make_hardware(Fixed(flops_per_s=f, flops_per_cycle=2, kappa=f / 1e30), 2)
+        for f in (1e9, 3e9)
+    ]
+    stacked = Hardware.stack(trials)
+    assert stacked.flops_per_s.tolist() == [[1e9, 1e9], [3e9, 3e9]]
+    rows = stacked.select_rows(np.array([1, 0, 1]), np.array([0, 1, 1]))
+    assert rows.flops_per_s.tolist() == [3e9, 1e9, 3e9]
+    assert rows.frequency_hz.tolist() == [1.5e9, 0.5e9, 1.5e9]
+    assert rows.kappa.tolist() == [3e9 / 1e30, 1e9 / 1e30, 3e9 / 1e30]
+
+
+def test_a_cycle_costs_kappa_times_frequency_squared() -> None:
+    """1e9 cycles at 2 GHz with 1e-28: 0.4 J. Half the frequency costs a quarter."""
+    joules = compute_energy_j(1e9, np.array([2e9, 1e9, 2e9]), np.array([1e-28, 1e-28, 5e-28]))
+    np.testing.assert_allclose(joules, [0.4, 0.1, 2.0], rtol=1e-12)

@@ -38,28 +38,10 @@ def test_a_file_has_a_device_a_row(tmp_path: Path) -> None:
         ("flops_per_s,batery_j\n1,2\n", r"line 1: column 'batery_j' is unknown; known: flops"),
         ("flops_per_s,flops_per_s\n1,2\n", r"line 1: column 'flops_per_s' occurs twice"),
         ("flops_per_s\n1\n-1\n", r"line 3, column 'flops_per_s': got -1; must be greater than 0"),
-        ("flops_per_s\nfast\n", r"line 2, column 'flops_per_s': got 'fast'; must be a finite"),
-        ("flops_per_s,charge\n1,2\n", r"line 2, column 'charge': got 2; must be less than or"),
-        ("flops_per_s,charge\n1\n", r"line 2: got 1 cells; must be 2, one per column"),
         ("battery_j\n1\n", r"line 2: must have one of the columns flops_per_s and frequency_hz"),
-        ("flops_per_s,frequency_hz\n1,1\n", r"line 2: must have one of the columns flops_per_s"),
-        ("flops_per_s\n", r"has no rows below its first line"),
     ],
-    ids=["unknown", "twice", "negative", "text", "range", "cells", "speed", "both", "empty"],
 )
 def test_bad_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     config = from_csv(tmp_path, text)
     with pytest.raises(UserError, match=r"^devices.compute.file: '.*devices.csv'.*" + message):
-        make_hardware(config)
-
-
-def test_a_file_that_is_not_there_is_said_so() -> None:
-    with pytest.raises(UserError, match=r"'no.csv' cannot be read \(No such file"):
-        make_hardware(Csv(file="no.csv"))
-
-
-def test_a_file_that_is_no_text_is_said_so(tmp_path: Path) -> None:
-    config = from_csv(tmp_path, "flops_per_s\n")
-    (tmp_path / "devices.csv").write_bytes(b"flops_per_s\n\xff\n")
-    with pytest.raises(UserError, match=r"cannot be read \(no UTF-8 text, byte 12\)"):
         make_hardware(config)

@@ -1,36 +1,118 @@
-"""What all protocols have in common, and what a scenario may not ask of them."""
+"""Slots of each protocol, worked by hand for three devices, and what a scenario may not ask."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from contract.small import scenario
+from support.cells import make_clock, start_round
 
+from otafl.clock.local_work import Slot
 from otafl.core import registry
+from otafl.devices.protocols import Rules
+from otafl.devices.protocols.asynchronous import Asynchronous
+from otafl.devices.protocols.periodic import Periodic
+from otafl.devices.protocols.quorum import Quorum
 from otafl.scenario.errors import ScenarioError
 
 pytestmark = pytest.mark.exact
 
-NAMES = registry.list_names("protocol")
+
+def test_rules_say_what_the_protocol_says_of_itself() -> None:
+    for name in registry.list_names("protocol"):
+        protocol = registry.load_settings_class("protocol", name)()
+        rules = protocol.build_rules(math.inf, "drop")
+        assert rules.late == ("next" if protocol.goes_on else "drop"), name
+        assert rules.deadline_s == math.inf, name
+        deadline_s = protocol.build_rules(2.0, "drop").deadline_s
+        assert deadline_s == (2.0 if protocol.has_deadline else math.inf), name
+    rounds = registry.load_settings_class("protocol", "rounds")()
+    assert rounds.build_rules(math.inf, "drop") == Rules()
+    assert rounds.build_rules(2.0, "next") == Rules(deadline_s=2.0, late="next")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_rules_say_what_the_protocol_says_of_itself(name: str) -> None:
-    protocol = registry.load_settings_class("protocol", name)()
-    rules = protocol.build_rules(math.inf, "drop")
-    assert rules.late == ("next" if protocol.goes_on else "drop")  # else nothing is ever dropped
-    assert rules.deadline_s == math.inf
-    deadline_s = protocol.build_rules(2.0, "drop").deadline_s
-    assert deadline_s == (2.0 if protocol.has_deadline else math.inf)
+def test_asynchronous_serves_who_was_ready_first() -> None:
+    """Device 2 at 1 s until 4; by then 1 (at 2) and 0 (at 3) wait, in this order."""
+    clock = make_clock(Asynchronous())
+    start_round(clock, 0, {0: 3.0, 1: 2.0, 2: 1.0})
+    assert clock.admit() == Slot(1.0, [2], [0])
+    clock.transmit(3.0)
+    start_round(clock, 1, {2: 0.5})
+    assert clock.admit() == Slot(4.0, [1], [0])
+    clock.transmit(3.0)
+    start_round(clock, 2, {1: 9.0})
+    assert clock.admit() == Slot(7.0, [0], [0])
+    clock = make_clock(Asynchronous(together=2))
+    start_round(clock, 0, {0: 3.0, 1: 2.0, 2: 1.0})
+    assert clock.admit() == Slot(1.0, [2], [0])
+    clock.transmit(3.0)
+    start_round(clock, 1, {2: 0.0})
+    assert clock.admit() == Slot(4.0, [0, 1], [0, 0])  # 1, then 0, were ready before 2
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_deadline_is_refused_where_there_is_none(name: str) -> None:
-    keys = {"devices.protocol": name, "devices.deadline_s": 1.0}
-    if registry.load_settings_class("protocol", name).has_deadline:
-        assert scenario(keys).devices.deadline_s == 1.0
-        return
-    text = rf"devices\.deadline_s: got 1, but protocol '{name}' has no deadline; leave it out"
+def test_periodic_slots() -> None:
+    """A slot every 2 s: at 2 device 2, at 4 nobody, at 6 the others; the transmission from 6 to 9
+    covers the one at 8."""
+    clock = make_clock(Periodic(period_s=2.0))
+    start_round(clock, 0, {0: 5.0, 1: 6.0, 2: 1.0})
+    assert clock.admit() == Slot(2.0, [2], [0])
+    clock.transmit(0.5)
+    start_round(clock, 1, {2: 8.0})
+    assert clock.admit() == Slot(4.0, [], [])
+    clock.transmit(0.0)
+    start_round(clock, 2, {})
+    assert clock.admit() == Slot(6.0, [0, 1], [0, 0])  # ready at the very instant counts
+    clock.transmit(3.0)
+    start_round(clock, 3, {0: 0.5})
+    assert clock.admit() == Slot(10.0, [0], [3])
+    assert clock.get_busy() == [2]
+
+
+def test_periods_without_exact_floats() -> None:
+    """A tenth of a second is no float: slots still come one by one."""
+    clock = make_clock(Periodic(period_s=0.1))
+    for round in range(200):
+        start_round(clock, round, {})
+        assert clock.admit().opened_s == pytest.approx(0.1 * (round + 1), rel=1e-12)
+        clock.transmit(0.0)
+
+
+def test_quorum() -> None:
+    """Two of three: devices 2 and 1 at 3 s; then 0, who was slower than a round, and 2."""
+    clock = make_clock(Quorum(ready=2))
+    start_round(clock, 0, {0: 5.0, 1: 3.0, 2: 1.0}, down=0.0)
+    assert clock.admit() == Slot(3.0, [1, 2], [0, 0])
+    clock.transmit(1.0)
+    start_round(clock, 1, {1: 9.0, 2: 3.0})
+    assert clock.admit() == Slot(7.0, [0, 2], [0, 1])
+    clock.transmit(0.0)
+    start_round(clock, 2, {})  # one is at work: it is the quorum
+    assert clock.admit() == Slot(13.0, [1], [1])
+    clock = make_clock(Quorum(ready=3), deadline_s=2.0)
+    start_round(clock, 0, {0: 5.0, 1: 3.0, 2: 1.0})
+    assert clock.admit() == Slot(2.0, [2], [0])
+    assert clock.lost == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        (
+            {"devices.protocol": "asynchronous", "devices.deadline_s": 1.0},
+            r"devices\.deadline_s: got 1, but protocol 'asynchronous' has no deadline; leave it",
+        ),
+        (
+            {"devices.protocol": {"name": "quorum", "ready": 3}, "devices.participants": 2},
+            r"devices\.protocol\.ready: got 3; must be at most 2, the number of participants",
+        ),
+        (
+            {"devices.late": "next"},
+            r"devices\.late: 'next' needs devices\.deadline_s: without a deadline the slot waits",
+        ),
+    ],
+)
+def test_refuses(keys: dict[str, Any], text: str) -> None:
     with pytest.raises(ScenarioError, match=text):
         scenario(keys)

@@ -1,4 +1,4 @@
-"""Phones against numbers worked by hand, and the law of their clocks."""
+"""Phones, embedded GPUs and microcontrollers against their data sheets."""
 
 from __future__ import annotations
 
@@ -7,14 +7,35 @@ import pytest
 from contract.small import scenario
 from pydantic import ValidationError
 from support.made_devices import make_hardware
-from support.rounding import assert_agree
 
+from otafl.devices.compute.edge_gpu import EdgeGpu
+from otafl.devices.compute.mcu import Mcu
 from otafl.devices.compute.phone import Phone
 from otafl.scenario import load_scenario, to_yaml
 from otafl.scenario.yaml_source import parse
 
+pytestmark = pytest.mark.exact
 
-@pytest.mark.exact
+
+def test_an_embedded_gpu() -> None:
+    gpu = EdgeGpu()
+    assert gpu.kappa * gpu.frequency_hz**3 == pytest.approx(15.0, rel=0.005)
+    assert gpu.kappa * 0.85e9**3 == pytest.approx(7.5, rel=0.13)
+    assert make_hardware(gpu).frequency_min_hz[0] == pytest.approx(0.85e9, rel=0.01)
+
+
+def test_a_microcontroller() -> None:
+    mcu = Mcu()
+    assert mcu.kappa * mcu.frequency_hz**3 == pytest.approx(3.3e-3 * 3.0, rel=0.005)
+    for dbm, milliamperes in ((0.0, 6.40), (8.0, 16.40)):
+        watts = mcu.circuit_w + 1e-3 * 10 ** (dbm / 10) / mcu.efficiency
+        assert watts == pytest.approx(milliamperes * 3e-3, rel=0.02)
+    assert mcu.receive_w == pytest.approx(6.26e-3 * 3, rel=0.005)
+    assert mcu.sleep_w == pytest.approx(3.16e-6 * 3, rel=0.005)
+    assert mcu.battery_j == pytest.approx(0.225 * 3600 * 3)
+    assert make_hardware(mcu).flops_per_s.tolist() == [32e6]
+
+
 def test_phone_frequencies_stay_in_their_range() -> None:
     config = Phone(frequency_min_hz=1.25e9, frequency_max_hz=1.5e9, flops_per_cycle=8)
     devices = make_hardware(config, 2000)
@@ -25,7 +46,6 @@ def test_phone_frequencies_stay_in_their_range() -> None:
         Phone(frequency_min_hz=3e9)
 
 
-@pytest.mark.exact
 def test_a_phones_battery_comes_with_its_radio_and_leaves_what_is_given() -> None:
     plain, own = Phone(), Phone(battery=True, idle_w=0.5)
     assert own.battery_j == pytest.approx(4.0 * 3.85 * 3600)
@@ -36,10 +56,3 @@ def test_a_phones_battery_comes_with_its_radio_and_leaves_what_is_given() -> Non
     assert make_hardware(plain).is_on_mains
     again = load_scenario(parse(to_yaml(scenario({"devices.compute": {"battery": True}}))).data)
     assert again.devices.compute == Phone(battery=True)
-
-
-@pytest.mark.exact
-def test_phones_follow_the_generator() -> None:
-    many = make_hardware(Phone(), 50, seed=4).flops_per_s
-    assert_agree(many[:10], make_hardware(Phone(), 10, seed=4).flops_per_s)
-    assert not np.array_equal(many, make_hardware(Phone(), 50, seed=6).flops_per_s)
