@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -44,6 +44,22 @@ Views = dict[str, c.View]
 """Models to evaluate, by the prefix of their results."""
 
 
+class PayloadKind(NamedTuple):
+    """What the server needs of a method's updates, and what the updates are.
+
+    Parameters
+    ----------
+    needs : {"mean", "each"}
+        Whether the server needs the mean of the updates, or each of them.
+    is_increment : bool
+        Whether devices send only changes, 0 meaning no change. A vote of signs, error feedback and
+        a selection by norm need this.
+    """
+
+    needs: Needs = "mean"
+    is_increment: bool = True
+
+
 class Algorithm(Stateful, ABC):
     """A federated method: local work at the devices, and aggregation at the server.
 
@@ -69,6 +85,9 @@ class Algorithm(Stateful, ABC):
         default those of the model. A codec that factorises matrices needs them.
     form : Form
         Representation of the model's parameters when several steps share a minibatch.
+    constants : dict of str to float
+        Results that are the same in all trials and rounds, by their names in
+        `otafl.results.variables.VARIABLES`; none by default.
     """
 
     needs: ClassVar[Needs] = "mean"
@@ -122,19 +141,12 @@ class Algorithm(Stateful, ABC):
         self.settings, self.model, self.num_devices = settings, model, devices
         self.sent_shapes = model.shapes
         self.form = choose_form(model)
+        self.constants: dict[str, float] = {}
 
     @classmethod
-    def get_needs(cls, settings: Any) -> Needs:
-        """Return whether the server needs the mean or each update under these settings."""
-        return cls.needs
-
-    @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        """Return whether devices send only changes under these settings, 0 meaning no change.
-
-        A vote of signs, error feedback and a selection by norm need this.
-        """
-        return True
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        """Describe the updates under these settings, by default increments and `needs`."""
+        return PayloadKind(cls.needs)
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return the state at the start.
@@ -300,15 +312,6 @@ class Algorithm(Stateful, ABC):
             views["personal"] = make_device_view(self.model, devices, "personal")
         return views
 
-    def build_saved_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
-        """Return the models to save, by default those of `build_views`.
-
-        A method whose models are evaluated in another form returns parameters of the model here, of
-        which a PyTorch module can be made. Tensors "base.NAME" [n, *shape] are weights without what
-        low-rank adapters have added.
-        """
-        return self.build_views(server, devices)
-
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the floating-point operations of each device's local work.
 
@@ -336,13 +339,6 @@ class Algorithm(Stateful, ABC):
 
     def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Return further results of a trained state, [S] each, at every evaluation.
-
-        Their names are in `otafl.results.variables.VARIABLES`.
-        """
-        return {}
-
-    def compute_constants(self) -> dict[str, float]:
-        """Return results that are the same in all trials and rounds.
 
         Their names are in `otafl.results.variables.VARIABLES`.
         """

@@ -296,7 +296,7 @@ def test_what_is_known_of_it() -> None:
     ]:
         method = CustomAlgorithm(name=f"my_own_methods:{name}").component_class
         assert method.Settings is (settings or vars(method)["Settings"])
-        assert method.get_needs(method.Settings()) == needs
+        assert method.describe_payload(method.Settings()).needs == needs
         assert averages_increments(method) is moves_by_means
     one = load_scenario(scenario(section("Clipped", clip=0.5))).algorithm
     assert get_class(one) is CustomAlgorithm(name="my_own_methods:Clipped").component_class
@@ -310,7 +310,7 @@ def test_every_built_in_method_can_be_derived_from(name: str) -> None:
     assert method is kind
     assert issubclass(method, Algorithm)
     assert method.Settings is registry.load_settings_class("algorithm", name)
-    assert method.get_needs(method.Settings()) == method.needs
+    assert method.describe_payload(method.Settings()).needs == method.needs
 
 
 def test_what_goes_with_it_is_checked_by_its_settings() -> None:

@@ -29,6 +29,7 @@ Cho et al. 2024, "Heterogeneous LoRA for Federated Fine-tuning of On-Device Foun
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -53,7 +54,7 @@ from otafl.algorithms.adapters.lora_factors import BASE, get_roles, name_tensors
 from otafl.algorithms.adapters.lora_payload import NORM, build_factor_groups
 from otafl.algorithms.adapters.lora_products import ServerView
 from otafl.algorithms.adapters.lora_settings import LoraSettings
-from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
 from otafl.algorithms.parameters import draw_start, make_view
 from otafl.algorithms.submodel_training import broadcast_to_submodels
 from otafl.algorithms.whole_models import compute_step_size
@@ -113,8 +114,8 @@ class Lora(Algorithm):
         self.levels = self._build_levels(settings.levels or ())
 
     @classmethod
-    def get_needs(cls, settings: Any) -> Needs:
-        return "each" if settings.needs_each else "mean"
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind("each" if settings.needs_each else "mean")
 
     @property
     def changes_base(self) -> bool:
@@ -292,17 +293,19 @@ class Lora(Algorithm):
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         """Return the global model with merged adapters, or in mode share_a each device's own."""
         if self.settings.mode == "share_a":
-            return {"personal": self._build_personal_view(server, devices)}
-        merged = self._merge(server, torch.arange(self._count_trials(server)))
-        return {"global": make_view(self.model, merged)}
+            name, view = "personal", self._build_personal_view(server, devices)
+        else:
+            merged = self._merge(server, torch.arange(self._count_trials(server)))
+            name, view = "global", make_view(self.model, merged)
+        return {name: replace(view, saved_fn=lambda: self._build_saved_view(server, devices))}
 
-    def build_saved_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+    def _build_saved_view(self, server: c.Tensors, devices: c.Tensors) -> c.View:
         """Return merged models, of each device in mode share_a, with the weights before merging."""
-        name, tensors = "global", server
-        num_models = self._count_trials(server)
-        trial = torch.arange(num_models, device=next(iter(server.values())).device)
+        owner: Literal["trial", "device"] = "trial"
+        tensors = server
+        trial = torch.arange(self._count_trials(server), device=next(iter(server.values())).device)
         if self.settings.mode == "share_a":
-            name, trial = "personal", trial.repeat_interleave(self.num_devices)
+            owner, trial = "device", trial.repeat_interleave(self.num_devices)
             own = {n: block.flatten(0, 1) for n, block in devices.items()}
             tensors = {n: block[trial] for n, block in server.items()} | own
         merged = self._merge(tensors, trial)
@@ -312,8 +315,7 @@ class Lora(Algorithm):
             return self.model.logits({n: b for n, b in tensors.items() if n not in base}, x)
 
         moments = make_view(self.model, {}).moments_fn
-        owner: Literal["trial", "device"] = "trial" if name == "global" else "device"
-        return {name: c.View(merged | base, predict, owner, moments_fn=moments)}
+        return c.View(merged | base, predict, owner, moments_fn=moments)
 
     def _get_base(self, tensors: c.Tensors, trial: Tensor) -> c.Tensors:
         """Return the weights "base.W" [n, *shape] to which the adapters of rows are added."""

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind
 from otafl.algorithms.deliveries import get_delivered_indicator, replace_delivered, sum_per_trial
 from otafl.algorithms.parameters import (
     build_increment_,
@@ -117,8 +117,8 @@ class FedAsync(Algorithm):
                 )
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        return bool(settings.sends == "increment")
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(cls.needs, is_increment=settings.sends == "increment")
 
     def count_flops(self, workload: Workload) -> np.ndarray:
         """Count the penalty's x - x_tau, times rho, added to the gradient, and the step."""

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind
 from otafl.algorithms.parameters import (
     copy_received_params,
     count_step_flops,
@@ -87,8 +87,8 @@ class FedAvg(Algorithm):
                 )
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        return bool(settings.sends == "increment")
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(cls.needs, is_increment=settings.sends == "increment")
 
     def count_flops(self, workload: Workload) -> np.ndarray:
         subtractions = 1.0 if self.settings.sends == "increment" else 0.0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Views
+from otafl.algorithms.base import Algorithm, PayloadKind, Views
 from otafl.algorithms.parameters import count_step_flops, draw_start, make_view
 from otafl.algorithms.whole_models import compute_density, get_received_model
 from otafl.core import contracts as c
@@ -22,8 +22,8 @@ class WholeModelMethod(Algorithm):
     """
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        return False
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(cls.needs, is_increment=False)
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         return count_step_flops(self.model, workload, per_param_round=0.0)

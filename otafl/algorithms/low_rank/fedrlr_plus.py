@@ -141,6 +141,7 @@ class FedRLRPlus(Algorithm):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, low_rank_layers.require_layers(model, settings.name), devices)
         self.ranks = low_rank_layers.compute_ranks(settings.rank, self.model)
+        self.constants = low_rank_layers.compute_sides_compression(self.model, self.ranks)
         self._shapes: Shapes = {}
         for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
             self._shapes |= {f"u{i}": (rank, layer.inputs + 1), f"s{i}": (rank,)}
@@ -219,10 +220,6 @@ class FedRLRPlus(Algorithm):
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         model = {name: server[name] for name in self._shapes}
         return {"global": c.View(model, self._predict)}
-
-    def compute_constants(self) -> dict[str, float]:
-        """Return the compression of the weights, without the R coordinates of a bias."""
-        return low_rank_layers.compute_sides_compression(self.model, self.ranks)
 
     def _predict(self, tensors: c.Tensors, x: Tensor) -> Tensor:
         params: dict[str, Any] = {}

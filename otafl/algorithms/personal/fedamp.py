@@ -25,7 +25,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome
+from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind
 from otafl.algorithms.deliveries import get_delivered
 from otafl.algorithms.parameters import (
     add_prefix,
@@ -113,9 +113,8 @@ class FedAMP(Algorithm):
         """xi_ii, weight of a device's own model, with weights: cosine"""
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        """Return False: devices send their models."""
-        return False
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(cls.needs, is_increment=False)  # devices send their models
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)

@@ -31,7 +31,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome
+from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind
 from otafl.algorithms.deliveries import get_delivered
 from otafl.algorithms.local_samples import add_, get_sample_mask, split_into_pieces
 from otafl.algorithms.parameters import (
@@ -123,9 +123,8 @@ class FedFomo(Algorithm):
         self.device_models = ("personal", "base") if settings.baseline == "last" else ("personal",)
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        """Return False: devices send their models and gains."""
-        return False
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(cls.needs, is_increment=False)  # devices send their models and gains
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, state = super().init(streams, hyper)

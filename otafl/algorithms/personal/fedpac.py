@@ -33,7 +33,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
+from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
 from otafl.algorithms.deliveries import get_delivered
 from otafl.algorithms.local_samples import add_, get_sample_mask, select_rows, split_into_pieces
 from otafl.algorithms.parameters import (
@@ -151,9 +151,10 @@ class FedPAC(Algorithm):
         self.sent_shapes = self.body_shapes
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        """Return False: devices send heads and statistics besides the increment of the body."""
-        return False
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(
+            "each", is_increment=False
+        )  # devices send heads and statistics besides the increment of the body
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)

@@ -12,7 +12,7 @@ Fallah, Mokhtari, Ozdaglar 2020, "Personalized Federated Learning with Theoretic
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core import contracts as c
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
+from otafl.models.base import Model
 
 ALPHA = "fine_tune_learning_rate"
 """Name of the server's tensor of alpha, [S], which the views need."""
@@ -75,6 +76,10 @@ class PerFedAvg(Algorithm):
         """number of steps from the global model to the personal one before the test; pFedBreD's
         text has 2, its program 1"""
 
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
+        self.constants = {"gradients_per_step": 2.0 if settings.hessian == "none" else 4.0}
+
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
         return server | {ALPHA: hyper["personal_learning_rate"].clone()}, devices
@@ -124,9 +129,6 @@ class PerFedAvg(Algorithm):
         views = super().build_views(server, devices)
         model, tuned = views["global"], c.FineTuneSpec(self.settings.fine_tune_steps, server[ALPHA])
         return views | {"personal": c.View(model.params, model.predict_fn, fine_tune=tuned)}
-
-    def compute_constants(self) -> dict[str, float]:
-        return {"gradients_per_step": 2.0 if self.settings.hessian == "none" else 4.0}
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count a step for each gradient; the two of the Hessian's product count as points too."""

@@ -165,6 +165,9 @@ class PFedBreD(Algorithm):
         self.has_memory = settings.strategy in ("meg", "mh")
         self.is_per_device = not settings.coherence
         self.device_models = ("personal", "last") if self.has_memory else ("personal",)
+        to_mean = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if settings.variant == "paper" else 2}
+        self._num_prior_steps = to_mean[settings.strategy]
+        self.constants = {"gradients_per_step": float(settings.prox_steps + self._num_prior_steps)}
         self._two_batches = settings.strategy == "mh" and (
             settings.variant == "code" or settings.c2_two_batches
         )
@@ -242,15 +245,6 @@ class PFedBreD(Algorithm):
             return {}
         value, log_det = coherence(devices[UPDATE])
         return {"update_coherence": value, "update_coherence_log": log_det}
-
-    @property
-    def _num_prior_steps(self) -> int:
-        """The number of gradient steps to the prior's mean."""
-        meta = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if self.settings.variant == "paper" else 2}
-        return meta[self.settings.strategy]
-
-    def compute_constants(self) -> dict[str, float]:
-        return {"gradients_per_step": float(self.settings.prox_steps + self._num_prior_steps)}
 
     def count_flops(self, workload: Workload) -> np.ndarray:
         """Count the proximal steps, the step of w, and the steps to the prior's mean.

@@ -18,7 +18,7 @@ Dinh, Tran, Nguyen 2020, "Personalized Federated Learning with Moreau Envelopes"
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -48,6 +48,7 @@ from otafl.algorithms.shared_settings import (
 )
 from otafl.core.contracts import Batch, Broadcast, LocalContext, Tensors, Workload
 from otafl.core.settings import declare_stackable
+from otafl.models.base import Model
 from otafl.models.span import FormParams, subtract_params
 
 
@@ -95,6 +96,10 @@ class PFedMe(Algorithm):
 
         def find_conflicts(self) -> Iterator[str]:
             return find_divergence(self.personal_learning_rate, self.penalty)
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
+        self.constants = {"gradients_per_step": float(settings.prox_steps)}
 
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext
@@ -144,9 +149,6 @@ class PFedMe(Algorithm):
         moved = torch.addcmul(local, along, solved - local)
         span.write_each_((moved, w), (solved, theta))
         return loss
-
-    def compute_constants(self) -> dict[str, float]:
-        return {"gradients_per_step": float(self.settings.prox_steps)}
 
     def count_flops(self, workload: Workload) -> np.ndarray:
         """Count the proximal steps and the step of w.

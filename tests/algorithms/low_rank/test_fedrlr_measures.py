@@ -135,14 +135,14 @@ ACTUAL = {1: 0.68, 2: 1.35, 4: 2.71, 8: 5.41, 16: 10.23, 32: 19.47, 64: 37.94}
 def test_compression_of_the_papers_network(rank: int) -> None:
     """784-256-256-10: nominal R/128, actual over 268,800 weights; from R = 10 on the last layer's
     factors are as they are at full rank."""
-    found = FedRLR(FedRLR.Settings(rank=rank), mlp((784, 256, 256, 10)), 10).compute_constants()
+    found = FedRLR(FedRLR.Settings(rank=rank), mlp((784, 256, 256, 10)), 10).constants
     assert found["compression_actual"] == SYMBOLS[rank] / 268_800
     assert round(100 * found["compression_actual"], 2) == ACTUAL[rank]
     assert found["compression_nominal"] == rank / 128
 
 
 def test_the_middle_of_two_layers_is_the_first() -> None:
-    found = FedRLR(FedRLR.Settings(rank=4), mlp((784, 100, 10)), 10).compute_constants()
+    found = FedRLR(FedRLR.Settings(rank=4), mlp((784, 100, 10)), 10).constants
     assert found["compression_nominal"] == 4 * 884 / 78_400
     assert found["compression_actual"] == (4 * 884 + 4 * 110) / 79_400
 

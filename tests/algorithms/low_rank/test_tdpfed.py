@@ -39,9 +39,9 @@ def hyper(**changes: float) -> Tensors:
 
 
 def test_needs_depends_on_the_aggregation() -> None:
-    assert TDPFed.needs == TDPFed.get_needs(TDPFed.Settings()) == "mean"
+    assert TDPFed.needs == TDPFed.describe_payload(TDPFed.Settings()).needs == "mean"
     ways: tuple[Any, ...] = ("afm", "act", "tangent")
-    found = [TDPFed.get_needs(TDPFed.Settings(aggregation=way)) for way in ways]
+    found = [TDPFed.describe_payload(TDPFed.Settings(aggregation=way)).needs for way in ways]
     assert found == ["mean", "each", "mean"]
 
 
@@ -85,7 +85,7 @@ def test_ranks_and_their_compression() -> None:
     with pytest.raises(UserError, match="got 3 ranks for 2 layers"):
         TDPFed(TDPFed.Settings(rank=(7, 3, 2)), dnn, 20)
     ours = TDPFed(TDPFed.Settings(), dnn, 20)
-    told = ours.compute_constants()
+    told = ours.constants
     assert 1 / told["compression_actual"] == pytest.approx(2.0129, abs=5e-5)
     assert 1 / told["compression_nominal"] == pytest.approx(1.818, abs=5e-4)  # of the last of two
     server, _ = ours.init(Streams([1], [0]), {})

@@ -237,7 +237,7 @@ def test_average_of_factors_is_fedavg_on_the_low_rank_model() -> None:
     data = local_data([SIZES[0]], 6, 5, streams, 4, 3)
     settings = {"levels": (0.5,), "homogeneous_mode": "factor", "masked_loss": False}
     ours = make_method(make_perceptron(WIDTHS), **settings)
-    assert ours.get_needs(ours.settings) == "mean"
+    assert ours.describe_payload(ours.settings).needs == "mean"
     values = make_hyper(1, momentum=0.0, weight_decay=0.0, frobenius_decay=0.0)
     values |= {"server_learning_rate": torch.ones(1, dtype=DOUBLE), "decay": torch.zeros(1)}
     other = FedAvg(FedAvg.Settings(), ours.layout.networks[0], 5)
@@ -345,9 +345,9 @@ def test_refusals() -> None:
     ):
         with pytest.raises(ValidationError, match=said):
             FedHm.Settings.model_validate(settings)
-    assert FedHm.needs == FedHm.get_needs(FedHm.Settings()) == "each"
+    assert FedHm.needs == FedHm.describe_payload(FedHm.Settings()).needs == "each"
     for settings in ({"sends": "product"}, {"sends": "tangent"}):
-        assert FedHm.get_needs(FedHm.Settings.model_validate(settings)) == "mean"
+        assert FedHm.describe_payload(FedHm.Settings.model_validate(settings)).needs == "mean"
     flat = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 5)
     with pytest.raises(UserError, match="use mlp, cnn, conv_net, resnet or vgg"):
         make_method(flat)
