@@ -8,7 +8,7 @@ overrides the steps in which it differs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -22,15 +22,11 @@ from otafl.algorithms.parameters import (
     make_flat_view,
     make_shared_start,
 )
-from otafl.algorithms.shared_settings import AveragedSettings as AveragedSettings  # for users
-from otafl.algorithms.shared_settings import DecayedSettings as DecayedSettings
-from otafl.algorithms.shared_settings import declare_penalty as declare_penalty
-from otafl.algorithms.shared_settings import declare_personal_rate as declare_personal_rate
-from otafl.algorithms.shared_settings import find_overshoot as find_overshoot
 from otafl.algorithms.submodel_training import broadcast_to_submodels
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams
+from otafl.core.settings import declare_stackable
 from otafl.core.stateful import Stateful
 from otafl.models.base import Model, flatten
 from otafl.models.span import choose_form
@@ -343,3 +339,76 @@ class Algorithm(Stateful, ABC):
         Their names are in `otafl.results.variables.VARIABLES`.
         """
         return {}
+
+
+class AveragedSettings(settings.Settings):
+    """Settings of methods with one global model, to which the server adds the mean increment."""
+
+    learning_rate: float = declare_stackable(0.01, gt=0)
+    """step size of local SGD on the aggregated model; pFedBreD's alpha_m"""
+    server_learning_rate: float = declare_stackable(1.0, gt=0)
+    """factor of the averaged increment; 2 is the trick AM of pFedBreD, appendix C.4"""
+
+
+class DecayedSettings(settings.Settings):
+    """Settings of methods with one global model whose local step size decays over the rounds."""
+
+    learning_rate: float = declare_stackable(0.1, gt=0)
+    """step size of local SGD in the first round"""
+    decay: float = declare_stackable(0.0, ge=0)
+    """rate of the decay: the step size of round t is learning_rate / (1 + decay t)"""
+
+
+def declare_personal_rate() -> float:
+    """Declare the step size of a device's own model.
+
+    Returns
+    -------
+    float
+        Stackable setting, above 0.
+    """
+    rate: float = declare_stackable(
+        0.01, gt=0, description="step size of SGD on a device's own model; pFedBreD's alpha"
+    )
+    return rate
+
+
+def declare_penalty(default: float, description: str) -> float:
+    """Declare the weight of a penalty.
+
+    Parameters
+    ----------
+    default : float
+        Default of the setting.
+    description : str
+        Description of the setting.
+
+    Returns
+    -------
+    float
+        Stackable setting, not negative.
+    """
+    weight: float = declare_stackable(default, ge=0, description=description)
+    return weight
+
+
+def find_overshoot(rate_key: str, rate: float, weight: float) -> Iterator[str]:
+    """Check that a step on a penalty does not reach its centre.
+
+    Parameters
+    ----------
+    rate_key : str
+        Name of the setting of the step size.
+    rate, weight : float
+        Step size, and weight of the penalty.
+
+    Yields
+    ------
+    str
+        Message if the product of both is 1 or more.
+    """
+    if rate * weight >= 1:
+        yield (
+            f"{rate_key} times penalty must be below 1, because a step on the penalty alone "
+            f"otherwise passes the global model; got {rate:g} times {weight:g}"
+        )

@@ -17,8 +17,7 @@ from twins.setting import everyone, local_data, mlp
 
 from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.algorithms.personal.per_fedavg import PerFedAvg
-from otafl.algorithms.personal.pfedbred import PFedBreD
-from otafl.algorithms.personal.pfedme import PFedMe
+from otafl.algorithms.personal.pfedbred import PFedBreD, PFedMe
 from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.rng import Streams
 from otafl.models.module_model import ModuleModel

@@ -9,7 +9,7 @@ import numpy as np
 
 from otafl.algorithms.adapters.adapters import AdaptedLayer
 from otafl.algorithms.adapters.lora_settings import LoraSettings
-from otafl.core.contracts import Workload
+from otafl.core import contracts as c
 from otafl.models.base import Model
 
 
@@ -18,7 +18,7 @@ def count_adapter_flops(
     layers: Sequence[AdaptedLayer],
     head: Sequence[str],
     settings: LoraSettings,
-    workload: Workload,
+    workload: c.Workload,
 ) -> np.ndarray:
     """Count the operations of the local work of devices.
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.adapters.adapters import AdaptedLayer, Factors
-from otafl.core.contracts import Tensors
+from otafl.core import contracts as c
 from otafl.core.rng import Streams, declare_family
 from otafl.factorised.decomposition import svd
 
@@ -79,7 +79,7 @@ def name_tensors(prefix: str, layers: Sequence[AdaptedLayer]) -> tuple[str, ...]
 
 def draw_factors(
     layers: Sequence[AdaptedLayer], streams: Streams, start: AStart, round: int = 0
-) -> Tensors:
+) -> c.Tensors:
     r"""Draw A of each layer, and B = 0.
 
     Parameters
@@ -106,7 +106,7 @@ def draw_factors(
 
         \pm \sqrt{\frac{6}{(1 + a^2) M}} = \pm \frac{1}{\sqrt{M}}
     """
-    factors: Tensors = {}
+    factors: c.Tensors = {}
     for layer in layers:
         purpose = ADAPTERS / layer.weight
         if start == "kaiming":
@@ -120,9 +120,9 @@ def draw_factors(
     return factors
 
 
-def find_bases(layers: Sequence[AdaptedLayer], matrices: Tensors) -> Tensors:
+def find_bases(layers: Sequence[AdaptedLayer], matrices: c.Tensors) -> c.Tensors:
     """Find orthonormal A and B in the leading singular vectors of matrices [S, M, N], and R = 0."""
-    tensors: Tensors = {}
+    tensors: c.Tensors = {}
     for layer in layers:
         u, _, vt = svd(matrices[layer.weight], full_matrices=False)
         tensors[f"A.{layer.weight}"] = u[:, :, : layer.rank].mT.contiguous()
@@ -132,7 +132,7 @@ def find_bases(layers: Sequence[AdaptedLayer], matrices: Tensors) -> Tensors:
     return tensors
 
 
-def compose_factors(layers: Sequence[AdaptedLayer], tensors: Tensors) -> Factors:
+def compose_factors(layers: Sequence[AdaptedLayer], tensors: c.Tensors) -> Factors:
     """Return A and B of each layer, with B R instead of B where there is an R."""
     factors: Factors = {}
     for layer in layers:
@@ -142,9 +142,9 @@ def compose_factors(layers: Sequence[AdaptedLayer], tensors: Tensors) -> Factors
     return factors
 
 
-def truncate_ranks(tensors: Tensors, ranks: Tensor) -> Tensors:
+def truncate_ranks(tensors: c.Tensors, ranks: Tensor) -> c.Tensors:
     """Set the part of factors beyond each row's rank to 0; ranks is int64 [n]."""
-    out: Tensors = {}
+    out: c.Tensors = {}
     for name, block in tensors.items():
         if name.startswith("A."):
             kept = torch.arange(block.shape[1], device=block.device) < ranks[:, None]
@@ -157,7 +157,7 @@ def truncate_ranks(tensors: Tensors, ranks: Tensor) -> Tensors:
     return out
 
 
-def compute_product_norms(layers: Sequence[AdaptedLayer], tensors: Tensors) -> Tensor:
+def compute_product_norms(layers: Sequence[AdaptedLayer], tensors: c.Tensors) -> Tensor:
     r"""Compute the Frobenius norm [n] of the products of all layers, from Gram matrices.
 
     Notes

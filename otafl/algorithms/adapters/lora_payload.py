@@ -14,7 +14,7 @@ from torch import Tensor
 
 from otafl.algorithms.adapters.adapters import AdaptedLayer
 from otafl.algorithms.adapters.lora_settings import PowerSplit
-from otafl.core.contracts import Group, Tensors, unsqueeze_like
+from otafl.core import contracts as c
 
 LEAST_SHARE = 0.01
 """Least share of the energy that a group gets, so that a group of zeros has a power."""
@@ -25,11 +25,11 @@ NORM = "norm"
 
 def build_factor_groups(
     layers: Sequence[AdaptedLayer],
-    parts: Sequence[Tensors],
+    parts: Sequence[c.Tensors],
     ranks: Tensor | None,
     split: PowerSplit,
     weight: Tensor | None,
-) -> tuple[Group, ...]:
+) -> tuple[c.Group, ...]:
     """Build a group of each factor, and of the weights by which they are multiplied.
 
     Parameters
@@ -51,19 +51,21 @@ def build_factor_groups(
         The groups.
     """
     weighted = [
-        part if weight is None else {n: b * unsqueeze_like(weight, b) for n, b in part.items()}
+        part if weight is None else {n: b * c.unsqueeze_like(weight, b) for n, b in part.items()}
         for part in parts
     ]
     powers = compute_power_factors(weighted, split)
     groups = [
-        Group(part, known_fraction=_compute_known_fraction(layers, part, ranks), power_factor=power)
+        c.Group(
+            part, known_fraction=_compute_known_fraction(layers, part, ranks), power_factor=power
+        )
         for part, power in zip(weighted, powers, strict=True)
     ]
-    return (*groups, *(() if weight is None else (Group({NORM: weight[:, None]}),)))
+    return (*groups, *(() if weight is None else (c.Group({NORM: weight[:, None]}),)))
 
 
 def _compute_known_fraction(
-    layers: Sequence[AdaptedLayer], part: Tensors, ranks: Tensor | None
+    layers: Sequence[AdaptedLayer], part: c.Tensors, ranks: Tensor | None
 ) -> Tensor | None:
     """Compute the share [n] of the coordinates of a group that the rows' ranks leave."""
     if ranks is None:
@@ -78,7 +80,7 @@ def _compute_known_fraction(
     return known / total
 
 
-def compute_power_factors(parts: Sequence[Tensors], split: PowerSplit) -> list[Tensor | None]:
+def compute_power_factors(parts: Sequence[c.Tensors], split: PowerSplit) -> list[Tensor | None]:
     r"""Compute the power of each of two factors, relative to the budget of a symbol.
 
     Parameters

@@ -30,11 +30,11 @@ from otafl.algorithms.adapters.lora_factors import (
 )
 from otafl.algorithms.adapters.lora_settings import LoraSettings
 from otafl.algorithms.deliveries import get_delivered
-from otafl.core.contracts import Cohort, Context, Received, Tensors, unsqueeze_like
+from otafl.core import contracts as c
 from otafl.factorised.decomposition import svd
 
 
-def compute_row_weights(received: Received, cohort: Cohort, groups: Sequence[int]) -> Tensor:
+def compute_row_weights(received: c.Received, cohort: c.Cohort, groups: Sequence[int]) -> Tensor:
     """Compute the weights [n] of the rows of which all groups are delivered, with sum one a trial.
 
     They are 0 for all rows of a trial without such a row.
@@ -48,10 +48,10 @@ def compute_row_weights(received: Received, cohort: Cohort, groups: Sequence[int
     return weight / total.clamp_min(1e-30)[cohort.trial]
 
 
-def sum_rows(values: Tensor, weight: Tensor, cohort: Cohort) -> Tensor:
+def sum_rows(values: Tensor, weight: Tensor, cohort: c.Cohort) -> Tensor:
     """Sum weighted values [n, *shape] of the rows over each trial, [S, *shape]."""
     total = values.new_zeros(cohort.num_trials, *values.shape[1:])
-    return total.index_add_(0, cohort.trial, values * unsqueeze_like(weight, values))
+    return total.index_add_(0, cohort.trial, values * c.unsqueeze_like(weight, values))
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,17 @@ class ServerView:
     """
 
     layers: Sequence[AdaptedLayer]
-    server: Tensors
-    cohort: Cohort
+    server: c.Tensors
+    cohort: c.Cohort
     ranks: Tensor | None
 
-    def gather_start(self) -> Tensors:
+    def gather_start(self) -> c.Tensors:
         """Return the factors [n, *shape] that each row started from."""
         names = (f"{part}.{layer.weight}" for layer in self.layers for part in "AB")
         start = {name: self.server[name][self.cohort.trial] for name in names}
         return start if self.ranks is None else truncate_ranks(start, self.ranks)
 
-    def recover_factors(self, received: Received) -> Tensors:
+    def recover_factors(self, received: c.Received) -> c.Tensors:
         """Recover the factors [n, *shape] of each row from the increments of two groups."""
         assert received.per_device is not None
         sent = received.per_device[0] | received.per_device[1]
@@ -89,8 +89,8 @@ class ServerView:
 
 
 def average_products(
-    layers: Sequence[AdaptedLayer], factors: Tensors, weight: Tensor, cohort: Cohort
-) -> Tensors:
+    layers: Sequence[AdaptedLayer], factors: c.Tensors, weight: Tensor, cohort: c.Cohort
+) -> c.Tensors:
     """Average the products of the rows, as matrices [S, M, N] by the name of the weight."""
     return {
         layer.weight: sum_rows(
@@ -102,7 +102,7 @@ def average_products(
     }
 
 
-def split_product(layer: AdaptedLayer, product: Tensor) -> Tensors:
+def split_product(layer: AdaptedLayer, product: Tensor) -> c.Tensors:
     """Factorise a product [S, M, N] by its leading singular vectors, with the values in B."""
     u, s, vt = svd(product, full_matrices=False)
     r = min(layer.rank, s.shape[1])
@@ -114,7 +114,7 @@ def split_product(layer: AdaptedLayer, product: Tensor) -> Tensors:
     return {f"A.{layer.weight}": a.contiguous(), f"B.{layer.weight}": b.contiguous()}
 
 
-def factorise_sums(known: ServerView, received: Received) -> Tensors:
+def factorise_sums(known: ServerView, received: c.Received) -> c.Tensors:
     """Factorise the mean of the products, of which devices have sent the increments.
 
     Parameters
@@ -133,7 +133,7 @@ def factorise_sums(known: ServerView, received: Received) -> Tensors:
     total = cohort.weight.new_zeros(cohort.num_trials).index_add_(0, cohort.trial, cohort.weight)
     weight = cohort.weight / total.clamp_min(1e-30)[cohort.trial]
     start = average_products(known.layers, known.gather_start(), weight, cohort)
-    state: Tensors = {}
+    state: c.Tensors = {}
     for layer in known.layers:
         product = start[layer.weight] + received.mean[0][f"product.{layer.weight}"]
         state |= split_product(layer, product)
@@ -141,8 +141,12 @@ def factorise_sums(known: ServerView, received: Received) -> Tensors:
 
 
 def aggregate_products(
-    known: ServerView, received: Received, settings: LoraSettings, scale: float, context: Context
-) -> Tensors:
+    known: ServerView,
+    received: c.Received,
+    settings: LoraSettings,
+    scale: float,
+    context: c.Context,
+) -> c.Tensors:
     r"""Aggregate the products of the devices, of which the server has each update.
 
     Parameters
@@ -176,7 +180,7 @@ def aggregate_products(
     weight = compute_row_weights(received, cohort, (0, 1))
     rows = known.recover_factors(received)
     products = average_products(layers, rows, weight, cohort)
-    state: Tensors = {}
+    state: c.Tensors = {}
     if settings.aggregate == "svd":
         for layer in layers:
             state |= split_product(layer, products[layer.weight])

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from otafl.algorithms.adapters.lora_factors import AStart, Mode
-from otafl.algorithms.shared_settings import DecayedSettings
+from otafl.algorithms.base import DecayedSettings
 from otafl.core import registry
 from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import declare_stackable

@@ -18,24 +18,24 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.adapters.adapters import AdaptedLayer, Factors, to_matrix, to_weight
-from otafl.core.contracts import Tensors
+from otafl.core import contracts as c
 from otafl.factorised import lowrank
 from otafl.factorised.lowrank import LowRank, Tangent
 
 POINT = ("U", "S", "V")
 
 
-def get_point(tensors: Tensors, layer: AdaptedLayer) -> LowRank:
+def get_point(tensors: c.Tensors, layer: AdaptedLayer) -> LowRank:
     """Return the low-rank point of a layer."""
     return LowRank(*(tensors[f"{part}.{layer.weight}"] for part in POINT))
 
 
-def name_point(layer: AdaptedLayer, point: LowRank) -> Tensors:
+def name_point(layer: AdaptedLayer, point: LowRank) -> c.Tensors:
     """Return the tensors of a layer's point by their names."""
     return {f"{part}.{layer.weight}": block for part, block in zip(POINT, point, strict=True)}
 
 
-def split_weights(layers: Sequence[AdaptedLayer], params: Tensors) -> tuple[Tensors, Tensors]:
+def split_weights(layers: Sequence[AdaptedLayer], params: c.Tensors) -> tuple[c.Tensors, c.Tensors]:
     """Split weights into their best low-rank parts and the rest.
 
     Parameters
@@ -52,7 +52,7 @@ def split_weights(layers: Sequence[AdaptedLayer], params: Tensors) -> tuple[Tens
     dict of str to Tensor [S, *shape]
         Parameters, without the low-rank parts of the layers' weights.
     """
-    points: Tensors = {}
+    points: c.Tensors = {}
     rest = dict(params)
     for layer in layers:
         point = lowrank.truncate(to_matrix(params[layer.weight]), layer.rank)
@@ -62,9 +62,9 @@ def split_weights(layers: Sequence[AdaptedLayer], params: Tensors) -> tuple[Tens
     return points, rest
 
 
-def make_coordinates(layers: Sequence[AdaptedLayer], tensors: Tensors) -> Tensors:
+def make_coordinates(layers: Sequence[AdaptedLayer], tensors: c.Tensors) -> c.Tensors:
     """Make coordinates a [n, M, r] and b [n, N, r] of zero."""
-    out: Tensors = {}
+    out: c.Tensors = {}
     for layer in layers:
         u, _, v = get_point(tensors, layer)
         out[f"a.{layer.weight}"], out[f"b.{layer.weight}"] = (
@@ -74,7 +74,7 @@ def make_coordinates(layers: Sequence[AdaptedLayer], tensors: Tensors) -> Tensor
     return out
 
 
-def compose_tangents(layers: Sequence[AdaptedLayer], tensors: Tensors) -> Factors:
+def compose_tangents(layers: Sequence[AdaptedLayer], tensors: c.Tensors) -> Factors:
     """Return factors of rank 2 r of U S V^T + a V^T + U b^T, or of rank r without coordinates."""
     factors: Factors = {}
     for layer in layers:
@@ -88,7 +88,7 @@ def compose_tangents(layers: Sequence[AdaptedLayer], tensors: Tensors) -> Factor
 
 
 def project_gradients_(
-    layers: Sequence[AdaptedLayer], tensors: Tensors, gradients: Tensors
+    layers: Sequence[AdaptedLayer], tensors: c.Tensors, gradients: c.Tensors
 ) -> None:
     """Remove the part of the gradients by b along V, so that they are Riemannian."""
     for layer in layers:
@@ -97,8 +97,8 @@ def project_gradients_(
 
 
 def retract(
-    layers: Sequence[AdaptedLayer], server: Tensors, mean: Tensors, step: Tensor
-) -> Tensors:
+    layers: Sequence[AdaptedLayer], server: c.Tensors, mean: c.Tensors, step: Tensor
+) -> c.Tensors:
     """Retract the mean of the devices' coordinates to rank r.
 
     Parameters
@@ -123,7 +123,7 @@ def retract(
         a, b = mean[f"a.{layer.weight}"], lowrank.project_out(at.v, mean[f"b.{layer.weight}"])
         h = at.u.mT @ a
         steps.append(Tangent(step * h, step * lowrank.project_out(at.u, a), step * b))
-    state: Tensors = {}
+    state: c.Tensors = {}
     for layer, moved in zip(layers, lowrank.retract(points, steps), strict=True):
         state |= name_point(layer, lowrank.reorthonormalise(moved))
     return state

@@ -23,14 +23,19 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.base import (
+    Algorithm,
+    AveragedSettings,
+    Outcome,
+    declare_penalty,
+    find_overshoot,
+)
 from otafl.algorithms.parameters import (
     build_increment,
     count_step_flops,
     get_received_params,
     take_penalised_step_,
 )
-from otafl.algorithms.shared_settings import AveragedSettings, declare_penalty, find_overshoot
 from otafl.core.contracts import Broadcast, LocalContext, Tensors, Workload
 from otafl.core.rng import declare_purpose
 

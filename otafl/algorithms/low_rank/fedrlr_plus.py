@@ -23,10 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome, Views
+from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome, Views
 from otafl.algorithms.low_rank import low_rank_layers
 from otafl.algorithms.low_rank.low_rank_layers import LowRankSettings, get_point, name_point
-from otafl.algorithms.shared_settings import DecayedSettings
 from otafl.algorithms.whole_models import compute_step_size
 from otafl.core import contracts as c
 from otafl.core.rng import Streams

@@ -31,8 +31,7 @@ from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
 from otafl.algorithms.deliveries import get_delivered_indicator, replace_delivered, sum_per_trial
-from otafl.algorithms.low_rank.cp_params import CpParams
-from otafl.algorithms.low_rank.factor_pull import FactorPull
+from otafl.algorithms.low_rank.cp_factors import CpParams, FactorPull
 from otafl.algorithms.low_rank.low_rank_layers import (
     Ranks,
     check_num_ranks,
@@ -221,10 +220,8 @@ class TDPFed(Algorithm):
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
         """Compute lines 6 to 11 of Algorithm 1."""
-        step, penalty = (
-            context.gather_hyper("personal_learning_rate"),
-            context.gather_hyper("penalty"),
-        )
+        step = context.gather_hyper("personal_learning_rate")
+        penalty = context.gather_hyper("penalty")
         work, form, joint = context.local_data, self.form, self.settings.factor_update == "joint"
         flat = broadcast.tensors[c.MODEL].clone()
         start, local = (unflatten(b, self.cp.shapes) for b in (broadcast.tensors[c.MODEL], flat))

@@ -25,8 +25,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind
-from otafl.algorithms.deliveries import get_delivered
+from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, declare_penalty
+from otafl.algorithms.deliveries import get_delivered, update_table
 from otafl.algorithms.parameters import (
     add_prefix,
     build_model_payload,
@@ -34,9 +34,7 @@ from otafl.algorithms.parameters import (
     get_received_params,
     select_prefix,
 )
-from otafl.algorithms.personal.device_tables import update_table
 from otafl.algorithms.prox import PENALISED, take_gradient_steps
-from otafl.algorithms.shared_settings import declare_penalty
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams

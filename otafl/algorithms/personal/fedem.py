@@ -22,9 +22,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome, Views
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
 from otafl.algorithms.parameters import draw_start, make_draw, subtract_
-from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams

@@ -32,7 +32,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind
-from otafl.algorithms.deliveries import get_delivered
+from otafl.algorithms.deliveries import get_delivered, update_table
 from otafl.algorithms.local_samples import add_, get_sample_mask, split_into_pieces
 from otafl.algorithms.parameters import (
     add_prefix,
@@ -40,7 +40,6 @@ from otafl.algorithms.parameters import (
     count_step_flops,
     select_prefix,
 )
-from otafl.algorithms.personal.device_tables import update_table
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams, declare_purpose, make_step_key

@@ -33,8 +33,22 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
-from otafl.algorithms.deliveries import get_delivered
+from otafl.algorithms.base import (
+    Algorithm,
+    AveragedSettings,
+    Needs,
+    Outcome,
+    PayloadKind,
+    Views,
+    declare_penalty,
+    declare_personal_rate,
+)
+from otafl.algorithms.deliveries import (
+    find_delivered,
+    get_delivered,
+    scatter_to_table,
+    update_table,
+)
 from otafl.algorithms.local_samples import add_, get_sample_mask, select_rows, split_into_pieces
 from otafl.algorithms.parameters import (
     add_prefix,
@@ -42,13 +56,7 @@ from otafl.algorithms.parameters import (
     build_increment_,
     make_device_view,
 )
-from otafl.algorithms.personal.device_tables import find_delivered, scatter_to_table, update_table
 from otafl.algorithms.personal.simplex_qp import solve_programs
-from otafl.algorithms.shared_settings import (
-    AveragedSettings,
-    declare_penalty,
-    declare_personal_rate,
-)
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -183,10 +191,8 @@ class FedPAC(Algorithm):
         full, counts = work.load_full_batch(), work.count_classes()
         moment, variance = compute_statistics(*self.sum_features(body, full), counts)
 
-        rate, own_rate = (
-            context.gather_hyper("learning_rate"),
-            context.gather_hyper("personal_learning_rate"),
-        )
+        rate = context.gather_hyper("learning_rate")
+        own_rate = context.gather_hyper("personal_learning_rate")
         for index in range(self.settings.head_steps or max(1, work.steps // 5)):
             draw, step = divmod(index, work.steps)
             batch = work.draw_batch(step, draw_index=1 + draw)

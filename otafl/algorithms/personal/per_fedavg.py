@@ -18,10 +18,9 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from otafl.algorithms.base import Algorithm, Outcome, Views
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
 from otafl.algorithms.parameters import build_increment_, count_step_flops, get_received_params
 from otafl.algorithms.prox import take_step
-from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core import contracts as c
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
@@ -92,10 +91,8 @@ class PerFedAvg(Algorithm):
     ) -> Outcome:
         form, work = self.form, context.local_data
         w = form.copy_params(get_received_params(broadcast, self.model))
-        alpha, beta = (
-            context.gather_hyper("personal_learning_rate"),
-            context.gather_hyper("learning_rate"),
-        )
+        alpha = context.gather_hyper("personal_learning_rate")
+        beta = context.gather_hyper("learning_rate")
         delta = context.gather_hyper("spread")
         loss = torch.zeros_like(alpha)
         for index in range(work.steps):

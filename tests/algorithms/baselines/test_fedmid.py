@@ -15,7 +15,7 @@ from support.baseline_bench import (
 )
 from twins.setting import mlp
 
-from otafl.algorithms.baselines.fedmid import FedMiD
+from otafl.algorithms.baselines.whole_model_methods import FedMiD
 
 pytestmark = pytest.mark.twin
 

@@ -15,7 +15,7 @@ from support.baseline_bench import (
 )
 from twins.setting import mlp
 
-from otafl.algorithms.baselines.magnitude_pruning import MagnitudePruning
+from otafl.algorithms.baselines.whole_model_methods import MagnitudePruning
 
 pytestmark = pytest.mark.twin
 

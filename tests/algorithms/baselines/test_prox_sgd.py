@@ -15,7 +15,7 @@ from support.baseline_bench import (
 )
 from twins.setting import mlp
 
-from otafl.algorithms.baselines.prox_sgd import ProxSgd
+from otafl.algorithms.baselines.whole_model_methods import ProxSgd
 
 pytestmark = pytest.mark.twin
 

@@ -36,7 +36,7 @@ from support.rival_rounds import (
 )
 from twins import rivals as twin
 
-from otafl.algorithms.personal.apfl import Apfl
+from otafl.algorithms.personal.own_models import Apfl
 
 pytestmark = pytest.mark.exact
 

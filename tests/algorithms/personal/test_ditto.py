@@ -34,7 +34,7 @@ from support.rival_rounds import (
 )
 from twins import rivals as twin
 
-from otafl.algorithms.personal.ditto import Ditto
+from otafl.algorithms.personal.own_models import Ditto
 
 pytestmark = pytest.mark.exact
 

@@ -36,7 +36,7 @@ from twins import rivals as twin
 from twins.network import Array
 from twins.setting import mlp
 
-from otafl.algorithms.personal.fedrep import compute_head_gradients, find_head
+from otafl.algorithms.personal.partly_shared import compute_head_gradients, find_head
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Model, unflatten

@@ -23,8 +23,7 @@ from support.prior_toy import (
 from support.rounding import assert_agree
 from twins.setting import everyone, local_data, mlp
 
-from otafl.algorithms.personal.pfedbred import PFedBreD
-from otafl.algorithms.personal.pfedme import PFedMe
+from otafl.algorithms.personal.pfedbred import PFedBreD, PFedMe
 from otafl.core.contracts import LocalContext
 from otafl.core.rng import Streams
 

@@ -17,8 +17,7 @@ from twins import prior as twin
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.personal.per_fedavg import PerFedAvg
-from otafl.algorithms.personal.pfedbred import PFedBreD
-from otafl.algorithms.personal.pfedme import PFedMe
+from otafl.algorithms.personal.pfedbred import PFedBreD, PFedMe
 from otafl.core.contracts import Batch, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.data.training_data import TrainingData

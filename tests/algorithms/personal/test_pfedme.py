@@ -13,7 +13,7 @@ from support.prior_toy import (
     solve_exactly,
 )
 
-from otafl.algorithms.personal.pfedme import PFedMe
+from otafl.algorithms.personal.pfedbred import PFedMe
 
 pytestmark = pytest.mark.exact
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from twins import heterofl as twin
 from twins.setting import everyone, local_data, minibatch, mlp
 
-from otafl.algorithms.submodels.fedrolex import FedRolex
+from otafl.algorithms.submodels.heterofl import FedRolex
 from otafl.algorithms.submodels.width_slices import (
     make_width_fn,
     slice_params,

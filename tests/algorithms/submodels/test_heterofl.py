@@ -140,43 +140,6 @@ def test_equals_the_looped_twin(settings: dict[str, Any]) -> None:
             np.testing.assert_allclose(loss[5 * s : 5 * s + 5], losses, rtol=1e-12)
 
 
-def test_own_sizes_equal_federations_of_their_own() -> None:
-    one = Run(aggregation="own")
-    sizes = one.method.submodels
-    ends = np.cumsum([0, *(size.num_params for size in sizes)])
-    for t in range(3):
-        expected = []
-        for s in range(2):
-            for level, size in enumerate(sizes):
-                flat = one.server["model"][s, ends[level] : ends[level + 1]]
-                alike = [
-                    replace(d, widths=KEPT[level])
-                    for d, own in zip(one.devices(s, t), LEVEL[s], strict=True)
-                    if own == level
-                ]
-                settings = one.settings(s, t)
-                new = twin.one_round(*numbers(size, flat), alike, settings)
-                expected.append((s, level, new))
-        one.round(t)
-        for s, level, (weights, biases, _) in expected:
-            flat = one.server["model"][s, ends[level] : ends[level + 1]]
-            assert_same(sizes[level], flat, weights, biases)
-
-
-def test_own_levels_start_apart() -> None:
-    one = Run(aggregation="own", levels=(0.5, 0.25), level=[[0] * 5, [1] * 5])
-    views = one.method.build_views(one.server, {})
-    shapes = [size.shapes for size in one.method.submodels]
-    large, small = (
-        unflatten(views[f"level{i}"].params["model"], shapes[i])["layer0.weight"] for i in (0, 1)
-    )
-    bounds = (6.0 / 6.0) ** 0.5  # of sqrt(6 / fan_in)
-    assert large.abs().max() <= bounds
-    assert not torch.isclose(large[..., :2], small).any()
-    shared = Run(levels=(0.5, 0.25), level=[[0] * 5, [1] * 5])
-    assert torch.equal(shared.server["model"], views["global"].params["model"])
-
-
 def test_single_level_is_federated_averaging() -> None:
     """Of one width, nothing masked, scaled or clipped, and without momentum; equal shares."""
     network = mlp(WIDTHS).build_network(lambda c: c)
@@ -251,10 +214,9 @@ def test_step_of_the_server_by_hand() -> None:
     assert apply_masked_mean(model, nothing).tolist() == [[1.0, 2.0, 3.0]]
 
 
-@pytest.mark.parametrize("aggregation", ["shared", "own"])
-def test_over_the_air_without_error_is_digital(aggregation: str) -> None:
+def test_over_the_air_without_error_is_digital() -> None:
     keys: dict[str, Any] = {
-        "algorithm": {"name": "heterofl", "aggregation": aggregation},
+        "algorithm": "heterofl",
         "model": {"name": "mlp", "hidden": [8]},
         "devices.count": 6,
         "devices.capacity_levels": "dynamic",

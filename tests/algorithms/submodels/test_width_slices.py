@@ -29,10 +29,9 @@ LEVELS = (1.0, 0.5, 0.25)
 HYPER = {"learning_rate": [0.3, 0.05], "momentum": [0.9, 0.5], "weight_decay": [0.01, 0.1]}
 
 
-@pytest.mark.parametrize("aggregation", ["shared", "own"])
-def test_bucketed_is_one_by_one(aggregation: str) -> None:
+def test_bucketed_is_one_by_one() -> None:
     """Each device alone sends what it does among others of any size, with batch normalisation."""
-    config = HeteroFL.Settings(levels=LEVELS, aggregation=aggregation)  # type: ignore[arg-type]
+    config = HeteroFL.Settings(levels=LEVELS)
     method = HeteroFL(config, convolutional(), 5)
     streams = Streams([5, 5], [0, 1], dtype=torch.float64)
     cohort = replace(

@@ -6,9 +6,8 @@ from typing import ClassVar, Literal
 
 import torch
 
-from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
 from otafl.algorithms.parameters import build_increment_, copy_received_params, run_sgd_
-from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core.contracts import (
     MODEL,
     Broadcast,
