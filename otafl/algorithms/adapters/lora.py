@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.adapters import lora_factors, lora_products, lora_tangent
+from otafl.algorithms.adapters import lora_factors, lora_products
 from otafl.algorithms.adapters.adapters import (
     AdaptedLayer,
     AdaptedModel,
@@ -49,11 +49,14 @@ from otafl.algorithms.adapters.adapters import (
     to_matrix,
     to_weight,
 )
-from otafl.algorithms.adapters.lora_costs import count_adapter_flops
-from otafl.algorithms.adapters.lora_factors import BASE, get_roles, name_tensors
-from otafl.algorithms.adapters.lora_payload import NORM, build_factor_groups
-from otafl.algorithms.adapters.lora_products import ServerView
-from otafl.algorithms.adapters.lora_settings import LoraSettings
+from otafl.algorithms.adapters.lora_factors import (
+    BASE,
+    NORM,
+    build_factor_groups,
+    get_roles,
+    name_tensors,
+)
+from otafl.algorithms.adapters.lora_settings import LoraSettings, count_adapter_flops
 from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
 from otafl.algorithms.parameters import draw_start, make_view
 from otafl.algorithms.submodel_training import broadcast_to_submodels
@@ -127,7 +130,7 @@ class Lora(Algorithm):
         params = draw_start(self.model, streams)
         head = {name: params[name] for name in self.head}
         if self.settings.mode == "tangent":
-            shared, params = lora_tangent.split_weights(self.layers, params)
+            shared, params = lora_factors.split_weights(self.layers, params)
             self.fixed = {f"start.{name}": block for name, block in shared.items()}
             own: c.Tensors = {}
         else:
@@ -190,7 +193,7 @@ class Lora(Algorithm):
         for step in range(work.steps):
             batch_loss, gradients = differentiate(objective, leaves, work.draw_batch(step))
             if self.settings.mode == "tangent":
-                lora_tangent.project_gradients_(self.layers, thin, gradients)
+                lora_factors.project_gradients_(self.layers, thin, gradients)
             descend_(leaves, gradients, rate)
             loss += batch_loss
         own = {n: leaves[n] for part in roles.own for n in name_tensors(part, self.layers)}
@@ -199,7 +202,7 @@ class Lora(Algorithm):
     def _get_roles(self, context: c.Context) -> lora_factors.Roles:
         """Return the places of the mode's tensors in a round."""
         if self.settings.mode == "tangent":
-            return lora_factors.Roles(lora_tangent.POINT, trained=("a", "b"), sent=("a", "b"))
+            return lora_factors.Roles(lora_factors.POINT, trained=("a", "b"), sent=("a", "b"))
         round = int(context.round) if self.settings.mode == "alternate" else 0
         return get_roles(self.settings.mode, round)
 
@@ -208,7 +211,7 @@ class Lora(Algorithm):
         thin = {n: b for n, b in received.items() if n not in self.head and not _is_base(n)}
         thin |= devices
         if self.settings.mode == "tangent":
-            return thin | lora_tangent.make_coordinates(self.layers, thin)
+            return thin | lora_factors.make_coordinates(self.layers, thin)
         thin |= {name: block[cohort.trial] for name, block in self.fixed.items()}
         ranks = self._get_ranks(cohort)
         return thin if ranks is None else lora_factors.truncate_ranks(thin, ranks)
@@ -228,7 +231,7 @@ class Lora(Algorithm):
     def _compose(self, tensors: c.Tensors) -> Factors:
         """Return A and B of each layer."""
         if self.settings.mode == "tangent":
-            return lora_tangent.compose_tangents(self.layers, tensors)
+            return lora_factors.compose_tangents(self.layers, tensors)
         return lora_factors.compose_factors(self.layers, tensors)
 
     def _build_payload(
@@ -271,15 +274,15 @@ class Lora(Algorithm):
             return state
         if self.settings.mode == "tangent":
             mean = received.mean[0] | received.mean[1]
-            point = lora_tangent.retract(self.layers, server, mean, step[:, None, None])
+            point = lora_factors.retract(self.layers, server, mean, step[:, None, None])
             return state | point
         if self.settings.aggregate == "dense" or self.settings.needs_each:
             cohort = context.cohort.transmitters
-            known = ServerView(self.layers, server, cohort, self._get_ranks(cohort))
-            if self.settings.aggregate == "dense":
-                return state | lora_products.factorise_sums(known, received)
+            names = [name for part in "AB" for name in name_tensors(part, self.layers)]
+            start, ranks = {n: server[n][cohort.trial] for n in names}, self._get_ranks(cohort)
+            start = start if ranks is None else lora_factors.truncate_ranks(start, ranks)
             return state | lora_products.aggregate_products(
-                known, received, self.settings, self.adapted.scale, context
+                self.layers, server, start, received, self.settings, self.adapted.scale, context
             )
         count = len(self._get_roles(context).sent)
         for group in range(count):
@@ -323,7 +326,7 @@ class Lora(Algorithm):
         start: Factors = {}
         if self.settings.mode == "tangent":
             parts = {n.removeprefix("start."): b[trial] for n, b in self.fixed.items()}
-            start = lora_tangent.compose_tangents(self.layers, parts)
+            start = lora_factors.compose_tangents(self.layers, parts)
         for layer in self.layers:
             name, shape = layer.weight, self.model.shapes[layer.weight]
             block = self.backbone.gather(name, trial)

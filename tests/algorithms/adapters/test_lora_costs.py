@@ -12,8 +12,7 @@ from algorithms.test_operations import padded_adapters, said
 from support.local_rounds import run_local_round
 
 from otafl.algorithms.adapters.adapters import AdaptedLayer
-from otafl.algorithms.adapters.lora_costs import count_adapter_flops
-from otafl.algorithms.adapters.lora_settings import LoraSettings
+from otafl.algorithms.adapters.lora_settings import LoraSettings, count_adapter_flops
 from otafl.core.contracts import Workload
 
 pytestmark = pytest.mark.exact

@@ -7,7 +7,7 @@ import pytest
 import torch
 from contract.small import engine
 
-from otafl.algorithms.adapters.lora_payload import build_factor_groups, compute_power_factors
+from otafl.algorithms.adapters.lora_factors import build_factor_groups, compute_power_factors
 
 pytestmark = pytest.mark.exact
 
