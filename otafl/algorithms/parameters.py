@@ -221,11 +221,6 @@ def take_penalised_step_(
 
 
 def build_increment(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:
-    """Build the payload of `build_increment_` in memory of its own."""
-    return (c.Group({c.MODEL: compute_increment(new, broadcast.tensors[c.MODEL], shapes)}),)
-
-
-def build_increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:
     """Build a payload of one group with the increment to the broadcast parameters.
 
     Parameters
@@ -233,7 +228,7 @@ def build_increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> 
     new : dict of str to Tensor [n, *shape]
         Trained parameters.
     broadcast : Broadcast
-        Received parameters, replaced by the increment.
+        Received parameters.
     shapes : dict of str to tuple of int
         Shapes of the received parameters.
 
@@ -242,15 +237,7 @@ def build_increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> 
     tuple of Group
         Increment [n, P].
     """
-    flat = broadcast.tensors[c.MODEL]
-    subtract_(unflatten(flat, shapes), new)
-    return (c.Group({c.MODEL: flat}),)
-
-
-def subtract_(old: c.Tensors, new: c.Tensors) -> None:
-    """Replace old parameters by new - old."""
-    for name, block in old.items():
-        torch.sub(new[name], block, out=block)
+    return (c.Group({c.MODEL: compute_increment(new, broadcast.tensors[c.MODEL], shapes)}),)
 
 
 def build_model_payload(params: c.Tensors) -> c.Payload:

@@ -25,7 +25,7 @@ from torch import Tensor
 from otafl.algorithms.base import Algorithm, Outcome, PayloadKind
 from otafl.algorithms.deliveries import get_delivered_indicator, replace_delivered, sum_per_trial
 from otafl.algorithms.parameters import (
-    build_increment_,
+    build_increment,
     build_model_payload,
     count_step_flops,
     get_received_params,
@@ -146,7 +146,7 @@ class FedAsync(Algorithm):
             )
         if self.settings.sends == "model":
             return {}, build_model_payload(params), loss / work.steps
-        return {}, build_increment_(params, broadcast, self.model.shapes), loss / work.steps
+        return {}, build_increment(params, broadcast, self.model.shapes), loss / work.steps
 
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context

@@ -53,7 +53,7 @@ from otafl.algorithms.local_samples import add_, get_sample_mask, select_rows, s
 from otafl.algorithms.parameters import (
     add_prefix,
     apply_mean_increment,
-    build_increment_,
+    build_increment,
     make_device_view,
 )
 from otafl.algorithms.personal.simplex_qp import solve_programs
@@ -216,7 +216,7 @@ class FedPAC(Algorithm):
         }
         both = body | head
         state = add_prefix("personal", {name: both[name] for name in self.model.shapes})
-        sent = build_increment_(body, broadcast, self.body_shapes)
+        sent = build_increment(body, broadcast, self.body_shapes)
         return state, (*sent, c.Group(reports)), loss / work.steps
 
     def compute_features(self, body: c.Tensors, x: Tensor) -> Tensor:

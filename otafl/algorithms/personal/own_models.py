@@ -40,7 +40,7 @@ from otafl.algorithms.base import (
 )
 from otafl.algorithms.parameters import (
     add_prefix,
-    build_increment_,
+    build_increment,
     copy_received_params,
     count_step_flops,
     get_received_params,
@@ -163,7 +163,7 @@ class Ditto(Algorithm):
             batch = work.draw_batch(step)
             loss += self.model.take_sgd_step_(w, batch, rate)
             take_penalised_step_(self.model, v, received, batch, own_rate, weight)
-        sent = build_increment_(w, broadcast, self.model.shapes)
+        sent = build_increment(w, broadcast, self.model.shapes)
         return add_prefix("personal", v), sent, loss / work.steps
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
@@ -252,7 +252,7 @@ class Apfl(Algorithm):
                 alpha = (alpha - own_rate * slope).clamp(0.0, 1.0)
             descend_(v, grads, size)
             loss += self.model.take_sgd_step_(w, batch, rate)
-        sent = build_increment_(w, broadcast, self.model.shapes)
+        sent = build_increment(w, broadcast, self.model.shapes)
         return add_prefix("personal", v) | {ALPHA: alpha}, sent, loss / work.steps
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:

@@ -32,7 +32,7 @@ from torch import Tensor
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, declare_personal_rate
 from otafl.algorithms.parameters import (
     add_prefix,
-    build_increment_,
+    build_increment,
     draw_start,
     make_view,
     run_sgd_,
@@ -166,7 +166,7 @@ class FedBn(Algorithm):
         params = join_params(broadcast, devices, self.shapes)
         loss = run_sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
         kept = add_prefix(LOCAL_PREFIX, {name: params[name] for name in self.model.norms})
-        return kept, build_increment_(params, broadcast, self.shapes), loss
+        return kept, build_increment(params, broadcast, self.shapes), loss
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         return {"personal": make_personal_view(self.model, server, devices, self.shapes)}
@@ -293,7 +293,7 @@ class FedRep(Algorithm):
             loss += self.model.take_sgd_step_(params, work.draw_batch(step), rate)
             for name, block in head.items():  # cheaper than a step that leaves it out
                 params[name].copy_(block)
-        sent = build_increment_(params, broadcast, self.shapes)
+        sent = build_increment(params, broadcast, self.shapes)
         return add_prefix(LOCAL_PREFIX, head), sent, loss / work.steps
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:

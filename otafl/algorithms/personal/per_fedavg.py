@@ -19,7 +19,7 @@ import torch
 from pydantic import Field
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
-from otafl.algorithms.parameters import build_increment_, count_step_flops, get_received_params
+from otafl.algorithms.parameters import build_increment, count_step_flops, get_received_params
 from otafl.algorithms.prox import take_step
 from otafl.core import contracts as c
 from otafl.core.rng import Streams
@@ -114,7 +114,7 @@ class PerFedAvg(Algorithm):
             form.take_step_(w, slope, beta)
             form.take_step_(w, ahead, -share)
             form.take_step_(w, behind, share)
-        sent = build_increment_(form.to_params(w), broadcast, self.model.shapes)
+        sent = build_increment(form.to_params(w), broadcast, self.model.shapes)
         return {}, sent, loss / work.steps
 
     def update_server(

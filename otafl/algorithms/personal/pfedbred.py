@@ -44,7 +44,7 @@ from otafl.algorithms.base import (
 )
 from otafl.algorithms.parameters import (
     add_prefix,
-    build_increment_,
+    build_increment,
     count_step_flops,
     get_received_params,
     make_device_view,
@@ -133,7 +133,7 @@ class PFedMe(Algorithm):
         for index in range(work.steps):
             loss += step(work.draw_batch(index), w, theta, rates)
         local = form.to_params(w)
-        sent = build_increment_(local, broadcast, self.model.shapes)
+        sent = build_increment(local, broadcast, self.model.shapes)
         personal = form.to_params(theta) if as_published else local
         return add_prefix("personal", personal), sent, loss / work.steps
 
@@ -329,7 +329,7 @@ class PFedBreD(Algorithm):
         state = add_prefix("personal", form.to_params(theta)) | update
         if self.has_memory:
             state |= add_prefix("last", local)
-        return state, build_increment_(local, broadcast, self.model.shapes), loss / work.steps
+        return state, build_increment(local, broadcast, self.model.shapes), loss / work.steps
 
     def _choose_prior(self, span: Span, inner: Gradient | None, rates: c.Tensors) -> Prior:
         """Choose the points of a local step.

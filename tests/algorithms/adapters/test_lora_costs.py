@@ -2,51 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from algorithms.test_operations import padded_adapters, said
-from support.local_rounds import run_local_round
 
 from otafl.algorithms.adapters.adapters import AdaptedLayer
 from otafl.algorithms.adapters.lora_settings import LoraSettings, count_adapter_flops
 from otafl.core.contracts import Workload
 
 pytestmark = pytest.mark.exact
-
-WITHIN = {1: 0.05, 20: 0.01}
-"""Batch size -> relative difference. Sums and differences of factors in a step are not counted."""
-
-SETTINGS: list[dict[str, Any]] = [
-    {"mode": "both", "rank": 16},
-    {"mode": "freeze_a", "rank": 16},
-    {"mode": "square", "basis": "weight", "rank": 16},
-    {"mode": "tangent", "rank": 8},
-    {"mode": "alternate", "rank": 16},
-    {"mode": "share_a", "rank": 16},
-]
-
-
-@pytest.mark.parametrize("batch", WITHIN)
-@pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: one["mode"])
-def test_operations_are_those_of_a_round(settings: Mapping[str, Any], batch: int) -> None:
-    """Of small minibatches most are those of a step, of larger ones those of samples.
-
-    Mode alternate trains A and B in turn and says the mean of two rounds.
-    """
-    keys = {
-        "model.hidden": [40, 30],
-        "training.local_steps": 6,
-        "training.batch_size": batch,
-        "algorithm": {"name": "lora", **settings},
-    }
-    rounds = 2 if settings["mode"] == "alternate" else 1
-    one = run_local_round("lora", keys, rounds)
-    counted = one.counted.total - padded_adapters(one)
-    assert rounds * said(one) == pytest.approx(counted, rel=WITHIN[batch])
 
 
 LAYER = AdaptedLayer("w", inputs=5, outputs=3, rank=2, positions=7)

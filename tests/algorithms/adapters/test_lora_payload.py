@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from contract.small import engine
 
-from otafl.algorithms.adapters.lora_factors import build_factor_groups, compute_power_factors
+from otafl.algorithms.adapters.lora_factors import compute_power_factors
 
 pytestmark = pytest.mark.exact
 
@@ -25,25 +24,3 @@ def test_power_factors() -> None:
     zeros = [{"A.w": 0.0 * first}, {"B.w": 0.0 * second}]
     found = [float(one) for one in compute_power_factors(zeros, "norm") if one is not None]
     assert found == pytest.approx([0.5 * 16 / 12, 0.5 * 16 / 4])
-
-
-def test_rows_of_groups_keep_their_power() -> None:
-    """Where rows are selected or joined, their share of coordinates and power go with them."""
-    layers = engine({"algorithm": {"name": "lora", "rank": 2}}).parts.algorithm.layers
-    draw = torch.Generator().manual_seed(0)
-    parts = [
-        {"A.weight0": torch.randn(4, 2, 64, generator=draw)},
-        {"B.weight0": torch.randn(4, 4, 2, generator=draw)},
-    ]
-    ranks = torch.tensor([2, 1, 2, 1])
-    (a, _) = build_factor_groups(layers, parts, ranks, "laser", None)
-    assert a.known_fraction is not None
-    assert a.known_fraction.tolist() == [1.0, 0.5, 1.0, 0.5]
-    keep = torch.tensor([False, True, True, False])
-    part = a.select(keep, keep.cumsum(0) - 1)
-    assert part.power_factor is not None
-    assert a.power_factor is not None
-    assert torch.equal(part.power_factor, a.power_factor[1:3])
-    both = type(a).join([a, part], [4, 2])
-    assert both.power_factor is not None
-    assert torch.equal(both.power_factor, torch.cat([a.power_factor, a.power_factor[1:3]]))

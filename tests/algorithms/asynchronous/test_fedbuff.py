@@ -23,8 +23,7 @@ pytestmark = pytest.mark.exact
 
 
 @pytest.mark.twin
-@pytest.mark.parametrize("momentum", [0.0, 0.7])
-@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize(("momentum", "most"), [(0.0, 1), (0.7, 3)])
 def test_fedbuff_against_the_twin(momentum: float, most: int) -> None:
     """Devices come one by one into buffers of 3 and 4; and in slots of 1 to 3, where the twin takes
     the mean over all that have come once it is full. Staleness counts steps."""
@@ -133,11 +132,10 @@ def test_all_at_once_is_fedavg() -> None:
     is_fedavg(Slots("fedbuff", {}, sizes, learning_rate=RATES, buffer=[5, 5]))
 
 
-@pytest.mark.parametrize("transport", ["digital", "over_the_air"])
-def test_in_the_engine(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps are the arrivals over the buffer where devices of unlike speeds work for
     themselves."""
-    one, late, weight = run_in_engine({"name": "fedbuff", "buffer": 3}, transport, monkeypatch)
+    one, late, weight = run_in_engine({"name": "fedbuff", "buffer": 3}, "digital", monkeypatch)
     assert not late.gt(2).any()
     torch.testing.assert_close(weight, (1.0 + late.double()).rsqrt())
     assert one.server["version"].tolist() == [6] * 3

@@ -10,21 +10,15 @@ import pytest
 import torch
 from support.rival_rounds import (
     CLASSES,
-    DTYPES,
-    GRADIENT,
     INPUTS,
-    LOAD,
     MODEL,
     OWN,
-    PARAMETERS,
     RATE,
     RATES,
     SERVER,
     WHO,
     Rounds,
     assert_close,
-    assert_equal_steps,
-    assert_same_model,
     compute_losses,
     draw_batches,
     get_shares,
@@ -96,13 +90,6 @@ def test_apfl(adaptive: bool, rate: list[float], decay: list[float]) -> None:
     assert (len(set(seen)) > 2) == adaptive
 
 
-@DTYPES
-def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
-    """It is, whatever the method does beside it."""
-    one = Rounds("apfl", MODEL, dtype=dtype, **RATES)
-    assert_equal_steps(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), assert_same_model)
-
-
 def test_apfl_at_the_ends() -> None:
     """At alpha = 0 v does not move and the personal model is the averaged one; at alpha = 1 v
     trains alone."""
@@ -129,10 +116,3 @@ def test_apfl_at_the_ends() -> None:
 def test_refuses_a_share_above_one() -> None:
     with pytest.raises(ValueError, match="mixing"):
         Apfl.Settings(mixing=1.5)
-
-
-def test_views_and_operations() -> None:
-    """A step mixes and moves two models, 3 + 2 + 2 operations a parameter; alpha's, 3 a round."""
-    one = Rounds("apfl", MODEL)
-    assert set(one.method.build_views(one.server, one.devices)) == {"global", "personal"}
-    assert one.method.count_flops(LOAD) == 2 * 60 * GRADIENT + (6 * 7 + 4) * PARAMETERS

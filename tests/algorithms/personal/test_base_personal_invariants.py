@@ -14,7 +14,6 @@ import pytest
 import torch
 from contract.small import engine, equal, run
 
-from otafl.core.contracts import Cohort, Tensors
 from otafl.data.training_data import TrainingData
 from otafl.engine.engine import Engine
 from otafl.evaluation.evaluation import Evaluation
@@ -55,32 +54,6 @@ def test_the_server_steps_along_the_mean_increment(method: str) -> None:
     torch.testing.assert_close(one.server["model"] - start, mean)
     torch.testing.assert_close(two.server["model"], 2.0 * one.server["model"] - start)
     assert torch.equal(still.server["model"], start)
-
-
-def forget_others(one: Engine) -> None:
-    """Devices that do not send keep the state that they had, as if they had not trained."""
-    put = one.devices.put
-
-    def only_senders(cohort: Cohort, state: Tensors) -> None:
-        rows = cohort.transmit_mask.nonzero().squeeze(1)
-        put(cohort.take(rows), {name: block[rows] for name, block in state.items()})
-
-    one.devices.put = only_senders  # type: ignore[method-assign]
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_who_trains_in_vain_matters_to_methods_with_a_memory(method: str) -> None:
-    """Invariant 12: training of those who are not aggregated moves the global model where the
-    prior remembers a device's personal model, and there from the second round on."""
-    together, apart = (small(method, **{"devices.senders": 2}) for _ in range(2))
-    forget_others(apart)
-    models = []
-    for t in range(4):
-        for one in (together, apart):
-            one.run_round(t)
-        models.append(torch.equal(together.server["model"], apart.server["model"]))
-    assert models[0]
-    assert all(models) == (method not in ("meg", "mh"))
 
 
 def relabelled(one: Engine, order: list[int]) -> Engine:

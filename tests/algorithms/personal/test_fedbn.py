@@ -100,31 +100,6 @@ def norms(*layers: torch.nn.Module) -> tuple[str, ...]:
     return ModuleModel(module, (18,), CLASSES).norms
 
 
-def test_norm_layers_are_found() -> None:
-    assert norms(torch.nn.Conv2d(2, 2, 1)) == ()
-    assert norms(torch.nn.GroupNorm(1, 2)) == ("1.weight", "1.bias")
-    assert norms(torch.nn.InstanceNorm2d(2, affine=True)) == ("1.weight", "1.bias")
-    assert norms(torch.nn.InstanceNorm2d(2)) == ()
-    assert norms(torch.nn.BatchNorm2d(2, track_running_stats=False)) == ("1.weight", "1.bias")
-    inner = torch.nn.Sequential(torch.nn.LayerNorm((3, 3), bias=False), torch.nn.RMSNorm(3))
-    assert norms(inner, torch.nn.Conv2d(2, 2, 1)) == ("1.0.weight", "1.1.weight")
-    assert ModuleModel(Scaled(), (4,), 4).norms == ("layer.weight", "layer.bias")
-    assert MODEL.norms == ()
-
-
-class Scaled(torch.nn.Module):
-    """Has one norm layer under two names, and a parameter of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = torch.nn.Parameter(torch.ones(4))
-        self.layer = torch.nn.LayerNorm(4)
-        self.again = self.layer
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layer(self.again(x)) * self.scale
-
-
 def test_refuses_a_model_without_normalisation() -> None:
     with pytest.raises(UserError, match=r"'fedbn' .* the model has none; .* GroupNorm"):
         Rounds("fedbn", MODEL)

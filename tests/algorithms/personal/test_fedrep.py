@@ -12,12 +12,9 @@ import pytest
 import torch
 from support.rival_rounds import (
     CLASSES,
-    GRADIENT,
     INPUTS,
-    LOAD,
     MODEL,
     OWN,
-    PARAMETERS,
     RATE,
     RATES,
     SERVER,
@@ -126,26 +123,7 @@ def test_head_gradients_are_the_models() -> None:
             np.testing.assert_allclose(grad, expected[name], rtol=0, atol=1e-12)
 
 
-def test_fedrep_sends_the_body() -> None:
-    one = Rounds("fedrep", MODEL, personal_learning_rate=[0.0, 0.0], **RATES)
-    start = {name: block.clone() for name, block in one.devices.items()}
-    (group,) = one.run_round(0).payload
-    assert group.num_coordinates == MODEL.num_params - (5 * CLASSES + CLASSES)
-    assert one.method.broadcast(one.server, one.all).num_coordinates == group.num_coordinates
-    assert all(torch.equal(block, start[name]) for name, block in one.devices.items())
-
-
 def test_refuses_a_single_layer() -> None:
     regression = SoftmaxRegression(SoftmaxRegression.Settings(), (INPUTS,), CLASSES)
     with pytest.raises(UserError, match=r"'fedrep' .* has one layer; use mlp, cnn"):
         Rounds("fedrep", regression)
-
-
-def test_views_and_operations() -> None:
-    """Two steps on the head, a forward pass and its gradient, to each on the body."""
-    rep = Rounds("fedrep", MODEL, {"head_factor": 2})
-    assert set(rep.method.build_views(rep.server, rep.devices)) == {"personal"}
-    head = 5 * CLASSES
-    on_head = 2 * 60 * (2 * 103 + 41 + 2 * head) + 12 * 2 * (head + CLASSES)
-    on_body = 60 * (GRADIENT - 2 * head) + (6 * 2 + 1) * (PARAMETERS - head - CLASSES)
-    assert rep.method.count_flops(LOAD) == on_head + on_body

@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 from contract.small import engine, run
 from support.rival_rounds import (
-    GRADIENT,
-    LOAD,
     MODEL,
     OWN,
-    PARAMETERS,
     WHO,
     Round,
     Rounds,
@@ -57,10 +54,3 @@ def test_local_only_sends_nothing() -> None:
             assert taken[name].eq(0).all(), name
         assert not one.downlink_bits.any()
         assert (one.parts.clock.compute_spent_j()[..., 0] > 0).all()
-
-
-def test_views_and_operations() -> None:
-    """A step is 2 operations a parameter; nothing is sent."""
-    one = Rounds("local_only", MODEL)
-    assert set(one.method.build_views(one.server, one.devices)) == {"personal"}
-    assert one.method.count_flops(LOAD) == 60 * GRADIENT + 6 * 2 * PARAMETERS

@@ -13,7 +13,6 @@ from support.prior_toy import (
     make_fedavg,
     make_network,
     make_per_fedavg,
-    make_pfedme,
     make_prior,
     make_strategy,
     run_states,
@@ -81,17 +80,6 @@ def test_pfedme_is_strategy_none() -> None:
     assert not torch.allclose(original[0]["model"], first[0]["model"])
 
 
-def test_hybrid_without_memory_is_not_pfedme() -> None:
-    hybrid, plain = run_states(make_strategy("mh"), eta=0.0), run_states(make_strategy("none"))
-    assert not torch.allclose(hybrid[0]["model"], plain[0]["model"], rtol=0.1)
-
-
-def test_memory_is_zero_in_the_first_step() -> None:
-    expected = run_toy(make_pfedme(), steps=1)
-    assert_agree(run_toy(make_prior("meg"), steps=1), expected)
-    assert_agree(run_toy(make_prior("meg", "paper"), steps=1), expected)
-
-
 def test_large_penalty() -> None:
     """lg becomes first-order MAML with one batch, not federated averaging."""
     plain = run_toy(make_fedavg())[0]
@@ -99,16 +87,6 @@ def test_large_penalty() -> None:
     found = solve_exactly(make_prior("lg", prox_steps=60), 1e6)[0]
     assert found == pytest.approx(maml, rel=3e-6)
     assert found != pytest.approx(plain, rel=1e-4)
-
-
-@pytest.mark.parametrize("strategy", ["none", "lg", "meg"])
-def test_small_penalty(strategy: str) -> None:
-    """w stays, and theta is K plain steps from where the solver starts."""
-    w, theta = run_toy(make_prior(strategy), penalty=0.0)
-    assert w == [0.0, 0.0]
-    steps = 6 if strategy == "lg" else 5  # lg's start is a step of the same size
-    plain = run_toy(make_fedavg(), steps=steps)[0]
-    assert theta == pytest.approx(plain, abs=1e-12)
 
 
 def test_coherence_keeps_the_last_envelope_gradient() -> None:

@@ -12,20 +12,17 @@ import numpy as np
 import pytest
 import torch
 from support.marks import first_is_fast
-from torch import Tensor
 from twins import prior as twin
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.personal.per_fedavg import PerFedAvg
 from otafl.algorithms.personal.pfedbred import PFedBreD, PFedMe
-from otafl.core.contracts import Batch, LocalContext, Received, Tensors
+from otafl.core.contracts import LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.data.training_data import TrainingData
 from otafl.models import minibatch_span
 from otafl.models.base import Model
-from otafl.models.cnn import Cnn
 from otafl.models.minibatch_span import SpanForm
-from otafl.models.module_model import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.models.span import PlainForm
 
@@ -179,35 +176,3 @@ def test_span_equals_plain_form(
         traces.append(run(ours, data, streams))
     for ours, other in zip(*traces, strict=True):
         torch.testing.assert_close(ours, other, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize(("method", "keys"), [ALL[0], ALL[4], *OTHERS], ids=lambda _: "")
-def test_plain_form_of_other_models(method: Any, keys: dict[str, Any]) -> None:
-    """A convolutional network and a module equal to one give the same numbers, by written-out
-    gradients and by autograd."""
-    shape = (1, 6, 6)
-    cnn = Cnn(Cnn.Settings(channels=(2,), kernel=3, hidden=(4,)), shape, 3)
-    ours = made(method, keys, cnn)
-    assert isinstance(ours.form, PlainForm)
-    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
-    data = local_data(SIZES, 36, 3, streams, batch_size=4, steps=STEPS)
-    data.x = data.x.view(-1, *shape)
-    first = run(ours, data, streams, rounds=2)
-
-    class Twin(ModuleModel):
-        def __init__(self) -> None:
-            self.shapes, self.macs = cnn.shapes, cnn.macs
-
-        def logits(self, params: Any, x: Tensor) -> Tensor:
-            return cnn.logits(params, x)
-
-        def score_batch(self, params: Any, batch: Batch) -> Tensor:
-            return cnn.logits(params, batch.x)
-
-        def init(self, draw: Any) -> Tensors:
-            return cnn.init(draw)
-
-    other = made(method, keys, Twin())
-    assert isinstance(other.form, PlainForm)
-    for one, two in zip(first, run(other, data, streams, rounds=2), strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=1e-10)

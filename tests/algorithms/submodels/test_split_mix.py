@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import close, engine, run, scores
 from torch import Tensor
 from twins import split_mix as twin
 from twins.heterofl import Device, Settings
@@ -242,27 +241,6 @@ def test_atoms_of_the_papers_tables() -> None:
     assert [level.num_params for level in levels] == [b * 1_373_160 for b in (9, 3, 2, 1)]
     small = SplitMix(SplitMix.Settings(), ResNet18(ResNet18.Settings(), (3, 32, 32), 10), 20)
     assert small.atom.num_params == 176_402
-
-
-def test_over_the_air_without_error_is_digital() -> None:
-    keys = {
-        "algorithm": "split_mix",
-        "model": {"name": "mlp", "hidden": [16]},
-        "devices.count": 6,
-        "devices.participants": 4,
-        "devices.capacity_levels": "dynamic",
-        "engine.dtype": "float64",
-        "power": "ci",
-    }
-    clean = {"channel": {"name": "rayleigh", "snr_db": 250.0}}
-    results = [
-        scores(run(engine(keys | clean | {"transport": name}), 3))
-        for name in ("ideal", "digital", "over_the_air")
-    ]
-    close(results[1], results[0], 1e-11)
-    close(results[2], results[0], 1e-7)
-    chunked = keys | clean | {"transport": "ideal", "engine.chunk_mb": 1e-6}
-    close(scores(run(engine(chunked), 3)), results[0], 1e-10)
 
 
 def test_mistakes() -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
-from otafl.algorithms.parameters import build_increment_, copy_received_params, run_sgd_
+from otafl.algorithms.parameters import build_increment, copy_received_params, run_sgd_
 from otafl.core.contracts import (
     MODEL,
     Broadcast,
@@ -42,7 +42,7 @@ class Anchored(Algorithm):
     ) -> Outcome:
         params = copy_received_params(broadcast, self.model)
         loss = run_sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
-        payload = build_increment_(params, broadcast, self.model.shapes)
+        payload = build_increment(params, broadcast, self.model.shapes)
         payload[0].tensors[MODEL].sub_(devices[GIVEN], alpha=0.1)
         return devices, payload, loss
 
