@@ -18,7 +18,6 @@ from support.slots import (
     RATES,
     Slots,
     assert_close,
-    is_fedavg,
     list_deliveries,
     run_in_engine,
 )
@@ -154,12 +153,6 @@ def test_mixing_by_hand() -> None:
         got = ours.method.update_server({"model": one}, received, ours.make_context(cohort))
         assert got["model"][0].item() == pytest.approx(x)
         assert got["model"][1].item() == 1.0
-
-
-def test_all_at_once_is_fedavg() -> None:
-    settings = {"sends": "increment"}
-    fields = {"mixing": [1.0, 1.0], "rho": [0.0, 0.0]}
-    is_fedavg(Slots("fedasync", settings, SIZES, learning_rate=RATES, **fields))
 
 
 def test_in_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine
-from support.slots import F64, RATES, Slots, assert_close, is_fedavg, list_deliveries, run_in_engine
+from support.slots import F64, RATES, Slots, assert_close, list_deliveries, run_in_engine
 from torch import Tensor
 from twins import asynchronous as twin
 from twins.rivals import Params
@@ -124,12 +124,6 @@ def test_a_slot_with_more_than_are_missing_steps_once() -> None:
     got = buffered(None, 1.0, [0, 0, 0, 0], 1)
     assert got["version"] == 1
     assert got["model"].item() == pytest.approx(3.0)
-
-
-def test_all_at_once_is_fedavg() -> None:
-    """Devices count alike, so they are of one size."""
-    sizes = [[8] * 5, [8] * 5]
-    is_fedavg(Slots("fedbuff", {}, sizes, learning_rate=RATES, buffer=[5, 5]))
 
 
 def test_in_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:

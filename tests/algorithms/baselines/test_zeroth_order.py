@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, run, scenario
+from contract.small import scenario
 from twins import zeroth_order as twin
 from twins.network import Minibatch, gradients
 from twins.setting import everyone, local_data, minibatch, mlp
@@ -148,16 +148,6 @@ def test_directions_are_new_in_each_round_and_the_same_in_chunks(
     assert not torch.allclose(whole, later)
     monkeypatch.setattr(zeroth_order, "CHUNK", model.num_params)
     torch.testing.assert_close(move(0), whole, rtol=0, atol=1e-12)
-
-
-def test_q_symbols_are_on_air_whatever_the_model() -> None:
-    for hidden in ([4], [30, 20]):
-        keys = {
-            "algorithm": {"name": "zeroth_order", "directions": 5},
-            "model": {"name": "mlp", "hidden": hidden},
-            "transport": "over_the_air",
-        }
-        assert run(engine(keys), 1).means.take()["uplink_symbols"].eq(5).all()
 
 
 @pytest.mark.parametrize(

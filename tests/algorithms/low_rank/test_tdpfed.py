@@ -98,20 +98,6 @@ def test_vgg8_sends_what_table_1_says() -> None:
         assert sum(block[0].numel() for block in server.values()) == sent
 
 
-def test_nesterov_stability() -> None:
-    """Fact F14, on the quadratic penalty alone: with curvature h and constant momentum m, steps are
-    stable below (2 + 2m)/(1 + 2m) / h; the schedule's m is below 1."""
-    for m, limit in ((0.9, 3.8 / 2.8), (0.0, 2.0)):
-        for share, grows in ((0.99, False), (1.01, True)):
-            x = before = 1.0
-            for _ in range(4000):
-                v = x + m * (x - before)
-                x, before = v - limit * share * v, x
-            assert (abs(x) > 1) == grows
-    far = twin.nesterov([np.array(1.0)], [np.array(0.0)], lambda v: [0.0 * v[0]], 0.08, 12.0, 40)
-    assert abs(float(far[0])) < 1e-3
-
-
 def test_lost_devices_do_not_count_in_act() -> None:
     """What remains is the mean of those that came; biases too."""
     model = mlp((6, 8, 3))

@@ -11,7 +11,6 @@ import pytest
 import torch
 from support.rival_rounds import (
     CLASSES,
-    DTYPES,
     INPUTS,
     MODEL,
     RATE,
@@ -90,23 +89,6 @@ def test_equals_the_looped_twin(sizes: list[list[int]]) -> None:
             np.testing.assert_allclose(compute_losses(one, s), loss, rtol=1e-12)
     spread = np.array(pi).std(1).max()
     assert spread > 1e-3  # pi has become the devices' own
-
-
-@DTYPES
-@EQUAL_OR_NOT
-def test_one_component_is_fedavg(dtype: torch.dtype, sizes: list[list[int]]) -> None:
-    """It is in every round."""
-    one = Rounds("fedem", MODEL, {"components": 1}, dtype=dtype, sizes=sizes, **RATES)
-    other = Rounds("fedavg", MODEL, dtype=dtype, sizes=sizes, **RATES)
-    for t, who in enumerate(WHO):
-        assert_agree(one.server["model"], other.server["model"])
-        first, second = one.run_round(t, who), other.run_round(t, who)
-        torch.testing.assert_close(first.loss, second.loss)
-        torch.testing.assert_close(one.devices["mixing"], torch.ones(2, 5, 1, dtype=dtype))
-    x = torch.randn(1, 7, INPUTS, generator=torch.Generator().manual_seed(0)).to(dtype)
-    mixture, plain = (r.method.build_views(r.server, r.devices)["global"] for r in (one, other))
-    scores = torch.log_softmax(plain.predict_fn(plain.params, x), -1)
-    torch.testing.assert_close(mixture.predict_fn(mixture.params, x), scores)
 
 
 class Given(Model):

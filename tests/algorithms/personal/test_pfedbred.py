@@ -13,6 +13,7 @@ from support.prior_toy import (
     make_fedavg,
     make_network,
     make_per_fedavg,
+    make_pfedme,
     make_prior,
     make_strategy,
     run_states,
@@ -37,6 +38,16 @@ ROWS: list[tuple[Any, dict[str, float], list[float], list[float] | None]] = [
     (make_prior("mh"), {"eta": 0.0}, [0.00773337, 0.01518337], None),
     (make_prior("mh", "paper"), {}, [0.00275814, 0.00537896], [0.01364688, 0.02668330]),
     (make_prior("mh", "c2"), {}, [0.00275816, 0.00537951], [0.01364040, 0.02663332]),
+    (make_pfedme(), {}, [0.00276586, 0.00543942], [0.01059705, 0.02080900]),
+    (make_pfedme(), {"steps": 1}, [0.00138389, 0.00272714], [0.00922593, 0.01818096]),
+    (make_pfedme(), {"penalty": 30.0}, [0.00413576, 0.00813056], None),
+    (make_pfedme(prox_steps=400), {}, [0.00491200, 0.00933200], [0.01881219, 0.03564866]),
+    (make_pfedme(implementation="original"), {}, *([[0.00328006, 0.00640874]] * 2)),
+    (
+        make_pfedme(implementation="original"),
+        {"weight_decay": 0.0},
+        *([[0.00328017, 0.00640894]] * 2),
+    ),
 ]
 
 
@@ -81,9 +92,10 @@ def test_pfedme_is_strategy_none() -> None:
 
 
 def test_large_penalty() -> None:
-    """lg becomes first-order MAML with one batch, not federated averaging."""
+    """pFedMe becomes federated averaging, and lg first-order MAML with one batch."""
     plain = run_toy(make_fedavg())[0]
     maml = run_toy(make_per_fedavg())[0]
+    assert solve_exactly(make_pfedme(prox_steps=60), 1e6)[0] == pytest.approx(plain, rel=3e-6)
     found = solve_exactly(make_prior("lg", prox_steps=60), 1e6)[0]
     assert found == pytest.approx(maml, rel=3e-6)
     assert found != pytest.approx(plain, rel=1e-4)
@@ -120,6 +132,7 @@ COUNTS = [
     (make_prior("mh", "paper"), 6),
     (make_prior("mh"), 7),
     (make_prior("mh", "c2"), 7),
+    (make_pfedme(), 5),
 ]
 
 
@@ -139,4 +152,6 @@ REFUSED = [
 def test_refuses(keys: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         PFedBreD.Settings.model_validate(keys)
+    with pytest.raises(ValueError, match="below 2"):
+        PFedMe.Settings(penalty=300.0)
     PFedBreD.Settings(penalty=150.0)  # overshoots, and converges

@@ -20,11 +20,8 @@ from otafl.algorithms.personal.pfedbred import PFedBreD, PFedMe
 from otafl.core.contracts import LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.data.training_data import TrainingData
-from otafl.models import minibatch_span
 from otafl.models.base import Model
 from otafl.models.minibatch_span import SpanForm
-from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.models.span import PlainForm
 
 WIDTHS = (6, 8, 5, 3)
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]
@@ -153,26 +150,3 @@ def personal(blocks: Tensors, row: int) -> twin.Array | None:
     if names[0] not in blocks:
         return None
     return np.concatenate([blocks[name][row].double().numpy().ravel() for name in names])
-
-
-@pytest.mark.parametrize(("method", "keys"), ALL, ids=IDS)
-@pytest.mark.parametrize(("layers", "tile"), [(3, 1), (1, 600)])
-def test_span_equals_plain_form(
-    method: Any, keys: dict[str, Any], layers: int, tile: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It does for a network, and for a single layer, which is its first and its last; a row at a
-    time and several, of which the last ones are fewer."""
-    monkeypatch.setattr(minibatch_span, "TILE_BYTES", tile)
-    shape, classes = (WIDTHS[0],), WIDTHS[-1]
-    single = SoftmaxRegression(SoftmaxRegression.Settings(), shape, classes)
-    model = mlp(WIDTHS) if layers == 3 else single
-    traces = []
-    for plain in (False, True):
-        streams = Streams([5, 5], [0, 1], dtype=torch.float64)
-        data = local_data(SIZES, WIDTHS[0], classes, streams, batch_size=4, steps=STEPS)
-        ours = made(method, keys, model)
-        if plain:
-            ours.form = PlainForm(model)
-        traces.append(run(ours, data, streams))
-    for ours, other in zip(*traces, strict=True):
-        torch.testing.assert_close(ours, other, rtol=0, atol=1e-10)

@@ -14,7 +14,6 @@ from torch import Tensor
 from twins import heterofl as twin
 from twins.setting import everyone, local_data, minibatch, mlp
 
-from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.algorithms.submodels.heterofl import HeteroFL
 from otafl.algorithms.submodels.width_slices import apply_masked_mean
 from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Tensors, Workload
@@ -138,70 +137,6 @@ def test_equals_the_looped_twin(settings: dict[str, Any]) -> None:
         for s, (weights, biases, losses) in enumerate(expected):
             assert_same(whole, one.server["model"][s], weights, biases)
             np.testing.assert_allclose(loss[5 * s : 5 * s + 5], losses, rtol=1e-12)
-
-
-def test_single_level_is_federated_averaging() -> None:
-    """Of one width, nothing masked, scaled or clipped, and without momentum; equal shares."""
-    network = mlp(WIDTHS).build_network(lambda c: c)
-    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
-    config = HeteroFL.Settings(levels=(1.0,), masked_loss=False, scaler=False, clip_norm=None)
-    ours, theirs = HeteroFL(config, mlp(WIDTHS), 5), FedAvg(FedAvg.Settings(), network, 5)
-    cohort = everyone(torch.full((2, 5), 0.2, dtype=torch.float64))
-    data = local_data([[10] * 5] * 2, WIDTHS[0], WIDTHS[-1], streams, 4, STEPS)
-    rates: dict[str, list[float]] = {"learning_rate": [0.3, 0.1], "decay": [0.0, 0.0]}
-    hyper = hyper_of(
-        rates | {"server_learning_rate": [1, 1], "momentum": [0, 0], "weight_decay": [0, 0]}
-    )
-    servers = [method.init(streams, hyper)[0] for method in (ours, theirs)]
-    assert torch.equal(servers[0]["model"], servers[1]["model"])
-    for t in range(3):
-        for i, method in enumerate((ours, theirs)):
-            broadcast = method.broadcast(servers[i], cohort).expand_rows(cohort, 0, cohort.num_rows)
-            work = data.select_cohort(t, cohort)
-            context = LocalContext(cohort, hyper, streams, t, work)
-            payload = method.run_local_update(broadcast, {}, context)[1]
-            received = deliver(payload, cohort)
-            servers[i] = method.update_server(servers[i], received, context)
-        torch.testing.assert_close(servers[0]["model"], servers[1]["model"], rtol=0, atol=1e-12)
-
-
-def test_what_nobody_trains_stays() -> None:
-    """Without the large sizes in the second trial, only its first quarter or half moves."""
-    one = Run(level=[[0] * 5, [2] * 5])
-    before = unflatten(one.server["model"], one.method.submodels[0].shapes)
-    one.round(0)
-    after = unflatten(one.server["model"], one.method.submodels[0].shapes)
-    changed = {name: (after[name] != before[name])[1] for name in before}
-    assert not changed["layer0.bias"][2:].any()
-    assert not changed["layer1.bias"][2:].any()
-    assert not changed["layer0.weight"][:, 2:].any()
-    assert changed["layer0.weight"][:, :2].all()  # weight decay leaves none where it was
-    assert changed["layer1.weight"][:2, :2].all()
-    assert not changed["layer1.weight"][2:].any()
-    assert not changed["layer1.weight"][:, 2:].any()
-    assert not changed["layer2.weight"][2:].any()
-    assert changed["layer2.weight"][:2].all()
-
-
-def test_rows_of_absent_classes_count_for_those_that_have_them() -> None:
-    one = Run(level=[[0] * 5, [0] * 5])
-    counts = one.data.select_cohort(0, one.cohort).count_classes()
-    absent = counts[:5] == 0
-    assert absent.any(0).sum() >= 2  # some devices lack some classes
-    assert not absent.all(0).any()
-    payload, _ = one.local(0)
-    (group,) = payload
-    shapes = one.method.submodels[0].shapes
-    sent = unflatten(group.tensors["model"], shapes)
-    before = unflatten(one.server["model"], shapes)
-    one.round(0)
-    after = unflatten(one.server["model"], shapes)
-    for name in ("layer2.weight", "layer2.bias"):
-        for c in range(3):
-            has = [k for k in range(5) if not absent[k, c]]
-            mean = torch.stack([sent[name][k, ..., c] for k in has]).sum(0) / len(has)
-            moved = after[name][0, ..., c] - before[name][0, ..., c]
-            torch.testing.assert_close(moved, mean, rtol=0, atol=1e-12)
 
 
 def test_step_of_the_server_by_hand() -> None:

@@ -165,26 +165,6 @@ def convolutional() -> Network:
     return Network((1, 4, 4), (*conv, Linear("c", 8, 3, 16, last=True)))
 
 
-def test_stacked_is_one_by_one() -> None:
-    """What the server told, each device alone trains to what it sends among the others."""
-    one = Run(convolutional())
-    whole, loss = one.local(one.cohort, 0)
-    told = one.method.broadcast(one.server, one.cohort)
-    for row in range(10):
-        alone = one.cohort.take(torch.tensor([row]))
-        work = one.data.select_cohort(0, alone)
-        context = LocalContext(alone, one.hyper, one.streams, 0, work)
-        _, payload, own_loss = one.method.run_local_update(
-            told.expand_rows(alone, 0, 1), {}, context
-        )
-        torch.testing.assert_close(own_loss[0], loss[row], rtol=1e-12, atol=0)
-        for name, block in payload[0].masked_tensors.items():
-            torch.testing.assert_close(
-                block[0], whole[0].masked_tensors[name][row], rtol=1e-10, atol=1e-13
-            )
-        assert torch.equal(payload[0].mask["model"][0], whole[0].mask["model"][row])  # type: ignore[index]
-
-
 def test_views_mix_the_first_atoms() -> None:
     one = Run(convolutional())
     views = one.method.build_views(one.server, {})
