@@ -16,7 +16,6 @@ from torch import Tensor
 
 from otafl.algorithms.parameters import (
     apply_mean_increment,
-    count_step_flops,
     draw_start,
     make_device_view,
     make_flat_view,
@@ -327,7 +326,38 @@ class Algorithm(Stateful, ABC):
         """
         if self.levels:
             return self.levels[0].flops_fn(workload)
-        return count_step_flops(self.model, workload)
+        return self.count_step_flops(workload)
+
+    def count_step_flops(
+        self,
+        workload: c.Workload,
+        gradients: int = 1,
+        per_param_step: float = 2.0,
+        per_param_round: float = 1.0,
+    ) -> np.ndarray:
+        """Count the operations of local steps on minibatches, a formula for `count_flops`.
+
+        Parameters
+        ----------
+        workload : Workload
+            Steps, batch size and samples.
+        gradients : int
+            Number of gradients of a step, on one minibatch each.
+        per_param_step : float
+            Operations per parameter in a step, besides those of the gradients. SGD has a
+            multiplication and a subtraction.
+        per_param_round : float
+            Operations per parameter in a round, besides those of the steps. An increment takes a
+            subtraction.
+
+        Returns
+        -------
+        ndarray
+            Operations, in the shape of `workload.num_samples`.
+        """
+        of_gradients = gradients * self.model.count_training_flops(workload.effective_batch_size)
+        elementwise = workload.num_steps * per_param_step + per_param_round
+        return workload.num_steps * of_gradients + elementwise * self.model.num_params
 
     def compute_weights(self, context: c.Context) -> Tensor:
         """Return the aggregation weight of each row, [N]: its share of the trial's samples."""

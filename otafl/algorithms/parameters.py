@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -142,40 +141,6 @@ def train_increment(
     loss = run_sgd_(model, params, rate, context)
     out = None if reserve is None else reserve(received)
     return (c.Group({c.MODEL: compute_increment(params, received, model.shapes, out)}),), loss
-
-
-def count_step_flops(
-    model: Model,
-    workload: c.Workload,
-    gradients: int = 1,
-    per_param_step: float = 2.0,
-    per_param_round: float = 1.0,
-) -> np.ndarray:
-    """Count the operations of local steps on minibatches.
-
-    Parameters
-    ----------
-    model : Model
-        Model that is trained.
-    workload : Workload
-        Steps, batch size and samples.
-    gradients : int
-        Number of gradients of a step, on one minibatch each.
-    per_param_step : float
-        Operations per parameter in a step, besides those of the gradients. SGD has a multiplication
-        and a subtraction.
-    per_param_round : float
-        Operations per parameter in a round, besides those of the steps. An increment takes a
-        subtraction.
-
-    Returns
-    -------
-    ndarray
-        Operations, in the shape of `workload.num_samples`.
-    """
-    of_gradients = gradients * model.count_training_flops(workload.effective_batch_size)
-    elementwise = (workload.num_steps * per_param_step + per_param_round) * model.num_params
-    return workload.num_steps * of_gradients + elementwise
 
 
 def take_penalised_step_(

@@ -27,7 +27,6 @@ from otafl.algorithms.deliveries import get_delivered_indicator, replace_deliver
 from otafl.algorithms.parameters import (
     build_increment,
     build_model_payload,
-    count_step_flops,
     get_received_params,
     take_penalised_step_,
 )
@@ -115,9 +114,7 @@ class FedAsync(Algorithm):
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the penalty's x - x_tau, times rho, added to the gradient, and the step."""
         subtractions = 1.0 if self.settings.sends == "increment" else 0.0
-        return count_step_flops(
-            self.model, workload, per_param_step=5.0, per_param_round=subtractions
-        )
+        return self.count_step_flops(workload, per_param_step=5.0, per_param_round=subtractions)
 
     def compute_weights(self, context: c.Context) -> Tensor:
         """Return w_k s_k [N], for a cohort with the data shares w_k."""

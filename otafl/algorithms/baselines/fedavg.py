@@ -21,7 +21,6 @@ import torch
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome, PayloadKind
 from otafl.algorithms.parameters import (
     copy_received_params,
-    count_step_flops,
     run_sgd_,
     train_increment,
 )
@@ -83,7 +82,7 @@ class FedAvg(Algorithm):
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         subtractions = 1.0 if self.settings.sends == "increment" else 0.0
-        return count_step_flops(self.model, workload, per_param_round=subtractions)
+        return self.count_step_flops(workload, per_param_round=subtractions)
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext

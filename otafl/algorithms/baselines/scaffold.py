@@ -28,7 +28,7 @@ import torch
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
 from otafl.algorithms.deliveries import sum_per_trial
-from otafl.algorithms.parameters import apply_mean_increment, copy_received_params, count_step_flops
+from otafl.algorithms.parameters import apply_mean_increment, copy_received_params
 from otafl.core import contracts as c
 from otafl.core.rng import Streams
 from otafl.models.base import flatten, unflatten
@@ -83,7 +83,7 @@ class Scaffold(Algorithm):
         A step adds eta_l (c_i - c), which is the same in all steps of a round. A round has this
         vector, y - x, the new c_i and its change.
         """
-        return count_step_flops(self.model, workload, per_param_step=3.0, per_param_round=6.0)
+        return self.count_step_flops(workload, per_param_step=3.0, per_param_round=6.0)
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, _ = super().init(streams, hyper)

@@ -35,7 +35,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
-from otafl.algorithms.parameters import count_step_flops, draw_start, make_view, run_sgd_
+from otafl.algorithms.parameters import draw_start, make_view, run_sgd_
 from otafl.algorithms.whole_models import (
     BiasMode,
     WholeSettings,
@@ -71,7 +71,7 @@ class WholeModelMethod(Algorithm):
         return PayloadKind(cls.needs, is_increment=False)
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        return count_step_flops(self.model, workload, per_param_round=0.0)
+        return self.count_step_flops(workload, per_param_round=0.0)
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         return draw_start(self.model, streams), {}
@@ -222,7 +222,7 @@ class ProxSgd(WholeModelMethod):
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the steps and soft thresholds, and v + rho (g - v) with momentum."""
         each = 7.0 if self.settings.momentum else 4.0
-        return count_step_flops(self.model, workload, per_param_step=each, per_param_round=0.0)
+        return self.count_step_flops(workload, per_param_step=each, per_param_round=0.0)
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
@@ -290,7 +290,7 @@ class MagnitudePruning(WholeModelMethod):
 
         These are about three a number (Knuth, vol. 3, section 5.2.2).
         """
-        return count_step_flops(self.model, workload, per_param_round=3.0)
+        return self.count_step_flops(workload, per_param_round=3.0)
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext

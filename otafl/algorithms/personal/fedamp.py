@@ -30,7 +30,6 @@ from otafl.algorithms.deliveries import get_delivered, update_table
 from otafl.algorithms.parameters import (
     add_prefix,
     build_model_payload,
-    count_step_flops,
     get_received_params,
     select_prefix,
 )
@@ -164,7 +163,7 @@ class FedAMP(Algorithm):
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the gradient steps under a penalty; the model itself is sent."""
         steps = self.settings.prox_steps
-        return count_step_flops(self.model, workload, steps, PENALISED * steps, per_param_round=0.0)
+        return self.count_step_flops(workload, steps, PENALISED * steps, per_param_round=0.0)
 
 
 def compute_kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> Tensor:

@@ -37,7 +37,6 @@ from otafl.algorithms.local_samples import add_, get_sample_mask, split_into_pie
 from otafl.algorithms.parameters import (
     add_prefix,
     build_model_payload,
-    count_step_flops,
     select_prefix,
 )
 from otafl.core import contracts as c
@@ -270,7 +269,7 @@ class FedFomo(Algorithm):
         exchange = (1 + compared) * self.model.count_forward_flops(held)
         exchange += (3.0 * compared + 2.0 * (1 + compared)) * self.model.num_params
         rest = replace(workload, num_samples=workload.num_samples - held)
-        return exchange + count_step_flops(self.model, rest, per_param_round=0.0)
+        return exchange + self.count_step_flops(rest, per_param_round=0.0)
 
     def offer(self, affinity: Tensor, round: int, hyper: c.Hyper, streams: Streams) -> Tensor:
         """Choose the devices whose models each device is forwarded in a round.

@@ -42,7 +42,6 @@ from otafl.algorithms.parameters import (
     add_prefix,
     build_increment,
     copy_received_params,
-    count_step_flops,
     get_received_params,
     make_view,
     run_sgd_,
@@ -92,7 +91,7 @@ class LocalOnly(Algorithm):
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the steps; nothing is sent."""
-        return count_step_flops(self.model, workload, per_param_round=0.0)
+        return self.count_step_flops(workload, per_param_round=0.0)
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         return {}, super().init(streams, hyper)[1]
@@ -168,7 +167,7 @@ class Ditto(Algorithm):
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the step of w, and that of v with its penalty: v - w, times lambda, added."""
-        return count_step_flops(self.model, workload, gradients=2, per_param_step=7.0)
+        return self.count_step_flops(workload, gradients=2, per_param_step=7.0)
 
 
 ALPHA = "mixing"
@@ -271,9 +270,7 @@ class Apfl(Algorithm):
         A round has the increment of w, and the inner product of v - w and the gradient.
         """
         in_round = 4.0 if self.settings.adaptive else 1.0
-        return count_step_flops(
-            self.model, workload, 2, per_param_step=7.0, per_param_round=in_round
-        )
+        return self.count_step_flops(workload, 2, per_param_step=7.0, per_param_round=in_round)
 
 
 def _inner_product(v: c.Tensors, w: c.Tensors, grads: c.Tensors) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from pydantic import Field
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
-from otafl.algorithms.parameters import build_increment, count_step_flops, get_received_params
+from otafl.algorithms.parameters import build_increment, get_received_params
 from otafl.algorithms.prox import take_step
 from otafl.core import contracts as c
 from otafl.core.rng import Streams
@@ -130,4 +130,4 @@ class PerFedAvg(Algorithm):
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count a step for each gradient; the two of the Hessian's product count as points too."""
         gradients, each = (2, 4.0) if self.settings.hessian == "none" else (4, 12.0)
-        return count_step_flops(self.model, workload, gradients, each)
+        return self.count_step_flops(workload, gradients, each)

@@ -45,7 +45,6 @@ from otafl.algorithms.base import (
 from otafl.algorithms.parameters import (
     add_prefix,
     build_increment,
-    count_step_flops,
     get_received_params,
     make_device_view,
     select_prefix,
@@ -175,7 +174,7 @@ class PFedMe(Algorithm):
         """
         local = ENVELOPE if self.settings.implementation == "paper" else ENVELOPE + 2.0
         steps = self.settings.prox_steps
-        return count_step_flops(self.model, workload, steps, PENALISED * steps + local)
+        return self.count_step_flops(workload, steps, PENALISED * steps + local)
 
 
 UPDATE = "update"
@@ -375,7 +374,7 @@ class PFedBreD(Algorithm):
         mean = 2.0 * self._num_prior_steps + (3.0 if self.has_memory else 0.0)
         each = PENALISED * self.settings.prox_steps + ENVELOPE + mean
         gradients = self.settings.prox_steps + self._num_prior_steps
-        return count_step_flops(self.model, workload, gradients, each)
+        return self.count_step_flops(workload, gradients, each)
 
 
 def _apply_memory(span: Span, point: Tensor, rates: c.Tensors) -> Tensor:

@@ -36,7 +36,7 @@ from otafl.algorithms.deliveries import (
     make_flat_personal_view,
     scatter_to_table,
 )
-from otafl.algorithms.parameters import build_increment, copy_received_params, draw_start, run_sgd_
+from otafl.algorithms.parameters import draw_start, train_increment
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams, declare_family
@@ -133,9 +133,8 @@ class PFedHN(Algorithm):
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        params = copy_received_params(broadcast, self.model)
-        loss = run_sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
-        return {}, build_increment(params, broadcast, self.model.shapes), loss
+        rate = context.gather_hyper("learning_rate")
+        return {}, *train_increment(self.model, broadcast, rate, context)
 
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
