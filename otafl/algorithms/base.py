@@ -8,29 +8,24 @@ overrides the steps in which it differs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from otafl.algorithms.parameters import (
     apply_mean_increment,
-    count_step_flops,
     draw_start,
     make_device_view,
     make_flat_view,
     make_shared_start,
 )
-from otafl.algorithms.shared_settings import AveragedSettings as AveragedSettings  # for users
-from otafl.algorithms.shared_settings import DecayedSettings as DecayedSettings
-from otafl.algorithms.shared_settings import declare_penalty as declare_penalty
-from otafl.algorithms.shared_settings import declare_personal_rate as declare_personal_rate
-from otafl.algorithms.shared_settings import find_overshoot as find_overshoot
 from otafl.algorithms.submodel_training import broadcast_to_submodels
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams
+from otafl.core.settings import declare_stackable
 from otafl.core.stateful import Stateful
 from otafl.models.base import Model, flatten
 from otafl.models.minibatch_span import choose_form
@@ -42,6 +37,22 @@ Outcome = tuple[c.Tensors, c.Payload, Tensor]
 
 Views = dict[str, c.View]
 """Models to evaluate, by the prefix of their results."""
+
+
+class PayloadKind(NamedTuple):
+    """What the server needs of a method's updates, and what the updates are.
+
+    Parameters
+    ----------
+    needs : {"mean", "each"}
+        Whether the server needs the mean of the updates, or each of them.
+    is_increment : bool
+        Whether devices send only changes, 0 meaning no change. A vote of signs, error feedback and
+        a selection by norm need this.
+    """
+
+    needs: Needs = "mean"
+    is_increment: bool = True
 
 
 class Algorithm(Stateful, ABC):
@@ -69,6 +80,9 @@ class Algorithm(Stateful, ABC):
         default those of the model. A codec that factorises matrices needs them.
     form : Form
         Representation of the model's parameters when several steps share a minibatch.
+    constants : dict of str to float
+        Results that are the same in all trials and rounds, by their names in
+        `otafl.results.variables.VARIABLES`; none by default.
     """
 
     needs: ClassVar[Needs] = "mean"
@@ -122,19 +136,12 @@ class Algorithm(Stateful, ABC):
         self.settings, self.model, self.num_devices = settings, model, devices
         self.sent_shapes = model.shapes
         self.form = choose_form(model)
+        self.constants: dict[str, float] = {}
 
     @classmethod
-    def get_needs(cls, settings: Any) -> Needs:
-        """Return whether the server needs the mean or each update under these settings."""
-        return cls.needs
-
-    @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        """Return whether devices send only changes under these settings, 0 meaning no change.
-
-        A vote of signs, error feedback and a selection by norm need this.
-        """
-        return True
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        """Describe the updates under these settings, by default increments and `needs`."""
+        return PayloadKind(cls.needs)
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return the state at the start.
@@ -300,15 +307,6 @@ class Algorithm(Stateful, ABC):
             views["personal"] = make_device_view(self.model, devices, "personal")
         return views
 
-    def build_saved_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
-        """Return the models to save, by default those of `build_views`.
-
-        A method whose models are evaluated in another form returns parameters of the model here, of
-        which a PyTorch module can be made. Tensors "base.NAME" [n, *shape] are weights without what
-        low-rank adapters have added.
-        """
-        return self.build_views(server, devices)
-
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the floating-point operations of each device's local work.
 
@@ -328,7 +326,38 @@ class Algorithm(Stateful, ABC):
         """
         if self.levels:
             return self.levels[0].flops_fn(workload)
-        return count_step_flops(self.model, workload)
+        return self.count_step_flops(workload)
+
+    def count_step_flops(
+        self,
+        workload: c.Workload,
+        gradients: int = 1,
+        per_param_step: float = 2.0,
+        per_param_round: float = 1.0,
+    ) -> np.ndarray:
+        """Count the operations of local steps on minibatches, a formula for `count_flops`.
+
+        Parameters
+        ----------
+        workload : Workload
+            Steps, batch size and samples.
+        gradients : int
+            Number of gradients of a step, on one minibatch each.
+        per_param_step : float
+            Operations per parameter in a step, besides those of the gradients. SGD has a
+            multiplication and a subtraction.
+        per_param_round : float
+            Operations per parameter in a round, besides those of the steps. An increment takes a
+            subtraction.
+
+        Returns
+        -------
+        ndarray
+            Operations, in the shape of `workload.num_samples`.
+        """
+        of_gradients = gradients * self.model.count_training_flops(workload.effective_batch_size)
+        elementwise = workload.num_steps * per_param_step + per_param_round
+        return workload.num_steps * of_gradients + elementwise * self.model.num_params
 
     def compute_weights(self, context: c.Context) -> Tensor:
         """Return the aggregation weight of each row, [N]: its share of the trial's samples."""
@@ -341,9 +370,75 @@ class Algorithm(Stateful, ABC):
         """
         return {}
 
-    def compute_constants(self) -> dict[str, float]:
-        """Return results that are the same in all trials and rounds.
 
-        Their names are in `otafl.results.variables.VARIABLES`.
-        """
-        return {}
+class AveragedSettings(settings.Settings):
+    """Settings of methods with one global model, to which the server adds the mean increment."""
+
+    learning_rate: float = declare_stackable(0.01, gt=0)
+    """step size of local SGD on the aggregated model; pFedBreD's alpha_m"""
+    server_learning_rate: float = declare_stackable(1.0, gt=0)
+    """factor of the averaged increment; 2 is the trick AM of pFedBreD, appendix C.4"""
+
+
+class DecayedSettings(settings.Settings):
+    """Settings of methods with one global model whose local step size decays over the rounds."""
+
+    learning_rate: float = declare_stackable(0.1, gt=0)
+    """step size of local SGD in the first round"""
+    decay: float = declare_stackable(0.0, ge=0)
+    """rate of the decay: the step size of round t is learning_rate / (1 + decay t)"""
+
+
+def declare_personal_rate() -> float:
+    """Declare the step size of a device's own model.
+
+    Returns
+    -------
+    float
+        Stackable setting, above 0.
+    """
+    rate: float = declare_stackable(
+        0.01, gt=0, description="step size of SGD on a device's own model; pFedBreD's alpha"
+    )
+    return rate
+
+
+def declare_penalty(default: float, description: str) -> float:
+    """Declare the weight of a penalty.
+
+    Parameters
+    ----------
+    default : float
+        Default of the setting.
+    description : str
+        Description of the setting.
+
+    Returns
+    -------
+    float
+        Stackable setting, not negative.
+    """
+    weight: float = declare_stackable(default, ge=0, description=description)
+    return weight
+
+
+def find_overshoot(rate_key: str, rate: float, weight: float) -> Iterator[str]:
+    """Check that a step on a penalty does not reach its centre.
+
+    Parameters
+    ----------
+    rate_key : str
+        Name of the setting of the step size.
+    rate, weight : float
+        Step size, and weight of the penalty.
+
+    Yields
+    ------
+    str
+        Message if the product of both is 1 or more.
+    """
+    if rate * weight >= 1:
+        yield (
+            f"{rate_key} times penalty must be below 1, because a step on the penalty alone "
+            f"otherwise passes the global model; got {rate:g} times {weight:g}"
+        )

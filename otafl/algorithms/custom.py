@@ -35,6 +35,11 @@ def get_class(section: Any) -> type[Algorithm]:
     return kind
 
 
+def sends_increments(section: Any, settings: Any) -> bool:
+    """Return whether the method of a section sends increments under these settings."""
+    return get_class(section).describe_payload(settings).is_increment
+
+
 def find_label_problems(section: Any, labels: str | None) -> Iterator[str]:
     """Yield a sentence where the method of a section cannot train on labels of a kind."""
     excludes = get_class(section).excludes

@@ -1,6 +1,7 @@
 """Delivered parts of a round's updates, row by row and trial by trial.
 
-Lost rows have no effect, as if the device had not sent them.
+Lost rows have no effect, as if the device had not sent them. Tables [S, K, *shape] hold what the
+server knows of each device.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Cohort, Received, Tensors
+from otafl.algorithms.parameters import make_flat_view
+from otafl.core import contracts as c
+from otafl.models.base import Model
 
 
-def get_delivered(received: Received, group: int) -> tuple[Tensors, Tensor | None]:
+def get_delivered(received: c.Received, group: int) -> tuple[c.Tensors, Tensor | None]:
     """Return the updates of the rows of a payload group, and which of them were delivered.
 
     Parameters
@@ -34,7 +37,7 @@ def get_delivered(received: Received, group: int) -> tuple[Tensors, Tensor | Non
     ], None if received.delivered_mask is None else received.delivered_mask[group]
 
 
-def replace_delivered(old: Tensors, received: Received, group: int) -> Tensors:
+def replace_delivered(old: c.Tensors, received: c.Received, group: int) -> c.Tensors:
     """Return the mean of a payload group, with old values for coordinates that were not delivered.
 
     Parameters
@@ -57,7 +60,7 @@ def replace_delivered(old: Tensors, received: Received, group: int) -> Tensors:
     }
 
 
-def get_delivered_indicator(received: Received, cohort: Cohort) -> Tensor:
+def get_delivered_indicator(received: c.Received, cohort: c.Cohort) -> Tensor:
     """Return which rows were delivered, as numbers.
 
     Parameters
@@ -77,7 +80,7 @@ def get_delivered_indicator(received: Received, cohort: Cohort) -> Tensor:
     return received.delivered_mask[0].to(cohort.weight.dtype)
 
 
-def sum_per_trial(values: Tensor, cohort: Cohort, rows: Tensor | None = None) -> Tensor:
+def sum_per_trial(values: Tensor, cohort: c.Cohort, rows: Tensor | None = None) -> Tensor:
     """Sum values of rows over each trial.
 
     Parameters
@@ -96,3 +99,77 @@ def sum_per_trial(values: Tensor, cohort: Cohort, rows: Tensor | None = None) ->
     """
     trial = cohort.trial if rows is None else cohort.trial[rows]
     return values.new_zeros(cohort.num_trials).index_add_(0, trial, values)
+
+
+def update_table(
+    table: Tensor, rows: Tensor, delivered_mask: Tensor | None, cohort: c.Cohort
+) -> Tensor:
+    """Return a table in which delivered rows replace the old entries.
+
+    Parameters
+    ----------
+    table : Tensor [S, K, *shape]
+        Old entries.
+    rows : Tensor [n, *shape]
+        New entries of the cohort.
+    delivered_mask : Tensor, bool [n], optional
+        Delivered rows; all if None.
+    cohort : Cohort
+        Devices of the rows.
+
+    Returns
+    -------
+    Tensor [S, K, *shape]
+        New table.
+    """
+    flat = table.flatten(0, 1)
+    if delivered_mask is not None:
+        rows = torch.where(c.unsqueeze_like(delivered_mask, rows), rows, flat[cohort.flat_index])
+    return flat.index_copy(0, cohort.flat_index, rows).view_as(table)
+
+
+def scatter_to_table(rows: Tensor, delivered_mask: Tensor | None, cohort: c.Cohort) -> Tensor:
+    """Scatter delivered rows into a table.
+
+    Parameters
+    ----------
+    rows : Tensor [n, *shape]
+        Entries of the cohort.
+    delivered_mask : Tensor, bool [n], optional
+        Delivered rows; all if None.
+    cohort : Cohort
+        Devices of the rows.
+
+    Returns
+    -------
+    Tensor [S, K, *shape]
+        Table with 0 for all other devices.
+    """
+    cells = cohort.num_trials * cohort.num_devices
+    table = rows.new_zeros(cells, *rows.shape[1:])
+    if delivered_mask is not None:
+        rows = torch.where(c.unsqueeze_like(delivered_mask, rows), rows, 0.0)
+    return table.index_copy_(0, cohort.flat_index, rows).unflatten(0, (cohort.num_trials, -1))
+
+
+def find_delivered(delivered_mask: Tensor | None, cohort: c.Cohort) -> Tensor:
+    """Find the devices with a delivered update.
+
+    Parameters
+    ----------
+    delivered_mask : Tensor, bool [n], optional
+        Delivered rows; all if None.
+    cohort : Cohort
+        Devices of the rows.
+
+    Returns
+    -------
+    Tensor [S, K]
+        1 for these devices and 0 for the others.
+    """
+    return scatter_to_table(torch.ones_like(cohort.weight), delivered_mask, cohort)
+
+
+def make_flat_personal_view(model: Model, table: Tensor) -> c.View:
+    """Build the view of the models [S, K, P] of all devices."""
+    return make_flat_view(model, table.flatten(0, 1), "device")

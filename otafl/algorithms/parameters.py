@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -144,40 +143,6 @@ def train_increment(
     return (c.Group({c.MODEL: compute_increment(params, received, model.shapes, out)}),), loss
 
 
-def count_step_flops(
-    model: Model,
-    workload: c.Workload,
-    gradients: int = 1,
-    per_param_step: float = 2.0,
-    per_param_round: float = 1.0,
-) -> np.ndarray:
-    """Count the operations of local steps on minibatches.
-
-    Parameters
-    ----------
-    model : Model
-        Model that is trained.
-    workload : Workload
-        Steps, batch size and samples.
-    gradients : int
-        Number of gradients of a step, on one minibatch each.
-    per_param_step : float
-        Operations per parameter in a step, besides those of the gradients. SGD has a multiplication
-        and a subtraction.
-    per_param_round : float
-        Operations per parameter in a round, besides those of the steps. An increment takes a
-        subtraction.
-
-    Returns
-    -------
-    ndarray
-        Operations, in the shape of `workload.num_samples`.
-    """
-    of_gradients = gradients * model.count_training_flops(workload.effective_batch_size)
-    elementwise = (workload.num_steps * per_param_step + per_param_round) * model.num_params
-    return workload.num_steps * of_gradients + elementwise
-
-
 def take_penalised_step_(
     model: Model,
     params: c.Tensors,
@@ -221,11 +186,6 @@ def take_penalised_step_(
 
 
 def build_increment(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:
-    """Build the payload of `build_increment_` in memory of its own."""
-    return (c.Group({c.MODEL: compute_increment(new, broadcast.tensors[c.MODEL], shapes)}),)
-
-
-def build_increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:
     """Build a payload of one group with the increment to the broadcast parameters.
 
     Parameters
@@ -233,7 +193,7 @@ def build_increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> 
     new : dict of str to Tensor [n, *shape]
         Trained parameters.
     broadcast : Broadcast
-        Received parameters, replaced by the increment.
+        Received parameters.
     shapes : dict of str to tuple of int
         Shapes of the received parameters.
 
@@ -242,15 +202,7 @@ def build_increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> 
     tuple of Group
         Increment [n, P].
     """
-    flat = broadcast.tensors[c.MODEL]
-    subtract_(unflatten(flat, shapes), new)
-    return (c.Group({c.MODEL: flat}),)
-
-
-def subtract_(old: c.Tensors, new: c.Tensors) -> None:
-    """Replace old parameters by new - old."""
-    for name, block in old.items():
-        torch.sub(new[name], block, out=block)
+    return (c.Group({c.MODEL: compute_increment(new, broadcast.tensors[c.MODEL], shapes)}),)
 
 
 def build_model_payload(params: c.Tensors) -> c.Payload:

@@ -12,8 +12,8 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.deliveries import replace_delivered
+from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.contracts import Group, Hyper, Payload, Received, Tensors
 from otafl.core.rng import Round
 from otafl.core.settings import DataDisclosure, declare_stackable
 from otafl.models.base import Model
@@ -48,7 +48,7 @@ def list_weights(model: Model) -> tuple[str, ...]:
     return tuple(name for name, shape in model.shapes.items() if len(shape) >= 2)
 
 
-def compute_step_size(hyper: Hyper, round: Round) -> Tensor:
+def compute_step_size(hyper: c.Hyper, round: Round) -> Tensor:
     """Compute the step size of a round.
 
     Parameters
@@ -67,7 +67,7 @@ def compute_step_size(hyper: Hyper, round: Round) -> Tensor:
     return hyper["learning_rate"] / (1.0 + hyper["decay"] * round)
 
 
-def build_payload(params: Tensors, model: Model, bias_mode: BiasMode) -> Payload:
+def build_payload(params: c.Tensors, model: Model, bias_mode: BiasMode) -> c.Payload:
     """Build a payload of the weights, and of the biases in a second group.
 
     Parameters
@@ -86,18 +86,18 @@ def build_payload(params: Tensors, model: Model, bias_mode: BiasMode) -> Payload
     """
     matrices = {name: params[name] for name in list_weights(model)}
     biases = {name: block for name, block in params.items() if name not in matrices}
-    groups = [Group(matrices)] if matrices else []
+    groups = [c.Group(matrices)] if matrices else []
     return (*groups, build_bias_group(biases, bias_mode)) if biases else tuple(groups)
 
 
-def build_bias_group(biases: Tensors, bias_mode: BiasMode) -> Group:
+def build_bias_group(biases: c.Tensors, bias_mode: BiasMode) -> c.Group:
     """Build a group of the biases."""
     if bias_mode == "ota":
-        return Group(biases)
-    return Group(biases, route="ideal", reason="the paper describes no uplink of the biases")
+        return c.Group(biases)
+    return c.Group(biases, route="ideal", reason="the paper describes no uplink of the biases")
 
 
-def get_received_model(old: Tensors, received: Received) -> Tensors:
+def get_received_model(old: c.Tensors, received: c.Received) -> c.Tensors:
     """Return the weighted mean of the received models, in the order of the old model.
 
     Parameters
@@ -112,13 +112,13 @@ def get_received_model(old: Tensors, received: Received) -> Tensors:
     dict of str to Tensor [S, *shape]
         New model.
     """
-    mean: Tensors = {}
+    mean: c.Tensors = {}
     for group in range(len(received.mean)):
         mean |= replace_delivered(old, received, group)
     return {name: mean[name] for name in old}
 
 
-def compute_density(server: Tensors, model: Model) -> dict[str, Tensor]:
+def compute_density(server: c.Tensors, model: Model) -> dict[str, Tensor]:
     """Measure "weight_density" [S], the share of the global weights that are not zero."""
     blocks = [server[name].flatten(1) for name in list_weights(model)]
     some = sum((block != 0).sum(1) for block in blocks)

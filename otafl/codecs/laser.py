@@ -159,7 +159,7 @@ class Laser(ErrorFeedbackSettings):
         def _find_part_problems(self, scenario: Any) -> Iterator[Problem]:
             """Yield the parts of a scenario that need each update or change the power split."""
             method = scenario.algorithm
-            if get_class(method).get_needs(method.values) == "each":
+            if get_class(method).describe_payload(method.values).needs == "each":
                 text = (
                     "'laser' decodes the mean of the updates, and the algorithm needs each "
                     "update; use another codec, or fedavg"

@@ -87,14 +87,14 @@ WORDS = {
     "start": "drawn file pretrained_here own",
     "loss": "cross_entropy squared next_token@cross_entropy",
     "algorithm": "fedavg@baselines.fedavg fedrlr_plus@low_rank.fedrlr_plus fedrlr@low_rank.fedrlr "
-    "fedmid@baselines.fedmid prox_sgd@baselines.prox_sgd "
-    "magnitude_pruning@baselines.magnitude_pruning pfedbred@personal.pfedbred "
-    "pfedme@personal.pfedme per_fedavg@personal.per_fedavg tdpfed@low_rank.tdpfed "
-    "fedprox@baselines.fedprox scaffold@baselines.scaffold ditto@personal.ditto "
-    "apfl@personal.apfl fedrep@personal.fedrep fedbn@personal.fedbn fedem@personal.fedem "
-    "local_only@personal.local_only fedasync@asynchronous.fedasync "
+    "fedmid@baselines.whole_model_methods prox_sgd@baselines.whole_model_methods "
+    "magnitude_pruning@baselines.whole_model_methods pfedbred@personal.pfedbred "
+    "pfedme@personal.pfedbred per_fedavg@personal.per_fedavg tdpfed@low_rank.tdpfed "
+    "fedprox@baselines.fedprox scaffold@baselines.scaffold ditto@personal.own_models "
+    "apfl@personal.own_models fedrep@personal.partly_shared fedbn@personal.partly_shared "
+    "fedem@personal.fedem local_only@personal.own_models fedasync@asynchronous.fedasync "
     "fedbuff@asynchronous.fedbuff fedhm@submodels.fedhm heterofl@submodels.heterofl "
-    "fedrolex@submodels.fedrolex split_mix@submodels.split_mix fedamp@personal.fedamp "
+    "fedrolex@submodels.heterofl split_mix@submodels.split_mix fedamp@personal.fedamp "
     "fedfomo@personal.fedfomo fedpac@personal.fedpac pfedhn@personal.pfedhn "
     "pfedbayes@personal.pfedbayes lora@adapters.lora zeroth_order@baselines.zeroth_order",
     "channel": "awgn rayleigh rician tdl-a@tdl tdl-b@tdl tdl-c@tdl tdl-d@tdl tdl-e@tdl cdl-a@cdl "

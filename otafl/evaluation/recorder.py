@@ -66,7 +66,7 @@ class Recorder(Stateful):
         parts = engine.parts
         self._servers = parts.topology.rows.servers
         self._devices = self._servers * engine.num_devices
-        for name, value in parts.algorithm.compute_constants().items():
+        for name, value in parts.algorithm.constants.items():
             self.once[name] = np.full(size, value)
         if parts.model.start_params:
             self.once["start_bits"] = np.full(size, float(parts.model.count_start_bits()))

@@ -31,13 +31,14 @@ def collect(
     """
     parts = engine.parts
     rows = [(point.index, trial) for point in points for trial in trials]
-    views = parts.algorithm.build_saved_views(engine.server, engine.devices.get_all())
+    tested = parts.algorithm.build_views(engine.server, engine.devices.get_all())
+    views = {n: one if one.saved_fn is None else one.saved_fn() for n, one in tested.items()}
     statistics = BatchStatistics(parts.samples.training_data, parts.scenario.training.norm_samples)
-    tested = {id(view): _prepare_view(view, statistics, engine, round) for view in views.values()}
+    prepared = {id(view): _prepare_view(view, statistics, engine, round) for view in views.values()}
     kept: list[Tensor] = []
     out = {}
     for name, given in views.items():
-        view, data = tested[id(given)], parts.samples.data
+        view, data = prepared[id(given)], parts.samples.data
         level = name.removeprefix("level")
         network = parts.algorithm.levels[int(level)].network if level.isdigit() else None
         recipe = build_recipe(

@@ -110,7 +110,7 @@ class RobustSettings(settings.Settings):
             text = "'graph' has no server that could apply a rule; use topology: star"
             yield make_problem(text, "topology", "robust")
         kind = get_class(method)
-        if kind.get_needs(method.values) == "each":
+        if kind.describe_payload(method.values).needs == "each":
             why = "needs the update of each device by itself"
         else:
             why = kind.excludes.get("rules", "")

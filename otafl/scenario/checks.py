@@ -10,7 +10,12 @@ from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 
-from otafl.algorithms.custom import averages_increments, find_label_problems, get_class
+from otafl.algorithms.custom import (
+    averages_increments,
+    find_label_problems,
+    get_class,
+    sends_increments,
+)
 from otafl.core import registry
 from otafl.core.problems import Path, Problem
 from otafl.core.settings import Settings
@@ -142,8 +147,7 @@ def _check_increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]
         Paths of known errors; sections with one are skipped.
     """
     method = scenario.algorithm
-    kind = get_class(method)
-    if kind.sends_increments(method.values):
+    if sends_increments(method, method.values):
         return
     for path, section in iterate_sections(scenario):
         if any(one[: len(path)] == path for one in wrong):
@@ -155,7 +159,7 @@ def _check_increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]
         if not settings.assumes_increments:
             continue
         otherwise = [
-            find_otherwise("algorithm", method.values, kind.sends_increments),
+            find_otherwise("algorithm", method.values, functools.partial(sends_increments, method)),
             find_otherwise(name, settings, lambda other: not other.assumes_increments),
         ]
         hint = " or ".join(filter(None, otherwise)) or "an algorithm that does, such as fedavg"
@@ -169,7 +173,8 @@ def _check_increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]
 def _check_transport(scenario: Scenario) -> Iterator[Problem]:
     """Check that the transport delivers the updates in the form that the method needs."""
     method = scenario.algorithm
-    needs, transport = get_class(method).get_needs(method.values), scenario.transport
+    needs = get_class(method).describe_payload(method.values).needs
+    transport = scenario.transport
     kind = registry.load_component("transport", transport.name)
     if needs in kind.provides:
         return
@@ -177,7 +182,7 @@ def _check_transport(scenario: Scenario) -> Iterator[Problem]:
     otherwise = find_otherwise(
         "algorithm",
         method.values,
-        lambda other: get_class(method).get_needs(other) in kind.provides,
+        lambda other: get_class(method).describe_payload(other).needs in kind.provides,
     )
     text = (
         f"transport: '{transport.name}' gives the server only the {' and '.join(kind.provides)} "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 
-from otafl.algorithms.custom import get_class
+from otafl.algorithms.custom import sends_increments
 from otafl.core import registry
 from otafl.core.choices import Choice
 from otafl.scenario.checks import find_otherwise
@@ -40,10 +41,9 @@ def _note_clipped_models(points: Sequence[Point]) -> list[str]:
     said = []
     for scenario in (point.scenario for point in points):
         method, clip = scenario.algorithm, scenario.privacy.clip
-        kind = get_class(method)
-        if clip is None or kind.sends_increments(method.values):
+        if clip is None or sends_increments(method, method.values):
             continue
-        instead = find_otherwise("algorithm", method.values, kind.sends_increments)
+        instead = find_otherwise("algorithm", method.values, partial(sends_increments, method))
         said.append(
             f"privacy.clip: algorithm '{method.name}' with these settings sends models, which are "
             f"scaled down to norm {clip:g}, and so is the server's; "

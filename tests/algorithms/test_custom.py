@@ -8,20 +8,18 @@ from typing import Any
 
 import pytest
 import torch
-from support.rounding import SINGLE, assert_agree
+from support.rounding import assert_agree
 
 import otafl
-from otafl.algorithms.base import Algorithm
 from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.algorithms.custom import CustomAlgorithm, averages_increments, get_class
 from otafl.algorithms.low_rank.fedrlr import FedRLR
-from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble, make_workload
 from otafl.engine.engine import Engine
 from otafl.running.checkpoints import Checkpoint
 from otafl.running.stack_run import run_stack
-from otafl.scenario import compute_scenario_hash, expand, load_scenario, make_stack_key, to_yaml
+from otafl.scenario import compute_scenario_hash, expand, load_scenario, to_yaml
 
 pytestmark = pytest.mark.exact
 
@@ -246,16 +244,6 @@ def test_a_method_that_derives_from_none(name: str) -> None:
     ) == ["whatever"]
 
 
-def test_settings_are_stacked_as_those_of_built_in_methods() -> None:
-    def keys(**sweep: Any) -> set[str]:
-        points = expand(load_scenario(scenario(section("Clipped"), sweep=sweep)))
-        return {make_stack_key(point.scenario) for point in points}
-
-    assert len(keys(**{"algorithm.learning_rate": [0.1, 0.2, 0.3]})) == 1
-    assert len(keys(**{"algorithm.clip": [0.1, 0.2]})) == 2
-    assert len(keys(**{"algorithm.sends": ["model", "increment"]})) == 2
-
-
 @pytest.mark.parametrize(
     ("name", "key"), [("Same", "learning_rate"), ("Clipped", "clip"), ("Scaled", "factor")]
 )
@@ -272,17 +260,6 @@ def test_a_point_of_a_sweep_is_what_it_is_alone(name: str, key: str) -> None:
     assert losses[1] < losses[0] - 1e-3
 
 
-def test_own_and_built_in_methods_in_one_sweep() -> None:
-    names = ["fedavg", section("Same"), section("Clipped", clip=0.01)]
-    result = otafl.run(scenario("fedavg", sweep={"algorithm.name": names}))
-    labels = ["fedavg", "my_own_methods:Same", "my_own_methods:Clipped(clip=0.01)"]
-    assert result.algorithm.values.tolist() == labels
-    loss = result.test_loss.isel(round=-1)
-    same, built_in = (loss.sel(algorithm=name).values for name in (labels[1], "fedavg"))
-    assert_agree(same, built_in, tolerance=SINGLE)
-    assert (loss.sel(algorithm=labels[2]) > loss.sel(algorithm="fedavg")).all()
-
-
 def test_what_is_known_of_it() -> None:
     for name, settings, needs, moves_by_means in [
         ("Same", FedAvg.Settings, "mean", True),
@@ -296,21 +273,11 @@ def test_what_is_known_of_it() -> None:
     ]:
         method = CustomAlgorithm(name=f"my_own_methods:{name}").component_class
         assert method.Settings is (settings or vars(method)["Settings"])
-        assert method.get_needs(method.Settings()) == needs
+        assert method.describe_payload(method.Settings()).needs == needs
         assert averages_increments(method) is moves_by_means
     one = load_scenario(scenario(section("Clipped", clip=0.5))).algorithm
     assert get_class(one) is CustomAlgorithm(name="my_own_methods:Clipped").component_class
     assert one.values.clip == 0.5
-
-
-@pytest.mark.parametrize("name", registry.list_names("algorithm"))
-def test_every_built_in_method_can_be_derived_from(name: str) -> None:
-    kind = registry.load_component("algorithm", name)
-    method = CustomAlgorithm(name=f"{kind.__module__}:{kind.__name__}").component_class
-    assert method is kind
-    assert issubclass(method, Algorithm)
-    assert method.Settings is registry.load_settings_class("algorithm", name)
-    assert method.get_needs(method.Settings()) == method.needs
 
 
 def test_what_goes_with_it_is_checked_by_its_settings() -> None:

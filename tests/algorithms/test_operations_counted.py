@@ -29,56 +29,6 @@ def test_products() -> None:
     assert total(one) == (240, 0, 60)
 
 
-@pytest.mark.parametrize("inference", [False, True])
-def test_convolutions(inference: bool) -> None:
-    """Two groups of 3 to 4 channels, 2 images of 6 x 6: 2 * 2 * 16 positions * 8 * 3 * 9."""
-    image = torch.randn(2, 6, 6, 6, requires_grad=not inference)
-    weight = torch.randn(8, 3, 3, 3, requires_grad=not inference)
-    bias = torch.randn(8, requires_grad=not inference)
-    of_one = 2 * 2 * 16 * 8 * 3 * 9
-    with torch.inference_mode(inference), Counted() as one:
-        out = torch.nn.functional.conv2d(image, weight, bias, groups=2)
-    assert total(one) == (of_one, 0, 2 * 8 * 16)
-    if inference:
-        return
-    g = torch.randn_like(out)
-    with Counted() as one:
-        torch.autograd.grad(out, [image, weight, bias], g)
-    assert total(one) == (2 * of_one, 0, 2 * 8 * 16)
-
-
-@pytest.mark.parametrize(
-    ("side", "operations"),
-    [
-        ("svd", 3 * 21 * 4**3),
-        ("thin svd", 3 * (14 * 6 * 4**2 + 8 * 4**3)),
-        ("qr", 3 * 4 * 4**2 * (6 - 4 / 3)),
-        ("eigh", 3 * 9 * 4**3),
-        ("cholesky", 3 * 4**3 / 3),
-        ("triangular", 3 * 4**2 * 5),
-    ],
-)
-def test_decompositions(side: str, operations: float) -> None:
-    """Three matrices of 4 x 4, or of 6 x 4."""
-    square, tall = torch.eye(4).expand(3, 4, 4) + 0.01, torch.randn(3, 6, 4)
-    right = torch.randn(3, 4, 5)
-    with Counted() as one:
-        if side == "svd":
-            torch.linalg.svd(square)
-        elif side == "thin svd":
-            torch.linalg.svd(tall, full_matrices=False)
-        elif side == "qr":
-            torch.linalg.qr(tall)
-        elif side == "eigh":
-            torch.linalg.eigh(square)
-        elif side == "cholesky":
-            torch.linalg.cholesky_ex(square)
-        else:
-            torch.linalg.solve_triangular(square, right, upper=True)
-    assert one.decompositions == pytest.approx(operations)
-    assert (one.products, one.elementwise) == (0, 0)
-
-
 X = torch.rand(7, 2) + 0.5
 
 

@@ -6,19 +6,12 @@ Every number here is deterministic: enumerations and fixed seeds.
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 import torch
 from torch import Tensor
-from twins.setting import everyone, local_data, mlp
 
 from otafl.algorithms.prox import take_envelope_step, take_gradient_steps, take_nesterov_steps
-from otafl.core.rng import Streams
-from otafl.losses.cross_entropy import CrossEntropy
-from otafl.models.base import flatten, unflatten
-from otafl.models.minibatch_span import choose_form
-from otafl.models.span import FormParams, Gradient, subtract_params
+from otafl.models.span import FormParams, Gradient
 
 
 class Curved:
@@ -100,65 +93,3 @@ def test_nesterov_steps() -> None:
         torch.testing.assert_close(theta, best + error)
         torch.testing.assert_close(loss, 0.5 * a * ((START - B) ** 2).sum(1))
     assert torch.equal(START, vectors(2))
-
-
-@pytest.fixture
-def setting():  # type: ignore[no-untyped-def]
-    """Make two devices' networks, a minibatch, and a centre away from them."""
-    streams = Streams([3], [0], dtype=torch.float64)
-    cohort = everyone(torch.full((1, 2), 0.5, dtype=torch.float64))
-    batch = local_data([[9, 9]], 6, 3, streams, 4, 1).select_cohort(0, cohort).draw_batch(0)
-    model = mlp((6, 8, 3))
-    shapes = model.shapes
-    size = sum(torch.Size(shape).numel() for shape in shapes.values())
-    generator = torch.Generator().manual_seed(1)
-    w, centre = (
-        0.5 * torch.randn(2, size, dtype=torch.float64, generator=generator) for _ in range(2)
-    )
-    return model, batch, w, centre
-
-
-@pytest.mark.exact
-def test_solvers_converge_and_the_envelope_has_the_gradient_they_imply(setting) -> None:  # type: ignore[no-untyped-def]
-    """At the solution grad f + lambda (theta - mu) = 0 by autograd; errors of gradient descent fall
-    by a constant factor a step and Nesterov's faster; and lambda (mu - theta) is the gradient of
-    the attained minimum by mu, against finite differences."""
-    model, batch, w, centre = setting
-    penalty = torch.tensor([40.0, 60.0], dtype=torch.float64)
-    form = choose_form(model)
-
-    def solve(at: Tensor, steps: int, solver=take_gradient_steps, rate: float = 0.01) -> Tensor:  # type: ignore[no-untyped-def]
-        held, mean = (form.copy_params(unflatten(x, model.shapes)) for x in (w, at))
-        span = form.make_span(batch, held, subtract_params(mean, held))
-        step = torch.full((2,), rate, dtype=torch.float64)
-        there = span.origin + span.directions[0]
-        theta, _ = solver(span, span.origin, there, step, penalty, steps)
-        span.write_(theta, held)
-        return flatten(form.to_params(held))
-
-    def objective(theta: Tensor, mu: Tensor) -> Tensor:
-        loss = CrossEntropy().compute_mean(
-            model.logits(unflatten(theta, model.shapes), batch.x), batch
-        )
-        return loss + 0.5 * penalty * ((theta - mu) ** 2).sum(1)
-
-    best = solve(centre, 150)
-    point = best.clone().requires_grad_()
-    (slope,) = torch.autograd.grad(objective(point, centre).sum(), point)
-    assert float(slope.abs().max()) < 1e-10
-
-    errors = [(solve(centre, k) - best).norm(dim=1) for k in (4, 5, 6)]
-    for before, after in itertools.pairwise(errors):
-        assert ((after / before - (1 - 0.01 * penalty)).abs() < 0.04).all()
-    plain, fast = (
-        (solve(centre, 20, solver, 0.001) - best).norm(dim=1)
-        for solver in (take_gradient_steps, take_nesterov_steps)
-    )
-    assert (fast < 0.5 * plain).all()
-
-    generator = torch.Generator().manual_seed(2)
-    along = torch.randn(centre.shape, dtype=torch.float64, generator=generator)
-    h = 1e-5
-    ends = [objective(solve(mu, 150), mu) for mu in (centre + h * along, centre - h * along)]
-    implied = (penalty[:, None] * (centre - best) * along).sum(1)
-    torch.testing.assert_close((ends[0] - ends[1]) / (2 * h), implied, rtol=1e-6, atol=1e-8)

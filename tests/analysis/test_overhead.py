@@ -211,7 +211,7 @@ def test_the_counts_of_table_2() -> None:
     assert (model.macs, model.num_params - model.macs) == (268_800, 522)
     benchmark = 75 * model.macs
     assert benchmark == 20_160_000 == 7.5 * 10 * model.macs
-    ratio = FedRLR(FedRLR.Settings(rank=4), model, 10).compute_constants()["compression_actual"]
+    ratio = FedRLR(FedRLR.Settings(rank=4), model, 10).constants["compression_actual"]
     assert ratio * model.macs == pytest.approx(7272)
     for percent, rounds in ((1.42, 39.4), (1.44, 39.9)):
         assert percent / 100 * 2.02e7 / (ratio * model.macs) == pytest.approx(rounds, abs=0.11)

@@ -104,7 +104,7 @@ def is_normed(method: Any) -> bool:
 def needs(algorithm: str) -> str:
     """What the server must get of the updates, under default settings."""
     kind = registry.load_component("algorithm", algorithm)
-    return kind.get_needs(kind.Settings())
+    return kind.describe_payload(kind.Settings()).needs
 
 
 def delivers(transport: str, algorithm: str) -> bool:
@@ -137,7 +137,7 @@ def payload_kind(method: type[Any]) -> tuple[Any, ...]:
     """What makes the payload of a method unlike others'."""
     settings = method.Settings
     return (
-        method.get_needs(settings()),
+        method.describe_payload(settings()).needs,
         "rules" in method.excludes,
         "levels" in settings.model_fields,
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.faults_of import list_faults
 
+from otafl.algorithms.base import PayloadKind
 from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.core import registry
 from otafl.scenario import Scenario, ScenarioError, load_scenario
@@ -213,8 +214,8 @@ class Whole(FedAvg):
     """A method of the user's own that says what it sends."""
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        return False
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(is_increment=False)
 
 
 def test_methods_and_codecs_of_the_users_own() -> None:

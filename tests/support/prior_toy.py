@@ -17,8 +17,7 @@ from twins.setting import everyone, local_data, mlp
 
 from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.algorithms.personal.per_fedavg import PerFedAvg
-from otafl.algorithms.personal.pfedbred import PFedBreD
-from otafl.algorithms.personal.pfedme import PFedMe
+from otafl.algorithms.personal.pfedbred import PFedBreD, PFedMe
 from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.rng import Streams
 from otafl.models.module_model import ModuleModel
@@ -135,7 +134,7 @@ def solve_exactly(method: Any, penalty: float, steps: int = 2) -> tuple[list[flo
 
 def assert_counts_gradients(method: Any, count: int) -> None:
     """Hold the gradients of a step to the count, as told and as called for."""
-    assert method.compute_constants() == {"gradients_per_step": float(count)}
+    assert method.constants == {"gradients_per_step": float(count)}
     load, model = Workload(4, 10, np.array([40.0])), method.model
     of_more_samples = method.count_flops(replace(load, batch_size=20)) - method.count_flops(load)
     assert of_more_samples == pytest.approx(count * model.count_training_flops(40.0))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
-from support.rounding import assert_agree
 from torch import Tensor
 from twins.network import Array, Minibatch
 from twins.rivals import plus
@@ -23,7 +20,6 @@ from otafl.core.contracts import (
     Payload,
     Received,
     Tensors,
-    Workload,
 )
 from otafl.core.rng import Streams
 from otafl.data.training_data import TrainingData
@@ -38,8 +34,6 @@ MODEL = mlp((INPUTS, 8, 5, CLASSES))
 WHO: list[list[list[int]] | None] = [None, [[0, 2, 3], [1, 4]], [[1, 2], [0, 3, 4]]]
 """Devices of each trial, round by round: all, then some, so that absent ones count."""
 
-LOAD = Workload(6, 10, np.array([60.0]))
-"""Six steps on ten samples each, of a device's sixty."""
 
 GRADIENT, PARAMETERS = 604.0, 119.0
 """Operations of a gradient of one sample: 6 * 103 MACs, but 2 * 48 by the samples themselves, and
@@ -47,7 +41,6 @@ twice 2 * 16 for biases and activations and 9 for the loss; and numbers of the m
 
 RATE, OWN, SERVER = [0.3, 0.05], [0.1, 0.4], [1.0, 0.7]
 RATES = {"learning_rate": RATE, "server_learning_rate": SERVER}
-DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 
 
 @dataclass
@@ -187,22 +180,3 @@ def assert_close(ours: list[Array], theirs: list[Array]) -> None:
 
 def take_step(old: list[Array], mean: list[Array], server_rate: float) -> list[Array]:
     return plus(old, plus(mean, old, -1.0), server_rate)
-
-
-def assert_equal_steps(one: Rounds, other: Rounds, same: Callable[[Rounds, Rounds], None]) -> None:
-    """Run three rounds of both, compared before each and after the last."""
-    for t, who in enumerate(WHO):
-        same(one, other)
-        one.run_round(t, who)
-        other.run_round(t, who)
-    same(one, other)
-
-
-def assert_same_model(one: Rounds, other: Rounds) -> None:
-    assert_agree(one.server["model"], other.server["model"])
-
-
-def assert_same_devices(one: Rounds, other: Rounds) -> None:
-    for name, block in one.devices.items():
-        if name.startswith("personal."):
-            assert_agree(block, other.devices[name], name)

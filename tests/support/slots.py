@@ -130,29 +130,6 @@ def list_deliveries(slots: int, most: int = 1) -> list[list[tuple[int, int]]]:
     return out
 
 
-def is_fedavg(one: Slots) -> None:
-    """Hold it against three rounds of everybody, without staleness."""
-    other = registry.make_component(
-        "algorithm", registry.load_settings_class("algorithm", "fedavg")(), MODEL, 5
-    )
-    hyper = {
-        "learning_rate": torch.tensor(RATES, dtype=F64),
-        "decay": torch.zeros(2, dtype=F64),
-        "server_learning_rate": torch.ones(2, dtype=F64),
-    }
-    server, _ = other.init(one.streams, hyper)
-    everybody = [(s, k) for s in range(2) for k in range(5)]
-    for t in range(3):
-        one.begin(everybody, t)
-        assert one.run_slot(everybody) == [0] * 10
-        rows = other.broadcast(server, one.all).expand_rows(one.all, 0, 10)
-        work = one.data.select_cohort(t, one.all)
-        context = LocalContext(one.all, hyper, one.streams, t, work)
-        _, payload, _ = other.run_local_update(rows, {}, context)
-        server = other.update_server(server, receive_exactly(payload, one.all), context)
-        torch.testing.assert_close(one.server["model"], server["model"], rtol=0, atol=1e-12)
-
-
 def run_in_engine(
     algorithm: dict[str, Any], transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Engine, Tensor, Tensor]:

@@ -129,7 +129,7 @@ def _works_with(table: str, name: str) -> str:
 
 
 def _algorithm(kind: type[algorithms.Algorithm]) -> str:
-    needs = kind.get_needs(kind.Settings())
+    needs = kind.describe_payload(kind.Settings()).needs
     able = [
         name
         for name in registry.list_names("transport")

@@ -29,6 +29,7 @@ Cho et al. 2024, "Heterogeneous LoRA for Federated Fine-tuning of On-Device Foun
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -36,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.adapters import lora_factors, lora_products, lora_tangent
+from otafl.algorithms.adapters import lora_factors, lora_products
 from otafl.algorithms.adapters.adapters import (
     AdaptedLayer,
     AdaptedModel,
@@ -48,12 +49,15 @@ from otafl.algorithms.adapters.adapters import (
     to_matrix,
     to_weight,
 )
-from otafl.algorithms.adapters.lora_costs import count_adapter_flops
-from otafl.algorithms.adapters.lora_factors import BASE, get_roles, name_tensors
-from otafl.algorithms.adapters.lora_payload import NORM, build_factor_groups
-from otafl.algorithms.adapters.lora_products import ServerView
-from otafl.algorithms.adapters.lora_settings import LoraSettings
-from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
+from otafl.algorithms.adapters.lora_factors import (
+    BASE,
+    NORM,
+    build_factor_groups,
+    get_roles,
+    name_tensors,
+)
+from otafl.algorithms.adapters.lora_settings import LoraSettings, count_adapter_flops
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
 from otafl.algorithms.parameters import draw_start, make_view
 from otafl.algorithms.submodel_training import broadcast_to_submodels
 from otafl.algorithms.whole_models import compute_step_size
@@ -113,8 +117,8 @@ class Lora(Algorithm):
         self.levels = self._build_levels(settings.levels or ())
 
     @classmethod
-    def get_needs(cls, settings: Any) -> Needs:
-        return "each" if settings.needs_each else "mean"
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind("each" if settings.needs_each else "mean")
 
     @property
     def changes_base(self) -> bool:
@@ -126,7 +130,7 @@ class Lora(Algorithm):
         params = draw_start(self.model, streams)
         head = {name: params[name] for name in self.head}
         if self.settings.mode == "tangent":
-            shared, params = lora_tangent.split_weights(self.layers, params)
+            shared, params = lora_factors.split_weights(self.layers, params)
             self.fixed = {f"start.{name}": block for name, block in shared.items()}
             own: c.Tensors = {}
         else:
@@ -189,7 +193,7 @@ class Lora(Algorithm):
         for step in range(work.steps):
             batch_loss, gradients = differentiate(objective, leaves, work.draw_batch(step))
             if self.settings.mode == "tangent":
-                lora_tangent.project_gradients_(self.layers, thin, gradients)
+                lora_factors.project_gradients_(self.layers, thin, gradients)
             descend_(leaves, gradients, rate)
             loss += batch_loss
         own = {n: leaves[n] for part in roles.own for n in name_tensors(part, self.layers)}
@@ -198,7 +202,7 @@ class Lora(Algorithm):
     def _get_roles(self, context: c.Context) -> lora_factors.Roles:
         """Return the places of the mode's tensors in a round."""
         if self.settings.mode == "tangent":
-            return lora_factors.Roles(lora_tangent.POINT, trained=("a", "b"), sent=("a", "b"))
+            return lora_factors.Roles(lora_factors.POINT, trained=("a", "b"), sent=("a", "b"))
         round = int(context.round) if self.settings.mode == "alternate" else 0
         return get_roles(self.settings.mode, round)
 
@@ -207,7 +211,7 @@ class Lora(Algorithm):
         thin = {n: b for n, b in received.items() if n not in self.head and not _is_base(n)}
         thin |= devices
         if self.settings.mode == "tangent":
-            return thin | lora_tangent.make_coordinates(self.layers, thin)
+            return thin | lora_factors.make_coordinates(self.layers, thin)
         thin |= {name: block[cohort.trial] for name, block in self.fixed.items()}
         ranks = self._get_ranks(cohort)
         return thin if ranks is None else lora_factors.truncate_ranks(thin, ranks)
@@ -227,7 +231,7 @@ class Lora(Algorithm):
     def _compose(self, tensors: c.Tensors) -> Factors:
         """Return A and B of each layer."""
         if self.settings.mode == "tangent":
-            return lora_tangent.compose_tangents(self.layers, tensors)
+            return lora_factors.compose_tangents(self.layers, tensors)
         return lora_factors.compose_factors(self.layers, tensors)
 
     def _build_payload(
@@ -270,15 +274,15 @@ class Lora(Algorithm):
             return state
         if self.settings.mode == "tangent":
             mean = received.mean[0] | received.mean[1]
-            point = lora_tangent.retract(self.layers, server, mean, step[:, None, None])
+            point = lora_factors.retract(self.layers, server, mean, step[:, None, None])
             return state | point
         if self.settings.aggregate == "dense" or self.settings.needs_each:
             cohort = context.cohort.transmitters
-            known = ServerView(self.layers, server, cohort, self._get_ranks(cohort))
-            if self.settings.aggregate == "dense":
-                return state | lora_products.factorise_sums(known, received)
+            names = [name for part in "AB" for name in name_tensors(part, self.layers)]
+            start, ranks = {n: server[n][cohort.trial] for n in names}, self._get_ranks(cohort)
+            start = start if ranks is None else lora_factors.truncate_ranks(start, ranks)
             return state | lora_products.aggregate_products(
-                known, received, self.settings, self.adapted.scale, context
+                self.layers, server, start, received, self.settings, self.adapted.scale, context
             )
         count = len(self._get_roles(context).sent)
         for group in range(count):
@@ -292,17 +296,19 @@ class Lora(Algorithm):
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         """Return the global model with merged adapters, or in mode share_a each device's own."""
         if self.settings.mode == "share_a":
-            return {"personal": self._build_personal_view(server, devices)}
-        merged = self._merge(server, torch.arange(self._count_trials(server)))
-        return {"global": make_view(self.model, merged)}
+            name, view = "personal", self._build_personal_view(server, devices)
+        else:
+            merged = self._merge(server, torch.arange(self._count_trials(server)))
+            name, view = "global", make_view(self.model, merged)
+        return {name: replace(view, saved_fn=lambda: self._build_saved_view(server, devices))}
 
-    def build_saved_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+    def _build_saved_view(self, server: c.Tensors, devices: c.Tensors) -> c.View:
         """Return merged models, of each device in mode share_a, with the weights before merging."""
-        name, tensors = "global", server
-        num_models = self._count_trials(server)
-        trial = torch.arange(num_models, device=next(iter(server.values())).device)
+        owner: Literal["trial", "device"] = "trial"
+        tensors = server
+        trial = torch.arange(self._count_trials(server), device=next(iter(server.values())).device)
         if self.settings.mode == "share_a":
-            name, trial = "personal", trial.repeat_interleave(self.num_devices)
+            owner, trial = "device", trial.repeat_interleave(self.num_devices)
             own = {n: block.flatten(0, 1) for n, block in devices.items()}
             tensors = {n: block[trial] for n, block in server.items()} | own
         merged = self._merge(tensors, trial)
@@ -312,8 +318,7 @@ class Lora(Algorithm):
             return self.model.logits({n: b for n, b in tensors.items() if n not in base}, x)
 
         moments = make_view(self.model, {}).moments_fn
-        owner: Literal["trial", "device"] = "trial" if name == "global" else "device"
-        return {name: c.View(merged | base, predict, owner, moments_fn=moments)}
+        return c.View(merged | base, predict, owner, moments_fn=moments)
 
     def _get_base(self, tensors: c.Tensors, trial: Tensor) -> c.Tensors:
         """Return the weights "base.W" [n, *shape] to which the adapters of rows are added."""
@@ -321,7 +326,7 @@ class Lora(Algorithm):
         start: Factors = {}
         if self.settings.mode == "tangent":
             parts = {n.removeprefix("start."): b[trial] for n, b in self.fixed.items()}
-            start = lora_tangent.compose_tangents(self.layers, parts)
+            start = lora_factors.compose_tangents(self.layers, parts)
         for layer in self.layers:
             name, shape = layer.weight, self.model.shapes[layer.weight]
             block = self.backbone.gather(name, trial)

@@ -16,7 +16,6 @@ Bai et al. 2024, "Federated Fine-tuning of Large Language Models under Heterogen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,15 +25,14 @@ from otafl.algorithms.adapters.lora_factors import (
     BASE,
     compose_factors,
     draw_factors,
-    truncate_ranks,
 )
 from otafl.algorithms.adapters.lora_settings import LoraSettings
 from otafl.algorithms.deliveries import get_delivered
-from otafl.core.contracts import Cohort, Context, Received, Tensors, unsqueeze_like
+from otafl.core import contracts as c
 from otafl.factorised.decomposition import svd
 
 
-def compute_row_weights(received: Received, cohort: Cohort, groups: Sequence[int]) -> Tensor:
+def compute_row_weights(received: c.Received, cohort: c.Cohort, groups: Sequence[int]) -> Tensor:
     """Compute the weights [n] of the rows of which all groups are delivered, with sum one a trial.
 
     They are 0 for all rows of a trial without such a row.
@@ -48,49 +46,15 @@ def compute_row_weights(received: Received, cohort: Cohort, groups: Sequence[int
     return weight / total.clamp_min(1e-30)[cohort.trial]
 
 
-def sum_rows(values: Tensor, weight: Tensor, cohort: Cohort) -> Tensor:
+def sum_rows(values: Tensor, weight: Tensor, cohort: c.Cohort) -> Tensor:
     """Sum weighted values [n, *shape] of the rows over each trial, [S, *shape]."""
     total = values.new_zeros(cohort.num_trials, *values.shape[1:])
-    return total.index_add_(0, cohort.trial, values * unsqueeze_like(weight, values))
-
-
-@dataclass(frozen=True)
-class ServerView:
-    """What the server knows of the rows of a round before it receives anything.
-
-    Parameters
-    ----------
-    layers : sequence of AdaptedLayer
-        Layers.
-    server : dict of str to Tensor [S, *shape]
-        State of the server.
-    cohort : Cohort
-        Rows that transmit.
-    ranks : Tensor, int64 [n], optional
-        Rank of each row; the layers' if not given.
-    """
-
-    layers: Sequence[AdaptedLayer]
-    server: Tensors
-    cohort: Cohort
-    ranks: Tensor | None
-
-    def gather_start(self) -> Tensors:
-        """Return the factors [n, *shape] that each row started from."""
-        names = (f"{part}.{layer.weight}" for layer in self.layers for part in "AB")
-        start = {name: self.server[name][self.cohort.trial] for name in names}
-        return start if self.ranks is None else truncate_ranks(start, self.ranks)
-
-    def recover_factors(self, received: Received) -> Tensors:
-        """Recover the factors [n, *shape] of each row from the increments of two groups."""
-        assert received.per_device is not None
-        sent = received.per_device[0] | received.per_device[1]
-        return {name: block + sent[name] for name, block in self.gather_start().items()}
+    return total.index_add_(0, cohort.trial, values * c.unsqueeze_like(weight, values))
 
 
 def average_products(
-    layers: Sequence[AdaptedLayer], factors: Tensors, weight: Tensor, cohort: Cohort
-) -> Tensors:
+    layers: Sequence[AdaptedLayer], factors: c.Tensors, weight: Tensor, cohort: c.Cohort
+) -> c.Tensors:
     """Average the products of the rows, as matrices [S, M, N] by the name of the weight."""
     return {
         layer.weight: sum_rows(
@@ -102,7 +66,7 @@ def average_products(
     }
 
 
-def split_product(layer: AdaptedLayer, product: Tensor) -> Tensors:
+def split_product(layer: AdaptedLayer, product: Tensor) -> c.Tensors:
     """Factorise a product [S, M, N] by its leading singular vectors, with the values in B."""
     u, s, vt = svd(product, full_matrices=False)
     r = min(layer.rank, s.shape[1])
@@ -114,49 +78,33 @@ def split_product(layer: AdaptedLayer, product: Tensor) -> Tensors:
     return {f"A.{layer.weight}": a.contiguous(), f"B.{layer.weight}": b.contiguous()}
 
 
-def factorise_sums(known: ServerView, received: Received) -> Tensors:
-    """Factorise the mean of the products, of which devices have sent the increments.
-
-    Parameters
-    ----------
-    known : ServerView
-        State and rows.
-    received : Received
-        Mean increments of the products in the first group.
-
-    Returns
-    -------
-    dict of str to Tensor [S, *shape]
-        New factors.
-    """
-    cohort = known.cohort
-    total = cohort.weight.new_zeros(cohort.num_trials).index_add_(0, cohort.trial, cohort.weight)
-    weight = cohort.weight / total.clamp_min(1e-30)[cohort.trial]
-    start = average_products(known.layers, known.gather_start(), weight, cohort)
-    state: Tensors = {}
-    for layer in known.layers:
-        product = start[layer.weight] + received.mean[0][f"product.{layer.weight}"]
-        state |= split_product(layer, product)
-    return state
-
-
 def aggregate_products(
-    known: ServerView, received: Received, settings: LoraSettings, scale: float, context: Context
-) -> Tensors:
-    r"""Aggregate the products of the devices, of which the server has each update.
+    layers: Sequence[AdaptedLayer],
+    server: c.Tensors,
+    start: c.Tensors,
+    received: c.Received,
+    settings: LoraSettings,
+    scale: float,
+    context: c.Context,
+) -> c.Tensors:
+    r"""Aggregate the products of the devices.
 
     Parameters
     ----------
-    known : ServerView
-        State and rows.
+    layers : sequence of AdaptedLayer
+        Layers.
+    server : dict of str to Tensor [S, *shape]
+        State of the server.
+    start : dict of str to Tensor [n, *shape]
+        Factors that each row started from.
     received : Received
-        Increments of A and B of each row.
+        Increments of A and B of each row; with `aggregate: dense` mean increments of the products.
     settings : LoraSettings
         Mode and aggregation.
     scale : float
         alpha / r.
     context : Context
-        Round, for the draw of a new A.
+        Rows, and the round, for the draw of a new A.
 
     Returns
     -------
@@ -172,14 +120,21 @@ def aggregate_products(
         W_0 \leftarrow W_0 + \frac{\alpha}{r} \left( \sum_k w_k B_k A_k - \sum_k w_k B_k
         \sum_k w_k A_k \right)
     """
-    cohort, layers = known.cohort, known.layers
-    weight = compute_row_weights(received, cohort, (0, 1))
-    rows = known.recover_factors(received)
+    cohort, dense = context.cohort.transmitters, settings.aggregate == "dense"
+    weight = compute_row_weights(received, cohort, () if dense else (0, 1))
+    rows = start
+    if not dense:
+        assert received.per_device is not None
+        sent = received.per_device[0] | received.per_device[1]
+        rows = {name: block + sent[name] for name, block in start.items()}
     products = average_products(layers, rows, weight, cohort)
-    state: Tensors = {}
-    if settings.aggregate == "svd":
+    state: c.Tensors = {}
+    if dense or settings.aggregate == "svd":
         for layer in layers:
-            state |= split_product(layer, products[layer.weight])
+            product = products[layer.weight]
+            if dense:
+                product = product + received.mean[0][f"product.{layer.weight}"]
+            state |= split_product(layer, product)
         return state
     if settings.aggregate == "stacking":
         state |= draw_factors(layers, context.streams, settings.a_start, int(context.round) + 1)
@@ -188,5 +143,5 @@ def aggregate_products(
         for name, (a, b) in compose_factors(layers, state).items():
             products[name] = products[name] - compute_product(a, b)
     for name, block in products.items():
-        state[f"{BASE}.{name}"] = known.server[f"{BASE}.{name}"] + scale * block
+        state[f"{BASE}.{name}"] = server[f"{BASE}.{name}"] + scale * block
     return state

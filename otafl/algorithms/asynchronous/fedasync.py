@@ -22,25 +22,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind
 from otafl.algorithms.deliveries import get_delivered_indicator, replace_delivered, sum_per_trial
 from otafl.algorithms.parameters import (
-    build_increment_,
+    build_increment,
     build_model_payload,
-    count_step_flops,
     get_received_params,
     take_penalised_step_,
 )
+from otafl.core import contracts as c
 from otafl.core import registry, settings
-from otafl.core.contracts import (
-    MODEL,
-    Broadcast,
-    Context,
-    LocalContext,
-    Received,
-    Tensors,
-    Workload,
-)
 from otafl.core.settings import declare_stackable
 
 
@@ -117,21 +108,19 @@ class FedAsync(Algorithm):
                 )
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        return bool(settings.sends == "increment")
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(cls.needs, is_increment=settings.sends == "increment")
 
-    def count_flops(self, workload: Workload) -> np.ndarray:
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the penalty's x - x_tau, times rho, added to the gradient, and the step."""
         subtractions = 1.0 if self.settings.sends == "increment" else 0.0
-        return count_step_flops(
-            self.model, workload, per_param_step=5.0, per_param_round=subtractions
-        )
+        return self.count_step_flops(workload, per_param_step=5.0, per_param_round=subtractions)
 
-    def compute_weights(self, context: Context) -> Tensor:
+    def compute_weights(self, context: c.Context) -> Tensor:
         """Return w_k s_k [N], for a cohort with the data shares w_k."""
         return context.cohort.weight * self._compute_staleness_weight(context)
 
-    def _compute_staleness_weight(self, context: Context) -> Tensor:
+    def _compute_staleness_weight(self, context: c.Context) -> Tensor:
         """Compute s_k of each row, [N]."""
         late = context.cohort.staleness.to(context.cohort.weight.dtype)
         if self.settings.staleness == "polynomial":
@@ -142,7 +131,7 @@ class FedAsync(Algorithm):
         return torch.ones_like(late)
 
     def run_local_update(
-        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
         centre, work = get_received_params(broadcast, self.model), context.local_data
         params = self.model.copy_trainable(centre)
@@ -154,9 +143,11 @@ class FedAsync(Algorithm):
             )
         if self.settings.sends == "model":
             return {}, build_model_payload(params), loss / work.steps
-        return {}, build_increment_(params, broadcast, self.model.shapes), loss / work.steps
+        return {}, build_increment(params, broadcast, self.model.shapes), loss / work.steps
 
-    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
         cohort = context.cohort
         delivered = get_delivered_indicator(received, cohort)
         weight = sum_per_trial(delivered * cohort.weight, cohort)
@@ -165,6 +156,6 @@ class FedAsync(Algorithm):
         )
         a = context.hyper["mixing"] * weight / share.clamp_min(torch.finfo(share.dtype).tiny)
         if self.settings.sends == "increment":
-            return {MODEL: torch.addcmul(server[MODEL], a[:, None], received.mean[0][MODEL])}
-        mean = replace_delivered(server, received, 0)[MODEL]
-        return {MODEL: torch.lerp(server[MODEL], mean, a[:, None])}
+            return {c.MODEL: torch.addcmul(server[c.MODEL], a[:, None], received.mean[0][c.MODEL])}
+        mean = replace_delivered(server, received, 0)[c.MODEL]
+        return {c.MODEL: torch.lerp(server[c.MODEL], mean, a[:, None])}

@@ -27,18 +27,8 @@ from torch import Tensor
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.deliveries import get_delivered_indicator, sum_per_trial
 from otafl.algorithms.parameters import train_increment
+from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.contracts import (
-    MODEL,
-    VERSION,
-    Broadcast,
-    Cohort,
-    Context,
-    Hyper,
-    LocalContext,
-    Received,
-    Tensors,
-)
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 
@@ -85,51 +75,53 @@ class FedBuff(Algorithm):
         momentum: float = declare_stackable(0.0, ge=0, lt=1)
         """share of the server's last step in its next one"""
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
-        model = server[MODEL]
+        model = server[c.MODEL]
         zeros = {name: torch.zeros_like(model) for name in ("buffer", "velocity")}
         none = torch.zeros(len(model), dtype=torch.int64, device=model.device)
-        return server | zeros | {"came": none, VERSION: none.clone()}, devices
+        return server | zeros | {"came": none, c.VERSION: none.clone()}, devices
 
-    def broadcast(self, server: Tensors, cohort: Cohort) -> Broadcast:
-        return Broadcast({MODEL: server[MODEL]})
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
+        return c.Broadcast({c.MODEL: server[c.MODEL]})
 
-    def compute_weights(self, context: Context) -> Tensor:
+    def compute_weights(self, context: c.Context) -> Tensor:
         """Return s(d) of each row, [N], without a weight for the number of samples."""
         late = context.cohort.staleness.to(context.cohort.weight.dtype)
         return (1.0 + late).pow(-context.gather_hyper("exponent"))
 
     def run_local_update(
-        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
         rate = context.gather_hyper("learning_rate")
         return {}, *train_increment(self.model, broadcast, rate, context)
 
-    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
         cohort, hyper = context.cohort, context.hyper
-        weight = received.delivered_weight(0, MODEL)
+        weight = received.delivered_weight(0, c.MODEL)
         total = (
             weight * sum_per_trial(cohort.weight, cohort)[:, None]
         )  # sum of s of the delivered updates
-        buffer = torch.addcmul(server["buffer"], received.mean[0][MODEL], total)
+        buffer = torch.addcmul(server["buffer"], received.mean[0][c.MODEL], total)
         num_updates = server["came"] + _count_delivered(received, cohort, weight.amax(1))
         full = num_updates >= hyper["buffer"]
         steps = full[:, None]
         mean = buffer / num_updates.clamp_min(1)[:, None]
         ahead = torch.addcmul(mean, hyper["momentum"][:, None], server["velocity"])
         velocity = torch.where(steps, ahead, server["velocity"])
-        moved = torch.addcmul(server[MODEL], hyper["server_rate"][:, None], velocity)
+        moved = torch.addcmul(server[c.MODEL], hyper["server_rate"][:, None], velocity)
         return {
-            MODEL: torch.where(steps, moved, server[MODEL]),
+            c.MODEL: torch.where(steps, moved, server[c.MODEL]),
             "buffer": torch.where(steps, 0.0, buffer),
             "velocity": velocity,
             "came": torch.where(full, 0, num_updates),
-            VERSION: server[VERSION] + full,
+            c.VERSION: server[c.VERSION] + full,
         }
 
 
-def _count_delivered(received: Received, cohort: Cohort, weight: Tensor) -> Tensor:
+def _count_delivered(received: c.Received, cohort: c.Cohort, weight: Tensor) -> Tensor:
     """Count the delivered updates, [S] int64, from the delivered weight [S] relative to 1."""
     if received.delivered_mask is not None:
         return sum_per_trial(get_delivered_indicator(received, cohort), cohort).round().long()

@@ -18,29 +18,19 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome, PayloadKind
 from otafl.algorithms.parameters import (
     copy_received_params,
-    count_step_flops,
     run_sgd_,
     train_increment,
 )
-from otafl.algorithms.shared_settings import DecayedSettings
 from otafl.algorithms.whole_models import (
     IDEAL_ROUTE,
     build_payload,
     compute_step_size,
     get_received_model,
 )
-from otafl.core.contracts import (
-    MODEL,
-    Broadcast,
-    Context,
-    LocalContext,
-    Received,
-    Tensors,
-    Workload,
-)
+from otafl.core import contracts as c
 from otafl.core.settings import declare_stackable
 from otafl.models.base import flatten, unflatten
 
@@ -87,15 +77,15 @@ class FedAvg(Algorithm):
                 )
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        return bool(settings.sends == "increment")
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(cls.needs, is_increment=settings.sends == "increment")
 
-    def count_flops(self, workload: Workload) -> np.ndarray:
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
         subtractions = 1.0 if self.settings.sends == "increment" else 0.0
-        return count_step_flops(self.model, workload, per_param_round=subtractions)
+        return self.count_step_flops(workload, per_param_round=subtractions)
 
     def run_local_update(
-        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
         rate = compute_step_size(context.hyper, context.round)[context.cohort.trial]
         if self.settings.sends == "increment":
@@ -104,9 +94,11 @@ class FedAvg(Algorithm):
         loss = run_sgd_(self.model, params, rate, context)
         return {}, build_payload(params, self.model, self.settings.bias_mode), loss
 
-    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
         if self.settings.sends == "increment":
             return super().update_server(server, received, context)
         step = context.hyper["server_learning_rate"][:, None]
-        mean = get_received_model(unflatten(server[MODEL], self.model.shapes), received)
-        return {MODEL: torch.lerp(server[MODEL], flatten(mean), step)}
+        mean = get_received_model(unflatten(server[c.MODEL], self.model.shapes), received)
+        return {c.MODEL: torch.lerp(server[c.MODEL], flatten(mean), step)}

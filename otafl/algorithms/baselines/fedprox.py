@@ -23,14 +23,18 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.base import (
+    Algorithm,
+    AveragedSettings,
+    Outcome,
+    declare_penalty,
+    find_overshoot,
+)
 from otafl.algorithms.parameters import (
     build_increment,
-    count_step_flops,
     get_received_params,
     take_penalised_step_,
 )
-from otafl.algorithms.shared_settings import AveragedSettings, declare_penalty, find_overshoot
 from otafl.core.contracts import Broadcast, LocalContext, Tensors, Workload
 from otafl.core.rng import declare_purpose
 
@@ -72,7 +76,7 @@ class FedProx(Algorithm):
 
     def count_flops(self, workload: Workload) -> np.ndarray:
         """Count the penalty's w - w^t, times mu, added to the gradient, and the step."""
-        return count_step_flops(self.model, workload, per_param_step=5.0)
+        return self.count_step_flops(workload, per_param_step=5.0)
 
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext

@@ -26,23 +26,10 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
 from otafl.algorithms.deliveries import sum_per_trial
-from otafl.algorithms.parameters import apply_mean_increment, copy_received_params, count_step_flops
-from otafl.algorithms.shared_settings import AveragedSettings
-from otafl.core.contracts import (
-    MODEL,
-    Broadcast,
-    Context,
-    DeliveredMasks,
-    Group,
-    Hyper,
-    LocalContext,
-    Payload,
-    Received,
-    Tensors,
-    Workload,
-)
+from otafl.algorithms.parameters import apply_mean_increment, copy_received_params
+from otafl.core import contracts as c
 from otafl.core.rng import Streams
 from otafl.models.base import flatten, unflatten
 
@@ -90,44 +77,50 @@ class Scaffold(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["scaffold"] = "scaffold"
 
-    def count_flops(self, workload: Workload) -> np.ndarray:
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the steps, and what a round computes once.
 
         A step adds eta_l (c_i - c), which is the same in all steps of a round. A round has this
         vector, y - x, the new c_i and its change.
         """
-        return count_step_flops(self.model, workload, per_param_step=3.0, per_param_round=6.0)
+        return self.count_step_flops(workload, per_param_step=3.0, per_param_round=6.0)
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, _ = super().init(streams, hyper)
-        zero = torch.zeros_like(server[MODEL])
+        zero = torch.zeros_like(server[c.MODEL])
         return server | {CONTROL: zero}, {CONTROL: zero[:, None]}
 
     def run_local_update(
-        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        x, c, own = broadcast.tensors[MODEL], broadcast.tensors[CONTROL], devices[CONTROL]
+        x, control, own = broadcast.tensors[c.MODEL], broadcast.tensors[CONTROL], devices[CONTROL]
         params, work = copy_received_params(broadcast, self.model), context.local_data
         rate = context.gather_hyper("learning_rate")
-        shift = unflatten((own - c).mul_(rate[:, None]), self.model.shapes)
+        shift = unflatten((own - control).mul_(rate[:, None]), self.model.shapes)
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
             loss += self.model.take_sgd_step_(params, work.draw_batch(step), rate)
             for name, block in params.items():
                 block.add_(shift[name])
         moved = flatten(params).sub_(x)
-        change = c.addcdiv_(moved, (rate * work.steps)[:, None]).neg_()  # c_i+ - c_i
-        payload = Group({MODEL: moved}), Group({CONTROL: change})
+        change = control.addcdiv_(moved, (rate * work.steps)[:, None]).neg_()  # c_i+ - c_i
+        payload = c.Group({c.MODEL: moved}), c.Group({CONTROL: change})
         return {CONTROL: own}, payload, loss / work.steps
 
     def on_ack(
-        self, devices: Tensors, sent: Payload, delivered_masks: DeliveredMasks, context: Context
-    ) -> Tensors:
+        self,
+        devices: c.Tensors,
+        sent: c.Payload,
+        delivered_masks: c.DeliveredMasks,
+        context: c.Context,
+    ) -> c.Tensors:
         change = sent[1].tensors[CONTROL]
         return {CONTROL: devices[CONTROL].add_(torch.where(delivered_masks[1], change, 0.0))}
 
-    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
         share = sum_per_trial(context.cohort.weight, context.cohort)
         delivered = share[:, None] * received.delivered_weight(1, CONTROL)
         control = torch.addcmul(server[CONTROL], delivered, received.mean[1][CONTROL])
-        return {MODEL: apply_mean_increment(server, received, context.hyper), CONTROL: control}
+        return {c.MODEL: apply_mean_increment(server, received, context.hyper), CONTROL: control}

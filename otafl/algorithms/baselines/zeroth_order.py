@@ -24,20 +24,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome
-from otafl.algorithms.shared_settings import DecayedSettings
+from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
 from otafl.algorithms.whole_models import compute_step_size
-from otafl.core.contracts import (
-    MODEL,
-    Batch,
-    Broadcast,
-    Context,
-    Group,
-    LocalContext,
-    Received,
-    Tensors,
-    Workload,
-)
+from otafl.core import contracts as c
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_purpose, make_step_key
 from otafl.core.settings import declare_stackable
@@ -106,9 +95,9 @@ class ZerothOrder(Algorithm):
             return _find_problems(scenario)
 
     def run_local_update(
-        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        w, work = broadcast.tensors[MODEL], context.local_data
+        w, work = broadcast.tensors[c.MODEL], context.local_data
         trial, count = context.cohort.trial, self.settings.directions
         eta = compute_step_size(context.hyper, context.round)[trial]
         slopes = w.new_zeros(len(w), count)
@@ -129,9 +118,9 @@ class ZerothOrder(Algorithm):
                 if moved is not None:
                     moved.addcmul_((eta * slope / len(indices))[:, None], u, value=-1.0)
             w = w if moved is None else moved
-        return {}, (Group({SLOPES: slopes}),), loss / work.steps
+        return {}, (c.Group({SLOPES: slopes}),), loss / work.steps
 
-    def _draw_shared_directions(self, w: Tensor, context: LocalContext) -> Tensor | None:
+    def _draw_shared_directions(self, w: Tensor, context: c.LocalContext) -> Tensor | None:
         """Draw all directions [S, q, P] of a round once, for the models w [n, P] of all devices.
 
         Returns None if they take too much memory, or if the local steps follow fewer.
@@ -145,7 +134,7 @@ class ZerothOrder(Algorithm):
         trial, index = context.streams.list_pairs(count)
         return draw_directions(context, trial, index, w.shape[1]).view(trials, count, -1)
 
-    def _draw_indices(self, step: int, context: LocalContext) -> list[Tensor]:
+    def _draw_indices(self, step: int, context: c.LocalContext) -> list[Tensor]:
         """Return the directions of a local step, int64 [n] each: all, or one of each row."""
         cohort, count = context.cohort, self.settings.directions
         if self.settings.local_directions == "all":
@@ -155,22 +144,24 @@ class ZerothOrder(Algorithm):
         return [(draw[:, 0] * count).long().clamp_max_(count - 1)]
 
     def _compute_slope(
-        self, w: Tensor, u: Tensor, batch: Batch, context: LocalContext
+        self, w: Tensor, u: Tensor, batch: c.Batch, context: c.LocalContext
     ) -> tuple[Tensor, Tensor]:
         """Return the slopes [n] at models w [n, P] along u [n, P], and the mean of both losses."""
         mu = context.gather_hyper("smoothing")
         ahead, behind = (self._compute_loss(w + side[:, None] * u, batch) for side in (mu, -mu))
         return (ahead - behind) / (2.0 * mu), 0.5 * (ahead + behind)
 
-    def _compute_loss(self, w: Tensor, batch: Batch) -> Tensor:
+    def _compute_loss(self, w: Tensor, batch: c.Batch) -> Tensor:
         """Return the losses [n] of models [n, P] on a minibatch of each."""
         params = unflatten(w, self.model.shapes)
         scores = self.model.score_batch(params, batch)
         return self.model.loss.compute_mean(scores, batch)
 
-    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
         """Step along the directions, weighted by the mean slopes, a few directions at a time."""
-        w, z = server[MODEL], received.mean[0][SLOPES]
+        w, z = server[c.MODEL], received.mean[0][SLOPES]
         eta = compute_step_size(context.hyper, context.round)
         (trials, size), count = w.shape, self.settings.directions
         step = torch.zeros_like(w)
@@ -180,9 +171,9 @@ class ZerothOrder(Algorithm):
             trial = torch.arange(trials, device=w.device).repeat_interleave(len(j))
             u = draw_directions(context, trial, j.repeat(trials), size)
             step += torch.einsum("sj,sjp->sp", z[:, j], u.view(trials, len(j), size))
-        return {MODEL: torch.addcmul(w, (eta / count)[:, None], step, value=-1.0)}
+        return {c.MODEL: torch.addcmul(w, (eta / count)[:, None], step, value=-1.0)}
 
-    def count_flops(self, workload: Workload) -> np.ndarray:
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count two forward passes for each direction, and no backward pass.
 
         A direction takes eight operations per parameter: four for its normal numbers, and four for
@@ -196,7 +187,7 @@ class ZerothOrder(Algorithm):
         return probes * passes + (8.0 * probes + 2.0 * moves) * self.model.num_params
 
 
-def draw_directions(context: Context, trial: Tensor, index: Tensor, size: int) -> Tensor:
+def draw_directions(context: c.Context, trial: Tensor, index: Tensor, size: int) -> Tensor:
     """Draw directions of a round, the same for all devices of a trial.
 
     Parameters

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome, Views
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
 from otafl.algorithms.deliveries import replace_delivered
 from otafl.algorithms.low_rank import low_rank_layers
 from otafl.algorithms.low_rank.low_rank_layers import LowRankSettings, get_point, name_point
@@ -123,6 +123,7 @@ class FedRLR(Algorithm):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, low_rank_layers.require_layers(model, settings.name), devices)
         self.ranks = low_rank_layers.compute_ranks(settings.rank, self.model)
+        self.constants = low_rank_layers.compute_sides_compression(self.model, self.ranks)
         self._layers = range(len(self.ranks))
         self._shapes: Shapes = {}
         for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
@@ -135,9 +136,8 @@ class FedRLR(Algorithm):
         self._kappa_penalty = 1.0 / devices if inv_k_penalty else 1.0
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        """Return False: devices send factors of the model, each round in another frame."""
-        return False
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(cls.needs, is_increment=False)  # factors, each round in another frame
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return Theta_k = Theta_0, the model's start truncated to rank R.
@@ -308,9 +308,6 @@ class FedRLR(Algorithm):
             "product_error_law": law / total,
             "consensus_gap": gap / total,
         }
-
-    def compute_constants(self) -> dict[str, float]:
-        return low_rank_layers.compute_sides_compression(self.model, self.ranks)
 
     def _predict(self, tensors: c.Tensors, x: Tensor) -> Tensor:
         maps = [LowRankMap(get_point(tensors, i)) for i in self._layers]

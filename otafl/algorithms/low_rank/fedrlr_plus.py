@@ -23,10 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome, Views
+from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome, Views
 from otafl.algorithms.low_rank import low_rank_layers
 from otafl.algorithms.low_rank.low_rank_layers import LowRankSettings, get_point, name_point
-from otafl.algorithms.shared_settings import DecayedSettings
 from otafl.algorithms.whole_models import compute_step_size
 from otafl.core import contracts as c
 from otafl.core.rng import Streams
@@ -141,6 +140,7 @@ class FedRLRPlus(Algorithm):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, low_rank_layers.require_layers(model, settings.name), devices)
         self.ranks = low_rank_layers.compute_ranks(settings.rank, self.model)
+        self.constants = low_rank_layers.compute_sides_compression(self.model, self.ranks)
         self._shapes: Shapes = {}
         for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
             self._shapes |= {f"u{i}": (rank, layer.inputs + 1), f"s{i}": (rank,)}
@@ -219,10 +219,6 @@ class FedRLRPlus(Algorithm):
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         model = {name: server[name] for name in self._shapes}
         return {"global": c.View(model, self._predict)}
-
-    def compute_constants(self) -> dict[str, float]:
-        """Return the compression of the weights, without the R coordinates of a bias."""
-        return low_rank_layers.compute_sides_compression(self.model, self.ranks)
 
     def _predict(self, tensors: c.Tensors, x: Tensor) -> Tensor:
         params: dict[str, Any] = {}

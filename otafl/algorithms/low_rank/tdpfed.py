@@ -29,10 +29,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
+from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
 from otafl.algorithms.deliveries import get_delivered_indicator, replace_delivered, sum_per_trial
-from otafl.algorithms.low_rank.cp_params import CpParams
-from otafl.algorithms.low_rank.factor_pull import FactorPull
+from otafl.algorithms.low_rank.cp_factors import CpParams, FactorPull
 from otafl.algorithms.low_rank.low_rank_layers import (
     Ranks,
     check_num_ranks,
@@ -182,14 +181,13 @@ class TDPFed(Algorithm):
             rank = [cp.compute_rank(sizes, rate) for sizes in modes]
         self.ranks = expand_rank(rank, [cp.largest_rank(sizes) for sizes in modes])
         self.cp = CpParams(self.model, self.ranks)
+        dense = [layer.inputs * layer.outputs for layer in self.model.layers]  # without biases
+        self.constants = compute_compression(dense, self.cp.count_coordinates(), len(dense) // 2)
 
     @classmethod
-    def get_needs(cls, settings: Any) -> Needs:
-        return "each" if settings.aggregation == "act" else "mean"
-
-    @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        return bool(settings.sends == "increment")
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        needs: Needs = "each" if settings.aggregation == "act" else "mean"
+        return PayloadKind(needs, settings.sends == "increment")
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return factors whose tensors have He's variance, and biases of zero."""
@@ -222,10 +220,8 @@ class TDPFed(Algorithm):
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
         """Compute lines 6 to 11 of Algorithm 1."""
-        step, penalty = (
-            context.gather_hyper("personal_learning_rate"),
-            context.gather_hyper("penalty"),
-        )
+        step = context.gather_hyper("personal_learning_rate")
+        penalty = context.gather_hyper("penalty")
         work, form, joint = context.local_data, self.form, self.settings.factor_update == "joint"
         flat = broadcast.tensors[c.MODEL].clone()
         start, local = (unflatten(b, self.cp.shapes) for b in (broadcast.tensors[c.MODEL], flat))
@@ -410,14 +406,6 @@ class TDPFed(Algorithm):
         if self.settings.aggregation == "act":
             out["refactoring_error"] = server[RESIDUAL]
         return out
-
-    def compute_constants(self) -> dict[str, float]:
-        """Return the compression of the weights, of the later of two middle layers.
-
-        Biases are sent whole and do not count.
-        """
-        dense = [layer.inputs * layer.outputs for layer in self.model.layers]
-        return compute_compression(dense, self.cp.count_coordinates(), len(dense) // 2)
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the operations of the steps and of the payload.

@@ -25,18 +25,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome
-from otafl.algorithms.deliveries import get_delivered
+from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, declare_penalty
+from otafl.algorithms.deliveries import get_delivered, update_table
 from otafl.algorithms.parameters import (
     add_prefix,
     build_model_payload,
-    count_step_flops,
     get_received_params,
     select_prefix,
 )
-from otafl.algorithms.personal.device_tables import update_table
 from otafl.algorithms.prox import PENALISED, take_gradient_steps
-from otafl.algorithms.shared_settings import declare_penalty
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams
@@ -113,9 +110,8 @@ class FedAMP(Algorithm):
         """xi_ii, weight of a device's own model, with weights: cosine"""
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        """Return False: devices send their models."""
-        return False
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(cls.needs, is_increment=False)  # devices send their models
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
@@ -167,7 +163,7 @@ class FedAMP(Algorithm):
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the gradient steps under a penalty; the model itself is sent."""
         steps = self.settings.prox_steps
-        return count_step_flops(self.model, workload, steps, PENALISED * steps, per_param_round=0.0)
+        return self.count_step_flops(workload, steps, PENALISED * steps, per_param_round=0.0)
 
 
 def compute_kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> Tensor:

@@ -22,9 +22,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome, Views
-from otafl.algorithms.parameters import draw_start, make_draw, subtract_
-from otafl.algorithms.shared_settings import AveragedSettings
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
+from otafl.algorithms.parameters import draw_start, make_draw
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -112,9 +111,8 @@ class FedEM(Algorithm):
             q = q / q.shape[-1] if batch.weight is None else q * batch.weight[:, None]
             for m, params in enumerate(new):
                 loss += self.model.take_sgd_step_(params, replace(batch, weight=q[:, m]), rate)
-        for before, after in zip(old, new, strict=True):
-            subtract_(before, after)
-        return {PI: pi}, (c.Group({c.MODEL: flat}),), loss / work.steps
+        moved = torch.cat([flatten(one) for one in new], 1).sub_(flat)
+        return {PI: pi}, (c.Group({c.MODEL: moved}),), loss / work.steps
 
     def _split_components(self, flat: Tensor) -> list[c.Tensors]:
         """Return the components [n, *shape] of [n, M * P], as views."""

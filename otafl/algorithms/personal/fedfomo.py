@@ -31,16 +31,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome
-from otafl.algorithms.deliveries import get_delivered
+from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind
+from otafl.algorithms.deliveries import get_delivered, update_table
 from otafl.algorithms.local_samples import add_, get_sample_mask, split_into_pieces
 from otafl.algorithms.parameters import (
     add_prefix,
     build_model_payload,
-    count_step_flops,
     select_prefix,
 )
-from otafl.algorithms.personal.device_tables import update_table
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams, declare_purpose, make_step_key
@@ -123,9 +121,8 @@ class FedFomo(Algorithm):
         self.device_models = ("personal", "base") if settings.baseline == "last" else ("personal",)
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        """Return False: devices send their models and gains."""
-        return False
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(cls.needs, is_increment=False)  # devices send their models and gains
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, state = super().init(streams, hyper)
@@ -272,7 +269,7 @@ class FedFomo(Algorithm):
         exchange = (1 + compared) * self.model.count_forward_flops(held)
         exchange += (3.0 * compared + 2.0 * (1 + compared)) * self.model.num_params
         rest = replace(workload, num_samples=workload.num_samples - held)
-        return exchange + count_step_flops(self.model, rest, per_param_round=0.0)
+        return exchange + self.count_step_flops(rest, per_param_round=0.0)
 
     def offer(self, affinity: Tensor, round: int, hyper: c.Hyper, streams: Streams) -> Tensor:
         """Choose the devices whose models each device is forwarded in a round.

@@ -33,22 +33,30 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
-from otafl.algorithms.deliveries import get_delivered
+from otafl.algorithms.base import (
+    Algorithm,
+    AveragedSettings,
+    Needs,
+    Outcome,
+    PayloadKind,
+    Views,
+    declare_penalty,
+    declare_personal_rate,
+)
+from otafl.algorithms.deliveries import (
+    find_delivered,
+    get_delivered,
+    scatter_to_table,
+    update_table,
+)
 from otafl.algorithms.local_samples import add_, get_sample_mask, select_rows, split_into_pieces
 from otafl.algorithms.parameters import (
     add_prefix,
     apply_mean_increment,
-    build_increment_,
+    build_increment,
     make_device_view,
 )
-from otafl.algorithms.personal.device_tables import find_delivered, scatter_to_table, update_table
 from otafl.algorithms.personal.simplex_qp import solve_programs
-from otafl.algorithms.shared_settings import (
-    AveragedSettings,
-    declare_penalty,
-    declare_personal_rate,
-)
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -151,9 +159,10 @@ class FedPAC(Algorithm):
         self.sent_shapes = self.body_shapes
 
     @classmethod
-    def sends_increments(cls, settings: Any) -> bool:
-        """Return False: devices send heads and statistics besides the increment of the body."""
-        return False
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(
+            "each", is_increment=False
+        )  # devices send heads and statistics besides the increment of the body
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
@@ -182,10 +191,8 @@ class FedPAC(Algorithm):
         full, counts = work.load_full_batch(), work.count_classes()
         moment, variance = compute_statistics(*self.sum_features(body, full), counts)
 
-        rate, own_rate = (
-            context.gather_hyper("learning_rate"),
-            context.gather_hyper("personal_learning_rate"),
-        )
+        rate = context.gather_hyper("learning_rate")
+        own_rate = context.gather_hyper("personal_learning_rate")
         for index in range(self.settings.head_steps or max(1, work.steps // 5)):
             draw, step = divmod(index, work.steps)
             batch = work.draw_batch(step, draw_index=1 + draw)
@@ -209,7 +216,7 @@ class FedPAC(Algorithm):
         }
         both = body | head
         state = add_prefix("personal", {name: both[name] for name in self.model.shapes})
-        sent = build_increment_(body, broadcast, self.body_shapes)
+        sent = build_increment(body, broadcast, self.body_shapes)
         return state, (*sent, c.Group(reports)), loss / work.steps
 
     def compute_features(self, body: c.Tensors, x: Tensor) -> Tensor:

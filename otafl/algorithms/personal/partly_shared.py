@@ -1,17 +1,55 @@
-"""Steps of methods that share a part of the model and keep the rest at each device.
+"""Averaging of a part of the model, of which each device keeps the rest for itself (FedBN, FedRep).
 
 The server's tensor "model" [S, P] holds the shared parameters side by side. The device's tensors
-"personal.NAME" are its own parameters. All functions use parameters name -> [n, *shape].
+"personal.NAME" are its own parameters. The personal model is the averaged parameters with the
+device's own, as the device has them after aggregation. There is no global model, because the
+server does not have all parameters.
+
+FedBN   Devices train all parameters by local SGD, and keep those of normalisation layers.
+FedRep  Devices keep the last layer, the head h_i. With the received body phi, all layers before it,
+        fixed, a device takes SGD steps on its head. With the new head fixed, it takes SGD steps on
+        the body, on minibatches of its own.
+
+References
+----------
+Li, Jiang, Zhang, Kamp, Dou 2021, "FedBN: Federated Learning on Non-IID Features via Local Batch
+    Normalization", Algorithm 1.
+Collins, Hassani, Mokhtari, Shakkottai 2021, "Exploiting Shared Representations for Personalized
+    Federated Learning", Algorithm 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Literal
 
-from otafl.algorithms.parameters import add_prefix, draw_start, make_view, select_prefix
-from otafl.core.contracts import MODEL, Broadcast, Tensors, View
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, declare_personal_rate
+from otafl.algorithms.parameters import (
+    add_prefix,
+    build_increment,
+    draw_start,
+    make_view,
+    run_sgd_,
+    select_prefix,
+)
+from otafl.core import contracts as c
+from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import Model, Shapes, copy_params, flatten, unflatten
+from otafl.models.base import (
+    Model,
+    Shapes,
+    copy_params,
+    descend_,
+    differentiate,
+    flatten,
+    unflatten,
+)
 
 LOCAL_PREFIX = "personal"
 
@@ -23,7 +61,7 @@ def get_shared_shapes(model: Model, local_names: Collection[str]) -> Shapes:
 
 def split_start(
     model: Model, local_names: Collection[str], streams: Streams
-) -> tuple[Tensors, Tensors]:
+) -> tuple[c.Tensors, c.Tensors]:
     """Split the start of the model into server and device state.
 
     Parameters
@@ -44,10 +82,10 @@ def split_start(
     """
     params = draw_start(model, streams)
     own_part = {name: params.pop(name)[:, None] for name in tuple(params) if name in local_names}
-    return {MODEL: flatten(params)}, add_prefix(LOCAL_PREFIX, own_part)
+    return {c.MODEL: flatten(params)}, add_prefix(LOCAL_PREFIX, own_part)
 
 
-def join_params(broadcast: Broadcast, devices: Tensors, shapes: Shapes) -> Tensors:
+def join_params(broadcast: c.Broadcast, devices: c.Tensors, shapes: Shapes) -> c.Tensors:
     """Join the received parameters and the device's own, to train in place.
 
     Parameters
@@ -64,18 +102,214 @@ def join_params(broadcast: Broadcast, devices: Tensors, shapes: Shapes) -> Tenso
     dict of str to Tensor [n, *shape]
         All parameters.
     """
-    return copy_params(unflatten(broadcast.tensors[MODEL], shapes)) | select_prefix(
+    return copy_params(unflatten(broadcast.tensors[c.MODEL], shapes)) | select_prefix(
         devices, LOCAL_PREFIX
     )
 
 
-def make_personal_view(model: Model, server: Tensors, devices: Tensors, shapes: Shapes) -> View:
+def make_personal_view(
+    model: Model, server: c.Tensors, devices: c.Tensors, shapes: Shapes
+) -> c.View:
     """Build the view of the server's shared parameters with each device's own."""
     kept = select_prefix(devices, LOCAL_PREFIX)
     num_devices = next(iter(kept.values())).shape[1]
     shared = {
         name: block[:, None].expand(-1, num_devices, *block.shape[1:])
-        for name, block in unflatten(server[MODEL], shapes).items()
+        for name, block in unflatten(server[c.MODEL], shapes).items()
     }
     both = {name: block.flatten(0, 1) for name, block in (shared | kept).items()}
     return make_view(model, both, "device")
+
+
+class FedBn(Algorithm):
+    """Federated averaging with local normalisation layers.
+
+    The server's tensor "model" [S, P] holds all parameters except those of normalisation layers,
+    which are the device's tensors "personal.NAME".
+
+    Whatever the uplink does, devices keep the parameters of normalisation layers: they are
+    never sent.
+
+    Examples
+    --------
+    `docs/personalised.md` has a scenario with `algorithm: fedbn` and `model: conv_net`.
+    """
+
+    averages_increments: ClassVar[bool] = True
+
+    is_per_device = True
+
+    class Settings(AveragedSettings):
+        example: ClassVar[Mapping[str, Any]] = {
+            "model.name": "conv_net",
+            "model.channels": [8, 16],
+        }
+
+        name: Literal["fedbn"] = "fedbn"
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
+        if not model.norms:
+            raise UserError(
+                "algorithm.name: 'fedbn' needs a model with normalisation layers, and the model "
+                "has none; use conv_net, resnet, vgg, a torch.nn.Module with GroupNorm or "
+                "LayerNorm, or algorithm: fedavg"
+            )
+        self.shapes = self.sent_shapes = get_shared_shapes(model, model.norms)
+
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
+        return split_start(self.model, self.model.norms, streams)
+
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        params = join_params(broadcast, devices, self.shapes)
+        loss = run_sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
+        kept = add_prefix(LOCAL_PREFIX, {name: params[name] for name in self.model.norms})
+        return kept, build_increment(params, broadcast, self.shapes), loss
+
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        return {"personal": make_personal_view(self.model, server, devices, self.shapes)}
+
+
+def find_head(model: Model) -> tuple[str, ...]:
+    """Find the parameters of the last layer.
+
+    These are the last parameter of two or more dimensions, and those after it.
+
+    Parameters
+    ----------
+    model : Model
+        Model with several layers.
+
+    Returns
+    -------
+    tuple of str
+        Names of the parameters.
+
+    Raises
+    ------
+    UserError
+        If the model has only one layer.
+    """
+    if len(model.head) == len(model.shapes):
+        raise UserError(
+            "algorithm.name: 'fedrep' needs a model with a layer before the last one, and the "
+            "model has one layer; use mlp, cnn or algorithm: local_only"
+        )
+    return model.head
+
+
+def compute_head_gradients(
+    model: Model, params: c.Tensors, head: tuple[str, ...], batch: c.Batch
+) -> c.Tensors:
+    """Compute the gradients of the loss by the head only.
+
+    No activation of the body's forward pass is stored.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    params : dict of str to Tensor [n, *shape]
+        All parameters.
+    head : tuple of str
+        Names of the head's parameters.
+    batch : Batch
+        Minibatch of each row.
+
+    Returns
+    -------
+    dict of str to Tensor [n, *shape]
+        Gradients.
+    """
+
+    def compute_objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
+        scores = model.score_batch(params | leaves, batch)
+        loss = model.loss.compute_mean(scores, batch)
+        return loss, loss
+
+    return differentiate(compute_objective, {name: params[name] for name in head}, batch)[1]
+
+
+class FedRep(Algorithm):
+    r"""Federated learning of a shared representation.
+
+    The server's tensor "model" [S, P] is the body. The device's tensors "personal.NAME" are the
+    head.
+
+    Whatever the uplink does, devices keep the head: it is never sent.
+
+    Notes
+    -----
+    A device alternates between the two parts, here as single steps:
+
+    .. math::
+
+        h_i \leftarrow h_i - \eta_p \nabla_h f_i(\phi, h_i), \quad \phi_i \leftarrow \phi_i - \eta
+        \nabla_\phi f_i(\phi_i, h_i)
+
+    Examples
+    --------
+    `studies/pfedbred/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
+    """
+
+    averages_increments: ClassVar[bool] = True
+
+    is_per_device = True
+
+    class Settings(AveragedSettings):
+        name: Literal["fedrep"] = "fedrep"
+        personal_learning_rate: float = declare_personal_rate()
+        head_factor: int = Field(1, ge=1)
+        """number of steps on the head for each step on the body, of which there are
+        training.local_steps"""
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
+        self.head = find_head(model)
+        self.shapes = self.sent_shapes = get_shared_shapes(model, self.head)
+
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
+        return split_start(self.model, self.head, streams)
+
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        with torch.inference_mode(False):  # autograd saves no inference tensors
+            params = join_params(broadcast, devices, self.shapes)
+        work = context.local_data
+        rate = context.gather_hyper("learning_rate")
+        own_rate = context.gather_hyper("personal_learning_rate")
+        for draw in range(1, 1 + self.settings.head_factor):
+            for step in range(work.steps):
+                batch = work.draw_batch(step, draw)
+                descend_(
+                    params, compute_head_gradients(self.model, params, self.head, batch), own_rate
+                )
+        head = {name: params[name].clone() for name in self.head}
+        loss = torch.zeros_like(rate)
+        for step in range(work.steps):
+            loss += self.model.take_sgd_step_(params, work.draw_batch(step), rate)
+            for name, block in head.items():  # cheaper than a step that leaves it out
+                params[name].copy_(block)
+        sent = build_increment(params, broadcast, self.shapes)
+        return add_prefix(LOCAL_PREFIX, head), sent, loss / work.steps
+
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        return {"personal": make_personal_view(self.model, server, devices, self.shapes)}
+
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        """Count the operations of the steps on head and body.
+
+        A step on the head is a forward pass and the gradient by its weight, which a step on the
+        body leaves out.
+        """
+        sizes = [math.prod(self.model.shapes[name]) for name in self.head]
+        shapes = (self.model.shapes[name] for name in self.head)
+        by_head = 2.0 * sum(math.prod(shape) for shape in shapes if len(shape) >= 2)
+        head, body = sum(sizes), self.model.num_params - sum(sizes)
+        model, batch = self.model, workload.effective_batch_size
+        on_head = model.count_forward_flops(batch) + by_head * batch + 2.0 * head
+        on_body = model.count_training_flops(batch) - by_head * batch + 2.0 * body
+        return workload.num_steps * (self.settings.head_factor * on_head + on_body) + body

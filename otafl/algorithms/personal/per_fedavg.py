@@ -12,19 +12,19 @@ Fallah, Mokhtari, Ozdaglar 2020, "Personalized Federated Learning with Theoretic
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from pydantic import Field
 
-from otafl.algorithms.base import Algorithm, Outcome, Views
-from otafl.algorithms.parameters import build_increment_, count_step_flops, get_received_params
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
+from otafl.algorithms.parameters import build_increment, get_received_params
 from otafl.algorithms.prox import take_step
-from otafl.algorithms.shared_settings import AveragedSettings
 from otafl.core import contracts as c
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
+from otafl.models.base import Model
 
 ALPHA = "fine_tune_learning_rate"
 """Name of the server's tensor of alpha, [S], which the views need."""
@@ -75,6 +75,10 @@ class PerFedAvg(Algorithm):
         """number of steps from the global model to the personal one before the test; pFedBreD's
         text has 2, its program 1"""
 
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
+        self.constants = {"gradients_per_step": 2.0 if settings.hessian == "none" else 4.0}
+
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
         return server | {ALPHA: hyper["personal_learning_rate"].clone()}, devices
@@ -87,10 +91,8 @@ class PerFedAvg(Algorithm):
     ) -> Outcome:
         form, work = self.form, context.local_data
         w = form.copy_params(get_received_params(broadcast, self.model))
-        alpha, beta = (
-            context.gather_hyper("personal_learning_rate"),
-            context.gather_hyper("learning_rate"),
-        )
+        alpha = context.gather_hyper("personal_learning_rate")
+        beta = context.gather_hyper("learning_rate")
         delta = context.gather_hyper("spread")
         loss = torch.zeros_like(alpha)
         for index in range(work.steps):
@@ -112,7 +114,7 @@ class PerFedAvg(Algorithm):
             form.take_step_(w, slope, beta)
             form.take_step_(w, ahead, -share)
             form.take_step_(w, behind, share)
-        sent = build_increment_(form.to_params(w), broadcast, self.model.shapes)
+        sent = build_increment(form.to_params(w), broadcast, self.model.shapes)
         return {}, sent, loss / work.steps
 
     def update_server(
@@ -125,10 +127,7 @@ class PerFedAvg(Algorithm):
         model, tuned = views["global"], c.FineTuneSpec(self.settings.fine_tune_steps, server[ALPHA])
         return views | {"personal": c.View(model.params, model.predict_fn, fine_tune=tuned)}
 
-    def compute_constants(self) -> dict[str, float]:
-        return {"gradients_per_step": 2.0 if self.settings.hessian == "none" else 4.0}
-
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count a step for each gradient; the two of the Hessian's product count as points too."""
         gradients, each = (2, 4.0) if self.settings.hessian == "none" else (4, 12.0)
-        return count_step_flops(self.model, workload, gradients, each)
+        return self.count_step_flops(workload, gradients, each)

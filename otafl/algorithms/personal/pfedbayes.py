@@ -34,14 +34,16 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.algorithms.base import Algorithm, Outcome, Views
-from otafl.algorithms.parameters import apply_mean_increment, count_step_flops
-from otafl.algorithms.personal.device_tables import make_flat_personal_view
-from otafl.algorithms.shared_settings import (
+from otafl.algorithms.base import (
+    Algorithm,
     AveragedSettings,
+    Outcome,
+    Views,
     declare_penalty,
     declare_personal_rate,
 )
+from otafl.algorithms.deliveries import make_flat_personal_view
+from otafl.algorithms.parameters import apply_mean_increment
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_purpose, make_step_key
@@ -192,7 +194,7 @@ class PFedBayes(Algorithm):
         """Count the steps on draws and on the copy, and the increments of mu and rho."""
         draws = self.settings.personal_steps
         each = DRAW_STEP * draws + COPY_STEP
-        return count_step_flops(self.model, workload, draws, each, per_param_round=2.0)
+        return self.count_step_flops(workload, draws, each, per_param_round=2.0)
 
 
 def _limit_step(zeta: Tensor, rate: Tensor, own_rate: Tensor, draws: int, w_rho: Tensor) -> Tensor:

@@ -1,18 +1,25 @@
-"""The broadcast model, turned into a prior of each device by Bregman divergence (pFedBreD).
+"""Personal models by Moreau envelopes (pFedMe) and by priors of each device (pFedBreD).
 
-All devices share a model w. Each turns it into the mean mu of its own prior, and its personal model
-is the solution of the Bregman-proximal problem there. Strategies differ in mu: the local model
-(none, which is pFedMe), a step along the loss gradient (lg), along the memorised envelope gradient
-(meg), or along both (mh).
+With pFedMe each local step solves the proximal problem around the local model on one minibatch, by
+a few gradient steps, and descends its Moreau envelope. The personal model is the solution after
+local training. The authors' beta is `server_learning_rate`. The published program differs in three
+points (`implementation: original`, for comparison). Its proximal steps have a weight decay of 1e-3.
+They start at the solution of the last local step, and at the local model only in the first step of
+a round. The tensors of its personal model are those of the local model, so its personal model is
+the local one.
 
-In variant "paper" the solver starts at mu. In "c2", eq. (24), the gradient in mh is taken after a
-first gradient step. Variant "code" is the authors' program: the solver starts at w, in lg at mu;
-and mh first moves w itself by the gradient of "c2", with two minibatches. Devices send the
-increment of w (Algorithm 1, line 12) and keep their personal model and memory. Local steps and
-minibatch are `training.local_steps` and `training.batch_size`.
+With pFedBreD all devices share a model w. Each turns it into the mean mu of its own prior, and its
+personal model is the solution of the Bregman-proximal problem there. Strategies differ in mu: the
+local model (none, which is pFedMe), a step along the loss gradient (lg), along the memorised
+envelope gradient (meg), or along both (mh). In variant "paper" the solver starts at mu. In "c2",
+eq. (24), the gradient in mh is taken after a first gradient step. Variant "code" is the authors'
+program: the solver starts at w, in lg at mu; and mh first moves w itself by the gradient of "c2",
+with two minibatches. Devices send the increment of w (Algorithm 1, line 12) and keep their personal
+model and memory. Local steps and minibatch are `training.local_steps` and `training.batch_size`.
 
 References
 ----------
+Dinh, Tran, Nguyen 2020, "Personalized Federated Learning with Moreau Envelopes", Algorithm 1.
 Shi, Zhang, Feng, Ye, Lv, et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information
     Overlooked in Federated Learning", NeurIPS.
 """
@@ -27,11 +34,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome, Views
+from otafl.algorithms.base import (
+    Algorithm,
+    AveragedSettings,
+    Outcome,
+    Views,
+    declare_penalty,
+    declare_personal_rate,
+)
 from otafl.algorithms.parameters import (
     add_prefix,
-    build_increment_,
-    count_step_flops,
+    build_increment,
     get_received_params,
     make_device_view,
     select_prefix,
@@ -43,19 +56,126 @@ from otafl.algorithms.prox import (
     PROX_STEPS,
     find_divergence,
     take_envelope_step,
+    take_gradient_steps,
     take_step,
 )
-from otafl.algorithms.shared_settings import (
-    AveragedSettings,
-    declare_penalty,
-    declare_personal_rate,
-)
-from otafl.core.contracts import MODEL, Broadcast, Hyper, LocalContext, Tensors, Workload
+from otafl.core import contracts as c
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.factorised.coherence import coherence
 from otafl.models.base import Model, flatten
-from otafl.models.span import Gradient, InPlaceDifference, Span
+from otafl.models.span import FormParams, Gradient, InPlaceDifference, Span, subtract_params
+
+
+class PFedMe(Algorithm):
+    r"""Personalised federated learning with Moreau envelopes.
+
+    The server's tensor "model" [S, P] is w. The device's tensors "personal.NAME" are the personal
+    model, initially the server's start.
+
+    Whatever the uplink does, devices keep the personal model: it is trained for the device,
+    from what it received.
+
+    Notes
+    -----
+    K gradient steps of size alpha from w solve the proximal problem on a minibatch X, and w
+    descends its envelope:
+
+    .. math::
+
+        \theta \approx \mathrm{argmin} \ f(\theta; X) + \frac{\lambda}{2} \|\theta - w\|^2, \quad w
+        \leftarrow w - \eta \lambda (w - \theta)
+
+    Examples
+    --------
+    `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    """
+
+    averages_increments: ClassVar[bool] = True
+
+    device_models = ("personal",)
+
+    is_per_device = True
+
+    class Settings(AveragedSettings):
+        name: Literal["pfedme"] = "pfedme"
+        penalty: float = declare_penalty(15.0, PENALTY)
+        personal_learning_rate: float = declare_personal_rate()
+        prox_steps: int = Field(5, ge=1, description=PROX_STEPS)
+        implementation: Literal["paper", "original"] = "paper"
+        """form of the step: paper, as published; original, the authors' program, whose proximal
+        steps have a weight decay and start at the end of the last local step, and whose personal
+        model is the local one"""
+        weight_decay: float = declare_stackable(1e-3, ge=0)
+        """weight decay in each proximal step, with implementation: original"""
+
+        def find_conflicts(self) -> Iterator[str]:
+            return find_divergence(self.personal_learning_rate, self.penalty)
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
+        self.constants = {"gradients_per_step": float(settings.prox_steps)}
+
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        form, work = self.form, context.local_data
+        as_published = self.settings.implementation == "paper"
+        rates = {name: context.gather_hyper(name) for name in context.hyper}
+        received = get_received_params(broadcast, self.model)
+        w = form.copy_params(received)
+        theta = form.copy_params(
+            received
+        )  # the model that the first step of "original" starts from
+        step = self._take_step_ if as_published else self._take_published_step_
+        loss = torch.zeros_like(rates["penalty"])
+        for index in range(work.steps):
+            loss += step(work.draw_batch(index), w, theta, rates)
+        local = form.to_params(w)
+        sent = build_increment(local, broadcast, self.model.shapes)
+        personal = form.to_params(theta) if as_published else local
+        return add_prefix("personal", personal), sent, loss / work.steps
+
+    def _take_step_(
+        self, batch: c.Batch, w: FormParams, theta: FormParams, rates: c.Tensors
+    ) -> Tensor:
+        """Take a local step in place and return the loss [n] before it."""
+        span = self.form.make_span(batch, w)
+        at, steps = span.origin, self.settings.prox_steps
+        solved, moved, loss = take_envelope_step(span, at, at, at, rates, steps)
+        span.write_each_((moved, w), (solved, theta))
+        return loss
+
+    def _take_published_step_(
+        self, batch: c.Batch, w: FormParams, theta: FormParams, rates: c.Tensors
+    ) -> Tensor:
+        """Take the published program's step in place and return the loss [n] before it.
+
+        Decay and penalty together pull towards lambda / (lambda + decay) w, with the weight lambda
+        + decay.
+        """
+        whole = self.form.copy_params(self.form.to_params(w))
+        span = self.form.make_span(batch, theta, subtract_params(w, theta), whole)
+        local = span.origin + span.directions[0]
+        both = rates["penalty"] + rates["weight_decay"]
+        share = (rates["weight_decay"] / both)[:, None]
+        shrunk = torch.addcmul(local, share, span.directions[1], value=-1.0)
+        rate, steps = rates["personal_learning_rate"], self.settings.prox_steps
+        solved, loss = take_gradient_steps(span, span.origin, shrunk, rate, both, steps)
+        along = (rates["learning_rate"] * rates["penalty"])[:, None]
+        moved = torch.addcmul(local, along, solved - local)
+        span.write_each_((moved, w), (solved, theta))
+        return loss
+
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        """Count the proximal steps and the step of w.
+
+        "original" also computes its point without decay.
+        """
+        local = ENVELOPE if self.settings.implementation == "paper" else ENVELOPE + 2.0
+        steps = self.settings.prox_steps
+        return self.count_step_flops(workload, steps, PENALISED * steps + local)
+
 
 UPDATE = "update"
 """Name of the device's tensor of the last envelope gradient, lambda (mu - theta), [S, K, P]."""
@@ -165,25 +285,28 @@ class PFedBreD(Algorithm):
         self.has_memory = settings.strategy in ("meg", "mh")
         self.is_per_device = not settings.coherence
         self.device_models = ("personal", "last") if self.has_memory else ("personal",)
+        to_mean = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if settings.variant == "paper" else 2}
+        self._num_prior_steps = to_mean[settings.strategy]
+        self.constants = {"gradients_per_step": float(settings.prox_steps + self._num_prior_steps)}
         self._two_batches = settings.strategy == "mh" and (
             settings.variant == "code" or settings.c2_two_batches
         )
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
         if self.settings.coherence:
-            devices[UPDATE] = torch.zeros_like(server[MODEL])[:, None]
+            devices[UPDATE] = torch.zeros_like(server[c.MODEL])[:, None]
         return server, devices
 
     def run_local_update(
-        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
         form, settings, work = self.form, self.settings, context.local_data
         rates = {name: context.gather_hyper(name) for name in context.hyper}
         w = form.copy_params(get_received_params(broadcast, self.model))
         theta = form.adopt_params(select_prefix(devices, "personal"))
         last = form.adopt_params(select_prefix(devices, "last")) if self.has_memory else None
-        update: Tensors = {}
+        update: c.Tensors = {}
         loss = torch.zeros_like(rates["penalty"])
         for index in range(work.steps):
             pull = [] if last is None else [InPlaceDifference(theta, last)]
@@ -205,9 +328,9 @@ class PFedBreD(Algorithm):
         state = add_prefix("personal", form.to_params(theta)) | update
         if self.has_memory:
             state |= add_prefix("last", local)
-        return state, build_increment_(local, broadcast, self.model.shapes), loss / work.steps
+        return state, build_increment(local, broadcast, self.model.shapes), loss / work.steps
 
-    def _choose_prior(self, span: Span, inner: Gradient | None, rates: Tensors) -> Prior:
+    def _choose_prior(self, span: Span, inner: Gradient | None, rates: c.Tensors) -> Prior:
         """Choose the points of a local step.
 
         inner: gradient at w on a minibatch of its own, if there is one.
@@ -230,29 +353,20 @@ class PFedBreD(Algorithm):
             return Prior(ahead, mean, ahead, first.loss)
         return Prior(w, mean, mean, first.loss)
 
-    def build_views(self, server: Tensors, devices: Tensors) -> Views:
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         views = super().build_views(server, devices)
         if self.has_memory:
             views["local"] = make_device_view(self.model, devices, "last")
         return views
 
-    def compute_metrics(self, server: Tensors, devices: Tensors) -> dict[str, Tensor]:
+    def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Measure the generalised coherence of the devices' last envelope gradients, if kept."""
         if not self.settings.coherence:
             return {}
         value, log_det = coherence(devices[UPDATE])
         return {"update_coherence": value, "update_coherence_log": log_det}
 
-    @property
-    def _num_prior_steps(self) -> int:
-        """The number of gradient steps to the prior's mean."""
-        meta = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if self.settings.variant == "paper" else 2}
-        return meta[self.settings.strategy]
-
-    def compute_constants(self) -> dict[str, float]:
-        return {"gradients_per_step": float(self.settings.prox_steps + self._num_prior_steps)}
-
-    def count_flops(self, workload: Workload) -> np.ndarray:
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the proximal steps, the step of w, and the steps to the prior's mean.
 
         The step along the memorised gradient, last - theta, has three operations per parameter.
@@ -260,10 +374,10 @@ class PFedBreD(Algorithm):
         mean = 2.0 * self._num_prior_steps + (3.0 if self.has_memory else 0.0)
         each = PENALISED * self.settings.prox_steps + ENVELOPE + mean
         gradients = self.settings.prox_steps + self._num_prior_steps
-        return count_step_flops(self.model, workload, gradients, each)
+        return self.count_step_flops(workload, gradients, each)
 
 
-def _apply_memory(span: Span, point: Tensor, rates: Tensors) -> Tensor:
+def _apply_memory(span: Span, point: Tensor, rates: c.Tensors) -> Tensor:
     """Compute point - eta (last - theta), along the memorised envelope gradient.
 
     This gradient is the only direction of the span.

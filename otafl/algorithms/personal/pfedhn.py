@@ -30,24 +30,15 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
-from otafl.algorithms.deliveries import get_delivered
-from otafl.algorithms.parameters import build_increment_, copy_received_params, draw_start, run_sgd_
-from otafl.algorithms.personal.device_tables import (
+from otafl.algorithms.deliveries import (
     find_delivered,
+    get_delivered,
     make_flat_personal_view,
     scatter_to_table,
 )
+from otafl.algorithms.parameters import draw_start, train_increment
+from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.contracts import (
-    MODEL,
-    Broadcast,
-    Cohort,
-    Context,
-    Hyper,
-    LocalContext,
-    Received,
-    Tensors,
-)
 from otafl.core.rng import Streams, declare_family
 from otafl.core.settings import declare_stackable
 from otafl.models.base import Model, flatten
@@ -105,7 +96,7 @@ class PFedHN(Algorithm):
         super().__init__(settings, model, devices)
         self.widths = (settings.embedding, *settings.hidden, model.num_params)
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         params = draw_start(self.model, streams)
         size = {
             name: block.square().mean(tuple(range(1, block.dim())), keepdim=True).sqrt()
@@ -125,7 +116,7 @@ class PFedHN(Algorithm):
         server[f"hyper_bias{layer}"] = flatten(params)
         return server, {}
 
-    def forward(self, server: Tensors) -> list[Tensor]:
+    def forward(self, server: c.Tensors) -> list[Tensor]:
         """Compute the inputs [S, K, M] of the hypernetwork's layers, then the models [S, K, P]."""
         seen = [server[EMBEDDING]]
         for layer in range(len(self.widths) - 1):
@@ -135,22 +126,23 @@ class PFedHN(Algorithm):
             seen.append(z if layer == len(self.widths) - 2 else z.relu_())
         return seen
 
-    def broadcast(self, server: Tensors, cohort: Cohort) -> Broadcast:
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         models = self.forward(server)[-1].flatten(0, 1)
-        return Broadcast({MODEL: models[cohort.flat_index]}, per_device=True)
+        return c.Broadcast({c.MODEL: models[cohort.flat_index]}, per_device=True)
 
     def run_local_update(
-        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        params = copy_received_params(broadcast, self.model)
-        loss = run_sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
-        return {}, build_increment_(params, broadcast, self.model.shapes), loss
+        rate = context.gather_hyper("learning_rate")
+        return {}, *train_increment(self.model, broadcast, rate, context)
 
-    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
         cohort, hyper = context.cohort, context.hyper
         each, delivered_mask = get_delivered(received, 0)
         by_model = scatter_to_table(
-            each[MODEL], delivered_mask, cohort
+            each[c.MODEL], delivered_mask, cohort
         )  # Delta, 0 without a delivery
         count = find_delivered(delivered_mask, cohort).sum(1)
         step = (hyper["server_learning_rate"] / count.clamp_min(1.0))[:, None, None]
@@ -166,5 +158,5 @@ class PFedHN(Algorithm):
         new[EMBEDDING] = torch.addcmul(server[EMBEDDING], own_step, by)
         return {name: new[name] for name in server}
 
-    def build_views(self, server: Tensors, devices: Tensors) -> Views:
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         return {"personal": make_flat_personal_view(self.model, self.forward(server)[-1])}

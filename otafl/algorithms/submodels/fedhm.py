@@ -33,7 +33,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
+from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
 from otafl.algorithms.deliveries import sum_per_trial
 from otafl.algorithms.local_samples import select_rows
 from otafl.algorithms.parameters import draw_start, make_flat_view
@@ -210,9 +210,9 @@ class FedHm(Algorithm):
         self.levels = make_submodels(settings.levels, networks, self._count_level_flops)
 
     @classmethod
-    def get_needs(cls, settings: Any) -> Needs:
+    def describe_payload(cls, settings: Any) -> PayloadKind:
         products = settings.sends == "factors" and settings.homogeneous_mode == "weight"
-        return "each" if products else "mean"
+        return PayloadKind("each" if products else "mean")
 
     def _count_level_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
         """Count the operations of training and of computing what is sent.

@@ -26,17 +26,7 @@ from otafl.algorithms.submodel_training import (
     group_by_level,
     train_,
 )
-from otafl.core.contracts import (
-    MODEL,
-    Group,
-    Hyper,
-    LocalContext,
-    LocalData,
-    Payload,
-    Received,
-    Tensors,
-    View,
-)
+from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.models.base import Model, copy_params, flatten, unflatten
 from otafl.models.network import Network, ResizableModel
@@ -180,8 +170,8 @@ def _find_runs(wide: Axis | None, narrow: Axis | None, offset: int) -> list[tupl
 
 
 def slice_params(
-    wide: Network, narrow: Network, tensors: Tensors, rows: Tensor, offset: int = 0
-) -> Tensors:
+    wide: Network, narrow: Network, tensors: c.Tensors, rows: Tensor, offset: int = 0
+) -> c.Tensors:
     """Copy the narrow network's parameters from selected rows of the wide one.
 
     Parameters
@@ -210,7 +200,12 @@ def slice_params(
 
 
 def write_slices_(
-    wide: Network, narrow: Network, tensors: Tensors, into: Tensors, rows: Tensor, offset: int = 0
+    wide: Network,
+    narrow: Network,
+    tensors: c.Tensors,
+    into: c.Tensors,
+    rows: Tensor,
+    offset: int = 0,
 ) -> None:
     """Write tensors of the narrow network to their position in the wide one, in place.
 
@@ -232,7 +227,7 @@ def write_slices_(
             into[name][there].index_copy_(0, rows, block[here])
 
 
-def build_mask(narrow: Network, local_data: LocalData, masked_loss: bool) -> Tensors:
+def build_mask(narrow: Network, local_data: c.LocalData, masked_loss: bool) -> c.Tensors:
     """Build the mask of the parameters that rows train.
 
     With the masked loss a row does not train the classifier's parameters of classes without
@@ -267,8 +262,12 @@ def build_mask(narrow: Network, local_data: LocalData, masked_loss: bool) -> Ten
 
 
 def train_increments(
-    narrow: Network, start: Tensors, local_data: LocalData, settings: LevelsSettings, hyper: Hyper
-) -> tuple[Tensors, Tensor]:
+    narrow: Network,
+    start: c.Tensors,
+    local_data: c.LocalData,
+    settings: LevelsSettings,
+    hyper: c.Hyper,
+) -> tuple[c.Tensors, Tensor]:
     """Train from a start, and return the increments.
 
     Parameters
@@ -300,7 +299,7 @@ def train_slices(
     submodels: Sequence[Network],
     settings: WidthsSettings,
     received: Tensor,
-    context: LocalContext,
+    context: c.LocalContext,
     offset: int = 0,
 ) -> Outcome:
     """Train each row's slice of the received model, by its level.
@@ -341,12 +340,12 @@ def train_slices(
     return {}, build_masked_payload(update, mask), loss
 
 
-def build_masked_payload(update: Tensor, mask: Tensor) -> Payload:
+def build_masked_payload(update: Tensor, mask: Tensor) -> c.Payload:
     """Build a payload of one group with increments and their mask, [n, P] each."""
-    return (Group({MODEL: update}, mask={MODEL: mask}),)
+    return (c.Group({c.MODEL: update}, mask={c.MODEL: mask}),)
 
 
-def apply_masked_mean(model: Tensor, received: Received, group: int = 0) -> Tensor:
+def apply_masked_mean(model: Tensor, received: c.Received) -> Tensor:
     """Compute the model after the mean increment of each coordinate.
 
     Parameters
@@ -355,16 +354,14 @@ def apply_masked_mean(model: Tensor, received: Received, group: int = 0) -> Tens
         Current model.
     received : Received
         Aggregates of masked increments.
-    group : int
-        Index of the payload group.
 
     Returns
     -------
     Tensor [S, P]
         New model. A coordinate without a delivery stays unchanged.
     """
-    is_delivered = received.delivered_weight(group, MODEL) > 0
-    return model + received.mean[group][MODEL].where(is_delivered, 0.0)
+    is_delivered = received.delivered_weight(0, c.MODEL) > 0
+    return model + received.mean[0][c.MODEL].where(is_delivered, 0.0)
 
 
 def slice_submodels(submodels: Sequence[Network], model: Tensor, offset: int = 0) -> list[Tensor]:
@@ -398,6 +395,6 @@ def build_submodel_views(submodels: Sequence[Network], models: Sequence[Tensor])
     )
 
 
-def name_submodel_views(views: Sequence[View]) -> Views:
+def name_submodel_views(views: Sequence[c.View]) -> Views:
     """Name the views of the levels, of which the first is also "global"."""
     return {"global": views[0]} | {f"level{level}": one for level, one in enumerate(views)}

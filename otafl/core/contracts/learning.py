@@ -61,6 +61,10 @@ class View:
     param_index : Tensor, int64 [S * K], optional
         Row of the parameters that is each device's model, if many devices have the same model. If
         not given, each device has its own row (owner "device").
+    saved_fn : callable, optional
+        Function without arguments that returns the view of which a PyTorch module is made, if the
+        model is evaluated in another form. Tensors "base.NAME" [n, *shape] in it are weights
+        without what low-rank adapters have added.
     """
 
     params: Tensors
@@ -70,6 +74,7 @@ class View:
     moments_fn: MomentsFn | None = None
     ensemble: Literal["mean", "mixture", "weighted_mean"] | None = None
     param_index: Tensor | None = None
+    saved_fn: Callable[[], View] | None = None
 
     def get_param_rows(self, flat_index: Tensor) -> Tensor:
         """Return the rows of the parameters that are the models of devices.

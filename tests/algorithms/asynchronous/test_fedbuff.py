@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine
-from support.slots import F64, RATES, Slots, assert_close, is_fedavg, list_deliveries, run_in_engine
+from support.slots import F64, RATES, Slots, assert_close, list_deliveries, run_in_engine
 from torch import Tensor
 from twins import asynchronous as twin
 from twins.rivals import Params
@@ -23,8 +23,7 @@ pytestmark = pytest.mark.exact
 
 
 @pytest.mark.twin
-@pytest.mark.parametrize("momentum", [0.0, 0.7])
-@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize(("momentum", "most"), [(0.0, 1), (0.7, 3)])
 def test_fedbuff_against_the_twin(momentum: float, most: int) -> None:
     """Devices come one by one into buffers of 3 and 4; and in slots of 1 to 3, where the twin takes
     the mean over all that have come once it is full. Staleness counts steps."""
@@ -127,17 +126,10 @@ def test_a_slot_with_more_than_are_missing_steps_once() -> None:
     assert got["model"].item() == pytest.approx(3.0)
 
 
-def test_all_at_once_is_fedavg() -> None:
-    """Devices count alike, so they are of one size."""
-    sizes = [[8] * 5, [8] * 5]
-    is_fedavg(Slots("fedbuff", {}, sizes, learning_rate=RATES, buffer=[5, 5]))
-
-
-@pytest.mark.parametrize("transport", ["digital", "over_the_air"])
-def test_in_the_engine(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps are the arrivals over the buffer where devices of unlike speeds work for
     themselves."""
-    one, late, weight = run_in_engine({"name": "fedbuff", "buffer": 3}, transport, monkeypatch)
+    one, late, weight = run_in_engine({"name": "fedbuff", "buffer": 3}, "digital", monkeypatch)
     assert not late.gt(2).any()
     torch.testing.assert_close(weight, (1.0 + late.double()).rsqrt())
     assert one.server["version"].tolist() == [6] * 3

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support.rounding import assert_agree
 from torch import Tensor
 from twins import fedavg as twin
 from twins.setting import everyone, local_data, minibatch, mlp
@@ -109,15 +108,3 @@ def exact_mean(payload: Payload, weight: Tensor) -> Received:
 def test_biases_apart_need_the_model() -> None:
     with pytest.raises(ValueError, match="use sends: model"):
         FedAvg.Settings(bias_mode="ideal")
-
-
-def test_global_view_predicts_with_the_server_model() -> None:
-    streams = Streams([1, 2], [0, 0], dtype=torch.float64)
-    model = mlp(WIDTHS)
-    ours = FedAvg(FedAvg.Settings(), model, 5)
-    server, _ = ours.init(streams, {})
-    view = ours.build_views(server, {})["global"]
-    x = torch.linspace(-1, 1, 4 * WIDTHS[0], dtype=torch.float64).view(1, 4, -1)
-    start = model.init(lambda name, shape: streams.draw_uniform(f"init/{name}", 0, shape))
-    assert_agree(view.predict_fn(view.params, x), model.logits(start, x))
-    assert not torch.equal(view.params["model"][0], view.params["model"][1])

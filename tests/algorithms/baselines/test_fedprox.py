@@ -6,21 +6,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from support.rival_rounds import (
-    DTYPES,
-    GRADIENT,
-    LOAD,
     MODEL,
-    PARAMETERS,
     RATE,
     RATES,
     SERVER,
     WHO,
     Rounds,
     assert_close,
-    assert_equal_steps,
-    assert_same_model,
     compute_losses,
     draw_batches,
     get_shares,
@@ -79,27 +72,6 @@ def test_stragglers_send_what_they_have() -> None:
     assert len(seen) > 2
 
 
-@DTYPES
-def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
-    """It is without penalty."""
-    one = Rounds("fedprox", MODEL, dtype=dtype, **RATES, penalty=[0.0, 0.0])
-    assert_equal_steps(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), assert_same_model)
-
-
-def test_a_strong_penalty_holds_fedprox() -> None:
-    """With s = rate penalty near 1 a device stays at its centre but for a gradient step."""
-    one = Rounds("fedprox", MODEL, learning_rate=[1e-6] * 2, penalty=[0.999999e6] * 2)
-    moved = one.run_round(0).payload[0].tensors["model"]
-    assert 0 < float(moved.abs().max()) < 1e-5
-
-
 def test_refuses_a_step_that_jumps_over_the_centre() -> None:
     with pytest.raises(ValueError, match=r"learning_rate times penalty must be below 1"):
         FedProx.Settings(learning_rate=0.5, penalty=2)
-
-
-def test_views_and_operations() -> None:
-    """A step and its penalty are 2 + 3 operations a parameter."""
-    one = Rounds("fedprox", MODEL)
-    assert set(one.method.build_views(one.server, one.devices)) == {"global"}
-    assert one.method.count_flops(LOAD) == 60 * GRADIENT + (6 * 5 + 1) * PARAMETERS

@@ -11,18 +11,13 @@ import numpy as np
 import pytest
 import torch
 from support.rival_rounds import (
-    DTYPES,
-    GRADIENT,
-    LOAD,
     MODEL,
-    PARAMETERS,
     RATE,
     RATES,
     SERVER,
     WHO,
     Rounds,
     assert_close,
-    assert_same_model,
     compute_losses,
     draw_batches,
     get_shares,
@@ -70,47 +65,6 @@ def test_scaffold() -> None:
     torch.testing.assert_close(balance, ours.server["control"], rtol=0, atol=1e-12)
 
 
-@DTYPES
-def test_scaffold_starts_as_fedavg(dtype: torch.dtype) -> None:
-    """It does in the first round, while all control variates are zero, and not after it."""
-    one = Rounds("scaffold", MODEL, dtype=dtype, **RATES)
-    other = Rounds("fedavg", MODEL, dtype=dtype, **RATES)
-    for rounds in (one, other):
-        rounds.run_round(0)
-    assert_same_model(one, other)
-    for rounds in (one, other):
-        rounds.run_round(1)
-    assert not torch.allclose(one.server["model"], other.server["model"], rtol=1e-3)
-
-
-def test_scaffold_of_single_steps_is_fedavg() -> None:
-    """With one local step and all devices, sum_i p_i (c - c_i) = 0 in every round."""
-    one = Rounds("scaffold", MODEL, steps=1, **RATES)
-    other = Rounds("fedavg", MODEL, steps=1, **RATES)
-    for t in range(4):
-        one.run_round(t)
-        other.run_round(t)
-        np.testing.assert_allclose(one.server["model"], other.server["model"], atol=1e-12)
-    assert one.server["control"].abs().amax(1).gt(1e-3).all()
-
-
-def test_scaffold_sends_two_groups() -> None:
-    """They go one by one for a transport that scales a group, and there are as many reals down as
-    up."""
-    one = Rounds("scaffold", MODEL, **RATES)
-    rate = one.hyper["learning_rate"][one.all.trial][:, None]
-    payload = one.run_round(0).payload
-    assert [list(group.tensors) for group in payload] == [["model"], ["control"]]
-    model, control = (next(iter(group.tensors.values())) for group in payload)
-    np.testing.assert_allclose(control, -model / (3 * rate), rtol=1e-12)
-    broadcast = one.method.broadcast(one.server, one.all)
-    assert (
-        broadcast.num_coordinates
-        == sum(group.num_coordinates for group in payload)
-        == 2 * MODEL.num_params
-    )
-
-
 def test_scaffold_counts_what_arrived() -> None:
     """c moves by the share of all samples that the mean is of."""
     one = Rounds("scaffold", MODEL, **RATES)
@@ -148,10 +102,3 @@ def test_a_device_moves_its_control_by_what_was_received() -> None:
     after = one.method.on_ack(state, payload, (model, heard), context)["control"]
     torch.testing.assert_close(after, before + change * heard)
     assert all(change[row].abs().max() > 0 for row in range(3))
-
-
-def test_views_and_operations() -> None:
-    """A corrected step is 3 operations a parameter, the controls 5 a round beside the increment."""
-    one = Rounds("scaffold", MODEL)
-    assert set(one.method.build_views(one.server, one.devices)) == {"global"}
-    assert one.method.count_flops(LOAD) == 60 * GRADIENT + (6 * 3 + 6) * PARAMETERS

@@ -4,7 +4,6 @@ exact uplink; and what it refuses.
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from support.rounding import assert_agree
@@ -12,13 +11,9 @@ from torch import Tensor
 from twins.setting import Quiet, everyone, local_data, mlp
 
 from otafl.algorithms.low_rank.fedrlr import FedRLR
-from otafl.core.contracts import Group, LocalContext, Received, Tensors, Workload
-from otafl.core.errors import UserError
+from otafl.core.contracts import Group, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, to_dense
-from otafl.models.base import Model
-from otafl.models.cnn import Cnn
-from otafl.models.module_model import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
 
 pytestmark = pytest.mark.exact
@@ -74,18 +69,6 @@ def pull(
     state, _, loss = algorithm.run_local_update(broadcast, as_blocks(copies, 1.0), context)
     assert (loss == 0).all()
     return to_dense(LowRank(state["u0"], state["s0"], state["v0"])), state["b0"]
-
-
-def test_penalty_contracts_by_hand() -> None:
-    """Fact 7: Theta_k = 2 e1 e1^T, Theta_0 = e1 e1^T, c1/K = 0.1 gives 1.9 e1 e1^T."""
-    e1 = torch.tensor([[[1.0], [0.0]]], dtype=F64)
-    one = torch.ones(1, 1, dtype=F64)
-    own, anchor = LowRank(e1, 2 * one, e1), LowRank(e1, one, e1)
-    config = FedRLR.Settings(rank=1, inv_k_gradient=True)
-    moved, bias = pull(own, anchor, config, devices=10, c1=1.0)
-    expected = torch.tensor([[1.9, 0.0], [0.0, 0.0]], dtype=F64).expand(10, 2, 2)
-    torch.testing.assert_close(moved, expected, rtol=0, atol=1e-12)
-    torch.testing.assert_close(bias, torch.full((10, 2), 0.9, dtype=F64), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -217,57 +200,3 @@ def test_start_is_on_the_manifold() -> None:
     assert (server["s0"] > 0.01).all()
     assert server["u0"].isfinite().all()
     assert not torch.equal(server["u0"][0], server["u0"][1])
-
-
-def test_views_predict_with_the_global_and_with_the_local_models() -> None:
-    algorithm = FedRLR(FedRLR.Settings(rank=2), regression(6, 5), 2)
-    server = as_blocks(random_point(6, 5, 2, 1), 0.3)
-    own = as_blocks(random_point(6, 5, 2, 2), -0.2)
-    views = algorithm.build_views(server, {name: block[None] for name, block in own.items()})
-    x = torch.linspace(-1, 1, 24, dtype=F64).view(1, 4, 6)
-    assert (views["global"].owner, views["local"].owner) == ("trial", "device")
-    for view, blocks in ((views["global"], server), (views["local"], own)):
-        theta = to_dense(LowRank(blocks["u0"], blocks["s0"], blocks["v0"]))
-        expected = x @ theta + blocks["b0"][:, None]
-        torch.testing.assert_close(view.predict_fn(view.params, x), expected, rtol=0, atol=1e-12)
-
-
-def test_ranks_are_clipped_or_listed() -> None:
-    model = mlp((784, 256, 256, 10))
-    assert FedRLR(FedRLR.Settings(rank=16), model, 10).ranks == (16, 16, 10)
-    assert FedRLR(FedRLR.Settings(rank=(8, 4, 300)), model, 10).ranks == (8, 4, 10)
-    with pytest.raises(UserError, match=r"algorithm\.rank: got 2 ranks for 3 layers"):
-        FedRLR(FedRLR.Settings(rank=(8, 4)), model, 10)
-
-
-def test_a_module_is_refused() -> None:
-    model: Model = ModuleModel(torch.nn.Linear(6, 4), (6,), 4)
-    with pytest.raises(UserError, match=r"'fedrlr' needs a model that is a chain"):
-        FedRLR(FedRLR.Settings(), model, 2)
-
-
-def test_operations_grow_with_the_rank_not_with_the_weights() -> None:
-    """Table I: O((M + N) R^2) a layer, where FedAvg's pass is O(M N)."""
-    small, large = (
-        FedRLR(FedRLR.Settings(rank=2), mlp((side, side, 10)), 1).count_flops(load(6)).item()
-        for side in (1000, 2000)
-    )
-    assert large / small == pytest.approx(2.0, rel=0.01)
-    model = mlp((2000, 2000, 10))
-    assert model.count_training_flops(6) == pytest.approx(
-        6 * (4 * 2000**2 + 6 * 2000 * 10), rel=0.01
-    )
-
-
-def test_a_convolution_acts_at_each_of_its_positions() -> None:
-    """A 3 x 3 window over 8 x 8 pixels, 64 positions: what grows with the samples is 6 R (M + N) a
-    layer and position, but 2 R M in the first, and what is elementwise."""
-    model = Cnn(Cnn.Settings(channels=(4,), kernel=3, hidden=()), (8, 8), 10)
-    algorithm = FedRLR(FedRLR.Settings(rank=2), model, 1)
-    each = algorithm.count_flops(load(2)) - algorithm.count_flops(load(1))
-    assert each == 6 * 2 * (64 * (9 + 4) + (64 + 10)) - 2 * 2 * 64 * 9 + 2 * model.elementwise
-
-
-def load(samples: int) -> Workload:
-    """One step on all of so many samples."""
-    return Workload(1, samples, np.array([float(samples)]))

@@ -9,17 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, tree
 from torch import Tensor
 from twins import fedrlr as twin
 from twins.setting import mlp
 
-import otafl
 from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.core.contracts import Tensors
-from otafl.evaluation.recorder import Recorder
 from otafl.factorised.lowrank import LowRank, to_dense
-from otafl.factorised.random_linear_coding import compute_inner_products
 
 pytestmark = pytest.mark.exact
 
@@ -86,13 +82,6 @@ def test_measures_are_the_dense_ones(dtype: torch.dtype) -> None:
             assert got[name][trial].item() == pytest.approx(float(value / total), rel=tolerance)
 
 
-def test_inner_products() -> None:
-    own = some_blocks(S, K, seed=6)
-    expected = torch.einsum("skmn,sjmn->skj", theta(own, 0), theta(own, 0))
-    points = LowRank(own["u0"], own["s0"], own["v0"])
-    torch.testing.assert_close(compute_inner_products(points), expected, rtol=0, atol=1e-12)
-
-
 def test_a_gap_at_the_edge_of_rounding_is_seen() -> None:
     """Devices that differ by 1e-6 of their norm: a gap of 1e-12, from sums near 1."""
     server, devices = state()
@@ -135,70 +124,13 @@ ACTUAL = {1: 0.68, 2: 1.35, 4: 2.71, 8: 5.41, 16: 10.23, 32: 19.47, 64: 37.94}
 def test_compression_of_the_papers_network(rank: int) -> None:
     """784-256-256-10: nominal R/128, actual over 268,800 weights; from R = 10 on the last layer's
     factors are as they are at full rank."""
-    found = FedRLR(FedRLR.Settings(rank=rank), mlp((784, 256, 256, 10)), 10).compute_constants()
+    found = FedRLR(FedRLR.Settings(rank=rank), mlp((784, 256, 256, 10)), 10).constants
     assert found["compression_actual"] == SYMBOLS[rank] / 268_800
     assert round(100 * found["compression_actual"], 2) == ACTUAL[rank]
     assert found["compression_nominal"] == rank / 128
 
 
 def test_the_middle_of_two_layers_is_the_first() -> None:
-    found = FedRLR(FedRLR.Settings(rank=4), mlp((784, 100, 10)), 10).compute_constants()
+    found = FedRLR(FedRLR.Settings(rank=4), mlp((784, 100, 10)), 10).constants
     assert found["compression_nominal"] == 4 * 884 / 78_400
     assert found["compression_actual"] == (4 * 884 + 4 * 110) / 79_400
-
-
-KEYS: dict[str, Any] = {
-    "algorithm": {"name": "fedrlr", "rank": 3, "evaluate_mean": True},
-    "transport": "over_the_air",
-    "data.validation": 0.2,
-    "engine.dtype": "float64",
-}
-
-
-def test_they_are_recorded() -> None:
-    """Unequal shares (a Dirichlet partition): T is the mean over samples. Nothing is known before
-    round 1, nor of a trial after it has stopped."""
-    one = engine(KEYS)
-    recorder = Recorder(one, 1, 3)
-    recorder.take_record(0, 0.0)
-    one.run_round(0)
-    recorder.take_record(1, 0.0)
-    devices = {n: b.flatten(0, 1) for n, b in one.devices.get_all().items()}
-    share = one.parts.samples.sample_share / one.parts.samples.sample_share.sum(1, keepdim=True)
-    assert float(share.std()) > 0.05
-    error = total = 0.0
-    for i in range(2):
-        own = theta(devices, i).unflatten(0, (3, 4))
-        mean = (share[..., None, None] * own).sum(1)
-        total += mean.square().sum((1, 2))
-        error += (theta(one.server, i) - mean).square().sum((1, 2))
-    one.stop(1)
-    one.run_round(1)
-    recorder.take_record(2, 0.0)
-    values = recorder.record(True).variables
-    np.testing.assert_allclose(values["product_error"][0, :, 1], error / total, rtol=1e-10)
-    for name in ("product_error", "product_error_law", "consensus_gap"):
-        known = np.isfinite(values[name][0])
-        assert known.tolist() == [[False, True, True], [False, True, False], [False, True, True]]
-    np.testing.assert_array_equal(values["compression_nominal"], np.full((1, 3), 3 * 68 / 256))
-    assert np.isfinite(values["mean_test_accuracy"][0, :, 1]).all()
-    assert np.isfinite(values["mean_test_loss"][0, :, 1]).all()
-    assert "mean_validation_accuracy" not in values
-
-
-def test_validation_is_of_the_global_model() -> None:
-    """With or without the third view."""
-    first, second = (
-        otafl.run(tree(KEYS | {"algorithm.evaluate_mean": flag, "trials": 1}))
-        for flag in (True, False)
-    )
-    for name in ("validation_accuracy", "validation_loss", "test_loss"):
-        np.testing.assert_array_equal(first[name], second[name])
-    assert (first["mean_test_loss"] != first["test_loss"])[..., 1:].all()
-    assert "mean_test_loss" not in second
-    assert first["compression_actual"].dims == ("trial",)
-
-
-def test_a_method_without_them_has_none() -> None:
-    result = otafl.run(tree({"algorithm": "fedavg", "training.rounds": 1, "trials": 1}))
-    assert not {"product_error", "consensus_gap", "compression_actual"} & set(result.data_vars)

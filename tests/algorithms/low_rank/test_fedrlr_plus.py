@@ -7,7 +7,6 @@ and with 2R above them; reception free of error and with errors.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -188,28 +187,6 @@ def test_what_is_sent() -> None:
     (group,), _ = local(algorithm, server, cohort, data, hyper, 0)
     assert group.num_coordinates == 7272 + 3 * 4
     assert (group.route, group.weighting) == ("uplink", "mean")
-
-
-def test_broadcast_is_the_point_alone() -> None:
-    algorithm, streams, hyper, cohort, _ = parts(2)
-    server, _ = algorithm.init(streams, hyper)
-    sides = sum(m + 1 + n for m, n in itertools.pairwise(WIDTHS))
-    assert algorithm.broadcast(server, cohort).num_coordinates == 2 * sides + 3 * 2
-
-
-def test_view_predicts_with_the_bias_row() -> None:
-    algorithm, streams, hyper, _, _ = parts(2)
-    server, _ = algorithm.init(streams, hyper)
-    server["u0"] = server["u0"] + 0.3  # a bias that is not zero, no longer orthonormal
-    x = torch.randn(1, 8, WIDTHS[0], generator=torch.Generator().manual_seed(2), dtype=F64)
-    (view,) = algorithm.build_views(server, {}).values()
-    assert view.owner == "trial"
-    for trial in range(S):
-        out = x[0].numpy()
-        for i, matrix in enumerate(theta(server, trial)):
-            out = out @ matrix[:-1] + matrix[-1]
-            out = np.maximum(out, 0) if i < 2 else out
-        np.testing.assert_allclose(view.predict_fn(view.params, x)[trial].numpy(), out, atol=1e-12)
 
 
 @pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-10), (torch.float32, 2e-5)])

@@ -56,19 +56,7 @@ def test_ranks_that_cannot_be(method: str, model: dict[str, Any], rank: Any, say
     assert len(re.findall(re.escape(f"algorithm.{says}"), str(error.value))) == 1
 
 
-@pytest.mark.parametrize("method", ["fedrlr", "fedrlr_plus", "tdpfed"])
-@pytest.mark.parametrize(("model", "rank"), [(MLP, 12), (MLP, [12, 10]), (CNN, [3, 3, 2])])
-def test_ranks_that_can_be(method: str, model: dict[str, Any], rank: Any) -> None:
-    """One number may be above the sides of some layers, where it is clipped."""
-    load_scenario(tree(method, model, rank=rank))
-
-
 def test_a_list_of_another_length_is_refused_by_tdpfed_too() -> None:
     with pytest.raises(UserError, match=re.escape(f"got [4, 4, 4] for 2 layers {LAYERS}; give")):
         load_scenario(tree("tdpfed", MLP, rank=[4, 4, 4]))
     load_scenario(tree("tdpfed", MLP, rank=[400, 400]))  # clipped to what a layer can use
-
-
-def test_ranks_of_a_model_that_shows_no_layers_are_not_looked_at() -> None:
-    """That the model does not do is said when the method is made."""
-    load_scenario(tree("fedrlr", {"name": "resnet", "blocks": [1], "channels": [2]}, rank=400))

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine, run, scores
-from support.rounding import assert_agree
-from torch import Tensor
 from twins import tdpfed as twin
-from twins.setting import Quiet, everyone, local_data, mlp
+from twins.setting import everyone, mlp
 
 from otafl.algorithms.low_rank.tdpfed import TDPFed
-from otafl.core.contracts import Cohort, Context, LocalContext, Received, Tensors, Workload
+from otafl.core.contracts import Cohort, Context, Received, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised import cp
@@ -36,13 +34,6 @@ RATES = {
 def hyper(**changes: float) -> Tensors:
     values = RATES | changes
     return {name: torch.tensor([value], dtype=torch.float64) for name, value in values.items()}
-
-
-def test_needs_depends_on_the_aggregation() -> None:
-    assert TDPFed.needs == TDPFed.get_needs(TDPFed.Settings()) == "mean"
-    ways: tuple[Any, ...] = ("afm", "act", "tangent")
-    found = [TDPFed.get_needs(TDPFed.Settings(aggregation=way)) for way in ways]
-    assert found == ["mean", "each", "mean"]
 
 
 def test_act_is_refused_over_the_air() -> None:
@@ -85,7 +76,7 @@ def test_ranks_and_their_compression() -> None:
     with pytest.raises(UserError, match="got 3 ranks for 2 layers"):
         TDPFed(TDPFed.Settings(rank=(7, 3, 2)), dnn, 20)
     ours = TDPFed(TDPFed.Settings(), dnn, 20)
-    told = ours.compute_constants()
+    told = ours.constants
     assert 1 / told["compression_actual"] == pytest.approx(2.0129, abs=5e-5)
     assert 1 / told["compression_nominal"] == pytest.approx(1.818, abs=5e-4)  # of the last of two
     server, _ = ours.init(Streams([1], [0]), {})
@@ -105,52 +96,6 @@ def test_vgg8_sends_what_table_1_says() -> None:
         ours = TDPFed(TDPFed.Settings(compression_rate=rate), model, 10)
         server, _ = ours.init(Streams([1], [0]), {})
         assert sum(block[0].numel() for block in server.values()) == sent
-
-
-def solved(penalty: float, eta_p: float = 0.08, quiet: bool = False) -> tuple[Tensor, Tensor]:
-    """|theta - [[A_t]]| and |[[A]] - [[A_t]]| after a local round of each of three devices."""
-    model = mlp((6, 8, 3))
-    ours = TDPFed(TDPFed.Settings(rank=3, solver_steps=60, factor_steps=2), model, 3)
-    streams = Streams([5], [0], dtype=torch.float64)
-    cohort = everyone(torch.full((1, 3), 1 / 3, dtype=torch.float64))
-    data = local_data([[20, 10, 8]], 6, 3, streams, batch_size=8, steps=1)
-    work: Any = Quiet(cohort, 6) if quiet else data.select_cohort(0, cohort)
-    values = hyper(penalty=penalty, personal_learning_rate=eta_p)
-    server, _ = ours.init(streams, values)
-    broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, 3)
-    state, _, _ = ours.run_local_update(
-        broadcast, {}, LocalContext(cohort, values, streams, 0, work)
-    )
-    start = cp.kruskal([server["weight0.A1"], server["weight0.A2"]])
-    own = cp.kruskal([state["local.weight0.A1"], state["local.weight0.A2"]])
-    return (
-        (state["personal.weight0"] - start).flatten(1).norm(dim=1),
-        (own - start).flatten(1).norm(dim=1),
-    )
-
-
-def test_limits_of_the_penalty() -> None:
-    """The gap |theta - [[A]]| falls as 1 / lambda, to the exact prox's grad f / lambda; without a
-    loss nothing moves at all, neither theta nor the factors."""
-    gaps = [solved(p, eta_p=0.5 / p)[0] for p in (50.0, 500.0, 5000.0)]
-    torch.testing.assert_close(gaps[0] / gaps[1], torch.full_like(gaps[0], 10.0), rtol=0.1, atol=0)
-    torch.testing.assert_close(gaps[1] / gaps[2], torch.full_like(gaps[0], 10.0), rtol=0.02, atol=0)
-    for value in solved(12.0, quiet=True):
-        assert float(value.max()) < 1e-12
-
-
-def test_nesterov_stability() -> None:
-    """Fact F14, on the quadratic penalty alone: with curvature h and constant momentum m, steps are
-    stable below (2 + 2m)/(1 + 2m) / h; the schedule's m is below 1."""
-    for m, limit in ((0.9, 3.8 / 2.8), (0.0, 2.0)):
-        for share, grows in ((0.99, False), (1.01, True)):
-            x = before = 1.0
-            for _ in range(4000):
-                v = x + m * (x - before)
-                x, before = v - limit * share * v, x
-            assert (abs(x) > 1) == grows
-    far = twin.nesterov([np.array(1.0)], [np.array(0.0)], lambda v: [0.0 * v[0]], 0.08, 12.0, 40)
-    assert abs(float(far[0])) < 1e-3
 
 
 def test_lost_devices_do_not_count_in_act() -> None:
@@ -222,26 +167,6 @@ def test_ways_to_send_agree_without_errors(model: dict[str, Any]) -> None:
     for one, other in zip(runs[4:], told[4:], strict=True):
         gap = float((other - told[0]).norm() / told[0].norm())
         assert 1e-9 < gap < 0.05, one.parts.scenario.algorithm
-
-
-def test_where_act_starts_decides_what_it_loses() -> None:
-    """Of a convolution the factors at hand lose least, random ones more, and most after a sweep;
-    matrices are truncated, whatever the start."""
-    ways: list[dict[str, Any]] = [{}, {"act_start": "random"}]
-    ways.append({"act_start": "random", "act_sweeps": 1})
-    keys: dict[str, Any] = {"engine.dtype": "float64", "transport": "ideal"}
-    keys["data"] = {"name": "digits", "train_samples": 400}
-    act = SMALL | {"aggregation": "act"}
-    lost, ends = {}, {}
-    small = {"name": "cnn", "channels": [3, 4], "kernel": 3, "hidden": []}
-    for name, model in (("cnn", small), ("mlp", {"name": "mlp", "hidden": [6]})):
-        runs = [run(engine(keys | {"model": model, "algorithm": act | way}), 1) for way in ways]
-        lost[name] = torch.stack([one.server["residual"] for one in runs])
-        ends[name] = [scores(one)["global"] for one in runs]
-    near, started, swept = lost["cnn"].mean(1)
-    assert 100 * near < started < swept / 2
-    for other in ends["mlp"][1:]:
-        assert_agree(other, ends["mlp"][0])
 
 
 def test_views_and_measures() -> None:

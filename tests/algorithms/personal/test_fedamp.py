@@ -42,7 +42,6 @@ AMP = {
     "cosine_scale": [2.0, 5.0],
     "self_weight": [0.5, 0.2],
 }
-ALONE = AMP | {"attention": [0.0, 0.0], "self_weight": [1.0, 1.0]}
 
 
 @pytest.mark.twin
@@ -128,19 +127,3 @@ def test_equal_models_get_equal_weights() -> None:
     weights = compute_kernel_weights(models, ONE, ONE)
     own = 1.0 - weights.sum(2)
     torch.testing.assert_close(own, torch.full_like(own, 0.2))
-
-
-@pytest.mark.parametrize("weights", ["kernel", "cosine"])
-def test_without_attention_a_device_is_drawn_to_its_own_model(weights: Any) -> None:
-    bench = Bench(FedAMP.Settings(weights=weights, prox_steps=2), mlp(WIDTHS), ALONE)
-    for t, who in enumerate(WHO):
-        cohort = make_cohort(who)
-        before = [get_prefixed(bench, "personal", 0, k) for k in who[0]]
-        batches = bench.draw_batches(cohort, t)
-        bench.local(cohort, t)
-        bench.combine(cohort, t, None)
-        torch.testing.assert_close(bench.server["cloud"], bench.server["models"])
-        for row, k in enumerate(who[0]):
-            old = before[row]
-            own, _ = twin.fedamp_device(old, old, WIDTHS, batches[row], 0.1, 2.0, 2)
-            assert_close(get_prefixed(bench, "personal", 0, k), own)

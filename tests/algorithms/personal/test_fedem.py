@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,8 @@ import pytest
 import torch
 from support.rival_rounds import (
     CLASSES,
-    DTYPES,
-    GRADIENT,
     INPUTS,
-    LOAD,
     MODEL,
-    PARAMETERS,
     RATE,
     RATES,
     SERVER,
@@ -96,23 +91,6 @@ def test_equals_the_looped_twin(sizes: list[list[int]]) -> None:
     assert spread > 1e-3  # pi has become the devices' own
 
 
-@DTYPES
-@EQUAL_OR_NOT
-def test_one_component_is_fedavg(dtype: torch.dtype, sizes: list[list[int]]) -> None:
-    """It is in every round."""
-    one = Rounds("fedem", MODEL, {"components": 1}, dtype=dtype, sizes=sizes, **RATES)
-    other = Rounds("fedavg", MODEL, dtype=dtype, sizes=sizes, **RATES)
-    for t, who in enumerate(WHO):
-        assert_agree(one.server["model"], other.server["model"])
-        first, second = one.run_round(t, who), other.run_round(t, who)
-        torch.testing.assert_close(first.loss, second.loss)
-        torch.testing.assert_close(one.devices["mixing"], torch.ones(2, 5, 1, dtype=dtype))
-    x = torch.randn(1, 7, INPUTS, generator=torch.Generator().manual_seed(0)).to(dtype)
-    mixture, plain = (r.method.build_views(r.server, r.devices)["global"] for r in (one, other))
-    scores = torch.log_softmax(plain.predict_fn(plain.params, x), -1)
-    torch.testing.assert_close(mixture.predict_fn(mixture.params, x), scores)
-
-
 class Given(Model):
     """Gives scores that are its parameters, whatever the sample: two classes."""
 
@@ -163,22 +141,6 @@ def test_views_mix_probabilities() -> None:
     np.testing.assert_allclose(shared[0], [[mean, 1 - mean]] * 3, rtol=1e-12)
 
 
-def test_a_weight_of_zero_stays_finite() -> None:
-    method, server, devices = hand()
-    devices["mixing"][0, 0] = torch.tensor([0.0, 1.0])
-    view = method.build_views(server, devices)["personal"]
-    params = {name: block.clone().requires_grad_() for name, block in view.params.items()}
-    scores = view.predict_fn(params, torch.zeros(1, 1, 1, dtype=F64))
-    np.testing.assert_allclose(scores[0, 0].detach().exp(), [1 / 5, 4 / 5], rtol=1e-12)
-    grads = torch.autograd.grad(scores[:, 0, 0].sum(), list(params.values()))
-    assert all(grad.isfinite().all() for grad in grads)
-    labels = Batch(torch.zeros(1, 1, 1, dtype=F64), torch.tensor([[0]]), None)
-    q = method._compute_posterior(
-        method._split_components(server["model"]), devices["mixing"][:, 0].log(), labels
-    )
-    np.testing.assert_array_equal(q[0, :, 0], [0.0, 1.0])
-
-
 def test_components_start_apart() -> None:
     """The first starts as every other method does."""
     streams = Streams([4, 4], [0, 1], dtype=F64)
@@ -202,11 +164,3 @@ def test_refuses_models_that_stay_the_same() -> None:
     with pytest.raises(UserError, match=r"algorithm\.components: got 2, .* use components: 1"):
         FedEM(FedEM.Settings(components=2), Given(), 2).init(streams, {})
     FedEM(FedEM.Settings(components=1), Given(), 2).init(streams, {})
-
-
-def test_operations() -> None:
-    """They are those of three models: training, and the E-step on all samples."""
-    forward, load = 2 * 103 + 41, replace(LOAD, num_samples=np.array([60.0, 700.0]))
-    training = 60 * GRADIENT + (6 * 2 + 1) * PARAMETERS
-    told = FedEM(FedEM.Settings(), MODEL, 5).count_flops(load)
-    np.testing.assert_array_equal(told, 3 * (training + forward * load.num_samples))

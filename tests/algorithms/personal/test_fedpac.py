@@ -137,46 +137,6 @@ def test_statistics_by_hand() -> None:
     torch.testing.assert_close(variance, torch.tensor([22 / 27]).double())
 
 
-def test_fedpac_alone_keeps_its_head() -> None:
-    """One device in each trial takes part, without a pull: its head is what it trained, its
-    extractor the server's."""
-    hyper = {
-        "learning_rate": [0.2, 0.1],
-        "server_learning_rate": [1.0, 1.0],
-        "personal_learning_rate": [0.3, 0.1],
-        "penalty": [0.0, 0.0],
-    }
-    bench = Bench(FedPAC.Settings(), mlp(WIDTHS), hyper)
-    before = bench.server["head"].clone()
-    cohort = make_cohort(([3], [1]))
-    bench.local(cohort, 0)
-    bench.combine(cohort, 0, None)
-    personal = {name: bench.get_state(f"personal.{name}") for name in bench.model.shapes}
-    body, head = twin.split(to_vector(personal, bench.model, 0, 3), WIDTHS)
-    assert_close(bench.server["head"][0, 3], head)
-    assert_close(bench.server["model"][0], body)
-    others = [k for k in range(K) if k != 3]
-    assert torch.equal(bench.server["head"][0, others], before[0, others])
-    assert sum(SIZES[0][k] for k in others) > 0
-
-
-def test_centroids_of_classes_that_nobody_has() -> None:
-    """They are unknown until somebody tells one, and kept in a round in which nobody has the
-    class."""
-    settings = ("learning_rate", "server_learning_rate", "personal_learning_rate", "penalty")
-    hyper = {name: [0.1, 0.1] for name in settings}
-    bench = Bench(FedPAC.Settings(), mlp(WIDTHS), hyper)
-    cohort = make_cohort(WHO[0])
-    for t, (missing, known) in enumerate([(2, [1.0, 1.0, 0.0]), (0, [1.0, 1.0, 1.0])]):
-        before = bench.server["centroid"]
-        bench.local(cohort, t)
-        bench.sent[1].tensors["count"][:, missing] = 0.0
-        bench.combine(cohort, t, None)
-        assert bench.server["known"].tolist() == [known, known]
-        assert torch.equal(bench.server["centroid"][:, missing], before[:, missing])
-        assert not torch.equal(bench.server["centroid"][:, 1], before[:, 1])
-
-
 def test_refuses_a_model_without_features() -> None:
     model = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 3)
     with pytest.raises(UserError, match="use mlp with hidden layers or cnn"):

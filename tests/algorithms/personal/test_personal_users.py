@@ -18,7 +18,6 @@ from support.marks import every_other_is_fast
 from torch import Tensor
 from twins import personal_users as users
 
-from otafl.algorithms.personal import pfedbred
 from otafl.core.contracts import Batch, Cohort
 from otafl.engine.engine import Engine
 from otafl.models.base import unflatten
@@ -193,16 +192,3 @@ def farthest(method: str, model: str) -> float:
 @pytest.mark.parametrize(("method", "model"), every_other_is_fast(METHODS, MODELS))
 def test_rounds_are_those_of_the_published_programs(method: str, model: str) -> None:
     assert farthest(method, model) < 1e-12
-
-
-@pytest.mark.slow
-def test_another_sign_of_the_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pfedbred._apply_memory
-
-    def other(span: Any, point: Tensor, rates: Any) -> Tensor:
-        return real(span, point, {**rates, "eta": -rates["eta"]})
-
-    monkeypatch.setattr(pfedbred, "_apply_memory", other)
-    assert farthest("meg", "mlp") > 1e-5
-    assert farthest("mh", "mlp") > 1e-5
-    assert farthest("lg", "mlp") < 1e-12

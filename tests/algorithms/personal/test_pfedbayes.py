@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, run
 from support.exchange_bench import SIZES, WHO, WIDTHS, Bench, S, assert_close, make_cohort
 from torch.distributions import Normal, kl_divergence
-from twins import exchange, pfedbayes
+from twins import pfedbayes
 from twins.setting import mlp
 
-from otafl.algorithms.personal import pfedbayes as pfedbayes_method
 from otafl.algorithms.personal.pfedbayes import PFedBayes, _limit_step, _take_copy_step_
 from otafl.core.errors import UserError
 from otafl.models.cnn import Cnn
@@ -102,40 +100,6 @@ def test_the_copy_goes_down_the_divergence() -> None:
     torch.testing.assert_close([w_mu, w_rho], expected, rtol=0, atol=1e-12)
 
 
-def test_without_the_divergence_nothing_is_learnt_together() -> None:
-    """With zeta = 0 the global distribution stays, and with a vanishing deviation a device takes
-    plain SGD steps, several on each minibatch. (With one hidden layer: behind a dead one, zero
-    biases and biases of 1e-27 differ in their slopes.)"""
-    widths = (WIDTHS[0], 5, WIDTHS[-1])
-    bench = bench_of(widths, penalty=[0.0, 0.0], rho_start=-60.0)
-    before = {name: block.clone() for name, block in bench.server.items()}
-    cohort = make_cohort(WHO[0])
-    batches = bench.draw_batches(cohort, 0)
-    start = before["model"].numpy()
-    bench.local(cohort, 0)
-    bench.combine(cohort, 0, None)
-    assert all(torch.equal(bench.server[name], block) for name, block in before.items())
-    pairs = zip(cohort.trial.tolist(), cohort.device.tolist(), strict=True)
-    for row, (s, k) in enumerate(pairs):
-        repeated = [b for b in batches[row] for _ in range(DRAWS)]
-        rate = HYPER["personal_learning_rate"][s]
-        assert_close(
-            bench.get_state("personal")[s, k], exchange.sgd(start[s], widths, repeated, rate)[0]
-        )
-
-
-def test_a_strong_divergence_holds_a_device_at_the_global_mean() -> None:
-    """With a small step and a large zeta q stays where w is, up to what the data move it."""
-    apart = []
-    for zeta in (0.0, 6e3):
-        bench = bench_of(
-            penalty=[zeta, zeta], personal_learning_rate=[1e-4, 1e-4], learning_rate=[1e-9, 1e-9]
-        )
-        bench.local(make_cohort(WHO[0]), 0)
-        apart.append(float((bench.get_state("personal")[0, 0] - bench.server["model"][0]).norm()))
-    assert 0 < apart[1] < 0.5 * apart[0]
-
-
 def test_refuses_convolutions() -> None:
     model = Cnn(Cnn.Settings(channels=(2,), kernel=3, hidden=(4,)), (8, 8), 3)
     with pytest.raises(UserError, match="use mlp or softmax_regression"):
@@ -154,21 +118,3 @@ def test_the_penalty_is_lowered_where_steps_on_it_would_diverge() -> None:
     torch.testing.assert_close(rate[2:] * made[2:] / least, torch.ones(2, 1).double())
     assert torch.equal(_limit_step(zeta, 0.4 * rate, rate, 1, rho)[:3], zeta[:3])
     assert (_limit_step(zeta, 0.4 * rate, rate, 200, rho)[2] < zeta[2]).all()
-
-
-def farthest(samples: int) -> float:
-    """The largest of the server's parameters after three rounds of 20 steps at the defaults; four
-    devices have so many samples each."""
-    data = {"name": "digits", "train_samples": 4 * samples, "partition": "iid"}
-    steps = {"rounds": 3, "local_steps": 20, "batch_size": 4, "eval_every": 3}
-    keys = {"algorithm": "pfedbayes", "transport": "ideal", "data": data, "training": steps}
-    return float(run(engine(keys), 3).server["model"].abs().max())
-
-
-def test_devices_of_few_samples_do_not_spoil_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four samples move it as little as fifty do; without the limit, to several times as far."""
-    usual = farthest(50)
-    assert farthest(4) < 1.5 * usual
-    monkeypatch.setattr(pfedbayes_method, "_limit_step", lambda zeta, *_: zeta)
-    assert farthest(50) == usual
-    assert farthest(4) > 3.0 * usual

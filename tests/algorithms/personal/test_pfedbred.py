@@ -23,8 +23,7 @@ from support.prior_toy import (
 from support.rounding import assert_agree
 from twins.setting import everyone, local_data, mlp
 
-from otafl.algorithms.personal.pfedbred import PFedBreD
-from otafl.algorithms.personal.pfedme import PFedMe
+from otafl.algorithms.personal.pfedbred import PFedBreD, PFedMe
 from otafl.core.contracts import LocalContext
 from otafl.core.rng import Streams
 
@@ -39,6 +38,16 @@ ROWS: list[tuple[Any, dict[str, float], list[float], list[float] | None]] = [
     (make_prior("mh"), {"eta": 0.0}, [0.00773337, 0.01518337], None),
     (make_prior("mh", "paper"), {}, [0.00275814, 0.00537896], [0.01364688, 0.02668330]),
     (make_prior("mh", "c2"), {}, [0.00275816, 0.00537951], [0.01364040, 0.02663332]),
+    (make_pfedme(), {}, [0.00276586, 0.00543942], [0.01059705, 0.02080900]),
+    (make_pfedme(), {"steps": 1}, [0.00138389, 0.00272714], [0.00922593, 0.01818096]),
+    (make_pfedme(), {"penalty": 30.0}, [0.00413576, 0.00813056], None),
+    (make_pfedme(prox_steps=400), {}, [0.00491200, 0.00933200], [0.01881219, 0.03564866]),
+    (make_pfedme(implementation="original"), {}, *([[0.00328006, 0.00640874]] * 2)),
+    (
+        make_pfedme(implementation="original"),
+        {"weight_decay": 0.0},
+        *([[0.00328017, 0.00640894]] * 2),
+    ),
 ]
 
 
@@ -82,34 +91,14 @@ def test_pfedme_is_strategy_none() -> None:
     assert not torch.allclose(original[0]["model"], first[0]["model"])
 
 
-def test_hybrid_without_memory_is_not_pfedme() -> None:
-    hybrid, plain = run_states(make_strategy("mh"), eta=0.0), run_states(make_strategy("none"))
-    assert not torch.allclose(hybrid[0]["model"], plain[0]["model"], rtol=0.1)
-
-
-def test_memory_is_zero_in_the_first_step() -> None:
-    expected = run_toy(make_pfedme(), steps=1)
-    assert_agree(run_toy(make_prior("meg"), steps=1), expected)
-    assert_agree(run_toy(make_prior("meg", "paper"), steps=1), expected)
-
-
 def test_large_penalty() -> None:
-    """lg becomes first-order MAML with one batch, not federated averaging."""
+    """pFedMe becomes federated averaging, and lg first-order MAML with one batch."""
     plain = run_toy(make_fedavg())[0]
     maml = run_toy(make_per_fedavg())[0]
+    assert solve_exactly(make_pfedme(prox_steps=60), 1e6)[0] == pytest.approx(plain, rel=3e-6)
     found = solve_exactly(make_prior("lg", prox_steps=60), 1e6)[0]
     assert found == pytest.approx(maml, rel=3e-6)
     assert found != pytest.approx(plain, rel=1e-4)
-
-
-@pytest.mark.parametrize("strategy", ["none", "lg", "meg"])
-def test_small_penalty(strategy: str) -> None:
-    """w stays, and theta is K plain steps from where the solver starts."""
-    w, theta = run_toy(make_prior(strategy), penalty=0.0)
-    assert w == [0.0, 0.0]
-    steps = 6 if strategy == "lg" else 5  # lg's start is a step of the same size
-    plain = run_toy(make_fedavg(), steps=steps)[0]
-    assert theta == pytest.approx(plain, abs=1e-12)
 
 
 def test_coherence_keeps_the_last_envelope_gradient() -> None:
@@ -143,6 +132,7 @@ COUNTS = [
     (make_prior("mh", "paper"), 6),
     (make_prior("mh"), 7),
     (make_prior("mh", "c2"), 7),
+    (make_pfedme(), 5),
 ]
 
 
@@ -162,4 +152,6 @@ REFUSED = [
 def test_refuses(keys: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         PFedBreD.Settings.model_validate(keys)
+    with pytest.raises(ValueError, match="below 2"):
+        PFedMe.Settings(penalty=300.0)
     PFedBreD.Settings(penalty=150.0)  # overshoots, and converges

@@ -12,23 +12,16 @@ import numpy as np
 import pytest
 import torch
 from support.marks import first_is_fast
-from torch import Tensor
 from twins import prior as twin
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.personal.per_fedavg import PerFedAvg
-from otafl.algorithms.personal.pfedbred import PFedBreD
-from otafl.algorithms.personal.pfedme import PFedMe
-from otafl.core.contracts import Batch, LocalContext, Received, Tensors
+from otafl.algorithms.personal.pfedbred import PFedBreD, PFedMe
+from otafl.core.contracts import LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.data.training_data import TrainingData
-from otafl.models import minibatch_span
 from otafl.models.base import Model
-from otafl.models.cnn import Cnn
 from otafl.models.minibatch_span import SpanForm
-from otafl.models.module_model import ModuleModel
-from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.models.span import PlainForm
 
 WIDTHS = (6, 8, 5, 3)
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]
@@ -157,58 +150,3 @@ def personal(blocks: Tensors, row: int) -> twin.Array | None:
     if names[0] not in blocks:
         return None
     return np.concatenate([blocks[name][row].double().numpy().ravel() for name in names])
-
-
-@pytest.mark.parametrize(("method", "keys"), ALL, ids=IDS)
-@pytest.mark.parametrize(("layers", "tile"), [(3, 1), (1, 600)])
-def test_span_equals_plain_form(
-    method: Any, keys: dict[str, Any], layers: int, tile: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It does for a network, and for a single layer, which is its first and its last; a row at a
-    time and several, of which the last ones are fewer."""
-    monkeypatch.setattr(minibatch_span, "TILE_BYTES", tile)
-    shape, classes = (WIDTHS[0],), WIDTHS[-1]
-    single = SoftmaxRegression(SoftmaxRegression.Settings(), shape, classes)
-    model = mlp(WIDTHS) if layers == 3 else single
-    traces = []
-    for plain in (False, True):
-        streams = Streams([5, 5], [0, 1], dtype=torch.float64)
-        data = local_data(SIZES, WIDTHS[0], classes, streams, batch_size=4, steps=STEPS)
-        ours = made(method, keys, model)
-        if plain:
-            ours.form = PlainForm(model)
-        traces.append(run(ours, data, streams))
-    for ours, other in zip(*traces, strict=True):
-        torch.testing.assert_close(ours, other, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize(("method", "keys"), [ALL[0], ALL[4], *OTHERS], ids=lambda _: "")
-def test_plain_form_of_other_models(method: Any, keys: dict[str, Any]) -> None:
-    """A convolutional network and a module equal to one give the same numbers, by written-out
-    gradients and by autograd."""
-    shape = (1, 6, 6)
-    cnn = Cnn(Cnn.Settings(channels=(2,), kernel=3, hidden=(4,)), shape, 3)
-    ours = made(method, keys, cnn)
-    assert isinstance(ours.form, PlainForm)
-    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
-    data = local_data(SIZES, 36, 3, streams, batch_size=4, steps=STEPS)
-    data.x = data.x.view(-1, *shape)
-    first = run(ours, data, streams, rounds=2)
-
-    class Twin(ModuleModel):
-        def __init__(self) -> None:
-            self.shapes, self.macs = cnn.shapes, cnn.macs
-
-        def logits(self, params: Any, x: Tensor) -> Tensor:
-            return cnn.logits(params, x)
-
-        def score_batch(self, params: Any, batch: Batch) -> Tensor:
-            return cnn.logits(params, batch.x)
-
-        def init(self, draw: Any) -> Tensors:
-            return cnn.init(draw)
-
-    other = made(method, keys, Twin())
-    assert isinstance(other.form, PlainForm)
-    for one, two in zip(first, run(other, data, streams, rounds=2), strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=1e-10)

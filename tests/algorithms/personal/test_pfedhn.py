@@ -18,14 +18,12 @@ from support.exchange_bench import (
     make_cohort,
     make_delivered_mask,
     make_received,
-    to_vector,
 )
 from twins import exchange, pfedhn
 from twins.setting import mlp
 
 from otafl.algorithms.personal.pfedhn import PFedHN
 from otafl.core.contracts import Group, Tensors
-from otafl.models.base import flatten
 
 HYPER = {
     "learning_rate": [0.3, 0.1],
@@ -99,37 +97,3 @@ def test_step_is_the_gradient_of_the_squared_distance() -> None:
         which = "embedding" if name == "embedding" else "server"
         step = bench.hyper[f"{which}_learning_rate"].view(-1, *[1] * (block.dim() - 1))
         torch.testing.assert_close(new[name], block - step * grad, rtol=0, atol=1e-13)
-
-
-def test_models_start_around_the_models_start() -> None:
-    """The generated weights are the start and a part that differs by device, in proportion to the
-    start's size; of parameters that start at zero nothing differs."""
-    bench = Bench(SETTINGS, mlp(WIDTHS), HYPER)
-    params = bench.model.init(
-        lambda name, shape: bench.streams.draw_uniform(f"init/{name}", 0, shape)
-    )
-    torch.testing.assert_close(bench.server["hyper_bias2"], flatten(params), rtol=0, atol=0)
-    models = bench.method.broadcast(bench.server, make_cohort(WHO[0])).tensors["model"]
-    apart = models - flatten(params)[make_cohort(WHO[0]).trial]
-    first = 0
-    for name, shape in bench.model.shapes.items():
-        part = apart[:, first : first + int(np.prod(shape))]
-        first += part.shape[1]
-        size = float(params[name].square().mean().sqrt())
-        largest = float(bench.server["hyper_weight2"].abs().max()) if size else 0.0
-        assert (part == 0).all() if size == 0 else 0 < float(part.abs().max()) < 10 * size, name
-        assert largest < 2 * max(float(b.abs().max()) for b in params.values())
-    assert not torch.equal(models[0], models[1])
-    assert to_vector({n: b[0] for n, b in params.items()}, bench.model).shape == (models.shape[1],)
-
-
-def test_training_draws_generated_models_together_with_trained_ones() -> None:
-    """The loss of generated models falls over twenty rounds of full participation."""
-    bench = Bench(SETTINGS, mlp(WIDTHS), HYPER, steps=5)
-    cohort = make_cohort((range(K), range(K)))
-    losses = []
-    for t in range(20):
-        bench.local(cohort, t)
-        losses.append(float(bench.loss.mean()))
-        bench.combine(cohort, t, None)
-    assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 import torch
 from pydantic import ValidationError
 from support.fedhm_bench import (
-    apply_weights,
     make_cohort,
     make_hyper,
     make_method,
@@ -24,7 +20,7 @@ from twins.setting import local_data
 from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.algorithms.submodel_training import train_
 from otafl.algorithms.submodels.fedhm import FedHm
-from otafl.core.contracts import Cohort, Context, Tensors
+from otafl.core.contracts import Context
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
@@ -67,8 +63,10 @@ def resnet() -> ResNet:
     return ResNet(ResNet.Settings(blocks=(1, 1), channels=(3, 4)), (1, 4, 4), 3)
 
 
-@SENDS
-@pytest.mark.parametrize("unroll", ["vertical_first", "horizontal_first"])
+@pytest.mark.parametrize(
+    ("sends", "unroll"),
+    [("factors", "horizontal_first"), ("product", "vertical_first"), ("tangent", "vertical_first")],
+)
 def test_one_device_of_a_low_rank_level(sends: str, unroll: str) -> None:
     """The server's model is then what it trained, as scores and as weights; of coordinates up to
     second order in the step."""
@@ -133,72 +131,6 @@ def test_a_mix_is_its_devices_one_by_one(sends: str) -> None:
 
 
 @SENDS
-def test_a_level_without_rows_is_not_trained(sends: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = Streams([5], [0], dtype=DOUBLE)
-    data = local_data([SIZES[0]], 6, 5, streams, 4, 3)
-    ours = make_method(make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends)
-    server, _ = ours.init(streams, make_hyper(1))
-    cohort = make_cohort([[1] * 5])
-    trained = []
-    plain = ours._train_
-
-    def counted(level: int, *rest: Any) -> Tensor:
-        trained.append(level)
-        return plain(level, *rest)
-
-    monkeypatch.setattr(ours, "_train_", counted)
-    new, _ = run_round(ours, server, cohort, data.select_cohort(0, cohort), make_hyper(1), streams)
-    assert trained == [1]
-    only = make_method(make_perceptron(WIDTHS), levels=(0.5,), sends=sends)
-    start, _ = only.init(streams, make_hyper(1))
-    alone = replace(cohort, capacity_level=torch.zeros_like(cohort.capacity_level))
-    expected, _ = run_round(
-        only, start, alone, data.select_cohort(0, alone), make_hyper(1), streams
-    )
-    close(new["model"], expected["model"])
-
-
-@SENDS
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_stacked_trials_are_alone(sends: str, dtype: torch.dtype) -> None:
-    streams = Streams([5, 5], [0, 1], dtype=dtype)
-    data = local_data(SIZES, 6, 5, streams, 4, 3)
-    ours = make_method(
-        make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends, temperature=2.0
-    )
-    cohort = make_cohort(MIXED, dtype)
-    server, _ = ours.init(streams, make_hyper(2, dtype))
-    new = rounds(ours, server, cohort, data, make_hyper(2, dtype), streams)
-    for s in range(2):
-        own = Streams([5], [s], dtype=dtype)
-        single = local_data(SIZES, 6, 5, streams, 4, 3)
-        single = type(single)(
-            single.x,
-            single.y,
-            single.index.view(2, 5, -1)[s : s + 1],
-            single.count.view(2, 5)[s : s + 1],
-            5,
-            own,
-            4,
-            3,
-        )
-        values = {name: value[s : s + 1] for name, value in make_hyper(2, dtype).items()}
-        start, _ = ours.init(own, values)
-        alone = rounds(ours, start, make_cohort(MIXED[s : s + 1], dtype), single, values, own)
-        tolerance = 1e-4 if dtype == torch.float32 else 1e-11
-        close(alone["model"][0], new["model"][s], tolerance)
-
-
-def rounds(
-    ours: Any, server: Tensors, cohort: Cohort, data: Any, values: Tensors, streams: Streams
-) -> Tensors:
-    heavy = apply_weights(ours, cohort)
-    for t in range(2):
-        server, _ = run_round(ours, server, heavy, data.select_cohort(t, heavy), values, streams)
-    return server
-
-
-@SENDS
 def test_columns_of_absent_classes_stay(sends: str) -> None:
     """A class that nobody has keeps its weights; one that a single device has gets that device's,
     not a fifth of it."""
@@ -237,7 +169,7 @@ def test_average_of_factors_is_fedavg_on_the_low_rank_model() -> None:
     data = local_data([SIZES[0]], 6, 5, streams, 4, 3)
     settings = {"levels": (0.5,), "homogeneous_mode": "factor", "masked_loss": False}
     ours = make_method(make_perceptron(WIDTHS), **settings)
-    assert ours.get_needs(ours.settings) == "mean"
+    assert ours.describe_payload(ours.settings).needs == "mean"
     values = make_hyper(1, momentum=0.0, weight_decay=0.0, frobenius_decay=0.0)
     values |= {"server_learning_rate": torch.ones(1, dtype=DOUBLE), "decay": torch.zeros(1)}
     other = FedAvg(FedAvg.Settings(), ours.layout.networks[0], 5)
@@ -293,13 +225,6 @@ def test_what_goes_down_and_up() -> None:
             assert not payload[0].tensors["model"][~payload[0].mask["model"]].any()
 
 
-def test_without_a_dense_level_its_weights_stay_at_the_server() -> None:
-    ours = make_method(make_perceptron(WIDTHS), levels=(0.5, 0.25))
-    server, _ = ours.init(Streams([5], [0], dtype=DOUBLE), make_hyper(1))
-    down = ours.broadcast(server, make_cohort([[0, 1, 1, 1, 0]]))
-    assert down.num_coordinates == ours.levels[0].num_params
-
-
 def test_truncation_gap() -> None:
     """Energy of the singular values that a level cuts off, over layers, mean over levels."""
     ours = make_method(make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25))
@@ -345,9 +270,9 @@ def test_refusals() -> None:
     ):
         with pytest.raises(ValidationError, match=said):
             FedHm.Settings.model_validate(settings)
-    assert FedHm.needs == FedHm.get_needs(FedHm.Settings()) == "each"
+    assert FedHm.needs == FedHm.describe_payload(FedHm.Settings()).needs == "each"
     for settings in ({"sends": "product"}, {"sends": "tangent"}):
-        assert FedHm.get_needs(FedHm.Settings.model_validate(settings)) == "mean"
+        assert FedHm.describe_payload(FedHm.Settings.model_validate(settings)).needs == "mean"
     flat = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 5)
     with pytest.raises(UserError, match="use mlp, cnn, conv_net, resnet or vgg"):
         make_method(flat)

@@ -37,18 +37,15 @@ def near(one: Engine, other: Engine, tolerance: float) -> None:
         torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("sends", ["product", "tangent"])
-@pytest.mark.parametrize("levels", ["dynamic", "fixed"])
+@pytest.mark.parametrize(("sends", "levels"), [("product", "fixed"), ("tangent", "dynamic")])
 def test_the_air_without_noise_is_the_ideal_uplink(sends: str, levels: str) -> None:
     keys = {"devices.capacity_levels": levels}
     near(after(sends, **AIR, **keys), after(sends, transport="ideal", **keys), 1e-9)
 
 
-@pytest.mark.parametrize("transport", ["ideal", "digital"])
-@pytest.mark.parametrize("levels", ["dynamic", "fixed"])
-def test_a_product_is_its_factors(transport: str, levels: str) -> None:
+def test_a_product_is_its_factors() -> None:
     """Also where a trial has nobody at some level."""
-    keys = {"transport": transport, "devices.capacity_levels": levels}
+    keys = {"transport": "digital", "devices.capacity_levels": "dynamic"}
     near(after("factors", **keys), after("product", **keys), 1e-10)
 
 
@@ -65,21 +62,9 @@ def test_the_tangent_is_near_the_product() -> None:
     assert 3.0 < gaps[0] / gaps[1] < 5.0
 
 
-@pytest.mark.parametrize("sends", ["factors", "product", "tangent"])
-def test_chunks_do_not_matter(sends: str) -> None:
+def test_chunks_do_not_matter() -> None:
     keys = {"transport": "ideal", "devices.capacity_levels": "fixed"}
-    near(after(sends, chunk_mb=1e-6, **keys), after(sends, **keys), 1e-11)
-
-
-@pytest.mark.parametrize("sends", ["product", "tangent"])
-def test_a_random_half_is_sent(sends: str) -> None:
-    """A codec in front of the superposition: all of it is the identity, a half is not."""
-    keys: dict[str, Any] = {**AIR, "devices.capacity_levels": "fixed"}
-    whole = after(sends, codec={"name": "random_subset", "keep": 1.0}, **keys)
-    near(whole, after(sends, **keys), 1e-9)
-    half = after(sends, codec={"name": "random_subset", "keep": 0.5}, **keys)
-    assert torch.isfinite(half.server["model"]).all()
-    assert not torch.allclose(half.server["model"], whole.server["model"], atol=1e-6)
+    near(after("tangent", chunk_mb=1e-6, **keys), after("tangent", **keys), 1e-11)
 
 
 def bits(sends: str, level: int, **keys: Any) -> float:

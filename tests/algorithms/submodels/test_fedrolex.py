@@ -9,19 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from contract.small import close, engine, run, scores
 from torch import Tensor
 from twins import heterofl as twin
 from twins.setting import everyone, local_data, minibatch, mlp
 
-from otafl.algorithms.submodels.fedrolex import FedRolex
+from otafl.algorithms.submodels.heterofl import FedRolex
 from otafl.algorithms.submodels.width_slices import (
     make_width_fn,
     slice_params,
     split_window,
     write_slices_,
 )
-from otafl.core.contracts import LocalContext, Payload, Received, Workload
+from otafl.core.contracts import LocalContext, Payload, Received
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu
@@ -100,7 +99,7 @@ def pooled() -> Network:
 
 
 @pytest.mark.parametrize("wide", [residual(), pooled()], ids=["residual", "pooled"])
-@pytest.mark.parametrize("offset", range(9))
+@pytest.mark.parametrize("offset", [0, 7])
 def test_a_slice_among_zeros_is_the_narrow_network(wide: Network, offset: int) -> None:
     """The wide network whose other parameters are 0 scores as the narrow one, so windows agree
     from layer to layer, over blocks and over flattened pixels."""
@@ -194,35 +193,3 @@ def test_views_are_what_the_next_round_sends() -> None:
         np.testing.assert_array_equal(ours[1], w[1][np.ix_(first, second)])
         np.testing.assert_array_equal(ours[2], w[2][second])
         np.testing.assert_array_equal(biases[1], b[1][second])
-
-
-def test_over_the_air_without_error_is_digital() -> None:
-    keys = {
-        "algorithm": "fedrolex",
-        "model": {"name": "mlp", "hidden": [8]},
-        "devices.count": 6,
-        "devices.capacity_levels": "dynamic",
-        "engine.dtype": "float64",
-        "power": "ci",
-    }
-    clean = {"channel": {"name": "rayleigh", "snr_db": 250.0}}
-    results = [
-        scores(run(engine(keys | clean | {"transport": name}), 3))
-        for name in ("ideal", "digital", "over_the_air")
-    ]
-    close(results[1], results[0], 1e-11)
-    close(results[2], results[0], 1e-7)
-
-
-def test_sizes_do_not_depend_on_the_round() -> None:
-    method = FedRolex(FedRolex.Settings(levels=(1.0, 0.5)), mlp(WIDTHS), 4)
-    cohort = everyone(torch.ones(1, 4))
-    cohort = replace(cohort, capacity_level=torch.tensor([0, 1, 1, 0]))
-    server = method.init(Streams([1], [0]), {})[0]
-    broadcast = method.broadcast(server, cohort)
-    sizes = [level.num_params for level in method.levels]
-    assert broadcast.coordinates_per_row is not None
-    assert broadcast.coordinates_per_row.tolist() == [sizes[0], sizes[1], sizes[1], sizes[0]]
-    assert list(broadcast.tensors) == ["model"]
-    load = Workload(2, 4, np.array([3.0]))
-    assert method.count_flops(load) == method.levels[0].flops_fn(load)

@@ -14,7 +14,6 @@ from torch import Tensor
 from twins import heterofl as twin
 from twins.setting import everyone, local_data, minibatch, mlp
 
-from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.algorithms.submodels.heterofl import HeteroFL
 from otafl.algorithms.submodels.width_slices import apply_masked_mean
 from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Tensors, Workload
@@ -140,107 +139,6 @@ def test_equals_the_looped_twin(settings: dict[str, Any]) -> None:
             np.testing.assert_allclose(loss[5 * s : 5 * s + 5], losses, rtol=1e-12)
 
 
-def test_own_sizes_equal_federations_of_their_own() -> None:
-    one = Run(aggregation="own")
-    sizes = one.method.submodels
-    ends = np.cumsum([0, *(size.num_params for size in sizes)])
-    for t in range(3):
-        expected = []
-        for s in range(2):
-            for level, size in enumerate(sizes):
-                flat = one.server["model"][s, ends[level] : ends[level + 1]]
-                alike = [
-                    replace(d, widths=KEPT[level])
-                    for d, own in zip(one.devices(s, t), LEVEL[s], strict=True)
-                    if own == level
-                ]
-                settings = one.settings(s, t)
-                new = twin.one_round(*numbers(size, flat), alike, settings)
-                expected.append((s, level, new))
-        one.round(t)
-        for s, level, (weights, biases, _) in expected:
-            flat = one.server["model"][s, ends[level] : ends[level + 1]]
-            assert_same(sizes[level], flat, weights, biases)
-
-
-def test_own_levels_start_apart() -> None:
-    one = Run(aggregation="own", levels=(0.5, 0.25), level=[[0] * 5, [1] * 5])
-    views = one.method.build_views(one.server, {})
-    shapes = [size.shapes for size in one.method.submodels]
-    large, small = (
-        unflatten(views[f"level{i}"].params["model"], shapes[i])["layer0.weight"] for i in (0, 1)
-    )
-    bounds = (6.0 / 6.0) ** 0.5  # of sqrt(6 / fan_in)
-    assert large.abs().max() <= bounds
-    assert not torch.isclose(large[..., :2], small).any()
-    shared = Run(levels=(0.5, 0.25), level=[[0] * 5, [1] * 5])
-    assert torch.equal(shared.server["model"], views["global"].params["model"])
-
-
-def test_single_level_is_federated_averaging() -> None:
-    """Of one width, nothing masked, scaled or clipped, and without momentum; equal shares."""
-    network = mlp(WIDTHS).build_network(lambda c: c)
-    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
-    config = HeteroFL.Settings(levels=(1.0,), masked_loss=False, scaler=False, clip_norm=None)
-    ours, theirs = HeteroFL(config, mlp(WIDTHS), 5), FedAvg(FedAvg.Settings(), network, 5)
-    cohort = everyone(torch.full((2, 5), 0.2, dtype=torch.float64))
-    data = local_data([[10] * 5] * 2, WIDTHS[0], WIDTHS[-1], streams, 4, STEPS)
-    rates: dict[str, list[float]] = {"learning_rate": [0.3, 0.1], "decay": [0.0, 0.0]}
-    hyper = hyper_of(
-        rates | {"server_learning_rate": [1, 1], "momentum": [0, 0], "weight_decay": [0, 0]}
-    )
-    servers = [method.init(streams, hyper)[0] for method in (ours, theirs)]
-    assert torch.equal(servers[0]["model"], servers[1]["model"])
-    for t in range(3):
-        for i, method in enumerate((ours, theirs)):
-            broadcast = method.broadcast(servers[i], cohort).expand_rows(cohort, 0, cohort.num_rows)
-            work = data.select_cohort(t, cohort)
-            context = LocalContext(cohort, hyper, streams, t, work)
-            payload = method.run_local_update(broadcast, {}, context)[1]
-            received = deliver(payload, cohort)
-            servers[i] = method.update_server(servers[i], received, context)
-        torch.testing.assert_close(servers[0]["model"], servers[1]["model"], rtol=0, atol=1e-12)
-
-
-def test_what_nobody_trains_stays() -> None:
-    """Without the large sizes in the second trial, only its first quarter or half moves."""
-    one = Run(level=[[0] * 5, [2] * 5])
-    before = unflatten(one.server["model"], one.method.submodels[0].shapes)
-    one.round(0)
-    after = unflatten(one.server["model"], one.method.submodels[0].shapes)
-    changed = {name: (after[name] != before[name])[1] for name in before}
-    assert not changed["layer0.bias"][2:].any()
-    assert not changed["layer1.bias"][2:].any()
-    assert not changed["layer0.weight"][:, 2:].any()
-    assert changed["layer0.weight"][:, :2].all()  # weight decay leaves none where it was
-    assert changed["layer1.weight"][:2, :2].all()
-    assert not changed["layer1.weight"][2:].any()
-    assert not changed["layer1.weight"][:, 2:].any()
-    assert not changed["layer2.weight"][2:].any()
-    assert changed["layer2.weight"][:2].all()
-
-
-def test_rows_of_absent_classes_count_for_those_that_have_them() -> None:
-    one = Run(level=[[0] * 5, [0] * 5])
-    counts = one.data.select_cohort(0, one.cohort).count_classes()
-    absent = counts[:5] == 0
-    assert absent.any(0).sum() >= 2  # some devices lack some classes
-    assert not absent.all(0).any()
-    payload, _ = one.local(0)
-    (group,) = payload
-    shapes = one.method.submodels[0].shapes
-    sent = unflatten(group.tensors["model"], shapes)
-    before = unflatten(one.server["model"], shapes)
-    one.round(0)
-    after = unflatten(one.server["model"], shapes)
-    for name in ("layer2.weight", "layer2.bias"):
-        for c in range(3):
-            has = [k for k in range(5) if not absent[k, c]]
-            mean = torch.stack([sent[name][k, ..., c] for k in has]).sum(0) / len(has)
-            moved = after[name][0, ..., c] - before[name][0, ..., c]
-            torch.testing.assert_close(moved, mean, rtol=0, atol=1e-12)
-
-
 def test_step_of_the_server_by_hand() -> None:
     """Where nothing came the model stays, whatever is said to have been received."""
     model = torch.tensor([[1.0, 2.0, 3.0]])
@@ -251,10 +149,9 @@ def test_step_of_the_server_by_hand() -> None:
     assert apply_masked_mean(model, nothing).tolist() == [[1.0, 2.0, 3.0]]
 
 
-@pytest.mark.parametrize("aggregation", ["shared", "own"])
-def test_over_the_air_without_error_is_digital(aggregation: str) -> None:
+def test_over_the_air_without_error_is_digital() -> None:
     keys: dict[str, Any] = {
-        "algorithm": {"name": "heterofl", "aggregation": aggregation},
+        "algorithm": "heterofl",
         "model": {"name": "mlp", "hidden": [8]},
         "devices.count": 6,
         "devices.capacity_levels": "dynamic",

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import close, engine, run, scores
 from torch import Tensor
 from twins import split_mix as twin
 from twins.heterofl import Device, Settings
@@ -166,26 +165,6 @@ def convolutional() -> Network:
     return Network((1, 4, 4), (*conv, Linear("c", 8, 3, 16, last=True)))
 
 
-def test_stacked_is_one_by_one() -> None:
-    """What the server told, each device alone trains to what it sends among the others."""
-    one = Run(convolutional())
-    whole, loss = one.local(one.cohort, 0)
-    told = one.method.broadcast(one.server, one.cohort)
-    for row in range(10):
-        alone = one.cohort.take(torch.tensor([row]))
-        work = one.data.select_cohort(0, alone)
-        context = LocalContext(alone, one.hyper, one.streams, 0, work)
-        _, payload, own_loss = one.method.run_local_update(
-            told.expand_rows(alone, 0, 1), {}, context
-        )
-        torch.testing.assert_close(own_loss[0], loss[row], rtol=1e-12, atol=0)
-        for name, block in payload[0].masked_tensors.items():
-            torch.testing.assert_close(
-                block[0], whole[0].masked_tensors[name][row], rtol=1e-10, atol=1e-13
-            )
-        assert torch.equal(payload[0].mask["model"][0], whole[0].mask["model"][row])  # type: ignore[index]
-
-
 def test_views_mix_the_first_atoms() -> None:
     one = Run(convolutional())
     views = one.method.build_views(one.server, {})
@@ -242,27 +221,6 @@ def test_atoms_of_the_papers_tables() -> None:
     assert [level.num_params for level in levels] == [b * 1_373_160 for b in (9, 3, 2, 1)]
     small = SplitMix(SplitMix.Settings(), ResNet18(ResNet18.Settings(), (3, 32, 32), 10), 20)
     assert small.atom.num_params == 176_402
-
-
-def test_over_the_air_without_error_is_digital() -> None:
-    keys = {
-        "algorithm": "split_mix",
-        "model": {"name": "mlp", "hidden": [16]},
-        "devices.count": 6,
-        "devices.participants": 4,
-        "devices.capacity_levels": "dynamic",
-        "engine.dtype": "float64",
-        "power": "ci",
-    }
-    clean = {"channel": {"name": "rayleigh", "snr_db": 250.0}}
-    results = [
-        scores(run(engine(keys | clean | {"transport": name}), 3))
-        for name in ("ideal", "digital", "over_the_air")
-    ]
-    close(results[1], results[0], 1e-11)
-    close(results[2], results[0], 1e-7)
-    chunked = keys | clean | {"transport": "ideal", "engine.chunk_mb": 1e-6}
-    close(scores(run(engine(chunked), 3)), results[0], 1e-10)
 
 
 def test_mistakes() -> None:

@@ -12,7 +12,6 @@ from torch import Tensor
 from twins.setting import everyone, local_data
 
 from otafl.algorithms.submodels.heterofl import HeteroFL
-from otafl.algorithms.submodels.width_slices import make_width_fn
 from otafl.core.contracts import Cohort, LocalContext, Payload, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -29,10 +28,9 @@ LEVELS = (1.0, 0.5, 0.25)
 HYPER = {"learning_rate": [0.3, 0.05], "momentum": [0.9, 0.5], "weight_decay": [0.01, 0.1]}
 
 
-@pytest.mark.parametrize("aggregation", ["shared", "own"])
-def test_bucketed_is_one_by_one(aggregation: str) -> None:
+def test_bucketed_is_one_by_one() -> None:
     """Each device alone sends what it does among others of any size, with batch normalisation."""
-    config = HeteroFL.Settings(levels=LEVELS, aggregation=aggregation)  # type: ignore[arg-type]
+    config = HeteroFL.Settings(levels=LEVELS)
     method = HeteroFL(config, convolutional(), 5)
     streams = Streams([5, 5], [0, 1], dtype=torch.float64)
     cohort = replace(
@@ -130,28 +128,6 @@ def test_sizes_of_slim_networks(
     assert (level.num_params, level.macs, level.ratio) == (parameters, macs, ratio)
     load = Workload(1, 7, np.array([50.0]))
     assert level.flops_fn(load).item() == pytest.approx(6.0 * 7 * macs, rel=0.1)  # and elementwise
-
-
-def test_views_of_normalised_networks_have_moments() -> None:
-    method = HeteroFL(HeteroFL.Settings(levels=LEVELS), convolutional(), 5)
-    streams = Streams([1, 2], [0, 0], dtype=torch.float64)
-    view = method.build_views(method.init(streams, {})[0], {})["level1"]
-    x = streams.draw_normal("x", 0, (32, 16))
-    assert view.moments_fn is not None
-    found = view.moments_fn(view.params, x)
-    assert {name: tuple(block.shape) for name, block in found.items()} == {
-        "n.mean": (2, 4),
-        "n.variance": (2, 4),
-    }
-    alone = view.predict_fn({**view.params, **found}, x[:, :1])
-    together = view.predict_fn({**view.params, **found}, x)
-    torch.testing.assert_close(alone, together[:, :1])
-
-
-def test_channels_kept() -> None:
-    assert [make_width_fn(0.35, rule)(64) for rule in ("ceil", "round", "floor")] == [23, 22, 22]  # type: ignore[arg-type]
-    assert make_width_fn(0.07, "ceil")(100) == 7  # although .07 * 100 > 7
-    assert make_width_fn(0.01, "floor")(10) == 1
 
 
 def test_mistakes() -> None:

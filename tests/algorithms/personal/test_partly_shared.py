@@ -1,6 +1,7 @@
-"""Holds FedBN against its looped twin, and to the layers that it keeps: two trials of different
-rates, five devices of unequal shares, a round of all and two of some, so that absent devices and
-the state between rounds count.
+"""Holds FedBN and FedRep against their looped twins, and to the layers that devices keep.
+
+Two trials of different rates, five devices of unequal shares, a round of all and two of some, so
+that absent devices and the state between rounds count.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from support.rival_rounds import (
     CLASSES,
     INPUTS,
     MODEL,
+    OWN,
     RATE,
     RATES,
     SERVER,
@@ -24,7 +26,9 @@ from support.rival_rounds import (
     draw_batches,
     get_shares,
     list_members,
+    read_device,
     take_step,
+    to_arrays,
 )
 from twins import rivals as twin
 from twins.network import Array
@@ -32,6 +36,7 @@ from twins.network import Array
 from otafl.core.errors import UserError
 from otafl.models.base import unflatten
 from otafl.models.module_model import ModuleModel
+from otafl.models.softmax_regression import SoftmaxRegression
 
 pytestmark = pytest.mark.exact
 
@@ -100,31 +105,57 @@ def norms(*layers: torch.nn.Module) -> tuple[str, ...]:
     return ModuleModel(module, (18,), CLASSES).norms
 
 
-def test_norm_layers_are_found() -> None:
-    assert norms(torch.nn.Conv2d(2, 2, 1)) == ()
-    assert norms(torch.nn.GroupNorm(1, 2)) == ("1.weight", "1.bias")
-    assert norms(torch.nn.InstanceNorm2d(2, affine=True)) == ("1.weight", "1.bias")
-    assert norms(torch.nn.InstanceNorm2d(2)) == ()
-    assert norms(torch.nn.BatchNorm2d(2, track_running_stats=False)) == ("1.weight", "1.bias")
-    inner = torch.nn.Sequential(torch.nn.LayerNorm((3, 3), bias=False), torch.nn.RMSNorm(3))
-    assert norms(inner, torch.nn.Conv2d(2, 2, 1)) == ("1.0.weight", "1.1.weight")
-    assert ModuleModel(Scaled(), (4,), 4).norms == ("layer.weight", "layer.bias")
-    assert MODEL.norms == ()
-
-
-class Scaled(torch.nn.Module):
-    """Has one norm layer under two names, and a parameter of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = torch.nn.Parameter(torch.ones(4))
-        self.layer = torch.nn.LayerNorm(4)
-        self.again = self.layer
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layer(self.again(x)) * self.scale
-
-
 def test_refuses_a_model_without_normalisation() -> None:
     with pytest.raises(UserError, match=r"'fedbn' .* the model has none; .* GroupNorm"):
         Rounds("fedbn", MODEL)
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("factor", [1, 2])
+def test_fedrep(factor: int) -> None:
+    ours = Rounds("fedrep", MODEL, {"head_factor": factor}, personal_learning_rate=OWN, **RATES)
+    body_at, head_at = (0, 1, 3, 4), (2, 5)
+    shapes = {n: shape for n, shape in MODEL.shapes.items() if n not in ("weight2", "bias2")}
+    assert ours.server["model"].shape == (2, sum(np.prod(shape) for shape in shapes.values()))
+
+    def body_of(s: int) -> dict[int, Array]:
+        params = to_arrays(MODEL, unflatten(ours.server["model"], shapes), s)
+        return dict(zip(body_at, params, strict=True))
+
+    body = [body_of(s) for s in range(2)]
+    heads = [
+        [dict(zip(head_at, read_device(ours, s, k), strict=True)) for k in range(5)] for s in (0, 1)
+    ]
+    for t, who in enumerate(WHO):
+        one = ours.run_round(t, who)
+        for s in range(2):
+            there = list_members(one, s)
+            for_heads = [draw_batches(one, s, draw) for draw in range(1, factor + 1)]
+            mean, new, loss = twin.fedrep(
+                body[s],
+                [heads[s][k] for k in there],
+                [[b for part in parts for b in part] for parts in zip(*for_heads, strict=True)],
+                draw_batches(one, s),
+                get_shares(one, s),
+                RATE[s],
+                OWN[s],
+            )
+            moved = take_step(list(body[s].values()), list(mean.values()), SERVER[s])
+            body[s] = dict(zip(body_at, moved, strict=True))
+            for k, head in zip(there, new, strict=True):
+                heads[s][k] = head
+            assert_close(list(body_of(s).values()), list(body[s].values()))
+            for k in range(5):
+                assert_close(read_device(ours, s, k), list(heads[s][k].values()))
+            np.testing.assert_allclose(compute_losses(one, s), loss, rtol=1e-12)
+    personal = ours.method.build_views(ours.server, ours.devices)["personal"].params
+    for s in range(2):
+        for k in range(5):
+            both = body[s] | heads[s][k]
+            assert_close(to_arrays(MODEL, personal, 5 * s + k), [both[i] for i in range(6)])
+
+
+def test_refuses_a_single_layer() -> None:
+    regression = SoftmaxRegression(SoftmaxRegression.Settings(), (INPUTS,), CLASSES)
+    with pytest.raises(UserError, match=r"'fedrep' .* has one layer; use mlp, cnn"):
+        Rounds("fedrep", regression)

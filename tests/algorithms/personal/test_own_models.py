@@ -1,6 +1,7 @@
-"""Holds APFL against its looped twin and in its limits: two trials of different rates, five devices
-of unequal shares, a round of all and two of some, so that absent devices and the state between
-rounds count.
+"""Holds local training, Ditto and APFL against their looped twins and in their limits.
+
+Two trials of different rates, five devices of unequal shares, a round of all and two of some, so
+that absent devices and the state between rounds count.
 """
 
 from __future__ import annotations
@@ -8,23 +9,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from contract.small import engine, run
 from support.rival_rounds import (
     CLASSES,
-    DTYPES,
-    GRADIENT,
     INPUTS,
-    LOAD,
     MODEL,
     OWN,
-    PARAMETERS,
     RATE,
     RATES,
     SERVER,
     WHO,
+    Round,
     Rounds,
     assert_close,
-    assert_equal_steps,
-    assert_same_model,
     compute_losses,
     draw_batches,
     get_shares,
@@ -36,15 +33,81 @@ from support.rival_rounds import (
 )
 from twins import rivals as twin
 
-from otafl.algorithms.personal.apfl import Apfl
+from otafl.algorithms.personal.own_models import Apfl, Ditto
+from otafl.core import registry
 
 pytestmark = pytest.mark.exact
 
 
 @pytest.mark.twin
-@pytest.mark.parametrize("adaptive", [True, False])
-@pytest.mark.parametrize("rate", [OWN, [3.0, 2.0]])
-@pytest.mark.parametrize("decay", [[0.0, 0.0], [0.02, 0.5]])
+def test_local_only() -> None:
+    ours = Rounds("local_only", MODEL, personal_learning_rate=OWN)
+    assert ours.server == {}
+    v = [[read_device(ours, s, k) for k in range(5)] for s in range(2)]
+    for t, who in enumerate(WHO):
+        one: Round = ours.run_round(t, who)
+        assert one.payload == ()
+        for s in range(2):
+            for k, own, loss in zip(
+                list_members(one, s), draw_batches(one, s), compute_losses(one, s), strict=True
+            ):
+                v[s][k], expected = twin.sgd(v[s][k], own, OWN[s])
+                np.testing.assert_allclose(loss, expected, rtol=1e-12)
+            for k in range(5):
+                assert_close(read_device(ours, s, k), v[s][k])
+
+
+def test_local_only_sends_nothing() -> None:
+    """No transport takes a symbol, bit, second or joule of radio, and work is still paid for."""
+    for transport in registry.list_names("transport"):
+        one = run(engine({"algorithm": "local_only", "transport": transport}), 2)
+        taken = one.means.take()
+        for name in ("uplink_symbols", "uplink_bits", "airtime_s", "radio_j", "participants"):
+            assert taken[name].eq(0).all(), name
+        assert not one.downlink_bits.any()
+        assert (one.parts.clock.compute_spent_j()[..., 0] > 0).all()
+
+
+@pytest.mark.twin
+def test_ditto() -> None:
+    penalty = [0.5, 2.0]
+    ours = Rounds("ditto", MODEL, penalty=penalty, personal_learning_rate=OWN, **RATES)
+    w = [read_server(ours, s) for s in range(2)]
+    v = [[w[s]] * 5 for s in range(2)]
+    for t, who in enumerate(WHO):
+        one = ours.run_round(t, who)
+        for s in range(2):
+            there = list_members(one, s)
+            mean, new, loss = twin.ditto(
+                w[s],
+                [v[s][k] for k in there],
+                draw_batches(one, s),
+                get_shares(one, s),
+                RATE[s],
+                OWN[s],
+                penalty[s],
+            )
+            w[s] = take_step(w[s], mean, SERVER[s])
+            for k, params in zip(there, new, strict=True):
+                v[s][k] = params
+            assert_close(read_server(ours, s), w[s])
+            for k in range(5):
+                assert_close(read_device(ours, s, k), v[s][k])
+            np.testing.assert_allclose(compute_losses(one, s), loss, rtol=1e-12)
+
+
+def test_refuses_a_step_that_jumps_over_the_centre() -> None:
+    with pytest.raises(
+        ValueError, match=r"personal_learning_rate times penalty .* got 0.1 times 10"
+    ):
+        Ditto.Settings(personal_learning_rate=0.1, penalty=10)
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize(
+    ("adaptive", "rate", "decay"),
+    [(True, OWN, [0.0, 0.0]), (True, [3.0, 2.0], [0.02, 0.5]), (False, OWN, [0.0, 0.0])],
+)
 def test_apfl(adaptive: bool, rate: list[float], decay: list[float]) -> None:
     """It also does with steps so large that alpha is cut off."""
     mixing = [0.3, 0.9]
@@ -96,13 +159,6 @@ def test_apfl(adaptive: bool, rate: list[float], decay: list[float]) -> None:
     assert (len(set(seen)) > 2) == adaptive
 
 
-@DTYPES
-def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
-    """It is, whatever the method does beside it."""
-    one = Rounds("apfl", MODEL, dtype=dtype, **RATES)
-    assert_equal_steps(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), assert_same_model)
-
-
 def test_apfl_at_the_ends() -> None:
     """At alpha = 0 v does not move and the personal model is the averaged one; at alpha = 1 v
     trains alone."""
@@ -129,10 +185,3 @@ def test_apfl_at_the_ends() -> None:
 def test_refuses_a_share_above_one() -> None:
     with pytest.raises(ValueError, match="mixing"):
         Apfl.Settings(mixing=1.5)
-
-
-def test_views_and_operations() -> None:
-    """A step mixes and moves two models, 3 + 2 + 2 operations a parameter; alpha's, 3 a round."""
-    one = Rounds("apfl", MODEL)
-    assert set(one.method.build_views(one.server, one.devices)) == {"global", "personal"}
-    assert one.method.count_flops(LOAD) == 2 * 60 * GRADIENT + (6 * 7 + 4) * PARAMETERS

@@ -1,0 +1,312 @@
+"""Averaging of compressed models that devices send whole: FedMiD, proximal SGD, magnitude pruning.
+
+They are baselines 1 to 3 of Xue and Lau's comparison with FedRLR.
+
+FedMiD keeps weights low-rank by singular-value thresholds: federated mirror descent with a nuclear
+norm, the Euclidean mirror map and server rate 1.
+
+Proximal SGD keeps weights sparse by soft thresholds. The l1 norm of the weights is added to the
+loss, and its proximal step soft-thresholds the weights after each gradient step. With `momentum` it
+is ProxSGD with quadratic gain 1/eta and a full step towards its minimiser.
+
+With magnitude pruning each device keeps only the largest weights, and sets the others to 0 after
+local SGD. Devices prune different weights, so the mean of K devices has up to K times the entries
+of one.
+
+References
+----------
+Yuan, Zaheer, Reddi 2021, "Federated Composite Optimization", Algorithm 2.
+Yang, Yuan, Chatzinotas, Ottersten 2020, "ProxSGD: Training Structured Neural Networks under
+    Regularization and Constraints", Algorithm 1.
+Frankle, Dziugaite, Roy, Carbin 2020, "Linear Mode Connectivity and the Lottery Ticket Hypothesis".
+Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning with Over-the-Air
+    Aggregation", section VI.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
+from otafl.algorithms.parameters import draw_start, make_view, run_sgd_
+from otafl.algorithms.whole_models import (
+    BiasMode,
+    WholeSettings,
+    build_payload,
+    compute_density,
+    compute_step_size,
+    get_received_model,
+    list_weights,
+)
+from otafl.core import contracts as c
+from otafl.core.problems import Problem, make_problem
+from otafl.core.rng import Streams
+from otafl.core.settings import declare_stackable
+from otafl.factorised.shrinkage import (
+    count_rank,
+    count_svt_flops,
+    keep_largest,
+    soft_threshold,
+    threshold_singular_values,
+)
+from otafl.models.base import descend_, flatten, unflatten
+
+
+class WholeModelMethod(Algorithm):
+    """A method whose devices send their parameters, by `whole_models.build_payload`.
+
+    The server's tensors are the parameters [S, *shape] instead of "model", and their mean is the
+    next model. Devices have no state.
+    """
+
+    @classmethod
+    def describe_payload(cls, settings: Any) -> PayloadKind:
+        return PayloadKind(cls.needs, is_increment=False)
+
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        return self.count_step_flops(workload, per_param_round=0.0)
+
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
+        return draw_start(self.model, streams), {}
+
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
+        return get_received_model(server, received)
+
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        return {"global": make_view(self.model, server)}
+
+    def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
+        """Return the share of the weights that are not zero."""
+        return compute_density(server, self.model)
+
+
+class FedMiD(WholeModelMethod):
+    r"""Federated mirror descent with a nuclear norm.
+
+    The server's tensors are the parameters of the model, [S, *shape]. Devices have no state.
+
+    Notes
+    -----
+    A local step with the gradient G is the proximal step of eta lambda |W|_*,
+
+    .. math::
+
+        W \leftarrow \mathrm{svt}(W - \eta G, \eta \lambda)
+
+    where svt soft-thresholds the singular values. After J local steps the server takes svt of the
+    mean with the threshold J eta lambda.
+
+    Examples
+    --------
+    `studies/fedrlr/fedrlr_fig8.yaml` compares it with FedRLR.
+    """
+
+    class Settings(WholeSettings):
+        name: Literal["fedmid"] = "fedmid"
+        nuclear_weight: float = declare_stackable(5e-4, ge=0)
+        """lambda, weight of the nuclear norm in the loss"""
+        server_prox: bool = True
+        """whether the server also thresholds the singular values of the received mean, by lambda
+        times the sum of a device's step sizes in the round"""
+        bias_mode: BiasMode = "ideal"
+
+        def check(self, scenario: Any) -> Iterator[Problem]:
+            epochs = scenario.training.local_epochs
+            if self.server_prox and epochs is not None:
+                text = (
+                    f"got {epochs}, but algorithm 'fedmid' uses one number of local steps at the "
+                    "server; use training.local_steps"
+                )
+                yield make_problem(text, "training.local_epochs", "algorithm")
+
+    state_attrs: ClassVar = ("_steps",)
+
+    _steps = 1
+    """Local steps of the last round."""
+
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        trial, work = context.cohort.trial, context.local_data
+        self._steps = work.steps
+        params = dict(broadcast.tensors)
+        eta = compute_step_size(context.hyper, context.round)
+        step, threshold = eta[trial], (eta * context.hyper["nuclear_weight"])[trial]
+        loss = torch.zeros_like(step)
+        for index in range(work.steps):
+            loss += self.model.take_sgd_step_(params, work.draw_batch(index), step)
+            self._shrink_(params, threshold)
+        payload = build_payload(params, self.model, self.settings.bias_mode)
+        return {}, payload, loss / work.steps
+
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
+        model = super().update_server(server, received, context)
+        if self.settings.server_prox:
+            eta = compute_step_size(context.hyper, context.round)
+            self._shrink_(model, self._steps * eta * context.hyper["nuclear_weight"])
+        return model
+
+    def _shrink_(self, params: c.Tensors, threshold: Tensor) -> None:
+        """Apply svt with the thresholds [n] to every weight [n, *shape].
+
+        The filters of a convolution are the rows of a matrix.
+        """
+        for name in list_weights(self.model):
+            weight = params[name]
+            params[name] = threshold_singular_values(weight.flatten(2), threshold).view_as(weight)
+
+    def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
+        """Measure "weight_rank" [S], the mean rank of the weights.
+
+        The rank is the number of singular values above 1e-3 of the largest.
+        """
+        ranks = [count_rank(server[name].flatten(2)) for name in list_weights(self.model)]
+        return {"weight_rank": torch.stack(ranks).mean(0)}
+
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        """Count the operations of training, and of the threshold on each weight in every step."""
+        shapes = (self.model.shapes[name] for name in list_weights(self.model))
+        shrinking = sum(count_svt_flops(rows, math.prod(rest)) for rows, *rest in shapes)
+        return super().count_flops(workload) + workload.num_steps * shrinking
+
+
+class ProxSgd(WholeModelMethod):
+    r"""Federated averaging with proximal SGD.
+
+    The server's tensors are the parameters of the model, [S, *shape]. With momentum the device's
+    tensors are v of every parameter, [S, K, *shape], initially zero.
+
+    Whatever the uplink does, devices keep v of the momentum, a mean of the device's own
+    gradients.
+
+    Notes
+    -----
+    A local step with the gradient G is
+
+    .. math::
+
+        v \leftarrow (1 - \rho) v + \rho G, \quad W \leftarrow \mathrm{soft}(W - \eta v, \eta
+        \lambda)
+
+    where soft is the soft threshold. Without momentum v is G.
+
+    Examples
+    --------
+    `studies/fedrlr/fedrlr_fig8.yaml` compares it with FedRLR.
+    """
+
+    is_per_device = True
+
+    class Settings(WholeSettings):
+        name: Literal["prox_sgd"] = "prox_sgd"
+        l1_weight: float = declare_stackable(0.001, ge=0)
+        """lambda, weight of the l1 norm in the loss"""
+        momentum: bool = False
+        """whether steps follow v = (1 - rho) v + rho g (ProxSGD's form), which each device keeps
+        between rounds, instead of the gradient g"""
+        rho: float = declare_stackable(0.1, gt=0, le=1)
+        """share of the newest gradient in v, with momentum: true"""
+        bias_mode: BiasMode = "ideal"
+
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        """Count the steps and soft thresholds, and v + rho (g - v) with momentum."""
+        each = 7.0 if self.settings.momentum else 4.0
+        return self.count_step_flops(workload, per_param_step=each, per_param_round=0.0)
+
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
+        server, devices = super().init(streams, hyper)
+        if not self.settings.momentum:
+            return server, devices
+        return server, {name: torch.zeros_like(block)[:, None] for name, block in server.items()}
+
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        trial, work, weights = context.cohort.trial, context.local_data, list_weights(self.model)
+        params = dict(broadcast.tensors)
+        eta = compute_step_size(context.hyper, context.round)
+        step, threshold = eta[trial], (eta * context.hyper["l1_weight"])[trial]
+        loss = torch.zeros_like(step)
+        for index in range(work.steps):
+            batch = work.draw_batch(index)
+            if self.settings.momentum:
+                of_step, devices = self._take_momentum_step_(
+                    params, devices, batch, step, context.gather_hyper("rho")
+                )
+                loss += of_step
+            else:
+                loss += self.model.take_sgd_step_(params, batch, step)
+            for name in weights:
+                params[name] = soft_threshold(
+                    params[name], c.unsqueeze_like(threshold, params[name])
+                )
+        payload = build_payload(params, self.model, self.settings.bias_mode)
+        return devices, payload, loss / work.steps
+
+    def _take_momentum_step_(
+        self, params: c.Tensors, momentum: c.Tensors, batch: c.Batch, step: Tensor, rho: Tensor
+    ) -> tuple[Tensor, c.Tensors]:
+        """Move parameters by -step v [n] in place, and return the loss [n] before and the new v."""
+        loss, grads = self.model.compute_gradients(params, batch)
+        moved = {
+            name: torch.lerp(momentum[name], g, c.unsqueeze_like(rho, g))
+            for name, g in grads.items()
+        }
+        descend_(params, moved, step)
+        return loss, moved
+
+
+class MagnitudePruning(WholeModelMethod):
+    """Federated averaging of pruned models.
+
+    The server's tensors are the parameters of the model, [S, *shape]. Devices have no state.
+
+    Examples
+    --------
+    `studies/fedrlr/fedrlr_fig8.yaml` compares it with FedRLR.
+    """
+
+    class Settings(WholeSettings):
+        name: Literal["magnitude_pruning"] = "magnitude_pruning"
+        keep: float = Field(0.03125, gt=0, le=1)
+        """share of the weights that stay"""
+        scope: Literal["layer", "global"] = "layer"
+        """range of the comparison: the largest weights of each layer, or of all layers together"""
+        bias_mode: BiasMode = "ideal"
+
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        """Count the steps, and the comparisons that select the largest weights.
+
+        These are about three a number (Knuth, vol. 3, section 5.2.2).
+        """
+        return self.count_step_flops(workload, per_param_round=3.0)
+
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        params = dict(broadcast.tensors)
+        rate = compute_step_size(context.hyper, context.round)[context.cohort.trial]
+        loss = run_sgd_(self.model, params, rate, context)
+        params |= self._prune({name: params[name] for name in list_weights(self.model)})
+        return {}, build_payload(params, self.model, self.settings.bias_mode), loss
+
+    def _prune(self, weights: c.Tensors) -> c.Tensors:
+        """Keep the largest magnitudes of each layer, or of all layers side by side."""
+        if self.settings.scope == "global":
+            shapes = {name: self.model.shapes[name] for name in weights}
+            return unflatten(self._keep_largest(flatten(weights)), shapes)
+        return {name: self._keep_largest(w.flatten(1)).view_as(w) for name, w in weights.items()}
+
+    def _keep_largest(self, rows: Tensor) -> Tensor:
+        return keep_largest(rows, max(1, round(self.settings.keep * rows.shape[1])))
