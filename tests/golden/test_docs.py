@@ -56,6 +56,7 @@ def anchors(text: str) -> set[str]:
         *WRITTEN,
         ROOT / "README.md",
         *sorted((ROOT / "results").glob("*.md")),
+        *sorted((ROOT / "benchmarks").glob("*.md")),
         *sorted((ROOT / "studies").rglob("README.md")),
     ],
     ids=lambda page: f"{page.parent.name}/{page.name}",
@@ -65,7 +66,7 @@ def test_links(page: Path) -> None:
     check_links(page)
 
 
-@pytest.mark.parametrize("name", ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"])
+@pytest.mark.parametrize("name", ["CHANGELOG.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md"])
 def test_links_of_the_project_s_pages(name: str) -> None:
     check_links(ROOT / name)
 
