@@ -153,37 +153,6 @@ def test_scenarios_have_settings_alone(tmp_path: Path, capsys: pytest.CaptureFix
     ]
 
 
-def test_settings_that_came_later_have_their_defaults(tmp_path: Path) -> None:
-    """And those that are gone are told."""
-    new = made()
-    old = new.copy()
-    tree = yaml.safe_load(new.attrs["scenario"])
-    del tree["signalling"], tree["output"]["save_link"]
-    old.attrs["scenario"] = yaml.safe_dump(tree)
-    paths = [written(ds, tmp_path / f"{i}.nc") for i, ds in enumerate((old, new))]
-    assert compare(*paths).settings == {}
-    old.attrs["scenario"] = yaml.safe_dump(tree | {"gone": 1})
-    assert compare(written(old, tmp_path / "0.nc"), paths[1]).settings["gone"] == (1, None)
-
-
-@pytest.mark.parametrize("columns", [40, 200])
-def test_it_fits_the_terminal(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
-    columns: int,
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.chdir(tmp_path)
-    written(made(SNR), Path("a.nc"))
-    written(made({"channel.snr_db": [0, 10]}, value=by_settings, trials=2), Path("b.nc"))
-    assert call("diff", "a.nc", "b.nc") == 1
-    told = capsys.readouterr().out
-    assert max(map(len, told.splitlines())) <= columns
-    for word in ("trials", "test_accuracy", "otafl compare tests", "A and B differ"):
-        assert word in told
-
-
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -206,20 +175,6 @@ def test_bad_input_exits_with_2(
     captured = capsys.readouterr()
     assert said in captured.err
     assert captured.out == ""
-
-
-def test_an_unfinished_sweep_is_compared_as_far_as_it_is(tmp_path: Path) -> None:
-    whole = made(SNR)
-    part = whole.copy(deep=True)
-    part["final_round"][1, 0] = np.nan
-    part["test_accuracy"][1, 0] = np.nan
-    part.attrs["complete"] = 0
-    paths = [written(ds, tmp_path / f"{i}.nc") for i, ds in enumerate((whole, part))]
-    found = compare(*paths)
-    assert found.common_points == 5
-    assert found.about == {"complete": (1, 0)}
-    assert found.lacking == ["1 of the 6 points are in A alone"]
-    assert not any(v.differing for v in found.variables)
 
 
 def test_a_sweep_that_is_not_understood_is_named(tmp_path: Path) -> None:

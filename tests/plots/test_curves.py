@@ -43,20 +43,6 @@ def test_values_beyond_an_axis_are_left_out(tmp_path: Path) -> None:
     draw(data, tmp_path / "a.png")
 
 
-@pytest.mark.filterwarnings("error")
-def test_small_copies_of_single_precision_are_drawn_without_a_warning(tmp_path: Path) -> None:
-    ds = make_dataset("power").astype("float32")
-    draw(curve_data(ds, "test_accuracy", "round", hue="power"), tmp_path / "a.png")
-
-
-def test_ticks_under_rounds_are_whole() -> None:
-    (ax,) = plot(make_dataset("power"), "test_accuracy", "round", hue="power").axes
-    low, high = ax.get_xlim()
-    ticks = np.array([tick for tick in ax.get_xticks() if low <= tick <= high])
-    assert len(ticks) >= 3
-    np.testing.assert_array_equal(ticks, np.round(ticks))
-
-
 def test_the_last_round_is_taken_unless_x_is_the_round() -> None:
     data = curve_data(make_dataset("snr_db", "power"), "test_accuracy", "snr_db", "power")
     assert data["mean"].dims == ("power", "snr_db")
@@ -85,11 +71,6 @@ def test_a_diverged_trial_guesses_and_a_stopped_one_keeps_its_value() -> None:
     said = "1 of 3 trials diverged: accuracies count as the untrained model's, all else is left out"
     spread = "shading: mean ± one standard deviation, n = 3 trials"
     assert " ".join(figure.get_suptitle().split()) == f"{said} {spread}"
-
-
-def test_against_a_variable_over_rounds() -> None:
-    data = curve_data(make_dataset("power"), "test_accuracy", "airtime_s", "power")
-    np.testing.assert_allclose(data["at"].sel(power="ci"), [1.0, 2.5, 4.0])
 
 
 def test_a_coordinate_of_a_zip_axis_can_be_drawn() -> None:
@@ -133,12 +114,6 @@ def test_curves_differ_without_colour() -> None:
     looks = {(line.get_marker(), str(line._dash_pattern)) for line in lines[: 2 * MANY]}
     assert len(looks) == 2 * MANY
     assert len({(line.get_color(), line.get_marker()) for line in lines}) == 20
-
-
-def test_error_is_drawn_on_a_logarithmic_axis() -> None:
-    ax = plot(make_dataset("power"), "aggregation_nmse", "round", "power").axes[0]
-    assert ax.get_yscale() == "log"
-    assert ax.get_ylabel() == "normalised squared aggregation\nerror"
 
 
 def test_choices_are_points_with_bars() -> None:

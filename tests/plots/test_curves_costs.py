@@ -53,22 +53,6 @@ def test_abscissae_over_decades_are_logarithmic_and_lose_their_zero(tmp_path: Pa
     assert len(rows) == 4
 
 
-def test_what_only_grows_with_the_rounds_stays_linear() -> None:
-    seconds = np.broadcast_to([0.0, 0.001, 1.0], (2, 2, 3))
-    ds = make_result({"test_accuracy": make_ramp("power"), "sim_time_s": seconds}, ["power"])
-    assert draw(curve_data(ds, "test_accuracy", "sim_time_s", "power")).axes[0].get_xscale() == (
-        "linear"
-    )
-
-
-def test_abscissae_are_of_the_trials_that_are_drawn() -> None:
-    ds = spenders()
-    ds["test_accuracy"][0, 1, 2] = np.nan  # the dearer trial diverged at the last record
-    data = curve_data(ds, "test_accuracy", "device_energy_j", "power")
-    np.testing.assert_allclose(data["at"][0], [0, 30, 30])
-    np.testing.assert_array_equal(data["trials"][0], [2, 2, 1])
-
-
 def test_a_trial_that_ended_early_keeps_its_accuracy_and_its_cost() -> None:
     ds = spenders()
     for name in ("test_accuracy", "device_energy_j"):
@@ -77,12 +61,6 @@ def test_a_trial_that_ended_early_keeps_its_accuracy_and_its_cost() -> None:
     data = curve_data(ds, "test_accuracy", "device_energy_j", "power")
     np.testing.assert_allclose(data["mean"][0], [0.0015, 0.0025, (0.002 + 0.004) / 2])
     np.testing.assert_allclose(data["at"][0], [0, 30, (30 + 45) / 2])
-
-
-def test_causes_as_colours_are_summed_over_devices_alone() -> None:
-    data = curve_data(spenders().isel(power=0), "device_energy_j", "round", "cause")
-    assert data.attrs["y_label"] == "energy drawn so far, sum over devices [J]"
-    np.testing.assert_allclose(data["mean"].sel(cause=2), [0, 6, 12])
 
 
 def test_positions_of_a_joint_axis_are_spelled_out() -> None:

@@ -10,7 +10,6 @@ from matplotlib.image import imread
 from support.marks import first_is_fast
 from support.swept_bench import make_dataset
 
-from otafl.core.errors import UserError
 from otafl.plots import curve_data, describe_figure, draw
 
 
@@ -40,12 +39,6 @@ def test_a_figure_has_the_width_of_a_journals_column(tmp_path: Path, width: floa
     assert min(panel.width for panel in panels) > 0.7 * figure.dpi
     legend = figure.legends[0].get_window_extent()
     assert legend.y1 < min(panel.y0 for panel in panels)  # below, not beside
-
-
-def test_a_width_without_room_is_refused(tmp_path: Path) -> None:
-    data = curve_data(make_dataset(), "test_accuracy")
-    with pytest.raises(UserError, match=r"width 1: expected 2 to 20 inches, like 3.5"):
-        draw(data, tmp_path / "f.png", width=1)
 
 
 def test_the_figure_says_what_the_shading_is() -> None:

@@ -61,16 +61,6 @@ def test_a_traced_place() -> None:
     assert len(build_table(data)) == 90
 
 
-def test_panels_are_the_axis_that_changes_the_map() -> None:
-    """A policy does not; of devices that a point does not have nothing is drawn."""
-    sweep = {"power": ["ci", "gbma"], "devices.count": [2, 5]}
-    data = map_data(scenario({**UMI, "sweep": sweep}))
-    assert data.attrs["facet"] == "device_count"
-    assert data["snr_db"].notnull().sum("device").values.tolist() == [2, 5]
-    assert len(build_table(data)) == 7
-    draw(data)
-
-
 def test_what_has_no_places_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"'star' has no places, .* umi, uma, rma, trace have"):
         map_data(scenario({}))

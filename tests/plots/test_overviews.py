@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.swept_bench import make_dataset
 
@@ -28,12 +27,3 @@ def test_overview(tmp_path: Path, names: tuple, x: str, curves: int, panels: int
     assert figure.axes[-1].get_xlabel() == x
     assert len(figure.axes[0].get_lines()) == curves
     assert (tmp_path / "o.png").stat().st_size > 1000
-
-
-def test_overview_of_an_unfinished_sweep_and_of_more_axes_than_it_can_draw(tmp_path: Path) -> None:
-    ds = make_dataset("snr_db", "device_count", "power").reset_coords("final_round")
-    ds = ds.expand_dims(seed=[3, 4]).set_coords("final_round").copy(deep=True)
-    ds["test_accuracy"][:, 1] = np.nan
-    figure = draw_overview(ds, tmp_path / "o.png")
-    spread = "shading: mean ± one standard deviation, n = 3 trials"
-    assert figure.get_suptitle() == f"devices: 10\n{spread}"

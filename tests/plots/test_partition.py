@@ -13,7 +13,6 @@ from otafl import sweeping
 from otafl.cli import main
 from otafl.core.errors import UserError
 from otafl.plots import build_table, draw, partition_data
-from otafl.plots.kinds import Kind
 from otafl.plots.partition import BARS, COLOURS
 
 pytestmark = pytest.mark.exact
@@ -82,14 +81,6 @@ def test_bars_are_as_high_as_the_counts() -> None:
     assert len(set(COLOURS)) == BARS
 
 
-def test_many_classes_are_a_map(tmp_path: Path) -> None:
-    many = partition_data(scenario(ALPHA))
-    many = many.reindex({"class": np.arange(40)}, fill_value=0.0).assign_attrs(many.attrs)
-    figure = draw(many, tmp_path / "map.png")
-    assert figure.axes[0].get_ylabel() == "class"
-    assert figure.axes[0].collections[0].get_array().shape == (40, 4)
-
-
 @pytest.mark.slow
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a scenario's file and of its result the same; code that a result names is not run."""
@@ -115,10 +106,3 @@ def run(*arguments: str) -> int:
     with pytest.raises(SystemExit) as left:
         main(["plot", "--kind", "partition", *arguments])
     return int(left.value.code or 0)
-
-
-def test_it_is_said_in_words() -> None:
-    data = partition_data(scenario(ALPHA))
-    said = Kind("partition").recipe.describe_fn(data)
-    assert said.startswith("Training samples of 4 devices by class")
-    assert "Samples of a device: " in said

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
 import json
 import re
 import shutil
@@ -19,14 +16,11 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy import stats
-from support import plot_bench
 from support.file_server import serve
 from support.plot_bench import make_ramp, make_result
 
-import otafl.report
 from otafl import cli
 from otafl.report import explorer, library, render_page
-from otafl.report.thinning import thin_points
 from otafl.results.files import write_part
 
 ROOM = 500_000
@@ -117,85 +111,6 @@ def test_a_large_result_is_thinned_and_says_so(room: int) -> None:
     assert found["left_out"]
     if size < 480:
         assert any(re.search(r"\d+ of \d+ values\.$", text) for text in found["left_out"])
-
-
-def test_thinning_keeps_both_ends_of_an_axis() -> None:
-    ds, said = thin_points(make_sweep(), 6)
-    assert ds["final_round"].size <= 6
-    assert ds["snr_db"].values.tolist() == [0] or ds["snr_db"].values[0] == 0
-    assert said[0].startswith("normalised SNR: 1 of 3 values")
-    assert thin_points(make_sweep(), 12)[1] == []
-
-
-@pytest.fixture
-def with_library(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A page's library in place of the one that may not be installed."""
-    script = "window.vegaEmbed = async () => {};" + " " * 900_000
-    monkeypatch.setattr(otafl.report, "load_library", lambda: script)
-    return script
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("with_library")
-def test_texts_of_a_result_are_data_and_only_known_scripts_run() -> None:
-    text = render_page(make_sweep(), "r.nc")
-    scripts = re.findall(r"<script([^>]*)>(.*?)</script>", text, re.DOTALL)
-    assert [attributes for attributes, _ in scripts] == [
-        *(' type="application/json" id="explorer-data"', "", "")
-    ]
-    parsed = json.loads(scripts[0][1])
-    assert parsed["axes"][2]["texts"][1] == parsed["axes"][2]["label"] == HOSTILE
-    assert "<" not in scripts[0][1]
-    policy = html.unescape(str(re.search(r'Policy" content="([^"]*)"', text)[1]))  # type: ignore[index]
-    for _, script in scripts[1:]:
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        assert f"'sha256-{digest}'" in policy
-    assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; ")
-    assert "unsafe-eval" not in policy
-    assert policy.count("unsafe-inline") == 1
-    assert not re.search(r"(src|href)=[\"']?(https?:)?//", text)
-
-
-def make_long_sweep(monkeypatch: pytest.MonkeyPatch, points: int, trials: int) -> xr.Dataset:
-    """A sweep of so many points, with noise in five variables."""
-    axes = {
-        "snr_db": (list(np.linspace(-10, 20, points // 200)), "dB", "normalised SNR"),
-        "device_count": (list(range(1, 101)), "1", "devices"),
-        "power": plot_bench.AXES["power"],
-    }
-    monkeypatch.setattr(plot_bench, "AXES", axes)
-    rng = np.random.default_rng(0)
-    names = ("test_accuracy", "test_loss", "sim_time_s", "uplink_symbols", "aggregation_nmse")
-    shape = (points // 200, 100, 2, trials, 3)
-    values = {name: rng.random(shape, dtype=np.float32) for name in names}
-    return make_result(values, AXES, trials)
-
-
-def test_numbers_of_a_hundred_thousand_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    ds = make_long_sweep(monkeypatch, 100_000, 2)
-    found = explorer.build_explorer(ds, otafl.report.MAX_VALUES)
-    assert len(json.dumps(found, separators=(",", ":"))) < 1.1 * otafl.report.MAX_VALUES
-    assert found is not None
-    assert found["left_out"][0] == "normalised SNR: 62 of 500 values."
-
-
-@pytest.mark.usefixtures("with_library")
-def test_names_that_do_not_fit_leave_the_static_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otafl.report, "MAX_PAGE", 900_000)
-    text = render_page(make_result({"test_accuracy": make_ramp() + 0.1}), "r.nc")
-    assert "There is no part to explore" in text
-    assert 'id="explorer"' not in text
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("with_library")
-def test_a_page_of_a_hundred_thousand_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many points as a sweep may have."""
-    text = render_page(make_long_sweep(monkeypatch, 10_000, 10), "r.nc")
-    assert len(text.encode()) < 3_000_000
-    assert re.search(r"Figures show \d+ of 10000 points\. \w[^.]*: \d+ of \d+ values\.", text)
-    assert "the page is too small for all numbers" in text
-    assert "Variables without values here: " in text
 
 
 @pytest.mark.slow

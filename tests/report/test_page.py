@@ -24,7 +24,6 @@ from otafl import cli
 from otafl.analysis.paired import compare_pairs
 from otafl.analysis.summary import format_number
 from otafl.report import render_page
-from otafl.report.values import build_tables
 from otafl.results.files import write_part
 from otafl.scenario import compute_scenario_hash, load_scenario
 
@@ -138,15 +137,6 @@ def test_tables_have_every_point_with_mean_and_deviation(swept: Path, written: P
     assert std == pytest.approx(trials.std(ddof=1), rel=0.06)
 
 
-def test_controls_stand_beside_the_metrics_of_personal_models() -> None:
-    values = np.arange(6.0).reshape(2, 3) / 10
-    controls = dict.fromkeys(("mean_control_r2", "line_control_mse"), values)
-    scores = {"test_accuracy": np.repeat(values[..., None], 3, 2)}
-    ds = make_result(scores | controls, ["power"], trials=3)
-    columns = [column.name for column in build_tables(ds)[0].columns]
-    assert {*controls} <= {*columns}
-
-
 def test_chosen_slices_and_paired_tests(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Of what is picked alone; a row a comparison with the first choice, at every other value."""
     rng = np.random.default_rng(0)
@@ -226,10 +216,6 @@ def test_the_page_needs_nothing_from_elsewhere(written: Path) -> None:
     assert anchors <= {str(attrs.get("id")) for _, attrs in parsed.tags}
 
 
-def test_the_same_result_gives_the_same_page() -> None:
-    assert render_page(hostile(), "folder") == render_page(hostile(), "folder")
-
-
 def test_texts_are_escaped_and_what_is_missing_is_told() -> None:
     text = drop_scripts(render_page(hostile(), "folder"))
     parsed = Page(text)
@@ -243,44 +229,6 @@ def test_texts_are_escaped_and_what_is_missing_is_told() -> None:
         "1 of 4 trials diverged: accuracies count as the untrained model's, all else is left out."
     )
     assert parsed.texts["pre"][0].startswith("otafl sweep '<script>")
-
-
-def test_trials_are_counted_where_they_have_a_value() -> None:
-    (table,) = build_tables(hostile())
-    assert table.rows == [(["gbma"], ["2", "0.10250 ± 0.00071"]), ([HOSTILE], ["0", "-"])]
-
-
-def test_one_run_is_a_table_of_its_variables() -> None:
-    ds = make_result({"test_accuracy": make_ramp() + 0.5, "sim_time_s": make_ramp() + 1})
-    (accuracy, cost) = build_tables(ds)
-    assert [column.name for column in accuracy.columns] == ["trials", "test_accuracy"]
-    assert accuracy.rows == [([], ["2", "0.5035 ± 0.0021"])]
-    assert cost.columns[0].units == "s"
-    parsed = Page(render_page(ds, "r.nc"))
-    assert "What varies" not in parsed.texts["h2"]
-    assert "0.5035 ± 0.0021" in parsed.texts["td"]
-
-
-def test_two_numeric_axes_have_a_heat_map_and_long_tables_end() -> None:
-    values = {"test_accuracy": make_ramp("snr_db", "device_count")}
-    ds = make_result(values, ["snr_db", "device_count"])
-    titles = Page(render_page(ds, "r.nc")).texts["h3"]
-    assert "Over two axes" in titles
-    assert "Accuracy and cost" not in titles
-    many = xr.concat([ds] * 60, "seed").assign_coords(seed=range(60))
-    many = many.assign_coords(final_round=ds["final_round"].expand_dims(seed=60))
-    (table,) = build_tables(many)
-    assert (len(table.rows), table.left_out) == (300, 60)
-
-
-def test_nothing_to_draw_yet() -> None:
-    ds = make_result({"test_accuracy": make_ramp("power")}, ["power"])
-    ds["test_accuracy"][:] = np.nan
-    ds["final_round"][:] = np.nan
-    ds.attrs["complete"] = 0
-    text = render_page(ds, "folder")
-    assert "There is nothing to draw yet." in text
-    assert "No trial has a value yet." in text
 
 
 def test_wrong_names_are_refused(swept: Path, capsys: pytest.CaptureFixture) -> None:
