@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import get_unit, is_numeric, swap_to_coordinate
+from otafl.analysis.points import format_label, is_numeric, swap_to_coordinate
 from otafl.core.errors import UserError
-from otafl.results.coordinates import format_values, get_long_name
+from otafl.results.coordinates import format_values
 from otafl.results.end_values import select_end_total
 
 
@@ -44,8 +44,8 @@ def fit_exponents(result: xr.Dataset, variables: Sequence[str], axis: str) -> xr
         apart = apart - apart.mean(axis)
         slope = (apart * (y - y.mean(axis))).sum(axis) / (apart**2).sum(axis)
         slope = slope.where(y.notnull().sum(axis) >= 2)
-        said = get_long_name(ds, name) + (f" [{get_unit(ds[name])}]" if get_unit(ds[name]) else "")
-        slope.attrs = {"units": "1", "long_name": f"exponent a in {said} ~ {axis}^a"}
+        said = f"exponent a in {format_label(ds[name], name)} ~ {axis}^a"
+        slope.attrs = {"units": "1", "long_name": said}
         found[name] = slope.drop_vars("final_round", errors="ignore")
     ends = ds["final_round"].isel({axis: 0}, drop=True)
     return xr.Dataset(found, attrs=ds.attrs).assign_coords(final_round=ends)

@@ -5,13 +5,20 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
+from otafl.analysis.labels import get_label
 from otafl.analysis.paired import adjust_p_values, compare_values
-from otafl.analysis.points import build_labels, get_unit, swap_to_coordinate
+from otafl.analysis.points import (
+    build_labels,
+    format_label,
+    format_short_label,
+    get_unit,
+    swap_to_coordinate,
+)
 from otafl.analysis.rows import (
     escape_latex,
     format_latex_rows,
@@ -38,6 +45,7 @@ class Grid:
     title : the variables in words, with their units.
     row_names, column_names : the coordinates that distinguish rows and columns; of several
         variables "variable" is the first across.
+    labels : each of these coordinates -> its name in words.
     across : what the columns are, in words; "" where the columns say it.
     rows, columns : a text of each of these coordinates, for every row and every column.
     variables : name and units ("" for none) of every column.
@@ -49,6 +57,7 @@ class Grid:
     title: str
     row_names: tuple[str, ...]
     column_names: tuple[str, ...]
+    labels: Mapping[str, str]
     across: str
     rows: list[tuple[str, ...]]
     columns: list[tuple[str, ...]]
@@ -105,65 +114,26 @@ def build_grid(
     down = [*rows, *(str(d) for d in ends[0].dims if d not in (*columns, *rows, "trial"))]
     row_names, row_texts = build_labels(ds, down, units)
     column_names, column_texts = build_labels(ds, columns, units)
+    labels = {name: get_label(ds, name) for name in (*row_names, *column_names)}
     across = ", ".join(get_long_name(ds, name) for name in column_names)
     shape = (len(row_texts), len(column_texts), ds.sizes["trial"])
     blocks = [one.transpose(*down, *columns, "trial").values.reshape(shape) for one in ends]
     own_units = [get_unit(ds[name]) for name in names]
     heads: list[tuple[str, ...]] = [()]
     if len(names) > 1:
-        heads = [(_format_head(name, unit),) for name, unit in zip(names, own_units, strict=True)]
+        heads = [(format_short_label(ds[name], name),) for name in names]
         column_names, across = (VARIABLE, *column_names), ""
     return Grid(
         ", ".join(_format_title(ds, name) for name in names),
         row_names,
         column_names,
+        labels,
         across,
         row_texts,
         [(*head, *texts) for head in heads for texts in column_texts],
         [one for one in zip(names, own_units, strict=True) for _ in column_texts],
         np.concatenate(blocks, 1),
         diverged=describe_diverged(ds),
-    )
-
-
-def rename_texts(
-    table: Grid, labels: Mapping[str, str], others: Mapping[str, str] | None = None
-) -> Grid:
-    """Rename the variables, axes and values of a table.
-
-    Parameters
-    ----------
-    labels : name of a variable or an axis, or text of a value -> its new text.
-    others : labels that are left out if their name is not in the table.
-
-    Raises
-    ------
-    UserError : for a name of `labels` that is not in the table.
-    """
-    names = [name for name, _ in table.variables]
-    texts = itertools.chain(*table.rows, *table.columns)
-    known = dict.fromkeys((*names, *table.row_names, *table.column_names, *texts))
-    for name in labels:
-        if name not in known:
-            raise make_unknown_name_error(f"--label {name}", "in this table", name, known)
-    labels = {name: text for name, text in (others or {}).items() if name in known} | dict(labels)
-
-    def rename(row: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(labels.get(text, text) for text in row)
-
-    columns = [rename(column) for column in table.columns]
-    if table.column_names[:1] == (VARIABLE,):
-        heads = [labels.get(name, column[0]) for name, column in zip(names, columns, strict=True)]
-        columns = [(head, *column[1:]) for head, column in zip(heads, columns, strict=True)]
-    title = labels.get(names[0], table.title) if len(set(names)) == 1 else table.title
-    return replace(
-        table,
-        title=title,
-        across=labels.get(table.column_names[0], table.across) if table.across else "",
-        row_names=rename(table.row_names),
-        column_names=table.column_names,
-        rows=[rename(row) for row in table.rows],
-        columns=columns,
     )
 
 
@@ -240,7 +210,7 @@ def format_latex(table: Grid, bold: np.ndarray | None = None, label: str = "") -
 
     More than one axis across makes a line of heads each.
     """
-    names = [name.replace("_", " ") for name in table.row_names] or [""]
+    names = [table.labels[name] for name in table.row_names] or [""]
     heads = table.columns if table.column_names else [(table.title,)]
     if table.across:
         heads = [(table.across, *head) for head in heads]
@@ -274,10 +244,10 @@ def _is_significant(winner: np.ndarray, others: np.ndarray, level: float) -> boo
 
 
 def _build_head(table: Grid) -> list[str]:
-    names = [name.replace("_", " ") for name in table.row_names]
+    names = [table.labels[name] for name in table.row_names]
     if not table.column_names:
         return [*names, table.title]
-    bare = [name.replace("_", " ") for name in table.column_names]
+    bare = [table.labels.get(name, name) for name in table.column_names]
     return [*names, *(", ".join(map(_format_label, bare, column)) for column in table.columns)]
 
 
@@ -307,14 +277,6 @@ def _format_count(trials: np.ndarray) -> str:
     return f" (n = {count})" if 0 < count < len(trials) else ""
 
 
-def _format_head(name: str, units: str) -> str:
-    """Write the name of a variable in words and its units, short enough for a column."""
-    bare = name.removesuffix(f"_{units.lower()}") if units else name
-    shown = f" [{units}]" if units not in ("", "round") else ""
-    return bare.replace("_", " ") + shown
-
-
 def _format_title(ds: xr.Dataset, name: str) -> str:
     """Write what a variable is and its units."""
-    said, units = re.sub(r",? so far", "", get_long_name(ds, name)), get_unit(ds[name])
-    return f"{said} [{units}]" if units else said
+    return re.sub(r",? so far", "", format_label(ds[name], name))

@@ -90,9 +90,8 @@ def table(
     if level is not None and not 0 < level < 1:
         raise UserError(f"--level {level:g}: must be above 0 and below 1, like 0.05")
     from otafl.analysis.points import select_slices
-    from otafl.analysis.relabelling import read_labels
     from otafl.analysis.rows import choose_format
-    from otafl.analysis.tables import find_best, rename_texts
+    from otafl.analysis.tables import find_best
     from otafl.results.files import open_results
 
     shape = choose_format(format_, out)
@@ -105,11 +104,12 @@ def table(
         (None if columns is None else split_names(columns), split_names(rows)),
         (target, tune, growth),
         units=shape != Format.csv,
+        labels=texts,
     )
     bold = None
     if best:
         bold = find_best(grid, best, True if largest else False if smallest else None, level)
-    _write(_format_grid(rename_texts(grid, texts, read_labels(ds)), shape, bold, latex_label), out)
+    _write(_format_grid(grid, shape, bold, latex_label), out)
     if shape is Format.csv or out is not None:
         typer.echo(grid.caption, err=True)
     _print_notes(ds, [name for name, _ in grid.variables])
@@ -147,8 +147,8 @@ def compare(
         flag = f"--axis {axis}" if axis else f"--baseline {baseline}"
         raise UserError(f"{flag}: two results are compared with each other; give one of the two")
     from otafl.analysis import pair_rows, paired
+    from otafl.analysis.labels import read_labels, write_labels
     from otafl.analysis.points import select_slices
-    from otafl.analysis.relabelling import read_labels
     from otafl.analysis.rows import (
         choose_format,
         escape_latex,
@@ -173,8 +173,9 @@ def compare(
         sets = [select_slices(ds, picked) for ds in opened]
         variable = variable or find_main_variable(sets[0])
         tests = paired.compare_results(sets[0], sets[1], variable, level)
-    pair_rows.check_labels(tests, variable, texts)
     labels = {name: text for ds in reversed(sets) for name, text in read_labels(ds).items()}
+    said = [str(tests.attrs[key]) for key in ("dim", "baseline") if key in tests.attrs]
+    tests = write_labels(tests, texts, labels, (variable, *said))
     labels |= texts
     if other is None:
         dim, value = tests.attrs["dim"], str(tests.attrs["baseline"])
@@ -183,7 +184,7 @@ def compare(
         base = f"{result} to {other}"
     title = labels.get(variable, get_long_name(sets[0], variable))
     caption = pair_rows.describe_pairs(tests, title, base)
-    titles, rows = pair_rows.build_pair_rows(tests, labels)
+    titles, rows = pair_rows.build_pair_rows(tests)
     if shape is Format.csv:
         text = _format_csv(*pair_rows.build_pair_csv(tests))
     elif shape is Format.latex:
@@ -207,6 +208,7 @@ def _build_grid(
     across: tuple[list[str] | None, list[str]],
     ways: tuple[str | None, str | None, str | None],
     units: bool,
+    labels: dict[str, str] | None = None,
 ) -> Grid:
     """Lay out what the options ask for.
 
@@ -215,8 +217,10 @@ def _build_grid(
     names : of variables; none for the default.
     across : axes across (None: the first of numbers) and down.
     ways : `--target`, `--tune` and `--growth`.
+    labels : `--label`, which come before those of the scenario.
     """
     from otafl.analysis.growth import fit_exponents
+    from otafl.analysis.labels import read_labels, write_labels
     from otafl.analysis.overhead import select_soonest, tabulate_costs
     from otafl.analysis.points import is_numeric, list_axes
     from otafl.analysis.tables import build_grid
@@ -241,6 +245,7 @@ def _build_grid(
         chosen = ds[tune].drop_vars("final_round", errors="ignore")
         ds = ds.drop_vars(tune).assign({tune: chosen.expand_dims(trial=ds["trial"])})
         names = [*names, tune]
+    ds = write_labels(ds, labels or {}, read_labels(ds))
     if columns is None:
         free = [dim for dim in list_axes(ds) if dim not in rows and dim != "zip"]
         columns = [dim for dim in free if is_numeric(ds[dim])][:1] if len(names) == 1 else []

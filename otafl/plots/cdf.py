@@ -85,7 +85,7 @@ def cdf_data(
     pool = values if trials else values.expand_dims(pooled=[0])
     pool = pool.transpose(*drawn, "trial" if trials else "pooled", over)
     table = _compute_steps(pool.compute(), over)
-    table["share"].attrs["long_name"] = f"share of {over}s"
+    table["share"].attrs["label"] = f"share of {over}s"
     axes = {"x": values.rename(x), "y": table["share"]}
     table.attrs = quantities.build_attributes("cdf", ds, axes, x=x, y="share", hue=hue, facet=facet)
     said = {"mark": "shading" if trials else "", "center": "trials' shares"}
@@ -105,7 +105,7 @@ def describe(data: xr.Dataset) -> str:
         reached = np.flatnonzero(share >= 0.5)
         if reached.size:
             medians.append(f"{name} {format_number(float(value[reached[0]]), 3)}".strip())
-    over = data["share"].attrs["long_name"].removeprefix("share of ")
+    over = data["share"].attrs["label"].removeprefix("share of ")
     said = f"Distribution over {over} of {data.attrs['x_label']}{format_split(data)}."
     return f"{said} Medians: {'; '.join(medians[:MAX_PANELS])}." if medians else said
 

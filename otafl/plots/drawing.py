@@ -10,11 +10,11 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from otafl.analysis.labels import AXES
 from otafl.analysis.paired import compute_quantile
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.plots.kinds import Kind, Spread
-from otafl.plots.relabel import shorten_labels
 
 SUFFIXES = (".png", ".pdf", ".svg")
 MIN_WIDTH, MAX_WIDTH = 2.0, 20.0
@@ -70,6 +70,12 @@ def draw(
     if path is not None:
         save(figure, path)
     return figure
+
+
+def shorten_labels(data: xr.Dataset) -> xr.Dataset:
+    """Name variables along the axes by their short names, with their units."""
+    short = {axis: data.attrs.get(f"{axis}_short") for axis in AXES}
+    return data.assign_attrs({f"{axis}_label": text for axis, text in short.items() if text})
 
 
 def compute_spread(data: xr.Dataset, spread: Spread) -> xr.Dataset:

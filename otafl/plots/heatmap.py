@@ -17,7 +17,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from otafl.analysis.points import is_numeric
+from otafl.analysis.points import format_label, is_numeric
 from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
@@ -30,7 +30,7 @@ from otafl.plots.layout import (
     make_panels,
     name_ticks,
 )
-from otafl.plots.style import format_label, format_split, spans_decades, wrap_text
+from otafl.plots.style import format_split, spans_decades, wrap_text
 from otafl.results.coordinates import format_value
 
 COLOURS = "cividis"

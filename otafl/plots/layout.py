@@ -22,8 +22,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from otafl.analysis.points import format_label
 from otafl.core.errors import UserError
-from otafl.plots.style import format_coordinate, format_label, split_parts, wrap_text
+from otafl.plots.style import format_coordinate, split_parts, wrap_text
 from otafl.results.coordinates import format_value
 
 PANEL = (2.8, 2.1)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from otafl.analysis.points import list_axes
+from otafl.analysis.points import format_label, list_axes
 from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
@@ -20,7 +20,6 @@ from otafl.plots.kinds import NO_CELLS, Recipe
 from otafl.plots.layout import add_legend, finish, make_panels, style_axes
 from otafl.plots.style import (
     MAX_PANELS,
-    format_label,
     format_split,
     get_style,
     spans_decades,
@@ -95,7 +94,7 @@ def pareto_data(
     table.attrs = quantities.build_attributes("pareto", ds, axes, y=y, x=x, hue=hue, facet=facet)
     table.attrs |= {"x_better": ways[0], "y_better": ways[1]}
     logs = {f"log_{one}": int(spans_decades(table[one].values)) for one in "xy"}
-    return table.assign_attrs(logs, points=dims[len(named) :], mark="bars", center="mean")
+    return table.assign_attrs(logs, mark="bars", center="mean")
 
 
 def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:

@@ -9,17 +9,16 @@ import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 
 from otafl.analysis.paired import compute_quantile
-from otafl.analysis.points import get_unit, is_numeric, list_axes
+from otafl.analysis.points import format_label, is_numeric, list_axes
 from otafl.analysis.summary import SHOWN
 from otafl.analysis.variables import find_main_variable
 from otafl.plots.overviews import list_free_axes, overview_data, unzip_axis
 from otafl.plots.quantities import hold_last_value
 from otafl.report.thinning import thin_points
 from otafl.report.values import NOT_SHOWN
-from otafl.results.coordinates import format_value, get_long_name
+from otafl.results.coordinates import format_value
 from otafl.results.end_values import (
     SUMMED_DIMS,
-    SUMS,
     count_diverged,
     select_at_end,
     sum_over_devices,
@@ -111,12 +110,10 @@ def _describe_variable(
 
     To counts it adds the numbers of trials that these are of.
     """
-    units = get_unit(ds[name])
     values = count_diverged(ds, [name])
-    meaning = f"{SUMS[name]}, sum over devices" if name in SUMS else get_long_name(ds, name)
     entry: dict[str, Any] = {
         "name": name,
-        "label": meaning + (f" [{units}]" if units else ""),
+        "label": format_label(sum_over_devices(ds[name]), name),
         "ends": _compute_moments(_reduce(select_at_end(values, name).rename(name), ds), counts),
     }
     if places is not None:
@@ -156,14 +153,13 @@ def _round_numbers(values: pd.Series) -> list[float | None]:
 
 def _describe_axis(ds: xr.Dataset, dim: str) -> dict[str, Any]:
     """Return an axis's texts, each once, and its numbers where it has some."""
-    units, values = get_unit(ds[dim]), ds[dim].values
+    values = ds[dim].values
     texts = [format_value(value) for value in values]
     texts = [t if t not in texts[:i] else f"{t} #{i + 1}" for i, t in enumerate(texts)]
     numbers = None
     if is_numeric(ds[dim]) and bool(np.isfinite(values).all()):
         numbers = [float(value) for value in values]
-    label = get_long_name(ds, dim) + (f" [{units}]" if units else "")
-    return {"name": dim, "label": label, "texts": texts, "numbers": numbers}
+    return {"name": dim, "label": format_label(ds[dim], dim), "texts": texts, "numbers": numbers}
 
 
 def _choose_start(ds: xr.Dataset, main: str, has_curves: bool) -> dict[str, str]:

@@ -129,7 +129,7 @@ def test_table_with_names_of_ones_own(ran: Path, capsys: pytest.CaptureFixture) 
     call("table", ran, *names, "--format", "markdown")
     assert "| test accuracy | radiated (J) |" in capsys.readouterr().out
     call("table", ran, "--label", "gmba=x", code=2)
-    assert "--label gmba: not in this table; did you mean 'gbma'?" in capsys.readouterr().err
+    assert "--label gmba: not in this result; did you mean 'gbma'?" in capsys.readouterr().err
 
 
 def test_growth_is_fitted_to_each_trial(
@@ -251,7 +251,7 @@ def test_compare_two_results(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
         (["compare", "R", "--axis", "power"], "power: this result has no sweep"),
         (["compare", "R", "--level", "95"], "--level 95: must be above 0 and below 1"),
         (["compare", "R", "R", "--axis", "power"], "--axis power: two results are compared"),
-        (["compare", "R", "R", "--label", "ci=x"], "--label ci: not compared here"),
+        (["compare", "R", "R", "--label", "ci=x"], "--label ci: not in this result"),
         (["compare", "R", "--label", "ci"], "--label ci: must be of the form name=text"),
     ],
 )

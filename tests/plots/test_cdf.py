@@ -72,7 +72,7 @@ def test_any_other_variable_is_distributed_over_trials(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data["trials"], [3, 2])
     assert data["std"].isnull().all()
     assert "devices" not in data
-    assert data["share"].attrs["long_name"] == "share of trials"
+    assert data["share"].attrs["label"] == "share of trials"
     assert "Distribution over trials of" in describe(data)
     (ax,) = draw(data).axes
     assert len(ax.get_lines()) == 2
