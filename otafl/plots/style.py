@@ -28,8 +28,6 @@ LEGEND_WIDTH = 32
 """Letters in a line of a legend or under a tick: choices with their settings are long."""
 MANY = 7
 """More curves than this in one panel are hard to distinguish; `draw_overview` draws no more."""
-MAX_PANELS = 12
-"""Largest number of curves or points that a text describes one by one."""
 LARGEST = 1e100
 """Larger values, of models that diverge, are not drawn, since a logarithmic axis fails there."""
 DECADES = 100.0

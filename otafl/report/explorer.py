@@ -26,14 +26,8 @@ from otafl.results.end_values import (
 
 CHARACTERS = 20
 """About how many characters a value has in the page: mean, deviation and trials."""
-MAX_RECORDS = 100
-"""Records of a curve, more than a screen shows."""
-MIN_RECORDS = 8
-"""Records below which curves are left out instead."""
-WANTED_CURVES = 6
-"""Curves that go before records."""
-MAX_NAMES = 8
-"""Names of variables that a sentence lists."""
+MAX_RECORDS = 30
+"""Records of a curve."""
 
 
 def build_explorer(ds: xr.Dataset, room: int) -> dict[str, Any] | None:
@@ -57,18 +51,15 @@ def build_explorer(ds: xr.Dataset, room: int) -> dict[str, Any] | None:
     cost = ds["final_round"].size * CHARACTERS
     names, rounds = _list_variables(ds, main), ds.sizes["round"]
     ends = names[: max(1, room // 2 // cost)]
+    records = min(rounds, MAX_RECORDS)
     candidates = [name for name in ends if "round" in ds[name].dims]
-    rest, most = room // cost - len(ends), min(rounds, MAX_RECORDS)
-    wanted = rest // max(1, min(len(candidates), WANTED_CURVES))
-    records = min(most, max(wanted, min(rounds, MIN_RECORDS)))
-    curves = candidates[: rest // records]
+    curves = candidates[: (room // cost - len(ends)) // records]
     places = np.unique(np.linspace(0, rounds - 1, records).astype(int))
     if curves and records < rounds:
         said.append(f"Curves have {len(places)} of {rounds} records.")
     for what, left in (("values", names[len(ends) :]), ("curves", candidates[len(curves) :])):
         if left:
-            more = [f"and {len(left) - MAX_NAMES} more"] if len(left) > MAX_NAMES else []
-            said.append(f"Variables without {what} here: {', '.join([*left[:MAX_NAMES], *more])}.")
+            said.append(f"Variables without {what} here: {', '.join(left)}.")
     counts: set[int] = set()
     variables = [
         _describe_variable(ds, name, places if name in curves else None, counts) for name in ends

@@ -10,7 +10,6 @@ from support.plot_bench import make_ramp, make_result, make_small_result, read_c
 
 from otafl.core.errors import UserError
 from otafl.plots import build_table, cdf_data, draw
-from otafl.plots.cdf import describe
 
 pytestmark = pytest.mark.exact
 
@@ -73,7 +72,6 @@ def test_any_other_variable_is_distributed_over_trials(tmp_path: Path) -> None:
     assert data["std"].isnull().all()
     assert "devices" not in data
     assert data["share"].attrs["label"] == "share of trials"
-    assert "Distribution over trials of" in describe(data)
     (ax,) = draw(data).axes
     assert len(ax.get_lines()) == 2
     assert read_csv(data, tmp_path)["test_accuracy"].size == 4

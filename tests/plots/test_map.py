@@ -12,7 +12,6 @@ from contract.small import engine, scenario
 from otafl.cli import main
 from otafl.core.errors import UserError
 from otafl.plots import build_table, draw, map_data
-from otafl.plots.kinds import Kind
 
 pytestmark = pytest.mark.exact
 
@@ -55,8 +54,6 @@ def test_a_traced_place() -> None:
         assert abs(np.nanmedian((snr - there)[strong])) < 3.0
     figure = draw(data)
     assert len(figure.axes) == 2
-    said = Kind("map").recipe.describe_fn(data)
-    assert said.startswith("Map of 90 devices around a base station. SNR at full power from ")
     assert list(build_table(data)) == ["device", "east_m", "north_m", "snr_db"]
     assert len(build_table(data)) == 90
 
