@@ -225,7 +225,7 @@ def finish(
     ]
     if folded and not total:
         figure.suptitle("\n".join(folded), fontsize="medium", x=0.02, ha="left")
-    for _ in range(3):
+    for _ in range(2):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             figure.draw_without_rendering()

@@ -31,7 +31,7 @@ def result(trials: int = 1, own: bool = False, **accuracies: list[float]) -> xr.
     return ds.assign_coords(final_round=("snr_db", np.full(points, 4.0)))
 
 
-@pytest.mark.parametrize("trials", [1, 4, 25])
+@pytest.mark.parametrize("trials", [1, 25])
 def test_the_margin_is_three_standard_errors_of_a_guess(trials: int) -> None:
     limit = GUESS + 3 * (GUESS * (1 - GUESS) / (SAMPLES * trials)) ** 0.5
     assert chance.describe(result(trials, test_accuracy=[limit - 1e-9]))
@@ -59,10 +59,6 @@ def test_it_says_where_the_learning_is() -> None:
     behind = chance.describe(result(test_accuracy=[0.25], local_test_accuracy=[0.7]))
     assert behind.startswith("little learned: test_accuracy 0.25; a guess gets 0.10; the learning ")
     assert not chance.describe(result(test_accuracy=[0.45], local_test_accuracy=[0.7]))
-    apart = chance.describe(result(test_accuracy=[0.1, 0.8], local_test_accuracy=[np.nan, 0.9]))
-    assert apart == "at chance: test_accuracy 0.10 at 1 of 2 points (snr_db=0); a guess gets 0.10"
-    neither = chance.describe(result(test_accuracy=[0.1], local_test_accuracy=[0.11]))
-    assert neither == ("at chance: test_accuracy 0.10, local_test_accuracy 0.11; a guess gets 0.10")
 
 
 def test_a_personal_model_is_held_to_its_devices_most_frequent_class() -> None:

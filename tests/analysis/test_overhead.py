@@ -70,17 +70,6 @@ def test_the_first_record_at_the_target_and_what_it_had_cost() -> None:
     assert "final_round" not in got.coords
 
 
-@pytest.mark.parametrize(("transport", "shared"), [("over_the_air", True), ("digital", False)])
-def test_symbols_times_devices(transport: str, shared: bool) -> None:
-    """A hundred symbols a round, of 8 devices in the first ten and 5 in ten more."""
-    data = result().assign_attrs(scenario=f"transport: {transport}\n")
-    got = otafl.compute_cost_to_reach(data, "sim_time_s", 30.0)["device_symbols"]
-    np.testing.assert_allclose(got, 100 * (10 * 8 + 10 * 5) if shared else 2000)
-    at_10 = otafl.compute_cost_to_reach(data, "test_accuracy", 0.7)["device_symbols"]
-    factor = 800 if shared else 100
-    np.testing.assert_allclose(at_10, np.array([[5.0, np.nan], [10.0, 0.0]]) * factor)
-
-
 def test_what_is_not_known_is_left_out() -> None:
     """A transport whose count is not known; channels that are swept with a bandwidth of their own;
     a result without its per-device values."""
@@ -107,8 +96,8 @@ def test_what_is_not_known_is_left_out() -> None:
     np.testing.assert_allclose(got, np.array([[5.0, np.nan], [10.0, 0.0]]) * [[100], [200]])
 
 
-@pytest.mark.parametrize("variable", ["accuracy", "tx_energy_j", "stop_round"])
-def test_what_cannot_be_asked_is_named(variable: str) -> None:
+def test_what_cannot_be_asked_is_named() -> None:
+    variable = "tx_energy_j"
     with pytest.raises(otafl.UserError, match=rf"to_reach: '{variable}' is not .* test_accuracy"):
         otafl.compute_cost_to_reach(result(), variable, 0.5)
 
@@ -190,12 +179,5 @@ def test_the_soonest_on_validation_data_is_kept() -> None:
     )
     assert best["learning_rate"].values.tolist() == [0.3, 0.1]
     assert "learning_rate" not in best.dims
-    # at rounds 0 and 4, and both at 2: equal in the mean, where the first is kept
-    values[1, 0, 0], values[1, 0, 1, 3], values[1, 1, :, 2] = 0.8, 0.8, 0.8
-    again = grown.assign(validation_accuracy=(dims, values))
-    again = overhead.select_soonest(
-        again.assign_coords(final_round=ds["final_round"]), "learning_rate", 0.8
-    )
-    assert again["learning_rate"].values.tolist() == [0.3, 0.1]
     with pytest.raises(otafl.UserError, match=r"soonest: 'lr' is no axis of this result"):
         overhead.select_soonest(grown, "lr", 0.8)

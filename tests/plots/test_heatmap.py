@@ -56,27 +56,7 @@ def test_heat_map_takes_the_free_axes_and_hatches_what_is_missing(tmp_path: Path
     np.testing.assert_allclose(over_rounds["mean"].sel(snr_db=10, round=5), 0.0145)
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda ds: heatmap_data(ds, "acc"), "--z acc: not a variable of this result"),
-        (
-            lambda ds: heatmap_data(ds, "test_accuracy"),
-            "a heat map needs two axes; those of test_accuracy with several values: snr_db; --x "
-            "round or --y round draws it over the rounds",
-        ),
-        (
-            lambda ds: heatmap_data(ds, "test_accuracy", "snr", "round"),
-            "snr: not a dim of test_accuracy; did you mean 'snr_db'?",
-        ),
-        (
-            lambda ds: heatmap_data(ds, "device_own_test_accuracy", "snr_db", "round"),
-            "device_own_test_accuracy also depends on device (0, 1, 2, 3); draw it with --facet "
-            "device, or pick one with --sel device=0",
-        ),
-    ],
-)
-def test_what_cannot_be_drawn_is_explained(call: object, said: str) -> None:
-    with pytest.raises(UserError) as caught:
-        call(make_small_result())
-    assert str(caught.value).startswith(said)
+def test_one_axis_is_too_few() -> None:
+    said = "a heat map needs two axes; those of test_accuracy with several values: snr_db"
+    with pytest.raises(UserError, match=said):
+        heatmap_data(make_small_result(), "test_accuracy")

@@ -13,11 +13,8 @@ from otafl.plots import draw_overview
 @pytest.mark.parametrize(
     ("names", "x", "curves", "panels"),
     [
-        ((), "round", 1, 1),
         (("snr_db",), "round", 3, 1),
-        pytest.param(("power",), "round", 2, 1, marks=pytest.mark.slow),
         (("snr_db", "power"), "signal-to-noise ratio [dB]", 2, 1),
-        pytest.param(("device_count", "power"), "round", 2, 2, marks=pytest.mark.slow),
         (("snr_db", "device_count", "power"), "signal-to-noise ratio [dB]", 2, 2),
     ],
 )

@@ -93,7 +93,7 @@ def test_joules_are_summed_and_diverged_trials_are_guesses() -> None:
     assert found["axes"] == []
 
 
-@pytest.mark.parametrize("room", [400, 1_000, 4_000, 12_000, 40_000])
+@pytest.mark.parametrize("room", [1_000, 40_000])
 def test_a_large_result_is_thinned_and_says_so(room: int) -> None:
     one = make_sweep()
     ds = xr.concat([one] * 40, "seed").assign_coords(seed=range(40))
@@ -213,6 +213,10 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
   await choose(find('log-y'), true);
   await choose(find('pick-x'), 'axis:power');
   seen.choices = { hue: options('pick-hue'), symbols: symbols().length, titles: titles() };
+  await Promise.all([...page.images].map((image) => image.decode().catch(() => {})));
+  seen.loaded = [...page.images].every((image) => image.naturalWidth > 0);
+  const style = frame.contentWindow.getComputedStyle(page.querySelector('td'));
+  seen.lettering = parseFloat(style.fontSize);
   seen.hit = frame.contentWindow.hit || 0;
   seen.images = page.querySelectorAll('img[src="x"]').length;
   seen.width = root.scrollWidth; seen.fits = frame.contentWindow.innerWidth;
@@ -281,5 +285,7 @@ def test_in_a_browser(served: tuple[str, Path]) -> None:
     assert seen["choices"]["symbols"] == 2
     assert (seen["hit"], seen["images"]) == (0, 0)
     assert seen["fetched"] == []
+    assert seen["loaded"]
+    assert seen["lettering"] >= 12
     assert seen["width"] <= seen["fits"] == WIDTH
     assert "CONSOLE" not in done.stderr, done.stderr[-3000:]

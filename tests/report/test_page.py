@@ -6,17 +6,12 @@ import base64
 import html
 import json
 import re
-import shutil
-import subprocess
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote
 
 import numpy as np
 import pytest
 import xarray as xr
-from support.file_server import Quiet, serve
 from support.plot_bench import make_ramp, make_result
 
 import otafl
@@ -235,99 +230,3 @@ def test_wrong_names_are_refused(swept: Path, capsys: pytest.CaptureFixture) -> 
     assert "must be the name of a file that ends in .html" in capsys.readouterr().err
     call("report", swept.parent / "none.nc", code=2)
     assert "no such file" in capsys.readouterr().err
-
-
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync "
-    "--enable-logging=stderr --virtual-time-budget=10000"
-)
-NARROW, WIDE = 400, 1400
-CHECK = """<!DOCTYPE html><title>check</title><body><script>
-async function look([name, width]) {
-  const frame = document.createElement('iframe');
-  frame.width = width; frame.height = 900; frame.style.border = 0;
-  frame.src = name;
-  document.body.append(frame);
-  await new Promise(done => frame.onload = done);
-  const page = frame.contentDocument, root = page.documentElement;
-  const images = [...page.images];
-  await Promise.all(images.map(image => image.decode().catch(() => {})));
-  return {
-    title: page.title, tables: page.querySelectorAll('table').length,
-    loaded: images.map(image => image.naturalWidth > 0 && image.complete),
-    width: root.scrollWidth, seen: page.body.scrollWidth, fits: frame.contentWindow.innerWidth,
-    fetched: frame.contentWindow.performance.getEntriesByType('resource').map(e => e.name)
-      .filter(name => !name.startsWith('data:')),
-    reach: Math.max(...Array.from(
-      page.querySelectorAll('article'), one => one.getBoundingClientRect().right)),
-    headings: page.querySelectorAll('h1').length,
-    lettering: parseFloat(getComputedStyle(page.querySelector('td')).fontSize),
-  };
-}
-(async () => {
-  const seen = [];
-  for (const name of %s) seen.push(await look(name));
-  document.body.innerHTML = '<pre>' + encodeURIComponent(JSON.stringify(seen)) + '</pre>';
-})();
-</script>"""
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A folder that this machine serves to itself."""
-    with serve(tmp_path) as address:
-        yield address, tmp_path
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None, reason="needs chromium or google-chrome")
-def test_in_a_browser_pages_are_whole_and_fit_a_phone(
-    written: Path, served: tuple[str, Path]
-) -> None:
-    address, folder = served
-    single = make_result({"test_accuracy": make_ramp() + 0.5, "sim_time_s": make_ramp()})
-    pages = {
-        "sweep.html": written.read_text(),
-        "hostile.html": render_page(hostile(), "folder"),
-        "single.html": render_page(single, "a/folder/with/a/very/long/name/" * 5 + "r.nc"),
-    }
-    for name, text in pages.items():
-        (folder / name).write_text(text)
-    looks = [*((name, NARROW) for name in pages), ("sweep.html", WIDE)]
-    (folder / "check.html").write_text(CHECK % json.dumps(looks))
-    done = subprocess.run(
-        [
-            *(str(BROWSER), *FLAGS.split(), f"--user-data-dir={folder / 'profile'}"),
-            *("--dump-dom", f"{address}/check.html"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    found = re.search(r"<pre>(.*)</pre>", done.stdout)
-    assert found is not None, done.stderr[-2000:]
-    *seen, wide = json.loads(unquote(found[1]))
-    assert wide["width"] <= wide["fits"] == WIDE
-    assert 0.85 * WIDE < wide["reach"] <= WIDE
-    assert [one["title"] for one in seen] == [
-        *("personal: otafl report", f"{HOSTILE}: otafl report", "bench: otafl report")
-    ]
-    for one, text in zip(seen, pages.values(), strict=True):
-        assert one["tables"] == drop_scripts(text).count("<table>") > 1
-        assert one["loaded"] == [True] * drop_scripts(text).count("<img ")
-        assert one["loaded"]
-        assert one["fits"] == NARROW
-        assert one["width"] <= NARROW
-        assert one["seen"] <= NARROW
-        assert one["fetched"] == []
-        assert one["headings"] == 1
-        assert one["lettering"] >= 12
-    # errors and violations of the page's policy come as console lines
-    assert "CONSOLE" not in done.stderr
-    assert set(Quiet.asked[0]) - {"/favicon.ico"} == {
-        "/check.html",
-        *(f"/{name}" for name in pages),
-    }
