@@ -137,16 +137,15 @@ def build_grid(
     )
 
 
-def find_best(
-    table: Grid, over: str, largest: bool | None = None, level: float | None = None
-) -> np.ndarray:
+def find_best(table: Grid, over: str, level: float | None = None) -> np.ndarray:
     """Return which cells have the best mean of their group, [rows, columns] bool.
+
+    The best is the largest where more of the variable is better, as of an accuracy, else the
+    smallest. Variables are never compared with each other.
 
     Parameters
     ----------
     over : the group: "column", "row", or a coordinate over whose values, all others equal.
-    largest : whether the largest is best; None: where more of the variable is better, as of an
-        accuracy, else the smallest. Variables are never compared with each other.
     level : only those that a paired t-test tells from every other of their group at this level,
         after Holm.
 
@@ -164,7 +163,7 @@ def find_best(
         groups.setdefault((table.variables[j][0], group), []).append((i, j))
     marked = np.zeros(table.values.shape[:2], dtype=bool)
     for (name, _), places in groups.items():
-        is_largest = get_better_direction(name) == "higher" if largest is None else largest
+        is_largest = get_better_direction(name) == "higher"
         trials = np.array([table.values[place] for place in places])
         means = np.array([compute_moments(row)[0] for row in trials])
         seen = np.isfinite(means)
@@ -205,7 +204,7 @@ def build_csv(table: Grid) -> tuple[list[str], list[list[object]]]:
     return [*names, "variable", "units", "mean", "std", "n"], rows
 
 
-def format_latex(table: Grid, bold: np.ndarray | None = None, label: str = "") -> str:
+def format_latex(table: Grid, bold: np.ndarray | None = None) -> str:
     """Return the table with rules of the LaTeX package booktabs; `bold` [rows, columns] marks it.
 
     More than one axis across makes a line of heads each.
@@ -224,7 +223,7 @@ def format_latex(table: Grid, bold: np.ndarray | None = None, label: str = "") -
         for texts, values, row in zip(table.rows, table.values, marks, strict=True)
     ]
     heads = [*((*empty, name) for name in names), *heads]
-    return format_latex_rows(heads, rows, table.caption, label, len(names))
+    return format_latex_rows(heads, rows, table.caption, len(names))
 
 
 def _format_latex_cell(trials: np.ndarray, is_bold: bool) -> str:

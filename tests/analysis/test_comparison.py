@@ -55,7 +55,10 @@ def test_nothing_differs_but_the_time_it_took(
     assert told.endswith("nothing differs\n")
 
 
-def test_one_number_is_found_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_one_number_is_found_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     one = made(SNR)
     two = one.copy(deep=True)
     two["tx_energy_j"].loc[{"snr_db": 10, "power": "ci", "trial": 2, "round": 4, "device": 1}] += 2
