@@ -52,5 +52,5 @@ gpu: ## Run all tests on a machine with a GPU, and measure its speed
 	$(PYTHON) -m pytest -m "not gpu"
 	OTAFL_GPU_TESTS=cuda $(PYTHON) -m pytest -m gpu tests/gpu
 	mkdir -p build
-	$(PYTHON) benchmarks/gpu.py > build/benchmarks_gpu.md
-	mv build/benchmarks_gpu.md results/benchmarks_gpu.md
+	$(PYTHON) benchmarks/gpu.py > build/gpu.md
+	mv build/gpu.md benchmarks/gpu.md

@@ -2,7 +2,7 @@
 torch.func.vmap, and against the matrix products that it needs. Torch's fused attention against two
 products.
 
-    OMP_NUM_THREADS=1 python benchmarks/adapters.py > results/benchmarks_adapters.md
+    OMP_NUM_THREADS=1 python benchmarks/adapters.py > benchmarks/adapters.md
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What simulated time costs: the clock by itself, its share of a round, and a day of a thousand
 devices, in processor time. Prints a Markdown page.
 
-    OMP_NUM_THREADS=1 python benchmarks/clock.py > results/benchmarks_clock.md
+    OMP_NUM_THREADS=1 python benchmarks/clock.py > benchmarks/clock.md
 
 Names of tables as arguments print these alone: clock, stacks, shares, softmax, day.
 """
@@ -245,7 +245,7 @@ TABLES: dict[str, Callable[[], None]] = {
 def main() -> None:
     torch.set_num_threads(1)
     print("# What simulated time costs\n")
-    print("Made by `OMP_NUM_THREADS=1 python benchmarks/clock.py > results/benchmarks_clock.md`:")
+    print("Made by `OMP_NUM_THREADS=1 python benchmarks/clock.py > benchmarks/clock.md`:")
     print("processor time of one thread; medians, shares and ratios with their range.\n")
     versions = f"torch {torch.__version__}, simpy {simpy.__version__}, otafl {otafl.__version__}"
     print(f"{versions}, Python {platform.python_version()}, {platform.machine()}\n")

@@ -2,7 +2,7 @@
 machine, the share of what its matrix products can do, memory beside the bound, and how often the
 host waits for it. Prints a Markdown page.
 
-    python benchmarks/gpu.py > results/benchmarks_gpu.md
+    python benchmarks/gpu.py > benchmarks/gpu.md
     python benchmarks/gpu.py --device cpu --stacks 1 2 --rounds 1 --small      # to try it
 """
 
@@ -237,7 +237,7 @@ def main() -> None:
         parser.exit(2, "torch sees no GPU; use --device cpu, or a machine with one\n")
     print("# Stacks on a GPU\n")
     print(
-        "Made by `python benchmarks/gpu.py > results/benchmarks_gpu.md`. Times are medians of "
+        "Made by `python benchmarks/gpu.py > benchmarks/gpu.md`. Times are medians of "
         f"{asked.rounds} rounds after {WARM_UP},\nin float32, over Rayleigh fading with GBMA; "
         "every device takes part. Beside them stand the same rounds without\nCUDA graphs "
         "(`engine.cuda_graphs: false`) and on the CPU of the machine, where they do not take too "

@@ -1,6 +1,6 @@
 """Speed of the physical layer. Prints a Markdown page.
 
-python benchmarks/link.py > results/benchmarks_link.md
+python benchmarks/link.py > benchmarks/link.md
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def row(title: str, what: str, value: str) -> None:
 
 def main() -> None:
     print("# The physical layer's speed\n")
-    print("Made by `python benchmarks/link.py > results/benchmarks_link.md`; things to compare are")
+    print("Made by `python benchmarks/link.py > benchmarks/link.md`; things to compare are")
     print("run in turn, A B A B, and ratios are medians of the pairs.\n")
     cores, processor = torch.get_num_threads(), platform.processor() or platform.machine()
     print(f"torch {torch.__version__}, {cores} threads, {processor}, otafl {otafl.__version__}\n")

@@ -2,7 +2,7 @@
 and inference in factors beside dense, sparse and quantised layers. Prints a Markdown page and
 draws two figures.
 
-    python benchmarks/low_rank.py > results/benchmarks_low_rank.md
+    python benchmarks/low_rank.py > benchmarks/low_rank.md
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DENSE_SVD = "dense step and SVD"
 PAGE = """\
 # Low rank: what it costs and what it saves
 
-Made by `python benchmarks/low_rank.py > results/benchmarks_low_rank.md`. Things to compare are run
+Made by `python benchmarks/low_rank.py > benchmarks/low_rank.md`. Things to compare are run
 in turn, A B A B; times are medians, ratios medians of the pairs with their range. The figures show
 one thread. Times are of the machine that ran it: compare them within a table.
 """
@@ -273,11 +273,11 @@ def main() -> None:
         rank_section()
         operation_section()
     draw_costs(found[0], figures / "low_rank_cost.png")
-    print("\n![Time of a round by the layer's sides](pictures/low_rank_cost.png)")
+    print("\n![Time of a round by the layer's sides](../results/pictures/low_rank_cost.png)")
     print(inference_time.TEXT)
     times = [inference_time.section(number) for number in threads]
     inference_time.draw(times[0], figures / "inference_time.png")
-    print("\n![Inference time relative to dense](pictures/inference_time.png)")
+    print("\n![Inference time relative to dense](../results/pictures/inference_time.png)")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A round of personalised methods beside what a user would write: 100 devices, 784-100-10, 20 local
 steps on minibatches of 20, all devices training. Prints a Markdown page.
 
-    python benchmarks/personal.py [--threads 1 2] > results/benchmarks_personal.md
+    python benchmarks/personal.py [--threads 1 2] > benchmarks/personal.md
 
 The samples are random numbers of Fashion-MNIST's size: what they are does not change the time.
 """
@@ -38,7 +38,7 @@ METHODS: dict[str, dict[str, Any]] = {
 PAGE = """\
 # Personalised methods: a round beside a plain loop
 
-Made by `python benchmarks/personal.py > results/benchmarks_personal.md`. 100 devices, all training,
+Made by `python benchmarks/personal.py > benchmarks/personal.md`. 100 devices, all training,
 784-100-10, 20 local steps on minibatches of 20, K = 5 proximal steps. The plain form is a loop over
 devices with one nn.Module each and autograd. "Plain" updates each parameter by its formula, p -= a
 (p.grad + l (p - m)), as the methods' public programs do; "lean" by torch's fused updates of lists

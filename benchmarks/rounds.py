@@ -1,6 +1,6 @@
 """Parts of a round beside their bounds: the uplink, dispatched operations.
 
-    OMP_NUM_THREADS=1 python benchmarks/rounds.py > results/benchmarks_rounds.md
+    OMP_NUM_THREADS=1 python benchmarks/rounds.py > benchmarks/rounds.md
 
 Prints a Markdown page.
 """
@@ -116,7 +116,7 @@ def main() -> None:
     """Print the page."""
     torch.set_num_threads(1)
     print("# Parts of a round beside their bounds\n")
-    print("Made by `OMP_NUM_THREADS=1 python benchmarks/rounds.py > results/benchmarks_rounds.md`.")
+    print("Made by `OMP_NUM_THREADS=1 python benchmarks/rounds.py > benchmarks/rounds.md`.")
     print("Things to compare run in turn, A B A B; times are processor seconds of one thread, and")
     print("ratios medians of 11 pairs with their range.\n")
     print(f"torch {torch.__version__}, otafl {otafl.__version__}\n")

@@ -1,6 +1,6 @@
 """Speed and memory, ours beside what a user would write. Prints a Markdown page.
 
-    python benchmarks/run.py > results/benchmarks.md
+    python benchmarks/run.py > benchmarks/run.md
 
 Fashion-MNIST is used where it is found ($OTAFL_DATA_DIR), else digits scaled up to its size.
 """
@@ -241,7 +241,7 @@ def row(title: str, what: str, value: str) -> None:
 
 
 def main() -> None:
-    print("# Benchmarks\n\nMade by `python benchmarks/run.py > results/benchmarks.md`: things to")
+    print("# Benchmarks\n\nMade by `python benchmarks/run.py > benchmarks/run.md`: things to")
     print("compare are run in turn, A B A B; ratios are medians of the pairs, with their range.\n")
     cores, processor = torch.get_num_threads(), platform.processor() or platform.machine()
     print(f"torch {torch.__version__}, {cores} threads, {processor}, otafl {otafl.__version__}\n")

@@ -1,7 +1,7 @@
 """What a run costs by its size: devices, population, trials, parameters, antennas, sweep points.
 
     OMP_NUM_THREADS=1 python benchmarks/scale.py --figure results/pictures/scale.png \
-        > results/benchmarks_scale.md
+        > benchmarks/scale.md
     OMP_NUM_THREADS=1 python benchmarks/scale.py --small       # to try it
     OMP_NUM_THREADS=1 python benchmarks/scale.py --axes trials antennas
 
@@ -305,9 +305,7 @@ def main() -> None:
     print("# What a run costs by its size\n")
     print(NOTE)
     print("Made by `OMP_NUM_THREADS=1 python benchmarks/scale.py --figure")
-    print(
-        "results/pictures/scale.png > results/benchmarks_scale.md`. Each size ran in a process of"
-    )
+    print("results/pictures/scale.png > benchmarks/scale.md`. Each size ran in a process of")
     print("its own on one thread. Times are processor seconds, of a round the median of up to")
     print(
         f"{ROUNDS} with the range. A slope is the exponent of time in size from the row above: 1 is"

@@ -23,7 +23,7 @@ extensions = [
     "sphinx_design",
     "otafl_docs",
 ]
-exclude_patterns = ["_ext"]
+exclude_patterns = ["_ext", "paper"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"  # what a notebook shows is of this otafl
 nb_execution_in_temp = True

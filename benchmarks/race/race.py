@@ -1,7 +1,7 @@
 """Race otafl beside public simulators, on one processor thread. Prints a Markdown page.
 
     sh benchmarks/race/setup.sh                                  installs the others, once
-    python benchmarks/race/race.py > results/benchmarks_race.md
+    python benchmarks/race/race.py > benchmarks/race.md
 
 All train by plain FedAvg over a link without errors (works.py). Simulators run in turn, each in a
 program of its own, as often as there are repetitions; times are processor milliseconds of a round.
@@ -44,7 +44,7 @@ ONE_THREAD = {
 }
 INTRODUCTION = """# Beside other simulators
 
-Made by `python benchmarks/race/race.py > results/benchmarks_race.md`: plain FedAvg on Fashion-MNIST
+Made by `python benchmarks/race/race.py > benchmarks/race.md`: plain FedAvg on Fashion-MNIST
 over a link without errors. Simulators run in turn, each in a program of its own on one thread. A
 time is the median of the repetitions, with their range; a speed is the median of the ratios of the
 plain loop's time to it, repetition by repetition.

@@ -84,17 +84,12 @@ def _print_numbers(
 
 
 def _print_table(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-    if sum(widths) + 3 * len(widths) <= console.width:
-        table = make_table(*titles)
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-        return
+    table = make_table()
+    for title in titles:
+        table.add_column(title, overflow="fold")
     for row in rows:
-        console.print(f"  {row[0]}")
-        for title, cell in zip(titles[1:], row[1:], strict=True):
-            console.print(f"    {title}: {cell}")
+        table.add_row(*row)
+    console.print(table)
 
 
 def _format_value(value: Any) -> str:

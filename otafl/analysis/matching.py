@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from pydantic import ValidationError
 
 from otafl.analysis.points import flatten_points, list_axes
 from otafl.core import registry
@@ -80,20 +79,11 @@ def read_settings(stored: dict[str, Any], source: Path | str) -> MatchingSetting
 
     source: what a message names. Raises UserError for a sweep that is not understood.
     """
-    tree = _fill_defaults(stored)
+    tree = dict(stored)
     sweep, problems = axes.read(tree.pop("sweep", {}) or {}, Scenario, tree)
     if problems:
         raise UserError(f"{source}: its sweep is not understood: {problems[0].message}")
     return MatchingSettings(tree, sweep)
-
-
-def _fill_defaults(tree: dict[str, Any]) -> dict[str, Any]:
-    """Fill in the keys that came after a scenario was stored; nothing where it is refused now."""
-    try:
-        filled = parse(to_yaml(Scenario.model_validate(tree))).data
-    except ValidationError:
-        return tree
-    return {**filled, "sweep": tree.get("sweep", {})}
 
 
 def match_points(a: dict[str, int], b: dict[str, int]) -> tuple[list[list[int]], list[str]]:

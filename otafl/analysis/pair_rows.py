@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import xarray as xr
 
+from otafl.analysis.labels import get_label
 from otafl.analysis.paired import MIN_PAIRS, STATISTICS
-from otafl.analysis.points import build_labels, is_numeric
-from otafl.analysis.relabelling import label_result
+from otafl.analysis.points import build_labels
 from otafl.analysis.summary import format_number
-from otafl.core.suggestions import format_count, make_unknown_name_error
-from otafl.results.coordinates import format_value
+from otafl.core.suggestions import format_count
 
 WRITTEN = ("p_holm", *STATISTICS)
 """Columns of a CSV file, after the coordinates."""
 
 
-def build_pair_rows(
-    tests: xr.Dataset, labels: Mapping[str, str] | None = None
-) -> tuple[list[str], list[list[str]]]:
-    """Return titles, and a row for each comparison of `compare_pairs` or `compare_results`.
-
-    labels: name of an axis or text of a choice -> the text that is shown; other names are ignored.
-    """
-    dims, texts = _list_dims(tests), dict(labels or {})
-    names, points = build_labels(label_result(tests, texts), dims)
-    plain, _ = build_labels(tests, dims, units=False)
+def build_pair_rows(tests: xr.Dataset) -> tuple[list[str], list[list[str]]]:
+    """Return titles, and a row for each comparison of `compare_pairs` or `compare_results`."""
+    dims = _list_dims(tests)
+    names, points = build_labels(tests, dims)
     titles = [
-        *(texts.get(one, name.replace("_", " ")) for one, name in zip(plain, names, strict=True)),
+        *(get_label(tests, name) for name in names),
         "difference",
         f"{100 * tests.attrs['level']:g} % interval",
         "p (t, Holm)",
@@ -63,28 +56,6 @@ def build_pair_csv(tests: xr.Dataset) -> tuple[list[str], list[list[object]]]:
     cells = zip(points, zip(*flat, strict=True), strict=True)
     rows = [[*point, *("" if v != v else v.item() for v in row)] for point, row in cells]
     return [*names, *WRITTEN], rows
-
-
-def check_labels(tests: xr.Dataset, variable: str, labels: Mapping[str, str]) -> None:
-    """Check that all names of labels are shown.
-
-    Parameters
-    ----------
-    variable : the compared variable.
-    labels : name of the variable or of an axis, or text of a choice -> its label.
-
-    Raises
-    ------
-    UserError : for a name that is not shown.
-    """
-    names, _ = build_labels(tests, _list_dims(tests), units=False)
-    choices = [tests[name].values for name in names if not is_numeric(tests[name])]
-    texts = [format_value(value) for values in choices for value in values]
-    base = [str(tests.attrs[key]) for key in ("dim", "baseline") if key in tests.attrs]
-    known = dict.fromkeys((variable, *names, *texts, *base))
-    for name in labels:
-        if name not in known:
-            raise make_unknown_name_error(f"--label {name}", "compared here", name, known)
 
 
 def describe_pairs(tests: xr.Dataset, said: str, baseline: str) -> str:

@@ -30,6 +30,22 @@ def get_unit(values: xr.DataArray) -> str:
     return "" if said == "1" else said
 
 
+def format_label(values: xr.DataArray, name: str) -> str:
+    """Write a variable or coordinate with its units, as in "normalised SNR [dB]"; or its label."""
+    said = values.attrs.get("label") or values.attrs.get("long_name") or name.replace("_", " ")
+    has_unit = "label" not in values.attrs and get_unit(values) not in ("", "round")
+    return f"{said} [{get_unit(values)}]" if has_unit else str(said)
+
+
+def format_short_label(values: xr.DataArray, name: str) -> str:
+    """Write a variable by its short name with its units, as in "energy [J]"; or by its label."""
+    if "label" in values.attrs:
+        return str(values.attrs["label"])
+    units = get_unit(values)
+    bare = name.removesuffix(f"_{units.lower()}") if units else name
+    return bare.replace("_", " ") + (f" [{units}]" if units not in ("", "round") else "")
+
+
 def list_coordinates(ds: xr.Dataset | xr.DataArray, dim: str) -> list[str]:
     """Return the names of the coordinates that tell the places along an axis apart.
 

@@ -65,7 +65,6 @@ def format_latex_rows(
     heads: Sequence[Sequence[str]],
     rows: Sequence[Sequence[str]],
     caption: str,
-    label: str = "",
     left: int = 1,
 ) -> str:
     """Return rows as a table with rules of the LaTeX package booktabs.
@@ -75,18 +74,16 @@ def format_latex_rows(
     heads, caption : texts, which are escaped; of each column its heads from above, of which equal
         neighbours share a cell.
     rows : cells in LaTeX.
-    label : of the table; "" for none.
     left : how many columns name the row, and are aligned to the left; all others to the right.
     """
     import pandas as pd  # type: ignore[import-untyped]  # a third of a second, also of --help
 
     escaped = [tuple(map(escape_latex, head)) for head in heads]
     columns = pd.MultiIndex.from_tuples(escaped) if len(escaped[0]) > 1 else [h for (h,) in escaped]
-    names = pd.DataFrame([row[:left] for row in rows])
+    cells = pd.DataFrame(rows)
+    names = cells.iloc[:, : left - 1]
     repeated = (names == names.shift()).cummin(axis=1)  # in the row above, with all before it
-    repeated[left - 1] = False
-    names = names.mask(repeated, "")
-    cells = pd.concat([names, pd.DataFrame([row[left:] for row in rows])], axis=1)
+    cells = cells.mask(repeated.reindex(columns=cells.columns, fill_value=False), "")
     return str(
         cells.set_axis(columns, axis=1)
         .style.hide(axis="index")
@@ -94,7 +91,6 @@ def format_latex_rows(
             column_format="l" * left + "r" * (len(heads) - left),
             position_float="centering",
             hrules=True,
-            label=label or None,
             caption=f"{escape_latex(caption)}.",
             multicol_align="c",
         )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from otafl.analysis import chance
+from otafl.analysis.labels import get_label, read_labels, write_labels
 from otafl.analysis.points import build_labels, list_axes
 from otafl.analysis.power_budgets import describe_mixed_budgets
-from otafl.analysis.relabelling import label_result, read_labels
 from otafl.core.console import make_console
 from otafl.core.files import write_csv
 from otafl.losses.metrics import list_variables
@@ -99,12 +99,27 @@ def print_ends(
     points = dataset["final_round"].size
     hidden = 0 if every or points <= MAX_POINTS else points - FIRST - LAST
     rows = np.r_[:FIRST, points - LAST : points] if hidden else np.arange(points)
-    columns, left_out = _select_fitting_columns(dataset, console.width, rows, variables)
+    labelled = write_labels(dataset, {}, read_labels(dataset))
     table = make_table()
-    for title, width in _assign_widths(columns, console.width).items():
-        side: Literal["left", "right"] = "left" if title == "point" else "right"
-        table.add_column(title.replace("_", " "), justify=side, overflow="fold", width=width)
-    for i, row in enumerate(zip(*columns.values(), strict=True)):
+    coordinates = _format_coordinates(labelled)
+    columns = [[cells[i] for i in rows] for cells in coordinates.values()]
+    for name in coordinates:
+        # folded where there is no room, from the left on; numbers are whole
+        table.add_column(get_label(labelled, name), justify="left", overflow="fold")
+    used = sum(_measure_width(title, cells) for title, cells in coordinates.items())
+    names = _list_known(dataset) if variables is None else list(variables)
+    left_out: list[str] = []
+    for name in names:
+        cells = [format_mean_std(trials) for trials in compute_end_values(dataset, name)[rows]]
+        title = get_label(labelled, name)
+        width = _measure_width(title, cells)
+        used += width
+        if used > console.width and len(columns) > len(coordinates):
+            left_out = names[names.index(name) :]
+            break
+        columns.append(cells)
+        table.add_column(textwrap.fill(title, width - 3), justify="right", no_wrap=True)
+    for i, row in enumerate(zip(*columns, strict=True)):
         if hidden and i == FIRST:
             table.add_row(*["..."] * len(columns))
         table.add_row(*row)
@@ -221,35 +236,6 @@ def make_table(*titles: str) -> Table:
     return Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
 
 
-def _select_fitting_columns(
-    dataset: xr.Dataset, width: int, rows: np.ndarray, variables: Sequence[str] | None
-) -> tuple[dict[str, list[str]], list[str]]:
-    """Return columns (title -> cells, a cell for each of these points), and what has no room.
-
-    These are the coordinates, and as many variables as `width` holds, one at least. Coordinates
-    that leave no room for one are joined into one column. Titles and choices have the labels of
-    the result's scenario.
-    """
-    labels = read_labels(dataset)
-    columns = {
-        labels.get(name, name): [cells[i] for i in rows]
-        for name, cells in _format_coordinates(label_result(dataset, labels)).items()
-    }
-    used = sum(_measure_width(title, cells) for title, cells in columns.items())
-    names = _list_known(dataset) if variables is None else list(variables)
-    for i, name in enumerate(names):
-        cells = [format_mean_std(trials) for trials in compute_end_values(dataset, name)[rows]]
-        title = labels.get(name, name)
-        if not i and len(columns) > 1 and used + _measure_width(title, cells) > width:
-            columns = {"point": [", ".join(parts) for parts in zip(*columns.values(), strict=True)]}
-            used = width
-        used += _measure_width(title, cells)
-        if i and used > width:
-            return columns, names[i:]
-        columns[title] = cells
-    return columns, []
-
-
 def _list_known(dataset: xr.Dataset) -> list[str]:
     return [n for n in SHOWN if n in dataset and bool(dataset[n].notnull().any())]
 
@@ -266,21 +252,4 @@ def _format_cell(cell: object) -> str:
 
 def _measure_width(title: str, cells: Sequence[str]) -> int:
     """Return the least width of a column with its padding; titles are folded at their words."""
-    return max(map(len, [*title.replace(" ", "_").split("_"), *cells])) + 3
-
-
-def _assign_widths(columns: dict[str, list[str]], width: int) -> dict[str, int | None]:
-    """Return what each column gets of the terminal's width.
-
-    That is its cells' width, or its whole title's where all fit in one line; a joined column gets
-    what is left; None where that is too little, and cells are folded.
-    """
-    least = {title: _measure_width(title, cells) for title, cells in columns.items()}
-    whole = {title: max(len(title) + 3, least[title]) for title in columns}
-    for sizes in (whole, least):
-        if sum(sizes.values()) <= width:
-            return {title: size - 3 for title, size in sizes.items()}
-    rest = width - sum(size for title, size in least.items() if title != "point") - 3
-    if "point" in columns and rest >= 8:
-        return {title: rest if title == "point" else size - 3 for title, size in least.items()}
-    return dict.fromkeys(columns)
+    return max(map(len, (*title.replace("_", " ").split(), *cells))) + 3

@@ -5,13 +5,20 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
+from otafl.analysis.labels import get_label
 from otafl.analysis.paired import adjust_p_values, compare_values
-from otafl.analysis.points import build_labels, get_unit, swap_to_coordinate
+from otafl.analysis.points import (
+    build_labels,
+    format_label,
+    format_short_label,
+    get_unit,
+    swap_to_coordinate,
+)
 from otafl.analysis.rows import (
     escape_latex,
     format_latex_rows,
@@ -38,6 +45,7 @@ class TableGrid:
     title : the variables in words, with their units.
     row_names, column_names : the coordinates that distinguish rows and columns; of several
         variables "variable" is the first across.
+    labels : each of these coordinates -> its name in words.
     across : what the columns are, in words; "" where the columns say it.
     rows, columns : a text of each of these coordinates, for every row and every column.
     variables : name and units ("" for none) of every column.
@@ -49,6 +57,7 @@ class TableGrid:
     title: str
     row_names: tuple[str, ...]
     column_names: tuple[str, ...]
+    labels: Mapping[str, str]
     across: str
     rows: list[tuple[str, ...]]
     columns: list[tuple[str, ...]]
@@ -105,18 +114,20 @@ def build_grid(
     down = [*rows, *(str(d) for d in ends[0].dims if d not in (*columns, *rows, "trial"))]
     row_names, row_texts = build_labels(ds, down, units)
     column_names, column_texts = build_labels(ds, columns, units)
+    labels = {name: get_label(ds, name) for name in (*row_names, *column_names)}
     across = ", ".join(get_long_name(ds, name) for name in column_names)
     shape = (len(row_texts), len(column_texts), ds.sizes["trial"])
     blocks = [one.transpose(*down, *columns, "trial").values.reshape(shape) for one in ends]
     own_units = [get_unit(ds[name]) for name in names]
     heads: list[tuple[str, ...]] = [()]
     if len(names) > 1:
-        heads = [(_format_head(name, unit),) for name, unit in zip(names, own_units, strict=True)]
+        heads = [(format_short_label(ds[name], name),) for name in names]
         column_names, across = (VARIABLE, *column_names), ""
     return TableGrid(
         ", ".join(_format_title(ds, name) for name in names),
         row_names,
         column_names,
+        labels,
         across,
         row_texts,
         [(*head, *texts) for head in heads for texts in column_texts],
@@ -126,57 +137,15 @@ def build_grid(
     )
 
 
-def rename_texts(
-    table: TableGrid, labels: Mapping[str, str], others: Mapping[str, str] | None = None
-) -> TableGrid:
-    """Rename the variables, axes and values of a table.
-
-    Parameters
-    ----------
-    labels : name of a variable or an axis, or text of a value -> its new text.
-    others : labels that are left out if their name is not in the table.
-
-    Raises
-    ------
-    UserError : for a name of `labels` that is not in the table.
-    """
-    names = [name for name, _ in table.variables]
-    texts = itertools.chain(*table.rows, *table.columns)
-    known = dict.fromkeys((*names, *table.row_names, *table.column_names, *texts))
-    for name in labels:
-        if name not in known:
-            raise make_unknown_name_error(f"--label {name}", "in this table", name, known)
-    labels = {name: text for name, text in (others or {}).items() if name in known} | dict(labels)
-
-    def rename(row: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(labels.get(text, text) for text in row)
-
-    columns = [rename(column) for column in table.columns]
-    if table.column_names[:1] == (VARIABLE,):
-        heads = [labels.get(name, column[0]) for name, column in zip(names, columns, strict=True)]
-        columns = [(head, *column[1:]) for head, column in zip(heads, columns, strict=True)]
-    title = labels.get(names[0], table.title) if len(set(names)) == 1 else table.title
-    return replace(
-        table,
-        title=title,
-        across=labels.get(table.column_names[0], table.across) if table.across else "",
-        row_names=rename(table.row_names),
-        column_names=table.column_names,
-        rows=[rename(row) for row in table.rows],
-        columns=columns,
-    )
-
-
-def find_best(
-    table: TableGrid, over: str, largest: bool | None = None, level: float | None = None
-) -> np.ndarray:
+def find_best(table: TableGrid, over: str, level: float | None = None) -> np.ndarray:
     """Return which cells have the best mean of their group, [rows, columns] bool.
+
+    The best is the largest where more of the variable is better, as of an accuracy, else the
+    smallest. Variables are never compared with each other.
 
     Parameters
     ----------
     over : the group: "column", "row", or a coordinate over whose values, all others equal.
-    largest : whether the largest is best; None: where more of the variable is better, as of an
-        accuracy, else the smallest. Variables are never compared with each other.
     level : only those that a paired t-test tells from every other of their group at this level,
         after Holm.
 
@@ -194,7 +163,7 @@ def find_best(
         groups.setdefault((table.variables[j][0], group), []).append((i, j))
     marked = np.zeros(table.values.shape[:2], dtype=bool)
     for (name, _), places in groups.items():
-        is_largest = get_better_direction(name) == "higher" if largest is None else largest
+        is_largest = get_better_direction(name) == "higher"
         trials = np.array([table.values[place] for place in places])
         means = np.array([compute_moments(row)[0] for row in trials])
         seen = np.isfinite(means)
@@ -235,12 +204,12 @@ def build_csv(table: TableGrid) -> tuple[list[str], list[list[object]]]:
     return [*names, "variable", "units", "mean", "std", "n"], rows
 
 
-def format_latex(table: TableGrid, bold: np.ndarray | None = None, label: str = "") -> str:
+def format_latex(table: TableGrid, bold: np.ndarray | None = None) -> str:
     """Return the table with rules of the LaTeX package booktabs; `bold` [rows, columns] marks it.
 
     More than one axis across makes a line of heads each.
     """
-    names = [name.replace("_", " ") for name in table.row_names] or [""]
+    names = [table.labels[name] for name in table.row_names] or [""]
     heads = table.columns if table.column_names else [(table.title,)]
     if table.across:
         heads = [(table.across, *head) for head in heads]
@@ -254,7 +223,7 @@ def format_latex(table: TableGrid, bold: np.ndarray | None = None, label: str = 
         for texts, values, row in zip(table.rows, table.values, marks, strict=True)
     ]
     heads = [*((*empty, name) for name in names), *heads]
-    return format_latex_rows(heads, rows, table.caption, label, len(names))
+    return format_latex_rows(heads, rows, table.caption, len(names))
 
 
 def _format_latex_cell(trials: np.ndarray, is_bold: bool) -> str:
@@ -274,10 +243,10 @@ def _is_significant(winner: np.ndarray, others: np.ndarray, level: float) -> boo
 
 
 def _build_head(table: TableGrid) -> list[str]:
-    names = [name.replace("_", " ") for name in table.row_names]
+    names = [table.labels[name] for name in table.row_names]
     if not table.column_names:
         return [*names, table.title]
-    bare = [name.replace("_", " ") for name in table.column_names]
+    bare = [table.labels.get(name, name) for name in table.column_names]
     return [*names, *(", ".join(map(_format_label, bare, column)) for column in table.columns)]
 
 
@@ -307,14 +276,6 @@ def _format_count(trials: np.ndarray) -> str:
     return f" (n = {count})" if 0 < count < len(trials) else ""
 
 
-def _format_head(name: str, units: str) -> str:
-    """Write the name of a variable in words and its units, short enough for a column."""
-    bare = name.removesuffix(f"_{units.lower()}") if units else name
-    shown = f" [{units}]" if units not in ("", "round") else ""
-    return bare.replace("_", " ") + shown
-
-
 def _format_title(ds: xr.Dataset, name: str) -> str:
     """Write what a variable is and its units."""
-    said, units = re.sub(r",? so far", "", get_long_name(ds, name)), get_unit(ds[name])
-    return f"{said} [{units}]" if units else said
+    return re.sub(r",? so far", "", format_label(ds[name], name))

@@ -37,9 +37,6 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FILE", help="A .tex, .md, .csv or .txt file."),
 ]
-LatexLabel = Annotated[
-    str, typer.Option("--latex-label", metavar="TEXT", help="Of a LaTeX table, e.g. tab:snr.")
-]
 
 
 def table(
@@ -59,8 +56,6 @@ def table(
         str | None,
         typer.Option(metavar="WHERE", help="Bold: the best of each row, column, or along an axis."),
     ] = None,
-    smallest: Annotated[bool, typer.Option("--smallest", help="The smallest is best.")] = False,
-    largest: Annotated[bool, typer.Option("--largest", help="The largest is best.")] = False,
     level: Annotated[
         float | None,
         typer.Option(metavar="P", help="Bold only if significant: paired t-tests below P."),
@@ -72,12 +67,8 @@ def table(
     tune: Annotated[
         str | None, typer.Option(metavar="AXIS", help="Keep its best value, by validation data.")
     ] = None,
-    growth: Annotated[
-        str | None, typer.Option(metavar="AXIS", help="Exponent a of growth as AXIS^a.")
-    ] = None,
     label: LabelOption = None,
     format_: FormatOption = None,
-    latex_label: LatexLabel = "",
     out: Out = None,
 ) -> None:
     """Print a table for a paper: LaTeX, CSV or Markdown.
@@ -85,14 +76,11 @@ def table(
     Cells are mean ± standard deviation over n trials, at the end of each.
     """
     picked, names, texts = parse_slices(sel), split_names(variables), parse_labels(label)
-    if smallest and largest:
-        raise UserError("--smallest: --largest says the opposite; give one of the two")
     if level is not None and not 0 < level < 1:
         raise UserError(f"--level {level:g}: must be above 0 and below 1, like 0.05")
     from otafl.analysis.points import select_slices
-    from otafl.analysis.relabelling import read_labels
     from otafl.analysis.rows import choose_format
-    from otafl.analysis.tables import find_best, rename_texts
+    from otafl.analysis.tables import find_best
     from otafl.results.files import open_results
 
     shape = choose_format(format_, out)
@@ -103,13 +91,12 @@ def table(
         ds,
         names,
         (None if columns is None else split_names(columns), split_names(rows)),
-        (target, tune, growth),
+        (target, tune),
         units=shape != Format.csv,
+        labels=texts,
     )
-    bold = None
-    if best:
-        bold = find_best(grid, best, True if largest else False if smallest else None, level)
-    _write(_format_grid(rename_texts(grid, texts, read_labels(ds)), shape, bold, latex_label), out)
+    bold = find_best(grid, best, level) if best else None
+    _write(_format_grid(grid, shape, bold), out)
     if shape is Format.csv or out is not None:
         typer.echo(grid.caption, err=True)
     _print_notes(ds, [name for name, _ in grid.variables])
@@ -132,7 +119,6 @@ def compare(
     level: Level = 0.95,
     label: LabelOption = None,
     format_: FormatOption = None,
-    latex_label: LatexLabel = "",
     out: Out = None,
 ) -> None:
     """Test differences over pairs of trials.
@@ -147,8 +133,8 @@ def compare(
         flag = f"--axis {axis}" if axis else f"--baseline {baseline}"
         raise UserError(f"{flag}: two results are compared with each other; give one of the two")
     from otafl.analysis import pair_rows, paired
+    from otafl.analysis.labels import read_labels, write_labels
     from otafl.analysis.points import select_slices
-    from otafl.analysis.relabelling import read_labels
     from otafl.analysis.rows import (
         choose_format,
         escape_latex,
@@ -173,8 +159,9 @@ def compare(
         sets = [select_slices(ds, picked) for ds in opened]
         variable = variable or find_main_variable(sets[0])
         tests = paired.compare_results(sets[0], sets[1], variable, level)
-    pair_rows.check_labels(tests, variable, texts)
     labels = {name: text for ds in reversed(sets) for name, text in read_labels(ds).items()}
+    said = [str(tests.attrs[key]) for key in ("dim", "baseline") if key in tests.attrs]
+    tests = write_labels(tests, texts, labels, (variable, *said))
     labels |= texts
     if other is None:
         dim, value = tests.attrs["dim"], str(tests.attrs["baseline"])
@@ -183,13 +170,13 @@ def compare(
         base = f"{result} to {other}"
     title = labels.get(variable, get_long_name(sets[0], variable))
     caption = pair_rows.describe_pairs(tests, title, base)
-    titles, rows = pair_rows.build_pair_rows(tests, labels)
+    titles, rows = pair_rows.build_pair_rows(tests)
     if shape is Format.csv:
         text = _format_csv(*pair_rows.build_pair_csv(tests))
     elif shape is Format.latex:
         cells = [[escape_latex(cell) for cell in row] for row in rows]
         heads, left = [(title,) for title in titles], len(tests["p"].dims)
-        text = format_latex_rows(heads, cells, caption, latex_label, left)
+        text = format_latex_rows(heads, cells, caption, left)
     elif shape is Format.markdown:
         text = f"{caption}\n\n{format_markdown_rows(titles, rows)}"
     else:
@@ -205,8 +192,9 @@ def _build_grid(
     ds: xr.Dataset,
     names: list[str],
     across: tuple[list[str] | None, list[str]],
-    ways: tuple[str | None, str | None, str | None],
+    ways: tuple[str | None, str | None],
     units: bool,
+    labels: dict[str, str] | None = None,
 ) -> TableGrid:
     """Lay out what the options ask for.
 
@@ -214,9 +202,10 @@ def _build_grid(
     ----------
     names : of variables; none for the default.
     across : axes across (None: the first of numbers) and down.
-    ways : `--target`, `--tune` and `--growth`.
+    ways : `--target` and `--tune`.
+    labels : `--label`, which come before those of the scenario.
     """
-    from otafl.analysis.growth import fit_exponents
+    from otafl.analysis.labels import read_labels, write_labels
     from otafl.analysis.overhead import select_soonest, tabulate_costs
     from otafl.analysis.points import is_numeric, list_axes
     from otafl.analysis.tables import build_grid
@@ -224,9 +213,7 @@ def _build_grid(
     from otafl.analysis.variables import find_main_variable
     from otafl.results.end_values import describe_diverged
 
-    (columns, rows), (target, tune, growth) = across, ways
-    if target and growth:
-        raise UserError(f"--growth {growth}: --target tabulates costs; give one of the two")
+    (columns, rows), (target, tune) = across, ways
     goal = _parse_target(target, ds) if target else None
     if tune:
         ds = select_soonest(ds, tune, goal[1]) if goal else select_tuned(ds, tune)
@@ -235,12 +222,11 @@ def _build_grid(
         ds, moment = tabulate_costs(ds, *goal), f"when {goal[0]} reached {goal[1]:g}"
         names = names or [name for name in COSTS if name in ds]
     names = names or [find_main_variable(ds)]
-    if growth:
-        ds, moment = fit_exponents(ds, names, growth), "of each trial"
     if tune and tune in ds.coords and "trial" in ds.dims:
         chosen = ds[tune].drop_vars("final_round", errors="ignore")
         ds = ds.drop_vars(tune).assign({tune: chosen.expand_dims(trial=ds["trial"])})
         names = [*names, tune]
+    ds = write_labels(ds, labels or {}, read_labels(ds))
     if columns is None:
         free = [dim for dim in list_axes(ds) if dim not in rows and dim != "zip"]
         columns = [dim for dim in free if is_numeric(ds[dim])][:1] if len(names) == 1 else []
@@ -266,13 +252,13 @@ def _parse_target(text: str, ds: xr.Dataset) -> tuple[str, float]:
         ) from error
 
 
-def _format_grid(grid: TableGrid, shape: Format, bold: np.ndarray | None, label: str) -> str:
+def _format_grid(grid: TableGrid, shape: Format, bold: np.ndarray | None) -> str:
     from otafl.analysis import tables
 
     if shape is Format.csv:
         return _format_csv(*tables.build_csv(grid))
     if shape is Format.latex:
-        return tables.format_latex(grid, bold, label)
+        return tables.format_latex(grid, bold)
     write = tables.format_markdown if shape is Format.markdown else tables.format_text
     return f"{grid.caption}\n\n{write(grid, bold)}"
 

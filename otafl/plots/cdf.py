@@ -7,16 +7,13 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.losses.metrics import list_variables
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
 from otafl.plots.layout import draw_panels, style_axes
 from otafl.plots.style import (
-    MAX_PANELS,
     draw_banded_line,
-    format_split,
     spans_decades,
     split_parts,
 )
@@ -85,7 +82,7 @@ def cdf_data(
     pool = values if trials else values.expand_dims(pooled=[0])
     pool = pool.transpose(*drawn, "trial" if trials else "pooled", over)
     table = _compute_steps(pool.compute(), over)
-    table["share"].attrs["long_name"] = f"share of {over}s"
+    table["share"].attrs["label"] = f"share of {over}s"
     axes = {"x": values.rename(x), "y": table["share"]}
     table.attrs = quantities.build_attributes("cdf", ds, axes, x=x, y="share", hue=hue, facet=facet)
     said = {"mark": "shading" if trials else "", "center": "trials' shares"}
@@ -95,19 +92,6 @@ def cdf_data(
 def draw_cdf(data: xr.Dataset, title: str = "") -> Figure:
     """Draw a figure of `cdf_data`: a staircase for each hue, and the band of its trials."""
     return draw_panels(data, title, _draw_panel)
-
-
-def describe(data: xr.Dataset) -> str:
-    """Describe the distributions and their medians."""
-    medians = []
-    for name, curve in split_parts(data, "facet", "hue"):
-        share, value = curve["share"].values, curve["value"].values
-        reached = np.flatnonzero(share >= 0.5)
-        if reached.size:
-            medians.append(f"{name} {format_number(float(value[reached[0]]), 3)}".strip())
-    over = data["share"].attrs["long_name"].removeprefix("share of ")
-    said = f"Distribution over {over} of {data.attrs['x_label']}{format_split(data)}."
-    return f"{said} Medians: {'; '.join(medians[:MAX_PANELS])}." if medians else said
 
 
 def compute_distribution(values: np.ndarray) -> np.ndarray:
@@ -176,7 +160,6 @@ def _build_staircase(curve: xr.Dataset) -> tuple[np.ndarray, ...]:
 RECIPE = Recipe(
     cdf_data,
     draw_cdf,
-    describe,
     {"value": "{x}", "share": "share", "std": "share_std"},
     "{x}_cdf",
     NO_CELLS | {"y": "upwards is the share of devices; give the variable with --x"},

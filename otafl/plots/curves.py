@@ -27,9 +27,7 @@ from otafl.plots.layout import (
 from otafl.plots.style import (
     DECADES,
     LARGEST,
-    MAX_PANELS,
     draw_banded_line,
-    format_split,
     get_style,
     spans_decades,
     split_parts,
@@ -113,20 +111,6 @@ def draw_curves(data: xr.Dataset, title: str = "") -> Figure:
     if data.attrs["choices"] and not get_width(data):
         width, _ = fit_names(_list_names(data), width)
     return draw_panels(data, title, _draw_panel, (width, height))
-
-
-def describe(data: xr.Dataset) -> str:
-    """Describe the curves and their last values."""
-    attrs, ends = data.attrs, []
-    for name, curve in split_parts(data, "facet", "hue"):
-        mean = curve["mean"].values[curve["drawn"].values]
-        if mean.size:
-            ends.append(f"{name} {format_number(float(mean[-1]), 3)}".strip())
-    said = f"Curves of {attrs['y_label']} against {attrs['x_label']}{format_split(data)}."
-    if ends:
-        said = f"{said} Last values: {'; '.join(ends[:MAX_PANELS])}."
-    controls = zip(*(attrs.get(f"control_{key}", ()) for key in KEYS), strict=True)
-    return " ".join([said, *(f"{name.capitalize()}: {value:.3g}." for name, value in controls)])
 
 
 def _compute_controls(ds: xr.Dataset, y: str) -> dict[str, float]:
@@ -225,7 +209,6 @@ def _draw_points(ax: Axes, curve: xr.Dataset, i: int, curves: int, name: str) ->
 RECIPE = Recipe(
     curve_data,
     draw_curves,
-    describe,
     {"at": "{x}", "mean": "{y}", "std": "{y}_std"},
     "{y}_{x}",
     NO_CELLS,

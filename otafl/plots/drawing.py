@@ -10,11 +10,14 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from otafl.analysis.labels import AXES
 from otafl.analysis.paired import compute_quantile
+from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.plots.kinds import Kind, Spread
-from otafl.plots.relabel import shorten_labels
+from otafl.plots.style import format_split
+from otafl.plots.tables import COUNTS, build_table
 
 SUFFIXES = (".png", ".pdf", ".svg")
 MIN_WIDTH, MAX_WIDTH = 2.0, 20.0
@@ -72,6 +75,12 @@ def draw(
     return figure
 
 
+def shorten_labels(data: xr.Dataset) -> xr.Dataset:
+    """Name variables along the axes by their short names, with their units."""
+    short = {axis: data.attrs.get(f"{axis}_short") for axis in AXES}
+    return data.assign_attrs({f"{axis}_label": text for axis, text in short.items() if text})
+
+
 def compute_spread(data: xr.Dataset, spread: Spread) -> xr.Dataset:
     """Put what bands and bars show in place of the standard deviations.
 
@@ -105,6 +114,20 @@ def describe_spread(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
 def describe_figure(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
     """Write what the caption of a figure must say: its notes, and what bands and bars show."""
     return "; ".join(filter(None, (data.attrs["note"], describe_spread(data, spread))))
+
+
+def describe_in_words(data: xr.Dataset) -> str:
+    """Describe a figure for readers who cannot see it: what is drawn, and between which values."""
+    attrs = data.attrs
+    shown = (attrs[f"{axis}_label"] for axis in reversed(AXES) if f"{axis}_label" in attrs)
+    rows = build_table(data).select_dtypes("number")
+    names = [name for name in rows if not name.endswith("_std") and name not in COUNTS]
+    ranges = (
+        f"{name} {format_number(rows[name].min(), 3)} to {format_number(rows[name].max(), 3)}"
+        for name in names
+    )
+    said = f"{Kind(attrs['kind']).noun} of {' against '.join(shown)}{format_split(data)}."
+    return f"{said} Values: {', '.join(ranges)}."
 
 
 def save(figure: Figure, path: Path | str) -> None:

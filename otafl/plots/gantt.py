@@ -1,8 +1,7 @@
 """Draw a trial's timeline as a Gantt chart: a row a device, a bar for what it did.
 
-The bars' heights distinguish work from absence. Activities have colours that differ in
-lightness too and, where rows are high enough, by hatches. Uplink slots are light bands over all
-rows; a device that sleeps has no bar.
+The bars' heights distinguish work from absence, and activities have colours that differ in
+lightness too. Uplink slots are light bands over all rows; a device that sleeps has no bar.
 
 References
 ----------
@@ -39,7 +38,6 @@ class Look(NamedTuple):
 
     colour: str
     height: float
-    hatch: str = ""
     edge: float = 0.0
     front: int = 2
 
@@ -49,18 +47,16 @@ LOOKS: dict[str, Look] = {
     "compute": Look("#0072B2", 0.62),
     "wait": Look("0.45", 0.12),
     "transmit": Look("#8C2D04", 0.92, edge=0.6, front=4),
-    "lost": Look("#E69F00", 0.62, "xxxx"),
-    "left": Look("0.87", 0.94, "////", front=1),
-    "empty": Look("#D9A3C3", 0.94, "....", front=1),
+    "lost": Look("#E69F00", 0.62),
+    "left": Look("0.87", 0.94, front=1),
+    "empty": Look("#B07AA1", 0.94, front=1),
     "crashed": Look("0.3", 0.94, edge=0.4, front=3),
 }
 SLOT = "#FBE6D4"
-HATCHED_ROWS = 40
-"""More rows than this are too low for a hatch to be told."""
 READABLE = 60
 """More events than this in a row run into each other."""
-CROWDED = 4 * READABLE
-"""Outlines and hatches of more would hide the rest."""
+MAX_NAMED = 32
+"""Rows whose device is named; of more, every nth."""
 UNITS = ((3 * 86400.0, 86400.0, "d"), (3 * 3600.0, 3600.0, "h"), (600.0, 60.0, "min"))
 """(smallest span in seconds, seconds of the unit, unit) of the axis of time."""
 
@@ -100,12 +96,12 @@ def draw_chart(
     figure = make_figure((10.0, 1.1 + min(max(0.3 * len(rows), 1.5), 8.0)))
     ax = figure.subplots()
     scale, unit = _choose_unit(part.attrs["until_s"] - part.attrs["start_s"])
-    crowded = part.sizes["event"] > CROWDED * len(rows)
-    _draw_bars(ax, part, scale, crowded)
-    _draw_slots(ax, slots, scale, crowded)
+    _draw_bars(ax, part, scale)
+    _draw_slots(ax, slots, scale)
     ax.set_xlim(part.attrs["start_s"] / scale, part.attrs["until_s"] / scale)
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    _set_device_ticks(ax, rows)
+    step = -(-len(rows) // MAX_NAMED)
+    ax.set_yticks(range(0, len(rows), step), [str(device) for device in rows[::step]])
     ax.set(xlabel=f"simulated time [{unit}]", ylabel="device")
     ax.spines[["top", "right"]].set_visible(False)
     if ax.collections:
@@ -116,7 +112,7 @@ def draw_chart(
     return figure
 
 
-def _draw_bars(ax: Axes, part: xr.Dataset, scale: float, crowded: bool) -> None:
+def _draw_bars(ax: Axes, part: xr.Dataset, scale: float) -> None:
     """Draw the bars of each activity that occurs."""
     rows = np.array(part.attrs["rows"])
     row = np.searchsorted(rows, part["device"].values)
@@ -128,23 +124,22 @@ def _draw_bars(ax: Axes, part: xr.Dataset, scale: float, crowded: bool) -> None:
         look, y = LOOKS[name], row[chosen]
         style: dict[str, Any] = {
             "facecolor": look.colour,
-            "hatch": look.hatch if len(rows) <= HATCHED_ROWS and not crowded else "",
-            "edgecolor": "white" if look.hatch else look.colour,
-            "linewidth": 0.0 if crowded else look.edge,
+            "edgecolor": look.colour,
+            "linewidth": look.edge,
             "zorder": look.front,
         }
         corners = start[chosen], end[chosen], y - look.height / 2, y + look.height / 2
         _draw_rectangles(ax, corners, label=name, **style)
 
 
-def _draw_slots(ax: Axes, slots: xr.Dataset, scale: float, crowded: bool) -> None:
+def _draw_slots(ax: Axes, slots: xr.Dataset, scale: float) -> None:
     """Draw the uplink slots, over all rows."""
     sending = slots["activity"].values == "transmit"
     start, end = merge_intervals(slots["start_s"].values[sending], slots["end_s"].values[sending])
     if not len(start):
         return
     corners = start / scale, end / scale, np.zeros_like(start), np.ones_like(start)
-    style: dict[str, Any] = {"color": SLOT, "linewidth": 0.0 if crowded else 0.8, "zorder": 0}
+    style: dict[str, Any] = {"color": SLOT, "linewidth": 0.8, "zorder": 0}
     _draw_rectangles(ax, corners, label="uplink slot", transform=ax.get_xaxis_transform(), **style)
 
 
@@ -161,10 +156,3 @@ def _choose_unit(span_s: float) -> tuple[float, str]:
         if span_s >= least:
             return seconds, unit
     return (1.0, "s") if span_s >= 0.1 else (1e-3, "ms")
-
-
-def _set_device_ticks(ax: Axes, rows: list[int]) -> None:
-    """Name every row's device if there is room, else that of every nth row."""
-    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 10**9) if len(rows) <= 32 * s)
-    places = [place for place, device in enumerate(rows) if step == 1 or device % step == 0]
-    ax.set_yticks(places, [str(rows[place]) for place in places])

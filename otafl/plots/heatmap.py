@@ -30,7 +30,7 @@ from otafl.plots.layout import (
     make_panels,
     name_ticks,
 )
-from otafl.plots.style import format_label, format_split, spans_decades, wrap_text
+from otafl.plots.style import spans_decades, wrap_text
 from otafl.results.coordinates import format_value
 
 COLOURS = "cividis"
@@ -112,24 +112,6 @@ def draw_heatmap(data: xr.Dataset, title: str = "") -> Figure:
     return figure
 
 
-def describe(data: xr.Dataset) -> str:
-    """Describe the heat map, and where it is highest and lowest."""
-    attrs, mean = data.attrs, data["mean"]
-    said = f"Heat map of {attrs['z_label']} over {attrs['x_label']} and {attrs['y_label']}"
-    said += f"{format_split(data)}."
-    if not bool(mean.notnull().any()):
-        return said
-    phrases = []
-    for word, flat in (("Highest", mean.argmax(...)), ("lowest", mean.argmin(...))):
-        one = mean.isel(flat)
-        at = (
-            f"{format_label(data[dim], str(dim))} {format_value(one[dim].values)}"
-            for dim in mean.dims
-        )
-        phrases.append(f"{word} {format_number(float(one), 3)} at {', '.join(at)}")
-    return f"{said} {'; '.join(phrases)}."
-
-
 def list_free_axes(ds: xr.Dataset, z: str) -> list[str]:
     """Return dims of a variable at the trials' end that have several values, numbers first."""
     own = ("trial", "round", "device", "cause")
@@ -206,7 +188,6 @@ def _write_values(axes: list[Axes], meshes: list[QuadMesh], norm: Any) -> None:
 RECIPE = Recipe(
     heatmap_data,
     draw_heatmap,
-    describe,
     {"mean": "{z}", "std": "{z}_std"},
     "{z}_heatmap",
     {"hue": "a heat map's colours are its values; use --facet {}"},

@@ -41,7 +41,6 @@ class Recipe:
         plot`, without those of `refused`, and `sel`. What it returns has the attributes kind, note,
         x, y or z (the names that were asked for), x_label, y_label, hue and facet ("" for none).
     draw_fn : from what is drawn, and a title, to the figure.
-    describe_fn : describes the figure in words, for readers who cannot see it.
     columns : variable of what is drawn -> its column in a table. "{x}" is what was asked for.
     file : how the name of the figure's file ends, likewise.
     refused : a flag that the kind does not take -> why. "{}" is its value.
@@ -50,7 +49,6 @@ class Recipe:
 
     data_fn: Callable[..., xr.Dataset]
     draw_fn: Callable[[xr.Dataset, str], Figure]
-    describe_fn: Callable[[xr.Dataset], str]
     columns: Mapping[str, str]
     file: str
     refused: Mapping[str, str]
@@ -74,6 +72,13 @@ class Kind(StrEnum):
     cdf = "cdf"
     partition_ = "partition"  # texts have a method `partition`
     map = "map"
+
+    @property
+    def noun(self) -> str:
+        """What a figure of this kind is, for its description."""
+        return {"heatmap": "Heat map", "pareto": "Pareto front", "cdf": "Distribution"}.get(
+            self, self.capitalize()
+        )
 
     @property
     def recipe(self) -> Recipe:

@@ -22,8 +22,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from otafl.analysis.points import format_label
 from otafl.core.errors import UserError
-from otafl.plots.style import format_coordinate, format_label, split_parts, wrap_text
+from otafl.plots.style import format_coordinate, split_parts, wrap_text
 from otafl.results.coordinates import format_value
 
 PANEL = (2.8, 2.1)
@@ -224,7 +225,7 @@ def finish(
     ]
     if folded and not total:
         figure.suptitle("\n".join(folded), fontsize="medium", x=0.02, ha="left")
-    for _ in range(3):
+    for _ in range(2):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             figure.draw_without_rendering()

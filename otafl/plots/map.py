@@ -25,7 +25,6 @@ from otafl.plots import quantities
 from otafl.plots.kinds import Recipe
 from otafl.plots.layout import add_legend, finish, make_panels
 from otafl.plots.scenario_panels import Panels, open_scenario, select_panels
-from otafl.plots.style import format_split
 from otafl.scenario import Scenario
 
 COLOURS = "cividis"
@@ -219,24 +218,10 @@ def _collect_legend(shows: list[tuple[Axes, xr.Dataset]]) -> tuple[list[Any], li
     return list(marks.values()), list(marks)
 
 
-def describe(data: xr.Dataset) -> str:
-    """Describe the map."""
-    snr = data["snr_db"].values
-    is_finite = snr[np.isfinite(snr)]
-    far = np.hypot(data["east_m"].values, data["north_m"].values)
-    said = f"Map of {data.sizes['device']} devices around a base station{format_split(data)}."
-    if is_finite.size:
-        said += f" SNR at full power from {is_finite.min():.0f} to {is_finite.max():.0f} dB,"
-    said += f" {np.nanmin(far):.0f} to {np.nanmax(far):.0f} m away."
-    lost = int(np.isneginf(snr).sum())
-    return f"{said} {lost} without a path." if lost else said
-
-
 _NO = "a map has east across and north upwards; use --facet or --sel"
 RECIPE = Recipe(
     map_data,
     draw_map,
-    describe,
     {"east_m": "east_m", "north_m": "north_m", "snr_db": "snr_db"},
     "map",
     {"x": _NO, "y": _NO, "z": _NO, "hue": "the colours are the SNR; use --facet {}"},

@@ -9,13 +9,12 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from otafl.analysis.labels import read_labels, write_labels
 from otafl.analysis.points import is_numeric, list_axes, list_coordinates
-from otafl.analysis.relabelling import read_labels
 from otafl.analysis.variables import find_main_variable
 from otafl.plots.curves import curve_data
 from otafl.plots.drawing import draw
 from otafl.plots.quantities import label_joint_axis
-from otafl.plots.relabel import rename_labels
 from otafl.plots.style import MANY, format_coordinate
 
 PANELS = 9
@@ -80,8 +79,7 @@ def overview_data(ds: xr.Dataset) -> tuple[xr.Dataset, str]:
         x = long[0]
     layout = choose_layout(ds, x)
     first = {dim: 0 for dim in ds[y].dims if dim in OWN}
-    data = curve_data(layout.ds.isel(first), y, x, layout.hue, layout.facet)
-    return rename_labels(data, {}, read_labels(ds)), layout.caption
+    return curve_data(layout.ds.isel(first), y, x, layout.hue, layout.facet), layout.caption
 
 
 def draw_overview(ds: xr.Dataset, path: Path | str) -> Figure:
@@ -100,5 +98,5 @@ def draw_overview(ds: xr.Dataset, path: Path | str) -> Figure:
     ------
     UserError : for another suffix, and where the file cannot be written.
     """
-    data, said = overview_data(ds)
+    data, said = overview_data(write_labels(ds, {}, read_labels(ds)))
     return draw(data, path, said)

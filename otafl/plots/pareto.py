@@ -12,16 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from otafl.analysis.points import list_axes
-from otafl.analysis.summary import format_number
+from otafl.analysis.points import format_label, list_axes
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
 from otafl.plots.layout import add_legend, finish, make_panels, style_axes
 from otafl.plots.style import (
-    MAX_PANELS,
-    format_label,
-    format_split,
     get_style,
     spans_decades,
     split_parts,
@@ -95,7 +91,7 @@ def pareto_data(
     table.attrs = quantities.build_attributes("pareto", ds, axes, y=y, x=x, hue=hue, facet=facet)
     table.attrs |= {"x_better": ways[0], "y_better": ways[1]}
     logs = {f"log_{one}": int(spans_decades(table[one].values)) for one in "xy"}
-    return table.assign_attrs(logs, points=dims[len(named) :], mark="bars", center="mean")
+    return table.assign_attrs(logs, mark="bars", center="mean")
 
 
 def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:
@@ -116,20 +112,6 @@ def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:
     add_legend(figure, data, handles, texts, format_label(data[hue], hue) if hue else "")
     finish(figure, data, title)
     return figure
-
-
-def describe(data: xr.Dataset) -> str:
-    """Describe the points, and which of them form the front."""
-    attrs = data.attrs
-    count = int(np.isfinite(data["x"]).sum())
-    said = f"{count} points of {attrs['y_label']} against {attrs['x_label']}{format_split(data)}."
-    phrases = []
-    for one in _list_front(data)[:MAX_PANELS]:
-        name = ", ".join(quantities.name_value(one[dim]) for dim in data["x"].dims)
-        phrases.append(
-            f"{name} ({format_number(float(one['x']), 3)}, {format_number(float(one['y']), 3)})"
-        )
-    return f"{said} Pareto front: {'; '.join(phrases)}." if phrases else said
 
 
 def find_main_cost(ds: xr.Dataset) -> str:
@@ -238,7 +220,6 @@ def _build_legend(data: xr.Dataset, names: list[str]) -> tuple[list[Any], list[s
 RECIPE = Recipe(
     pareto_data,
     draw_pareto,
-    describe,
     {f"{axis}{end}": f"{{{axis}}}{end}" for axis in "xy" for end in ("", "_std")},
     "{y}_{x}_pareto",
     NO_CELLS,

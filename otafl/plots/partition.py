@@ -1,6 +1,6 @@
 """Draw how a scenario's training samples fall to its devices: classes by device.
 
-Up to `BARS` classes are bars whose heights are the devices' sizes; more are a map of counts.
+Each device is a bar, whose height is the number of its samples, and its classes lie on each other.
 
 References
 ----------
@@ -10,13 +10,9 @@ Tol 2021, "Colour Schemes", SRON technical note.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection, QuadMesh
-from matplotlib.colors import Normalize
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -27,18 +23,13 @@ from otafl.plots import quantities
 from otafl.plots.kinds import Recipe
 from otafl.plots.layout import add_legend, count_columns, finish, make_panels, style_axes
 from otafl.plots.scenario_panels import Panels, open_scenario, select_panels
-from otafl.plots.style import format_split
 from otafl.scenario import Scenario
 
 COLOURS = (
     *("#0072B2", "#E69F00", "#009E73", "#F0E442", "#882255", "#56B4E9"),
     *("#D55E00", "#CC79A7", "#332288", "#999933", "#999999", "#000000"),
 )
-"""Those of a bar's neighbours differ in lightness too."""
-BARS = len(COLOURS)
-"""Largest number of classes that colours distinguish."""
-GAPS = 120
-"""More devices than this have no room between their bars."""
+"""Those of a bar's neighbours differ in lightness too; more classes have shades."""
 EACH, WIDEST = 0.08, 9.0
 """Inches of a device, and of a panel at most."""
 
@@ -119,67 +110,31 @@ def _format_sizes(samples: xr.DataArray) -> str:
 
 def draw_partition(data: xr.Dataset, title: str = "") -> Figure:
     """Draw a figure of `partition_data`."""
-    facet, devices = data.attrs["facet"], data.sizes["device"]
+    facet, devices, classes = data.attrs["facet"], data.sizes["device"], data.sizes["class"]
     columns = count_columns(data.sizes[facet]) if facet else 1
     size = (min(max(EACH * devices, 2.8 if facet else 4.5), WIDEST / columns), 2.7)
-    if data.sizes["class"] > BARS:
-        data = data.assign_attrs(y_label="class")
     figure, shows = make_panels(data, size)
-    if data.sizes["class"] <= BARS:
-        for ax, part in shows:
-            _draw_bars(ax, part["samples"].dropna("device", how="all"))
-        handles, texts = shows[0][0].get_legend_handles_labels()
-        add_legend(figure, data, handles[::-1], texts[::-1], "class")
-    else:
-        norm = Normalize(0, float(data["samples"].max()))
-        meshes = [
-            _draw_map(ax, part["samples"].dropna("device", how="all"), norm) for ax, part in shows
-        ]
-        bar = figure.colorbar(meshes[0], ax=[ax for ax, _ in shows], pad=0.02, aspect=25)
-        bar.set_label("training samples")
-    for ax, _ in shows:
+    colours = COLOURS if classes <= len(COLOURS) else colormaps["turbo"](np.linspace(0, 1, classes))
+    for ax, part in shows:
+        counts = part["samples"].dropna("device", how="all").transpose("class", "device").values
+        # a step from half a device before each to half a device after it
+        edges = np.arange(counts.shape[1] + 1) - 0.5
+        tops = np.concatenate([counts, counts[:, -1:]], 1)
+        names = [str(label) for label in part["class"].values]
+        ax.stackplot(edges, tops, step="post", labels=names, colors=colours, linewidth=0)
+        style_axes(ax)
         ax.set_xlim(-0.6, devices - 0.4)
         ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
+    handles, texts = shows[0][0].get_legend_handles_labels()
+    add_legend(figure, data, handles[::-1], texts[::-1], "class")
     finish(figure, data, title, size)
     return figure
-
-
-def _draw_bars(ax: Axes, samples: xr.DataArray) -> None:
-    """Draw a bar for each device, its classes on top of each other, class 0 below."""
-    counts = samples.transpose("device", "class").values
-    tops = np.cumsum(counts, axis=1)
-    half = 0.44 if len(counts) <= GAPS else 0.5
-    left, right = (samples["device"].values + side for side in (-half, half))
-    style: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3 if len(counts) <= GAPS else 0.0}
-    for number in range(counts.shape[1]):
-        low, high = tops[:, number] - counts[:, number], tops[:, number]
-        corners = np.stack([left, low, left, high, right, high, right, low], 1).reshape(-1, 4, 2)
-        there = corners[counts[:, number] > 0]
-        colour = COLOURS[number]
-        ax.add_collection(PolyCollection(list(there), facecolor=colour, label=str(number), **style))
-    ax.set_ylim(0, 1.04 * max(float(tops.max()), *ax.get_ylim()[1:]))
-    style_axes(ax)
-
-
-def _draw_map(ax: Axes, samples: xr.DataArray, norm: Normalize) -> QuadMesh:
-    """Draw a cell for each device and class, class 0 below."""
-    counts = samples.transpose("class", "device").values
-    edges = [np.arange(n + 1) - 0.5 for n in (counts.shape[1], counts.shape[0])]
-    ax.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
-    return ax.pcolormesh(*edges, counts, cmap="Blues", norm=norm)
-
-
-def describe(data: xr.Dataset) -> str:
-    """Describe the figure."""
-    said = f"Training samples of {data.sizes['device']} devices by class{format_split(data)}."
-    return f"{said} {data.attrs['note'].capitalize()}."
 
 
 _NO = "a partition has devices across and samples upwards; use --facet or --sel"
 RECIPE = Recipe(
     partition_data,
     draw_partition,
-    describe,
     {"samples": "samples"},
     "partition",
     {"x": _NO, "y": _NO, "z": _NO, "hue": "the colours are the classes; use --facet {}"},

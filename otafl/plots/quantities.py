@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import get_unit, list_coordinates
+from otafl.analysis.points import format_label, format_short_label, get_unit, list_coordinates
 from otafl.analysis.power_budgets import describe_mixed_budgets
 from otafl.analysis.variables import find_first_known as find_first_known
 from otafl.analysis.variables import find_main_variable as find_main_variable
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
-from otafl.plots.style import format_label
 from otafl.results.coordinates import format_value, format_values, get_long_name, pick
 from otafl.results.end_values import (
     count_diverged,
@@ -76,13 +75,11 @@ def label_joint_axis(ds: xr.Dataset) -> xr.Dataset:
 def name_value(coordinate: xr.DataArray) -> str:
     """Write one value of a coordinate with what makes it plain: "10 dB", "gbma", "local steps 5".
 
-    A coordinate that was given a name (`relabel.rename_labels`), such as "SNR" or "SNR [dB]", has
-    this name before its value.
+    A coordinate that has a label, such as "SNR" or "SNR [dB]", has it before its value.
     """
     unit = get_unit(coordinate)
     text = f"{format_value(coordinate.values)} {unit}".rstrip()
-    if coordinate.attrs.get("named"):
-        label = str(coordinate.attrs["long_name"])
+    if label := str(coordinate.attrs.get("label", "")):
         return f"{label.removesuffix(f' [{unit}]')} {text}"
     is_bare = not unit and coordinate.dtype.kind in "biuf"
     return f"{str(coordinate.name).replace('_', ' ')} {text}" if is_bare else text
@@ -184,8 +181,9 @@ def build_attributes(
     for.
     """
     found = {"kind": kind} | {flag: name or "" for flag, name in names.items()}
-    found |= {
-        f"{axis}_label": format_label(values, str(values.name)) for axis, values in axes.items()
-    }
+    for axis, values in axes.items():
+        name = str(values.name)
+        found[f"{axis}_label"] = label = format_label(values, name)
+        found[f"{axis}_short"] = label if name in ds.coords else format_short_label(values, name)
     notes = describe_diverged(ds), describe_mixed_budgets(ds)
     return found | {"note": "; ".join(filter(None, notes))}

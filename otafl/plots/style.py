@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from otafl.analysis.points import get_unit
+from otafl.analysis.points import format_label
 from otafl.results import coordinates
 from otafl.results.coordinates import format_value
 
@@ -28,8 +28,6 @@ LEGEND_WIDTH = 32
 """Letters in a line of a legend or under a tick: choices with their settings are long."""
 MANY = 7
 """More curves than this in one panel are hard to distinguish; `draw_overview` draws no more."""
-MAX_PANELS = 12
-"""Largest number of curves or points that a text describes one by one."""
 LARGEST = 1e100
 """Larger values, of models that diverge, are not drawn, since a logarithmic axis fails there."""
 DECADES = 100.0
@@ -97,12 +95,6 @@ def format_split(data: xr.Dataset) -> str:
             values = ", ".join(format_value(value) for value in data[name].values)
             said += f"; a {word} for each {format_label(data[name], name)}: {values}"
     return said
-
-
-def format_label(values: xr.DataArray, name: str) -> str:
-    """Write a variable or coordinate with its units, as in "normalised SNR [dB]"."""
-    said = str(values.attrs.get("long_name") or name.replace("_", " "))
-    return said if get_unit(values) in ("", "round") else f"{said} [{get_unit(values)}]"
 
 
 def format_coordinate(data: xr.Dataset, name: str, value: Any) -> str:

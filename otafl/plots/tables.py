@@ -10,6 +10,9 @@ import xarray as xr
 from otafl.core.files import write_text
 from otafl.plots.kinds import Kind
 
+COUNTS = ("devices", "trials", "front")
+"""Columns that say of how many the others are, and which points form a front."""
+
 
 def build_table(data: xr.Dataset) -> pd.DataFrame:
     """Return a row for each mark of a figure, from what `kinds.Recipe.data` gives.
@@ -23,13 +26,13 @@ def build_table(data: xr.Dataset) -> pd.DataFrame:
         data = data.where(data["drawn"])
     columns = Kind(data.attrs["kind"]).recipe.columns
     names = {name: column.format(**data.attrs) for name, column in columns.items()}
-    wanted = [name for name in (*names, "devices", "trials", "front") if name in data]
+    wanted = [name for name in (*names, *COUNTS) if name in data]
     axes = [str(name) for name in data.coords if name not in ("step", *names)]
     rows = data[wanted].to_dataframe().reset_index()
     rows = rows.dropna(subset=[name for name in wanted if name in names and "std" not in name])
     rows = rows[[*(name for name in axes if name in rows), *wanted]]
     rows = rows.rename(columns=names).reset_index(drop=True)
-    return rows.astype({name: int for name in ("devices", "trials") if name in rows})
+    return rows.astype({name: int for name in COUNTS[:2] if name in rows})
 
 
 def write_csv(data: xr.Dataset, path: Path | str) -> None:

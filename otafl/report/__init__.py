@@ -17,8 +17,8 @@ import jinja2
 import markupsafe
 import xarray as xr
 
+from otafl.analysis.labels import read_labels, write_labels
 from otafl.analysis.points import describe_slices, select_slices
-from otafl.analysis.relabelling import label_result, read_labels
 from otafl.core.files import write_text
 from otafl.report import comparisons, pictures, run_description, values
 from otafl.report.explorer import build_explorer
@@ -56,7 +56,7 @@ def render_page(
     sel = sel or {}
     said = describe_slices(ds, sel)
     ds = select_slices(ds, sel)
-    ds = label_result(ds, read_labels(ds))
+    ds = write_labels(ds, {}, read_labels(ds))
     loader = jinja2.PackageLoader("otafl", "report")
     environment = jinja2.Environment(
         loader=loader,

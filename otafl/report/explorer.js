@@ -147,8 +147,11 @@
     const dot = { type: "point", filled: true, size: 45, opacity: 1 };
     const shape = hue ? { shape: { field: "hue", type: "nominal", title: hue.label,
       scale: { domain: hue.texts } } } : {};
+    const isText = (field) => rows.length > 0 && typeof rows[0][field] === "string";
+    const tooltip = listColumns(state).map(([name, field]) => ({ field, title: name,
+      ...(isText(field) ? { type: "nominal" } : { type: "quantitative", format: ".5~g" }) }));
     layer.push({ ...(step > 1 && !panel ? { data: { values: dots } } : {}), mark: dot,
-      encoding: { x, y, ...shared, ...shape } });
+      encoding: { x, y, ...shared, ...shape, tooltip } });
     const isNarrow = find("chart").clientWidth < 700;
     const room = Math.max(240, find("chart").clientWidth - (hue && !isNarrow ? 290 : 110));
     const config = { background: "white", axis: { labelFontSize: 12, titleFontSize: 13 },
@@ -163,7 +166,7 @@
       facet: { field: "panel", type: "nominal", title: panel.label, sort: null } };
   }
 
-  /* Table and tooltip. */
+  /* Table, whose columns are also those of tooltips. */
   const format = (value) => (typeof value === "number" ? String(Number(value.toPrecision(5)))
     : value === null ? "" : value);
   function listColumns(state) {
@@ -189,44 +192,7 @@
       .map((row) => makeRow("td", columns.map(([, key]) => format(row[key])))));
     const hidden = rows.length - MAX_ROWS;
     find("shown-note").textContent = rows.length === 0 ? "There are no values for this choice."
-      : `${rows.length} values${hidden > 0 ? `; ${hidden} of them only in the CSV file` : ""}`;
-  }
-  function showTip(state, event, item) {
-    const tip = find("tip"), row = item && item.datum;
-    if (!row || row.y === undefined || row.n === undefined) {
-      tip.hidden = true;
-      return;
-    }
-    tip.replaceChildren(...listColumns(state).map(([title, key]) => {
-      const line = document.createElement("div");
-      line.textContent = `${title}: ${format(row[key])}`;
-      return line;
-    }));
-    tip.hidden = false;
-    const left = Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8);
-    tip.style.left = `${Math.max(4, left)}px`;
-    tip.style.top = `${Math.max(4, event.clientY - tip.offsetHeight - 10)}px`;
-  }
-
-  /* Downloads. */
-  function save(name, address) {
-    const link = document.createElement("a");
-    link.href = address;
-    link.download = name;
-    link.click();
-  }
-  function quote(value) {
-    if (typeof value === "number") return Number.isFinite(value) ? String(value) : "";
-    if (value === null) return "";
-    // a spreadsheet would compute a text that begins like a formula
-    const text = /^[=+@\t\r-]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value;
-    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  }
-  function makeCsv(state, rows) {
-    const columns = listColumns(state);
-    const lines = [columns.map(([title]) => quote(title)),
-      ...rows.map((row) => columns.map(([, key]) => quote(row[key])))];
-    return lines.map((line) => line.join(",")).join("\n") + "\n";
+      : `${rows.length} values${hidden > 0 ? `; ${hidden} of them not shown` : ""}`;
   }
 
   let shown = null, number = 0;
@@ -245,18 +211,16 @@
     state.logX = state.logX && state.isNumeric;
     const rows = find("pick-x").value === "" ? [] : collect(state);
     fillTable(state, rows);
-    showTip(state, null, null);
     const renderer = rows.length > MAX_POINTS ? "canvas" : "svg";
     const result = await vegaEmbed(find("chart"), makeSpec(state, rows),
-      { mode: "vega-lite", ast: true, actions: false, renderer, tooltip: () => {} });
+      { mode: "vega-lite", ast: true, renderer, downloadFileName: "figure",
+        actions: { export: true, source: false, compiled: false, editor: false } });
     if (mine !== number) {
       result.finalize();
       return;
     }
-    if (shown) shown.result.finalize();
-    shown = { result, rows, state };
-    result.view.addEventListener("pointermove", (event, item) => showTip(state, event, item));
-    result.view.addEventListener("pointerout", () => showTip(state, null, null));
+    if (shown) shown.finalize();
+    shown = result;
     find("explorer").dataset.drawn = String(number);
   }
 
@@ -267,13 +231,6 @@
     ["pick-panel", data.start.panel]]) fill(find(id), [[value, ""]], value);
   for (const id of ["pick-y", "pick-x", "pick-hue", "pick-panel", "pick-spread", "log-x", "log-y"]) {
     find(id).addEventListener("change", update);
-  }
-  find("save-csv").addEventListener("click", () => save("values.csv",
-    URL.createObjectURL(new Blob([makeCsv(shown.state, shown.rows)], { type: "text/csv" }))));
-  for (const kind of ["svg", "png"]) {
-    find(`save-${kind}`).addEventListener("click", async () => {
-      save(`figure.${kind}`, await shown.result.view.toImageURL(kind, kind === "png" ? 3 : 1));
-    });
   }
   let timer = 0;
   window.addEventListener("resize", () => {

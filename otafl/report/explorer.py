@@ -9,17 +9,16 @@ import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 
 from otafl.analysis.paired import compute_quantile
-from otafl.analysis.points import get_unit, is_numeric, list_axes
+from otafl.analysis.points import format_label, is_numeric, list_axes
 from otafl.analysis.summary import SHOWN
 from otafl.analysis.variables import find_main_variable
 from otafl.plots.overviews import list_free_axes, overview_data, unzip_axis
 from otafl.plots.quantities import hold_last_value
 from otafl.report.thinning import thin_points
 from otafl.report.values import NOT_SHOWN
-from otafl.results.coordinates import format_value, get_long_name
+from otafl.results.coordinates import format_value
 from otafl.results.end_values import (
     SUMMED_DIMS,
-    SUMS,
     count_diverged,
     select_at_end,
     sum_over_devices,
@@ -27,14 +26,8 @@ from otafl.results.end_values import (
 
 CHARACTERS = 20
 """About how many characters a value has in the page: mean, deviation and trials."""
-MAX_RECORDS = 100
-"""Records of a curve, more than a screen shows."""
-MIN_RECORDS = 8
-"""Records below which curves are left out instead."""
-WANTED_CURVES = 6
-"""Curves that go before records."""
-MAX_NAMES = 8
-"""Names of variables that a sentence lists."""
+MAX_RECORDS = 30
+"""Records of a curve."""
 
 
 def build_explorer(ds: xr.Dataset, room: int) -> dict[str, Any] | None:
@@ -58,18 +51,15 @@ def build_explorer(ds: xr.Dataset, room: int) -> dict[str, Any] | None:
     cost = ds["final_round"].size * CHARACTERS
     names, rounds = _list_variables(ds, main), ds.sizes["round"]
     ends = names[: max(1, room // 2 // cost)]
+    records = min(rounds, MAX_RECORDS)
     candidates = [name for name in ends if "round" in ds[name].dims]
-    rest, most = room // cost - len(ends), min(rounds, MAX_RECORDS)
-    wanted = rest // max(1, min(len(candidates), WANTED_CURVES))
-    records = min(most, max(wanted, min(rounds, MIN_RECORDS)))
-    curves = candidates[: rest // records]
+    curves = candidates[: (room // cost - len(ends)) // records]
     places = np.unique(np.linspace(0, rounds - 1, records).astype(int))
     if curves and records < rounds:
         said.append(f"Curves have {len(places)} of {rounds} records.")
     for what, left in (("values", names[len(ends) :]), ("curves", candidates[len(curves) :])):
         if left:
-            more = [f"and {len(left) - MAX_NAMES} more"] if len(left) > MAX_NAMES else []
-            said.append(f"Variables without {what} here: {', '.join([*left[:MAX_NAMES], *more])}.")
+            said.append(f"Variables without {what} here: {', '.join(left)}.")
     counts: set[int] = set()
     variables = [
         _describe_variable(ds, name, places if name in curves else None, counts) for name in ends
@@ -111,12 +101,10 @@ def _describe_variable(
 
     To counts it adds the numbers of trials that these are of.
     """
-    units = get_unit(ds[name])
     values = count_diverged(ds, [name])
-    meaning = f"{SUMS[name]}, sum over devices" if name in SUMS else get_long_name(ds, name)
     entry: dict[str, Any] = {
         "name": name,
-        "label": meaning + (f" [{units}]" if units else ""),
+        "label": format_label(sum_over_devices(ds[name]), name),
         "ends": _compute_moments(_reduce(select_at_end(values, name).rename(name), ds), counts),
     }
     if places is not None:
@@ -156,14 +144,13 @@ def _round_numbers(values: pd.Series) -> list[float | None]:
 
 def _describe_axis(ds: xr.Dataset, dim: str) -> dict[str, Any]:
     """Return an axis's texts, each once, and its numbers where it has some."""
-    units, values = get_unit(ds[dim]), ds[dim].values
+    values = ds[dim].values
     texts = [format_value(value) for value in values]
     texts = [t if t not in texts[:i] else f"{t} #{i + 1}" for i, t in enumerate(texts)]
     numbers = None
     if is_numeric(ds[dim]) and bool(np.isfinite(values).all()):
         numbers = [float(value) for value in values]
-    label = get_long_name(ds, dim) + (f" [{units}]" if units else "")
-    return {"name": dim, "label": label, "texts": texts, "numbers": numbers}
+    return {"name": dim, "label": format_label(ds[dim], dim), "texts": texts, "numbers": numbers}
 
 
 def _choose_start(ds: xr.Dataset, main: str, has_curves: bool) -> dict[str, str]:

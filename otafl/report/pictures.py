@@ -18,14 +18,12 @@ from otafl.core.errors import UserError
 from otafl.losses.metrics import MAIN, METRICS, list_variables
 from otafl.plots.cdf import PERSONAL, cdf_data
 from otafl.plots.curves import curve_data
-from otafl.plots.drawing import draw
+from otafl.plots.drawing import describe_in_words, draw, shorten_labels
 from otafl.plots.heatmap import heatmap_data
 from otafl.plots.heatmap import list_free_axes as list_heatmap_axes
-from otafl.plots.kinds import Kind
 from otafl.plots.overviews import choose_layout, list_free_axes, overview_data, unzip_axis
 from otafl.plots.pareto import pareto_data
 from otafl.plots.quantities import select_end
-from otafl.plots.relabel import shorten_labels
 from otafl.plots.style import MANY
 from otafl.report.thinning import thin_points
 from otafl.results.variables import find_metric, get_better_direction
@@ -90,7 +88,7 @@ def draw_figures(
         room = min(LARGEST_SVG, MAX_SOURCES - sum(len(one.source) for one in pictures))
         source = _embed(figure, "svg+xml")
         source = source if len(source) <= room else _embed(figure, "png")
-        alt = Kind(data.attrs["kind"]).recipe.describe_fn(data)
+        alt = describe_in_words(data)
         pictures.append(Picture(title, caption, alt, source, width, height))
     return pictures, note
 

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import build_labels, get_unit, list_axes
+from otafl.analysis.points import build_labels, format_short_label, get_unit, list_axes
 from otafl.analysis.summary import SHOWN, compute_end_values, format_mean_std
 from otafl.analysis.variables import find_main_variable
+from otafl.results.coordinates import get_long_name
 from otafl.results.end_values import SUMMED_DIMS, SUMS
 from otafl.results.variables import CONTROLS, GUESSES, find_metric
 
@@ -81,7 +82,7 @@ def build_tables(ds: xr.Dataset) -> list[ReportTable]:
             if np.nan_to_num(ends[name]).any():
                 groups[_choose_group(ds, name)].append(name)
     names, points = build_labels(ds, list_axes(ds), units=False)
-    keys = [_format_key(ds, name) for name in names]
+    keys = [format_short_label(ds[name], name) for name in names]
     found = []
     for title, members in groups.items():
         columns = [_describe_column(ds, name) for name in members]
@@ -103,17 +104,6 @@ def _is_end_value(ds: xr.Dataset, name: str) -> bool:
     return name not in NOT_SHOWN and set(ds[name].dims) - taken == {"trial", *list_axes(ds)}
 
 
-def _format_key(ds: xr.Dataset, name: str) -> str:
-    units = get_unit(ds[name])
-    return _format_title(name, units) + (f" [{units}]" if units else "")
-
-
-def _format_title(name: str, units: str) -> str:
-    """Write a name in words, without the units that end it."""
-    short = name.removesuffix(f"_{units.lower()}") if units else name
-    return short.replace("_", " ")
-
-
 def _choose_group(ds: xr.Dataset, name: str) -> str:
     if find_metric(name) or name in BESIDE:
         return SCORES
@@ -122,8 +112,7 @@ def _choose_group(ds: xr.Dataset, name: str) -> str:
 
 
 def _describe_column(ds: xr.Dataset, name: str) -> Column:
-    meaning = str(ds[name].attrs.get("long_name", name.replace("_", " ")))
-    if name in SUMS:
-        meaning = f"{SUMS[name]}, sum over devices"
+    meaning = f"{SUMS[name]}, sum over devices" if name in SUMS else get_long_name(ds, name)
     units = get_unit(ds[name])
-    return Column(name, _format_title(name, units), units, meaning)
+    title = format_short_label(ds[name], name).removesuffix(f" [{units}]")
+    return Column(name, title, units, meaning)

@@ -48,8 +48,9 @@ def format_coordinate(ds: xr.Dataset, name: str, value: Any) -> str:
 
 
 def get_long_name(ds: xr.Dataset, name: str) -> str:
-    """Return the name of a coordinate or variable in words."""
-    return str(ds[name].attrs.get("long_name") or name.replace("_", " "))
+    """Return what a coordinate or variable is called: its label, else its name in words."""
+    about = ds[name].attrs
+    return str(about.get("label") or about.get("long_name") or name.replace("_", " "))
 
 
 def format_values(coordinate: xr.DataArray) -> str:

@@ -10,7 +10,6 @@ import xarray as xr
 
 import otafl
 from otafl.analysis.tables import build_grid, find_best
-from otafl.plots.quantities import find_main_variable
 from otafl.results.end_values import count_diverged
 from otafl.results.variables import is_reached
 from otafl.scenario import load_scenario
@@ -32,17 +31,6 @@ def result() -> xr.Dataset:
     return otafl.run(load_scenario(KEYS))
 
 
-def test_the_main_variable_is_the_metric_of_the_loss(result: xr.Dataset) -> None:
-    assert find_main_variable(result) == "test_mse"
-    assert result["test_loss"].attrs["units"] == "1"
-
-
-def test_tuning_takes_the_least_error_and_the_largest_share(result: xr.Dataset) -> None:
-    assert float(otafl.select_tuned(result, "learning_rate").learning_rate) == 0.3
-    best = otafl.select_tuned(result, "learning_rate", by="test_r2")
-    assert float(best.learning_rate) == 0.3
-
-
 def test_the_best_cell_of_a_table_is_the_least_error(result: xr.Dataset) -> None:
     for name in ("test_mse", "test_r2", "excess_risk"):
         table = build_grid(result, name, ["learning_rate"])
@@ -58,17 +46,6 @@ def test_an_error_is_reached_from_above(result: xr.Dataset) -> None:
     share = otafl.compute_cost_to_reach(result, "test_r2", 0.5)
     assert share["reached"].sel(learning_rate=0.3).values.tolist() == [1.0, 1.0]
     assert is_reached("sim_time_s", np.array([1.0, 3.0]), 2.0).tolist() == [False, True]
-
-
-def test_a_trial_stops_at_an_error() -> None:
-    keys = {k: v for k, v in KEYS.items() if k != "sweep"}
-    keys["algorithm"] = {"name": "fedavg", "learning_rate": 0.3}
-    free = otafl.run(load_scenario(keys))["test_mse"].squeeze()
-    target = float(free.isel(round=[2, 3]).max("trial").mean())  # which no value is next to
-    training = {**keys["training"], "stop_at": {"test_mse": target}}
-    stopped = otafl.run(load_scenario(keys | {"training": training}))
-    first = [int(free["round"][int(np.argmax(free.sel(trial=t).values <= target))]) for t in (0, 1)]
-    assert stopped["stop_round"].values.ravel().tolist() == first
 
 
 def test_a_diverged_trial_counts_with_the_error_of_the_mean_label(result: xr.Dataset) -> None:

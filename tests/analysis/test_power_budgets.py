@@ -38,12 +38,6 @@ def result() -> xr.Dataset:
     return otafl.run(keys)
 
 
-def test_a_result_records_the_kind_of_each_point(result: xr.Dataset) -> None:
-    kinds = result["power_constraint"]
-    assert kinds.dims == ("snr_db", "power", "trial")
-    np.testing.assert_array_equal(kinds.values, np.broadcast_to([[1], [1], [2]], (2, 3, 2)))
-
-
 def test_only_what_is_shown_counts(result: xr.Dataset) -> None:
     assert describe_mixed_budgets(result) == SAID
     assert not describe_mixed_budgets(result.isel(power=slice(2)))

@@ -34,11 +34,6 @@ def test_each_point_gets_its_own_best_value() -> None:
     )
 
 
-def test_another_variable_may_choose() -> None:
-    data = result().fillna(0.9)
-    assert otafl.select_tuned(data, "learning_rate", "test_accuracy").learning_rate[1] == 0.3
-
-
 @pytest.mark.parametrize("options", [{"over": "lr"}, {"over": "learning_rate", "by": "loss"}])
 def test_what_is_missing_is_named(options: dict[str, str]) -> None:
     with pytest.raises(otafl.UserError, match=r"tuned: the result has no '(lr|loss)'; it has"):

@@ -65,19 +65,6 @@ def test_all_train_the_same_network(
     assert ours.count_training_flops(work.samples) == pytest.approx(products, rel=0.01)
 
 
-def test_what_is_not_installed_is_left_out_by_name(race: ModuleType, tmp_path: Path) -> None:
-    racers, missing = race.find_racers(tmp_path)
-    assert list(racers) == ["plain loop", "otafl"]
-    assert [line.split(" is left out")[0] for line in missing] == ["FedJAX", "pfl-research"]
-    assert all(str(tmp_path) in line and "setup.sh" in line for line in missing)
-    python = tmp_path / "pfl" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.touch()
-    racers, missing = race.find_racers(tmp_path)
-    assert racers["pfl-research"].python == python
-    assert [line.split(" is left out")[0] for line in missing] == ["FedJAX"]
-
-
 def test_the_plain_loop_and_ours_learn_alike(race: ModuleType, tmp_path: Path) -> None:
     measuring = import_module("measuring")
     work = replace(race.WORKS["rehearsal"], steps=10, batch=20, rate=0.3)

@@ -129,22 +129,7 @@ def test_table_with_names_of_ones_own(ran: Path, capsys: pytest.CaptureFixture) 
     call("table", ran, *names, "--format", "markdown")
     assert "| test accuracy | radiated (J) |" in capsys.readouterr().out
     call("table", ran, "--label", "gmba=x", code=2)
-    assert "--label gmba: not in this table; did you mean 'gbma'?" in capsys.readouterr().err
-
-
-def test_growth_is_fitted_to_each_trial(
-    ran: Path, ends: xr.DataArray, capsys: pytest.CaptureFixture
-) -> None:
-    names = "test_accuracy,aggregation_nmse,tx_energy_j"
-    call("table", ran, "--growth", "device_count", "--variables", names, "--format", "markdown")
-    told = capsys.readouterr().out
-    assert "Exponent a in test accuracy of the global model ~ device_count^a" in told
-    rows = {
-        (line[0], line[1]): line[2:] for line in map(cells, told.splitlines()) if len(line) == 5
-    }
-    values = np.log(ends.sel(power="ci", snr_db=10).transpose("trial", "device_count").values)
-    slopes = [np.polyfit(np.log([2, 4, 8]), one, 1)[0] for one in values]
-    assert rows["10 dB", "ci"] == [format_mean_std(np.array(slopes)), "-2.000 ± 0", "1.005 ± 0"]
+    assert "--label gmba: not in this result; did you mean 'gbma'?" in capsys.readouterr().err
 
 
 def test_compare_tests_the_values_of_an_axis(
@@ -198,9 +183,8 @@ def test_compare_takes_slices_and_numbers(ran: Path, capsys: pytest.CaptureFixtu
     assert "from device count 8" in told
     (row,) = [line for line in told.splitlines() if line.startswith("2 ")]
     assert float(row.split()[1]) == pytest.approx(-0.06, abs=0.01)
-    call("compare", ran, *slices, "--format", "latex", "--latex-label", "tab:d")
+    call("compare", ran, *slices, "--format", "latex")
     text = capsys.readouterr().out
-    assert r"\label{tab:d}" in text
     assert r"\begin{tabular}{lrrrrrr}" in text
     assert rows_of(text)[0][2] == r"95 \% interval"
 
@@ -242,16 +226,13 @@ def test_compare_two_results(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
         (["table", "R", "--variables", "acuracy"], "acuracy: not a variable of this result"),
         (["table", "R", "--out", "t.doc"], "--out t.doc: expected a name that ends in .txt"),
         (["table", "R", "--level", "5"], "--level 5: must be above 0 and below 1, like 0.05"),
-        (["table", "R", "--smallest", "--largest"], "--smallest: --largest says the opposite"),
-        (["table", "R", "--growth", "snr_db"], "snr_db: this result has no sweep"),
-        (["table", "R", "--growth", "x", "--target", "1"], "--growth x: --target tabulates"),
         (["table", "R", "--tune", "lr"], "tuned: the result has no 'lr'"),
         (["table", "nowhere.nc"], "nowhere.nc: no such file"),
         (["compare", "R"], "expected an axis or a second result; the result has no sweep"),
         (["compare", "R", "--axis", "power"], "power: this result has no sweep"),
         (["compare", "R", "--level", "95"], "--level 95: must be above 0 and below 1"),
         (["compare", "R", "R", "--axis", "power"], "--axis power: two results are compared"),
-        (["compare", "R", "R", "--label", "ci=x"], "--label ci: not compared here"),
+        (["compare", "R", "R", "--label", "ci=x"], "--label ci: not in this result"),
         (["compare", "R", "--label", "ci"], "--label ci: must be of the form name=text"),
     ],
 )
@@ -265,11 +246,6 @@ def test_bad_input_is_one_sentence(
     assert told.err.startswith("otafl: error: ")
     assert told.err.count("\n") == 1
     assert told.out == ""
-
-
-def test_growth_wants_positive_numbers(ran: Path, capsys: pytest.CaptureFixture) -> None:
-    call("table", ran, "--growth", "snr_db", code=2)
-    assert "growth: expected an axis of two or more positive" in capsys.readouterr().err
 
 
 def test_diverged_trials_are_stated(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -304,7 +280,7 @@ def rows_of(text: str) -> list[list[str]]:
 
 def test_latex_is_well_formed(ran: Path, ends: xr.DataArray, tmp_path: Path) -> None:
     out = tmp_path / "t.tex"
-    across = ("--columns", "snr_db,device_count", "--latex-label", "tab:x")
+    across = ("--columns", "snr_db,device_count")
     call("table", ran, *across, "--best", "column", "--out", out)
     text = out.read_text()
     assert text.count("{") == text.count("}")
@@ -313,7 +289,6 @@ def test_latex_is_well_formed(ran: Path, ends: xr.DataArray, tmp_path: Path) -> 
     rules = [text.index(f"\\{rule}rule") for rule in ("top", "mid", "bottom")]
     assert rules == sorted(rules)
     assert r"\begin{tabular}{lrrrrrr}" in text
-    assert r"\label{tab:x}" in text
     assert "over n = 5 trials, or fewer where" in text
     assert not re.search(r"(?<!\\)[_%#]", text)
     heads, body = rows_of(text)[:3], rows_of(text)[3:]
@@ -355,8 +330,6 @@ def test_the_best_may_have_to_be_significant(ran: Path) -> None:
     ci = [row[0] == "ci" for row in table.rows]
     np.testing.assert_array_equal(sure[:, 1], ci)
     assert sure[:, 0].sum() < 3
-    lowest = find_best(table, "power", largest=False)
-    assert not (marked & lowest).any()
     few = find_best(
         build_grid(ds.isel(trial=[0, 2]), "test_accuracy", ["snr_db"]), "power", level=0.05
     )

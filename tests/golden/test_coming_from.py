@@ -13,10 +13,6 @@ import xarray as xr
 
 import otafl
 from otafl import cli
-from otafl.core import registry
-from otafl.results.variables import VARIABLES
-from otafl.scenario import Scenario
-from otafl.scenario.keys import iterate_fields
 
 pytestmark = pytest.mark.slow
 
@@ -88,17 +84,3 @@ def test_sionna(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["theirs"] == pytest.approx(law, rel=0.05)
     assert names["ours"] == pytest.approx(law, rel=0.05)
     ran("sionna_trained", tmp_path, monkeypatch)
-
-
-def test_words_are_keys() -> None:
-    """Single words of otafl's columns are components, keys, sections or variables, but for a method
-    of a class, a value, a setting and two commands."""
-    names = {name for table in registry.TABLES for name in registry.list_names(table)}
-    keys = {key for key, _ in iterate_fields(Scenario)}
-    sections = {key.partition(".")[0] for key in keys}
-    ours = " ".join(line.split("|")[2] for line in PAGE.splitlines() if line.startswith("| "))
-    code = [re.sub(r"^[\w.]+: ", "", one) for one in re.findall(r"`([^`]+)`", ours)]
-    words = [one for one in code if re.fullmatch(r"[\w.-]+", one)]
-    known = names | keys | sections | set(VARIABLES)
-    assert set(words) - known == {"run_local_update", "per_device", "jitter", "plot", "report"}
-    assert len(words) > 60

@@ -22,7 +22,7 @@ import otafl
 from otafl.cli.new import list_shipped
 
 ROOT = Path(__file__).parents[2]
-DOCKERFILE = (ROOT / "Dockerfile").read_text()
+DOCKERFILE = (ROOT / "scripts" / "Dockerfile").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -85,9 +85,9 @@ def test_the_sdist_holds_what_its_tests_and_docs_read(built: Path) -> None:
         held = {name.partition("/")[2] for name in archive.getnames()}
     for folder in ("otafl", "tests", "docs/pictures", "scripts", "scenarios", "studies"):
         assert files(folder) <= held, folder
-    single = "README.md CHANGELOG.md CONTRIBUTING.md CITATION.cff Dockerfile Makefile"
-    single += " SECURITY.md constraints.txt .dockerignore .pre-commit-config.yaml"
-    single += " constraints-flower.txt paper/paper.md paper/paper.bib"
+    single = "README.md CHANGELOG.md .github/CONTRIBUTING.md CITATION.cff Makefile"
+    single += " .github/SECURITY.md constraints.txt .dockerignore .pre-commit-config.yaml"
+    single += " scripts/constraints_flower.txt docs/paper/paper.md docs/paper/paper.bib"
     assert set(single.split()) <= held
 
 

@@ -90,7 +90,7 @@ def test_width_and_labels_for_a_paper(stored: Path, capsys: pytest.CaptureFixtur
     for args, said in (
         (("--width", 99), "width 99: expected 2 to 20 inches, like 3.5 for a column"),
         (("--label", "gbma"), "--label gbma: must be of the form name=text"),
-        (("--label", "ofdm=x"), "--label ofdm: not drawn here"),
+        (("--label", "ofdm=x"), "--label ofdm: not in this result"),
     ):
         call(stored, *drawn, *args, code=2)
         told = capsys.readouterr().err

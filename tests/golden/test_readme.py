@@ -40,12 +40,3 @@ def test_there_are_two_commands_for_a_fresh_machine() -> None:
     assert len(commands) == 2
     assert commands[0].endswith("otafl run scenarios/quickstart.yaml")
     assert commands[1].endswith("-m pytest")
-
-
-def test_it_fits_and_says_first_what_it_is() -> None:
-    """What it is and a figure on the first screen, and no more than 90 lines in all."""
-    lines = README.splitlines()
-    assert len(lines) <= 90
-    assert all(len(line) <= 120 for line in lines)
-    assert any(line.startswith("![") for line in lines[:25])
-    assert sum(line.startswith("![") for line in lines) <= 2

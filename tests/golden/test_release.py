@@ -45,7 +45,7 @@ def test_all_is_every_extra_of_users() -> None:
 
 def test_flower_has_constraints_of_its_own() -> None:
     """They differ in what Flower needs otherwise, and in Flower."""
-    core, flower = read_pins("constraints.txt"), read_pins("constraints-flower.txt")
+    core, flower = read_pins("constraints.txt"), read_pins("scripts/constraints_flower.txt")
     differ = {name for name in core.keys() | flower.keys() if core.get(name) != flower.get(name)}
     own = {normalise(requirement) for requirement in EXTRAS["flower"]}
     assert differ == OLDER | own
@@ -53,7 +53,7 @@ def test_flower_has_constraints_of_its_own() -> None:
 
 
 def test_direct_dependencies_are_bounded_and_pinned() -> None:
-    core, flower = read_pins("constraints.txt"), read_pins("constraints-flower.txt")
+    core, flower = read_pins("constraints.txt"), read_pins("scripts/constraints_flower.txt")
     pins = {name.lower().replace("_", "-") for name in core.keys() | flower.keys()}
     unpinned = {"furo", "pillow", "jinja2"} | ORACLES
     for requirement in [
@@ -74,7 +74,7 @@ def test_versions_agree() -> None:
 
 def test_the_paper_is_of_the_journals_form() -> None:
     """Front matter, sections, 250 to 1000 words, and references that exist and are cited."""
-    _, front, body = (ROOT / "paper" / "paper.md").read_text().split("---\n", 2)
+    _, front, body = (ROOT / "docs" / "paper" / "paper.md").read_text().split("---\n", 2)
     about = yaml.safe_load(front)
     assert {"title", "tags", "authors", "affiliations", "date", "bibliography"} <= about.keys()
     indices = {one["index"] for one in about["affiliations"]}
@@ -82,7 +82,7 @@ def test_the_paper_is_of_the_journals_form() -> None:
     sections = re.findall(r"^# (.+)$", body, re.M)
     assert {"Summary", "Statement of need", "State of the field", "References"} <= set(sections)
     assert 250 <= len(body.split()) <= 1000
-    bibliography = (ROOT / "paper" / about["bibliography"]).read_text()
+    bibliography = (ROOT / "docs" / "paper" / about["bibliography"]).read_text()
     known = set(re.findall(r"^@\w+\{(\w+),$", bibliography, re.M))
     assert set(re.findall(r"@(\w+)", body)) == known
     assert bibliography.count("{") == bibliography.count("}")

@@ -9,24 +9,8 @@ import pytest
 
 import otafl
 from studies.analog_vs_digital import uplink_costs
-from studies.common.looks import POLICIES
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "studies" / "physical_layer" / "README.md").read_text().splitlines()
-
-
-def test_policies_look_different() -> None:
-    """Colours, and markers with lines, are each their own: one of the two is enough to tell."""
-    looks = POLICIES.values()
-    assert len({colour for colour, _, _ in looks}) == len(looks) == 14
-    assert len({(marker, line) for _, marker, line in looks}) == len(looks)
-
-
-def test_each_study_shows_where_methods_break_and_where_they_hold() -> None:
-    text = "\n".join(PAGE)
-    assert text.count("- collapses (below 0.3): ") == 2
-    assert text.count("- within a point of ideal: ") == 2
-    assert "nothing" not in text
 
 
 @pytest.mark.slow

@@ -77,15 +77,6 @@ def test_the_command_explains(
     assert said in capsys.readouterr().err
 
 
-def test_a_run_is_accounted_for(ran: Path) -> None:
-    """No activity overlaps another, and with the sleep they are all there is."""
-    part = timeline.select_window(otafl.extract_timeline(otafl.open_results(ran), snr_db=0))
-    table = timeline.sum_by_activity(part)
-    whole = 3 * part.attrs["until_s"]
-    assert float(table["seconds"].sum()) == pytest.approx(whole)
-    assert float(table["share"].sum()) == pytest.approx(1.0)
-
-
 def test_the_page_names_every_activity_and_its_example_runs(
     ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

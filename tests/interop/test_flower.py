@@ -183,25 +183,10 @@ def accuracy(result: Any) -> float:
     return float(result.evaluate_metrics_clientapp[3]["accuracy"])
 
 
-def test_the_example_of_the_docs(apps: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Runs as it stands, and learns."""
-    simulated(apps.server.app, apps)
-    lines = capsys.readouterr().out.splitlines()[-6:]
-    for round, line in enumerate(lines[:5], 1):
-        number, nmse, airtime, joules = line.split()
-        assert int(number) == round
-        assert 0 < float(nmse) < 1
-        assert float(airtime) == pytest.approx(REALS / 1e6)
-        assert 0 < float(joules) <= 4 * 0.1 * REALS / 1e6 * (1 + 1e-4)
-    assert float(lines[5].split()[0]) > 0.6
-
-
-@pytest.mark.parametrize("transport", ["ideal", "over_the_air", "digital"])
-def test_without_error_it_is_the_strategy(apps: Any, transport: str) -> None:
-    """Over the air on a channel of 160 dB; digital without a codec's error."""
+def test_without_error_it_is_the_strategy(apps: Any) -> None:
+    """Over the air on a channel of 160 dB."""
     plain = trained(apps, strategies.FedAvg())
-    channel = {"channel": "awgn", "snr_db": 160.0} if transport == "over_the_air" else {}
-    result = trained(apps, wrapped(transport=transport, **channel))
+    result = trained(apps, wrapped(channel="awgn", snr_db=160.0))
     for name, value in weights(plain).items():
         np.testing.assert_allclose(weights(result)[name], value, rtol=0, atol=1e-5)
         assert weights(result)[name].dtype == value.dtype
@@ -227,15 +212,6 @@ def test_in_the_simulation_runtime_it_is_the_same(apps: Any) -> None:
         np.testing.assert_allclose(weights(out[0])[name], value, rtol=0, atol=1e-5)
     joules = [r.train_metrics_clientapp[2]["device_tx_energy_j"] for r in (out[0], direct)]
     np.testing.assert_allclose(*joules, rtol=1e-5)
-
-
-def test_noise_costs_accuracy(apps: Any) -> None:
-    good, bad = (trained(apps, wrapped(snr_db=snr_db)) for snr_db in (20.0, -30.0))
-    assert accuracy(good) > 0.6
-    assert accuracy(bad) < accuracy(good) - 0.1
-    for round in (1, 2, 3):
-        nmse = [r.train_metrics_clientapp[round]["aggregation_nmse"] for r in (good, bad)]
-        assert nmse[1] > 10 * nmse[0]
 
 
 def test_airtime_and_joules(apps: Any) -> None:
@@ -288,24 +264,17 @@ def test_what_arrives_is_what_the_uplink_makes_of_the_increments(apps: Any) -> N
         np.testing.assert_allclose(metrics["device_tx_energy_j"], report.energy_j, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["FedAdam", "FedYogi", "FedAdagrad", "FedAvgM", "FedProx"])
-def test_strategies_that_average(apps: Any, name: str) -> None:
-    """Without error as unwrapped; with noise they still learn."""
-    settings = {
-        "FedAvgM": {"server_momentum": 0.5},
-        "FedProx": {"proximal_mu": 0.1},
-    }.get(name, {"eta": 0.05, "tau": 0.01})
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("FedAdam", {"eta": 0.05, "tau": 0.01}), ("FedAvgM", {"server_momentum": 0.5})],
+)
+def test_strategies_that_average(apps: Any, name: str, settings: dict[str, float]) -> None:
+    """Without error as unwrapped."""
     kind = getattr(strategies, name)
-    rounds = 2 if name not in ("FedAdam", "FedAvgM") else 3
-    plain = trained(apps, kind(**settings), rounds)
-    same = trained(apps, wrapped(kind(**settings), transport="ideal"), rounds)
+    plain = trained(apps, kind(**settings), 2)
+    same = trained(apps, wrapped(kind(**settings), transport="ideal"), 2)
     for key, value in weights(plain).items():
         np.testing.assert_allclose(weights(same)[key], value, rtol=0, atol=2e-4)
-    if name == "FedAdam":
-        noisy = trained(apps, wrapped(kind(**settings)))
-        assert accuracy(noisy) > accuracy(plain) - 0.1
-        assert accuracy(plain) > 0.25  # of ten classes, after three rounds
-        assert not np.allclose(weights(noisy)["0.weight"], weights(plain)["0.weight"], atol=1e-3)
 
 
 def test_strategies_that_need_each_update(apps: Any) -> None:
@@ -316,15 +285,6 @@ def test_strategies_that_need_each_update(apps: Any) -> None:
     clipping = strategies.DifferentialPrivacyServerSideFixedClipping
     with pytest.raises(UserError, match="ServerSideFixedClipping looks at each"):
         wrapped(clipping(strategies.FedAvg(), 0.1, 1.0, NODES))
-    with pytest.raises(UserError, match="Krum looks at each"):
-        wrapped(
-            strategies.DifferentialPrivacyClientSideFixedClipping(
-                strategies.Krum(), 0.1, 1.0, NODES
-            )
-        )
-    own = type("Own", (strategies.FedAvg,), {"needs_each": True})
-    with pytest.raises(UserError, match="Own looks at each client's update"):
-        wrapped(own())
     with pytest.raises(UserError, match="FedXgbBagging do not send weights of one model"):
         wrapped(strategies.FedXgbBagging(), transport="digital")
     plain = trained(apps, strategies.FedMedian(), rounds=2)
@@ -365,38 +325,6 @@ def test_failures_and_lost_updates_do_not_send(apps: Any) -> None:
     assert given == [3, 3, *counts]
 
 
-def test_a_round_in_which_nobody_is_heard_changes_nothing(apps: Any) -> None:
-    silent = {"power": {"name": "tci", "threshold": 60.0}}
-    result = trained(apps, wrapped(**silent), rounds=1)
-    assert not result.arrays  # Flower kept its model
-    assert result.train_metrics_clientapp[1]["participants"] == 0
-    assert result.train_metrics_clientapp[1]["tx_energy_j"] == 0
-
-
-def test_nodes_without_a_number_of_their_own(apps: Any) -> None:
-    """Devices in the order of the ids, as many as are connected; more than there are is said.
-    Partition 3, which fails, is on the node of the least id."""
-    client = ClientApp()
-
-    @client.train()
-    def train(message: Message, context: Context) -> Message:
-        if context.node_config["partition-id"] == 3:
-            raise RuntimeError("out of memory")
-        return apps.client.train(message, context)
-
-    all_of_them = OverTheAirStrategy(strategies.FedAvg(fraction_evaluate=0.0), channel="awgn")
-    trained(apps, all_of_them, 1, client)
-    assert (all_of_them.totals.energy_j > 0).tolist() == [False, True, True, True]
-    inner = strategies.FedAvg(fraction_train=0.5, fraction_evaluate=0.0)
-    strategy = OverTheAirStrategy(inner, channel="awgn", power="full")
-    metrics = trained(apps, strategy, rounds=4).train_metrics_clientapp
-    joules = np.array([metrics[round]["device_tx_energy_j"] for round in range(1, 5)])
-    assert joules.shape == (4, NODES)
-    assert ((joules > 0).sum(1) == 2).all()
-    with pytest.raises(UserError, match="4 nodes have been seen, but the uplink has 2 devices"):
-        trained(apps, OverTheAirStrategy(strategies.FedAvg(), devices=2, channel="awgn"))
-
-
 def test_settings_are_said_at_once(apps: Any) -> None:
     with pytest.raises(UserError, match="power: unknown power policy 'gmba'; did you mean 'gbma'"):
         wrapped(power="gmba")
@@ -404,6 +332,8 @@ def test_settings_are_said_at_once(apps: Any) -> None:
         OverTheAirStrategy(strategies.FedAvg(), device_key="id")
     with pytest.raises(UserError, match=r"got a FedAvg; those of flwr.server.strategy have the"):
         OverTheAirStrategy(older.FedAvg())
+    with pytest.raises(UserError, match="4 nodes have been seen, but the uplink has 2 devices"):
+        trained(apps, OverTheAirStrategy(strategies.FedAvg(), devices=2, channel="awgn"))
     key = OverTheAirStrategy(strategies.FedAvg(), devices=4, device_key="number")
     with pytest.raises(UserError, match="must have one number 'number' among its metrics; got non"):
         trained(apps, key)

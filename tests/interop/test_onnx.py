@@ -16,7 +16,7 @@ from torch import nn
 from otafl.cli import exporting
 from otafl.core.errors import UserError
 from otafl.exporting import deployment, measure
-from otafl.exporting.measure import Latency, Scored
+from otafl.exporting.measure import Scored
 from otafl.models.modules import count_macs
 
 onnx = pytest.importorskip("onnx")
@@ -104,18 +104,6 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "not checked" in capfd.readouterr().out
 
 
-def test_a_failed_check_is_exit_code_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The result says another accuracy than the model has."""
-    path = make_trained_result(tmp_path)
-    monkeypatch.setattr(deployment, "read_recorded_accuracy", lambda chosen: 0.999)
-    assert command(str(path), "--to", "onnx", "-o", str(tmp_path / "m.onnx")) == 1
-    error = capfd.readouterr().err
-    assert "check failed: PyTorch: the accuracy is" in error
-    assert "the result says 0.999" in error
-
-
 def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = deployment.open_models(make_trained_result(tmp_path), {}, 0, "global", None)
     with pytest.raises(UserError, match=r"--out .*model\.tflite: must .* ends in \.onnx"):
@@ -155,16 +143,6 @@ class TestFault:
                 self.good, Scored(self.good.scores * 2, accuracy), quantised=True
             )
             assert (found is None) == fine
-
-
-def test_latencies_are_of_each_model_in_turn() -> None:
-    seen: list[str] = []
-    runs = {name: lambda x, name=name: seen.append(name) or x for name in ("a", "b")}
-    times = measure.measure_latencies(runs, np.zeros((1, 2), np.float32), rounds=3, calls=4)
-    block = measure.WARM_UP + 4
-    assert seen == (["a"] * block + ["b"] * block) * 3
-    assert times["a"].calls == 12
-    assert str(Latency(2e-6, 1e-6, 1.234e-3, 5)) == "2 (1 to 1.23e+03)"
 
 
 def test_a_torch_program(tmp_path: Path) -> None:

@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 from golden.test_docs import DOCS, run_blocks
 
-from otafl.scenario import expand, load_scenario
-from otafl.sweeping.planning import hash_sources, name_points, plan
-
 pytestmark = pytest.mark.slow
 
 optuna = pytest.importorskip("optuna")
@@ -39,15 +36,6 @@ def test_a_search_tells_each_setting_its_own_value(script: dict[str, Any]) -> No
     alone = [script["evaluate_batch"](small(script), [trial.params])[0] for trial in study.trials]
     np.testing.assert_allclose([trial.value for trial in study.trials], alone, atol=0.01)
     assert len(set(alone)) > 2
-
-
-def test_a_batch_is_one_stack(script: dict[str, Any]) -> None:
-    study = optuna.create_study()
-    batch = [study.ask(script["SPACE"]).params for _ in range(16)]
-    scenario = load_scenario({**script["BASE"], "sweep": {"zip": batch}})
-    points = expand(scenario)
-    (stack,) = plan(points, name_points(points, hash_sources(points)), {})
-    assert len(stack.points) == 16
 
 
 def test_what_the_page_shows(

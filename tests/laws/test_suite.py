@@ -41,24 +41,11 @@ def test_all_laws_hold_with_all_samples() -> None:
     assert 0 < sum(len(outcome.checks) for outcome in outcomes) <= checks.MOST_CHECKS
 
 
-def test_laws_are_as_many_as_a_user_reads() -> None:
-    assert 80 <= len(LAWS) <= 120
-    assert len(LAWS) == len(suite.list_laws())
-    assert set(LAWS) >= LONG
-
-
 def test_every_policy_is_checked() -> None:
     """The laws of policies have a case of each one that is registered."""
     checks = LAWS["power: power within its budget"].run(Bench("cpu", quick=True))
     found = {check.case.partition(",")[0] for check in checks}
     assert found == set(registry.list_names("power"))
-
-
-def test_three_levels_and_counts() -> None:
-    found = LAWS["power: error given the channel"].run(Bench("cpu", quick=True))
-    assert [check.case for check in found if check.case.startswith("gbma, ")] == [
-        f"gbma, K={k}, {snr} dB" for k in (3, 10, 30) for snr in (0, 10, 20)
-    ]
 
 
 def test_unknown_laws() -> None:

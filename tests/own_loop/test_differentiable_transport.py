@@ -44,20 +44,15 @@ REALS = 19
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     # settings of the transport, the channel, and the impairments
     "plain": ({}, {}, {}),
-    "centred": ({"centre": True}, {}, {}),
     "by_block": ({"normalise": "block"}, {}, {}),
     "quadrature": ({"quadrature": True, "centre": True}, {}, {"residual_phase_rad": 0.7}),
     "antennas": ({}, {"antennas": 3}, {}),
-    "phases": ({}, {"antennas": 2}, {"residual_phase_rad": 1.0}),
-    "coherence_blocks": ({}, {"blocks": 3, "groups": 2, "block_symbols": 8}, {}),
     "many_segments": ({"centre": True}, {"blocks": 24, "block_symbols": 1}, {}),
     "interference": ({}, {"antennas": 2}, {"interference_db": 3.0}),
     "tails": ({}, {}, {"interference": "alpha_stable", "interference_db": 3.0}),
     "carrier": ({}, {}, {"carrier_offset": 0.3}),
-    "late": ({"quadrature": True}, {}, {"timing_offset": 0.8}),
     "aligned": ({}, {}, {"timing_offset": 0.8, "timing_receiver": "aligned_sample"}),
     "lmmse": ({}, {}, {"timing_offset": 0.8, "timing_receiver": "lmmse"}),
-    "clipped": ({}, {}, {"clip_db": -2.0}),
     "everything": (
         {"quadrature": True},
         {"antennas": 2, "blocks": 2, "block_symbols": 8},
@@ -94,8 +89,7 @@ def test_transport_by_updates_powers_and_scaling(case: str) -> None:
     check_gradients_fast(of, draw_updates(TRIALS * K, REALS), p, log_eta)
 
 
-@pytest.mark.parametrize("case", ["plain", "by_block", "antennas", "carrier", "everything"])
-@pytest.mark.parametrize("weighting", ["mean", "none"])
+@pytest.mark.parametrize(("case", "weighting"), [("by_block", "mean"), ("everything", "none")])
 def test_transport_by_updates_of_parts(case: str, weighting: str) -> None:
     """Devices know different parts of the payload, and the receive scaling follows the powers."""
     link = uplink(case)
@@ -110,8 +104,10 @@ def test_transport_by_updates_of_parts(case: str, weighting: str) -> None:
     check_gradients_fast(of, draw_updates(TRIALS * K, REALS), p)
 
 
-@pytest.mark.parametrize("case", ["plain", "by_block", "quadrature", "many_segments"])
-@pytest.mark.parametrize("policy", ["full", "ci", "gbma", "cao_static"])
+@pytest.mark.parametrize(
+    ("policy", "case"),
+    [("full", "by_block"), ("gbma", "quadrature"), ("cao_static", "many_segments")],
+)
 def test_transport_by_updates_through_a_policy(policy: str, case: str) -> None:
     """Powers answer to the updates' mean powers, so the estimate depends on updates twice."""
     link = uplink(case)
@@ -121,22 +117,3 @@ def test_transport_by_updates_through_a_policy(policy: str, case: str) -> None:
         known = make_bench("gbma", range(TRIALS), K).transport.parts.alignment.statistics
     link = add_setup(link, policy=made, statistics=known)
     check_gradients_fast(lambda x: estimate(link, x), draw_updates(TRIALS * K, REALS))
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_zeros_have_gradients_that_are_numbers(case: str) -> None:
-    """Symbols that are zero, a device that sends nothing but zeros, and one that is silent."""
-    link = uplink(case)
-    x = draw_updates(TRIALS * K, REALS)
-    x[:, 2:5] = 0.0
-    x[:, -1] = 0.0
-    x[1] = 0.0
-    p = draw_complex(TRIALS, K, seed=3)
-    p[:, 2] = 0.0
-    eta = torch.ones(TRIALS, dtype=torch.float64)
-    leaves = [one.requires_grad_() for one in (x, p, eta)]
-    estimate(add_setup(link, policy=chosen(p, eta)), x).square().sum().backward()
-    for leaf in leaves:
-        assert leaf.grad is not None
-        assert torch.view_as_real(leaf.grad + 0j).isfinite().all()
-        assert leaf.grad.abs().sum() > 0

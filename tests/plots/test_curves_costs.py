@@ -53,22 +53,6 @@ def test_abscissae_over_decades_are_logarithmic_and_lose_their_zero(tmp_path: Pa
     assert len(rows) == 4
 
 
-def test_what_only_grows_with_the_rounds_stays_linear() -> None:
-    seconds = np.broadcast_to([0.0, 0.001, 1.0], (2, 2, 3))
-    ds = make_result({"test_accuracy": make_ramp("power"), "sim_time_s": seconds}, ["power"])
-    assert draw(curve_data(ds, "test_accuracy", "sim_time_s", "power")).axes[0].get_xscale() == (
-        "linear"
-    )
-
-
-def test_abscissae_are_of_the_trials_that_are_drawn() -> None:
-    ds = spenders()
-    ds["test_accuracy"][0, 1, 2] = np.nan  # the dearer trial diverged at the last record
-    data = curve_data(ds, "test_accuracy", "device_energy_j", "power")
-    np.testing.assert_allclose(data["at"][0], [0, 30, 30])
-    np.testing.assert_array_equal(data["trials"][0], [2, 2, 1])
-
-
 def test_a_trial_that_ended_early_keeps_its_accuracy_and_its_cost() -> None:
     ds = spenders()
     for name in ("test_accuracy", "device_energy_j"):
@@ -77,12 +61,6 @@ def test_a_trial_that_ended_early_keeps_its_accuracy_and_its_cost() -> None:
     data = curve_data(ds, "test_accuracy", "device_energy_j", "power")
     np.testing.assert_allclose(data["mean"][0], [0.0015, 0.0025, (0.002 + 0.004) / 2])
     np.testing.assert_allclose(data["at"][0], [0, 30, (30 + 45) / 2])
-
-
-def test_causes_as_colours_are_summed_over_devices_alone() -> None:
-    data = curve_data(spenders().isel(power=0), "device_energy_j", "round", "cause")
-    assert data.attrs["y_label"] == "energy drawn so far, sum over devices [J]"
-    np.testing.assert_allclose(data["mean"].sel(cause=2), [0, 6, 12])
 
 
 def test_positions_of_a_joint_axis_are_spelled_out() -> None:
@@ -99,21 +77,9 @@ def test_positions_of_a_joint_axis_are_spelled_out() -> None:
     np.testing.assert_allclose(picked["mean"], [0.0075, 0.0085, 0.0095])
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (
-            lambda ds: curve_data(ds, "test_accuracy", "device_own_test_accuracy", "snr_db"),
-            "--x device_own_test_accuracy: is one for each device, so test_accuracy cannot be "
-            "drawn against it; take a dim, or one of test_accuracy, tx_energy_j, participants, or",
-        ),
-        (
-            lambda ds: curve_data(ds, "test_accuracy", "stop_round", "snr_db"),
-            "--x stop_round: is no value round by round, so test_accuracy cannot be drawn",
-        ),
-    ],
-)
-def test_what_cannot_be_drawn_is_explained(call: object, said: str) -> None:
-    with pytest.raises(UserError) as caught:
-        call(make_small_result())
-    assert str(caught.value).startswith(said)
+def test_what_a_curve_cannot_be_drawn_against_is_explained() -> None:
+    ds = make_small_result()
+    with pytest.raises(UserError, match=r"is one for each device, .* take a dim, or one of test_a"):
+        curve_data(ds, "test_accuracy", "device_own_test_accuracy", "snr_db")
+    with pytest.raises(UserError, match="--x stop_round: is no value round by round, so test_acc"):
+        curve_data(ds, "test_accuracy", "stop_round", "snr_db")

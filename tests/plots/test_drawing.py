@@ -7,24 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.image import imread
-from support.marks import first_is_fast
 from support.swept_bench import make_dataset
 
-from otafl.core.errors import UserError
-from otafl.plots import curve_data, describe_figure, draw
+from otafl.plots import curve_data, describe_figure, draw, save
 
 
-@pytest.mark.parametrize(
-    ("suffix", "start"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml")]
-)
-def test_files(tmp_path: Path, suffix: str, start: bytes) -> None:
-    path = tmp_path / "new" / f"f{suffix}"
-    draw(curve_data(make_dataset(), "test_accuracy"), path)
-    assert path.read_bytes().startswith(start)
+def test_files(tmp_path: Path) -> None:
+    figure = draw(curve_data(make_dataset(), "test_accuracy"))
+    for suffix, start in {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}.items():
+        path = tmp_path / "new" / f"f.{suffix}"
+        save(figure, path)
+        assert path.read_bytes().startswith(start)
 
 
-@pytest.mark.parametrize("width", first_is_fast([3.5, 7.16]))
-def test_a_figure_has_the_width_of_a_journals_column(tmp_path: Path, width: float) -> None:
+def test_a_figure_has_the_width_of_a_journals_column(tmp_path: Path) -> None:
+    width = 3.5
     ds = make_dataset("snr_db", "power", "device_count")
     data = curve_data(ds, "test_accuracy", "snr_db", "power", "device_count")
     figure = draw(data, tmp_path / "f.png", width=width)
@@ -40,12 +37,6 @@ def test_a_figure_has_the_width_of_a_journals_column(tmp_path: Path, width: floa
     assert min(panel.width for panel in panels) > 0.7 * figure.dpi
     legend = figure.legends[0].get_window_extent()
     assert legend.y1 < min(panel.y0 for panel in panels)  # below, not beside
-
-
-def test_a_width_without_room_is_refused(tmp_path: Path) -> None:
-    data = curve_data(make_dataset(), "test_accuracy")
-    with pytest.raises(UserError, match=r"width 1: expected 2 to 20 inches, like 3.5"):
-        draw(data, tmp_path / "f.png", width=1)
 
 
 def test_the_figure_says_what_the_shading_is() -> None:

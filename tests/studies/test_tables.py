@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import otafl
 from otafl.results import checksums
 from studies.common import slim, tables
-from studies.on_device.latencies import Latency, read_rows, write_rows
 from studies.personal_fading import analyse as personal_fading
 from studies.time_and_energy import cost_by_axis
 
@@ -24,12 +22,6 @@ def test_committed_results_have_the_bytes_that_they_were_committed_with() -> Non
     results = sorted(DATA.parents[1].glob("*/data/*.nc"))
     assert len(results) > 100
     assert [path for path in results if not checksums.check(path)] == []
-
-
-@pytest.mark.slow
-def test_every_committed_result_opens() -> None:
-    for path in sorted(DATA.parents[1].glob("*/data/*.nc")):
-        otafl.open_results(path).close()
 
 
 def make_grid(steps: list[float], rows: list[str], best: float) -> xr.Dataset:
@@ -54,12 +46,6 @@ def test_steps_of_some_rows_join_the_rows_of_their_labels(monkeypatch: pytest.Mo
     np.testing.assert_array_equal(most, [1.0, 10.0, 1.0])
 
 
-def test_the_smallest_copy_has_equal_labels(tmp_path: Path) -> None:
-    ds = otafl.open_results(DATA / "cost_to_accuracy_more_ends.nc")
-    slim.write_smallest(ds, tmp_path / "a.nc")
-    assert otafl.open_results(tmp_path / "a.nc").identical(ds)
-
-
 def test_steps_are_read_from_labels_and_ends_are_marked() -> None:
     labels = (
         "local_only(personal_learning_rate=3)",
@@ -71,15 +57,6 @@ def test_steps_are_read_from_labels_and_ends_are_marked() -> None:
     _, _, marks = personal_fading.describe_steps(grid)
     assert marks == [" l o", " o", " s o", " l", "", " s", " l o", " o", " s o"]
     assert personal_fading.describe_steps(grid[:3])[2] == [" l", "", " s"]
-
-
-def test_latencies_are_read_as_written(tmp_path: Path) -> None:
-    numbers = (7, 6, 0.5, None, 3.0, 2.0, 4.0, 1.0, 0.9, 1.1)
-    rows = [Latency("256, 256", "PyTorch", model, *numbers) for model in ("dense", "R = 4")]
-    write_rows(rows, tmp_path / "rows.csv")
-    assert read_rows(tmp_path / "rows.csv") == rows
-    with pytest.raises(otafl.UserError, match="no such file"):
-        read_rows(tmp_path / "other.csv")
 
 
 def test_what_is_kept_at_ends_is_read_there() -> None:

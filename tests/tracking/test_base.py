@@ -22,18 +22,6 @@ def test_names_are_names_of_files() -> None:
     assert len(long.group) == MAX_LETTERS
 
 
-def test_a_run_has_its_own_id_each_time() -> None:
-    assert RUN.id == replace(RUN).id
-    others = [
-        replace(RUN, trial=2),
-        replace(RUN, point=4),
-        replace(RUN, folder=Path("elsewhere")),
-        replace(RUN, scenario_hash="other"),
-    ]
-    assert len({RUN.id, *(one.id for one in others)}) == 5
-    assert RUN.id.isalnum()
-
-
 def test_files_of_runs_replace_links_and_do_not_follow_them(tmp_path: Path) -> None:
     victim = tmp_path / "victim.txt"
     victim.write_text("climate")

@@ -1,0 +1,122 @@
+"""Labels in place of names in figures, tables and reports."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xarray as xr
+from rich.console import Console
+from support.command import call
+from support.swept_bench import make_dataset
+
+import otafl
+from otafl.analysis.labels import read_labels, write_labels
+from otafl.analysis.summary import print_ends
+from otafl.analysis.tables import build_grid
+from otafl.core.errors import UserError
+from otafl.plots import curve_data, draw, pareto_data
+from otafl.plots.drawing import shorten_labels
+from otafl.scenario import compute_scenario_hash, load_scenario
+
+KEYS: dict[str, Any] = {
+    "name": "labelled",
+    "training": {"rounds": 1},
+    "devices": {"count": 2},
+    "model": {"name": "mlp", "hidden": [2]},
+    "sweep": {"power.name": ["ci", "gbma"], "channel.snr_db": [0, 10]},
+}
+LABELS = {"ci": "inversion", "snr_db": "SNR [dB]", "test_accuracy": "accuracy", "absent": "none"}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("labels") / "labelled.nc"
+    otafl.run({**KEYS, "output": {"labels": LABELS}}, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def labelled(file: Path) -> xr.Dataset:
+    """The result with its own labels."""
+    result = otafl.open_results(file)
+    assert read_labels(result) == LABELS
+    shown = write_labels(result, {}, LABELS)
+    assert list(result["power"].values) == ["ci", "gbma"]
+    assert "label" not in result["test_accuracy"].attrs
+    return shown
+
+
+def test_labels_do_not_change_the_hash() -> None:
+    hashes = {
+        compute_scenario_hash(load_scenario({**KEYS, **output}))
+        for output in ({}, {"output": {"labels": LABELS}}, {"output": {"labels": {"ci": "x"}}})
+    }
+    assert len(hashes) == 1
+
+
+def test_a_figure_has_labels_of_the_command_first() -> None:
+    ds = make_dataset("snr_db", "power")
+    own = {"test_accuracy": "accuracy", "power": "control", "gbma": "equal power"}
+    others = {"snr_db": "SNR (dB)", "gbma": "not this", "absent": "nor this"}
+    data = curve_data(write_labels(ds, own, others), "test_accuracy", "snr_db", "power")
+    figure = draw(data, width=3.5)
+    assert figure.axes[0].get_ylabel() == "accuracy"
+    assert figure.axes[0].get_xlabel() == "SNR (dB)"
+    (legend,) = figure.legends
+    assert legend.get_title().get_text() == "control"
+    assert [text.get_text() for text in legend.get_texts()] == ["equal power", "ci"]
+    with pytest.raises(UserError, match="--label gmba: not in this result; did you mean 'gbma'"):
+        write_labels(ds, {"gmba": "x"})
+
+
+def test_short_names_keep_units() -> None:
+    short = shorten_labels(curve_data(make_dataset("snr_db"), "airtime_s", "snr_db"))
+    assert short.attrs["y_label"] == "airtime [s]"
+    assert short.attrs["x_label"] == "signal-to-noise ratio [dB]"
+
+
+def test_points_of_a_front_are_named_by_their_labels() -> None:
+    """Of a joint axis, by the parts that differ; numbers have their label or their unit."""
+    ds = make_dataset("snr_db").rename_dims(snr_db="zip").drop_vars("snr_db")
+    along = {"power": ["gbma", "ci", "ci"], "samples": [5, 12, 12], "batch": [2, 2, 2]}
+    coords = {name: ("zip", values) for name, values in along.items()}
+    coords["level"] = ("zip", [0, 0, 10], {"units": "dB"})
+    ds = write_labels(ds.assign_coords(zip=[0, 1, 2], **coords), {"ci": "far", "level": "SNR"})
+    names = ["gbma, samples 5, SNR 0 dB", "far, samples 12, SNR 0 dB", "far, samples 12, SNR 10 dB"]
+    assert pareto_data(ds, "test_accuracy", "airtime_s")["zip"].values.tolist() == names
+
+
+def test_tables_have_labels(labelled: xr.Dataset) -> None:
+    table = build_grid(labelled, "test_accuracy", ["snr_db"], ["power"])
+    assert table.rows == [("inversion",), ("gbma",)]
+    assert (table.title, table.across) == ("accuracy", "SNR [dB]")
+
+
+def test_show_has_labels_in_place_of_names(file: Path) -> None:
+    console = Console(width=100, file=io.StringIO(), markup=False)
+    print_ends(otafl.open_results(file), console, variables=["test_accuracy", "test_loss"])
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    title = next(line for line in text.splitlines() if "SNR" in line)
+    assert title.split()[:3] == ["power", "SNR", "[dB]"]
+    assert "accuracy" in text
+    assert "test accuracy" not in text
+    assert "inversion" in text
+    assert " ci " not in text
+
+
+def test_compare_has_labels_in_place_of_names(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pairs.txt"
+    call("compare", file, "--axis", "power", "--baseline", "gbma", "-o", out)
+    caption, _, title, *_, row = out.read_text().splitlines()
+    assert caption.startswith("Differences of accuracy from power gbma")
+    assert title.startswith("power      SNR [dB]")
+    assert row.startswith("inversion  10")
+
+
+def test_two_names_cannot_have_the_same_text() -> None:
+    labels = {"ci": "inversion", "tci": "inversion"}
+    with pytest.raises(otafl.UserError, match="'ci' and 'tci' have the same text, 'inversion'"):
+        load_scenario({**KEYS, "output": {"labels": labels}})
