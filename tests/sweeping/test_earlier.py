@@ -166,7 +166,7 @@ def test_a_file_without_a_result_is_replaced(text: bytes, tmp_path: Path) -> Non
 def test_what_another_program_wrote_is_refused(tmp_path: Path) -> None:
     text, netcdf = tmp_path / "r.nc", tmp_path / "weather.nc"
     text.write_text("name: small")
-    xr.Dataset({"wind": ("hour", [1.0])}).to_netcdf(netcdf, engine="h5netcdf")
+    xr.Dataset({"wind": ("hour", [1.0])}).to_netcdf(netcdf)
     for path in (text, netcdf):
         before = path.read_bytes()
         with pytest.raises(UserError) as refused:
