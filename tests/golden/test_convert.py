@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 import xarray as xr
 from golden.made_results import made, written
-from support.marks import first_is_fast
 
 from otafl import cli, open_results
 from otafl.core.errors import UserError
@@ -41,10 +40,8 @@ def ran(tmp_path: Path) -> Path:
     return written(ds, tmp_path / "r.nc")
 
 
-@pytest.mark.parametrize("suffix", first_is_fast([".nc", ".zarr"]))
-@pytest.mark.parametrize(
-    "lazy", [16, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 100, 200))]
-)
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+@pytest.mark.parametrize("lazy", [16])
 def test_all_comes_back(
     ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, lazy: int
 ) -> None:

@@ -20,7 +20,7 @@ from otafl.results.models import TrainedModels, TrainedView
 
 pytestmark = pytest.mark.exact
 
-FLIPS = 60
+FLIPS = 20
 
 
 def flipped(data: bytes, bit: int) -> bytes:

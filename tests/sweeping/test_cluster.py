@@ -235,11 +235,11 @@ def test_a_worker_and_then_the_scheduler_are_killed(tmp_path: Path) -> None:
             make("a.json") for make in (start_scheduler, start_worker, start_client)
         )
         wait_until(lambda: computes(first))
-        time.sleep(3.0)  # the client looks now and then at who computes what
+        time.sleep(1.5)  # the client looks now and then at who computes what
         first.kill()
         second = start_worker("a.json")
         wait_until(lambda: computes(second))
-        time.sleep(3.0)  # and so it says which worker was lost
+        time.sleep(1.5)  # and so it says which worker was lost
         scheduler.kill()
         said = client.communicate(timeout=240)[1]
         assert client.returncode == 2, said
