@@ -124,36 +124,6 @@ def test_a_planted_link_is_not_followed(ran: Path, tmp_path: Path) -> None:
     assert os.listdir(victim) == ["thesis.tex"]
 
 
-def test_a_crash_while_writing_leaves_the_old_zarr(
-    ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("zarr")
-    out = tmp_path / "o.zarr"
-    convert(ran, out)
-
-    def half(self: xr.Dataset, to: Path, **kwargs: object) -> None:
-        Path(to).mkdir()
-        (Path(to) / ".zgroup").write_text("{")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(xr.Dataset, "to_zarr", half)
-    with pytest.raises(UserError, match=r"o\.zarr: cannot be written: No space left"):
-        convert(ran, out, force=True)
-    monkeypatch.undo()
-    rename = Path.rename
-
-    def interrupted(self: Path, to: Path) -> Path:
-        if self.name == "new":
-            raise KeyboardInterrupt
-        return rename(self, to)
-
-    monkeypatch.setattr(Path, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        convert(ran, out, ["stop_round"], force=True)
-    xr.testing.assert_identical(xr.open_zarr(out).load(), open_results(ran))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["o.zarr", "r.nc", "r.nc.sha256"]
-
-
 def test_what_cannot_be_is_said(
     ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -16,7 +16,6 @@ from otafl.analysis.paired import compare_pairs
 from otafl.analysis.tables import build_grid
 from otafl.plots.pareto import pareto_data
 from otafl.report.values import build_tables
-from otafl.results import end_values
 from otafl.results.end_values import (
     count_diverged,
     describe_diverged,
@@ -87,18 +86,6 @@ def test_every_table_and_figure_counts_it_alike(together: xr.Dataset) -> None:
     assert pairs["dropped"].item() == 0
     assert pairs["mean"].item() == pytest.approx(GUESS)
     assert compare_pairs(together, "airtime_s", "learning_rate", SOUND)["dropped"].item() == 3
-
-
-def test_the_mask_is_in_one_place(
-    alone: xr.Dataset, together: xr.Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without it the test of alone and together fails."""
-    monkeypatch.setattr(end_values, "count_diverged", lambda dataset, names=None: dataset)
-    beside = together.sel(learning_rate=1e30)
-    with pytest.raises(AssertionError):
-        np.testing.assert_allclose(
-            select_end_total(alone, "test_accuracy"), select_end_total(beside, "test_accuracy")
-        )
 
 
 def test_nothing_changes_where_no_trial_diverged(together: xr.Dataset) -> None:

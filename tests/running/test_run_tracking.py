@@ -156,13 +156,3 @@ def test_one_that_fails_is_left_out_and_said(tmp_path: Path) -> None:
 def test_one_that_cannot_begin_is_said_before_the_first_round(name: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         sweeping.run(scenario({"track": f"support.trackers:{name}"}))
-
-
-@pytest.mark.slow
-def test_workers_write_a_folder_for_each_point(tmp_path: Path) -> None:
-    swept = scenario({"track": "jsonl", "sweep": {"training.batch_size": [2, 3, 4]}})
-    sweeping.sweep(swept, tmp_path / "out", workers=2)
-    found = sorted(path.parent.name for path in tmp_path.glob("out/track/*/*.jsonl"))
-    assert found == [name for i in range(3) for name in [f"{i}_batch_size={i + 2}"] * 3]
-    files = tmp_path.glob("out/track/*/*.jsonl")
-    assert all([line["round"] for line in lines(path)] == [0, 1, 2, 3, 4] for path in files)

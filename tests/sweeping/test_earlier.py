@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -155,16 +154,6 @@ def test_what_another_program_wrote_is_refused(tmp_path: Path) -> None:
         assert path.read_bytes() == before
 
 
-def test_what_a_file_names_is_not_imported(out: Path) -> None:
-    """It may be someone else's."""
-    part = read_part(out)
-    text = str(part.attrs["scenario"]).replace("name: gbma", "name: evil_module:policy")
-    assert "evil_module" in text
-    write_part(part.assign_attrs(scenario=text, scenario_hash="0" * 64), out)
-    with pytest.raises(UserError, match="another scenario, 'small', which differs in power"):
-        sweeping.run(small(AXES), out)
-
-
 @pytest.mark.parametrize("name", ["r.unfinished", "r.models", "r.track"])
 def test_a_link_in_place_of_a_folder_beside_the_file_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "victim").mkdir()
@@ -193,18 +182,6 @@ def test_a_link_at_the_result_s_name_is_replaced_and_not_followed(tmp_path: Path
     sweeping.run(small({}), out, restart=True)
     assert victim.read_text() == "climate"
     assert open_results(out).attrs["complete"] == 1
-
-
-def test_names_that_otafl_uses_while_it_works_may_be_taken(tmp_path: Path) -> None:
-    kept = tmp_path / "r.unfinished"
-    (tmp_path / ".r.unfinished.x.removed").write_text("mine")
-    kept.mkdir()
-    (kept / "notes.txt").write_text("mine")
-    os.mkfifo(kept / "run.json")
-    sweeping.run(small({}), tmp_path / "r.nc")
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == [".r.unfinished.x.removed", "r.nc", "r.nc.sha256", "r.unfinished"]
-    assert [path.name for path in kept.iterdir()] == ["notes.txt"]
 
 
 def test_a_run_in_memory_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,8 @@ disk, damaged files, another program on the same folder."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from contract.small import scenario
 from contract.test_sweeps import same
 
 from otafl import open_results, sweeping
-from otafl.core.errors import UserError, WriteError
+from otafl.core.errors import UserError
 from otafl.results.files import list_parts, read_part
 from otafl.running import checkpoints
 from otafl.running.memory import is_out_of_memory
@@ -109,15 +107,6 @@ def broken(monkeypatch: pytest.MonkeyPatch, times: dict[int, int], error: Except
     return tried
 
 
-def test_a_failed_stack_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = short({"sweep": {"training.batch_size": [1, 2]}})
-    tried = broken(monkeypatch, {2: 1}, ZeroDivisionError("x"))
-    result = sweeping.sweep(one, tmp_path)
-    assert result.attrs["complete"] == 1
-    assert tried == {1: 1, 2: 2}
-    assert not (tmp_path / "failures").exists()
-
-
 @pytest.mark.slow
 def test_stacks_that_fail_for_good_are_listed_and_the_others_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -171,54 +160,6 @@ def test_a_worker_of_other_versions_refuses(tmp_path: Path) -> None:
     outcome = stack_job.run_job(job, lambda *_: None)
     assert (outcome.state, outcome.kind) == ("failed", "user")
     assert "0.0.1" in outcome.message
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1.6 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1600k", "tmpfs", str(place)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("file systems cannot be mounted here")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-@pytest.mark.slow
-def test_a_full_disk_loses_nothing_finished(small_disk: Path) -> None:
-    one = short({"sweep": EACH})
-    whole = sweeping.run(one)
-    folder = small_disk / "sweep"
-    other = small_disk / "other"
-    other.write_bytes(bytes(1_100_000))
-    with pytest.raises(WriteError, match=r"No space left on device|is the disk full"):
-        sweeping.sweep(one, folder)
-    kept = {path.name: path.read_bytes() for path in list_parts(folder)}
-    assert 0 < len(kept) < 4
-    assert int(open_results(folder)["final_round"].notnull().sum()) == len(kept)
-    other.unlink()
-    same(sweeping.sweep(one, folder), whole)
-    assert all((folder / "parts" / name).read_bytes() == was for name, was in kept.items())
-
-
-def test_locks_outlive_a_folder_that_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As another program does that has found the sweep finished."""
-    place, true = tmp_path / "locks" / "0.lock", locks.FileLock.acquire
-    removed = []
-
-    def acquire(self: Any, timeout: float) -> Any:
-        if len(removed) < 2:
-            removed.append(shutil.rmtree(place.parent))
-            raise FileNotFoundError(2, "No such file or directory")
-        return true(self, timeout=timeout)
-
-    monkeypatch.setattr(locks.FileLock, "acquire", acquire)
-    with locks.hold_lock(place):
-        assert place.exists()
-    assert len(removed) == 2
 
 
 @pytest.mark.parametrize("what", ["versions", "points"])

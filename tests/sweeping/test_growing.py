@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from contract.small import scenario
-from contract.test_sweeps import Kill, same
+from contract.test_sweeps import same
 from support.marks import first_is_fast
 
 import otafl
@@ -157,23 +157,3 @@ def test_one_more_trial_of_a_scenario_without_axes(
     after = MAKERS[name](grown({}, 2), tmp_path / name, tell=print)
     assert trials.take() == {((), 1)}
     same(after.sel(trial=[0]), before)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MAKERS)
-def test_what_is_there_is_whole_until_the_grown_sweep_is(
-    name: str, kept: Path, tmp_path: Path, trials: Trials
-) -> None:
-    """Interrupted while it grows; the next call goes on."""
-    place = shutil.copytree(kept, tmp_path / "kept") / name
-    before, now = open_results(place).load(), grown(MORE, trials=3)
-    with pytest.raises(KeyboardInterrupt):
-        MAKERS[name](now, place, Kill(after=5), tell=print)
-    there = open_results(place)
-    same(there.sel(OLD), before)
-    done = trials.take()
-    after = MAKERS[name](now, place, tell=print)
-    again = trials.take()
-    assert done | again == every(now) - every(grown())
-    assert again < done | again
-    same(after, whole(True, 3), tolerance=1e-9)

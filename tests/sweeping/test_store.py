@@ -120,15 +120,6 @@ def test_a_link_in_place_of_an_own_folder_is_refused(name: str, folder: Path) ->
     assert len(list(victim.iterdir())) == 3
 
 
-def test_a_sweep_s_folder_may_be_a_link(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "s").symlink_to("disk")
-    for restart in (False, True):
-        result = sweeping.sweep(scenario(SWEEP), tmp_path / "s", restart=restart, tell=print)
-        assert result.attrs["complete"] == 1
-    assert len(list_parts(tmp_path / "disk")) == 1
-
-
 def test_what_is_not_otafl_s_stays_in_own_folders(folder: Path) -> None:
     foreign = []
     for name in (*OWN_FOLDERS, "state"):
