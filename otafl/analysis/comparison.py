@@ -129,9 +129,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     if first is None or second is None:
         return Comparison(names, settings, {})
     flat_settings = [
-        {k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))}
-        | origins.describe_computing(ds.attrs)
-        for ds in (first, second)
+        {k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))} for ds in (first, second)
     ]
     paths = list(dict.fromkeys((*one.tracks, *two.tracks)))
     matched, lacking = match_points(

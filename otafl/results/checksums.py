@@ -49,7 +49,7 @@ def check(path: Path) -> bool:
 
     Raises ChecksumError where they differ, OSError where the file cannot be read.
     """
-    wanted = _find_digest(path)
+    wanted = find_digest(path)
     if wanted is None:
         return False
     with open_regular(path) as file:
@@ -58,7 +58,7 @@ def check(path: Path) -> bool:
     return True
 
 
-def _find_digest(path: Path) -> str | None:
+def find_digest(path: Path) -> str | None:
     """Return the digest that is written for a file; None without one."""
     for source in (get_path(path), path.with_name(OF_FOLDER)):
         try:

@@ -6,7 +6,6 @@ settled form of text coordinates yet.
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import shutil
@@ -14,7 +13,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import xarray as xr
 
 from otafl.core.errors import UserError
@@ -147,21 +145,8 @@ def _write_csv(ds: xr.Dataset, out: Path, all_dims: bool) -> list[str]:
 
 
 def _split_rows(ds: xr.Dataset, order: Sequence[str]) -> list[xr.Dataset]:
-    """Cut the dataset into parts of at most `CSV_ROWS` rows, in order.
-
-    A part has one place along all but the last dims that have more.
-    """
-    sizes = [ds.sizes[dim] for dim in order]
-    cut = 0
-    while cut < len(order) and np.prod(sizes[cut + 1 :], dtype=float) > CSV_ROWS:
-        cut += 1
-    if cut == len(order):
-        return [ds]
-    step = max(1, int(CSV_ROWS // np.prod(sizes[cut + 1 :], dtype=float)))
-    return [
-        ds.isel(dict(zip(order, ([i] for i in places), strict=False))).isel(
-            {order[cut]: slice(begin, begin + step)}
-        )
-        for places in itertools.product(*(range(size) for size in sizes[:cut]))
-        for begin in range(0, sizes[cut], step)
-    ]
+    """Cut the dataset along its first dim that has places, into about `CSV_ROWS` rows, in order."""
+    dim = next((dim for dim in order if ds.sizes[dim] > 1), order[0])
+    rows = math.prod(ds.sizes[dim] for dim in order)
+    step = max(1, CSV_ROWS * ds.sizes[dim] // max(1, rows))
+    return [ds.isel({dim: slice(begin, begin + step)}) for begin in range(0, ds.sizes[dim], step)]

@@ -114,10 +114,7 @@ def to_dataset(
             "flag_meanings": " ".join(ACTIVITIES),
         }
     first = points[0].scenario
-    chunk_mb = first.engine.chunk_mb
-    made = origins.make_origin(
-        index.tolist(), scenarios.hash_custom_sources(first), chunk_mb, record.batches, inputs
-    )
+    made = origins.make_origin(index.tolist(), scenarios.hash_custom_sources(first), inputs)
     dataset.attrs = _build_attributes(scenario) | {
         "complete": int(record.complete),
         origins.ATTRIBUTE: origins.to_json([made]),

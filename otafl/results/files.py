@@ -15,11 +15,10 @@ from otafl.core.files import HDF5, list_own, write_atomically
 from otafl.core.inputs import open_regular
 from otafl.core.suggestions import format_near_file
 from otafl.results import checksums, header, sweep_file
+from otafl.results.checksums import ChecksumError
 from otafl.results.dataset import FORMAT, combine, select_points
 from otafl.results.environment import check_format
-
-IN_MEMORY_BYTES = 2**32
-"""Results larger than this are written to disk as they are made."""
+from otafl.results.foreign import format_reason, limit_reading
 
 LAZY_ABOVE_BYTES = 2**30
 """Results larger than this are read from disk only where they are used."""
@@ -42,10 +41,12 @@ def write_part(dataset: xr.Dataset, path: Path | str) -> None:
     numbers = [n for n, one in dataset.variables.items() if one.ndim and one.dtype.kind in "fiu"]
     encoding = {name: COMPRESSED for name in numbers if dataset[name].size}
     with write_atomically(path, replaces=True) as temporary:
-        if dataset.nbytes > IN_MEMORY_BYTES:
+        try:
             dataset.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
-        else:  # HDF5 dies of a full disk, not with an error
-            temporary.write_bytes(dataset.to_netcdf(engine="netcdf4", encoding=encoding))
+        except UnicodeEncodeError as error:
+            raise OSError("netCDF needs a name in UTF-8") from error
+        except RuntimeError as error:  # of HDF5, on a full disk say
+            raise OSError(f"{error}; is the disk full?") from error
         checksums.forget(path)
     checksums.write(path)
 
@@ -65,7 +66,7 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
         try:
             return dataset.load()
         except Exception as error:  # what netCDF4 raises for damaged files is not documented
-            raise make_damaged_error(Path(path), _get_first_line(error)) from error
+            raise make_damaged_error(Path(path), format_reason(error)) from error
 
 
 def open_part(path: Path | str) -> xr.Dataset:
@@ -84,7 +85,7 @@ def _open_checked(path: Path, **options: Any) -> xr.Dataset:
             checksums.check(path)
         dataset = xr.open_dataset(path, engine="netcdf4", **options)
     except Exception as error:  # what netCDF4 raises for damaged files is not documented
-        raise make_damaged_error(path, _get_first_line(error)) from error
+        raise make_damaged_error(path, format_reason(error)) from error
     try:
         return _check_dataset(dataset, path)
     except BaseException:
@@ -172,6 +173,23 @@ def list_parts(folder: Path) -> list[Path]:
     return list_own(folder / PARTS, ".nc")
 
 
+def check_foreign(source: Path) -> None:
+    """Read the files of a result that have no checksum, in a child with limits of time and memory.
+
+    source: as of `open_results`. Raises DamagedError where one cannot be read within the limits,
+    UserError for a file that is evidently no result.
+    """
+    paths = list_parts(source) if source.is_dir() else [source]
+    with limit_reading() as read:
+        for path in paths:
+            _check_file(path)
+            try:
+                if checksums.find_digest(path) is None:
+                    read(path)
+            except ChecksumError as error:
+                raise make_damaged_error(path, str(error)) from error
+
+
 def _is_large(paths: Sequence[Path]) -> bool:
     """Return whether files are read only where their values are used."""
     return sum(path.stat().st_size for path in paths if path.is_file()) > LAZY_ABOVE_BYTES
@@ -208,7 +226,3 @@ def _check_file(path: Path) -> None:
         f"{path}: is no result of otafl; give a file that `otafl run` wrote or the folder of an "
         "`otafl sweep`"
     )
-
-
-def _get_first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from otafl.core.errors import UserError
 from otafl.results import origins
 from otafl.results.environment import get_versions
+from otafl.results.foreign import format_reason
 from otafl.scenario.yaml_source import MAX_POINTS, parse
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _parse_axes(text: str) -> list[dict[str, Any]]:
         axes = _AXES.validate_python(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise UserError(
-            f"attribute sweep: expected the axes of a sweep ({_format_first_fault(error)})"
+            f"attribute sweep: expected the axes of a sweep ({format_reason(error)})"
         ) from error
     dims = [axis.dim for axis in axes]
     if len({*dims}) < len(dims):
@@ -199,15 +200,6 @@ def _format_given(attributes: Mapping[str, Any], name: str) -> str:
 def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def _format_first_fault(error: BaseException) -> str:
-    """Return the first fault of an error in a line."""
-    if isinstance(error, ValidationError):
-        one = error.errors()[0]
-        place = ".".join(str(part) for part in one["loc"])
-        return f"{place}: {one['msg']}"
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:

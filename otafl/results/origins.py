@@ -1,16 +1,13 @@
-"""Origins of the points of a result: versions of programs, user-defined modules, and batches.
-
-The last bits depend on the memory of the devices worked on together, the number of trials of points
-that ran side by side, and the number of threads.
+"""Origins of the points of a result: versions of programs, user-defined modules, and inputs.
 
 The attribute `origins` of a result is JSON, a list of
 
-    {"points": "0-5,8", "versions": {program: version}, "sources": {file: hash}, "chunk_mb": 8.0,
+    {"points": "0-5,8", "versions": {program: version}, "sources": {file: hash},
      "inputs": {"otafl": hash of its source, "data": checksum of the samples, file: hash},
-     "batches": [[6, 1]], "commit": "3f2a... with changes"}
+     "commit": "3f2a... with changes"}
 
-with an entry for each that differs. Points are counted as in the sweep, the last axis fastest. A
-batch of 6 trials of points ran in 1 thread. Only a checkout of otafl's repository has a commit.
+with an entry for each that differs. Points are counted as in the sweep, the last axis fastest. Only
+a checkout of otafl's repository has a commit.
 """
 
 from __future__ import annotations
@@ -27,14 +24,13 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    PositiveInt,
     TypeAdapter,
-    ValidationError,
     field_validator,
 )
 
 from otafl.core.errors import UserError
 from otafl.results.environment import WITH_CHANGES, find_commit, get_versions
+from otafl.results.foreign import format_reason
 from otafl.user_code.sources import Sources
 
 ATTRIBUTE = "origins"
@@ -57,11 +53,7 @@ class _Entry(BaseModel):
     )
     versions: dict[str, str]
     sources: dict[str, str] | None
-    chunk_mb: float | None = None
     inputs: dict[str, str] | None = None
-    batches: list[Annotated[list[PositiveInt], Field(min_length=2, max_length=2)]] = Field(
-        [], max_length=MAX_POINTS
-    )
     commit: Annotated[str, Field(pattern=f"^{_COMMIT}(, {_COMMIT})*$")] | None = None
 
     @field_validator("points")
@@ -90,10 +82,8 @@ class Origin:
     points : their numbers in the sweep.
     versions : of programs.
     sources : of user-defined modules; None in files that are older than the attribute.
-    chunk_mb : as `engine.chunk_mb`; None for the default.
     inputs : hashes of otafl's own source, of the data set and of files that the scenario names;
         None if they were not recorded.
-    batches : (trials of points side by side, threads), of each kind of batch; empty if not known.
     commit : as of `environment.find_commit`. It names the source for people, and the hash in
         `inputs` compares it, so that two commits with the same source are no difference.
     """
@@ -101,23 +91,15 @@ class Origin:
     points: frozenset[int]
     versions: Mapping[str, str]
     sources: Sources | None
-    chunk_mb: float | None = None
     inputs: Mapping[str, str] | None = None
-    batches: tuple[tuple[int, int], ...] = ()
     commit: str | None = None
 
 
 def make_origin(
-    points: Iterable[int],
-    sources: Sources,
-    chunk_mb: float | None,
-    batches: Iterable[tuple[int, int]],
-    inputs: Mapping[str, str] | None = None,
+    points: Iterable[int], sources: Sources, inputs: Mapping[str, str] | None = None
 ) -> Origin:
     """Return the origin of points that this program computes."""
-    kinds = tuple(dict.fromkeys(batches))
-    versions, commit = get_versions(), find_commit()
-    return Origin(frozenset(points), versions, sources, chunk_mb, inputs, kinds, commit)
+    return Origin(frozenset(points), get_versions(), sources, inputs, find_commit())
 
 
 def to_json(origins: Sequence[Origin]) -> str:
@@ -128,9 +110,7 @@ def to_json(origins: Sequence[Origin]) -> str:
                 "points": _format_ranges(one.points),
                 "versions": dict(one.versions),
                 "sources": one.sources,
-                "chunk_mb": one.chunk_mb,
                 "inputs": None if one.inputs is None else dict(one.inputs),
-                "batches": one.batches,
             }
             | ({} if one.commit is None else {"commit": one.commit})
             for one in origins
@@ -148,9 +128,7 @@ def read(attributes: Mapping[str, Any]) -> list[Origin]:
             _parse_points(one.points),
             one.versions,
             one.sources,
-            one.chunk_mb,
             one.inputs,
-            tuple((size, threads) for size, threads in one.batches),
             one.commit,
         )
         for one in _parse_entries(attributes.get(ATTRIBUTE, "[]"))
@@ -217,12 +195,10 @@ def build_table(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
 def list_environment(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
     """List what a result was made from, a row each.
 
-    Versions, the commit of otafl, hashes of code and data, what the last bits depend on, processor,
-    seed and the scenario's hash.
+    Versions, the commit of otafl, hashes of code and data, processor, seed and the scenario's hash.
     """
     rows = [(name, str(attributes.get(f"{name}_version", "not stored"))) for name in get_versions()]
     rows += build_table(attributes)
-    rows += describe_computing(attributes).items()
     rows.append(("processor", str(attributes["device_name"])))
     rows.append(("seed", str(attributes["seed"])))
     return [*rows, ("scenario hash", str(attributes["scenario_hash"]))]
@@ -257,19 +233,6 @@ def format_mixed_versions(attributes: Mapping[str, Any]) -> str:
     )
 
 
-def describe_computing(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """Return in words what the last bits of a result depend on, as far as it says."""
-    found = read(attributes)
-    chunks = {"default" if one.chunk_mb is None else f"{one.chunk_mb:g}" for one in found}
-    batches = {batch for one in found for batch in one.batches}
-    found_texts = {
-        "chunk_mb": ", ".join(sorted(chunks)),
-        "trials side by side": _format_ranges({size for size, _ in batches}),
-        "threads": _format_ranges({threads for _, threads in batches}),
-    }
-    return {name: text for name, text in found_texts.items() if text}
-
-
 def _format_ranges(points: Iterable[int]) -> str:
     """Return numbers as `0-5,8`."""
     numbers = sorted(points)
@@ -284,9 +247,9 @@ def _parse_entries(text: Any) -> list[_Entry]:
     try:
         return _ENTRIES.validate_python(json.loads(text))
     except (ValueError, TypeError, RecursionError) as error:
-        first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise UserError(
-            f"attribute {ATTRIBUTE}: expected the versions and sources of points ({first})"
+            f"attribute {ATTRIBUTE}: expected the versions and sources of points "
+            f"({format_reason(error)})"
         ) from error
 
 

@@ -20,8 +20,7 @@ class Record:
     trials, R], [points, trials, R, devices] or [points, trials], as its dims say. complete: whether
     every round was run. link: name of `otafl.results.dataset.LINK_DIMS`, with "/<group>" where
     there are several -> [points, trials, rounds, ...], of every round from the first, or None.
-    models: of all points and trials at the end, with `output.save_models`. batches: (trials of
-    points that ran side by side, threads) of each batch, on which the last bits depend.
+    models: of all points and trials at the end, with `output.save_models`.
     """
 
     rounds: list[int]
@@ -29,7 +28,6 @@ class Record:
     complete: bool = True
     link: dict[str, np.ndarray] | None = None
     models: TrainedModels | None = None
-    batches: tuple[tuple[int, int], ...] = ()
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain data, see `otafl.results.plain_data`."""

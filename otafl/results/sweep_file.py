@@ -9,13 +9,13 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import write_atomically
 from otafl.core.inputs import MIB, read_text
 from otafl.results import checksums
-from otafl.results.checksums import ChecksumError
+from otafl.results.foreign import format_reason
 
 FILE = "sweep.json"
 MAX_BYTES = 64 * MIB
@@ -55,7 +55,7 @@ def read(folder: Path) -> SweepFile:
         checksums.check(path)
         return SweepFile.model_validate_json(read_text(path, MAX_BYTES))
     except (OSError, ValueError) as error:
-        reason = _format_reason(error)
+        reason = format_reason(error)
         raise DamagedError(
             f"{path}: is damaged or no file of a sweep ({reason}); begin again with --restart, or "
             "give another place with --out",
@@ -78,13 +78,3 @@ def write(folder: Path, sweep: SweepFile) -> None:
         temporary.write_text(json.dumps(sweep.model_dump()), encoding="utf-8")
         checksums.forget(path)
     checksums.write(path)
-
-
-def _format_reason(error: Exception) -> str:
-    """Return the first fault of an error in a line."""
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) if isinstance(error, ChecksumError) else type(error).__name__

@@ -64,8 +64,7 @@ def run_stack(
                     progress(t + 1, total)
         except KeyboardInterrupt:
             complete = False
-    batch = (len(points) * len(numbers), torch.get_num_threads())
-    record = replace(recorder.record(complete), batches=(batch,))
+    record = recorder.record(complete)
     if complete and scenario.output.save_models:
         models = collect(engine, points, numbers, recorder.rounds[-1])
         record = replace(record, models=models)

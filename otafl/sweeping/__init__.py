@@ -268,7 +268,7 @@ def _complete(
     _prepare(scenario, store, way, sweep, known)
     by_name = dict(zip(names, files, strict=True))
     stacks = plan(points, names, store.read_sizes())
-    held = store.find_held(stacks, scenario.output.save_models, way.tell)
+    held = store.find_held(scenario.output.save_models, way.tell)
     if earlier is not None:
         held |= earlier.rows
     if not held:

@@ -12,7 +12,6 @@ import json
 import logging
 import queue
 import socket
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -21,7 +20,6 @@ from urllib.parse import urlsplit
 
 from otafl.core.errors import UserError
 from otafl.core.inputs import MIB, read_text
-from otafl.core.suggestions import format_count
 from otafl.sweeping.executing import Execute
 from otafl.sweeping.stack_job import Job, Outcome, Report, run_remote_job
 
@@ -30,7 +28,6 @@ ENCRYPTED = ("tls", "wss")
 LOOK_EVERY_S = 0.2
 CONNECT_S = 10
 WORKERS_S = 60
-WORKERS_EVERY_S = 1.0
 
 
 @contextlib.contextmanager
@@ -65,50 +62,12 @@ def connect_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Exe
                     f"--scheduler {address}: no worker came in {WORKERS_S} s; `dask worker "
                     f"{address}` starts one"
                 ) from error
-            look = _Lost(client, address, tell)
-            yield partial(iterate_outcomes, client, f"the scheduler {address}", look)
-
-
-class _Lost:
-    """A watch over a cluster's workers, which tells of each that is lost with a stack.
-
-    Dask itself has another worker compute the stack, without a word to the client.
-    """
-
-    def __init__(self, client: Any, address: str, tell: Callable[[str], None]) -> None:
-        self._client, self._address, self._tell = client, address, tell
-        self._stacks: dict[str, list[str]] = {}
-        self._looked = 0.0
-
-    def __call__(self) -> None:
-        """Look at most every `WORKERS_EVERY_S` which workers there are, and tell what changed."""
-        if time.monotonic() - self._looked < WORKERS_EVERY_S:
-            return
-        try:
-            now = {worker: list(tasks) for worker, tasks in self._client.processing().items()}
-        except OSError:  # the scheduler is lost, which its client notices
-            return
-        self._looked = time.monotonic()
-        for worker in self._stacks.keys() - now.keys():
-            if self._stacks[worker]:
-                others = f"one of {format_count(len(now), 'other worker')} retries"
-                if not now:
-                    others = f"`dask worker {self._address}` starts another one, which retries"
-                stacks = " and ".join(map(_name_stack, self._stacks[worker]))
-                self._tell(
-                    f"the worker {worker} is lost (killed, out of memory, or cut off); {others} "
-                    f"{stacks}, from the last checkpoint"
-                )
-        self._stacks = now
+            yield partial(iterate_outcomes, client, f"the scheduler {address}")
 
 
 def _make_key(job: Job) -> str:
-    """Return the name of a job's task, which names its stack; Dask keeps no two of one name."""
+    """Return the name of a job's task; Dask keeps no two of one name."""
     return f"stack {job.stack.name} {uuid.uuid4().hex}"
-
-
-def _name_stack(key: str) -> str:
-    return key.rpartition(" ")[0]
 
 
 def _find_scheduler(address: str) -> str:
@@ -165,15 +124,13 @@ def _is_on_loopback(address: str) -> bool:
 def iterate_outcomes(
     client: Any,
     description: str,
-    look: Callable[[], None],
     jobs: Sequence[Job],
     report: Report,
     waits: bool,
 ) -> Iterator[Outcome]:
     """Yield outcomes as they come.
 
-    description: names the workers. look: called now and then, to look after them. Raises UserError
-    if the scheduler is lost.
+    description: names the workers. Raises UserError if the scheduler is lost.
     """
 
     def on_event(event: tuple[float, tuple[str, int]]) -> None:
@@ -188,7 +145,6 @@ def iterate_outcomes(
         while waiting:
             if client.status != "running":
                 raise _make_lost_error(description)
-            look()
             try:
                 future = ended.get(timeout=LOOK_EVERY_S)
             except queue.Empty:

@@ -31,6 +31,7 @@ from otafl.core.suggestions import format_count
 from otafl.results import checksums, sweep_file
 from otafl.results import models as trained
 from otafl.results.files import PARTS, list_parts, open_part, open_sweep
+from otafl.results.foreign import format_reason
 from otafl.results.sweep_file import SweepFile
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping import locks
@@ -73,6 +74,11 @@ class Store:
     def interrupted_path(self) -> Path:
         """Return the file of what there was of the stack that ran at Ctrl-C."""
         return self.path / "interrupted.nc"
+
+    @property
+    def sizes_path(self) -> Path:
+        """Return the file of the trials at once, where the memory was too short for more."""
+        return self.path / "sizes.json"
 
     @contextlib.contextmanager
     def lock(self, what: str = "sweep", wait: bool = True) -> Iterator[None]:
@@ -176,33 +182,25 @@ class Store:
         with wrap_write_errors(self.path):
             for name in (*WORK, PARTS, MODELS, TRACK):
                 remove_own(self.path / name)
-            for name in (self.interrupted_path.name, "sizes.json", SCENARIO, sweep_file.FILE):
-                checksums.forget(self.path / name)
-                (self.path / name).unlink(missing_ok=True)
+            own = (self.path / SCENARIO, self.path / sweep_file.FILE)
+            for path in (self.interrupted_path, self.sizes_path, *own):
+                checksums.forget(path)
+                path.unlink(missing_ok=True)
 
-    def find_held(
-        self, stacks: Iterable[Stack], needs_models: bool, tell: Callable[[str], None]
-    ) -> set[Row]:
+    def find_held(self, needs_models: bool, tell: Callable[[str], None]) -> set[Row]:
         """Return the rows that finished files hold, and set damaged files aside.
 
-        Files that are named after one of the stacks are those stacks; others are opened, since they
-        are of the sweep before it grew, or before memory was short. tell: called with a sentence
-        about each that is computed again.
+        tell: called with a sentence about each that is computed again.
         """
-        planned = {stack.name: stack for stack in stacks}
         held: set[Row] = set()
         for path in list_parts(self.path):
             if needs_models and not self._has_models(path.stem):
                 tell(f"{path}: its models are not there; it is computed again")
                 continue
-            stack = planned.get(path.stem)
             try:
-                if stack is not None and checksums.check(path):
-                    held |= stack.rows
-                else:
-                    held |= _read_rows(path)
+                held |= _read_rows(path)
             except (UserError, OSError, ValueError) as error:
-                reason = error.reason if isinstance(error, DamagedError) else error
+                reason = format_reason(error)
                 aside = path.with_name(f"{path.name}{DAMAGED}")
                 with wrap_write_errors(path), contextlib.suppress(FileNotFoundError):
                     path.replace(aside)
@@ -227,14 +225,17 @@ class Store:
 
     def read_sizes(self) -> dict[str, int]:
         """Return the trials at once of each stack key for which memory was short before."""
-        path = self.path / "sizes.json"
+        path = self.sizes_path
         if not path.exists():
             return {}
         try:
             return _SIZES.validate_json(read_text(path, MIB))
         except (OSError, ValueError) as error:
-            raise UserError(
-                f"{path}: is damaged; remove it, and stacks have the size of engine.memory_gb"
+            reason = format_reason(error)
+            raise DamagedError(
+                f"{path}: is damaged ({reason}); remove it, and stacks have the size of "
+                "engine.memory_gb",
+                reason,
             ) from error
 
     def halve(self, stack: Stack) -> None:
@@ -243,7 +244,7 @@ class Store:
             sizes = self.read_sizes()
             half = max(1, len(stack.rows) // 2)
             sizes[stack.key] = min(half, sizes.get(stack.key, half))
-            write_text(self.path / "sizes.json", json.dumps(sizes), replaces=True)
+            write_text(self.sizes_path, json.dumps(sizes), replaces=True)
 
     def open(self, sweep: SweepFile, *more: xr.Dataset) -> xr.Dataset:
         """Return what the folder holds of a sweep, see `open_sweep`."""

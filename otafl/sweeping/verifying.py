@@ -1,19 +1,17 @@
 """Verification of all files that a run or a sweep has written.
 
 Each file is compared with its SHA-256 (`otafl.results.checksums`) and read as far as it says what
-it is. Of a result without one every chunk is read, whose checksums HDF5 compares. Nothing that a
-file names is imported or called, and what is held in memory at a time is bounded.
+it is. A result without one is first read to its end by a child, see `otafl.results.foreign`.
+Nothing that a file names is imported or called.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-import h5py
 import torch
 
 from otafl.core.errors import DamagedError, UserError
@@ -24,14 +22,12 @@ from otafl.results import checksums, sweep_file
 from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError
 from otafl.results.files import PARTS, list_parts, open_part
+from otafl.results.foreign import Read, format_reason, limit_reading
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.store import RUNNING, UNFINISHED, Store
 
 ZIP = b"PK\x03\x04"
 """The first bytes of an archive of `torch.save`."""
-
-MAX_CHUNK_BYTES = 2**30
-"""Of a chunk of values, which is read at a time."""
 
 NO_CHECKSUM = "without a SHA-256"
 
@@ -46,6 +42,7 @@ class FileKind(Enum):
     PART = "part"
     RUNNING = "running"
     SWEEP = "sweep"
+    SIZES = "sizes"
 
 
 @dataclass(frozen=True)
@@ -71,15 +68,13 @@ def verify(source: Path) -> Iterator[Finding]:
 
     Raises UserError for what is no file or folder of otafl.
     """
-    if source.is_dir():
-        yield from _verify_folder(source)
-    elif not source.exists():
+    if not source.exists():
         near = format_near_file(source, f"*{source.suffix}") or ";"
         raise UserError(f"{source}: no such file or folder{near} {HINT}")
-    elif not source.is_file():
+    if not (source.is_dir() or source.is_file()):
         raise UserError(f"{source}: is no regular file; {HINT}")
-    else:
-        yield from _verify_file(source)
+    with limit_reading() as read:
+        yield from (_verify_folder if source.is_dir() else _verify_file)(source, read)
 
 
 def advise(findings: list[Finding], source: Path) -> str:
@@ -93,15 +88,16 @@ def advise(findings: list[Finding], source: Path) -> str:
         return head + "the command that wrote it, with --restart, computes everything again"
     if FileKind.RESULT in kinds or not source.is_dir():
         return head + "the command that wrote it computes it again"
-    models = [one.path for one in wrong if one.kind is FileKind.MODELS and one.path.exists()]
+    own = (FileKind.MODELS, FileKind.SIZES)  # what the command does not replace by itself
+    kept = [one.path for one in wrong if one.kind in own and one.path.exists()]
     first = ""
-    if models:
-        names = ", ".join(str(path.relative_to(source)) for path in models)
+    if kept:
+        names = ", ".join(str(path.relative_to(source)) for path in kept)
         first = f"delete {names}; then "
     return f"{head}{first}the command that wrote it computes again what is damaged or missing"
 
 
-def _verify_file(path: Path) -> Iterator[Finding]:
+def _verify_file(path: Path, read: Read) -> Iterator[Finding]:
     with open_regular(path) as file:
         begin = file.read(len(HDF5))
     if begin.startswith(ZIP):
@@ -113,7 +109,7 @@ def _verify_file(path: Path) -> Iterator[Finding]:
             return
         raise UserError(f"{path}: is no file of otafl; {HINT}")
     kind = FileKind.PART if path.parent.name == PARTS else FileKind.RESULT
-    finding, scenario = _verify_result(path, kind, alone=True)
+    finding, scenario = _verify_result(path, kind, read, alone=True)
     yield finding
     files = trained.list_model_files(path)
     if kind is FileKind.RESULT and not files and _saves_models(scenario):
@@ -122,7 +118,7 @@ def _verify_file(path: Path) -> Iterator[Finding]:
     yield from map(_verify_tensors, files)
 
 
-def _verify_folder(folder: Path) -> Iterator[Finding]:
+def _verify_folder(folder: Path, read: Read) -> Iterator[Finding]:
     store, parts = Store(folder), list_parts(folder)
     plan = folder / sweep_file.FILE
     if not plan.exists() and not parts:
@@ -136,11 +132,17 @@ def _verify_folder(folder: Path) -> Iterator[Finding]:
         attributes = sweep_file.read(folder).attributes
         yield Finding(plan, FileKind.SWEEP)
     except UserError as error:
-        yield Finding(plan, FileKind.SWEEP, f"damaged: {_format_reason(error)}")
+        yield Finding(plan, FileKind.SWEEP, f"damaged: {format_reason(error)}")
+    if store.sizes_path.exists():
+        try:
+            store.read_sizes()
+            yield Finding(store.sizes_path, FileKind.SIZES)
+        except UserError as error:
+            yield Finding(store.sizes_path, FileKind.SIZES, f"damaged: {format_reason(error)}")
     for path in parts:
-        yield _verify_result(path, FileKind.PART)[0]
+        yield _verify_result(path, FileKind.PART, read)[0]
     if store.interrupted_path.exists():
-        yield _verify_result(store.interrupted_path, FileKind.PART)[0]
+        yield _verify_result(store.interrupted_path, FileKind.PART, read)[0]
     models = trained.list_model_files(folder)
     yield from map(_verify_tensors, models)
     # those of an `otafl run` may lie beside its result already
@@ -151,43 +153,26 @@ def _verify_folder(folder: Path) -> Iterator[Finding]:
     yield from map(_verify_tensors, list_own(folder / RUNNING, ".pt"))
 
 
-def _verify_result(path: Path, kind: FileKind, alone: bool = False) -> tuple[Finding, str]:
+def _verify_result(
+    path: Path, kind: FileKind, read: Read, alone: bool = False
+) -> tuple[Finding, str]:
     """Return the finding about a result, and its scenario; empty for a damaged one.
 
     Raises UserError, if it is verified alone, for a file that is not otafl's.
     """
     try:
         has_checksum = checksums.check(path)
+        if not has_checksum:
+            read(path)
         with open_part(path) as part:
             scenario = str(part.attrs["scenario"])
-        if not has_checksum:
-            _read_chunks(path)
     except (DamagedError, ChecksumError, OSError) as error:
-        return Finding(path, kind, f"damaged: {_format_reason(error)}"), ""
+        return Finding(path, kind, f"damaged: {format_reason(error)}"), ""
     except UserError as error:
         if alone:
             raise
         return Finding(path, kind, str(error).removeprefix(f"{path}: ").partition(";")[0]), ""
     return Finding(path, kind, note="" if has_checksum else NO_CHECKSUM), scenario
-
-
-def _read_chunks(path: Path) -> None:
-    """Read every chunk of numbers in a NetCDF-4 file, which HDF5 compares with its checksum.
-
-    Raises ChecksumError where one differs or is larger than otafl's.
-    """
-    try:
-        with h5py.File(path, "r") as file:
-            for values in file.values():
-                if not isinstance(values, h5py.Dataset) or values.dtype.kind not in "fiu":
-                    continue
-                shape = values.chunks or values.shape
-                if values.dtype.itemsize * math.prod(shape) > MAX_CHUNK_BYTES:
-                    raise ChecksumError(f"a chunk of {values.name} is larger than otafl writes")
-                for chunk in values.iter_chunks() if values.chunks else ():
-                    values[chunk]
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
-        raise ChecksumError(f"a chunk cannot be read ({type(error).__name__})") from error
 
 
 def _verify_tensors(path: Path, alone: bool = False) -> Finding:
@@ -204,7 +189,7 @@ def _verify_tensors(path: Path, alone: bool = False) -> Finding:
         elif not {"recorder", "rounds"} <= kept.keys():
             raise UserError(f"{path}: holds no models or checkpoint of otafl; {HINT}")
     except (DamagedError, ChecksumError, OSError) as error:
-        return Finding(path, kind, f"damaged: {_format_reason(error)}")
+        return Finding(path, kind, f"damaged: {format_reason(error)}")
     except Exception as error:  # what unpickling of foreign bytes may raise
         if alone and isinstance(error, UserError):
             raise
@@ -218,12 +203,3 @@ def _saves_models(scenario: str) -> bool:
         return parse(scenario).data["output"]["save_models"] is True
     except (UserError, KeyError, TypeError):
         return False
-
-
-def _format_reason(error: Exception) -> str:
-    """Return in words what an error found."""
-    if isinstance(error, DamagedError):
-        return error.reason
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

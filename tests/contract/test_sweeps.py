@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xarray as xr
 from contract.small import scenario
+from support.stopped_sweeps import same
 
 from otafl import sweeping
 from otafl.scenario import Scenario, expand
@@ -16,18 +16,6 @@ from otafl.sweeping.planning import hash_sources, name_points
 AXES: dict[str, Any] = {"channel.snr_db": [0, 20], "power.name": ["gbma", "tci"]}
 SEEDS: dict[str, Any] = {"seed": [7, 8]}
 """For a transport without a channel, over which points of `AXES` are the same."""
-
-
-def same(one: xr.Dataset, other: xr.Dataset, tolerance: float = 0.0) -> None:
-    """All but the computing time; some trial ends with a finite loss, lest all be the same NaN."""
-    assert set(one.variables) == set(other.variables)
-    if "train_loss" in one:
-        assert np.isfinite(one["train_loss"].isel(round=-1)).any()
-    for name in set(one.variables) - {"wall_time_s"}:
-        if tolerance and one[name].dtype.kind == "f":
-            np.testing.assert_allclose(one[name], other[name], rtol=tolerance, err_msg=name)
-        else:
-            np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
 def list_stacks(one: Scenario) -> list[sweeping.Stack]:

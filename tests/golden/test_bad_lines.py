@@ -25,7 +25,6 @@ SCENARIO_LINES = """
 COMMAND
 COMMAND no.yaml
 COMMAND folder
-COMMAND text.txt
 COMMAND r.nc
 COMMAND cut.nc
 COMMAND sw
@@ -36,31 +35,21 @@ COMMAND s.yaml more
 COMMAND s.yaml --nope
 COMMAND s.yaml --set training
 COMMAND s.yaml --set =3
-COMMAND s.yaml --set a..b=3
 COMMAND s.yaml --set training=[1
-COMMAND s.yaml --set training.rounds.x=3
 COMMAND s.yaml --set sweep=3
-COMMAND s.yaml --set sweep.=[1]
-COMMAND s.yaml --set sweep.zip=[1]
 COMMAND s.yaml --set 'trials=&a [*a]'
 COMMAND s.yaml --set name=LONG
-COMMAND s.yaml --set LONG=1
 COMMAND s.yaml --set 'name="a\\0b"'
-COMMAND s.yaml --set output.folder=
 """
 """Of check, run and sweep."""
 
 RUN_LINES = """
 COMMAND s.yaml --out text.txt/r.nc
-COMMAND s.yaml --out /proc/no/r.nc
 COMMAND s.yaml --out LONG.nc
-COMMAND s.yaml --out LONG/r.nc
 COMMAND s.yaml --out text.txt
 COMMAND s.yaml --device tpu
 COMMAND s.yaml --checkpoint-every -1
-COMMAND s.yaml --checkpoint-every x
 COMMAND s.yaml --set output.folder=text.txt
-COMMAND s.yaml --set output.folder=/proc/no
 """
 """Of run and sweep."""
 
@@ -68,12 +57,10 @@ RESULT_LINES = """
 COMMAND
 COMMAND no.nc
 COMMAND s.yaml
-COMMAND text.txt
 COMMAND folder
 COMMAND empty
 COMMAND cut.nc
 COMMAND /dev/zero
-COMMAND r.models
 COMMAND LONG
 COMMAND r.nc --nope
 """
@@ -82,105 +69,53 @@ COMMAND r.nc --nope
 OWN_LINES = """
 fly
 list no-table
-list power more
 check
-check --schema a b
 run s.yaml --out folder.nc
 sweep s.yaml --workers -1
 sweep s.yaml --workers 2 --scheduler tcp://127.0.0.1:1
 run s.yaml --workers 2 --scheduler tcp://127.0.0.1:1
 sweep s.yaml --scheduler nonsense
 sweep s.yaml --scheduler tcp://127.0.0.1:1
-sweep s.yaml --scheduler s.yaml
 sweep s.yaml --scheduler tcp://[::
-sweep s.yaml --scheduler tcp://a:99999999
 show r.nc --csv folder
-show r.nc --csv text.txt/x
-show r.nc --csv LONG
-diff r.nc
-diff r.nc no.nc
 diff r.nc folder
-diff text.txt r.nc
 diff cut.nc r.nc
-diff no.yaml r.nc
-diff r.nc r.nc --tolerance x
-diff r.nc r.nc --tolerance -1
 diff r.nc r.nc --tolerance nan
-convert r.nc
-convert r.nc x.txt
-convert r.nc r.nc
 convert r.nc text.txt/x.csv
-convert r.nc LONG.csv
-convert r.nc folder.nc
 convert r.nc folder.nc --force
 convert r.nc /proc/no.csv
-convert r.nc /proc/no.nc
 convert r.nc /proc/no.zarr
-convert s.yaml x.csv
-convert folder x.nc
-convert r.nc x.csv --variables nope
-export r.nc
 export s.yaml --to pytorch -o a.pt2
 export r.nc --to x -o a.onnx
-export r.nc --to onnx
-export r.nc --to pytorch -o text.txt/a.pt2
 export r.nc --to pytorch -o a.pt2 --view x
-export r.nc --to pytorch -o a.pt2 --trial 9
 export r.nc --to pytorch -o a.pt2 --device 9
 export r.nc --to pytorch -o a.pt2 --quantise dynamic
 export sw --to pytorch -o a.pt2
-export sw --to pytorch -o a.pt2 --sel snr_db
-export sw --to pytorch -o a.pt2 --sel snr_db=x
 export sw --to pytorch -o a.pt2 --sel snr_db=99
-export sw --to pytorch -o a.pt2 --sel nope=1
 plot sw --kind x
 plot sw --y nope
-plot sw --y ''
 plot sw --x nope
-plot sw --hue nope
-plot sw --facet nope
 plot sw --x power --hue power
 plot sw --sel snr_db
-plot sw --sel =3
-plot sw --sel snr_db=
 plot sw --sel snr_db=77
-plot sw --sel snr_db=x
-plot sw --sel snr_db=nan
 plot sw --sel nope=3
-plot sw --sel trial=9
-plot sw --sel round=9999
-plot sw --sel power=3
 plot sw --kind pareto --x nope
-plot sw --kind cdf --x nope
 plot sw --kind heatmap --x nope --y snr_db
 plot sw -o x.bmp
-plot sw -o text.txt/x.png
-plot sw -o LONG.png
 plot sw --csv folder
-plot sw --csv text.txt/x
 report r.nc --out x.txt
-report r.nc --out folder
 report r.nc --out text.txt/x.html
-report r.nc --out LONG.html
 timeline r.nc --trial 9
-timeline r.nc --trial x
 timeline r.nc --sel x=1
-timeline r.nc --from x
 timeline r.nc --from 9 --until 1
 timeline r.nc --from nan
-timeline r.nc --devices x
 timeline r.nc --devices 9-0
-timeline r.nc --devices 99
 timeline r.nc --devices 0-99999999999
-timeline r.nc --devices ''
 timeline r.nc --out x.bmp
-timeline r.nc --csv folder
 validate --device tpu
 validate --only no-such-law
 validate --json text.txt/x
-data
 data x
-data get
 data get x
 data get mnist --root text.txt
 """
@@ -222,27 +157,26 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.mark.parametrize("line", lines())
 def test_one_sentence_and_exit_code_2(
-    home: Path,
-    line: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.chdir(home)
-    there = sorted(home.iterdir())
-    with pytest.raises(SystemExit) as left:
-        cli.main(shlex.split(line.replace("LONG", LONG)))
-    said = capsys.readouterr()
-    assert left.value.code == 2
-    if "Usage: " not in said.err:
-        *before, sentence = said.err.splitlines()
-        assert sentence.startswith("otafl: error: ")
-        assert not [one for one in before if one.startswith("otafl: ")]  # progress of a report
-    assert "Traceback" not in said.err
-    assert "delete" not in said.err
-    if "--root" not in line and "--scheduler" not in line:
-        assert [path for path in home.iterdir() if path not in there] == []
+    there, wrong = sorted(home.iterdir()), {}
+    for line in lines():
+        with pytest.raises(SystemExit) as left:
+            cli.main(shlex.split(line.replace("LONG", LONG)))
+        said = capsys.readouterr().err
+        *before, sentence = said.splitlines()
+        told = [one for one in before if one.startswith("otafl: ")]  # progress of a report
+        sound = "Usage: " in said or (sentence.startswith("otafl: error: ") and not told)
+        new = [path for path in home.iterdir() if path not in there]
+        if "--root" in line or "--scheduler" in line:
+            there += new
+        elif new:
+            sound = False
+        if left.value.code != 2 or not sound or "Traceback" in said or "delete" in said:
+            wrong[line] = said
+    assert wrong == {}
 
 
 def test_a_scenario_for_a_result_names_the_command(
@@ -269,9 +203,8 @@ def test_a_scenario_for_a_result_names_the_command(
     Path("noted").unlink()
 
 
-@pytest.mark.parametrize("command", ["check", "run", "sweep"])
 def test_a_result_for_a_scenario_names_the_command(
-    home: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.chdir(home)
     for result, said in (
@@ -279,5 +212,5 @@ def test_a_result_for_a_scenario_names_the_command(
         ("sw", "sw: is a folder; `otafl show sw` shows a sweep, sw/scenario.yaml is its scenario"),
     ):
         with pytest.raises(SystemExit):
-            cli.main([command, result])
+            cli.main(["run", result])
         assert capsys.readouterr().err == f"otafl: error: {said}\n"

@@ -15,8 +15,8 @@ import pytest
 import torch
 import yaml
 from contract.small import scenario
-from contract.test_sweeps import Kill, same
 from support.marks import first_is_fast
+from support.stopped_sweeps import Kill, same
 from support.trained_bench import make_trained_result
 
 import otafl

@@ -14,8 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from contract.test_sweeps import same
 from support.programs import Program
+from support.stopped_sweeps import same
 
 from otafl import sweeping
 from otafl.scenario import load_scenario

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from contract.test_sweeps import same
 from support.programs import Program, run
+from support.stopped_sweeps import same
 
 from otafl import open_results
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 from contract.small import ALGORITHMS, engine, run, scenario
 
 import otafl
-from otafl import cli, preflight
+from otafl import preflight
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data.loading import read_shape
@@ -69,10 +68,9 @@ def test_the_state_of_every_method_has_room() -> None:
     assert {name: share for name, share in found.items() if not 1 / 40 < share < 1} == {}
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedrlr"])
 @pytest.mark.parametrize("hidden", [[10**6, 10**6], [10**9, 10**9, 10**9]])
-def test_a_run_refuses_a_model_that_no_memory_holds(algorithm: str, hidden: list[int]) -> None:
-    tree = {"name": "x", "algorithm": algorithm, "model": {"name": "mlp", "hidden": hidden}}
+def test_a_run_refuses_a_model_that_no_memory_holds(hidden: list[int]) -> None:
+    tree = {"name": "x", "algorithm": "fedrlr", "model": {"name": "mlp", "hidden": hidden}}
     with pytest.raises(UserError, match=r"model: one trial takes [\d,]+ GB at least \(mlp of"):
         otafl.run(tree)
 
@@ -97,14 +95,6 @@ def test_every_size_of_a_sweep_is_noted_once() -> None:
     (said,) = find_shortages({"sweep": sweep})
     assert "1,000,076,000,010 parameters" in said
     assert find_shortages({}) == ()
-
-
-def test_check_warns(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    (tmp_path / "x.yaml").write_text("name: x\nmodel: {hidden: [1000000, 1000000]}\n")
-    with pytest.raises(SystemExit) as left:
-        cli.main(["check", str(tmp_path / "x.yaml")])
-    assert not left.value.code
-    assert "otafl: warning: model: one trial takes" in capsys.readouterr().err
 
 
 def test_a_channel_that_is_larger_than_the_machine_is_refused() -> None:

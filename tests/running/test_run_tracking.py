@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 import xarray as xr
 from contract.small import scenario
-from contract.test_sweeps import same
+from support.stopped_sweeps import same
 from support.trackers import TOLD
 
 from otafl import sweeping
 from otafl.core.errors import UserError
 from otafl.results.variables import ROUNDS, VARIABLES
-from otafl.running import run_tracking
 from otafl.running.checkpoints import Checkpoint
-from otafl.running.run_tracking import RunTracking, TrackingOutput, select_values
+from otafl.running.run_tracking import TrackingOutput, select_values
 from otafl.running.stack_run import run_stack
 from otafl.scenario import compute_scenario_hash, expand, hash_custom_sources, make_stack_key
 
@@ -127,23 +126,6 @@ def _rounds(name: str, values: np.ndarray) -> list[tuple[str, int, float]]:
     return [(name, round, value) for round, value in enumerate(values)]
 
 
-def test_runs_without_a_tracker_are_not_described(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Descriptions and hashes of 10,000 points once took as long as a short sweep of them."""
-
-    def refuse(*_: Any) -> str:
-        raise AssertionError("a run was described")
-
-    monkeypatch.setattr(run_tracking, "compute_scenario_hash", refuse)
-    (one,) = points(tmp_path, track="none")[:1]
-    with RunTracking([one], [0], TrackingOutput(tmp_path)):
-        pass
-    (one,) = points(tmp_path, track="jsonl")[:1]
-    with pytest.raises(AssertionError), RunTracking([one], [0], TrackingOutput(tmp_path)):
-        pass
-
-
 def test_one_that_fails_is_left_out_and_said(tmp_path: Path) -> None:
     tracked = scenario({"track": {"name": NOTED, "fails_at": 2, "at_end": True}, "trials": 2})
     said: list[str] = []
@@ -174,25 +156,3 @@ def test_one_that_fails_is_left_out_and_said(tmp_path: Path) -> None:
 def test_one_that_cannot_begin_is_said_before_the_first_round(name: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         sweeping.run(scenario({"track": f"support.trackers:{name}"}))
-
-
-@pytest.mark.slow
-def test_what_an_earlier_scenario_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    sweeping.sweep(scenario({"track": "jsonl"}), folder)
-    own = folder / "track" / "notes.txt"
-    own.write_text("mine")
-    assert len(list(folder.glob("track/*"))) == 4
-    other = scenario({"track": "jsonl", "trials": 1, "seed": 8})
-    sweeping.sweep(other, folder, tell=print, restart=True)
-    assert {path.name for path in folder.glob("track/*")} == {"notes.txt", "trial_0.jsonl"}
-
-
-@pytest.mark.slow
-def test_workers_write_a_folder_for_each_point(tmp_path: Path) -> None:
-    swept = scenario({"track": "jsonl", "sweep": {"training.batch_size": [2, 3, 4]}})
-    sweeping.sweep(swept, tmp_path / "out", workers=2)
-    found = sorted(path.parent.name for path in tmp_path.glob("out/track/*/*.jsonl"))
-    assert found == [name for i in range(3) for name in [f"{i}_batch_size={i + 2}"] * 3]
-    files = tmp_path.glob("out/track/*/*.jsonl")
-    assert all([line["round"] for line in lines(path)] == [0, 1, 2, 3, 4] for path in files)

@@ -115,32 +115,6 @@ def test_deadline_and_the_cost_of_what_is_dropped() -> None:
     assert last["sim_time_s"] == pytest.approx(2 * (deadline + REALS / 1e6), rel=1e-12)
 
 
-def test_swapped_speeds_swap_who_is_aggregated() -> None:
-    """Each device holds digits of its own, so it matters whose update makes the slot."""
-    keys = {
-        "transport": "ideal",
-        "data.partition": {"name": "label_skew", "classes_per_device": 2},
-        "data.train_samples": None,
-        "training.eval_samples": None,
-        "training.local_steps": 10,
-        "training.rounds": 10,
-        "training.eval_every": 10,
-        "devices.deadline_s": 0.02,
-    }
-    slow, fast = 1e6, 1e9
-    records = {}
-    for missing in (0, 3):
-        speeds = [slow if k == missing else fast for k in range(4)]
-        compute = {"name": "classes", "classes": speeds}
-        records[missing] = ran(keys | {"devices.compute": compute}).variables
-        on_air = records[missing]["tx_energy_j"][0, :, -1] > 0
-        assert on_air.tolist() == [[k != missing for k in range(4)]] * 3
-        assert (records[missing]["participants"][..., 1:] == 3).all()
-    assert_agree(records[0]["sim_time_s"], records[3]["sim_time_s"])
-    accuracy = [record["test_accuracy"][0, :, -1] for record in records.values()]
-    assert (accuracy[0] != accuracy[1]).all()
-
-
 STOPPING = {
     "engine.dtype": "float64",
     "transport": "over_the_air",
@@ -181,10 +155,12 @@ def test_stop_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "field", "values"),
-    [("fedavg", "learning_rate", [0.1, 1e38, 0.2]), ("fedrlr", "q", [2.0, 1e38, 4.0])],
+    ("algorithm", "field", "values", "transport"),
+    [
+        ("fedavg", "learning_rate", [0.1, 1e38, 0.2], "digital"),
+        ("fedrlr", "q", [2.0, 1e38, 4.0], "over_the_air"),
+    ],
 )
-@pytest.mark.parametrize("transport", ["ideal", "over_the_air", "digital"])
 def test_divergence_stays_with_its_point(
     algorithm: str, field: str, values: list[float], transport: str
 ) -> None:
@@ -206,15 +182,14 @@ def test_divergence_stays_with_its_point(
             assert_agree(record[name][point], alone[name][0], name, 4 * SINGLE)  # of four rounds
 
 
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_retraction_of_a_diverged_row(bad: float) -> None:
+def test_retraction_of_a_diverged_row() -> None:
     """Overflow in one core gives NaN there, where it would be seen, and nothing elsewhere."""
     generator = torch.Generator().manual_seed(0)
     points = truncate(torch.randn(3, 6, 5, generator=generator), 2)
     gv, gtu = (torch.randn(3, n, 2, generator=generator) for n in (6, 5))
     (clean,) = retract([points], [project(points, gv, gtu)])
     step = project(points, gv, gtu)
-    step.h[1] = bad
+    step.h[1] = torch.inf
     (moved,) = retract([points], [step])
     assert moved.s[1].isnan().all()
     for got, expected in ((moved.u, clean.u), (moved.s, clean.s), (moved.v, clean.v)):

@@ -57,7 +57,6 @@ ODD_ORIGINS: dict[str, Any] = {
     "commit is no hash": [
         {"points": "0-3", "versions": {}, "sources": {}, "commit": "\x1b[2J" + "a" * 40}
     ],
-    "chunk is text": [{"points": "0-3", "versions": {}, "sources": {}, "chunk_mb": "x"}],
 }
 """Name -> what stands in the attribute `origins`."""
 

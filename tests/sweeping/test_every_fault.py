@@ -1,8 +1,8 @@
 """Every file operation of a run fails in turn, as SQLite tests itself: whatever it was, a sentence
 is said, and the same command goes on to the bits of a run that nothing disturbed.
 
-What fails is opening for writing, writing (half of it is written), `torch.save`, fsync, replace,
-rename, unlink and mkdir, each once.
+What fails is opening for writing, writing (half of it is written), `torch.save`, `to_netcdf`,
+fsync, replace, rename, unlink and mkdir, each once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Any
 
 import pytest
 import torch
+import xarray as xr
 from contract.small import scenario
-from contract.test_sweeps import same
+from support.stopped_sweeps import same
 
 from otafl import sweeping
 from otafl.core.errors import UserError, WriteError
@@ -100,6 +101,15 @@ class Faults:
             raise RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed")
         true(tree, path)
 
+    def to_netcdf(
+        self, dataset: xr.Dataset, path: Path, true: Any = xr.Dataset.to_netcdf, **options: Any
+    ) -> None:
+        """Write a dataset, or half of it."""
+        if self.count("to_netcdf", path):
+            path.write_bytes(b"\x89HDF\r\n\x1a\nhalf")
+            raise RuntimeError("NetCDF: HDF error")
+        true(dataset, path, **options)
+
 
 Make = Callable[[Path], Any]
 
@@ -125,6 +135,7 @@ def attempt(make: Make, folder: Path, wanted: int) -> list[str]:
         patch.setattr(builtins, "open", faults.open)
         patch.setattr(io, "open", faults.open)
         patch.setattr(torch, "save", faults.save)
+        patch.setattr(xr.Dataset, "to_netcdf", lambda *a, **b: faults.to_netcdf(*a, **b))
         for name in ("open", "fsync", "replace", "rename", "unlink", "mkdir"):
             patch.setattr(os, name, faults.call(name))
         make(folder)
@@ -148,7 +159,7 @@ def test_every_operation_fails_once(make: Make, tmp_path: Path) -> None:
         assert not [one for one in verify(place) if one.fault], what
         assert list_names(folder) == list_names(tmp_path / "whole"), what
     kinds = {what.partition(" ")[0] for what in first}
-    assert kinds >= {"open", "write", "save", "fsync", "replace", "unlink", "mkdir"}
+    assert kinds >= {"open", "write", "save", "to_netcdf", "fsync", "replace", "unlink", "mkdir"}
     assert "rename" in kinds or make is swept  # of the folder beside a run's result
     files = ("sweep.json", "scenario.yaml", "running", "models", "parts", ".sha256")
     assert all(any(name in what for what in first) for name in files)

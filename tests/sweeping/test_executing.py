@@ -3,12 +3,8 @@ disk, damaged files, another program on the same folder."""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import subprocess
-import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +13,13 @@ import pytest
 import torch
 import xarray as xr
 from contract.small import scenario
-from contract.test_sweeps import same
-from support.marks import first_is_fast
+from support.stopped_sweeps import same
 
 from otafl import open_results, sweeping
-from otafl.core.errors import UserError, WriteError
+from otafl.core.errors import UserError
 from otafl.results.files import list_parts, read_part
 from otafl.running import checkpoints
+from otafl.running.memory import is_out_of_memory
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import FailedStacks, locks, stack_job
 from otafl.sweeping.planning import hash_sources, name_points, plan
@@ -64,24 +60,21 @@ def limit(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[
     return asked
 
 
-@pytest.mark.parametrize(
-    ("most", "error"),
-    first_is_fast(
-        [
-            (3, MemoryError()),
-            (1, RuntimeError("DefaultCPUAllocator: can't allocate memory")),
-            (2, torch.OutOfMemoryError("CUDA out of memory")),
-        ]
-    ),
-    ids=["host", "torch", "gpu"],
-)
+def test_errors_that_mean_a_lack_of_memory() -> None:
+    text = "DefaultCPUAllocator: can't allocate memory"
+    short = (MemoryError(), RuntimeError(text), torch.OutOfMemoryError("CUDA out of memory"))
+    assert all(map(is_out_of_memory, short))
+    assert not any(map(is_out_of_memory, (ValueError(text), RuntimeError("mat1 and mat2"))))
+
+
 def test_a_stack_that_memory_is_short_for_is_halved(
-    most: int, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sweep's result is the same to rounding, and the same command goes on so."""
     one = scenario({"sweep": {"channel.snr_db": [0, 20]}, "engine.dtype": "float64"})
     whole = sweeping.run(one)
-    asked = limit(monkeypatch, most, error)
+    most = 3
+    asked = limit(monkeypatch, most, MemoryError())
     result = sweeping.sweep(one, tmp_path)
     same(result, whole, tolerance=1e-9)
     assert asked[0] == 6
@@ -112,15 +105,6 @@ def broken(monkeypatch: pytest.MonkeyPatch, times: dict[int, int], error: Except
 
     monkeypatch.setattr(stack_job, "run_stack", run)
     return tried
-
-
-def test_a_failed_stack_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = short({"sweep": {"training.batch_size": [1, 2]}})
-    tried = broken(monkeypatch, {2: 1}, ZeroDivisionError("x"))
-    result = sweeping.sweep(one, tmp_path)
-    assert result.attrs["complete"] == 1
-    assert tried == {1: 1, 2: 2}
-    assert not (tmp_path / "failures").exists()
 
 
 @pytest.mark.slow
@@ -162,35 +146,6 @@ def test_the_error_of_the_only_stack_is_not_wrapped(
         sweeping.sweep(short(), tmp_path)
 
 
-@pytest.mark.slow
-def test_two_programs_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each stack is computed once, and both have the whole result. Locks are by open file, so two
-    threads are like two programs."""
-    one = short({"sweep": EACH})
-    whole = sweeping.run(one)
-    tried = broken(monkeypatch, {}, ZeroDivisionError())
-    both, errors = threading.Barrier(2), []
-    results = []
-
-    def client() -> None:
-        both.wait()
-        try:
-            results.append(sweeping.sweep(one, tmp_path).load())
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=client) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert set(tried.values()) == {1}
-    for result in results:
-        same(result, whole)
-    assert not (tmp_path / "locks").exists()
-
-
 def test_a_stack_under_lock_is_busy(tmp_path: Path) -> None:
     one = short()
     job = make_job(one, tmp_path)
@@ -207,103 +162,7 @@ def test_a_worker_of_other_versions_refuses(tmp_path: Path) -> None:
     assert "0.0.1" in outcome.message
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1.6 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1600k", "tmpfs", str(place)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("file systems cannot be mounted here")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-@pytest.mark.slow
-def test_a_full_disk_loses_nothing_finished(small_disk: Path) -> None:
-    one = short({"sweep": EACH})
-    whole = sweeping.run(one)
-    folder = small_disk / "sweep"
-    other = small_disk / "other"
-    other.write_bytes(bytes(1_100_000))
-    with pytest.raises(WriteError, match="No space left on device"):
-        sweeping.sweep(one, folder)
-    kept = {path.name: path.read_bytes() for path in list_parts(folder)}
-    assert 0 < len(kept) < 4
-    assert int(open_results(folder)["final_round"].notnull().sum()) == len(kept)
-    other.unlink()
-    same(sweeping.sweep(one, folder), whole)
-    assert all((folder / "parts" / name).read_bytes() == was for name, was in kept.items())
-
-
-def filled(path: Path) -> None:
-    """A file that takes all the space there is."""
-    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
-        for _ in range(2000):
-            file.write(bytes(1024))
-
-
-@pytest.mark.slow
-def test_a_full_disk_leaves_the_last_checkpoint(small_disk: Path) -> None:
-    one, other = short({"training.rounds": 6}), small_disk / "other"
-    seen = []
-
-    def fill(done: int, total: int, note: str) -> None:
-        seen.append(done)
-        if done == 3:
-            filled(other)
-
-    with pytest.raises(WriteError):
-        sweeping.sweep(one, small_disk / "sweep", fill, checkpoint_every=1)
-    assert list(dict.fromkeys(seen)) == [1, 2, 3]
-    other.unlink()
-    rest: list[int] = []
-    result = sweeping.sweep(
-        one, small_disk / "sweep", lambda done, *_: rest.append(done), checkpoint_every=1
-    )
-    assert rest == [4, 5, 6]
-    same(result, sweeping.run(one))
-
-
-@pytest.mark.slow
-def test_a_damaged_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:
-    one = short({"training.rounds": 4})
-    whole = sweeping.run(one)
-
-    def stop(done: int, total: int, note: str) -> None:
-        if done == 3:
-            raise KeyboardInterrupt
-
-    for content in (lambda true: b"", lambda true: true[:1000], lambda true: b"x" * len(true)):
-        shutil.rmtree(tmp_path / "s", ignore_errors=True)
-        with pytest.raises(KeyboardInterrupt):
-            sweeping.sweep(one, tmp_path / "s", stop, checkpoint_every=1)
-        (kept,) = (tmp_path / "s" / "running").glob("*.pt")
-        kept.write_bytes(content(kept.read_bytes()))
-        same(sweeping.sweep(one, tmp_path / "s", checkpoint_every=1), whole)
-    assert not (tmp_path / "s" / "running").exists()
-
-
-def test_locks_outlive_a_folder_that_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As another program does that has found the sweep finished."""
-    place, true = tmp_path / "locks" / "0.lock", locks.FileLock.acquire
-    removed = []
-
-    def acquire(self: Any, timeout: float) -> Any:
-        if len(removed) < 2:
-            removed.append(shutil.rmtree(place.parent))
-            raise FileNotFoundError(2, "No such file or directory")
-        return true(self, timeout=timeout)
-
-    monkeypatch.setattr(locks.FileLock, "acquire", acquire)
-    with locks.hold_lock(place):
-        assert place.exists()
-    assert len(removed) == 2
-
-
-@pytest.mark.parametrize("what", ["versions", "threads", "points"])
+@pytest.mark.parametrize("what", ["versions", "points"])
 def test_a_checkpoint_of_another_program_is_not_gone_on_from(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,8 +178,6 @@ def test_a_checkpoint_of_another_program_is_not_gone_on_from(
     assert found.rounds == 1
     if what == "versions":
         monkeypatch.setattr(checkpoints, "get_versions", lambda: {"otafl": "0.0.1"})
-    elif what == "threads":
-        monkeypatch.setattr("torch.get_num_threads", lambda: 7)
     else:
         points = expand(short({"channel.snr_db": 3}))
     assert kept.load(points, [0]) is None

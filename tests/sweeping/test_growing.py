@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import xarray as xr
 from contract.small import scenario
-from contract.test_sweeps import Kill, same
 from support.marks import first_is_fast
+from support.stopped_sweeps import same
 
 import otafl
 from otafl import open_results, sweeping
@@ -112,22 +112,6 @@ def test_a_grown_sweep_computes_what_is_new(
 
 
 @pytest.mark.slow
-def test_it_grows_again_before_it_is_finished(tmp_path: Path, trials: Trials) -> None:
-    one = grown(**{"engine.memory_gb": 1e-9})
-    with pytest.raises(KeyboardInterrupt):
-        sweeping.sweep(one, tmp_path / "s", Kill(after=7), checkpoint_every=1)
-    done = trials.take()
-    second = grown(MORE, trials=3, **{"engine.memory_gb": 1e-9})
-    with pytest.raises(KeyboardInterrupt):
-        sweeping.sweep(second, tmp_path / "s", Kill(after=11), tell=print)
-    done |= trials.take()
-    last = grown(MORE, trials=4, **{"engine.memory_gb": 1e-9})
-    after = sweeping.sweep(last, tmp_path / "s", tell=print)
-    assert len(trials.take() & done) <= 2  # what was running as it was interrupted
-    same(after, sweeping.run(last), tolerance=1e-9)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_models_come_along(name: str, tmp_path: Path) -> None:
     """Under their points' new numbers, with those of the new trials."""
@@ -148,8 +132,6 @@ def test_models_come_along(name: str, tmp_path: Path) -> None:
 
 NOT_GROWN = {
     "value gone": grown(BEFORE | {"channel.snr_db": [0, 10]}),
-    "trials": grown(MORE, trials=1),
-    "axis more": grown(BEFORE | {"training.batch_size": [2]}),
     "seed": grown(MORE, seed=8),
 }
 
@@ -175,39 +157,3 @@ def test_one_more_trial_of_a_scenario_without_axes(
     after = MAKERS[name](grown({}, 2), tmp_path / name, tell=print)
     assert trials.take() == {((), 1)}
     same(after.sel(trial=[0]), before)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MAKERS)
-def test_what_is_there_is_whole_until_the_grown_sweep_is(
-    name: str, kept: Path, tmp_path: Path, trials: Trials
-) -> None:
-    """Interrupted while it grows; the next call goes on."""
-    place = shutil.copytree(kept, tmp_path / "kept") / name
-    before, now = open_results(place).load(), grown(MORE, trials=3)
-    with pytest.raises(KeyboardInterrupt):
-        MAKERS[name](now, place, Kill(after=5), tell=print)
-    there = open_results(place)
-    same(there.sel(OLD), before)
-    done = trials.take()
-    after = MAKERS[name](now, place, tell=print)
-    again = trials.take()
-    assert done | again == every(now) - every(grown())
-    assert again < done | again
-    same(after, whole(True, 3), tolerance=1e-9)
-
-
-@pytest.mark.slow
-def test_timelines_and_links_of_other_lengths_join(tmp_path: Path) -> None:
-    """What has another size in each trial is padded, as in a stack."""
-    keys = {
-        "output.save_link": True,
-        "output.save_timeline": True,
-        "training.rounds": 6,
-        "training.stop_at": {"test_accuracy": 0.2},
-        "algorithm.learning_rate": 0.5,
-    }
-    axis = {"channel.snr_db": [10]}
-    sweeping.sweep(grown(axis, **keys), tmp_path)
-    now = grown(axis, trials=5, **keys)
-    same(sweeping.sweep(now, tmp_path, tell=print), sweeping.run(now), tolerance=1e-9)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from contract.test_sweeps import same
 from support.programs import Program
+from support.stopped_sweeps import same
 
 import otafl
 

@@ -39,17 +39,6 @@ def test_the_second_run_into_a_file_is_told_of_the_first(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.nc", "r.nc.sha256"]
 
 
-@pytest.mark.exact
-def test_a_holder_that_cannot_be_read_is_not_named(tmp_path: Path) -> None:
-    with locks.hold_folder(tmp_path, "r.nc"):
-        (tmp_path / "run.json").write_text("[]")
-        with (
-            pytest.raises(UserError, match="another `otafl run` makes it; wait"),
-            locks.hold_folder(tmp_path, "r.nc"),
-        ):
-            pass
-
-
 @pytest.mark.slow
 def test_four_clients_at_once_end_in_sentences(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(SMALL)

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import xarray as xr
 from contract.small import scenario, trace
-from contract.test_sweeps import Kill, same
-from support.marks import first_is_fast
+from support.stopped_sweeps import Kill, same
 
 from otafl import sweeping
 from otafl.core.errors import UserError
@@ -28,41 +27,32 @@ pytestmark = pytest.mark.exact
 
 POLICY = """\
 import torch
-from {helper} import SHARE
+from my_pack.shares import SHARE
 
 def f(link):
     amplitude = SHARE * (link.budget / 1e3)[:, None].sqrt()
     p = amplitude * torch.ones_like(link.h) * link.transmit_mask[:, None]
     return p, torch.ones_like(link.h[..., 0].real)
 """
-MODULES = {"alone": "my_policy:f", "package": "my_pack.policy:f"}
 
 
-@pytest.fixture(params=first_is_fast(MODULES))
-def named(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[str]:
-    """A policy of the user's, in a file of the working folder or of a package there, whose numbers
-    come from another file beside it."""
+@pytest.fixture
+def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A policy of the user's in the working folder, whose numbers come from a package beside it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # edits are within a second
     (tmp_path / "my_pack").mkdir()
     (tmp_path / "my_pack" / "__init__.py").write_text("")
-    (tmp_path / "my_pack" / "policy.py").write_text(POLICY.format(helper="my_pack.shares"))
-    (tmp_path / "my_policy.py").write_text(POLICY.format(helper="my_shares"))
+    (tmp_path / "my_policy.py").write_text(POLICY)
     share(tmp_path, 0.5)
-    yield MODULES[request.param]
+    yield "my_policy:f"
     forget_modules()
-
-
-alone = pytest.mark.parametrize("named", ["alone"], indirect=True)
 
 
 def share(folder: Path, value: float) -> None:
     """Edit the user's modules, and forget them, as a new Python program has not imported them."""
-    for file in ("my_pack/shares.py", "my_shares.py"):
-        (folder / file).write_text(f"SHARE = {value}\n")
+    (folder / "my_pack" / "shares.py").write_text(f"SHARE = {value}\n")
     forget_modules()
 
 
@@ -90,7 +80,7 @@ def test_an_edited_module_is_refused(named: str, tmp_path: Path) -> None:
     share(tmp_path, 0.9)
     with pytest.raises(UserError) as refused:
         sweeping.sweep(one, folder, calls)
-    check_refused(refused, "my_pack/shares.py" if "pack" in named else "my_shares.py")
+    check_refused(refused, "my_pack/shares.py")
     assert {path: path.read_bytes() for path in folder.rglob("*.nc")} == kept
     share(tmp_path, 0.5)
     same(sweeping.sweep(one, folder, calls, tell=said.append), before)
@@ -101,20 +91,20 @@ def test_an_edited_module_is_refused(named: str, tmp_path: Path) -> None:
     assert second == pytest.approx(first * (0.9 / 0.5) ** 2, rel=1e-5)
 
 
-@alone
 def test_a_comment_is_no_change(named: str, tmp_path: Path) -> None:
     one, calls = short({"power": named}), Kill(after=-1)
     sweeping.run(one, tmp_path / "r.nc")
     sweeping.sweep(one, tmp_path / "s")
-    text = (tmp_path / "my_shares.py").read_text()
-    (tmp_path / "my_shares.py").write_text(f'"""Shares."""\n\n{text}  # a comment\n"more"\n')
+    text = (tmp_path / "my_pack" / "shares.py").read_text()
+    (tmp_path / "my_pack" / "shares.py").write_text(
+        f'"""Shares."""\n\n{text}  # a comment\n"more"\n'
+    )
     sweeping.run(one, tmp_path / "r.nc", calls, tell=print)
     sweeping.sweep(one, tmp_path / "s", calls)
     assert calls.calls == 0
 
 
 @pytest.mark.slow
-@alone
 def test_an_edit_of_what_a_file_was_computed_by(named: str, tmp_path: Path) -> None:
     """A file that otafl named after the scenario is replaced, as if the scenario had changed."""
     one, said = short({"power": named}), list[str]()
@@ -126,35 +116,14 @@ def test_an_edit_of_what_a_file_was_computed_by(named: str, tmp_path: Path) -> N
         share(tmp_path, 0.9)
         if out == own:
             sweeping.run(one, out, tell=said.append)
-            assert "my_shares.py" in said[0]
+            assert "my_pack/shares.py" in said[0]
             continue
         with pytest.raises(UserError) as refused:
             sweeping.run(one, out)
-        check_refused(refused, "my_shares.py")
+        check_refused(refused, "my_pack/shares.py")
         assert out.read_bytes() == kept
 
 
-@pytest.mark.slow
-@alone
-def test_an_edit_of_what_an_interrupted_run_names(named: str, tmp_path: Path) -> None:
-    """A checkpoint is kept until the change is undone; without one, nothing is lost."""
-    one = short({"power": named, "training.rounds": 4})
-    for checkpoint_every, expected in ((0, 4), (1, 2)):
-        out = tmp_path / f"{checkpoint_every}.nc"
-        with pytest.raises(KeyboardInterrupt):
-            sweeping.run(one, out, Kill(after=2), checkpoint_every)
-        if checkpoint_every:
-            share(tmp_path, 0.9)
-            with pytest.raises(UserError) as refused:
-                sweeping.run(one, out, None, checkpoint_every)
-            check_refused(refused, "my_shares.py")
-            share(tmp_path, 0.5)
-        calls = Kill(after=-1)
-        same(sweeping.run(one, out, calls, checkpoint_every), sweeping.run(one))
-        assert calls.calls == expected
-
-
-@alone
 def test_a_new_program_takes_the_module_as_it_is_now(named: str, tmp_path: Path) -> None:
     """Whether it writes a file or not."""
     one, joules = short({"power": named}), []
@@ -163,12 +132,15 @@ def test_a_new_program_takes_the_module_as_it_is_now(named: str, tmp_path: Path)
         in_memory, kept = sweeping.run(one), sweeping.run(one, tmp_path / f"{value}.nc")
         same(in_memory, kept)
         (origin,) = json.loads(kept.attrs["origins"])
-        assert set(origin["sources"]) == {"my_policy.py", "my_shares.py"}
+        assert set(origin["sources"]) == {
+            "my_policy.py",
+            "my_pack/__init__.py",
+            "my_pack/shares.py",
+        }
         joules.append(float(kept["tx_energy_j"].sum()))
     assert joules[1] == pytest.approx(joules[0] * (0.9 / 0.5) ** 2, rel=1e-5)
 
 
-@alone
 def test_a_module_that_changes_while_it_runs(named: str, tmp_path: Path) -> None:
     """And one that a worker has otherwise than its client: nothing is computed."""
     one = short({"power": named})
@@ -179,7 +151,7 @@ def test_a_module_that_changes_while_it_runs(named: str, tmp_path: Path) -> None
     share(tmp_path, 0.9)
     outcome = stack_job.run_job(job, lambda *_: None)
     assert (outcome.state, outcome.kind) == ("failed", "user")
-    assert outcome.message.startswith("my_shares.py: changed while the sweep ran, or differs")
+    assert outcome.message.startswith("my_pack/shares.py: changed while the sweep ran, or differs")
     assert not (tmp_path / "s" / "parts").exists()
 
 

@@ -8,7 +8,7 @@ from contract.small import scenario
 from otafl.data.loading import read_shape
 from otafl.running.memory import estimate_trial
 from otafl.scenario import Scenario, expand
-from otafl.sweeping.planning import Row, Stack, hash_sources, name_points, plan, select_missing
+from otafl.sweeping.planning import Stack, hash_sources, name_points, plan, select_missing
 
 pytestmark = pytest.mark.exact
 
@@ -26,10 +26,6 @@ def sized(trials_at_once: float, **keys: object) -> Scenario:
     small = scenario({"sweep": BOTH, **keys})
     each = estimate_trial(small, read_shape(small.data)).bytes
     return scenario({"sweep": BOTH, **keys, "engine.memory_gb": trials_at_once * each / 2**30})
-
-
-def every(one: Scenario) -> set[Row]:
-    return set[Row]().union(*(stack.rows for stack in stacks_of(one)))
 
 
 @pytest.mark.parametrize(
@@ -83,11 +79,3 @@ def test_missing_are_the_rows_that_nobody_holds() -> None:
     assert [(one.names, one.trials) for one in missing] == [([first], [2]), ([second], [1, 2])]
     assert select_missing([stack], stack.rows) == []
     assert [one.name for one in select_missing([stack], set())] == [stack.name]
-
-
-def test_growth_plans_the_rows_that_are_new() -> None:
-    one = scenario({"sweep": {"channel.snr_db": [0, 20]}})
-    now = scenario({"sweep": {"channel.snr_db": [20, 10, 0]}, "trials": 4})
-    assert every(one) < every(now)
-    new = set().union(*(s.rows for s in select_missing(stacks_of(now), every(one))))
-    assert new == every(now) - every(one)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from contract.small import scenario
-from contract.test_sweeps import Kill, same
+from support.stopped_sweeps import Kill, same
 
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
@@ -67,23 +67,20 @@ def test_the_same_call_computes_nothing(folder: Path) -> None:
     same(result, sweeping.run(scenario(SWEEP)))
 
 
-@pytest.mark.parametrize("run", [True, False])
 def test_a_folder_without_results_is_nobodys(
-    run: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the user's fault left it: the corrected scenario begins there without a word."""
 
     def fail(*_: Any, **__: Any) -> None:
         raise UserError("the user can mend this")
 
-    made = sweeping.run if run else sweeping.sweep
     with monkeypatch.context() as patch:
         patch.setattr(stack_job, "run_stack", fail)
         with pytest.raises(UserError, match="the user can mend this"):
-            made(scenario(SWEEP), tmp_path / "r.nc")
+            sweeping.run(scenario(SWEEP), tmp_path / "r.nc")
     corrected = scenario({**SWEEP, "seed": 8})
-    assert made(corrected, tmp_path / "r.nc", tell=silent).attrs["seed"] == 8
-    assert (tmp_path / "r.nc").is_file() == run
+    assert sweeping.run(corrected, tmp_path / "r.nc", tell=silent).attrs["seed"] == 8
     assert not (tmp_path / "r.unfinished").exists()
 
 
@@ -109,7 +106,7 @@ OWN_FOLDERS = ("parts", "models", "running", "failures", "locks", "track")
 FILE = "0123456789abcdef"
 
 
-@pytest.mark.parametrize("name", OWN_FOLDERS)
+@pytest.mark.parametrize("name", ["parts", "locks"])
 def test_a_link_in_place_of_an_own_folder_is_refused(name: str, folder: Path) -> None:
     shutil.rmtree(folder / name, ignore_errors=True)
     victim = folder.with_name("victim")
@@ -123,37 +120,21 @@ def test_a_link_in_place_of_an_own_folder_is_refused(name: str, folder: Path) ->
     assert len(list(victim.iterdir())) == 3
 
 
-def test_a_sweep_s_folder_may_be_a_link(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "s").symlink_to("disk")
-    for restart in (False, True):
-        result = sweeping.sweep(scenario(SWEEP), tmp_path / "s", restart=restart, tell=print)
-        assert result.attrs["complete"] == 1
-    assert len(list_parts(tmp_path / "disk")) == 1
-
-
-@pytest.mark.parametrize("restart", [False, True])
-def test_what_is_not_otafl_s_stays_in_own_folders(restart: bool, folder: Path) -> None:
+def test_what_is_not_otafl_s_stays_in_own_folders(folder: Path) -> None:
     foreign = []
     for name in (*OWN_FOLDERS, "state"):
         (folder / name).mkdir(exist_ok=True)
         foreign += [folder / name / file for file in ("important.nc", "notes.txt", "00000-0")]
     for path in foreign:
         path.write_text("mine")
-    result = sweeping.sweep(scenario(SWEEP), folder, restart=restart, tell=print)
+    result = sweeping.sweep(scenario(SWEEP), folder, restart=True, tell=print)
     assert result.attrs["complete"] == 1
     assert [path for path in foreign if not path.exists() or path.read_text() != "mine"] == []
 
 
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [
-        (f"running/{FILE}.pt", "checkpoints of what was running"),
-        ("interrupted.nc", "the records of an interrupted one"),
-    ],
-)
-def test_work_that_is_not_finished_is_kept_too(folder: Path, file: str, said: str) -> None:
+def test_work_that_is_not_finished_is_kept_too(folder: Path) -> None:
     other = scenario({**SWEEP, "seed": 8})
+    file, said = f"running/{FILE}.pt", "checkpoints of what was running"
     for part in list_parts(folder):
         part.unlink()
     (folder / file).parent.mkdir(exist_ok=True)
@@ -183,10 +164,7 @@ def test_a_file_of_the_users_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "scenario.yaml").read_text() == "name: small  # with my notes\n"
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "[" * 100_000, "1" * 5000, '{"names": 1}', '{"names": ["a"], "trials": 1}', None],
-)
+@pytest.mark.parametrize("text", ["", "[" * 100_000, None])
 def test_a_damaged_file_of_the_sweep_is_named(text: str | None, folder: Path) -> None:
     path = folder / "sweep.json"
     path.with_name("sweep.json.sha256").unlink()
@@ -210,16 +188,13 @@ def test_a_digit_of_the_sweep_that_changed_is_noticed(folder: Path) -> None:
         sweeping.sweep(scenario(SWEEP), folder)
 
 
-def make_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
 def make_device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
-@pytest.mark.parametrize("make", [make_pipe, make_device, Path.mkdir])
-@pytest.mark.parametrize("name", ["sweep.json", "sizes.json", "part"])
+@pytest.mark.parametrize(
+    ("name", "make"), [("sweep.json", os.mkfifo), ("sizes.json", make_device), ("part", os.mkfifo)]
+)
 def test_what_is_no_regular_file_neither_blocks_nor_loses_results(
     name: str, make: Any, folder: Path
 ) -> None:
@@ -235,14 +210,11 @@ def test_what_is_no_regular_file_neither_blocks_nor_loses_results(
         sweeping.sweep(scenario(SWEEP), folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"text", None])
-def test_a_damaged_part_is_set_aside_and_computed_again(
-    content: bytes | None, folder: Path
-) -> None:
+def test_a_damaged_part_is_set_aside_and_computed_again(folder: Path) -> None:
     (part,) = list_parts(folder)
     whole = open_results(folder).load()
     true = part.read_bytes()
-    part.write_bytes(true[: len(true) // 2] if content is None else content)
+    part.write_bytes(true[: len(true) // 2])
     told: list[str] = []
     same(sweeping.sweep(scenario(SWEEP), folder, tell=told.append), whole)
     assert told[0].startswith(f"{part}: is damaged (")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 from contract.small import scenario
-from contract.test_sweeps import Kill, same
 from support.command import call
+from support.stopped_sweeps import Kill, same
 
 from otafl import sweeping
 from otafl.core.errors import UserError
@@ -134,13 +134,22 @@ def test_a_damaged_attribute_of_one_part_does_not_stop_a_sweep(copy: Path) -> No
     path = folder / "parts" / f"{stack}.nc"
     write_part(read_part(path).assign_attrs(origins="{"), path)
     assert faults(folder)[f"parts/{stack}.nc"].startswith("damaged: ")
-    (folder / "parts" / f"{stack}.nc.sha256").unlink()
     rounds: list[int] = []
     told: list[str] = []
     sweeping.sweep(scenario(SWEEP), folder, lambda d, t, n: rounds.append(d), tell=told.append)
     assert rounds == [4, 5, 6]
     assert len(told) == 1
     assert not any(faults(folder).values())
+
+
+def test_damaged_sizes_are_named(copy: Path) -> None:
+    sizes = copy / "whole" / "sizes.json"
+    sizes.write_text('{"a": 3}')
+    assert faults(copy / "whole")["sizes.json"] == ""
+    sizes.write_text('{"a": 0}')
+    assert faults(copy / "whole")["sizes.json"].startswith("damaged: a: Input should be greater")
+    told = advise(list(verify(copy / "whole")), copy / "whole")
+    assert "1 of 6 files damaged or missing; delete sizes.json; then the command" in told
 
 
 def test_the_sweep_and_the_run_have_their_own_advice(copy: Path) -> None:

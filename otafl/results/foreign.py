@@ -1,0 +1,86 @@
+"""Files that others may have written: their faults in words, and reading within limits."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import h5py
+from loky import ProcessPoolExecutor
+from pydantic import ValidationError
+
+from otafl.core.errors import DamagedError
+from otafl.results.checksums import ChecksumError
+
+LIMIT_S = 60.0
+LIMIT_BYTES = 2**32
+"""Time and memory within which a child reads a file."""
+
+
+def format_reason(error: BaseException) -> str:
+    """Return in a line what an error found in a file: its first fault."""
+    if isinstance(error, DamagedError):
+        return error.reason
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+Read = Callable[[Path], None]
+"""Reads a file to its end; raises ChecksumError for one that cannot be read."""
+
+
+@contextlib.contextmanager
+def limit_reading() -> Iterator[Read]:
+    """Yield a function that reads a NetCDF-4 file to its end, in a child with limits.
+
+    The child starts with the first file, takes about a second for it, and ends with the `with`
+    statement.
+    """
+    started: list[ProcessPoolExecutor] = []
+
+    def read(path: Path) -> None:
+        if not started:
+            started.append(ProcessPoolExecutor(max_workers=1, initializer=_limit_memory))
+        try:
+            started[0].submit(_read_chunks, path).result(LIMIT_S)
+        except TimeoutError:
+            started.pop().shutdown(kill_workers=True)
+            raise ChecksumError(f"it cannot be read within {LIMIT_S:g} s") from None
+        except BrokenProcessPool:
+            started.pop().shutdown(kill_workers=True)
+            raise ChecksumError("HDF5 fails when it reads it") from None
+
+    try:
+        yield read
+    finally:
+        for executor in started:
+            executor.shutdown(kill_workers=True)
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
+
+
+def _read_chunks(path: Path) -> None:
+    """Read all attributes and values, chunk by chunk, which HDF5 compares with its checksums."""
+    try:
+        with h5py.File(path, "r") as file:
+            for values in (file, *file.values()):
+                for name in values.attrs:
+                    values.attrs.get(name)
+            for values in file.values():
+                if isinstance(values, h5py.Dataset) and values.dtype.kind in "fiu":
+                    for place in values.iter_chunks() if values.chunks else [...]:
+                        values[place]
+    except MemoryError:
+        limit = f"{LIMIT_BYTES / 2**30:g} GiB"
+        raise ChecksumError(f"reading it takes more than {limit} of memory") from None
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+        raise ChecksumError(f"a chunk cannot be read ({type(error).__name__})") from error
