@@ -44,7 +44,6 @@ from otafl.channels.base import Channel, ChannelSettings
 from otafl.channels.fading import build_block_state
 from otafl.channels.ofdm import delay_rotations, frequency_response, group_frequencies
 from otafl.channels.positions import Positions
-from otafl.channels.trace_arrays import Format
 from otafl.channels.trace_files import Responses, read, write
 from otafl.core.arrays import to_numbers
 from otafl.core.contracts import ChannelState, LinkBudget, Paths
@@ -78,10 +77,6 @@ class Trace(Channel):
         """ray-traced place, instead of path: 96 pedestrians around a base station with 8 antennas
         above the roofs at 3.5 GHz, who move one metre in each of 12 rounds; some have no path
         (map data: OpenStreetMap contributors, ODbL)"""
-        format: Format = "complex"
-        """meaning of the numbers in a .npy, .npz or .csv file: complex; real_imag, real and
-        imaginary parts in a last dimension of length 2; magnitude, |h|; magnitude_db, 20 log10
-        |h|. Magnitudes have the phase 0"""
         start: Literal["zero", "per_trial"] = "per_trial"
         """round of the file with which a trial starts: zero, the first, or per_trial, a random one.
         After its last round the file starts again, and before its first, which a delayed
@@ -133,7 +128,7 @@ class Trace(Channel):
 
     def prepare(self) -> None:
         settings, streams, devices = self.settings, self.streams, self.devices
-        self._file = file = read(settings.file, settings.format)
+        self._file = file = read(settings.file)
         rounds, known, antennas = file.response.shape[:3]
         if known < devices:
             raise UserError(

@@ -19,19 +19,16 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from otafl.core.arrays import refuse_wrong, to_numbers, to_single
+from otafl.core.arrays import to_numbers, to_single
 from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
 
 AXES = ("round", "device", "antenna", "group")
 """Dimensions of the frequency responses of a trace."""
-
-Format = Literal["complex", "real_imag", "magnitude", "magnitude_db"]
-"""Meaning of the numbers of a file."""
 
 COLUMNS = "the columns round, device, antenna, group, and real, imag or h; some may be missing"
 """Columns of a CSV file, for messages."""
@@ -49,15 +46,13 @@ MAX_BYTES = 1 << 33
 """Largest size of a file's arrays, which are kept in memory."""
 
 
-def read_arrays(path: str | Path, format: Format = "complex") -> dict[str, np.ndarray]:
+def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
     """Read a file of `SUFFIXES` from an untrusted source.
 
     Parameters
     ----------
     path : str or Path
         File.
-    format : Format
-        Meaning of the numbers of `h` or `a`.
 
     Returns
     -------
@@ -86,16 +81,14 @@ def read_arrays(path: str | Path, format: Format = "complex") -> dict[str, np.nd
     if len(found) == 1 and "h" not in found:
         found = {"h": next(iter(found.values()))}
     return {
-        name: to_responses(value, f"{name} of {label}" if suffix == ".npz" else label, name, format)
+        name: to_responses(value, f"{name} of {label}" if suffix == ".npz" else label, name)
         if name in ("h", "a")
         else value
         for name, value in found.items()
     }
 
 
-def to_responses(
-    source: Any, label: str, name: str = "h", format: Format = "complex"
-) -> np.ndarray:
+def to_responses(source: Any, label: str, name: str = "h") -> np.ndarray:
     """Return responses as an array, complex [R, K, A, F], or with paths [R, K, A, L].
 
     Parameters
@@ -107,10 +100,6 @@ def to_responses(
         Name in messages.
     name : {"h", "a"}
         Frequency responses, or amplitudes of paths.
-    format : Format
-        Meaning of the numbers: complex; real_imag, with real and imaginary parts in a last
-        dimension of length 2; magnitude |h|; or magnitude_db, 20 log10 |h|. A magnitude has the
-        phase 0.
 
     Raises
     ------
@@ -118,25 +107,11 @@ def to_responses(
         If the array has another shape or type, or is not finite.
     """
     h = to_numbers(source, label, "complex numbers", "iufc")
-    if (h.dtype.kind == "c") != (format == "complex"):
+    if h.dtype.kind != "c":
         raise UserError(
-            f"{label}: got {h.dtype.name} {list(h.shape)} for format: {format}; give real numbers "
-            "the format real_imag, magnitude or magnitude_db, and complex ones (also columns real "
-            "and imag) none"
+            f"{label}: got {h.dtype.name} {list(h.shape)}; expected complex numbers: of parts x "
+            "and y save x + 1j * y, of magnitudes x + 0j, in decibels 10 ** (x / 20) + 0j"
         )
-    if format == "real_imag":
-        if h.shape[-1:] != (2,):
-            raise UserError(
-                f"{label} has the shape {h.shape}; expected a last dimension of length 2 for "
-                "format: real_imag, with real and imaginary parts"
-            )
-        h = h[..., 0] + 1j * h[..., 1]
-    if format == "magnitude":
-        wanted = "set format: magnitude_db if the numbers are in decibels"
-        refuse_wrong(h < 0, h, label, "numbers", "negative", wanted, AXES)
-    if format == "magnitude_db":
-        with np.errstate(over="ignore"):
-            h = 10.0 ** (h / 20.0)
     if h.ndim not in ((4,) if name == "a" else (2, 3, 4)) or not h.size:
         axes = "antenna, path" if name == "a" else "[antenna[, group]]"
         raise UserError(f"{label} has the shape {h.shape}; expected (round, device, {axes})")

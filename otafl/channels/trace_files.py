@@ -17,7 +17,6 @@ from otafl.channels.trace_arrays import (
     FINITE,
     MAX_BYTES,
     SUFFIXES,
-    Format,
     read_arrays,
     to_responses,
 )
@@ -71,7 +70,7 @@ class Responses:
         return Positions(place[devices, :2], self.base_m[None, :2], self.ground)
 
 
-def read(path: str, format: Format = "complex") -> Responses:
+def read(path: str) -> Responses:
     """Read a trace, or channels of a NumPy or CSV file, from an untrusted source.
 
     Raises UserError if the file does not exist, is not a trace, or its numbers are not a channel's.
@@ -81,18 +80,13 @@ def read(path: str, format: Format = "complex") -> Responses:
     is_array = Path(path).suffix in SUFFIXES
     if is_array:
         try:
-            arrays = read_arrays(path, format)
+            arrays = read_arrays(path)
         except UserError as error:
             raise UserError(f"channel.path: {error}") from error
         attributes = {name: arrays.pop(name) for name in ATTRIBUTES if name in arrays}
     else:
         arrays, attributes = _read_netcdf(path)
         _check_schema(path, attributes)
-    if format != "complex" and not {"h", "a"} & arrays.keys():
-        raise UserError(
-            f"channel.format: got {format}, but '{path}' states real and imaginary parts; leave it "
-            "out"
-        )
     for name in ("h", "a"):
         if name in arrays:
             whole = arrays.pop(name)
@@ -290,7 +284,6 @@ def convert_trace(
     *,
     carrier_hz: float,
     bandwidth_hz: float,
-    format: Format = "complex",
 ) -> tuple[int, int, int, int]:
     """Write measured channels as a trace, which `channel: {name: trace, path: ...}` reads.
 
@@ -305,8 +298,6 @@ def convert_trace(
         NetCDF-4 file to write.
     carrier_hz, bandwidth_hz : float
         Carrier frequency, and bandwidth that the groups cover, in Hz.
-    format : {"complex", "real_imag", "magnitude", "magnitude_db"}
-        Meaning of the numbers, as of the key `channel.format`.
 
     Returns
     -------
@@ -322,7 +313,7 @@ def convert_trace(
         if not 0 < value < math.inf:
             raise UserError(f"{name}: got {value!r}; must be a positive number of hertz")
     if isinstance(source, str | Path):
-        arrays = read_arrays(source, format)
+        arrays = read_arrays(source)
         if "h" not in arrays:
             raise UserError(
                 f"'{source}' has the arrays {', '.join(arrays) or 'none'}; expected h, the "
@@ -330,7 +321,7 @@ def convert_trace(
             )
         h = arrays["h"]
     else:
-        h = to_responses(source, "the array", format=format)
+        h = to_responses(source, "the array")
     write(path, carrier_hz, bandwidth_hz, h, "h", "group", {})
     rounds, devices, antennas, groups = h.shape
     return rounds, devices, antennas, groups

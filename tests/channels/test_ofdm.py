@@ -4,14 +4,13 @@ over all that it compares is 1e-4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
-from support.made_channels import FAR, make_channel
+from support.made_channels import make_channel
 from support.rounding import assert_agree
-from torch import Tensor
 
 from otafl.channels.ofdm import group_frequencies
 from otafl.validation.bench import Bench
@@ -25,54 +24,6 @@ def make(
     **keys: Any,
 ) -> Any:
     return make_channel(name, devices, trials, dtype, seed=5, **keys)
-
-
-# examples: one of each family with and without a speed
-
-
-@pytest.mark.exact
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("tdl-d", {"antennas": 3, "antenna_correlation": 0.5, "block_symbols": 100}),
-        ("cdl-a", {"speed_kmh": 3.0, "block_symbols": 100}),
-        ("umi", {"antennas": 2, "block_symbols": 100}),
-    ],
-)
-def test_a_state_depends_on_its_round_alone(name: str, settings: dict[str, Any]) -> None:
-    """Not on the order of rounds, on what a trial is stacked with, on how many devices there are,
-    or on how many blocks are asked for; torch's generator is left alone. In the far round the
-    rounding of a cosine turns moving devices by up to a radian, so that nothing is compared."""
-    dtype = torch.float64
-    rounds = [1, 70, 0, FAR]
-    torch.manual_seed(11)
-    before = torch.get_rng_state()
-    whole = make(name, 4, [0, 1, 2], dtype, **settings)
-    states = {round: whole.get_state(round) for round in rounds}
-    others: list[tuple[Any, Callable[[Tensor], Tensor]]] = [
-        (make(name, 4, [1], dtype, **settings), lambda h: h[1:2]),
-        (make(name, 2, [0, 1, 2], dtype, **settings), lambda h: h[:, :2]),
-        (make(name, 4, [2, 2, 1], dtype, **settings), lambda h: h[[2, 2, 1]]),
-    ]
-    larger = make(name, 70, [2], dtype, **settings)
-    for round in reversed(rounds):
-        h, gain = states[round].h, states[round].gain
-        assert h.shape == (3, 4, settings.get("antennas", 1), 1, 8)
-        assert h.dtype == dtype.to_complex()
-        assert gain.shape == (3, 4)
-        assert gain.dtype == dtype
-        if round < FAR or "speed_kmh" not in settings:
-            for other, part in others:
-                assert_agree(other.get_state(round).h, part(h))
-                assert_agree(other.get_state(round).gain, part(gain))
-            assert_agree(larger.get_state(round).h[0, :4], h[2])
-        if "block_symbols" in settings:
-            long, short = states[round].extend_to(1000), states[round].extend_to(400)
-            assert torch.equal(long[:, :, :, :1], h)
-            # a row of blocks is summed up in batches, which may round differently
-            torch.testing.assert_close(long[:, :, :, : short.shape[3]], short)
-            assert long.shape[3] == 1000 // settings["block_symbols"]
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.exact

@@ -9,10 +9,11 @@ import sys
 import numpy as np
 import pytest
 import torch
-from support.fading_laws import MOVING
 from support.made_channels import make_channel
 
 pytestmark = pytest.mark.exact
+
+MOVING = {"speed_kmh": 3.6, "carrier_hz": 3e9}
 
 
 @pytest.mark.parametrize("name", ["rayleigh", "cdl-d", "umi"])

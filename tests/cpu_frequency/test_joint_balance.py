@@ -71,41 +71,6 @@ def test_joint_against_a_fine_grid_and_a_general_minimiser() -> None:
     assert min(seen.values()) >= 3, seen
 
 
-def test_joint_meets_the_conditions_of_the_optimum() -> None:
-    """Stationary inside; at a bound, the slope points out of the range."""
-    balance = balances(4000)
-    t = solve_airtime_s(balance)
-    low, high = bounds(balance)
-    keep = np.flatnonzero(~np.isnan(t))
-    some, t, low, high = rows(balance, keep), t[keep], low[keep], high[keep]
-    frequency = some.compute_frequency_hz(t)
-    assert (t >= low).all()
-    assert (t <= high * (1 + 1e-12)).all()
-    assert (some.cycles / frequency + t <= some.time_s * (1 + 1e-12)).all()
-    relaxed = some.time_s - some.cycles / some.slowest_hz
-    inside = (t > low) & (t < high)
-    above = inside & (t > relaxed)
-    value, rise = some.compute_slope(t)
-    assert above.sum() > 100
-    np.testing.assert_allclose((value / rise / t)[above], 0.0, atol=1e-12)
-    x = some.a / t
-    transmit = some.circuit_w - some.c * (x * np.exp(x) - np.expm1(x))  # slope at f_min
-    scale = some.circuit_w + some.c * (x * np.exp(x) - np.expm1(x))
-    below = inside & (t < relaxed)
-    assert below.sum() > 100
-    np.testing.assert_allclose((transmit / scale)[below], 0.0, atol=1e-9)
-    at_kink = inside & (t == relaxed)
-    assert at_kink.sum() > 100
-    assert (transmit[at_kink] <= 0).all()
-    assert (value[at_kink] >= 0).all()
-    at_full_speed = t == high
-    assert at_full_speed.sum() > 30
-    assert (value[at_full_speed] <= 0).all()
-    at_power = (t == low) & (t < high)
-    slope = np.where(t >= relaxed, value, transmit)
-    assert (slope[at_power] >= -1e-9 * scale[at_power]).all()
-
-
 def test_joint_without_work_or_without_transmission() -> None:
     """Hardly any work: the whole time is for sending. Hardly any bits: the deadline's frequency."""
     base = rows(balances(1), np.zeros(1, dtype=int))

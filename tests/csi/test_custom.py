@@ -9,22 +9,12 @@ import re
 from typing import Any
 
 import pytest
-import torch
 from contract.small import engine
 
 from otafl.core.errors import UserError
 from otafl.csi.estimates import Perfect
 
 pytestmark = pytest.mark.exact
-
-
-class Turned(Perfect):
-    """Takes the channel for its negative: what is inverted arrives with the wrong sign."""
-
-    variance = None
-
-    def estimate(self, h: Any, gain: Any, round: int) -> Any:
-        return -h
 
 
 class Flat(Perfect):
@@ -40,15 +30,6 @@ class Nothing(Perfect):
 class Divided(Perfect):
     def estimate(self, h: Any, gain: Any, round: int) -> Any:
         return h / 0.0
-
-
-def test_devices_believe_it_and_the_channel_is_what_it_is() -> None:
-    keys = {"channel.snr_db": 300, "power": "ci", "trials": 1, "engine.dtype": "float64"}
-    true, turned = engine(keys), engine({**keys, "csi": "csi.test_custom:Turned"})
-    start = true.server["model"].clone()
-    for one in (true, turned):
-        one.run_round(0)
-    torch.testing.assert_close(turned.server["model"] - start, start - true.server["model"])
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,6 @@ from otafl.downlink.digital import IdealDownlink
 pytestmark = pytest.mark.exact
 
 
-class Slow(IdealDownlink):
-    """Takes a second for whatever it is, told as one number for all trials."""
-
-    def send(self, broadcast: Any, cohort: Any, round: int) -> Any:
-        return replace(super().send(broadcast, cohort, round), seconds=1.0, bits=7)
-
-
 class Nothing(IdealDownlink):
     def send(self, broadcast: Any, cohort: Any, round: int) -> Any:
         return broadcast
@@ -47,14 +40,6 @@ class Heard(IdealDownlink):
         return replace(
             super().send(broadcast, cohort, round), delivered_mask=torch.ones(2, dtype=bool)
         )
-
-
-def test_what_it_takes() -> None:
-    one = engine({"downlink": "downlink.test_custom:Slow"})
-    for t in range(2):
-        one.run_round(t)
-    assert (one.parts.clock.get_time_s() >= 2.0).all()
-    assert one.downlink_bits.tolist() == [14.0] * 3
 
 
 @pytest.mark.parametrize(

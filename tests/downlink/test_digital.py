@@ -44,23 +44,6 @@ def test_unicast() -> None:
     assert arrival.bits.tolist() == [960.0, 320.0]
 
 
-@pytest.mark.parametrize(("rate", "mode"), [("outage", "broadcast"), ("channel", "unicast")])
-def test_copies_to_devices_without_a_link(rate: str, mode: str) -> None:
-    """At -100 dB nothing is begun in the first trial; the second is as it was."""
-    config = {"rate": rate, "mode": mode, "attempts": 3}
-    got = send(numbers={"snr_db": [-100.0, 20.0]}, **config)
-    plain = send(**config)
-    assert got.seconds[0] == got.bits[0] == 0
-    assert got.delivered_mask is not None
-    assert got.delivered_mask[:3].logical_not().all()
-    assert got.seconds[1] == plain.seconds[1] > 0
-    assert got.bits[1] == plain.bits[1] > 0
-    assert bool(got.delivered_mask[3]) == (
-        plain.delivered_mask is None or bool(plain.delivered_mask[3])
-    )
-    assert np.isfinite(get_seconds(got)).all()
-
-
 @pytest.mark.parametrize("mode", ["broadcast", "unicast"])
 def test_a_model_for_each_goes_to_each(mode: str) -> None:
     own = Broadcast({"a": torch.arange(8.0).view(4, 2)}, per_device=True)

@@ -91,7 +91,7 @@ def test_coordinates_are_those_of_the_projected_change(modes: tuple[int, ...], r
 
 
 def test_a_retracted_matrix_is_the_nearest_of_its_rank() -> None:
-    """By SVD of the dense sum; its factors keep the ratio of norms and lie near the old ones. At
+    """By SVD of the dense sum; its factors keep the ratio of norms. At
     full rank nothing is lost, however badly conditioned A_t is."""
     at = draw_factors(17, (9, 6), 3)
     own = perturb(at, 4, 0.2)
@@ -103,10 +103,6 @@ def test_a_retracted_matrix_is_the_nearest_of_its_rank() -> None:
     torch.testing.assert_close(cp.kruskal(new), best)
     norms = [[f.flatten(1).norm(dim=1) for f in pair] for pair in (at, new)]
     torch.testing.assert_close(norms[0][0] / norms[0][1], norms[1][0] / norms[1][1])
-    balanced = [f / n[:, None, None].sqrt() for f, n in zip(new, norms[1], strict=True)]
-    turned = [torch.flip(f, (1,)) for f in balanced]
-    assert sum((f - a).norm() for f, a in zip(new, at, strict=True)) < 4.0
-    assert sum((f - a).norm() for f, a in zip(turned, at, strict=True)) > 5.0
     at = draw_factors(18, (9, 6), 6)
     at[1][:, 5] = at[1][:, 4] + 1e-3 * at[1][:, 5]
     own = perturb(at, 5, 0.5)

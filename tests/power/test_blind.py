@@ -12,7 +12,6 @@ from support.power_links import (
     draw_fading,
     make_plain_link,
     make_policy,
-    perturb,
     solve,
 )
 
@@ -62,15 +61,3 @@ def test_it_needs_the_sum_of_channels() -> None:
     for receiver, expected in (("auto", []), ("mrc", []), ("eigen", [problem])):
         scenario = SimpleNamespace(receiver=SimpleNamespace(name=receiver))
         assert list(make_policy("blind").check(scenario)) == expected, receiver
-
-
-def test_blind_gain_is_that_of_the_devices_on_air() -> None:
-    """A device without a channel, whatever its large-scale gain, counts as one that does not
-    send."""
-    link, _ = blind_link(4, 20, 5, 3.0)
-    h, gain, sends = link.h.clone(), link.gain.clone(), link.transmit_mask.clone()
-    h[:, :, 2], gain[:, 2], sends[:, 2] = 0.0, 7.0, False
-    got = solve(make_policy("blind"), perturb(link, h=h, gain=gain))
-    other = solve(make_policy("blind"), perturb(link, h=h, gain=gain, transmit_mask=sends))
-    torch.testing.assert_close(got.eta, other.eta)
-    assert not got.active_mask[:, :, 2].any()

@@ -18,18 +18,6 @@ from otafl.selection.base import Selection
 pytestmark = pytest.mark.exact
 
 
-class Last(Selection):
-    """Takes those with the highest numbers, one fewer than it could with `less`."""
-
-    class Settings(Selection.Settings):
-        less: int = 0
-
-    def select_devices(self, available: Any, wanted: Any, round: int, state: Any) -> Any:
-        chosen = np.zeros_like(available)
-        chosen[:, available.shape[1] - wanted + self.settings.less :] = True
-        return chosen
-
-
 class All(Selection):
     def select_devices(self, available: Any, wanted: Any, round: int, state: Any) -> Any:
         return available
@@ -59,11 +47,6 @@ def select(name: str, free: np.ndarray | None = None, **keys: Any) -> Any:
     one = engine({"devices.participants": 2, "devices.selection": section, "trials": 2})
     free = np.ones((2, 4), bool) if free is None else free
     return one.select_cohort(free, 0, one.draw_channel(0))
-
-
-def test_who_takes_part() -> None:
-    assert select("Last").device.tolist() == [2, 3, 2, 3]
-    assert select("Last", less=1).device.tolist() == [3, 3]
 
 
 @pytest.mark.parametrize(

@@ -90,20 +90,6 @@ def test_only_the_largest_updates_are_sent() -> None:
     assert memory[:, :, 1].tolist() == [[0.0, 4.0, 0.0, 3.0]] * 3
 
 
-def test_chosen_devices_that_miss_the_slot() -> None:
-    """Device 1, chosen with 3, is too slow; that as many others made the slot changes nothing."""
-    keys = BY_NORM | {
-        "devices.compute": {"name": "classes", "classes": [1e3, 1.0, 1e3, 1e3]},
-        "devices.deadline_s": 0.5,
-    }
-    one = run(engine(keys, probe=Widest), 2)
-    for heard in one.parts.algorithm.heard:
-        assert heard.cohort.device.tolist() == [3] * 3
-    both = {"devices.compute": {"name": "classes", "classes": [1e3, 1.0, 1e3, 1.0]}}
-    one = run(engine(keys | both, probe=Widest), 1)
-    assert one.parts.algorithm.heard == []
-
-
 def test_what_does_not_go_with_a_choice_after_the_work() -> None:
     late = {"devices.late": "next", "devices.deadline_s": 1.0}
     cases: list[tuple[Any, str]] = [

@@ -105,14 +105,6 @@ def test_momentum_without_memory_is_averaging() -> None:
     assert_agree(run(engine(keys), 3).server, plain.server)
 
 
-def test_sweeping_its_numbers_is_one_stack() -> None:
-    keys = {"server": "adam", "sweep": {"server.learning_rate": [0.01, 0.1]}, "trials": 1}
-    both = run(engine(keys), 2)
-    for index in (0, 1):
-        alone = run(engine(keys, chosen=[index]), 2)
-        torch.testing.assert_close(alone.server["model"][0], both.server["model"][index])
-
-
 def test_nothing_came_nothing_moves() -> None:
     """A deadline that nobody meets: the model and the moments stay."""
     keys = {"server": "momentum", "devices.deadline_s": 1e-12, "engine.dtype": "float64"}

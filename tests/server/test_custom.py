@@ -9,28 +9,12 @@ import re
 from typing import Any
 
 import pytest
-import torch
 from contract.small import engine
 
 from otafl.core.errors import UserError
-from otafl.core.settings import declare_stackable
-from otafl.server.base import ServerOptimiser
 from otafl.server.optimisers import Momentum
 
 pytestmark = pytest.mark.exact
-
-
-class Part(ServerOptimiser):
-    """Goes a part of the way, of which each trial has its own."""
-
-    part: float = declare_stackable(0.5, gt=0)
-
-    def init(self, server: Any, hyper: Any) -> Any:
-        return {}
-
-    def step(self, old: Any, new: Any, memory: Any, hyper: Any) -> Any:
-        part = hyper["part"][:, None]
-        return new | {"model": torch.lerp(old["model"], new["model"], part)}, memory
 
 
 class Bare(Momentum):
@@ -51,18 +35,6 @@ class Emptied(Momentum):
 class Listed(Momentum):
     def init(self, server: Any, hyper: Any) -> Any:
         return [server["model"]]
-
-
-def test_its_step_with_numbers_that_are_stacked() -> None:
-    section = {"name": "server.test_custom:Part"}
-    keys = {"server": section, "sweep": {"server.part": [0.25, 1.0]}, "trials": 1}
-    one, plain = engine(keys), engine({"trials": 1})
-    start = plain.server["model"].clone()
-    for each in (one, plain):
-        each.run_round(0)
-    whole = plain.server["model"] - start
-    torch.testing.assert_close(one.server["model"][:1] - start, 0.25 * whole)
-    torch.testing.assert_close(one.server["model"][1:] - start, whole)
 
 
 @pytest.mark.parametrize(

@@ -69,14 +69,6 @@ def perturb(link: Link, **fields: Any) -> Link:
     return dataclasses.replace(link, **fields)
 
 
-def to_single_precision(link: Link) -> Link:
-    """Only symbol powers keep double precision, as in a round of a run in single precision."""
-    return perturb(
-        link,
-        h=link.h.to(torch.complex64),
-        hyper={name: value.float() for name, value in link.hyper.items()},
-        **{name: vars(link)[name].float() for name in ("gain", "budget", "noise_variance")},
-    )
 
 
 def draw_links(draws: int, devices: int, seed: int) -> Link:
