@@ -61,7 +61,7 @@ def _collect_problems(scenario: Scenario, path: Path, section: Settings) -> list
         tree: Any = section.options  # type: ignore[attr-defined]
         for part in reversed(path):
             tree = {part: tree}
-        return to_problems(error, tree, Scenario)
+        return to_problems(error, tree, Scenario, path)
     return found
 
 

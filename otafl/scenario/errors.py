@@ -117,12 +117,17 @@ _REQUIREMENTS = {
 """Kind of an error -> the required kind of value."""
 
 
-def to_problems(error: ValidationError, tree: Any, root: type[BaseModel]) -> list[Problem]:
-    """Convert pydantic's errors in the given scenario (`tree`) into problems, one per key."""
+def to_problems(
+    error: ValidationError, tree: Any, root: type[BaseModel], above: Path = ()
+) -> list[Problem]:
+    """Convert pydantic's errors in the given scenario (`tree`) into problems, one per key.
+
+    above: path of the section whose errors they are; by default the whole scenario's.
+    """
     at: dict[Path, list[Any]] = {}
     branches: set[Path] = set()
     for one in error.errors(include_url=False):
-        path, branch = _find_key_path(one["loc"], tree, str(one["type"]))
+        path, branch = _find_key_path((*above, *one["loc"]), tree, str(one["type"]))
         at.setdefault(path, []).append(one)
         if branch is not None:
             branches.add(branch)

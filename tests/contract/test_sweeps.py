@@ -30,6 +30,19 @@ def same(one: xr.Dataset, other: xr.Dataset, tolerance: float = 0.0) -> None:
             np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
+class Kill:
+    """Presses Ctrl-C once, after so many rounds in all."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.calls = after, 0
+
+    def __call__(self, done: int, total: int, note: str) -> None:
+        self.calls += 1
+        assert 0 < done <= total
+        if done == self.after:
+            raise KeyboardInterrupt
+
+
 def list_stacks(one: Scenario) -> list[sweeping.Stack]:
     points = expand(one)
     return sweeping.plan(points, name_points(points, hash_sources(points)), {})
