@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Set
+from pathlib import Path
 from typing import Any
 
 from otafl.core.settings import Settings
@@ -107,14 +109,21 @@ def hash_named_files(scenario: Scenario) -> dict[str, str]:
 
 
 def _hash_files(scenario: Scenario, fits: Callable[[Settings], bool]) -> dict[str, str]:
-    """Return the files that the fitting sections name, and their hashes."""
+    """Return the files that the fitting sections name, and their hashes.
+
+    Files are named without their folders, unless two have the same name.
+    """
     named = (
         getattr(section, field)
         for _, section in iterate_sections(scenario)
         for field in section.reads
         if fits(section)
     )
-    return {path: sources.hash_file(path) for path in named if path}
+    names = {path: Path(path).name for path in named if path}
+    counts = Counter(names.values())
+    return {
+        path if counts[name] > 1 else name: sources.hash_file(path) for path, name in names.items()
+    }
 
 
 def make_stack_key(scenario: Scenario) -> str:

@@ -225,14 +225,14 @@ CASES: list[tuple[dict[str, Any], str]] = [
         {"transport": {"name": "digital", "coding": "ldpc", "rate": "mcs"}},
         "transport.coding: 'ldpc' sends words of bits, and this codec has none",
     ),
-    ({"channel": {"name": "trace", "path": "no.nc"}}, "channel.path: there is no file 'no.nc'"),
+    ({"channel": {"name": "trace", "path": "/no.nc"}}, "channel.path: there is no file '/no.nc'"),
     (
-        {"devices.compute": {"name": "csv", "file": "no.csv"}},
-        "devices.compute.file: 'no.csv' cannot be read",
+        {"devices.compute": {"name": "csv", "file": "/no.csv"}},
+        "devices.compute.file: '/no.csv' cannot be read",
     ),
     (
-        {"devices.availability": {"name": "trace", "file": "no.csv"}},
-        "devices.availability.file: 'no.csv' cannot be read",
+        {"devices.availability": {"name": "trace", "file": "/no.csv"}},
+        "devices.availability.file: '/no.csv' cannot be read",
     ),
     (
         {
