@@ -110,24 +110,20 @@ def say(text: str) -> None:
         typer.echo(f"otafl: {text}", err=True)
 
 
-def parse_selection(sel: list[str] | None) -> dict[str, str]:
-    """Return the values of `--sel dim=value`."""
-    picked = {}
-    for text in sel or []:
-        dim, equals, value = text.partition("=")
-        if not (dim and equals and value):
-            raise UserError(f"--sel {text}: must be of the form dim=value")
-        picked[dim] = value
-    return picked
-
-
 def parse_slices(sel: list[str] | None) -> dict[str, list[str]]:
     """Return the values of `--sel dim=value`; a dim that is given again has several values."""
     picked: dict[str, list[str]] = {}
     for text in sel or []:
-        for dim, value in parse_selection([text]).items():
-            picked.setdefault(dim, []).append(value)
+        dim, equals, value = text.partition("=")
+        if not (dim and equals and value):
+            raise UserError(f"--sel {text}: must be of the form dim=value")
+        picked.setdefault(dim, []).append(value)
     return picked
+
+
+def parse_selection(sel: list[str] | None) -> dict[str, str]:
+    """Return the values of `--sel dim=value`; of a dim that is given again the last one."""
+    return {dim: values[-1] for dim, values in parse_slices(sel).items()}
 
 
 def parse_labels(given: list[str] | None) -> dict[str, str]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.core import presets
+from otafl.core import presets, registry
 from otafl.core.console import make_console, print_pairs
 from otafl.core.errors import UserError
+from otafl.core.suggestions import format_suggestion
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,8 +21,6 @@ PRESETS = "presets"
 
 def _list_words() -> list[str]:
     """Return what `otafl list` can explain."""
-    from otafl.core import registry
-
     return [
         PRESETS,
         *presets.list_presets(),
@@ -40,8 +39,6 @@ def list_(
     full: Annotated[bool, typer.Option("--full", help="A line for each component.")] = False,
 ) -> None:
     """List what a scenario can name, or explain one."""
-    from otafl.core import registry
-
     out = make_console()
     if name in presets.list_presets():
         out.print(presets.list_presets()[name].read_text(encoding="utf-8").rstrip())
@@ -68,8 +65,6 @@ def list_(
 
 def _list_short(out: Console) -> None:
     """Print a line for each table, with the names of its components."""
-    from otafl.core import registry
-
     lists = {table: registry.list_names(table) for table in registry.TABLES}
     lists[PRESETS] = tuple(presets.list_presets())
     print_pairs(out, ((title, ", ".join(names)) for title, names in lists.items()))
@@ -78,16 +73,14 @@ def _list_short(out: Console) -> None:
 
 def _list_presets(out: Console) -> None:
     """Print the presets, each with its summary."""
-    names = presets.list_presets()
+    files = presets.list_presets().items()
     print_pairs(
-        out, ((name, presets.read_summary(name).removesuffix(".")) for name in names), PRESETS
+        out, ((name, presets.read_summary(file).removesuffix(".")) for name, file in files), PRESETS
     )
 
 
 def _list(out: Console, table: str) -> None:
     """Print the components of a table, each with its summary and source."""
-    from otafl.core import registry
-
     infos = {name: registry.read_info(table, name) for name in registry.list_names(table)}
     texts = (
         f"{one.summary} ({one.citation})" if one.citation else one.summary for one in infos.values()
@@ -100,7 +93,6 @@ def _explain(out: Console, table: str, name: str) -> None:
     from rich.padding import Padding
     from rich.table import Table
 
-    from otafl.core import registry
     from otafl.scenario.examples import format_example
     from otafl.scenario.key_descriptions import describe_keys
 
@@ -135,8 +127,6 @@ def _reflow(text: str) -> str:
 
 def _find_table(word: str) -> str | None:
     """Find the table that is meant: by its name, by what it holds, or by their plural."""
-    from otafl.core import registry
-
     said = _normalise_word(word)
     for name, table in registry.TABLES.items():
         if said in (name, f"{name}s", table.noun, f"{table.noun}s", table.title.lower()):
@@ -145,9 +135,6 @@ def _find_table(word: str) -> str | None:
 
 
 def _format_unknown(word: str) -> str:
-    from otafl.core import registry
-    from otafl.core.suggestions import format_suggestion
-
     hint = (
         format_suggestion(_normalise_word(word), registry.TABLES)
         or format_suggestion(word.lower(), _list_words())

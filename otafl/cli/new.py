@@ -13,7 +13,7 @@ from otafl.cli.schema_file import format_editor_line
 from otafl.core.console import make_console, print_pairs
 from otafl.core.errors import UserError
 from otafl.core.files import write_text
-from otafl.core.presets import list_presets
+from otafl.core.presets import list_presets, read_summary
 from otafl.core.suggestions import format_suggestion
 
 TEMPLATE = """\
@@ -121,11 +121,4 @@ def _list() -> None:
         groups.setdefault(group, []).append(file)
     groups[START] += list_presets().values()
     for group, files in groups.items():
-        print_pairs(make_console(), ((file.stem, _read_summary(file)) for file in files), group)
-
-
-def _read_summary(file: Path) -> str:
-    """Return the first sentence of the comment that a scenario opens with."""
-    comment, _, _ = file.read_text(encoding="utf-8").partition("\n#\n")
-    text = " ".join(line.removeprefix("# ") for line in comment.splitlines())
-    return re.split(r"(?<=[.?])(?<!Fig\.)(?<!Figs\.) ", text)[0]
+        print_pairs(make_console(), ((file.stem, read_summary(file)) for file in files), group)

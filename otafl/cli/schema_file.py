@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import json
 from pathlib import Path
 
@@ -39,14 +37,6 @@ def _locate_schema() -> Path:
     """Return the file of the JSON schema, whose name changes with the installed source."""
     import pooch
 
-    return Path(pooch.os_cache("otafl")) / f"schema-{_compute_fingerprint()}.json"
+    from otafl.user_code.sources import hash_otafl
 
-
-@functools.cache
-def _compute_fingerprint() -> str:
-    """Return a hash of names, sizes and times of the package's files."""
-    package = Path(__file__).parents[1]
-    files = sorted(package.rglob("*.py"))
-    stats = [(str(one.relative_to(package)), one.stat()) for one in files]
-    text = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return Path(pooch.os_cache("otafl")) / f"schema-{hash_otafl()}.json"

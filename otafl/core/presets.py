@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 
 
@@ -12,7 +13,8 @@ def list_presets() -> dict[str, Path]:
     return {file.stem: file for file in sorted((Path(__file__).parents[1] / "presets").iterdir())}
 
 
-def read_summary(name: str) -> str:
-    """Return the first sentence of the comment that a preset opens with."""
-    first, _, _ = list_presets()[name].read_text(encoding="utf-8").partition("\n#\n")
-    return " ".join(line.removeprefix("# ") for line in first.splitlines())
+def read_summary(file: Path) -> str:
+    """Return the first sentence of the comment that a scenario or preset opens with."""
+    comment, _, _ = file.read_text(encoding="utf-8").partition("\n#\n")
+    text = " ".join(line.removeprefix("# ") for line in comment.splitlines())
+    return re.split(r"(?<=[.?])(?<!Fig\.)(?<!Figs\.) ", text)[0]

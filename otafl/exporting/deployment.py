@@ -30,7 +30,7 @@ from otafl.results import models as trained
 from otafl.results.coordinates import format_value, format_values, pick
 from otafl.results.end_values import select_final
 from otafl.results.files import open_results
-from otafl.scenario import Point, expand, is_same, load_scenario, restore_tree
+from otafl.scenario import Point, expand, load_scenario, restore_tree
 from otafl.user_code import loading
 
 
@@ -151,7 +151,7 @@ def open_models(
     found, others = None, set[int]()
     for path in trained.list_model_files(result):
         kept, head = trained.read(path)
-        if not is_same(head, at.attrs):
+        if head["scenario_hash"] != at.attrs["scenario_hash"]:
             raise UserError(
                 f"{path}: belongs to another scenario than {result}; run its scenario again with "
                 "--restart"

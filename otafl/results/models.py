@@ -25,7 +25,7 @@ from otafl.core.files import list_own
 from otafl.models.modules import Recipe
 from otafl.results import checksums, plain_data
 from otafl.results.environment import check_format, get_versions
-from otafl.scenario import Scenario, describe_scenario, is_same
+from otafl.scenario import Scenario, compute_scenario_hash, describe_scenario
 
 FORMAT = 1
 
@@ -117,7 +117,7 @@ def renumber(path: Path, numbers: Mapping[int, int], scenario: Scenario) -> None
     `read` and `write` do.
     """
     models, head = read(path)
-    if not is_same(head, describe_scenario(scenario)):
+    if head["scenario_hash"] != compute_scenario_hash(scenario):
         rows = [(numbers[point], trial) for point, trial in models.rows]
         write(replace(models, rows=rows), path, scenario)
 

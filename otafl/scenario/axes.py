@@ -139,8 +139,15 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
     axes: Sweep = []
     problems: list[Problem] = []
     for key, values in sweep.items():
-        tracks, faults = _read_joint(values) if key == "zip" else _read_single(key, values)
-        problems += faults
+        tracks: list[Track] = []
+        if key == "zip":
+            tracks, faults = _read_joint(values)
+            problems += faults
+        elif isinstance(values, list | tuple) and values:
+            tracks = [_make_track(key, values, ("sweep", key))]
+        else:
+            text = f"sweep: {key}: got {format_value(values)}; must be a list of at least one value"
+            problems.append(Problem(text, ("sweep", key)))
         if tracks:
             axes.append(tracks)
     chosen = _list_choices(axes, tree)
@@ -256,14 +263,6 @@ def _make_track(key: str, values: Sequence[Any], place: Path, joint: bool = Fals
     return Track(key, path, tuple(values), place, joint)
 
 
-def _read_single(key: str, values: Any) -> tuple[list[Track], list[Problem]]:
-    place = ("sweep", key)
-    if not isinstance(values, list | tuple) or not values:
-        text = f"sweep: {key}: got {format_value(values)}; must be a list of at least one value"
-        return [], [Problem(text, place)]
-    return [_make_track(key, values, place)], []
-
-
 def _read_joint(rows: Any) -> tuple[list[Track], list[Problem]]:
     place = ("sweep", "zip")
     if (
@@ -311,7 +310,8 @@ def _find_fault(
         first = next(name for name, _ in iterate_fields(root) if name.startswith(f"{key}."))
         return f"sweep: '{key}' is a section; sweep one of its keys, like {first}"
     if track.chooses_component:
-        bad = [v for v in track.values if not isinstance(v, str) and not _has_name(v)]
+        names = [v.get("name") if isinstance(v, Mapping) else v for v in track.values]
+        bad = [v for v, name in zip(track.values, names, strict=True) if not isinstance(name, str)]
         if bad:
             return (
                 f"sweep: {key}: got {format_value(bad[0])}; must be names, or mappings with a name "
@@ -363,10 +363,6 @@ def _to_hashable(value: Any) -> Any:
     if isinstance(value, Mapping):
         return tuple((key, _to_hashable(one)) for key, one in value.items())
     return tuple(_to_hashable(one) for one in value) if isinstance(value, list | tuple) else value
-
-
-def _has_name(value: Any) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("name"), str)
 
 
 def _accepts_any_key(track: Track, choices: Mapping[Path, Sequence[Any]]) -> bool:

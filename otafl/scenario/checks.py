@@ -17,7 +17,7 @@ from otafl.algorithms.custom import (
     sends_increments,
 )
 from otafl.core import registry
-from otafl.core.problems import Path, Problem
+from otafl.core.problems import Path, Problem, make_problem
 from otafl.core.settings import Settings
 from otafl.models.starts.base import Start
 from otafl.scenario.errors import to_problems
@@ -42,8 +42,7 @@ def check(scenario: Scenario) -> list[Problem]:
     wrong = {one.path for one in found}
     for look in (
         _check_labels,
-        _check_start,
-        _check_epochs,
+        _check_exclusions,
         _check_server,
         _check_transport,
         _check_snr_growth,
@@ -66,7 +65,7 @@ def _collect_problems(scenario: Scenario, path: Path, section: Settings) -> list
         tree: Any = section.options  # type: ignore[attr-defined]
         for part in reversed(path):
             tree = {part: tree}
-        return to_problems(error, tree, Scenario)
+        return to_problems(error, tree, Scenario, path)
     return found
 
 
@@ -77,37 +76,24 @@ def _check_labels(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(text, ("algorithm",), (("data",),))
     if scenario.faults.attack.changes_labels and scenario.data.labels not in (None, "classes"):
         text = (
-            f"faults.attack: '{scenario.faults.attack.name}' replaces classes by others, and the "
-            "labels of the data set are no classes; use another attack"
+            f"'{scenario.faults.attack.name}' replaces classes by others, and the labels of the "
+            "data set are no classes; use another attack"
         )
-        yield Problem(text, ("faults", "attack"), (("data",),))
+        yield make_problem(text, "faults.attack", "data")
 
 
-def _check_start(scenario: Scenario) -> Iterator[Problem]:
-    """Check that the method can begin from given weights."""
-    start, method = getattr(scenario.model, "start", None), scenario.algorithm
-    reason = get_class(method).excludes.get("start")
-    if not (isinstance(start, Start) and start.gives_weights and reason):
-        return
-    text = (
-        f"model.start: got '{start.name}', but algorithm '{method.name}' {reason}; use start: "
-        "drawn, or another algorithm such as fedavg"
-    )
-    yield Problem(text, ("model", "start"), (("algorithm",),))
-
-
-def _check_epochs(scenario: Scenario) -> Iterator[Problem]:
-    """Check that the devices of the method can take different numbers of local steps."""
-    method = scenario.algorithm
-    if scenario.training.local_epochs is None:
-        return
-    reason = get_class(method).excludes.get("epochs")
-    if reason:
-        text = (
-            f"training.local_epochs: got {scenario.training.local_epochs}, but algorithm "
-            f"'{method.name}' {reason}; use training.local_steps"
-        )
-        yield Problem(text, ("training", "local_epochs"), (("algorithm",),))
+def _check_exclusions(scenario: Scenario) -> Iterator[Problem]:
+    """Check that the method supports a given start and local work in epochs."""
+    method, start = scenario.algorithm, getattr(scenario.model, "start", None)
+    given = repr(start.name) if isinstance(start, Start) and start.gives_weights else None
+    for reason, key, value, remedy in (
+        ("start", "model.start", given, "start: drawn, or another algorithm such as fedavg"),
+        ("epochs", "training.local_epochs", scenario.training.local_epochs, "training.local_steps"),
+    ):
+        why = get_class(method).excludes.get(reason)
+        if why and value is not None:
+            text = f"got {value}, but algorithm '{method.name}' {why}; use {remedy}"
+            yield make_problem(text, key, "algorithm")
 
 
 def _check_server(scenario: Scenario) -> Iterator[Problem]:
@@ -117,11 +103,11 @@ def _check_server(scenario: Scenario) -> Iterator[Problem]:
         return
     fitting = registry.list_fitting("algorithm", averages_increments)
     text = (
-        f"server: '{server}' steps along averaged increments, which algorithm "
+        f"'{server}' steps along averaged increments, which algorithm "
         f"'{algorithm.name}' does not have; use server: average, or one of the algorithms "
         f"{', '.join(fitting)}"
     )
-    yield Problem(text, ("server",), (("algorithm",),))
+    yield make_problem(text, "server", "algorithm")
 
 
 def find_otherwise(section: str, settings: Settings, fits: Callable[[Settings], bool]) -> str:
@@ -185,11 +171,11 @@ def _check_transport(scenario: Scenario) -> Iterator[Problem]:
         lambda other: get_class(method).describe_payload(other).needs in kind.provides,
     )
     text = (
-        f"transport: '{transport.name}' gives the server only the {' and '.join(kind.provides)} "
+        f"'{transport.name}' gives the server only the {' and '.join(kind.provides)} "
         f"of the updates, but algorithm '{scenario.algorithm.name}' needs {needs} of them; "
         f"use one of the transports {', '.join(fitting)}{otherwise and '; or '}{otherwise}"
     )
-    yield Problem(text, ("transport",), (("algorithm",),))
+    yield make_problem(text, "transport", "algorithm")
 
 
 def _check_snr_growth(scenario: Scenario) -> Iterator[Problem]:
@@ -197,13 +183,13 @@ def _check_snr_growth(scenario: Scenario) -> Iterator[Problem]:
     if not getattr(scenario.channel, "snr_growth", 0.0):
         return
     if scenario.privacy.clip is not None:
-        text = "channel.snr_growth: the noise that hides data must not fall; leave one of them out"
-        yield Problem(text, ("channel", "snr_growth"), (("privacy",),))
+        text = "the noise that hides data must not fall; leave one of them out"
+        yield make_problem(text, "channel.snr_growth", "privacy")
     if registry.load_component("transport", scenario.transport.name).supports_snr_growth:
         return
     fitting = registry.list_fitting("transport", lambda one: one.supports_snr_growth)
     text = (
-        f"channel.snr_growth: transport '{scenario.transport.name}' has no noise that falls from "
+        f"transport '{scenario.transport.name}' has no noise that falls from "
         f"round to round; use one of the transports {', '.join(fitting)}"
     )
-    yield Problem(text, ("channel", "snr_growth"), (("transport",),))
+    yield make_problem(text, "channel.snr_growth", "transport")

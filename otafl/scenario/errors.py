@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from annotated_types import Le, Lt
 from pydantic import BaseModel, ValidationError
@@ -18,8 +18,6 @@ from otafl.core.problems import Path, Problem
 from otafl.core.suggestions import format_suggestion
 from otafl.scenario.hints import find_hint
 from otafl.scenario.keys import CHOICES, find_settings_class, format_path, get_child, get_value
-
-T = TypeVar("T")
 
 MAX_WHOLE = 10**9
 """The largest whole number for a key without a bound of its own; no count reaches it."""
@@ -78,9 +76,9 @@ class ProblemLocator:
 
         For a key that is not in the file, it is one that set a key below it.
         """
-        found = _find_nearest(path, self.overrides)
+        found = _find_nearest_path(path, self.overrides)
         if found is not None or path in self.places:
-            return found
+            return None if found is None else self.overrides[found]
         below = (text for key, text in self.overrides.items() if path and key[: len(path)] == path)
         return next(below, None)
 
@@ -94,12 +92,6 @@ class ProblemLocator:
     def _make_sort_key(self, path: Path) -> tuple[bool, bool, str, tuple[int, int]]:
         file, place = self._find_place(path)
         return self._find_override(path) is not None, file != self.label, file, place
-
-
-def _find_nearest(path: Path, values: Mapping[Path, T]) -> T | None:
-    """Return the entry of the key, or else of the closest section that contains it."""
-    found = _find_nearest_path(path, values)
-    return None if found is None else values[found]
 
 
 def _find_nearest_path(path: Path, paths: Container[Path]) -> Path | None:
@@ -117,12 +109,17 @@ _REQUIREMENTS = {
 """Kind of an error -> the required kind of value."""
 
 
-def to_problems(error: ValidationError, tree: Any, root: type[BaseModel]) -> list[Problem]:
-    """Convert pydantic's errors in the given scenario (`tree`) into problems, one per key."""
+def to_problems(
+    error: ValidationError, tree: Any, root: type[BaseModel], above: Path = ()
+) -> list[Problem]:
+    """Convert pydantic's errors in the given scenario (`tree`) into problems, one per key.
+
+    above: path of the section whose errors they are; by default the whole scenario's.
+    """
     at: dict[Path, list[Any]] = {}
     branches: set[Path] = set()
     for one in error.errors(include_url=False):
-        path, branch = _find_key_path(one["loc"], tree, str(one["type"]))
+        path, branch = _find_key_path((*above, *one["loc"]), tree, str(one["type"]))
         at.setdefault(path, []).append(one)
         if branch is not None:
             branches.add(branch)
@@ -162,7 +159,13 @@ def find_slips(tree: Any, root: type[BaseModel]) -> list[Problem]:
 def _find_slip(path: Path, value: Any, tree: Any, root: type[BaseModel]) -> str:
     """Describe the error of a value, or return an empty text."""
     if isinstance(value, str):
-        return _find_text_fault(value)
+        if "\0" in value:
+            return "must have no NUL (\\0), which no file's name can have"
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return "must be text that UTF-8 can write"
+        return ""
     truth = isinstance(value, bool)
     if not isinstance(value, int) or (not truth and abs(value) <= MAX_WHOLE):
         return ""
@@ -175,16 +178,6 @@ def _find_slip(path: Path, value: Any, tree: Any, root: type[BaseModel]) -> str:
         return ""
     if int in kinds or abs(value) >= 2**63:
         return f"must be at most {MAX_WHOLE:,}"
-    return ""
-
-
-def _find_text_fault(value: str) -> str:
-    if "\0" in value:
-        return "must have no NUL (\\0), which no file's name can have"
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return "must be text that UTF-8 can write"
     return ""
 
 
@@ -281,7 +274,9 @@ def _make_problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel
     precise = [one for one in errors if not one["type"].endswith("_type")]
     texts = dict.fromkeys(_format_requirement(one) for one in precise or errors)
     text = f"{format_path(path)}: got {format_value(value)}; must be {' or '.join(texts)}"
-    return Problem(text + _suggest_literal(errors, value), path)
+    if kind == "literal_error" and isinstance(value, str):
+        text += format_suggestion(value, _list_literals(errors[0]))
+    return Problem(text, path)
 
 
 def _format_requirement(error: Any) -> str:
@@ -292,12 +287,6 @@ def _format_requirement(error: Any) -> str:
     text = text.split(", unable to")[0].split(", got a number")[0]
     text = {"integer": "a whole number", "number": "a number", "string": "text"}.get(text, text)
     return {"boolean": "true or false", "finite number": "a finite number"}.get(text, text)
-
-
-def _suggest_literal(errors: list[Any], value: Any) -> str:
-    if errors[0]["type"] != "literal_error" or not isinstance(value, str):
-        return ""
-    return format_suggestion(value, _list_literals(errors[0]))
 
 
 def _list_literals(error: Any) -> list[str]:

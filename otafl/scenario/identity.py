@@ -6,16 +6,14 @@ that share a stack.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Set
+from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from otafl.core.errors import UserError
 from otafl.core.settings import Settings
 from otafl.scenario.keys import CHOICES, format_path, iterate_custom_sections, iterate_sections
 from otafl.scenario.schema import Scenario
@@ -45,19 +43,8 @@ def compute_scenario_hash(scenario: Scenario) -> str:
 
 
 def describe_scenario(scenario: Scenario) -> dict[str, str]:
-    """Return the attributes of a file that identify its scenario, see `is_same`."""
+    """Return the attributes of a file that identify its scenario."""
     return {"scenario": to_yaml(scenario), "scenario_hash": compute_scenario_hash(scenario)}
-
-
-def is_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Return whether two files have the same scenario.
-
-    They do if their `compute_scenario_hash` is equal. Another version of otafl may have computed
-    the hash differently; then the `scenario` that they contain as YAML decides.
-    """
-    if first["scenario_hash"] == second["scenario_hash"]:
-        return True
-    return _hash_stored(first) == _hash_stored(second) != ""
 
 
 def restore_tree(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,14 +109,21 @@ def hash_named_files(scenario: Scenario) -> dict[str, str]:
 
 
 def _hash_files(scenario: Scenario, fits: Callable[[Settings], bool]) -> dict[str, str]:
-    """Return the files that the fitting sections name, and their hashes."""
+    """Return the files that the fitting sections name, and their hashes.
+
+    Files are named without their folders, unless two have the same name.
+    """
     named = (
         getattr(section, field)
         for _, section in iterate_sections(scenario)
         for field in section.reads
         if fits(section)
     )
-    return {path: sources.hash_file(path) for path in named if path}
+    names = {path: Path(path).name for path in named if path}
+    counts = Counter(names.values())
+    return {
+        path if counts[name] > 1 else name: sources.hash_file(path) for path, name in names.items()
+    }
 
 
 def make_stack_key(scenario: Scenario) -> str:
@@ -139,20 +133,6 @@ def make_stack_key(scenario: Scenario) -> str:
     """
     outside = {"name", "trials", "seed", "sweep", "engine", "output", "track"}
     return _hash_tree(extract_structure(scenario, outside))
-
-
-def _hash_stored(stored: Mapping[str, Any]) -> str:
-    """Return the hash of the scenario in a file; empty without one."""
-    return _hash_text(str(stored.get("scenario", "")))
-
-
-@functools.cache
-def _hash_text(text: str) -> str:
-    """Return the hash of a scenario as YAML; empty if the text is no scenario."""
-    try:
-        return compute_scenario_hash(Scenario.model_validate(parse(text).data))
-    except (UserError, ValidationError, TypeError, ValueError):
-        return ""
 
 
 def _fill_in(key: str, value: Any) -> Any:

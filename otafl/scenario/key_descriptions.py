@@ -113,7 +113,8 @@ def _format_annotation(annotation: Any, metadata: list[Any]) -> str:
         inner = [m for one in args[1:] for m in getattr(one, "metadata", [one])]
         return _format_annotation(args[0], [*metadata, *inner])
     if origin in (Union, types.UnionType):
-        return _format_alternatives([one for one in args if one is not type(None)], metadata)
+        words = (_format_annotation(one, metadata) for one in args if one is not type(None))
+        return " or ".join(dict.fromkeys(words))
     if origin is Literal:
         return "one of " + ", ".join(str(one) for one in args)
     if origin is tuple:
@@ -128,15 +129,6 @@ def _format_annotation(annotation: Any, metadata: list[Any]) -> str:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "mapping of the keys below"
     return NAMES.get(annotation, "anything") + _format_bounds(metadata)
-
-
-def _format_alternatives(args: list[Any], metadata: list[Any]) -> str:
-    words = []
-    for one in args:
-        word = _format_annotation(one, metadata)
-        if word not in words:
-            words.append(word)
-    return " or ".join(words)
 
 
 def _list(args: tuple[Any, ...], metadata: list[Any]) -> str:

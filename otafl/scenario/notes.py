@@ -24,11 +24,13 @@ def list_notes(points: Sequence[Point]) -> list[str]:
     These are power policies and settings of transports without effect, clipped models, power
     budgets of different kinds, and the notes of methods, transports and topologies.
     """
+    kinds = ((point.coords, find_power_constraint(point.scenario)) for point in points)
+    budgets = describe_power_budgets([(at, kind) for at, kind in kinds if kind is not None])
     return [
         *_note_idle_policies(points),
         *_note_idle_settings(points),
         *_note_clipped_models(points),
-        *_note_mixed_budgets(points),
+        *([budgets] if budgets else ()),
         *_collect_section_notes(points),
     ]
 
@@ -50,13 +52,6 @@ def _note_clipped_models(points: Sequence[Point]) -> list[str]:
             f"use {instead or 'an algorithm that sends increments, such as fedavg'}"
         )
     return list(dict.fromkeys(said))
-
-
-def _note_mixed_budgets(points: Sequence[Point]) -> list[str]:
-    """Return a sentence if the sweep compares power budgets of different kinds."""
-    kinds = ((point.coords, find_power_constraint(point.scenario)) for point in points)
-    said = describe_power_budgets([(coords, kind) for coords, kind in kinds if kind is not None])
-    return [said] if said else []
 
 
 def _collect_section_notes(points: Sequence[Point]) -> list[str]:

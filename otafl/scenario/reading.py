@@ -72,7 +72,7 @@ def locate_files(value: Any, folder: FilePath | str, path: Path = ()) -> Any:
     if isinstance(value, Mapping) and ":" not in str(value.get("name", "")):
         inner = {key: (*path, *split(key)) for key in value if isinstance(key, str)}
         return {key: locate_files(one, folder, inner.get(key, ())) for key, one in value.items()}
-    is_file = path[-1:] in [(key,) for key in FILE_KEYS] and path[:-1] in CHOICES
+    is_file = path != () and path[-1] in FILE_KEYS and path[:-1] in CHOICES
     if path == ("output", "folder") and isinstance(value, str):
         return os.path.expanduser(value)
     if is_file and isinstance(value, str) and value:

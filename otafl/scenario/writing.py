@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from otafl.core.choices import Choice, get_choice
 from otafl.core.presets import list_presets
-from otafl.core.registry import TABLES
 from otafl.core.settings import get_description
 from otafl.scenario.axes import NOT_SWEPT, list_chosen_sections
 from otafl.scenario.extending import EXTENDS
@@ -58,56 +56,25 @@ def build_json_schema() -> dict[str, Any]:
     `stackable: true` marks the numbers whose sweep costs least.
     """
     schema = Scenario.model_json_schema()
+    axes = {
+        name: {"type": "array", "minItems": 1, "description": get_description(field)}
+        for name, field in iterate_fields(Scenario)
+        if name.partition(".")[0] not in NOT_SWEPT
+    }
+    rows = {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1}}
     properties = {
         EXTENDS: {
             "description": "preset, or YAML file, that the scenario starts from",
             "anyOf": [{"enum": list(list_presets())}, {"type": "string", "pattern": r"\.ya?ml$|/"}],
         },
         **schema["properties"],
-        "sweep": schema["properties"]["sweep"] | _build_sweep_schema(),
+        "sweep": schema["properties"]["sweep"] | {"properties": axes | {"zip": rows}},
     }
-    known = properties["sweep"]["properties"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
         "properties": properties,
-        "allOf": [_build_key_rule(known)],
     }
-
-
-def _build_sweep_schema() -> dict[str, Any]:
-    """Return the schema of the sweep's values."""
-    keys = {
-        name: {"type": "array", "minItems": 1, "description": get_description(field)}
-        for name, field in iterate_fields(Scenario)
-        if name.partition(".")[0] not in NOT_SWEPT
-    }
-    rows = {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1}}
-    return {"properties": keys | {"zip": rows}}
-
-
-def _build_key_rule(known: Iterable[str]) -> dict[str, Any]:
-    """Return the rule that a sweep has only known keys, unless a component is user-defined."""
-    custom = {
-        "anyOf": [_NAMED, {"type": "object", "required": ["name"], "properties": {"name": _NAMED}}]
-    }
-    own: list[dict[str, Any]] = []
-    for table in TABLES.values():
-        if not table.supports_custom:
-            continue
-        inside: dict[str, Any] = custom
-        for key in reversed(table.path):
-            inside = {"type": "object", "required": [key], "properties": {key: inside}}
-        own.append(inside)
-        for key in (table.section, f"{table.section}.name"):
-            axis = {"required": [key], "properties": {key: {"contains": custom}}}
-            own.append({"required": ["sweep"], "properties": {"sweep": axis}})
-    names = {"propertyNames": {"enum": list(known)}}
-    return {"if": {"not": {"anyOf": own}}, "then": {"properties": {"sweep": names}}}
-
-
-_NAMED = {"type": "string", "pattern": ":"}
-"""Schema of the name of a user-defined component."""
 
 
 def name_first(tree: Any) -> Any:

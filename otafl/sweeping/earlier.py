@@ -24,10 +24,9 @@ from otafl.results.environment import get_device_name, get_versions
 from otafl.results.files import open_part
 from otafl.scenario import (
     Scenario,
-    describe_scenario,
+    compute_scenario_hash,
     expand,
     hash_custom_sources,
-    is_same,
     list_differences,
     restore_tree,
 )
@@ -81,7 +80,7 @@ def find_growth(stored: Mapping[str, Any], scenario: Scenario) -> dict[int, int]
     except ValueError:
         return None
     before = scenario.model_copy(update={"sweep": sweep, "trials": trials})
-    if not is_same(stored, describe_scenario(before)):
+    if stored["scenario_hash"] != compute_scenario_hash(before):
         return None
     sizes = [len(values) for values in scenario.sweep.values()]
     grid = np.arange(math.prod(sizes)).reshape(sizes)

@@ -11,12 +11,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, get_args
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
-from pydantic import ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
-from pydantic_core.core_schema import ErrorType
+from pydantic import ConfigDict, Field
 
 from otafl.core import registry
 from otafl.core.errors import UserError
@@ -212,8 +210,7 @@ class CustomClass(CustomPart):
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return also the keys that are not the class's.
 
-        Raises pydantic's ValidationError for invalid values, as if the whole scenario had been
-        read.
+        Raises pydantic's ValidationError for invalid values.
         """
         path = registry.TABLES[self.table].path
         try:
@@ -231,20 +228,6 @@ class CustomClass(CustomPart):
             return self.values.check(scenario)
         except UserError as error:
             return [Problem(str(error), (*path, "name"))]
-        except ValidationError as error:
-            raise ValidationError.from_exception_data(
-                error.title,
-                [_move_error(path, one) for one in error.errors()],
-            ) from error
-
-
-def _move_error(path: tuple[str, ...], error: ErrorDetails) -> InitErrorDetails:
-    """Return an error of a section's settings as one of the scenario."""
-    kind: Any = error["type"]
-    if kind not in get_args(ErrorType):
-        kind = PydanticCustomError(kind, error["msg"].replace("{", "{{"))
-    loc = (*path, *error["loc"])
-    return InitErrorDetails(type=kind, loc=loc, input=error["input"], ctx=error.get("ctx", {}))
 
 
 def check_parts(wanted: str, *checks: Check) -> Check:

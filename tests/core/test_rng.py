@@ -61,7 +61,7 @@ def use_kernel(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (2, 20_001), (200, 33), (3, 100_000)])
+@pytest.mark.parametrize("shape", [(1, 1), (200, 33), (3, 100_000)])
 def test_the_kernel_draws_the_numbers_of_the_tensor_operations(
     shape: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,9 +124,8 @@ def draw(streams: Streams, law: str, *args: object) -> Tensor:
     return getattr(streams, law)(*args)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("law", ["draw_uniform", "draw_normal"])
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 32, 101])
+@pytest.mark.parametrize(("count", "dtype"), [(1, torch.float32), (101, torch.float64)])
 def test_alone_is_stacked(law: str, count: int, dtype: torch.dtype) -> None:
     seeds, trials = [3, 3, 8, 5, 3], [0, 1, 0, 4, 2]
     stack = draw(Streams(seeds, trials, dtype=dtype), law, "x", 9, (count,))
@@ -137,7 +136,7 @@ def test_alone_is_stacked(law: str, count: int, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("law", ["draw_uniform", "draw_normal"])
-@pytest.mark.parametrize("count", [1, 3, 64])
+@pytest.mark.parametrize("count", [3])
 def test_any_subset_and_order_of_pairs(law: str, count: int) -> None:
     streams = Streams([1, 1, 2], [0, 1, 0])
     trial, device = torch.arange(3).repeat_interleave(20), torch.arange(20).repeat(3)
@@ -226,11 +225,10 @@ def test_both_precisions_are_the_same_numbers() -> None:
     torch.testing.assert_close(normal, double.draw_normal("x", 2, (99,)), rtol=1e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_uniform_lies_in_the_open_interval(dtype: torch.dtype) -> None:
+def test_uniform_lies_in_the_open_interval() -> None:
     """23 bits, in the middle of their cell: among four million numbers some are within a few cells
     of either end, none is an end, and no normal number is infinite."""
-    streams = Streams([0], [0], dtype=dtype)
+    streams = Streams([0], [0])
     values = streams.draw_uniform("x", 0, (4_000_000,))
     assert 0 < values.min() < 1e-5
     assert 1 - 1e-5 < values.max() < 1

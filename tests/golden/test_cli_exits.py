@@ -105,12 +105,8 @@ def _as_a_program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("command", "number"),
     [
-        ("run", process.SIGNALS[0]),
-        *(
-            pytest.param(command, number, marks=pytest.mark.slow)
-            for place, number in enumerate(process.SIGNALS)
-            for command in ("run", "sweep")[not place :]
-        ),
+        ("run", signal.SIGINT),
+        pytest.param("sweep", signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
 def test_an_interruption_says_what_was_kept(

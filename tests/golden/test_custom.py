@@ -13,7 +13,6 @@ from support.power_links import compute_capped_errors, draw_links, make_policy, 
 from support.programs import run
 
 from otafl import open_results
-from otafl.core.registry import TABLES
 from otafl.power.custom import CustomPolicy
 
 DOC = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -108,28 +107,8 @@ def test_the_policy_against_the_optimum(folder: Path, monkeypatch: pytest.Monkey
     assert errors["optimum"] < errors["own"] < errors["weakest"]
 
 
-def test_every_part_that_can_be_the_users_has_its_lines() -> None:
-    """A heading for each table that takes `module:callable`, linked from the top."""
-    text = DOC.read_text()
-    said = {"algorithm": "method", "csi": "channel-knowledge"}
-    elsewhere = {"tracker": "tracking.md#a-function-of-your-own"}
-    for noun in (one.noun for one in TABLES.values() if one.supports_custom):
-        name = said.get(noun, noun.replace(" ", "-"))
-        place = elsewhere.get(noun, rf"#(a-)?{name}-in-ten-lines")
-        assert re.search(rf"\]\({place}\)", text), noun
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["rings.py", "brought.py"])
 def test_from_python(folder: Path, program: str) -> None:
     printed = call(folder, program)
     assert 0.5 < float(printed) <= 1.0
-
-
-def test_examples_are_ten_lines(folder: Path) -> None:
-    """As the headings promise, without empty lines and the file's name."""
-    names = "method channel power model data partition codec csi selection downlink server"
-    for name in names.split():
-        text = (folder / f"my_{name}.py").read_text()
-        lines = [line for line in text.splitlines() if line.strip()]
-        assert len(lines) - 1 <= 10

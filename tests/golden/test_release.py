@@ -70,19 +70,3 @@ def test_versions_agree() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text()
     (first, *_) = re.findall(r"^## (\S+)", changelog, re.M)
     assert PROJECT["version"] == citation["version"] == first == otafl.__version__
-
-
-def test_the_paper_is_of_the_journals_form() -> None:
-    """Front matter, sections, 250 to 1000 words, and references that exist and are cited."""
-    _, front, body = (ROOT / "docs" / "paper" / "paper.md").read_text().split("---\n", 2)
-    about = yaml.safe_load(front)
-    assert {"title", "tags", "authors", "affiliations", "date", "bibliography"} <= about.keys()
-    indices = {one["index"] for one in about["affiliations"]}
-    assert {author["affiliation"] for author in about["authors"]} <= indices
-    sections = re.findall(r"^# (.+)$", body, re.M)
-    assert {"Summary", "Statement of need", "State of the field", "References"} <= set(sections)
-    assert 250 <= len(body.split()) <= 1000
-    bibliography = (ROOT / "docs" / "paper" / about["bibliography"]).read_text()
-    known = set(re.findall(r"^@\w+\{(\w+),$", bibliography, re.M))
-    assert set(re.findall(r"@(\w+)", body)) == known
-    assert bibliography.count("{") == bibliography.count("}")

@@ -1,6 +1,7 @@
-"""Every scenario loads, and runs two rounds at reduced size on generated images, with all
-that it names and the first of the numbers that it sweeps: the examples through the command line,
-those of studies in memory, where there is no file of each stack to write and to read."""
+"""Examples, and a third of the studies' scenarios, run two rounds at reduced size.
+
+They run on generated images, with all that they name and the first of the numbers that they sweep:
+the examples through the command line, those of studies in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ from otafl.scenario.yaml_source import parse
 
 CASES = [
     file if file.stem == "quickstart" else pytest.param(file, marks=pytest.mark.slow)
-    for file in SCENARIO_FILES
+    for turn, file in enumerate(SCENARIO_FILES)
+    if file.parent == SCENARIOS or turn % 3 == 0
 ]
 TRAIN, TEST = 2000, 200
 SMALLER = {"rounds": 2, "local_steps": 2, "batch_size": 4, "eval_samples": 50, "eval_every": 2}
@@ -146,10 +148,6 @@ def done(*command: str | Path) -> None:
     with pytest.raises(SystemExit) as left:
         cli.main([str(word) for word in command])
     assert not left.value.code
-
-
-def test_there_are_some() -> None:
-    assert SCENARIOS / "quickstart.yaml" in SCENARIO_FILES
 
 
 @pytest.mark.usefixtures("fewest_states")

@@ -168,11 +168,3 @@ def test_devices_too_small_for_their_penalty() -> None:
     (said,) = noted(algorithm="pfedbayes", devices={"count": 112}, data=data)
     assert "here have only 8" in said
     assert not noted(algorithm="pfedbayes", data="fashion_mnist")
-
-
-def test_other_transports_are_imported_only_to_name_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = expand(load_scenario({"name": "s"}))
-    monkeypatch.setattr(
-        registry, "list_names", lambda table: pytest.fail(f"all of {table} are asked")
-    )
-    assert list_notes(points) == []

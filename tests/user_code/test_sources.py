@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,43 +114,3 @@ def test_comments_docstrings_and_layout_are_no_change(text: str, same: bool, hom
 def test_files_that_come_and_go_are_changes() -> None:
     assert sources.list_changed({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == ["a", "b", "c"]
     assert sources.list_changed({"a": "1"}, {"a": "1"}) == []
-
-
-def test_threads_take_turns_to_parse() -> None:
-    """Where garbage lets another thread run in the middle of a tree, Python 3.11 fails."""
-
-    class Garbage:
-        def __init__(self) -> None:
-            self.own = self
-
-        def __del__(self) -> None:
-            time.sleep(1e-6)
-
-    text, done = Path(pytest.__file__).read_bytes(), threading.Event()
-    errors: list[BaseException] = []
-
-    def litters() -> None:
-        while not done.is_set():
-            Garbage()
-            time.sleep(1e-6)
-
-    def parses() -> None:
-        try:
-            sources._parse.__wrapped__(text)
-        except BaseException as error:
-            errors.append(error)
-
-    before = gc.get_threshold()
-    littering = threading.Thread(target=litters)
-    parsing = [threading.Thread(target=parses) for _ in range(4)]
-    gc.set_threshold(50)
-    try:
-        for thread in (littering, *parsing):
-            thread.start()
-        for thread in parsing:
-            thread.join()
-    finally:
-        gc.set_threshold(*before)
-        done.set()
-        littering.join()
-    assert errors == []
