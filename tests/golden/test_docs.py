@@ -17,7 +17,6 @@ import pytest
 
 import otafl
 from otafl import cli
-from otafl.cli.commands import app
 from otafl.core import registry
 from otafl.core.registry import TABLES
 from otafl.results.variables import VARIABLES
@@ -28,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 
-from otafl_docs import pages, rst, schema, settings  # noqa: E402
+from otafl_docs import pages, rst, settings  # noqa: E402
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 WORD = re.compile(r"[a-z]+")
@@ -209,17 +208,6 @@ def test_keys_have_places(generated: dict[str, str]) -> None:
     stackable = generated["sweep.rst"]
     assert "``channel.snr_db``" in stackable
     assert "``training.rounds``" not in stackable
-
-
-def test_variables_and_commands(generated: dict[str, str]) -> None:
-    for name, one in VARIABLES.items():
-        assert f"``{name}``" in generated["variables.rst"]
-        assert rst.escaped(one.long_name) in generated["variables.rst"]
-    text = generated["command_line.rst"]
-    for words in schema.commands(app):
-        assert f"\notafl {' '.join(words)}\n" in text
-    for option in ("--set", "--schema", "--hue", "--quick"):
-        assert option in text
 
 
 @pytest.mark.slow

@@ -72,14 +72,6 @@ def test_a_diverged_trial_guesses_and_a_stopped_one_keeps_its_value() -> None:
     assert " ".join(figure.get_suptitle().split()) == f"{said} {spread}"
 
 
-def test_a_coordinate_of_a_zip_axis_can_be_drawn() -> None:
-    ds = make_dataset("snr_db").rename_dims(snr_db="zip").drop_indexes("snr_db")
-    ds = ds.assign_coords(zip=["a", "b", "c"])
-    data = curve_data(ds, "test_accuracy", "snr_db")
-    assert data["mean"].dims == ("snr_db",)
-    assert data["snr_db"].values.tolist() == [0, 10, 20]
-
-
 def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
     ds = make_dataset("snr_db", "device_count", "power")
     figure = plot(ds, "test_accuracy", "snr_db", "power", "device_count", path=tmp_path / "f.png")

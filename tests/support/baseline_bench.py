@@ -19,7 +19,6 @@ from twins import baselines as twin
 from twins.setting import minibatch
 
 from otafl.algorithms.base import Algorithm
-from otafl.algorithms.whole_models import compute_step_size
 from otafl.core.contracts import Hyper, Tensors
 from otafl.core.rng import Streams
 from otafl.engine.engine import Engine
@@ -194,13 +193,3 @@ def assert_measures_density(ours: Algorithm) -> None:
     assert ours.compute_metrics(small_server(), {}) == {
         "weight_density": pytest.approx(torch.tensor([0.4, 0.0]))
     }
-
-
-def assert_the_paper_s_steps(settings: Any) -> None:
-    """Fact 17: eta(0) = 0.002 and eta(75) = 2 / 1075."""
-    hyper = {
-        name: torch.tensor([getattr(settings, name)], dtype=torch.float64)
-        for name in ("learning_rate", "decay")
-    }
-    assert float(compute_step_size(hyper, 0)) == 0.002
-    assert float(compute_step_size(hyper, 75)) == pytest.approx(2 / 1075, rel=1e-9)
