@@ -155,12 +155,10 @@ def test_personal_metrics_have_lines_of_the_controls_which_are_named() -> None:
         for metric, found in {"r2": value, "mse": 7.0}.items():
             ds[f"{name}_{metric}"] = (("power", "trial"), np.full((2, 3), found))
     data = curve_data(ds, "personal_own_test_r2", "round", hue="power")
-    assert dict(zip(data.attrs["control_names"], data.attrs["control_values"], strict=True)) == (
-        pytest.approx({"mean control": 0.8, "line control": 0.9})
-    )
+    assert data.attrs["controls"] == pytest.approx({"mean control": 0.8, "line control": 0.9})
     named = "dotted: mean control 0.800; dash-dotted: line control 0.900"
     assert describe_figure(data).endswith(named)
     flat = [line for line in draw(data).axes[0].lines if len(set(line.get_ydata())) == 1]
     assert [float(line.get_ydata()[0]) for line in flat] == pytest.approx([0.8, 0.9])
     for name in ("aggregation_nmse", "airtime_s"):
-        assert "control_names" not in curve_data(ds, name, "round", hue="power").attrs
+        assert not curve_data(ds, name, "round", hue="power").attrs["controls"]
