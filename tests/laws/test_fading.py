@@ -13,6 +13,8 @@ from scipy import stats
 from support.closed_forms import holds
 
 from otafl.channels.cdl import build_cdl_rays, read_cdl_profile
+from otafl.channels.fading import FADING
+from otafl.channels.scattering import build_scattering
 from otafl.csi.long_term import compute_statistics
 from otafl.receivers.scalar import Scalar
 from otafl.validation.bench import Bench
@@ -56,6 +58,26 @@ def test_bearings_turn_the_rays_of_a_device_to_both_sides() -> None:
     azimuth = build_cdl_rays(profile, coupling, bearing, spread).azimuth[0]
     torch.testing.assert_close(azimuth[0] - azimuth[1], torch.full_like(azimuth[0], 0.4))
     torch.testing.assert_close(azimuth[0] - azimuth[2], torch.full_like(azimuth[0], -0.4))
+
+
+def draw_reflected(**fading: Any) -> torch.Tensor:
+    """Fading [S, K, A, 1, 1] by way of a surface with random phases."""
+    surface = {"elements": 16, "reflected_db": -10.0, "blocked": 0.36, "rule": "random"}
+    channel = {"name": "rayleigh", "antennas": 1, "ris": surface} | fading
+    rig = Bench().build_rig(4, 2, {"channel": channel, "power": "full"})
+    return rig.link.channel.get_state(0).h
+
+
+def test_a_correlation_of_antennas_is_not_one_of_elements() -> None:
+    one, other = draw_reflected(), draw_reflected(antenna_correlation=0.9)
+    torch.testing.assert_close(one, other, rtol=0.0, atol=1e-12)
+
+
+def test_a_surface_has_a_path_of_its_own() -> None:
+    rig = Bench().build_rig(4, 2, {"channel": "rayleigh", "power": "full"})
+    direct = build_scattering(rig.link.channel).draw(0, 1)
+    reflected = build_scattering(rig.link.channel, 1, FADING / "ris").draw(0, 1)
+    assert not torch.isclose(direct, reflected).any()
 
 
 LEAST = 0.15
