@@ -22,8 +22,7 @@ import xarray as xr
 from scipy import stats
 
 from otafl.analysis.matching import is_whole, select_common_points
-from otafl.analysis.points import find_places, list_axes, swap_to_coordinate
-from otafl.analysis.variables import find_main_variable
+from otafl.analysis.points import find_main_variable, find_places, list_axes, swap_to_coordinate
 from otafl.core.errors import UserError
 from otafl.results.coordinates import format_value, format_values
 from otafl.results.end_values import select_end_total

@@ -1,9 +1,9 @@
-"""Points of a sweep: their axes, coordinates, and values in words."""
+"""Points of a sweep: their axes, coordinates, and values in words; and what is shown of them."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,29 @@ import xarray as xr
 
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
-from otafl.results.coordinates import format_coordinate, format_value, format_values, pick
+from otafl.losses.metrics import list_variables
+from otafl.results.coordinates import (
+    format_coordinate,
+    format_value,
+    format_values,
+    get_long_name,
+    pick,
+)
+
+MAIN_VARIABLES = list_variables("test", "personal_own_test", "personal_test", "local_test")
+
+
+def find_main_variable(ds: xr.Dataset) -> str:
+    """Return the variable that is shown if none is named.
+
+    That is the global model's accuracy, mean squared error or perplexity, where there is one.
+    """
+    return find_first_known(ds, MAIN_VARIABLES) or str(next(iter(ds.data_vars)))
+
+
+def find_first_known(ds: xr.Dataset, names: Collection[str]) -> str | None:
+    """Return the first of these variables that the result has values of."""
+    return next((one for one in names if one in ds and bool(ds[one].notnull().any())), None)
 
 
 def list_axes(ds: xr.Dataset) -> list[str]:
@@ -190,3 +212,30 @@ def select_point(
         if dim in ds.dims:
             ds = ds.isel({dim: 0})
     return ds, labels
+
+
+def thin_points(ds: xr.Dataset, max_points: int) -> tuple[xr.Dataset, list[str]]:
+    """Halve the longest axes of a sweep until it has at most so many points.
+
+    Parameters
+    ----------
+    ds : result.
+    max_points : number of points that are kept at most.
+
+    Returns
+    -------
+    tuple
+        The result with the remaining values, which are evenly spaced and include the first and the
+        last, and a sentence for each axis that has fewer.
+    """
+    whole = {dim: ds.sizes[dim] for dim in list_axes(ds)}
+    kept = dict(whole)
+    while int(np.prod(list(kept.values()))) > max(1, max_points):
+        longest = max(kept, key=lambda dim: kept[dim])
+        kept[longest] = max(1, kept[longest] // 2)
+    fewer = {dim: size for dim, size in kept.items() if size < whole[dim]}
+    places = {dim: np.linspace(0, whole[dim] - 1, size).astype(int) for dim, size in fewer.items()}
+    said = [
+        f"{get_long_name(ds, dim)}: {size} of {whole[dim]} values." for dim, size in fewer.items()
+    ]
+    return ds.isel(places), said

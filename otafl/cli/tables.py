@@ -134,7 +134,7 @@ def compare(
         raise UserError(f"{flag}: two results are compared with each other; give one of the two")
     from otafl.analysis import pair_rows, paired
     from otafl.analysis.labels import read_labels, write_labels
-    from otafl.analysis.points import select_slices
+    from otafl.analysis.points import find_main_variable, select_slices
     from otafl.analysis.rows import (
         choose_format,
         escape_latex,
@@ -142,7 +142,6 @@ def compare(
         format_markdown_rows,
         format_text_rows,
     )
-    from otafl.analysis.variables import find_main_variable
     from otafl.results.coordinates import get_long_name
     from otafl.results.end_values import describe_diverged
     from otafl.results.files import open_results
@@ -207,10 +206,9 @@ def _build_grid(
     """
     from otafl.analysis.labels import read_labels, write_labels
     from otafl.analysis.overhead import select_soonest, tabulate_costs
-    from otafl.analysis.points import is_numeric, list_axes
+    from otafl.analysis.points import find_main_variable, is_numeric, list_axes
     from otafl.analysis.tables import build_grid
     from otafl.analysis.tuning import select_tuned
-    from otafl.analysis.variables import find_main_variable
     from otafl.results.end_values import describe_diverged
 
     (columns, rows), (target, tune) = across, ways
@@ -241,7 +239,7 @@ COSTS = (
 
 
 def _parse_target(text: str, ds: xr.Dataset) -> tuple[str, float]:
-    from otafl.analysis.variables import find_main_variable
+    from otafl.analysis.points import find_main_variable
 
     name, _, value = text.rpartition("=")
     try:

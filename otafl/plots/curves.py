@@ -37,7 +37,6 @@ from otafl.results.end_values import SUMMED_DIMS, SUMS, sum_over_devices
 from otafl.results.variables import list_controls
 
 LOG_ALWAYS = ("aggregation_nmse",)
-KEYS = ("names", "values")
 CONTROL_LINES = {"mean": ("dotted", ":"), "line": ("dash-dotted", "-.")}
 """First word of a control -> name and style of the line at its value."""
 SAME_END = 3.0
@@ -99,9 +98,12 @@ def curve_data(
         log_x=int(_uses_log_x(table)), log_y=int(log_y), choices=int(choices)
     )
     table.attrs |= {"mark": "bars" if choices else "shading", "center": "mean"}
-    if controls := _compute_controls(ds, y):
-        table.attrs |= {"control_names": [*controls], "control_values": [*controls.values()]}
-        table.attrs["lines"] = "; ".join(_name_controls(controls))
+    table.attrs["controls"] = controls = _compute_controls(ds, y)
+    # as "dotted: mean control 0.787"
+    table.attrs["lines"] = "; ".join(
+        f"{CONTROL_LINES[said.partition(' ')[0]][0]}: {said} {format_number(value, 3)}"
+        for said, value in controls.items()
+    )
     return table.assign(drawn=_find_drawable(table))
 
 
@@ -118,13 +120,6 @@ def _compute_controls(ds: xr.Dataset, y: str) -> dict[str, float]:
     names = {name: name.rpartition("_")[0].replace("_", " ") for name in list_controls(y)}
     means = {said: float(ds[name].mean()) for name, said in names.items() if name in ds}
     return {said: mean for said, mean in means.items() if np.isfinite(mean)}
-
-
-def _name_controls(controls: dict[str, float]) -> list[str]:
-    """Write the lines of the controls, as "dotted: mean control 0.787"."""
-    lines = [CONTROL_LINES[said.partition(" ")[0]][0] for said in controls]
-    found = zip(lines, controls.items(), strict=True)
-    return [f"{line}: {said} {format_number(value, 3)}" for line, (said, value) in found]
 
 
 def _check_abscissa(ds: xr.Dataset, x: str, y: str) -> None:
@@ -170,7 +165,7 @@ def _draw_panel(ax: Axes, data: xr.Dataset) -> None:
             _draw_points(ax, curve, i, len(curves), name)
         else:
             _draw_line(ax, curve, i, name)
-    for said, value in zip(*(data.attrs.get(f"control_{key}", ()) for key in KEYS), strict=True):
+    for said, value in data.attrs["controls"].items():
         style = CONTROL_LINES[said.partition(" ")[0]][1]
         ax.axhline(value, color="0.4", linewidth=1.0, linestyle=style, zorder=1)
     style_axes(ax, x=data.attrs["log_x"], y=data.attrs["log_y"])

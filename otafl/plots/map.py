@@ -79,10 +79,16 @@ def _build_panel(scenario: Scenario, trial: int) -> xr.Dataset:
     channel = servers.get_uplink_channel(own)
     places = servers.get_positions(channel, 0)
     if places is None:
+        able = [
+            name
+            for name in registry.list_names("channel")
+            if getattr(registry.load_component("channel", name), "places", None)
+            is not Channel.get_positions
+        ]
         raise UserError(
             f"channel '{scenario.channel.name}' with topology '{scenario.topology.name}' has no "
             "places, so there is no map of it; those of "
-            f"{', '.join(_list_channels_with_positions())} have"
+            f"{', '.join(able)} have"
         )
     count = len(places.device_m)
     power = budget.budget.flatten()[:count].double()
@@ -108,28 +114,14 @@ def _build_panel(scenario: Scenario, trial: int) -> xr.Dataset:
     return table.assign_coords({str(dim): np.arange(size) for dim, size in table.sizes.items()})
 
 
-def _list_channels_with_positions() -> list[str]:
-    """List the channels that know of places."""
-    names = registry.list_names("channel")
-    return [
-        name
-        for name in names
-        if getattr(registry.load_component("channel", name), "places", None)
-        is not Channel.get_positions
-    ]
-
-
 def _build_table(panels: list[xr.Dataset], shown: Panels) -> xr.Dataset:
     """Put the panels together, and say what is drawn."""
     table = panels[0]
     if shown.facet:
         table = xr.concat(panels, shown.facet, join="outer", data_vars="all")
         table = table.assign_coords(shown.coords)
-    for name, said in (
-        ("east_m", "east of the base station"),
-        ("north_m", "north of the base station"),
-    ):
-        table[name].attrs = {"units": "m", "long_name": said}
+    for way in ("east", "north"):
+        table[f"{way}_m"].attrs = {"units": "m", "long_name": f"{way} of the base station"}
     snr = table["snr_db"]
     snr.attrs = {"units": "dB", "long_name": "SNR at full power"}
     lost = int(np.isneginf(snr.values).sum())
@@ -143,18 +135,26 @@ def _build_table(panels: list[xr.Dataset], shown: Panels) -> xr.Dataset:
 
 
 def draw_map(data: xr.Dataset, title: str = "") -> Figure:
-    """Draw a figure of `map_data`: one colour bar for all panels."""
+    """Draw a figure of `map_data`: one colour bar for all panels, of `SPAN_DB` at most."""
     size = (SIDE[bool(data.attrs["facet"])],) * 2
     figure, shows = make_panels(data, size)
-    norm, reach = _build_norm(data), _compute_radius(data)
+    drawn = [data[name].values.ravel() for name in ("snr_db", "coverage_db") if name in data]
+    power = np.concatenate(drawn)
+    power = power[np.isfinite(power)] if np.isfinite(power).any() else np.zeros(1)
+    norm = Normalize(max(power.min(), power.max() - SPAN_DB), power.max())
+    places = ("east_m", "north_m", "base_east_m", "base_north_m")
+    reach = MARGIN * max(float(abs(data[name]).max()) for name in places) or 1.0
+    marks: dict[str, Any] = {}
     for ax, part in shows:
         _draw_panel(ax, part, norm)
         ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
+        handles, names = ax.get_legend_handles_labels()
+        marks |= dict(zip(names, handles, strict=True))
     bar = figure.colorbar(
         ScalarMappable(norm, COLOURS), ax=[ax for ax, _ in shows], pad=0.02, aspect=25, extend="min"
     )
     bar.set_label(LABEL)
-    add_legend(figure, data, *_collect_legend(shows), "")
+    add_legend(figure, data, [*marks.values()], [*marks], "")
     finish(figure, data, title, size)
     return figure
 
@@ -175,47 +175,11 @@ def _draw_panel(ax: Axes, part: xr.Dataset, norm: Normalize) -> None:
     dots: dict[str, Any] = {"c": snr[is_finite], "norm": norm, "cmap": COLOURS, "s": 26}
     ax.scatter(east[is_finite], north[is_finite], label="device", **dots, **edge)
     if not is_finite.all():
-        ax.scatter(
-            east[~is_finite],
-            north[~is_finite],
-            label="device without a path",
-            marker="x",
-            c="#D55E00",
-            s=26,
-            linewidths=1.2,
-            zorder=3,
-        )
+        cross: dict[str, Any] = {"marker": "x", "c": "#D55E00", "s": 26, "linewidths": 1.2}
+        label = "device without a path"
+        ax.scatter(east[~is_finite], north[~is_finite], label=label, zorder=3, **cross)
     base = part["base_east_m"].values, part["base_north_m"].values
     ax.scatter(*base, label="base station", marker="^", c="#D55E00", s=70, **edge)
-
-
-def _build_norm(data: xr.Dataset) -> Normalize:
-    """Return the range of colours of all panels, `SPAN_DB` at most."""
-    values = np.concatenate([data[name].values.ravel() for name in _list_power_variables(data)])
-    values = values[np.isfinite(values)]
-    if not values.size:
-        return Normalize(0.0, 1.0)
-    top = float(values.max())
-    return Normalize(max(float(values.min()), top - SPAN_DB), top)
-
-
-def _list_power_variables(data: xr.Dataset) -> list[str]:
-    return [name for name in ("snr_db", "coverage_db") if name in data]
-
-
-def _compute_radius(data: xr.Dataset) -> float:
-    """Return how far from the middle the map goes, in metres."""
-    names = ("east_m", "north_m", "base_east_m", "base_north_m")
-    return MARGIN * max(float(np.nanmax(np.abs(data[name].values))) for name in names) or 1.0
-
-
-def _collect_legend(shows: list[tuple[Axes, xr.Dataset]]) -> tuple[list[Any], list[str]]:
-    """Return the marks of the legend, each once, and their names."""
-    marks: dict[str, Any] = {}
-    for ax, _ in shows:
-        for mark, name in zip(*ax.get_legend_handles_labels(), strict=True):
-            marks.setdefault(name, mark)
-    return list(marks.values()), list(marks)
 
 
 _NO = "a map has east across and north upwards; use --facet or --sel"

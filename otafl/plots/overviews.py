@@ -10,8 +10,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from otafl.analysis.labels import read_labels, write_labels
-from otafl.analysis.points import is_numeric, list_axes, list_coordinates
-from otafl.analysis.variables import find_main_variable
+from otafl.analysis.points import find_main_variable, is_numeric, list_axes, list_coordinates
 from otafl.plots.curves import curve_data
 from otafl.plots.drawing import draw
 from otafl.plots.quantities import label_joint_axis

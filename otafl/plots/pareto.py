@@ -179,7 +179,8 @@ def _name_front(data: xr.Dataset) -> list[Point]:
     """Return the front from the best x on; names tell the axes without a colour."""
     others = [str(dim) for dim in data["x"].dims if dim != data.attrs["hue"]]
     points = []
-    for one in _list_front(data):
+    for place in np.argwhere(data["front"].values):
+        one = data.isel(dict(zip(data["x"].dims, place, strict=True)))
         name = ", ".join(quantities.name_value(one[dim]) for dim in others)
         points.append((float(one["x"]), float(one["y"]), name))
     sign = 1.0 if data.attrs["x_better"] == "lower" else -1.0
@@ -195,11 +196,6 @@ def _number_points(ax: Axes, points: list[Point], names: list[str]) -> None:
         if name:
             number = str(names.index(name) + 1)
             ax.annotate(number, (x, y), (5, 5), textcoords="offset points", **style)
-
-
-def _list_front(data: xr.Dataset) -> list[xr.Dataset]:
-    places = np.argwhere(data["front"].values)
-    return [data.isel(dict(zip(data["x"].dims, place, strict=True))) for place in places]
 
 
 def _build_legend(data: xr.Dataset, names: list[str]) -> tuple[list[Any], list[str]]:

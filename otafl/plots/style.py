@@ -110,22 +110,15 @@ def format_coordinate(data: xr.Dataset, name: str, value: Any) -> str:
 def wrap_text(text: str, width: int = LEGEND_WIDTH) -> str:
     """Wrap a text into lines of `width` letters at most.
 
-    Units stay with their word. Words may be broken before a bracket and, where they are longer than
-    a line, after an underscore.
+    Units stay with their word. Words may be broken before a bracket, and where they are longer than
+    a line.
     """
     if "\n" in text:
         return "\n".join(wrap_text(part, width) for part in text.split("\n"))
     if len(text) <= width:
         return text
     text = re.sub(r"(?<=\w)\(", " (", text.replace(" [", "\u00a0["))
-    lines: list[str] = []
-    for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False):
-        while len(line) > width + 1:  # a comma may stand over
-            place = line.rfind("_", 0, width) + 1 or width
-            lines.append(line[:place])
-            line = line[place:]
-        lines.append(line)
-    return "\n".join(lines).replace("\u00a0", " ")
+    return textwrap.fill(text, width, break_on_hyphens=False).replace("\u00a0", " ")
 
 
 def spans_decades(values: np.ndarray) -> bool:

@@ -9,8 +9,7 @@ import xarray as xr
 
 from otafl.analysis.pair_rows import build_pair_rows
 from otafl.analysis.paired import MIN_PAIRS, compare_pairs
-from otafl.analysis.points import is_numeric, list_axes
-from otafl.analysis.variables import find_main_variable
+from otafl.analysis.points import find_main_variable, is_numeric, list_axes
 from otafl.plots.overviews import unzip_axis
 from otafl.results.coordinates import get_long_name
 

@@ -9,12 +9,16 @@ import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 
 from otafl.analysis.paired import compute_quantile
-from otafl.analysis.points import format_label, is_numeric, list_axes
+from otafl.analysis.points import (
+    find_main_variable,
+    format_label,
+    is_numeric,
+    list_axes,
+    thin_points,
+)
 from otafl.analysis.summary import SHOWN
-from otafl.analysis.variables import find_main_variable
 from otafl.plots.overviews import list_free_axes, overview_data, unzip_axis
 from otafl.plots.quantities import hold_last_value
-from otafl.report.thinning import thin_points
 from otafl.report.values import NOT_SHOWN
 from otafl.results.coordinates import format_value
 from otafl.results.end_values import (

@@ -12,8 +12,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from otafl.analysis.points import is_numeric
-from otafl.analysis.variables import find_first_known, find_main_variable
+from otafl.analysis.points import find_first_known, find_main_variable, is_numeric, thin_points
 from otafl.core.errors import UserError
 from otafl.losses.metrics import MAIN, METRICS, list_variables
 from otafl.plots.cdf import PERSONAL, cdf_data
@@ -25,7 +24,6 @@ from otafl.plots.overviews import choose_layout, list_free_axes, overview_data, 
 from otafl.plots.pareto import pareto_data
 from otafl.plots.quantities import select_end
 from otafl.plots.style import MANY
-from otafl.report.thinning import thin_points
 from otafl.results.variables import find_metric, get_better_direction
 
 COSTS = {

@@ -7,9 +7,14 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import build_labels, format_short_label, get_unit, list_axes
+from otafl.analysis.points import (
+    build_labels,
+    find_main_variable,
+    format_short_label,
+    get_unit,
+    list_axes,
+)
 from otafl.analysis.summary import SHOWN, compute_end_values, format_mean_std
-from otafl.analysis.variables import find_main_variable
 from otafl.results.coordinates import get_long_name
 from otafl.results.end_values import SUMMED_DIMS, SUMS
 from otafl.results.variables import CONTROLS, GUESSES, find_metric

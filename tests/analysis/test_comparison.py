@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
-from contract.small import scenario
 from golden.made_results import made, written
 
-import otafl
 from otafl import cli
 from otafl.analysis.comparison import Comparison, compare
 from otafl.core.errors import UserError
-from otafl.data import loading
 from otafl.scenario import Point
-from otafl.sweeping import stack_job
-from otafl.user_code import sources
 
 SNR = {"channel.snr_db": [0, 10, 20], "power.name": ["gbma", "ci"]}
 
@@ -99,23 +92,6 @@ def test_points_are_matched_by_their_settings(tmp_path: Path) -> None:
     }
 
 
-def test_a_sweep_beside_one_of_its_points(tmp_path: Path) -> None:
-    """B says the policy with all its settings; one of them other, and it is no point of A."""
-    one = {"channel": {"snr_db": 10}, "power": {"name": "tci", "threshold": 0.3}}
-    sweep = {"channel.snr_db": [0, 10], "power.name": ["gbma", {"name": "tci", "threshold": 0.3}]}
-    found = both(tmp_path, {"sweep": sweep, "value": by_settings}, one | {"value": by_settings})
-    assert found.common_points == 1
-    assert found.lacking == ["3 of the 4 points are in A alone"]
-    assert not any(v.differing for v in found.variables)
-    assert set(found.settings) == {"channel.snr_db", "power"}
-    assert found.settings["power"][1].startswith("tci(threshold=0.3")
-    one["power"] = {"name": "tci", "threshold": 0.4}
-    found = both(tmp_path, {"sweep": sweep}, one)
-    assert found.common_points == 0
-    assert found.variables == []
-    assert found.differs
-
-
 def test_what_one_has_alone(tmp_path: Path) -> None:
     a = made(trials=3, seed=1)
     b = made(trials=2, seed=1, training={"rounds": 4, "eval_every": 2, "local_steps": 7})
@@ -178,45 +154,3 @@ def test_a_sweep_that_is_not_understood_is_named(tmp_path: Path) -> None:
     ds.attrs["scenario"] = ds.attrs["scenario"].replace("power.name:", "pover.name:")
     with pytest.raises(UserError, match=r"r\.nc: its sweep is not understood: .*pover"):
         compare(written(ds, tmp_path / "r.nc"), tmp_path / "r.nc")
-
-
-POLICY = """\
-import torch
-SHARE = {share}
-
-def f(link):
-    amplitude = SHARE * (link.budget / 1e3)[:, None].sqrt()
-    p = amplitude * torch.ones_like(link.h) * link.transmit_mask[:, None]
-    return p, torch.ones_like(link.h[..., 0].real)
-"""
-
-
-@pytest.mark.slow
-def test_code_data_and_files_that_changed_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    """Two runs that differ 25 times in power by an edited policy, and a little in the SNR."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # edits are within a second
-    keys = {
-        "training.rounds": 1,
-        "sweep": {"power": ["gbma", "my_diffed:f"]},
-    }
-    for name, share, snr in (("a", 0.2, 20), ("b", 1.0, 20.5)):
-        Path("my_diffed.py").write_text(POLICY.format(share=share))
-        otafl.run(scenario(keys | {"channel.snr_db": snr}), f"{name}.nc")
-        monkeypatch.setattr(loading, "_hash_dataset", lambda data: "other samples")
-        monkeypatch.setattr(stack_job, "hash_otafl", lambda: "another commit")
-        del sys.modules["my_diffed"], sources._imported["my_diffed"]  # as in another program
-    found = compare(Path("a.nc"), Path("b.nc"))
-    changed = {one.what: one for one in found.computed_by}
-    assert set(changed) == {"my_diffed.py", "otafl's source", "samples of data"}
-    assert changed["my_diffed.py"].points == 1
-    assert changed["otafl's source"].points == 2
-    assert changed["samples of data"].values[1] == "other samples"
-    assert call("diff", "a.nc", "b.nc") == 1
-    told = capsys.readouterr().out
-    assert re.search(r"my_diffed\.py +\w{16} +\w{16} +1 of 2", told)
-    assert "A and B differ, and so do code or data that they were computed by" in told
-    assert compare(Path("a.nc"), Path("a.nc")).computed_by == []

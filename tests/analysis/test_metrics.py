@@ -58,10 +58,3 @@ def test_a_diverged_trial_counts_with_the_error_of_the_mean_label(result: xr.Dat
     np.testing.assert_allclose(counted["test_mse"][0, 1, 2:], variance, rtol=1e-5)
     np.testing.assert_array_equal(counted["test_r2"][0, 1, 2:], 0.0)
     assert np.isnan(counted["test_loss"][0, 1, 2:]).all()
-
-
-def test_paired_tests_say_which_way_is_better(result: xr.Dataset) -> None:
-    from otafl.analysis.paired import compare_pairs
-
-    for name, better in (("test_mse", "lower"), ("test_r2", "higher"), ("participants", "")):
-        assert compare_pairs(result, name, "learning_rate", 0.01).attrs["better"] == better

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from contract.small import tree
 from twins.setting import mlp
 
 import otafl
@@ -70,32 +69,6 @@ def test_the_first_record_at_the_target_and_what_it_had_cost() -> None:
     assert "final_round" not in got.coords
 
 
-def test_what_is_not_known_is_left_out() -> None:
-    """A transport whose count is not known; channels that are swept with a bandwidth of their own;
-    a result without its per-device values."""
-    data = result().assign_attrs(scenario="transport: pigeon\nchannel: rayleigh\n")
-    got = otafl.compute_cost_to_reach(
-        data.drop_vars(["device_energy_j", "tx_energy_j"]), "test_accuracy", 0.7
-    )
-    assert set(got.data_vars) == {
-        *(
-            "round",
-            "reached",
-            "uplink_symbols",
-            "side_symbols",
-            "airtime_s",
-            "sim_time_s",
-            "compute_energy_j",
-        )
-    }
-    names = ["awgn", "rayleigh(bandwidth_hz=1e5)"]
-    swept = result().rename(snr_db="channel").assign_coords(channel=names)
-    assert "bandwidth_time" not in otafl.compute_cost_to_reach(swept, "test_accuracy", 0.7)
-    swept = result().rename(snr_db="bandwidth_hz").assign_coords(bandwidth_hz=[1e5, 2e5])
-    got = otafl.compute_cost_to_reach(swept, "test_accuracy", 0.7)["bandwidth_time"]
-    np.testing.assert_allclose(got, np.array([[5.0, np.nan], [10.0, 0.0]]) * [[100], [200]])
-
-
 def test_what_cannot_be_asked_is_named() -> None:
     variable = "tx_energy_j"
     with pytest.raises(otafl.UserError, match=rf"to_reach: '{variable}' is not .* test_accuracy"):
@@ -129,25 +102,6 @@ def test_an_unknown_transport_is_named() -> None:
     data = result().assign_attrs(scenario="transport: pigeon\n")
     with pytest.raises(otafl.UserError, match="transport 'pigeon' counts is not known"):
         otafl.compute_symbols_per_round(data)
-
-
-@pytest.mark.parametrize(("transport", "share"), [("ideal", 3.0), ("over_the_air", 1.0)])
-def test_symbols_of_a_run(transport: str, share: float) -> None:
-    """Three of four devices send the factors of 64-4-10 at rank 2: one device's symbols are the
-    payload's reals, all devices' three times that unless they share them."""
-    keys = {
-        "algorithm": {"name": "fedrlr", "rank": 2},
-        "transport": transport,
-        "devices.participants": 3,
-        "training.rounds": 2,
-        "trials": 2,
-    }
-    got = otafl.run(tree(keys))
-    payload = 2 * (64 + 4 + 4 + 10)
-    np.testing.assert_array_equal(otafl.compute_symbols_per_round(got), [payload] * 2)
-    np.testing.assert_array_equal(
-        otafl.compute_symbols_per_round(got, "all"), [share * payload] * 2
-    )
 
 
 def test_the_counts_of_table_2() -> None:

@@ -88,9 +88,3 @@ def test_seconds_of_a_window_and_of_some_devices() -> None:
 def test_windows_without_anything(arguments: tuple, said: str) -> None:
     with pytest.raises(UserError, match=said):
         timeline.select_window(otafl.extract_timeline(make_result()), *arguments)
-
-
-def test_a_union_of_intervals() -> None:
-    start, end = np.array([5.0, 0.0, 1.0, 7.0, 3.0]), np.array([6.0, 4.0, 2.0, 8.0, 5.0])
-    np.testing.assert_array_equal(timeline.merge_intervals(start, end), [[0, 7], [6, 8]])
-    assert timeline.merge_intervals(np.empty(0), np.empty(0))[0].size == 0

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 from contract.small import close, engine, model, points, run, scores
-from otafl.losses.next_token import NextToken
 from support.training_scores import score_training
 from torch import Tensor
 
 from otafl.core import registry
 from otafl.core.contracts import Batch
 from otafl.core.rng import Streams
+from otafl.losses.cross_entropy import NextToken
 from otafl.models import LayeredModel, build
 
 MODULES = registry.TABLES["model"].modules

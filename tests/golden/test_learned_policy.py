@@ -82,25 +82,6 @@ def test_the_real_transport_has_the_closed_form_as_its_error(untrained: Any) -> 
 
 
 @pytest.mark.slow
-def test_the_script_prints_a_table_and_draws(
-    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    figure = tmp_path / "figures" / "learned.png"
-    arguments = ["--steps", "60", "--devices", "4", "--seed", "1", "--out", str(figure)]
-    monkeypatch.setattr("sys.argv", ["learn_power_policy.py", *arguments])
-    monkeypatch.setattr(script, "HELD_OUT", 500)
-    script.main()
-    lines = capsys.readouterr().out.splitlines()
-    assert "500 held-out states" in lines[0]
-    assert re.findall(r"\d+ dB", lines[2]) == ["0 dB", "10 dB", "20 dB"]
-    table = {line.split()[0]: re.findall(r"\(\s*([\d.]+)\)", line) for line in lines[3:7]}
-    assert list(table) == ["learned", "cao_static", "full", "ci"]
-    assert table["cao_static"] == ["1.0000"] * 3
-    assert all(float(ratio) > 1.0 for name in ("learned", "full", "ci") for ratio in table[name])
-    assert figure.stat().st_size > 10_000
-
-
-@pytest.mark.slow
 def test_the_examples_of_the_docs_run() -> None:
     """And do what the text around them says."""
     torch.manual_seed(0)

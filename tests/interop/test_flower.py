@@ -1,7 +1,4 @@
-"""`otafl.flower` with real Flower: in its simulation runtime, with a backend that runs the
-ClientApps in this process in place of Ray's actors; on a grid that calls them directly, which waits
-for nothing; and in its older server.
-"""
+"""`otafl.flower` with real Flower: ClientApps called directly, and the page of the docs."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +23,8 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.server import strategy as older
-from flwr.server.superlink.fleet.vce.backend import Backend
-from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp import Grid
 from flwr.serverapp import strategy as strategies
-from flwr.simulation import run_simulation
 from flwr.supercore.task_identity import TaskIdentity
 
 from otafl.core.errors import UserError
@@ -39,32 +34,8 @@ from otafl.own_loop.wireless import WirelessUplink
 pytestmark = pytest.mark.slow
 
 DOC = Path(__file__).parents[2] / "docs" / "flower.md"
-RAY = "flwr.server.superlink.fleet.vce.backend.raybackend"
 NODES = 4
 REALS = 64 * 32 + 32 + 32 * 10 + 10
-
-
-class InProcess(Backend):
-    """Runs ClientApps where they are asked for."""
-
-    def __init__(self, backend_config: Any) -> None:
-        super().__init__(backend_config)
-
-    @property
-    def num_workers(self) -> int:
-        return 1
-
-    def build(self, app_fn: Callable[[], ClientApp]) -> None:
-        self._app = app_fn()
-
-    def is_worker_idle(self) -> bool:
-        return True
-
-    def terminate(self) -> None:
-        pass
-
-    def process_message(self, message: Message, context: Context) -> tuple[Message, Context]:
-        return self._app(message, context), context
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +46,10 @@ def apps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         (folder / text.partition("\n")[0].removeprefix("# ")).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
-        backend = types.ModuleType(RAY)
-        backend.RayBackend = InProcess  # type: ignore[attr-defined]
-        patch.setitem(sys.modules, RAY, backend)
         torch.manual_seed(0)
         import client_app
-        import server_app
 
-        yield types.SimpleNamespace(client=client_app, server=server_app)
+        yield types.SimpleNamespace(client=client_app)
 
 
 class Direct(Grid):
@@ -164,11 +131,6 @@ def started(apps: Any, strategy: Any, grid: Grid, rounds: int) -> Any:
     return strategy.start(grid, start, rounds, train_config=ConfigRecord({"lr": 0.2}))
 
 
-def simulated(server: ServerApp, apps: Any) -> None:
-    """In Flower's simulation runtime."""
-    run_simulation(server, apps.client.app, NODES, backend_name="in-process")
-
-
 def wrapped(inner: Any = None, **settings: Any) -> OverTheAirStrategy:
     sections = {"channel": "rayleigh", "power": "gbma", "snr_db": 20.0, "seed": 3, **settings}
     inner = strategies.FedAvg() if inner is None else inner
@@ -194,24 +156,6 @@ def test_without_error_it_is_the_strategy(apps: Any) -> None:
     before = plain.train_metrics_clientapp[1]
     assert "partition-id" in before
     assert "partition-id" not in result.train_metrics_clientapp[1]
-
-
-def test_in_the_simulation_runtime_it_is_the_same(apps: Any) -> None:
-    """As on the direct grid, whatever ids Flower gives the nodes and in which order they reply."""
-    out: list[Any] = []
-    server = ServerApp()
-    settings = {"min_train_nodes": NODES, "min_available_nodes": NODES, "fraction_evaluate": 0.0}
-
-    @server.main()
-    def main(grid: Grid, context: Context) -> None:
-        out.append(started(apps, wrapped(strategies.FedAvg(**settings)), grid, 2))
-
-    simulated(server, apps)
-    direct = trained(apps, wrapped(strategies.FedAvg(**settings)), 2)
-    for name, value in weights(direct).items():
-        np.testing.assert_allclose(weights(out[0])[name], value, rtol=0, atol=1e-5)
-    joules = [r.train_metrics_clientapp[2]["device_tx_energy_j"] for r in (out[0], direct)]
-    np.testing.assert_allclose(*joules, rtol=1e-5)
 
 
 def test_airtime_and_joules(apps: Any) -> None:

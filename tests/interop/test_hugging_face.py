@@ -16,7 +16,6 @@ from otafl.data import DataSet, load
 from otafl.data.device_splits import partition_samples
 from otafl.data.digits import Digits
 from otafl.data.hugging_face import HuggingFace
-from otafl.data.partitions.flower import Flower
 from otafl.scenario import ScenarioError
 
 pytestmark = pytest.mark.slow
@@ -193,16 +192,6 @@ def test_samples_are_dealt_out_the_same_each_time(
     held = np.concatenate(first)
     assert len(np.unique(held)) == len(held)
     assert min(map(len, first)) > 0
-
-
-def test_users_are_a_column() -> None:
-    """Of data that have them; a device a user."""
-    from otafl.data.partitions import PartitionTask
-
-    owner = np.arange(30) % 3
-    deck = PartitionTask(np.zeros(30, np.int64), 3, np.random.default_rng(0), owner)
-    dealt = Flower(partitioner="NaturalIdPartitioner", partition_by="user").assign_samples(deck)
-    assert sorted({tuple(np.unique(owner[part])) for part in dealt}) == [(0,), (1,), (2,)]
 
 
 @pytest.mark.parametrize(

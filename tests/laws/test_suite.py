@@ -17,10 +17,12 @@ LONG = {
     "channel: mean power",
     "codec count_sketch: unbiased",
     "power: NMSE follows from h, p, c, eta",
+    "power: error given the channel",
     "regression: noise floor",
     "regression: stationary risk",
     "topology cells: interference",
     "transport digital: LDPC at capacity",
+    "transport fsk_majority_vote: wrong votes",
 }
 """Laws that take more than a second even with the quick samples, which only the slow test runs."""
 

@@ -89,21 +89,6 @@ def test_transport_by_updates_powers_and_scaling(case: str) -> None:
     check_gradients_fast(of, draw_updates(TRIALS * K, REALS), p, log_eta)
 
 
-@pytest.mark.parametrize(("case", "weighting"), [("by_block", "mean"), ("everything", "none")])
-def test_transport_by_updates_of_parts(case: str, weighting: str) -> None:
-    """Devices know different parts of the payload, and the receive scaling follows the powers."""
-    link = uplink(case)
-    link = add_setup(link, receiver=Eigen(scale="mmse"))
-    mask = (draw(TRIALS * K, REALS, seed=8) > -0.5).double()
-    p = draw_complex(TRIALS, K, seed=3)
-
-    def of(x: Tensor, p: Tensor) -> Tensor:
-        eta = torch.ones(TRIALS, dtype=torch.float64)
-        return estimate(add_setup(link, policy=chosen(p, eta)), x, weighting, mask)
-
-    check_gradients_fast(of, draw_updates(TRIALS * K, REALS), p)
-
-
 @pytest.mark.parametrize(
     ("policy", "case"),
     [("full", "by_block"), ("gbma", "quadrature"), ("cao_static", "many_segments")],

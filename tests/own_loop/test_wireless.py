@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -149,10 +150,18 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("x", "settings", "says"), WRONG, ids=[says for _, _, says in WRONG])
-def test_what_cannot_be_is_refused(x: Any, settings: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        over_the_air(x, **settings)
+def test_what_cannot_be_is_refused() -> None:
+    unsaid = {}
+    for x, settings, says in WRONG:
+        try:
+            over_the_air(x, **settings)
+        except UserError as error:
+            if re.search(says, str(error)):
+                continue
+            unsaid[says] = str(error)
+        else:
+            unsaid[says] = "accepted"
+    assert unsaid == {}
 
 
 def test_who_does_not_send_may_hold_anything() -> None:

@@ -196,12 +196,18 @@ LOOP: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("made", "called", "says"), LOOP, ids=[says for _, _, says in LOOP])
-def test_what_a_loop_cannot_ask_for(
-    made: dict[str, Any], called: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(UserError, match=re.escape(says)):
-        WirelessUplink(**{"devices": 5, **made})(**{"round": 0, "updates": X, **called})
+def test_what_a_loop_cannot_ask_for() -> None:
+    unsaid = {}
+    for made, called, says in LOOP:
+        try:
+            WirelessUplink(**{"devices": 5, **made})(**{"round": 0, "updates": X, **called})
+        except UserError as error:
+            if says in str(error):
+                continue
+            unsaid[says] = str(error)
+        else:
+            unsaid[says] = "accepted"
+    assert unsaid == {}
 
 
 def test_updates_are_of_one_model() -> None:

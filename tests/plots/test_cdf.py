@@ -51,15 +51,6 @@ def test_distributions_of_unequal_numbers_of_devices() -> None:
     assert len(build_table(data)) == 3 + 8
 
 
-def test_one_trial_has_no_band_and_infinite_charge_no_step() -> None:
-    charge = np.full((2, 3, 4), np.inf)
-    charge[0, -1, :2] = [1.0, 2.0]
-    ds = make_result({"charge_j": charge, "test_accuracy": make_ramp()})
-    data = cdf_data(ds, "charge_j", sel={"trial": 0})
-    np.testing.assert_allclose(data["share"], [0.25, 0.5])
-    assert data["std"].isnull().all()
-
-
 def test_any_other_variable_is_distributed_over_trials(tmp_path: Path) -> None:
     """At the end of each trial, for each hue; a trial that did not survive counts nowhere."""
     accuracy = np.full((2, 3, 3), 0.1)

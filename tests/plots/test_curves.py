@@ -72,14 +72,6 @@ def test_a_diverged_trial_guesses_and_a_stopped_one_keeps_its_value() -> None:
     assert " ".join(figure.get_suptitle().split()) == f"{said} {spread}"
 
 
-def test_a_coordinate_of_a_zip_axis_can_be_drawn() -> None:
-    ds = make_dataset("snr_db").rename_dims(snr_db="zip").drop_indexes("snr_db")
-    ds = ds.assign_coords(zip=["a", "b", "c"])
-    data = curve_data(ds, "test_accuracy", "snr_db")
-    assert data["mean"].dims == ("snr_db",)
-    assert data["snr_db"].values.tolist() == [0, 10, 20]
-
-
 def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
     ds = make_dataset("snr_db", "device_count", "power")
     figure = plot(ds, "test_accuracy", "snr_db", "power", "device_count", path=tmp_path / "f.png")
@@ -163,12 +155,10 @@ def test_personal_metrics_have_lines_of_the_controls_which_are_named() -> None:
         for metric, found in {"r2": value, "mse": 7.0}.items():
             ds[f"{name}_{metric}"] = (("power", "trial"), np.full((2, 3), found))
     data = curve_data(ds, "personal_own_test_r2", "round", hue="power")
-    assert dict(zip(data.attrs["control_names"], data.attrs["control_values"], strict=True)) == (
-        pytest.approx({"mean control": 0.8, "line control": 0.9})
-    )
+    assert data.attrs["controls"] == pytest.approx({"mean control": 0.8, "line control": 0.9})
     named = "dotted: mean control 0.800; dash-dotted: line control 0.900"
     assert describe_figure(data).endswith(named)
     flat = [line for line in draw(data).axes[0].lines if len(set(line.get_ydata())) == 1]
     assert [float(line.get_ydata()[0]) for line in flat] == pytest.approx([0.8, 0.9])
     for name in ("aggregation_nmse", "airtime_s"):
-        assert "control_names" not in curve_data(ds, name, "round", hue="power").attrs
+        assert not curve_data(ds, name, "round", hue="power").attrs["controls"]

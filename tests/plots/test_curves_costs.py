@@ -53,16 +53,6 @@ def test_abscissae_over_decades_are_logarithmic_and_lose_their_zero(tmp_path: Pa
     assert len(rows) == 4
 
 
-def test_a_trial_that_ended_early_keeps_its_accuracy_and_its_cost() -> None:
-    ds = spenders()
-    for name in ("test_accuracy", "device_energy_j"):
-        ds[name][0, 1, 2] = np.nan
-    ds["end_round"][0, 1] = 5
-    data = curve_data(ds, "test_accuracy", "device_energy_j", "power")
-    np.testing.assert_allclose(data["mean"][0], [0.0015, 0.0025, (0.002 + 0.004) / 2])
-    np.testing.assert_allclose(data["at"][0], [0, 30, (30 + 45) / 2])
-
-
 def test_positions_of_a_joint_axis_are_spelled_out() -> None:
     ds = make_result({"test_accuracy": make_ramp("snr_db")}, ["snr_db"])
     power = ("zip", ["ci", "ci", "gbma"], {"long_name": "power policy"})

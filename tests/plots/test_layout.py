@@ -146,21 +146,3 @@ def test_the_checks_themselves_find_faults() -> None:
     found = faults(figure)
     assert any(fault.startswith("cut") for fault in found)
     assert any(fault.startswith("ticks touch") for fault in found)
-
-
-def test_powers_of_ten_stand_with_the_units() -> None:
-    data = curve_data(grid(LONG, NUMBERS[:1]), Y, X, "scheme")
-    ax = draw(data).axes[0]
-    label = ax.get_xlabel().replace("\n", " ").replace(r"\mathdefault", "")
-    assert "sum over devices [" in label
-    assert "10^{7}" in label
-    assert label.endswith(" J]")
-    (first, *_) = ax.get_lines()
-    assert first.get_xdata()[0] == pytest.approx(float(data["at"][0, 0]))
-
-
-def test_values_in_cells_stay_in_them_or_are_left_out() -> None:
-    wide = draw(heatmap_data(grid(LONG[:2], NUMBERS[:2]), "test_accuracy"))
-    assert len(wide.axes[0].texts) == 4
-    crowded = grid([f"{i}" for i in range(60)], [float(i) for i in range(50)])
-    assert len(draw(heatmap_data(crowded, "test_accuracy")).axes[0].texts) == 0

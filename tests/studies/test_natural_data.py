@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import xarray as xr
 from scipy import stats
 
 from studies.common.natural_data import (
     compare_pairs,
     compute_trial_half,
-    read_own_end,
     replace_diverged,
 )
 from studies.natural_roles.analyse import predict_by_counts
@@ -35,17 +33,6 @@ def test_divergence_is_no_gain() -> None:
     errors = np.array([[np.nan, 2.0, np.nan], [5.0, np.nan, np.nan], [4.0, 2.0, np.nan]])
     found = replace_diverged(errors, np.array([1.0, 3.0, 7.0]))
     assert found.tolist() == [[5.0, 2.0, 7.0], [5.0, 3.0, 7.0], [4.0, 2.0, 7.0]]
-
-
-def test_each_point_is_read_after_its_own_rounds() -> None:
-    values = [[1.0, 2.0, np.nan], [4.0, np.nan, 6.0], [7.0, 8.0, np.nan]]
-    ds = xr.Dataset(
-        {"x": (("zip", "round"), values)},
-        {"round": [0, 60, 120], "rounds": ("zip", [60, 120, 120])},
-    )
-    found = read_own_end(ds, "x").values
-    assert found[:2].tolist() == [2.0, 6.0]
-    assert np.isnan(found[2])
 
 
 def test_counts_interpolate_by_witten_and_bell() -> None:

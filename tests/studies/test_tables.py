@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 from otafl.results import checksums
-from studies.common import slim, tables
+from studies.common import tables
 from studies.personal_fading import analyse as personal_fading
 from studies.time_and_energy import cost_by_axis
 
@@ -57,15 +57,3 @@ def test_steps_are_read_from_labels_and_ends_are_marked() -> None:
     _, _, marks = personal_fading.describe_steps(grid)
     assert marks == [" l o", " o", " s o", " l", "", " s", " l o", " o", " s o"]
     assert personal_fading.describe_steps(grid[:3])[2] == [" l", "", " s"]
-
-
-def test_what_is_kept_at_ends_is_read_there() -> None:
-    values = np.arange(6.0).reshape(2, 3)
-    ds = xr.Dataset(
-        {"a": (("trial", "round"), values), "end_round": ("trial", [5.0, np.nan])},
-        {"round": [0, 5, 10], "final_round": 10.0},
-    )
-    kept = slim.keep_ends(ds, ["a"])
-    expected = [[np.nan, 1.0, np.nan], [np.nan, np.nan, 5.0]]
-    np.testing.assert_array_equal(kept["a"].values, expected)
-    assert tables.read_end(ds, "a").values.tolist() == [1.0, 5.0]
