@@ -55,7 +55,7 @@ def test_growing_snrs_are_stacked_and_the_first_round_is_as_without() -> None:
     assert_agree({"global": later[:1]}, alone)
 
 
-@pytest.mark.parametrize("transport", ["over_the_air", "digital", "type_based"])
+@pytest.mark.parametrize("transport", ["digital", "type_based"])
 def test_transports_with_a_noise_that_falls(transport: str) -> None:
     keys = {"transport": transport, "channel": {"name": "awgn", "snr_growth": 1.0}, "power": "ci"}
     found = scores(run(engine(keys), 2))

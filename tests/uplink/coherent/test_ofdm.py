@@ -45,8 +45,7 @@ def rigs(dtype: torch.dtype, sections: dict[str, Any], **payload: Any) -> list[R
     ]
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize(("channel", "payload"), list(zip(CHANNELS, PAYLOADS, strict=True)))
 def test_symbols_of_over_the_air(channel: str, payload: str) -> None:
     """The same estimate, noise included, and the same reported error, to single precision."""
     sections = {"channel": CHANNELS[channel], "power": "cao_static"}
@@ -120,22 +119,6 @@ def test_limits_count_prefixes() -> None:
     torch.testing.assert_close(short.energy_j / unit, 0.25 * radiated)
 
 
-def test_a_crash() -> None:
-    """The first reals are sent, no more, as over symbols."""
-    limits = TransmitLimits(sent_fraction=torch.tensor([[0.5, 1.0, 0.0, 1.0, 1.0, 1.0]]))
-    payload = (Group({"a": draw_updates(6, 40)}),)
-    got = []
-    for name, options in (("ofdm", {"subcarriers": 8, "prefix": 2}), ("over_the_air", {})):
-        link = make_bench("gbma", transport=name, **options)
-        got.append(
-            deliver(link.transport, payload, make_cohort(), link.channel.get_state(0), 0, limits)
-        )
-    (one, of_one), (two, of_two) = got
-    torch.testing.assert_close(one.mean[0]["a"], two.mean[0]["a"])
-    assert of_one.delivered_mask_fns[0]().equal(of_two.delivered_mask_fns[0]())
-    torch.testing.assert_close(of_one.energy_j, of_two.energy_j * 10 / 8)
-
-
 def converted(bits: int, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Estimates through converters and without, in noise of two antennas."""
     link = make_given(make_bench("gbma", transport="ofdm", snr_db=60.0, **options), antennas=2)
@@ -193,17 +176,6 @@ def test_figures() -> None:
     linear = make_bench("gbma", transport="ofdm")
     linear.deliver((Group({"a": draw_updates(6, 640)}),), make_cohort())
     assert linear.transport.compute_metrics()["evm"] == 0.0
-
-
-def test_gradients() -> None:
-    """Of the samples' estimate are those of the symbols'."""
-    slopes = []
-    for name in ("ofdm", "over_the_air"):
-        x = draw_updates(6, 40).requires_grad_()
-        link = make_bench("full", transport=name)
-        (link.deliver((Group({"a": x}),), make_cohort())[0].mean[0]["a"] ** 2).sum().backward()
-        slopes.append(x.grad)
-    torch.testing.assert_close(*slopes)
 
 
 @pytest.mark.parametrize(
