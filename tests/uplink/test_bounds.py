@@ -103,13 +103,6 @@ def test_a_share_of_the_power_is_a_smaller_budget(policy: str, transport: str) -
     assert (report.energy_j - whole.energy_j).abs().max() > 0.01 * whole.energy_j.max()
 
 
-def test_a_share_of_the_total_energy() -> None:
-    link = make_bench("full", snr_convention="total_energy")
-    _, whole = send(link, payload(), WHO)
-    _, report = send(link, payload(), WHO, TransmitLimits(power_share=SHARES))
-    torch.testing.assert_close(report.energy_j, whole.energy_j * SHARES)
-
-
 @pytest.mark.parametrize(
     ("policy", "block", "blocks", "quadrature"),
     [("full", None, 1, False), ("ci", 10, 4, False), ("tci", 10, 4, True), ("gbma", 10, 4, True)],
@@ -156,28 +149,6 @@ def test_energy(policy: str, block: int | None, blocks: int, quadrature: bool) -
     assert not saved["active/2"][0, :, 2].any()  # the first group took all that it had
 
 
-def test_a_device_that_has_nothing_is_silent() -> None:
-    """Channel inversion by the weakest of the others; they alone are in the mean."""
-    link, x = make_bench("ci"), draw_updates(K, 9)
-    h = link.channel.get_state(0).h[0, :, 0, 0, 0]
-    weakest = int(h.abs().argmin())
-    bound = make_table([1e9] * K)
-    bound[0, weakest] = 0.0899  # the circuits take 0.09
-    limits = TransmitLimits(energy_budget=bound, energy_per_symbol=make_table([0.01] * K))
-    received, report = send(link, (Group({"a": x}),), WHO, limits)
-    eligible_mask = np.arange(K) != weakest
-    m = ((K * WEIGHT[:, None] * x.numpy()) ** 2).mean(1)
-    eta = (link.budget[0].item() * h.abs().numpy() ** 2 / m)[eligible_mask].min()
-    assert float(report.saved_tensors["eta/0"][0, 0]) == pytest.approx(eta, rel=1e-9)
-    assert report.participants.tolist() == [K - 1]
-    assert float(report.energy_j[0, weakest]) == 0.0
-    assert float(report.power[0, weakest]) == 0.0
-    np.testing.assert_allclose(
-        received.mean[0]["a"][0].numpy(), estimate(link, report, x.numpy(), WEIGHT), rtol=1e-9
-    )
-    assert float(received.group_weight[0][0]) == pytest.approx(WEIGHT[eligible_mask].sum())
-
-
 @pytest.mark.parametrize(("policy", "transport"), [("ci", "over_the_air"), ("full", "digital")])
 def test_a_trial_in_which_nobody_has_anything(policy: str, transport: str) -> None:
     link = make_bench(policy, (0, 1), transport=transport)
@@ -192,25 +163,6 @@ def test_a_trial_in_which_nobody_has_anything(policy: str, transport: str) -> No
     assert report.energy_j[0].sum() == 0
     assert report.participants[0] == 0
     assert report.participants[1] > 0
-
-
-@pytest.mark.parametrize("transport", ["over_the_air", "digital", "ideal"])
-def test_limits_that_do_not_bind(transport: str) -> None:
-    one, many = make_table([1.0] * K), make_table([INF] * K)
-    limits = TransmitLimits(
-        power_share=one,
-        energy_budget=many,
-        energy_per_symbol=one,
-        sent_fraction=one,
-        num_copies=one,
-    )
-    link = make_bench("full", transport=transport)
-    (got, cost), (free, without) = (
-        send(link, payload(), WHO, x) for x in (limits, TransmitLimits())
-    )
-    assert_agree(got.mean, free.mean)
-    for name in ("symbols", "bits", "side_symbols", "airtime_s", "participants", "energy_j"):
-        assert_agree(getattr(cost, name), getattr(without, name), name)
 
 
 # ---- digital: SNRs 1, 3, 15 carry 1, 2, 4 bits a channel use; 320 bits take 320, 160, 80 of them
@@ -264,12 +216,3 @@ def test_what_is_left_by_rounding_is_nothing() -> None:
     assert bounds.energy is not None
     assert bounds.energy[0, 0] == 0
     assert bounds.energy[0, 1] > 0
-
-
-def test_circuits_are_paid_first() -> None:
-    limits = TransmitLimits(
-        energy_budget=make_table([10.0, 3.0]), energy_per_symbol=make_table([2.0, 1.0])
-    )
-    bounds = Bounds(limits, 4)
-    assert bounds.energy is not None
-    assert bounds.energy.tolist() == [[2.0, 0.0]]

@@ -101,19 +101,6 @@ def test_the_server_divides_by_the_whole_weight() -> None:
     assert received.group_weight[0]["a"].tolist() == [[0.5, 1.0, 1.0, 0.5]]  # type: ignore[index]
 
 
-def test_deviations_from_a_known_mean() -> None:
-    """What is told beside the payload arrives; of the deviations what was sent."""
-    link = make_bench("ci", devices=1, fading=False, snr_db=200.0, centre=True)
-    x = torch.tensor([[1.0, 2.0, 3.0, 6.0]], dtype=torch.float64)
-    received, _ = send(
-        link,
-        (Group({"a": x}),),
-        make_cohort((1,), 1),
-        TransmitLimits(sent_fraction=make_table([0.5])),
-    )
-    np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), [1.0, 2.0, 3.0, 3.0], atol=1e-6)
-
-
 @pytest.mark.parametrize("impairment", [{}, {"carrier_offset": 1e-12}, {"timing_offset": 0.4}])
 def test_impaired_symbols_are_cut_too(impairment: dict[str, float]) -> None:
     """The rest of the slot is as if the device had sent zeros there with the same scalars."""

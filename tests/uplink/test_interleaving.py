@@ -14,7 +14,7 @@ from otafl.core.contracts import Group, TransmitLimits
 from otafl.uplink.base import deliver
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.groups import make_signal
-from otafl.uplink.interleaving import interleave, permutation, scatter_uses
+from otafl.uplink.interleaving import interleave, permutation
 
 K, CELLS, LENGTH, LEVEL = 6, 8, 250, 1e-4
 HOST = torch.device("cpu")
@@ -90,23 +90,6 @@ def test_masks_are_in_the_same_order() -> None:
     count = received.group_weight[0]
     assert isinstance(count, dict)
     torch.testing.assert_close(count["a"][0], known / K)
-
-
-@pytest.mark.exact
-def test_groups_share_every_cell() -> None:
-    """Each channel use of the slot is one group's, and of every cell each group has its share."""
-    lengths = [400, 1000, 200]
-    uses = scatter_uses(lengths)
-    at = [one.at for one in uses]
-    assert torch.equal(torch.cat([one for one in at if one is not None]).sort().values,
-                       torch.arange(1600))  # fmt: skip
-    for one, length in zip(uses, lengths, strict=True):
-        before = one.count_before(torch.arange(0, 1601, 200))
-        share = before.diff().double() / 200
-        assert before[-1] == length
-        assert (share - length / 1600).abs().max() < 0.15
-    (alone,) = scatter_uses([1600])
-    assert alone.at is None
 
 
 @pytest.mark.exact

@@ -119,30 +119,6 @@ def test_limits_count_prefixes() -> None:
     torch.testing.assert_close(short.energy_j / unit, 0.25 * radiated)
 
 
-def converted(bits: int, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Estimates through converters and without, in noise of two antennas."""
-    link = make_given(make_bench("gbma", transport="ofdm", snr_db=60.0, **options), antennas=2)
-    streams, payload = link.streams, (Group({"a": draw_updates(6, 4000)}),)
-    plain = link.deliver(payload, make_cohort())[0].mean[0]["a"]
-    settings = Impairments.Settings(adc_bits=bits, adc_range=5.0)
-    made = Impairments([settings], None, streams)
-    link.transport = rebuild(link.transport, impairments=made)
-    return link.deliver(payload, make_cohort())[0].mean[0]["a"], plain
-
-
-def test_converters_of_samples() -> None:
-    """Each bit takes three fourths of the squared error, within 10 % over 4000 symbols; of many
-    bits only the noise is another."""
-    errors = []
-    for bits in (5, 6, 7):
-        got, plain = converted(bits)
-        errors.append(float((got - plain).square().mean()))
-    assert errors[0] / errors[1] == pytest.approx(4, rel=0.1)
-    assert errors[1] / errors[2] == pytest.approx(4, rel=0.1)
-    got, plain = converted(16)
-    assert float((got - plain).square().mean()) < 1e-3 * errors[2]
-
-
 def test_noise_of_samples() -> None:
     """Through converters of 16 bits the error has the variance that is saved; 40,000 reals, three
     interferers at 0 dB and two antennas, within 5 standard errors."""

@@ -120,18 +120,6 @@ def test_aggregation_error_from_what_is_saved(policy: str) -> None:
         assert report.nmse[s].item() == pytest.approx(squared / exact, rel=1e-9)
 
 
-def test_error_over_several_groups_is_total_error_over_total_aggregate() -> None:
-    link = make_bench("gbma")
-    a, b = draw_updates(6, 9), 5 * draw_updates(6, 4, 1)
-    received, report = link.deliver((Group({"a": a}), Group({"b": b})), make_cohort())
-    off = [received.mean[0]["a"][0] - a.mean(0), received.mean[1]["b"][0] - b.mean(0)]
-    error = sum(part.square().sum() for part in off)
-    total = a.mean(0).square().sum() + b.mean(0).square().sum()
-    torch.testing.assert_close(report.nmse[0], error / total)
-    assert report.symbols[0] == 13
-    assert report.side_symbols[0] == 12  # one mean power a device and group
-
-
 def test_stacked_is_alone() -> None:
     """Also with other numbers of devices in the other trials, and a trial without any."""
     policy, counts = "tci", (4, 2, 0, 6)
