@@ -85,7 +85,8 @@ assert both.test_accuracy.equals(alone.test_accuracy)
 
 @pytest.mark.slow
 def test_workers_compute_what_a_cell_asks_for(tmp_path: Path) -> None:
-    nbformat = pytest.importorskip("nbformat")
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(WORKERS)])
-    run_in_kernel(notebook, tmp_path)
+    place = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources=place).execute()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "both"]

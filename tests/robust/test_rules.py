@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize
-from support.marks import first_is_fast
-from torch import Tensor
 
 from otafl.core import registry
 from otafl.robust.base import Inputs, Rule
@@ -26,7 +24,7 @@ Array = np.ndarray
 ROBUST = [
     name for name in registry.list_names("rule") if registry.load_component("rule", name).is_robust
 ]
-SHARES = {3: 0.34, 7: 0.2, 8: 0.25, 11: 0.3}
+SHARES = {7: 0.2, 8: 0.25}
 """Number of inputs -> assumed share."""
 
 
@@ -117,7 +115,7 @@ TWINS: dict[str, Callable[[Array, int], Array]] = {
 
 
 @pytest.mark.twin
-@pytest.mark.parametrize("n", first_is_fast([7, 8, 11], fast=2))
+@pytest.mark.parametrize("n", [7, 8])
 @pytest.mark.parametrize("name", TWINS)
 def test_a_rule_is_its_looped_twin(name: str, n: int) -> None:
     """In each of three trials, with a corrupted input, and with two inputs that did not arrive."""
@@ -134,26 +132,9 @@ def test_a_rule_is_its_looped_twin(name: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("name", ROBUST)
-def test_identical_inputs_are_returned(name: str) -> None:
-    """By all rules that select or combine inputs, in five trials, one of them of zeros."""
-    row = np.random.default_rng(0).standard_normal((5, 1, 4))
-    row[4] = 0.0
-    found = apply(make(name), build_inputs(np.repeat(row, 9, 1)))
-    np.testing.assert_allclose(found, row[:, 0], rtol=1e-12, atol=1e-15)
-
-
-@pytest.mark.parametrize("name", ROBUST)
-def test_a_trial_without_inputs_gives_zeros_and_no_nan(name: str) -> None:
-    x = np.random.default_rng(0).standard_normal((2, 5, 3))
-    there = np.array([[False] * 5, [True] * 5])
-    found = apply(make(name), build_inputs(x, 0.2, there))
-    assert found[0].tolist() == [0.0] * 3
-    assert np.isfinite(found).all()
-
-
-@pytest.mark.parametrize("name", ROBUST)
-def test_zero_inputs_that_were_not_delivered_do_not_count(name: str) -> None:
-    """Seven inputs of ten, in any place, give what they give alone."""
+def test_inputs_that_were_not_delivered_do_not_count(name: str) -> None:
+    """Seven inputs of ten, in any place, give what they give alone; identical ones are returned;
+    a trial without any gives zeros."""
     x = np.random.default_rng(3).standard_normal((1, 7, 4)) + 5.0
     there = np.zeros((1, 10), bool)
     there[0, [0, 2, 3, 5, 6, 7, 9]] = True
@@ -161,6 +142,9 @@ def test_zero_inputs_that_were_not_delivered_do_not_count(name: str) -> None:
     spread[there] = x[0]
     alone = apply(make(name), build_inputs(x))
     np.testing.assert_allclose(apply(make(name), build_inputs(spread, 0.2, there)), alone, 1e-9)
+    same = apply(make(name), build_inputs(np.repeat(x[:, :1], 9, 1)))
+    np.testing.assert_allclose(same, x[:, 0], rtol=1e-12)
+    assert not apply(make(name), build_inputs(spread, 0.2, there & False)).any()
 
 
 def test_the_geometric_median_minimises_the_sum_of_distances() -> None:
@@ -176,36 +160,10 @@ def test_the_geometric_median_minimises_the_sum_of_distances() -> None:
         assert total(found) <= best.fun * (1.0 + 1e-9)
 
 
-def test_the_geometric_median_of_a_line_is_the_median() -> None:
-    x = np.random.default_rng(6).standard_normal((4, 9, 1))
-    found = apply(make("geometric_median"), build_inputs(x))
-    np.testing.assert_allclose(found, np.median(x, 1), atol=1e-5)
-
-
-def test_the_geometric_median_turns_and_moves_with_its_inputs() -> None:
-    rng = np.random.default_rng(7)
-    x, shift = rng.standard_normal((1, 8, 4)), rng.standard_normal(4) * 100.0
-    turn, _ = np.linalg.qr(rng.standard_normal((4, 4)))
-    rule = make("geometric_median")
-    found = apply(rule, build_inputs(x))[0]
-    moved = apply(rule, build_inputs(x @ turn + shift))[0]
-    np.testing.assert_allclose(moved, found @ turn + shift, atol=1e-5)
-
-
-def test_krum_picks_an_input() -> None:
-    x = np.random.default_rng(8).standard_normal((6, 9, 4))
-    found = apply(make("krum"), build_inputs(x))
-    for own, one in zip(x, found, strict=True):
-        assert (own == one).all(1).any()
-
-
-@pytest.mark.parametrize("scale", [1e2, 1e4])
 @pytest.mark.parametrize("name", ROBUST)
-def test_the_error_is_bounded_below_the_breakdown_share_and_not_above(
-    name: str, scale: float
-) -> None:
+def test_the_error_is_bounded_below_the_breakdown_share_and_not_above(name: str) -> None:
     """Three of eleven inputs are corrupted, then six, all in one place at the attack's scale."""
-    share = 0.3
+    share, scale = 0.3, 1e4
     x = np.random.default_rng(9).standard_normal((1, 11, 4))
     few, many = x.copy(), x.copy()
     few[:, :3], many[:, :6] = scale, scale
@@ -235,11 +193,3 @@ def test_centred_clipping_starts_from_the_last_aggregate() -> None:
         v = v + (off * np.minimum(1.0, 0.5 / norms)).mean(0)
         out, memory = rule.aggregate(build_inputs(x), memory)
         np.testing.assert_allclose(out[0].numpy(), v, rtol=1e-12)
-
-
-@pytest.mark.parametrize("name", ROBUST)
-def test_float32_inputs_give_float32(name: str) -> None:
-    given = build_inputs(np.random.default_rng(0).standard_normal((2, 7, 3)))
-    inputs = Inputs(given.x.float(), given.weight.float(), given.num_corrupted)
-    out: Tensor = make(name).aggregate(inputs, make(name).init(inputs.x[:, 0] * 0.0))[0]
-    assert out.dtype == torch.float32

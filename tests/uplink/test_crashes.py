@@ -11,7 +11,6 @@ import pytest
 import torch
 from support.limited_bench import compute_radiated, estimate, make_digital, make_table, send
 from support.link_bench import (
-    POLICIES,
     WEIGHTS,
     add_setup,
     draw_updates,
@@ -46,9 +45,9 @@ def in_time(x: np.ndarray, stops: np.ndarray, start: int, quadrature: bool) -> n
 
 
 @pytest.mark.parametrize(
-    ("block", "quadrature"), [(None, False), (None, True), (10, False), (10, True)]
+    ("policy", "block", "quadrature"),
+    [("full", None, True), ("ci", None, False), ("tci", 10, False), ("gbma", 10, True)],
 )
-@pytest.mark.parametrize("policy", POLICIES)
 def test_over_the_air(policy: str, block: int | None, quadrature: bool) -> None:
     """33 channel uses, or 17, of two groups; the crashes of devices 1 and 4 are in the first, that
     of device 3 in the second, device 2 has sent nothing."""
@@ -88,16 +87,6 @@ def test_over_the_air(policy: str, block: int | None, quadrature: bool) -> None:
     assert_agree(report.airtime_s, whole.airtime_s)
 
 
-def test_power_is_over_the_symbols_that_were_sent() -> None:
-    """One symbol as good as the other: half of them at full power."""
-    link, x = make_bench("full"), torch.ones(K, 10, dtype=torch.float64)
-    _, report = send(
-        link, (Group({"a": x}),), WHO, TransmitLimits(sent_fraction=make_table([0.5] * K))
-    )
-    torch.testing.assert_close(report.power[0], torch.full((K,), 10.0, dtype=torch.float64))
-    np.testing.assert_allclose(compute_radiated(link, report)[0], 50.0)
-
-
 def test_the_server_divides_by_the_whole_weight() -> None:
     """Without noise, fading or a policy's scaling: two devices that know different coordinates, of
     weight a half each; the second crashes in the middle."""
@@ -110,19 +99,6 @@ def test_the_server_divides_by_the_whole_weight() -> None:
     expected = [1.0, 11.0, 1.5, 0.0]
     np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), expected, atol=1e-6)
     assert received.group_weight[0]["a"].tolist() == [[0.5, 1.0, 1.0, 0.5]]  # type: ignore[index]
-
-
-def test_deviations_from_a_known_mean() -> None:
-    """What is told beside the payload arrives; of the deviations what was sent."""
-    link = make_bench("ci", devices=1, fading=False, snr_db=200.0, centre=True)
-    x = torch.tensor([[1.0, 2.0, 3.0, 6.0]], dtype=torch.float64)
-    received, _ = send(
-        link,
-        (Group({"a": x}),),
-        make_cohort((1,), 1),
-        TransmitLimits(sent_fraction=make_table([0.5])),
-    )
-    np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), [1.0, 2.0, 3.0, 3.0], atol=1e-6)
 
 
 @pytest.mark.parametrize("impairment", [{}, {"carrier_offset": 1e-12}, {"timing_offset": 0.4}])
@@ -147,7 +123,7 @@ def test_impaired_symbols_are_cut_too(impairment: dict[str, float]) -> None:
 # ---- sent twice
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["full", "gbma"])
 def test_twice_in_the_sum(policy: str) -> None:
     """As if the device's signal were twice as large, with the mean still by the true weights."""
     link, copies = make_bench(policy), make_table([1.0, 2.0, 1.0, 1.0, 2.0, 1.0])
@@ -166,18 +142,6 @@ def test_twice_in_the_sum(policy: str) -> None:
     if link.transport.parts.alignment.policy.power_constraint == "peak":
         assert (report.power <= 10.0 * (1 + 1e-9)).all()
     assert float(report.participants[0]) == float(cost.participants[0])
-
-
-def test_a_device_at_full_power_cannot_be_louder() -> None:
-    link = make_bench("full", devices=1)
-    who, x = make_cohort((1,), 1), (Group({"a": X[:1]}),)
-    (once, cost), (twice, same) = (
-        send(link, x, who, TransmitLimits(num_copies=make_table([n]))) for n in (1.0, 2.0)
-    )
-    torch.testing.assert_close(same.energy_j, cost.energy_j)
-    p, q = (one.saved_tensors["p/0"] for one in (cost, same))
-    torch.testing.assert_close(q, p)
-    assert not torch.allclose(once.mean[0]["a"], twice.mean[0]["a"])  # another receive scaling
 
 
 TEN = (Group({"a": draw_updates(3, 10)}),)
@@ -250,14 +214,3 @@ def test_a_repetition_goes_beyond_the_slots_bound() -> None:
     assert received.delivered_mask is not None
     assert received.delivered_mask[0].tolist() == [False, True, True]
     np.testing.assert_allclose(compute_radiated(link, report)[0], [0, 3200, 1600])
-
-
-def test_energy_bounds_a_repeated_update_on_the_air() -> None:
-    link = make_bench("ci")
-    _, free = send(link, (Group({"a": X}),), WHO, TransmitLimits(num_copies=make_table([2.0] * K)))
-    half = torch.from_numpy(0.5 * compute_radiated(link, free))
-    limits = TransmitLimits(energy_budget=half, num_copies=make_table([2.0] * K))
-    _, report = send(link, (Group({"a": X}),), WHO, limits)
-    np.testing.assert_allclose(compute_radiated(link, report), half.numpy(), rtol=1e-9)
-    torch.testing.assert_close(report.saved_tensors["c/0"], free.saved_tensors["c/0"] * 0.5**0.5)
-    torch.testing.assert_close(report.saved_tensors["eta/0"], free.saved_tensors["eta/0"])

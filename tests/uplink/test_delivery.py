@@ -100,29 +100,3 @@ def test_a_tally_is_a_sum_over_the_groups() -> None:
     assert report.power.tolist() == [[3.0, 25.0 / 6.0]]
     assert report.on_air_s.tolist() == [[2.0, 3.0]]
     assert report.nmse.tolist() == [3.0 / 12.0]
-
-
-def test_a_scale_applies_to_the_sums_so_far() -> None:
-    tally = Tally(uplink_steps.delivery().budget, 2)
-    one = torch.ones(1, dtype=torch.float64)
-    tally.add(symbols=4.0 * one)
-    tally.scale(symbols=1.25, energy=2.0)
-    tally.add(symbols=one)
-    report = tally.report()
-    assert report.symbols.tolist() == [6.0]
-    assert report.energy_j.tolist() == [[0.0, 0.0]]
-
-
-def test_no_error_is_none_even_of_a_zero_aggregate() -> None:
-    tally = Tally(uplink_steps.delivery().budget, 2)
-    tally.error(torch.zeros(1), torch.zeros(1))
-    assert tally.report().nmse.tolist() == [0.0]
-
-
-def test_an_estimate_is_given_with_its_error() -> None:
-    """(3, 0) for (2, 2) is off by 5 of 8."""
-    made = uplink_steps.delivery()
-    estimate, exact = torch.tensor([[3.0, 0.0]]).double(), torch.tensor([[2.0, 2.0]]).double()
-    made.give_estimate(made.uplink[0], estimate, exact, torch.ones(1), delivered_fn=nobody)
-    assert made.get_received().mean[0]["a"].tolist() == [[3.0, 0.0]]
-    assert made.report().nmse.tolist() == [0.625]

@@ -6,19 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from contract.small import engine, run
-from contract.test_links import saved_link
 from pydantic import ValidationError
 from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort, make_given
-from support.rounding import assert_agree
 from torch import Tensor
 
-import otafl
 from otafl.core.contracts import Group, TransmitLimits
 from otafl.uplink.base import deliver
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.groups import make_signal
-from otafl.uplink.interleaving import interleave, permutation, scatter_uses
+from otafl.uplink.interleaving import interleave, permutation
 
 K, CELLS, LENGTH, LEVEL = 6, 8, 250, 1e-4
 HOST = torch.device("cpu")
@@ -38,7 +34,7 @@ def split(widths: dict[str, int], seed: int = 0) -> dict[str, Tensor]:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("length", [1, 2, 41, 1000])
+@pytest.mark.parametrize("length", [1, 41])
 def test_the_order_is_undone(length: int) -> None:
     order, place = permutation("0", length, HOST)
     assert sorted(order.tolist()) == list(range(length))
@@ -58,9 +54,9 @@ def test_the_order_is_everybodys() -> None:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("weighting", ["mean", "none"])
-@pytest.mark.parametrize("quadrature", [False, True])
-@pytest.mark.parametrize("block_symbols", [None, 16])
+@pytest.mark.parametrize(
+    ("block_symbols", "quadrature", "weighting"), [(None, True, "mean"), (16, True, "none")]
+)
 def test_without_noise_and_distortion(
     block_symbols: int | None, quadrature: bool, weighting: Any
 ) -> None:
@@ -97,33 +93,6 @@ def test_masks_are_in_the_same_order() -> None:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("policy", ["full", "tci"])
-def test_one_cell_is_not_mixed(policy: str) -> None:
-    """Over flat fading there is nothing to mix, noise included."""
-    payload = (Group(split({"a": 7, "b": 12})), Group(split({"c": 9}, 1)))
-    one, _ = uplink(policy, cells=1).deliver(payload, make_cohort(weight=WEIGHTS))
-    other, _ = make_given(make_bench(policy)).deliver(payload, make_cohort(weight=WEIGHTS))
-    assert_agree(one.mean, other.mean)
-
-
-@pytest.mark.exact
-def test_groups_share_every_cell() -> None:
-    """Each channel use of the slot is one group's, and of every cell each group has its share."""
-    lengths = [400, 1000, 200]
-    uses = scatter_uses(lengths)
-    at = [one.at for one in uses]
-    assert torch.equal(torch.cat([one for one in at if one is not None]).sort().values,
-                       torch.arange(1600))  # fmt: skip
-    for one, length in zip(uses, lengths, strict=True):
-        before = one.count_before(torch.arange(0, 1601, 200))
-        share = before.diff().double() / 200
-        assert before[-1] == length
-        assert (share - length / 1600).abs().max() < 0.15
-    (alone,) = scatter_uses([1600])
-    assert alone.at is None
-
-
-@pytest.mark.exact
 def test_crashes_are_in_time() -> None:
     """A device that crashes after 30 % of the slot has sent as many symbols of all groups together,
     and is heard where without noise its part of the sum is there."""
@@ -144,59 +113,6 @@ def test_crashes_are_in_time() -> None:
         heard = of_group()[0]
         assert torch.equal(heard[2], missing.abs() < 1e-9)
         assert heard[[0, 1, 3, 4, 5]].all()
-
-
-@pytest.mark.exact
-def test_who_is_silent_in_a_cell_is_not_heard_there() -> None:
-    """Truncated inversion, cell by cell: the weight that arrives is that of who is heard."""
-    link = uplink("tci", snr_db=300.0, threshold=0.8)
-    received, report = link.deliver((Group(split({"a": 40, "b": 60})),), make_cohort())
-    heard = report.delivered_mask_fns[0]()[0]
-    assert 0 < heard.sum() < heard.numel()
-    assert received.coordinate_weight is not None
-    reached = received.coordinate_weight[0]
-    assert reached is not None
-    torch.testing.assert_close(
-        torch.cat([block[0] for block in reached.values()]), heard.double().mean(0)
-    )
-    x = draw_updates(K, 100)
-    some = heard.any(0)
-    mean = torch.cat([block[0] for block in received.mean[0].values()])
-    hand = (x * heard).sum(0)[some] / heard.sum(0)[some]
-    torch.testing.assert_close(mean[some], hand)
-
-
-@pytest.mark.exact
-@pytest.mark.parametrize("power", ["full", "tci", "gbma"])
-def test_error_follows_from_the_saved_link(power: str) -> None:
-    """As without interleaving: the Gram matrices are those of what goes over each cell."""
-    transport = {"name": "over_the_air", "interleave": True}
-    keys = {"channel.snr_db": 200.0, "transport": transport}
-    one, saved = saved_link(power, "tdl-a", 8, **keys)
-    assert saved["h/0"].shape[2] == 3
-    weight, gram, on_air = saved["weight/0"][:, :, None], saved["gram/0"], saved["active/0"]
-    share = (weight * on_air).sum(-1, keepdim=True).clamp_min(1e-12)
-    deviation = saved["c/0"] * weight * on_air / share - weight
-
-    def of(a: Tensor) -> Tensor:
-        return torch.einsum("rsqk,rsqkl,rsql->rs", a, gram, a)
-
-    hand = (of(deviation) / of(weight.expand_as(deviation))).mean(0)
-    torch.testing.assert_close(one.means.take()["aggregation_nmse"], hand, rtol=1e-6, atol=1e-15)
-
-
-@pytest.mark.exact
-def test_gradients_pass_after_a_run() -> None:
-    """The order that a run has made, which records no gradients, serves one that does."""
-    permutation.cache_clear()
-    keys = {"transport": {"name": "over_the_air", "interleave": True}, "channel": "tdl-a"}
-    one = run(engine(keys), 1)
-    reals = sum(block[0].numel() for block in one.server.values())
-    x = torch.randn(4, reals, requires_grad=True)
-    mean, _ = otafl.over_the_air(x, **keys)
-    mean.square().sum().backward()
-    assert x.grad is not None
-    assert x.grad.abs().sum() > 0
 
 
 @pytest.mark.exact

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.link_bench import WEIGHTS, draw_updates, make_bench, make_cohort
-from support.rounding import assert_agree
+from support.link_bench import draw_updates, make_bench, make_cohort
 
 from otafl.core.contracts import Group
 from otafl.uplink.groups import make_signal
@@ -36,22 +35,6 @@ def test_masked_mean_by_hand(transport: str) -> None:
     assert count["b"][0].tolist() == [1.0]
 
 
-@pytest.mark.parametrize("transport", ["ideal", "over_the_air", "digital"])
-def test_who_does_not_send_is_left_out(transport: str) -> None:
-    sends = [True, False, True, True, False, True]
-    link = make_bench("ci", snr_db=NO_NOISE, transport=transport)
-    x, w = draw_updates(6, 7), torch.tensor(WEIGHTS).double()
-    received, report = link.deliver((Group({"a": x}),), make_cohort(weight=WEIGHTS, sends=sends))
-    keep = torch.tensor(sends)
-    hand = (w[keep, None] * x[keep]).sum(0) / w[keep].sum()
-    torch.testing.assert_close(received.mean[0]["a"][0], hand, rtol=0, atol=1e-6)
-    assert report.participants[0] == 4
-    assert (report.energy_j[0][~keep] == 0).all()
-    assert (report.energy_j[0][keep] > 0).all()
-    if received.per_device is not None:
-        assert torch.equal(received.per_device[0]["a"], x[keep])
-
-
 @pytest.mark.parametrize("transport", ["ideal", "over_the_air"])
 def test_groups_of_some_rows_and_of_repeated_rows(transport: str) -> None:
     """Rows 0, 2, 5 of two trials of three; device 2 of trial 0 twice: it sends the mean of its
@@ -75,21 +58,7 @@ def test_repeated_rows_with_masks_are_averaged_where_they_are_known() -> None:
     assert received.mean[0]["a"][0].tolist() == [2.5, 1.5, 0.0]  # (4 + 1)/2, (2 + 1)/2
 
 
-def test_the_ideal_route_is_exact_and_free() -> None:
-    link = make_bench("gbma", snr_db=-20.0)
-    x, bias = draw_updates(6, 7), draw_updates(6, 3, 1)
-    group = Group({"b": bias}, route="ideal", reason="a test")
-    received, report = link.deliver((Group({"a": x}), group), make_cohort(weight=WEIGHTS))
-    w = torch.tensor(WEIGHTS).double()
-    torch.testing.assert_close(received.mean[1]["b"][0], (w[:, None] * bias).sum(0) / w.sum())
-    without, cost = link.deliver((Group({"a": x}),), make_cohort(weight=WEIGHTS))
-    assert_agree(received.mean[0]["a"], without.mean[0]["a"])
-    for name in ("symbols", "side_symbols", "energy_j", "airtime_s", "nmse", "power"):
-        assert_agree(getattr(report, name), getattr(cost, name), name)
-
-
-@pytest.mark.parametrize("learns", [False, True])
-@pytest.mark.parametrize("counts", [(3,), (3, 3), (3, 0)])
+@pytest.mark.parametrize(("counts", "learns"), [((3, 3), False), ((3, 0), True)])
 def test_two_sums_of_each_trial_by_hand(counts: tuple[int, ...], learns: bool) -> None:
     """Also of a trial without rows; and their gradient."""
     generator = torch.Generator().manual_seed(6)
@@ -108,7 +77,7 @@ def test_two_sums_of_each_trial_by_hand(counts: tuple[int, ...], learns: bool) -
         torch.testing.assert_close(x.grad, factor.sum(1)[:, None].expand(rows, 7))
 
 
-@pytest.mark.parametrize("scale", [1e-30, 1e-18, 1.0, 1e18, 1e30])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 def test_squared_norms_outside_of_single_precision(scale: float) -> None:
     """A row of zeros is beside."""
     x = torch.tensor([[3.0, -4.0], [1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)

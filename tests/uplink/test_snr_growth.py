@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, run, scenario, scores
+from contract.small import scenario
 from support.broadcasts import make_cohort, make_setup, make_shared
-from support.rounding import assert_agree
 
 from otafl.core.rng import Streams
 from otafl.downlink.analog import AnalogDownlink
@@ -41,25 +40,6 @@ def test_interference_does_not_fall() -> None:
     combiner = torch.ones(1, 1, 1, dtype=torch.complex128)
     apart = draw_variance(one, combiner, 4) - draw_variance(other, combiner, 4)
     torch.testing.assert_close(apart, torch.full_like(apart, 0.5 * (1.0 - 1.0 / 25.0)))
-
-
-@pytest.mark.exact
-def test_growing_snrs_are_stacked_and_the_first_round_is_as_without() -> None:
-    both = KEYS | {"sweep": {"channel.snr_growth": [0, 2]}, "trials": 1}
-    one = run(engine(both), 1)
-    values = scores(one)["global"]
-    assert_agree(values[0], values[1])
-    later = scores(run(engine(both), 3))["global"]
-    assert not torch.allclose(later[0], later[1], atol=1e-3)
-    alone = scores(run(engine(KEYS | {"trials": 1}), 3))
-    assert_agree({"global": later[:1]}, alone)
-
-
-@pytest.mark.parametrize("transport", ["over_the_air", "digital", "type_based"])
-def test_transports_with_a_noise_that_falls(transport: str) -> None:
-    keys = {"transport": transport, "channel": {"name": "awgn", "snr_growth": 1.0}, "power": "ci"}
-    found = scores(run(engine(keys), 2))
-    assert all(value.isfinite().all() for value in found.values())
 
 
 @pytest.mark.parametrize("transport", ["ideal", "fsk_majority_vote", "ofdm"])

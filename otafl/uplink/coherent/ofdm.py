@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -41,7 +41,6 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl import channels
-from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
@@ -63,66 +62,45 @@ from otafl.uplink.impairments.distorted import from_first
 from otafl.uplink.report import collect_coefficients
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 
-
-@dataclass(frozen=True)
-class LatePaths:
-    """Signal that arrives later than the prefix, mean over devices.
-
-    Parameters
-    ----------
-    last : float
-        Delay of the last path in samples.
-    share : float
-        Fraction of the energy in paths beyond the prefix.
-    floor : float
-        Squared error that it causes in a device's symbols, relative to their power.
-    """
-
-    last: float
-    share: float
-    floor: float
-
-
 LOOKED_AT = 32
 """Number of devices whose paths are examined before a run."""
 
 
-def find_late_paths(channel: Any, devices: int, seed: int, settings: Any) -> LatePaths | None:
-    """Examine the first devices' paths in the first round of the first trial.
+def describe_late_paths(scenario: Any, settings: Any) -> Iterator[str]:
+    """Yield a sentence about paths that arrive later than the prefix.
 
-    A path of energy E that misses J of n samples causes an error of 2 E J / n: its own symbol is
-    missing, and the previous one is there. Half of it is in the other quadrature, which counts only
-    if it is used.
+    It examines the first devices' paths in the first round of the first trial. A path of energy E
+    that misses J of n samples causes an error of 2 E J / n: its own symbol is missing, and the
+    previous one is there. Half of it is in the other quadrature, which counts only if it is used.
 
     Parameters
     ----------
-    channel : Channel.Settings
-        Settings of the channel.
-    devices, seed : int
-        Number of devices, and root seed.
+    scenario : Scenario
+        Channel, devices and root seed.
     settings : Ofdm.Settings
         Sub-carriers and prefix.
-
-    Returns
-    -------
-    LatePaths or None
-        None if the channel has no paths.
     """
-    streams = Streams([seed], [0])
-    budget, made = channels.build([channel], min(devices, LOOKED_AT), streams)
+    devices = min(scenario.devices.count, LOOKED_AT)
+    budget, made = channels.build([scenario.channel], devices, Streams([scenario.seed], [0]))
     state = made.get_state(0)
     if state.paths_fn is None:
-        return None
+        return
     paths = state.paths_fn(1)
     energy = paths.a.abs().square().double().sum(2)[0, :, 0]  # [K, L]
     delay = paths.delay_s.expand(-1, len(energy), -1, -1)[0, :, 0] * budget.bandwidth_hz
-    there = energy > 0
     missing = missing_samples(delay, settings.prefix).clamp_max(settings.subcarriers)
     total = energy.sum(1).clamp_min(1e-30)
+    share = float(((energy * (missing > 0)).sum(1) / total).mean())
+    if share == 0:
+        return
     halves = 2.0 if settings.quadrature else 1.0
-    floor = halves * (energy * missing).sum(1) / settings.subcarriers / total
-    share = (energy * (missing > 0)).sum(1) / total
-    return LatePaths(float((delay * there).max()), float(share.mean()), float(floor.mean()))
+    floor = halves * float(((energy * missing).sum(1) / total).mean()) / settings.subcarriers
+    last = float((delay * (energy > 0)).max())
+    yield (
+        f"transport.prefix: {settings.prefix} samples are shorter than the channel, whose last "
+        f"path arrives after {last:.3g}; {share:.2g} of the energy is late, so the aggregation "
+        f"error stays above about {floor:.1e} at any power; use {math.ceil(last)}"
+    )
 
 
 def _no_multiple(carriers: int, groups: int) -> str:
@@ -212,14 +190,7 @@ class Ofdm(Transport):
                 )
 
         def list_notes(self, scenario: Any) -> Iterable[str]:
-            found = find_late_paths(scenario.channel, scenario.devices.count, scenario.seed, self)
-            if found is not None and found.share > 0:
-                yield (
-                    f"transport.prefix: {self.prefix} samples are shorter than the channel, whose "
-                    f"last path arrives after {found.last:.3g}; {found.share:.2g} of the energy is "
-                    f"late, so the aggregation error stays above about {found.floor:.1e} at any "
-                    f"power; use {math.ceil(found.last)}"
-                )
+            return describe_late_paths(scenario, self)
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
         super().__init__(settings, parts)
@@ -270,23 +241,16 @@ class Ofdm(Transport):
             )
             account(on_air, delivery, count_scalars(on_air, True, link))
             groups.append(on_air)
-        totals = self._superpose(groups, slot, grid, delivery)
-        for on_air, total in zip(groups, totals, strict=True):
-            exact = on_air.sent.sum(on_air.sent.exact[:, None])[:, 0]
-            receive(on_air, total, exact, delivery)
-            if self.parts.save_link:
-                delivery.tally.saved |= collect_coefficients(on_air, self.parts.save_gram)
-
-    def _superpose(
-        self, groups: list[Transmission], slot: Slot, grid: Grid, delivery: Delivery
-    ) -> Iterator[Tensor]:
-        """Yield the received sum [S, P] of each group, with noise."""
         lasts = grid.samples / slot.symbols
         delivery.tally.scale(symbols=lasts, sent=lasts, energy=grid.repeats)
         laid = [LaidOut.create(on_air, grid, delivery.cohort) for on_air in groups]
         received = self._receive_symbols(laid, slot, grid, delivery).flatten(2)
         for on_air, group in zip(groups, laid, strict=True):
-            yield self._estimate(on_air, received.index_select(2, group.place))
+            total = self._estimate(on_air, received.index_select(2, group.place))
+            exact = on_air.sent.sum(on_air.sent.exact[:, None])[:, 0]
+            receive(on_air, total, exact, delivery)
+            if self.parts.save_link:
+                delivery.tally.saved |= collect_coefficients(on_air, self.parts.save_gram)
 
     def _receive_symbols(
         self, laid: list[LaidOut], slot: Slot, grid: Grid, delivery: Delivery
@@ -296,8 +260,16 @@ class Ofdm(Transport):
         Without a converter they have no noise, which is added later: it is white on sub-carriers as
         it is on samples.
         """
-        impairments, cohort = self.alignment.impairments, delivery.cohort
-        transmitter = self._transmitter(slot, cohort)
+        impairments, hyper, cohort = self.alignment.impairments, self.hyper, delivery.cohort
+        budget, trial = slot.budget.flatten()[cohort.flat_index], cohort.trial
+        peak = saturation = None
+        if impairments.clips:
+            peak = (impairments.clip[trial] * budget).sqrt()
+        if self.settings.amplifier == "rapp":
+            saturation = (db_to_linear(hyper["backoff_db"])[trial] * budget).sqrt()
+        transmitter = Transmitter(
+            self.settings.oversampling, peak, saturation, hyper["smoothness"][trial]
+        )
         arrivals, turning = self._arrivals(laid, slot, grid, delivery)
         chunks = windows(laid, transmitter, arrivals, turning, cohort, grid)
         samples = torch.cat(list(chunks), 2)
@@ -309,17 +281,6 @@ class Ofdm(Transport):
             noisy = torch.view_as_real(samples + drawn)
             samples = torch.view_as_complex(impairments.quantise(noisy))
         return to_carriers(samples, grid.carriers)
-
-    def _transmitter(self, slot: Slot, cohort: Cohort) -> Transmitter:
-        """Make the transmitter chain of the rows."""
-        impairments, hyper, trial = self.alignment.impairments, self.hyper, cohort.trial
-        budget = slot.budget.flatten()[cohort.flat_index]
-        peak = saturation = None
-        if impairments.clips:
-            peak = (impairments.clip[trial] * budget).sqrt()
-        if self.settings.amplifier == "rapp":
-            saturation = (db_to_linear(hyper["backoff_db"])[trial] * budget).sqrt()
-        return Transmitter(self.settings.oversampling, peak, saturation, hyper["smoothness"][trial])
 
     def _arrivals(
         self, laid: list[LaidOut], slot: Slot, grid: Grid, delivery: Delivery

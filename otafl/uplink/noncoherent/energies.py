@@ -219,15 +219,6 @@ def choose_kernel(sent: Signal, antennas: int) -> Any:
     return load_loops(_KERNEL, sent.x.device) if fits else None
 
 
-def sum_magnitudes(x: Tensor) -> Tensor:
-    """Compute the sums of the magnitudes of rows x [n, P], [n]."""
-    kernel = load_loops(_KERNEL, x.device)
-    if kernel is not None:
-        total: Tensor = kernel.sum_magnitudes(x)
-        return total
-    return torch.linalg.vector_norm(x, 1, dim=1)
-
-
 def _gains(rows: Tensor, others: Tensor | None) -> Tensor:
     """Return the real matrices from symbol bits to antennas, [S, Q, 2 A, 2 (m + J)].
 

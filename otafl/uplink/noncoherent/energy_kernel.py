@@ -29,13 +29,6 @@ TILE = BLOCK // 2
 _compile = functools.partial(compile_loop, fastmath=frozenset({"contract", "nsz", "reassoc"}))
 
 
-def sum_magnitudes(x: Tensor) -> Tensor:
-    """Compute the sums of the magnitudes of rows, [n]."""
-    out = x.new_empty(len(x))
-    _add_magnitudes(x.contiguous().numpy(), out.numpy())
-    return out
-
-
 def draw_energies(
     sent: Signal,
     columns: slice,
@@ -98,16 +91,6 @@ def _stretches(columns: int, rows: int) -> list[tuple[int, int]]:
     threads = max(1, min(torch.get_num_threads(), tiles, columns * rows // WORTH_A_THREAD))
     size = -(-tiles // threads) * TILE
     return [(begin, min(begin + size, columns)) for begin in range(0, columns, size)]
-
-
-@_compile
-def _add_magnitudes(x: Any, out: Any) -> None:
-    """Write the sums of the magnitudes of the rows of x to `out`."""
-    for row in range(len(x)):
-        total = x.dtype.type(0)
-        for column in range(x.shape[1]):
-            total += abs(x[row, column])
-        out[row] = total
 
 
 @_compile

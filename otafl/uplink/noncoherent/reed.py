@@ -39,7 +39,7 @@ from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, Slot
 from otafl.uplink.groups import divide_by_weights
 from otafl.uplink.noncoherent import pairs
-from otafl.uplink.noncoherent.energies import Energies, sum_magnitudes
+from otafl.uplink.noncoherent.energies import Energies
 from otafl.uplink.signal import Signal, Uses
 from otafl.uplink.transmission import Transmission
 
@@ -81,18 +81,21 @@ class Reed(Transport):
 
         Its eta is the mean received energy of a unit magnitude, over fading and devices.
         """
+
+        def sum_magnitudes(rows: Signal, _: Tensor | None) -> Tensor:
+            return torch.linalg.vector_norm(rows.x, 1, dim=1)
+
         scale = pairs.scale_rows(sent, delivery.limits.num_copies)
-        eligible_mask = pairs.select_able(slot, sent)
         divisor = slot.gain if self.settings.calibrate else torch.ones_like(slot.gain)
-        total = _total(sent, None) * scale
+        total = sum_magnitudes(sent, None) * scale
         cost = sent.grid(total) / (2.0 * sent.num_coordinates) / divisor
+        eligible_mask = pairs.select_able(slot, sent)
         a = pairs.find_common_scale(slot, eligible_mask, cost)
         p = torch.where(eligible_mask, (a / divisor).sqrt(), 0.0)
-        on_air = pairs.transmit(slot, uses, sent, scale, p, total, _total)
+        on_air = pairs.transmit(slot, uses, sent, scale, p, total, sum_magnitudes)
         eta = a
         if not self.settings.calibrate:
-            weight = sent.weight if sent.linear else torch.ones_like(sent.weight)
-            weight = sent.grid(weight) * on_air.scalars.active_mask[:, 0]
+            weight = sent.grid(sent.exact) * on_air.scalars.active_mask[:, 0]
             mean_gain = (weight * slot.gain).sum(1) / weight.sum(1).clamp_min(pairs.TINY)
             eta = a * mean_gain[:, None]
         scalars = replace(on_air.scalars, eta=eta.expand_as(on_air.scalars.eta))
@@ -114,8 +117,3 @@ class Reed(Transport):
         if sent.mask is None:
             return estimate, exact, weight
         return divide_by_weights(sent, estimate, exact, pairs.weigh_known(on_air))
-
-
-def _total(sent: Signal, stop: Tensor | None) -> Tensor:
-    """Compute the sums of the magnitudes of rows, [n], which are zero from a crash on."""
-    return sum_magnitudes(sent.x)

@@ -51,10 +51,10 @@ from otafl.core.rng import declare_family
 from otafl.robust.base import Inputs
 from otafl.uplink import noise
 from otafl.uplink.base import Counts, Parts, Transport
-from otafl.uplink.delivery import Delivery, Slot, lay_out
+from otafl.uplink.delivery import Delivery, lay_out
 from otafl.uplink.impairments.impairments import refuse_distortion
 from otafl.uplink.report import collect_coefficients
-from otafl.uplink.signal import Segments, Signal, Uses, compute_energies, cut
+from otafl.uplink.signal import Signal, compute_energies, cut
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 from otafl.uplink.type_based import histograms
 
@@ -155,35 +155,25 @@ class TypeBased(Transport):
             link, lengths = self.alignment, [rows.num_coordinates for rows in delivery.uplink]
             slot = lay_out(delivery, lengths, link.csi, delivery.limits, self.settings.levels)
             for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
-                self._refuse_partial(rows)
-                pulses, segments = self._pulses(slot, uses, rows)
-                one, state = torch.ones_like(rows.weight), self._policy_state
+                estimate, one = self.settings.estimate, torch.ones_like(rows.weight)
+                if estimate != "mean" and (rows.mask is not None or not rows.linear):
+                    raise UserError(
+                        f"transport.estimate: '{estimate}' needs the same coordinates of all "
+                        "devices, and a mean of them; the algorithm or the codec gives others; use "
+                        "estimate: mean"
+                    )
+                # a pulse of energy one, before p, on one of the M channel uses of a coordinate
+                pulses = rows.x.new_ones(1, 1).expand_as(rows.x) if rows.mask is None else rows.mask
+                sent = replace(rows, x=pulses)
+                segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
                 self._policy_state, on_air = transmit(
-                    slot, pulses, segments, link, state, scale=one
+                    slot, sent, segments, link, self._policy_state, scale=one
                 )
                 values = self._values(rows)
                 receive(on_air, *self._receive(on_air, rows, values), delivery)
                 account(on_air, delivery, values.num_side_scalars)
                 if self.parts.save_link:
                     delivery.tally.saved |= self._list_saved(on_air, rows, values)
-
-    def _refuse_partial(self, sent: Signal) -> None:
-        """Raise UserError for a statistic other than the mean of what has none."""
-        estimate = self.settings.estimate
-        if estimate != "mean" and (sent.mask is not None or not sent.linear):
-            raise UserError(
-                f"transport.estimate: '{estimate}' needs the same coordinates of all devices, and "
-                "a mean of them; the algorithm or the codec gives others; use estimate: mean"
-            )
-
-    def _pulses(self, slot: Slot, uses: Uses, sent: Signal) -> tuple[Signal, Segments]:
-        """Return the symbols before p: a pulse of energy one for each coordinate that a row has.
-
-        It is on one of the coordinate's M channel uses.
-        """
-        ones = sent.x.new_ones(1, 1).expand_as(sent.x) if sent.mask is None else sent.mask
-        segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
-        return replace(sent, x=ones), segments
 
     def _values(self, sent: Signal) -> Values:
         """Compute the ranges of a group's levels."""

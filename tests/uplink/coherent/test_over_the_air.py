@@ -16,9 +16,10 @@ from otafl.core.contracts import Group
 pytestmark = pytest.mark.exact
 
 
-@pytest.mark.parametrize("variance", [0.0, 0.1])
-@pytest.mark.parametrize("weighting", ["equal", "unequal", "none"])
-@pytest.mark.parametrize("normalise", ["payload", "block"])
+@pytest.mark.parametrize(
+    ("normalise", "weighting", "variance"),
+    [("payload", "unequal", 0.1), ("block", "equal", 0.0), ("payload", "none", 0.0)],
+)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_against_the_plain_complex_simulation(
     policy: str, normalise: str, weighting: str, variance: float
@@ -45,7 +46,7 @@ def test_against_the_plain_complex_simulation(
                 np.testing.assert_allclose(got[s, part], expected, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["ci", "gbma"])
 def test_only_who_takes_part_counts(policy: str) -> None:
     """Four of the six devices are in the cohort and one of them does not send: K is 3."""
     link, x = make_bench(policy), draw_updates(4, 9)
@@ -58,15 +59,7 @@ def test_only_who_takes_part_counts(policy: str) -> None:
     np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), expected, rtol=1e-6, atol=1e-9)
 
 
-def test_link_channel_is_the_channels() -> None:
-    link = make_bench("ci", (0, 1), variance=0.1)
-    _, report = link.deliver((Group({"a": draw_updates(12, 4)}),), make_cohort((6, 6)), 3)
-    h = link.channel.get_state(3).h
-    torch.testing.assert_close(report.saved_tensors["h/0"][:, 0], h[:, :, 0, 0, 0])
-    assert (report.saved_tensors["h_hat/0"] - report.saved_tensors["h/0"]).abs().min() > 0
-
-
-@pytest.mark.parametrize("devices", [1, 4, 25])
+@pytest.mark.parametrize("devices", [4, 25])
 def test_one_noise_whatever_the_number_of_devices(devices: int) -> None:
     """Equal channels, inversion: K^2 eta error / N is chi-square over 20,000 symbols, mean 1. Level
     1e-4 two-sided. Noise once per device would give K."""
@@ -83,13 +76,12 @@ def test_one_noise_whatever_the_number_of_devices(devices: int) -> None:
     assert low < scaled < high
 
 
-@pytest.mark.parametrize("devices", [2, 10, 40])
 @pytest.mark.parametrize("policy", ["full", "ci", "gbma"])
-def test_mean_squared_error_of_uncorrelated_symbols(policy: str, devices: int) -> None:
+def test_mean_squared_error_of_uncorrelated_symbols(policy: str) -> None:
     """(1/K^2) [sum m (c - 1)^2 + N / eta] at 0, 10 and 20 dB, for one fading state and 20,000
     uncorrelated symbols of unequal power; level 1e-4 over the three, by the sample's own
     standard error."""
-    reals, levels = 20_000, (0.0, 10.0, 20.0)
+    devices, reals, levels = 10, 20_000, (0.0, 10.0, 20.0)
     rng = np.random.default_rng(devices)
     m = rng.uniform(0.2, 3.0, devices)
     x = torch.from_numpy(rng.standard_normal((devices, reals)) * np.sqrt(m)[:, None])
@@ -104,7 +96,7 @@ def test_mean_squared_error_of_uncorrelated_symbols(policy: str, devices: int) -
     assert (np.abs(error.mean(1) - law) < half).all()
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["tci", "gbma"])
 def test_aggregation_error_from_what_is_saved(policy: str) -> None:
     """nmse = |sum a_k x_k + n|^2 / |sum w_k x_k|^2, a_k = c_k w_k / W - w_k over who is on air: the
     Gram matrix gives all but the noise's share; saved c is Re(h p) / sqrt(eta)."""
@@ -128,22 +120,9 @@ def test_aggregation_error_from_what_is_saved(policy: str) -> None:
         assert report.nmse[s].item() == pytest.approx(squared / exact, rel=1e-9)
 
 
-def test_error_over_several_groups_is_total_error_over_total_aggregate() -> None:
-    link = make_bench("gbma")
-    a, b = draw_updates(6, 9), 5 * draw_updates(6, 4, 1)
-    received, report = link.deliver((Group({"a": a}), Group({"b": b})), make_cohort())
-    off = [received.mean[0]["a"][0] - a.mean(0), received.mean[1]["b"][0] - b.mean(0)]
-    error = sum(part.square().sum() for part in off)
-    total = a.mean(0).square().sum() + b.mean(0).square().sum()
-    torch.testing.assert_close(report.nmse[0], error / total)
-    assert report.symbols[0] == 13
-    assert report.side_symbols[0] == 12  # one mean power a device and group
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_stacked_is_alone(policy: str) -> None:
+def test_stacked_is_alone() -> None:
     """Also with other numbers of devices in the other trials, and a trial without any."""
-    counts = (4, 2, 0, 6)
+    policy, counts = "tci", (4, 2, 0, 6)
     x, weight = draw_updates(12, 5), (WEIGHTS * 2)
     stack = make_bench(policy, (0, 1, 2, 3))
     received, report = stack.deliver((Group({"a": x}),), make_cohort(counts, weight=weight), 2)
@@ -169,23 +148,7 @@ def test_stacked_is_alone(policy: str) -> None:
         first += count
 
 
-NO_NOISE = 150.0
-"""dB: the noise is then below 1e-7 of the signal, so that means can be worked by hand."""
-
-
-def test_inversion_without_noise_is_the_exact_weighted_mean() -> None:
-    x = draw_updates(6, 8)
-    received, _ = make_bench("ci", snr_db=NO_NOISE).deliver(
-        (Group({"a": x}),), make_cohort(weight=WEIGHTS)
-    )
-    w = torch.tensor(WEIGHTS).double()
-    torch.testing.assert_close(
-        received.mean[0]["a"][0], (w[:, None] * x).sum(0) / w.sum(), rtol=0, atol=1e-6
-    )
-    assert received.any_delivered is None
-
-
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["tci", "gbma"])
 def test_masked_mean_against_the_plain_simulation(policy: str) -> None:
     """What a device does not know it sends as zero; the sum is divided by the weight on air that
     knows the coordinate."""
@@ -205,17 +168,6 @@ def test_masked_mean_against_the_plain_simulation(policy: str) -> None:
     np.testing.assert_allclose(received.group_weight[0]["a"][0].numpy(), knows, atol=1e-12)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_the_order_of_a_groups_rows_does_not_matter(policy: str) -> None:
-    link, x = make_bench(policy, (0, 1), 3), draw_updates(6, 5)
-    who = make_cohort((3, 3), 3, weight=WEIGHTS)
-    straight, cost = link.deliver((Group({"a": x}),), who)
-    order = torch.tensor([2, 0, 1, 4, 5, 3])
-    mixed, same = link.deliver((Group({"a": x[order]}, row_index=order),), who)
-    torch.testing.assert_close(mixed.mean[0]["a"], straight.mean[0]["a"])
-    torch.testing.assert_close(same.energy_j, cost.energy_j)
-
-
 def test_everybody_silent_is_a_no_op() -> None:
     """A threshold that nobody meets: nothing arrives, nothing is radiated, nothing is NaN."""
     link = make_bench("tci", (0, 1), threshold=60.0)
@@ -227,15 +179,3 @@ def test_everybody_silent_is_a_no_op() -> None:
     assert report.participants.tolist() == [0, 0]
     assert (report.energy_j == 0).all()
     torch.testing.assert_close(report.nmse, torch.ones(2).double())
-
-
-def test_noise_differs_between_rounds_groups_and_trials() -> None:
-    """Zero updates but for one symbol: what is left of the others is the noise."""
-    link = make_bench("ci", (0, 1), snr_db=0.0, fading=False)
-    x = torch.zeros(12, 50).double()
-    x[:, 0] = 1.0
-    seen = []
-    for round in (0, 1):
-        received, _ = link.deliver((Group({"a": x}), Group({"a": x})), make_cohort((6, 6)), round)
-        seen += [row[1:] for mean in received.mean for row in mean["a"]]
-    assert len(torch.unique(torch.cat(seen))) == 8 * 49

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import special
-from support.link_bench import POLICIES, WEIGHTS, draw_updates, make_bench, make_cohort
+from support.link_bench import WEIGHTS, draw_updates, make_bench, make_cohort
 from twins.over_the_air import plain
 
 from otafl.core.contracts import Group, LinkReport
@@ -21,7 +21,7 @@ def energy_of_rows(report: LinkReport, x: np.ndarray, group: int = 0) -> np.ndar
     return np.abs(p) ** 2 * ((len(x) * w[:, None] * x) ** 2).sum(1)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["ci", "gbma"])
 def test_power_energy_and_airtime_by_hand(policy: str) -> None:
     """Default 20 dBm = 0.1 W is the budget of 10 (10 dB): one noise unit is 0.01 W. 12 symbols at
     1 MHz last 12 us. Joules = watts x airtime of who is on air."""
@@ -40,9 +40,10 @@ def test_power_energy_and_airtime_by_hand(policy: str) -> None:
     assert report.participants[0] == report.saved_tensors["active/0"].sum()
 
 
-@pytest.mark.parametrize("normalise", ["payload", "block"])
-@pytest.mark.parametrize("policy", ["full", "ci", "gbma"])
-@pytest.mark.parametrize("variance", [0.0, 0.2])
+@pytest.mark.parametrize(
+    ("policy", "normalise", "variance"),
+    [("full", "block", 0.2), ("ci", "block", 0.0), ("gbma", "payload", 0.2)],
+)
 def test_peak_policies_stay_within_the_budget(policy: str, normalise: str, variance: float) -> None:
     """Unequal weights and powers, blocks of very different scale, two groups, several rounds: each
     device's mean symbol power is within P in every block, and `full` is at P."""

@@ -44,14 +44,12 @@ def assert_equal_but_for_the_scale(scale: float, **settings: Any) -> None:
     np.testing.assert_allclose(mean, one_mean, rtol=0, atol=1e-4 * np.abs(one_mean).max())
 
 
-@pytest.mark.parametrize("scale", [1e-30, 1e-18, 1e15, 1e30])
-@pytest.mark.parametrize("snr_db", [10.0, 200.0])
 @pytest.mark.parametrize("power", POLICIES)
-def test_policies_do_not_depend_on_the_scale(power: str, snr_db: float, scale: float) -> None:
-    assert_equal_but_for_the_scale(scale, power=power, snr_db=snr_db)
+def test_policies_do_not_depend_on_the_scale(power: str) -> None:
+    assert_equal_but_for_the_scale(1e-30, power=power, snr_db=10.0)
+    assert_equal_but_for_the_scale(1e30, power=power, snr_db=200.0)
 
 
-@pytest.mark.parametrize("scale", [1e-18, 1e15])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -69,23 +67,20 @@ def test_policies_do_not_depend_on_the_scale(power: str, snr_db: float, scale: f
     ],
     ids=str,
 )
-def test_transports_do_not_depend_on_the_scale(settings: dict[str, Any], scale: float) -> None:
-    assert_equal_but_for_the_scale(scale, **settings)
+def test_transports_do_not_depend_on_the_scale(settings: dict[str, Any]) -> None:
+    for scale in (1e-18, 1e15):
+        assert_equal_but_for_the_scale(scale, **settings)
 
 
-@pytest.mark.parametrize("scale", [1e-18, 1.0, 1e15])
-@pytest.mark.parametrize("snr_db", [-100.0, 0.0, 200.0, 300.0])
-def test_energy_of_equal_power(snr_db: float, scale: float) -> None:
-    """|p|^2 is the same for all devices, and the largest update has the whole budget."""
+@pytest.mark.parametrize(("snr_db", "scale"), [(-100.0, 1e15), (300.0, 1e-18)])
+def test_energies(snr_db: float, scale: float) -> None:
+    """At equal power |p|^2 is the same for all devices, and the largest update has the whole
+    budget; at full power each has."""
     _, report = send(scale, snr_db=snr_db, power="gbma")
     squares = draw_updates().square().sum(1).numpy()
     hand = WATTS * P / BANDWIDTH_HZ * squares / squares.max()
     np.testing.assert_allclose(report.energy_j, hand, rtol=1e-5)
-
-
-@pytest.mark.parametrize("snr_db", [-100.0, 0.0, 200.0, 300.0])
-def test_energy_of_full_power(snr_db: float) -> None:
-    _, report = send(1e-18, snr_db=snr_db, power="full")
+    _, report = send(scale, snr_db=snr_db, power="full")
     np.testing.assert_allclose(report.energy_j, WATTS * P / BANDWIDTH_HZ, rtol=1e-5)
 
 
@@ -95,12 +90,11 @@ def test_inversion_at_300_db_is_exact(power: str) -> None:
     assert send(1.0, snr_db=300.0, power=power)[1].nmse < 1e-13
 
 
-@pytest.mark.parametrize("interval_s", [0.02, 0.0626], ids=["rho=0.66", "rho=-0.40"])
-@pytest.mark.parametrize("power", POLICIES)
-def test_error_with_delayed_estimates(power: str, interval_s: float) -> None:
-    """The saved h, p and eta give the error, whatever the sign of the estimate's correlation:
+@pytest.mark.parametrize("power", ["gbma", "ci", "tci", "cao_average"])
+def test_error_with_delayed_estimates(power: str) -> None:
+    """The saved h, p and eta give the error, though the estimate's correlation is -0.4:
     a_k = c_k / K_a - 1 / K with c_k = Re(h_k p_k) / sqrt(eta), beside a noise 200 dB down."""
-    channel = {"name": "rayleigh", "speed_kmh": 3.0, "round_interval_s": interval_s}
+    channel = {"name": "rayleigh", "speed_kmh": 3.0, "round_interval_s": 0.0626}
     own = registry.load_component("power", power).example_without_noise
     _, report = send(1.0, snr_db=200.0, channel=channel, csi="delay", power={"name": power, **own})
     active = np.asarray(report.active)

@@ -16,12 +16,9 @@ from support.digital_bench import (
     make_cohort,
     to_channel,
 )
-from support.link_bench import draw_updates
-from support.link_bench import make_bench as one_bench
-from support.link_bench import make_cohort as senders
 from torch import Tensor
 
-from otafl.core.contracts import ChannelState, Group, TransmitLimits
+from otafl.core.contracts import ChannelState, Group
 from otafl.uplink.base import deliver
 
 pytestmark = pytest.mark.exact
@@ -121,48 +118,3 @@ def test_a_bound_on_the_slot_by_hand() -> None:
     )
     assert report.participants.item() == 2
     assert report.symbols.item() == pytest.approx(3 * 320 / math.log2(10))
-
-
-@pytest.mark.parametrize(("energy", "silent"), [(481.0, 0), (479.0, 1)])
-def test_a_packet_costs_what_is_radiated_and_what_circuits_consume(
-    energy: float, silent: int
-) -> None:
-    """At SNR 1 a packet takes 320 channel uses of energy 1 on air and 0.5 in the circuits, 480."""
-    link = Bench([compute_amplitude([1, 1])])
-    both = torch.ones(1, 2).double()
-    limits = TransmitLimits(
-        energy_budget=torch.tensor([[energy, 1e9]]).double(), energy_per_symbol=0.5 * both
-    )
-    payload, state = (Group({"a": draw_rows(2, 10)}),), ChannelState(link.h, link.gain)
-    _, report = deliver(link.link, payload, make_cohort((2,), 2), state, 0, limits)
-    assert report.participants.item() == 2 - silent
-    assert (report.energy_j[0, 0] == 0).item() == bool(silent)
-
-
-@pytest.mark.parametrize(("rate_factor", "bits"), [(1.0, None), (0.5, None), (1.0, 8)])
-def test_digital_by_hand(rate_factor: float, bits: int | None) -> None:
-    """SNR 3: 2 bits a symbol. 10 reals: 320 bits (or 10 x 8 + 64 = 144) take 160 (72) symbols of
-    each of two devices in turn; each radiates 0.1 W while it is its turn. Half the rate, twice
-    the time."""
-    link = one_bench(
-        "full", devices=2, snr_db=10 * math.log10(3), fading=False, transport="digital",
-        rate_factor=rate_factor, bits=bits,
-    )  # fmt: skip
-    x = draw_updates(2, 10)
-    received, report = link.deliver((Group({"a": x}),), senders((2,), 2))
-    each = (320 if bits is None else 144) / 2 / rate_factor
-    assert report.bits[0].item() == pytest.approx(640 if bits is None else 288)
-    assert report.symbols[0].item() == pytest.approx(2 * each)
-    assert report.airtime_s[0].item() == pytest.approx(2 * each * 1e-6)
-    torch.testing.assert_close(report.energy_j[0], torch.full((2,), 0.1 * each * 1e-6).double())
-    torch.testing.assert_close(report.power[0], torch.full((2,), 3.0).double())
-    torch.testing.assert_close(received.mean[0]["a"][0], x.mean(0))
-
-
-def test_digital_rate_follows_each_channel() -> None:
-    link = one_bench("full", transport="digital", snr_db=7.0)
-    _, report = link.deliver((Group({"a": draw_updates(6, 10)}),), senders(), 4)
-    g = link.channel.get_state(4).h.abs().square().view(6).numpy()
-    symbols = 320 / np.log2(1 + 10**0.7 * g)
-    np.testing.assert_allclose(report.energy_j[0].numpy(), 0.1 * symbols * 1e-6, rtol=1e-9)
-    assert report.symbols[0].item() == pytest.approx(symbols.sum())

@@ -37,17 +37,10 @@ FAIR: dict[str, Any] = {
 PHONE: dict[str, Any] = {"name": "phone", "circuit_w": 0.0}
 
 PARTS: dict[str, dict[str, Any]] = {
-    "alone": {},
     "turns": {"transport.access": "tdma"},
-    "all share": {"transport.shares": "all"},
     "schemes": {"transport.rate": "mcs", "csi": {"name": "error", "variance": 0.1}},
-    "retransmissions": {"transport.outage": False, "csi": {"name": "error", "variance": 0.1}},
-    "bound": {"transport.max_symbols": 300.0},
     "fitted": {"transport.max_symbols": 400.0, "transport.over_budget": "quantise"},
     "cells": {"topology": {"name": "cells", "servers": 3}},
-    "hierarchical": {"topology": {"name": "hierarchical", "servers": 3}},
-    "periodic": {"devices.protocol": {"name": "periodic", "period_s": 0.01}},
-    "quorum": {"devices.protocol": {"name": "quorum", "ready": 2}},
     "asynchronous": {"devices.protocol": "asynchronous"},
     "deadline": {"devices.deadline_s": 1.0, "devices.compute": PHONE},
     "joint": {
@@ -57,10 +50,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "devices.compute": PHONE,
     },
     "battery": {"devices.compute": PHONE | {"battery_j": 0.05, "harvest_w": 0.01}},
-    "budget": {"devices.round_budget_j": 2e-5, "devices.compute": PHONE},
     "crashes": {"faults": {"crash_probability": 0.3, "duplicate_probability": 0.3}},
-    "antennas": {"channel.antennas": 4},
-    "selection": {"devices.participants": 2, "devices.selection": "best_channel"},
     "interference": {"impairments": {"interference_db": -3.0, "interferers": 2}},
 }
 """Part that they meet -> its settings."""
@@ -81,12 +71,3 @@ def test_energy_is_within_the_peak_budget(name: str) -> None:
     assert (energy <= POWER_W * airtime[..., None] * (1 + 1e-6)).all()
     assert (energy > 0).any()
     assert np.isfinite(found["test_loss"]).all()
-
-
-@pytest.mark.parametrize("name", ["alone", "bound", "cells", "asynchronous", "crashes"])
-def test_alone_or_stacked(name: str) -> None:
-    whole, alone = run_stack(make_points(name)), run_stack(make_points(name), trials=[1])
-    for key in ("test_loss", "airtime_s", "tx_energy_j", "uplink_bits"):
-        np.testing.assert_allclose(
-            alone.variables[key][0, 0], whole.variables[key][0, 1], rtol=1e-6
-        )

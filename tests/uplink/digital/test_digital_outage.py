@@ -130,12 +130,3 @@ def test_interference_is_noise_that_the_server_knows_in_the_mean() -> None:
     arrived = (draw**2).sum(1) / 2 <= 1
     assert report.participants.tolist() == arrived.tolist()
     assert 90 < arrived.sum() < 160  # 1 - 1/e of 200 are 126
-
-
-def test_perfect_csi_never_fails() -> None:
-    """Also where the estimate is not the same tensor, and combining rounds differently."""
-    rng = np.random.default_rng(0)
-    h = rng.standard_normal((4, 50, 3, 1, 2)) + 1j * rng.standard_normal((4, 50, 3, 1, 2))
-    _, report = Bench(h, h.copy()).deliver(Group({"a": draw_rows(200, 4)}))
-    assert report.participants.tolist() == [50] * 4
-    assert report.nmse.tolist() == pytest.approx([0] * 4, abs=1e-20)

@@ -50,10 +50,3 @@ def test_the_fastest_supported_scheme(table: Any) -> None:
     assert 0 < silent < 20
     assert report.participants.item() == len(snr) - silent
     assert report.bits.item() == 320 * (len(snr) - silent)
-
-
-def test_slower_order_wins_where_it_carries_more() -> None:
-    """2.5703 bits of scheme 16 are more than the 2.5664 of scheme 17."""
-    link = Bench([compute_amplitude([2**2.5704 - 1])], rate="mcs")
-    _, report = link.deliver(Group({"a": draw_rows(1, 10)}))
-    assert report.symbols.item() == pytest.approx(320 / (4 * 658 / 1024))

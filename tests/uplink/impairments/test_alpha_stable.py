@@ -51,16 +51,6 @@ def test_each_received_real_has_its_own_number() -> None:
     np.testing.assert_allclose(report.saved_tensors["tails/0"].numpy(), energy)
 
 
-@pytest.mark.exact
-def test_bent_signals_have_it_too() -> None:
-    settings = {"interference": "alpha_stable", "interference_db": 3.0}
-    bent, _, _ = deliver(make_impaired(make_bench("full"), clip_db=20.0))
-    got, _, _ = deliver(make_impaired(make_bench("full"), clip_db=20.0, **settings))
-    plain, _, _ = deliver(make_bench("full"))
-    straight, _, _ = deliver(make_impaired(make_bench("full"), **settings))
-    np.testing.assert_allclose(got - bent, straight - plain, rtol=1e-6)
-
-
 SCENARIO = {
     "name": "tails",
     "data": "digits",

@@ -38,14 +38,6 @@ def test_a_hard_amplifier_clips() -> None:
 
 
 @pytest.mark.exact
-def test_gradients_are_numbers() -> None:
-    x = torch.tensor([0.0, 0.3, 5.0], dtype=torch.complex64, requires_grad=True)
-    rapp(x, torch.tensor(1.0), torch.tensor(2.0)).abs().square().sum().backward()
-    assert x.grad is not None
-    assert torch.isfinite(torch.view_as_real(x.grad)).all()
-
-
-@pytest.mark.exact
 @pytest.mark.parametrize("carriers", [7, 8])
 def test_there_and_back(carriers: int) -> None:
     """Of any number of samples; more of them pass through those of fewer."""

@@ -6,11 +6,9 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from support.impaired_bench import K, P, deliver, make_impaired, select_rows
-from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort
+from support.link_bench import WEIGHTS, Bench, make_bench
 
-from otafl.core.contracts import Group
 from otafl.uplink import noise
 
 pytestmark = pytest.mark.exact
@@ -107,22 +105,8 @@ def test_lmmse_is_the_estimator_of_the_whole_packet() -> None:
         assert difference < 0.01 * np.square(textbook - truth)[inner].mean()
 
 
-def test_lmmse_with_fewer_devices_in_one_trial() -> None:
-    """A trial is estimated the same whatever it is stacked with."""
-    settings = {"timing_offset": 0.9, "timing_receiver": "lmmse"}
-    x = draw_updates(9, 12)
-    both = make_impaired(make_bench("full", (0, 1)), **settings)
-    received, _ = both.deliver(
-        (Group({"a": x}),), make_cohort((3, 6), weight=WEIGHTS[:3] + WEIGHTS)
-    )
-    alone = make_impaired(make_bench("full", (1,)), **settings)
-    other, _ = alone.deliver((Group({"a": x[3:]}),), make_cohort((6,), weight=WEIGHTS))
-    torch.testing.assert_close(received.mean[0]["a"][1], other.mean[0]["a"][0])
-
-
-@pytest.mark.parametrize("rule", ["matched_filter", "aligned_sample", "lmmse"])
 @pytest.mark.parametrize("snr_db", [0.0, 20.0])
-def test_what_the_receivers_of_late_symbols_are_for(rule: str, snr_db: float) -> None:
+def test_what_the_receivers_of_late_symbols_are_for(snr_db: float) -> None:
     """LMMSE has the least error at any SNR, the matched filter a floor of interference, the aligned
     sample none (Shao et al., figures 6 and 7: the trend). Mean over 6 trials of 400 symbols."""
     errors = {}
@@ -131,7 +115,7 @@ def test_what_the_receivers_of_late_symbols_are_for(rule: str, snr_db: float) ->
             make_bench("ci", tuple(range(6)), snr_db=snr_db), timing_offset=0.9, timing_receiver=one
         )
         errors[one] = deliver(link, num_coordinates=400)[2].nmse.mean().item()
-    assert errors["lmmse"] <= errors[rule] * 1.001
+    assert errors["lmmse"] <= min(errors.values()) * 1.001
     if snr_db == 20.0:
         assert errors["aligned_sample"] < errors["matched_filter"]
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import xarray as xr
-from numba.core import caching
 from support.link_bench import make_bench, make_cohort, make_given
 from support.rounding import assert_agree
 from torch import Tensor
@@ -51,10 +49,9 @@ def delivered(
     return received.mean[0]["x"], report.nmse
 
 
-@pytest.mark.parametrize("reals", [300, 2048, 5001])
 @pytest.mark.parametrize("case", CASES)
-def test_as_tensor_operations(case: str, reals: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = torch.randn(sum(COUNTS), reals, generator=torch.Generator().manual_seed(0)).double()
+def test_as_tensor_operations(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(sum(COUNTS), 5001, generator=torch.Generator().manual_seed(0)).double()
     x[:, ::7], x[:, 1::7] = 0.0, -0.0
     compiled = delivered(x, **CASES[case])
     monkeypatch.setattr(energies, "choose_kernel", lambda sent, antennas: None)
@@ -89,14 +86,3 @@ def test_in_single_precision(transport: str, monkeypatch: pytest.MonkeyPatch) ->
     for name in ("train_loss", "aggregation_nmse"):
         assert bool(compiled[name].notnull().any())
         xr.testing.assert_allclose(compiled[name], tensors[name], rtol=3e-5)
-
-
-@pytest.mark.slow
-def test_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installation that cannot be written to, and no home."""
-    kept: Any = getattr(caching, "CacheImpl", None) or caching._CacheImpl
-    monkeypatch.setattr(kept, "_locator_classes", [])
-    in_order = energy_kernel._compile(lambda numbers: numbers.sort())
-    numbers = np.array([3.0, 1.0, 2.0])
-    in_order(numbers)
-    assert numbers.tolist() == [1.0, 2.0, 3.0]
