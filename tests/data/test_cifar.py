@@ -63,15 +63,9 @@ GOOD = encode_cifar_batch(*make_batch(0)[:1], labels=make_batch(0)[1])
     ("content", "message"),
     [
         (GOOD[:-40], "not a CIFAR batch"),
-        (b"", "not a CIFAR batch"),
-        (b"\x1f\x8b nonsense", "not a CIFAR batch"),
         (pickle.dumps(Harmful()), "it needs .*mkdir, which no batch contains"),
         (pickle.dumps({b"data": Harmful()}, 2), "it needs .*mkdir, which no batch contains"),
         (pickle.dumps([1, 2]), "must have the keys 'data' and 'labels'"),
-        (
-            encode_cifar_batch(make_batch(0)[0], fine_labels=[1, 2, 3]),
-            "must have the keys 'data' and 'labels'",
-        ),
         (encode_cifar_batch(make_batch(0)[0], labels=[1, 2]), "3 images but 2 labels"),
         (
             encode_cifar_batch(make_batch(0)[0], labels=[1, 2, 10]),
@@ -82,10 +76,6 @@ GOOD = encode_cifar_batch(*make_batch(0)[:1], labels=make_batch(0)[1])
             r"shape \[3, 3000\]; must be \[n, 3072\]",
         ),
         (pickle.dumps({b"data": [1], b"labels": [1]}, 2), "'data' must be an array of bytes"),
-        (
-            pickle.dumps({b"data": np.zeros((1, 3072)), b"labels": [1]}, 2),
-            "must be an array of bytes",
-        ),
     ],
 )
 def test_what_is_no_batch(tmp_path: Path, content: bytes, message: str) -> None:

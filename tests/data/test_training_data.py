@@ -13,7 +13,7 @@ import otafl.data.training_data as work_module
 from otafl.core.contracts import Cohort
 from otafl.core.rng import Streams
 from otafl.data.device_splits import pack
-from otafl.data.training_data import TrainingData, choose
+from otafl.data.training_data import TrainingData
 
 pytestmark = pytest.mark.exact
 
@@ -75,15 +75,6 @@ def test_looped_twin() -> None:
             assert got.x[row, :, 0].tolist() == wanted.tolist()
             assert got.x[row, :, 1].tolist() == (2 * wanted).tolist()
             assert got.y[row].tolist() == (wanted % 7).tolist()
-
-
-@pytest.mark.parametrize("count", [6, 7, 2**10, 2**20 + 1, 2**29])
-def test_positions_stay_in_range(count: int) -> None:
-    extreme = torch.tensor([[0.5 / 2**23] * 6, [(2**23 - 0.5) / 2**23] * 6])
-    position = choose(extreme, torch.tensor([count, count]))
-    assert position.min() >= 0
-    assert position.max() < count
-    assert all(len(set(row)) == 6 for row in position.tolist())
 
 
 SIZES = [[20, 31, 18, 25], [40, 15, 22, 17], [16, 16, 33, 60]]

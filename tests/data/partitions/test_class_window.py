@@ -110,20 +110,6 @@ def test_sizes_of_mnist() -> None:
     assert len(np.unique(together)) == len(together)
 
 
-def test_published_labels_of_mnist() -> None:
-    """The first ten samples of a device's j-th class bear the label j: 2,700 are wrong, 2,000 of
-    them for training, none where the first class is 0."""
-    labels = labels_of(MNIST_COUNTS)
-    faulty = ClassWindow(classes_per_device=3, split_seed=(1, 1), mislabel_first=True)
-    parts = split(faulty, labels, 100)
-    wrong = faulty.relabel(labels, 100) != labels
-    assert wrong.sum() == 2_700
-    assert sum(wrong[cut(part)[0]].sum() for part in parts) == 2_000
-    assert [u for u, part in enumerate(parts) if not wrong[part].any()] == list(range(0, 100, 10))
-    assert all(wrong[part].sum() in (0, 30) for part in parts)
-    assert MNIST.relabel(labels, 100) is labels
-
-
 def test_published_labels_by_hand() -> None:
     """Three devices, two classes each of three, one sample first: of classes (0, 1), (1, 2) and
     (2, 0). Samples 0 and 3, 4 and 6, 7 and 1 come first and bear 0 and 1."""
