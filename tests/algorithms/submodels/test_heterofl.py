@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import close, engine, run, scores
 from support.rounding import assert_agree
 from torch import Tensor
 from twins import heterofl as twin
@@ -157,27 +156,6 @@ def test_step_of_the_server_by_hand() -> None:
     assert apply_masked_mean(model, received).tolist() == [[1.5, 2.0, 2.0]]
     nothing = Received(({"model": mean},), (torch.zeros(1),), None, None)
     assert apply_masked_mean(model, nothing).tolist() == [[1.0, 2.0, 3.0]]
-
-
-def test_over_the_air_without_error_is_digital() -> None:
-    keys: dict[str, Any] = {
-        "algorithm": "heterofl",
-        "model": {"name": "mlp", "hidden": [8]},
-        "devices.count": 6,
-        "devices.capacity_levels": "dynamic",
-        "engine.dtype": "float64",
-        "power": "ci",
-    }
-    results = [
-        scores(run(engine(keys | {"transport": name, "channel": channel}), 3))
-        for name, channel in [
-            ("ideal", {"name": "rayleigh"}),
-            ("digital", {"name": "rayleigh"}),
-            ("over_the_air", {"name": "rayleigh", "snr_db": 250.0}),
-        ]
-    ]
-    close(results[1], results[0], 1e-11)
-    close(results[2], results[0], 1e-7)
 
 
 def test_levels_and_what_they_are_charged() -> None:
