@@ -244,9 +244,7 @@ def test_a_method_that_derives_from_none(name: str) -> None:
     ) == ["whatever"]
 
 
-@pytest.mark.parametrize(
-    ("name", "key"), [("Same", "learning_rate"), ("Clipped", "clip"), ("Scaled", "factor")]
-)
+@pytest.mark.parametrize(("name", "key"), [("Clipped", "clip"), ("Scaled", "factor")])
 def test_a_point_of_a_sweep_is_what_it_is_alone(name: str, key: str) -> None:
     """Also of a field of the user's own, stacked or not."""
     swept = otafl.run(scenario(section(name), sweep={f"algorithm.{key}": [0.05, 0.2]}))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from otafl.algorithms.adapters import lora_factors
-from otafl.algorithms.adapters.adapters import AdaptedLayer
+from otafl.algorithms.adapters.adapters import AdaptedLayer, compute_product
 from otafl.algorithms.adapters.lora_factors import compute_power_factors
 from otafl.factorised import lowrank
 
@@ -29,6 +29,21 @@ def test_a_step_along_the_point_is_exact() -> None:
     torch.testing.assert_close(
         lowrank.to_dense(lora_factors.get_point(new, layer)), expected, rtol=1e-10, atol=1e-10
     )
+
+
+def test_factors_are_those_of_the_tangent_vector() -> None:
+    """B A = U S V^T + a V^T + U b^T."""
+    layer = AdaptedLayer("w", 5, 4, 2, 1)
+    generator = torch.Generator().manual_seed(2)
+    weight, a, b = (
+        torch.randn(3, *shape, generator=generator, dtype=torch.float64)
+        for shape in ((5, 4), (5, 2), (4, 2))
+    )
+    points, _ = lora_factors.split_weights((layer,), {"w": weight})
+    u, s, v = lora_factors.get_point(points, layer)
+    found = lora_factors.compose_tangents((layer,), points | {"a.w": a, "b.w": b})["w"]
+    expected = (u * s[:, None] + a) @ v.mT + u @ b.mT
+    torch.testing.assert_close(compute_product(*found), expected)
 
 
 def test_power_factors() -> None:

@@ -16,9 +16,8 @@ from twins.network import Minibatch, gradients
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl import UserError
-from otafl.algorithms.baselines import zeroth_order
 from otafl.algorithms.baselines.zeroth_order import CHOICE, ZerothOrder, draw_directions
-from otafl.core.contracts import Context, LocalContext, Received
+from otafl.core.contracts import LocalContext, Received
 from otafl.core.rng import Streams, make_step_key
 
 WIDTHS = (6, 8, 3)
@@ -125,29 +124,6 @@ def test_slopes_are_those_of_the_gradient() -> None:
     index = torch.arange(5)
     u = draw_directions(context, torch.zeros_like(index), index, model.num_params)
     np.testing.assert_allclose(group.tensors["slopes"][0], u.numpy() @ slope, atol=1e-8)
-
-
-def test_directions_are_new_in_each_round_and_the_same_in_chunks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    streams = Streams([1], [0], dtype=torch.float64)
-    cohort = everyone(torch.ones(1, 1, dtype=torch.float64))
-    model = mlp(WIDTHS)
-    ours = ZerothOrder(ZerothOrder.Settings(directions=6), model, 1)
-    one = torch.ones(1, dtype=torch.float64)
-    hyper = {"learning_rate": one, "decay": 0.0 * one}
-    server = {"model": torch.zeros(1, model.num_params, dtype=torch.float64)}
-    slopes = torch.arange(1.0, 7.0, dtype=torch.float64)[None]
-    received = Received(({"slopes": slopes},), (torch.ones(1),), None, None)
-
-    def move(round: int) -> torch.Tensor:
-        context = Context(cohort, hyper, streams, round)
-        return ours.update_server(server, received, context)["model"]
-
-    whole, later = move(0), move(1)
-    assert not torch.allclose(whole, later)
-    monkeypatch.setattr(zeroth_order, "CHUNK", model.num_params)
-    torch.testing.assert_close(move(0), whole, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -80,8 +80,7 @@ def pull(
         ({"inv_k_gradient": True, "inv_k_penalty": False}, 0.3),
     ],
 )
-@pytest.mark.parametrize("t", [0, 75])
-@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize(("t", "steps"), [(0, 3), (75, 1)])
 def test_penalty_contracts_the_gap(
     flags: dict[str, bool], factor: float, t: int, steps: int
 ) -> None:

@@ -75,8 +75,7 @@ def theta(server: Tensors, trial: int) -> list[np.ndarray]:
     return [to_dense(point)[0].numpy() for point in points]
 
 
-@pytest.mark.parametrize("rank", [2, (4, 5, 3), (7, 6, 5)])
-@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize(("rank", "noisy"), [(2, True), ((4, 5, 3), False), ((7, 6, 5), True)])
 def test_rounds_are_the_twins(rank: Any, noisy: bool) -> None:
     algorithm, streams, hyper, cohort, data = parts(rank)
     server, _ = algorithm.init(streams, hyper)
@@ -189,8 +188,10 @@ def test_what_is_sent() -> None:
     assert (group.route, group.weighting) == ("uplink", "mean")
 
 
-@pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-10), (torch.float32, 2e-5)])
-@pytest.mark.parametrize("rank", [(4, 5, 3), (7, 6, 5)])
+@pytest.mark.parametrize(
+    ("rank", "dtype", "bound"),
+    [((4, 5, 3), torch.float64, 1e-10), ((7, 6, 5), torch.float32, 2e-5)],
+)
 def test_points_stay_on_the_manifold(rank: Any, dtype: torch.dtype, bound: float) -> None:
     """At full rank too, where V is square and what is normal to it is rounding."""
     algorithm, _, hyper, cohort, _ = parts(rank)

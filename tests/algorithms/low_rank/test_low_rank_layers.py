@@ -27,7 +27,7 @@ def tree(method: str, model: dict[str, Any], **keys: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("method", ["fedrlr", "fedrlr_plus"])
+@pytest.mark.parametrize("method", ["fedrlr_plus"])
 @pytest.mark.parametrize(
     ("model", "rank", "says"),
     [

@@ -119,11 +119,3 @@ def test_cosine_by_hand() -> None:
         weights[0], torch.tensor([0.0, first, 0.6 - first], dtype=torch.float64)
     )
     torch.testing.assert_close(weights.sum(1), 0.6 * torch.ones(3, dtype=torch.float64))
-
-
-def test_equal_models_get_equal_weights() -> None:
-    """attention: 1 is the largest of which no weight is negative, and equal models are averaged."""
-    models = torch.ones(1, 5, 3, dtype=torch.float64)
-    weights = compute_kernel_weights(models, ONE, ONE)
-    own = 1.0 - weights.sum(2)
-    torch.testing.assert_close(own, torch.full_like(own, 0.2))

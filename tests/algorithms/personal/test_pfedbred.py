@@ -61,28 +61,6 @@ def test_toy_numbers(
         assert theta == pytest.approx(personal, abs=6e-9)
 
 
-SAME = [
-    ("none", "meg", {"eta": 0.0}),
-    ("none", "lg", {"eta_alpha": 0.0}),
-    ("meg", "mh", {"eta_alpha": 0.0}),
-    ("none", "mh", {"eta": 0.0, "eta_alpha": 0.0}),
-    ("lg/paper", "mh/paper", {"eta": 0.0}),
-    ("meg/paper", "mh/paper", {"eta_alpha": 0.0}),
-    ("meg/paper", "mh/c2", {"eta_alpha": 0.0}),
-]
-
-
-@pytest.mark.parametrize(("one", "other", "changes"), SAME)
-def test_same_in_limits(one: str, other: str, changes: dict[str, float]) -> None:
-    first, second = (
-        run_states(make_strategy(*name.split("/")), **changes) for name in (one, other)
-    )
-    for ours, theirs in zip(first, second, strict=True):
-        assert_agree({name: ours[name] for name in theirs}, theirs)
-    away = run_states(make_strategy(*other.split("/")))  # and what is set to zero does matter
-    assert not torch.allclose(away[1]["model"], second[1]["model"])
-
-
 def test_pfedme_is_strategy_none() -> None:
     first, second = run_states(make_strategy("none")), run_states(make_network(PFedMe))
     for ours, theirs in zip(first, second, strict=True):

@@ -1,4 +1,4 @@
-"""HeteroFL against its looped twin, and by hand."""
+"""HeteroFL and FedRolex against their looped twin, and by hand."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import close, engine, run, scores
 from support.rounding import assert_agree
 from torch import Tensor
 from twins import heterofl as twin
 from twins.setting import everyone, local_data, minibatch, mlp
 
-from otafl.algorithms.submodels.heterofl import HeteroFL
+from otafl.algorithms.submodels.heterofl import FedRolex, HeteroFL
 from otafl.algorithms.submodels.width_slices import apply_masked_mean
 from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Tensors, Workload
 from otafl.core.rng import Streams
@@ -50,13 +49,13 @@ def deliver(payload: Payload, cohort: Cohort) -> Received:
 class Run:
     """Two trials of five devices of mixed sizes over a perceptron."""
 
-    def __init__(self, level: list[list[int]] = LEVEL, **settings: Any) -> None:
+    def __init__(self, kind: type[HeteroFL | FedRolex] = HeteroFL, **settings: Any) -> None:
         settings = {"levels": LEVELS, "milestones": (2,), **settings}
         self.streams = Streams([5, 5], [0, 1], dtype=torch.float64)
-        self.method = HeteroFL(HeteroFL.Settings(**settings), mlp(WIDTHS), 5)
+        self.method = kind(kind.Settings(**settings), mlp(WIDTHS), 5)
         self.cohort = replace(
             everyone(torch.tensor(SIZES, dtype=torch.float64)),
-            capacity_level=torch.tensor(level).flatten(),
+            capacity_level=torch.tensor(LEVEL).flatten(),
         )
         weight = self.method.compute_weights(Context(self.cohort, {}, self.streams, 0))
         self.cohort = replace(self.cohort, weight=weight)
@@ -119,21 +118,31 @@ def assert_same(model: Network, flat: Tensor, weights: Any, biases: Any) -> None
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"clip_norm": None}, {"masked_loss": False, "clip_norm": 0.5}],
-    ids=["default", "unclipped", "unmasked"],
+    ("kind", "first", "settings"),
+    [
+        (HeteroFL, 0, {}),
+        (HeteroFL, 0, {"clip_norm": None}),
+        (HeteroFL, 0, {"masked_loss": False, "clip_norm": 0.5}),
+        (FedRolex, 6, {}),
+    ],
 )
-def test_equals_the_looped_twin(settings: dict[str, Any]) -> None:
-    one = Run(**settings)
+def test_equals_the_looped_twin(kind: Any, first: int, settings: dict[str, Any]) -> None:
+    """FedRolex from round 6 on, so that windows pass the last of 8 channels and of 5."""
+    one = Run(kind, **settings)
     whole = one.method.submodels[0]
-    for t in range(4):
+    for t in range(first, first + 4):
+        offset = t if kind is FedRolex else 0
         expected = [
             twin.one_round(
-                *numbers(whole, one.server["model"][s]), one.devices(s, t), one.settings(s, t)
+                *numbers(whole, one.server["model"][s]),
+                one.devices(s, t),
+                one.settings(s, t),
+                offset,
             )
             for s in range(2)
         ]
         loss = one.round(t)
+        assert one.server.get("round", torch.tensor([t + 1])).eq(t + 1).all()
         for s, (weights, biases, losses) in enumerate(expected):
             assert_same(whole, one.server["model"][s], weights, biases)
             np.testing.assert_allclose(loss[5 * s : 5 * s + 5], losses, rtol=1e-12)
@@ -147,27 +156,6 @@ def test_step_of_the_server_by_hand() -> None:
     assert apply_masked_mean(model, received).tolist() == [[1.5, 2.0, 2.0]]
     nothing = Received(({"model": mean},), (torch.zeros(1),), None, None)
     assert apply_masked_mean(model, nothing).tolist() == [[1.0, 2.0, 3.0]]
-
-
-def test_over_the_air_without_error_is_digital() -> None:
-    keys: dict[str, Any] = {
-        "algorithm": "heterofl",
-        "model": {"name": "mlp", "hidden": [8]},
-        "devices.count": 6,
-        "devices.capacity_levels": "dynamic",
-        "engine.dtype": "float64",
-        "power": "ci",
-    }
-    results = [
-        scores(run(engine(keys | {"transport": name, "channel": channel}), 3))
-        for name, channel in [
-            ("ideal", {"name": "rayleigh"}),
-            ("digital", {"name": "rayleigh"}),
-            ("over_the_air", {"name": "rayleigh", "snr_db": 250.0}),
-        ]
-    ]
-    close(results[1], results[0], 1e-11)
-    close(results[2], results[0], 1e-7)
 
 
 def test_levels_and_what_they_are_charged() -> None:
@@ -208,3 +196,23 @@ def test_views_are_the_leading_channels() -> None:
         assert_agree(views[f"level{level}"].predict_fn({"model": flat}, x), expected)
         assert views[f"level{level}"].moments_fn is None
     assert whole.num_params == one.server["model"].shape[1]
+
+
+def test_views_are_what_the_next_round_sends() -> None:
+    """Of each trial's own next round."""
+    method = FedRolex(FedRolex.Settings(levels=(1.0, 0.5, 0.25)), mlp(WIDTHS), 4)
+    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
+    server = method.init(streams, {})[0]
+    server["round"] = torch.tensor([6, 9])
+    views = method.build_views(server, {})
+    assert list(views) == ["global", "level0", "level1", "level2"]
+    for name in ("global", "level0"):
+        assert torch.equal(views[name].params["model"], server["model"])
+    size = method.submodels[1]
+    for s, (first, second) in enumerate([([6, 7, 0, 1], [1, 2, 3]), ([1, 2, 3, 4], [4, 0, 1])]):
+        w, b = numbers(method.submodels[0], server["model"][s])
+        ours, biases = numbers(size, views["level1"].params["model"][s])
+        np.testing.assert_array_equal(ours[0], w[0][:, first])
+        np.testing.assert_array_equal(ours[1], w[1][np.ix_(first, second)])
+        np.testing.assert_array_equal(ours[2], w[2][second])
+        np.testing.assert_array_equal(biases[1], b[1][second])

@@ -12,13 +12,21 @@ from torch import Tensor
 from twins.setting import everyone, local_data
 
 from otafl.algorithms.submodels.heterofl import HeteroFL
+from otafl.algorithms.submodels.width_slices import (
+    make_width_fn,
+    slice_params,
+    split_window,
+    write_slices_,
+)
 from otafl.core.contracts import Cohort, LocalContext, Payload, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.layer_steps import Conv, Linear, MeanPool, Norm, Relu
+from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu
 from otafl.models.network import Network
 from otafl.models.resnet import ResidualSettings, ResNet, ResNet18, ResNet34
 from otafl.models.softmax_regression import SoftmaxRegression
+from otafl.models.step_contract import Axis, Step
+from otafl.models.step_lists import Residual
 
 pytestmark = pytest.mark.exact
 
@@ -138,3 +146,83 @@ def test_mistakes() -> None:
     model = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 3)
     with pytest.raises(UserError, match="a SoftmaxRegression has one; use model: mlp, cnn"):
         HeteroFL(HeteroFL.Settings(), model, 5)
+
+
+def channels_of(wide: Axis, narrow: Axis, offset: int) -> list[int]:
+    """Where the entries of the narrow side lie on the wide one."""
+    place = torch.arange(wide.channels * wide.repeat)
+    out = torch.full((narrow.channels * narrow.repeat,), -1)
+    for (_, here), (_, there) in split_window((wide,), (narrow,), offset):
+        out[here] = place[there]
+    return out.tolist()
+
+
+def test_windows_by_hand() -> None:
+    assert channels_of(Axis(4), Axis(3), 0) == [0, 1, 2]
+    assert channels_of(Axis(4), Axis(3), 1) == [1, 2, 3]
+    assert channels_of(Axis(4), Axis(3), 2) == [2, 3, 0]
+    assert channels_of(Axis(4), Axis(3), 3) == [3, 0, 1]
+    assert channels_of(Axis(4), Axis(3), 6) == [2, 3, 0]
+    assert channels_of(Axis(4), Axis(4), 2) == [0, 1, 2, 3]  # all of them, in their order
+    assert channels_of(Axis(3, 2), Axis(2, 2), 1) == [2, 3, 4, 5]
+    assert channels_of(Axis(3, 2), Axis(2, 2), 2) == [4, 5, 0, 1]  # two pixels a channel
+
+
+@pytest.mark.parametrize("kept", [1, 3, 4])
+def test_every_channel_is_trained_equally_often(kept: int) -> None:
+    counts = np.zeros(5, int)
+    for t in range(7, 12):  # as many rounds as channels
+        counts[channels_of(Axis(5), Axis(kept), t)] += 1
+    assert counts.tolist() == [kept] * 5
+
+
+def residual() -> Network:
+    """Convolutions with normalisation, blocks with and without a shortcut, flattened pixels."""
+
+    def block(name: str, inputs: int, outputs: int, shortcut: tuple[Step, ...]) -> Residual:
+        body = (
+            Conv(f"{name}1", inputs, outputs),
+            Norm(f"{name}n1", outputs),
+            Relu(),
+            Conv(f"{name}2", outputs, outputs),
+            Norm(f"{name}n2", outputs),
+        )
+        return Residual(body, shortcut)
+
+    steps = (
+        Conv("a", 2, 4, bias=True, cut=False),
+        Relu(0.1),
+        block("b", 4, 4, ()),
+        Relu(),
+        block("c", 4, 6, (Conv("s", 4, 6, 1, padding=0),)),
+        MaxPool(2),
+        Linear("d", 6, 5, repeat=4),
+        Relu(),
+        Linear("e", 5, 3, last=True),
+    )
+    return Network((2, 4, 4), steps)
+
+
+def pooled() -> Network:
+    steps = (Conv("a", 2, 7, cut=False), Norm("n", 7), Relu(), Conv("b", 7, 5), Relu())
+    return Network((2, 4, 4), (*steps, MeanPool(), Linear("c", 5, 3, last=True)))
+
+
+@pytest.mark.parametrize("wide", [residual(), pooled()], ids=["residual", "pooled"])
+@pytest.mark.parametrize("offset", [0, 7])
+def test_a_slice_among_zeros_is_the_narrow_network(wide: Network, offset: int) -> None:
+    """The wide network whose other parameters are 0 scores as the narrow one, so windows agree
+    from layer to layer, over blocks and over flattened pixels."""
+    streams = Streams([1, 2], [0, 0], dtype=torch.float64)
+    narrow = wide.build_network(make_width_fn(0.5, "ceil"))
+    own = {
+        name: streams.draw_normal(name, 0, shape).clone() for name, shape in narrow.shapes.items()
+    }
+    rows = torch.tensor([0, 1])
+    whole = {name: own[name].new_zeros(2, *shape) for name, shape in wide.shapes.items()}
+    write_slices_(wide, narrow, own, whole, rows, offset)
+    x = streams.draw_normal("x", 0, (6, 32))
+    torch.testing.assert_close(wide.logits(whole, x), narrow.logits(own, x))
+    back = slice_params(wide, narrow, whole, rows, offset)
+    assert all(torch.equal(back[name], own[name]) for name in own)
+    assert sum(int(b.count_nonzero()) for b in whole.values()) == 2 * narrow.num_params
