@@ -22,9 +22,8 @@ from otafl.data.client_samples import ClientSamples
 from otafl.evaluation.batch_statistics import BatchStatistics
 from otafl.evaluation.controls import compute_control_errors
 from otafl.evaluation.excess_risk import ExcessRisk
-from otafl.evaluation.fine_tuning import FineTuner
 from otafl.evaluation.metrics import MetricNamer, Scores
-from otafl.evaluation.scoring import Tune, evaluate, evaluate_client
+from otafl.evaluation.scoring import FineTuner, Tune, evaluate, evaluate_client
 from otafl.losses.base import Loss
 from otafl.models.base import Model
 from otafl.scenario.sections import TrainingSettings

@@ -6,6 +6,7 @@ or diverged.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -19,10 +20,9 @@ from otafl.core.stateful import Stateful
 from otafl.devices.activities import CAUSES
 from otafl.engine.engine import Engine
 from otafl.evaluation.evaluation import Evaluation
-from otafl.evaluation.server_merging import merge_events, merge_servers
 from otafl.results.end_values import SUMS
 from otafl.results.record import Record
-from otafl.results.variables import get_variable, is_reached
+from otafl.results.variables import ROUNDS, SERVER, TRIALS, get_variable, is_reached
 from otafl.scenario.power_budgets import KINDS, find_power_constraint
 
 _ENDS = (
@@ -235,3 +235,38 @@ def _group_by_name(rounds: list[Tensors]) -> dict[str, list[np.ndarray]]:
         name: [saved[name].numpy() if name in saved else missing[name] for saved in rounds]
         for name in seen
     }
+
+
+def merge_servers(values: Mapping[str, np.ndarray], num_servers: int) -> dict[str, np.ndarray]:
+    """Return the values [S, ...] of S trials from those of their S C servers, [S C, ...].
+
+    Devices are concatenated, [S, C K, ...]. Variables without a device dimension are averaged over
+    the servers that have them, or take the largest value if `Variable.of_servers` says so.
+    `server_<name>` [S, C] has the value of each server.
+    """
+    if num_servers == 1:
+        return dict(values)
+    out = {}
+    for name, value in values.items():
+        apart = value.reshape(-1, num_servers, *value.shape[1:])
+        dims, worst = get_variable(name).dims, get_variable(name).of_servers == "max"
+        if "device" in dims and value.ndim > 1:
+            out[name] = apart.reshape(len(apart), -1, *value.shape[2:])
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of values that no server has
+            out[name] = (np.nanmax if worst else np.nanmean)(apart, 1)
+        if dims in (ROUNDS, TRIALS) and name != "wall_time_s":
+            out[SERVER + name] = apart
+    return out
+
+
+def merge_events(table: np.ndarray, num_servers: int, num_devices: int, name: str) -> np.ndarray:
+    """Return a column of the timelines [S C, events] as one of S trials, [S, C events].
+
+    Devices are numbered consecutively from server to server.
+    """
+    apart = table.reshape(-1, num_servers, table.shape[1])
+    if name == "device":
+        apart = apart + num_devices * np.arange(num_servers)[:, None]
+    return apart.reshape(len(apart), -1)

@@ -12,7 +12,7 @@ from otafl.core.contracts import View, take_rows
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.evaluation.batch_statistics import BatchStatistics
-from otafl.evaluation.fine_tuning import FineTuner
+from otafl.evaluation.scoring import FineTuner
 from otafl.models.modules import Recipe, build_module, build_recipe, select_params
 from otafl.results.models import TrainedModels, TrainedView
 from otafl.scenario import Point

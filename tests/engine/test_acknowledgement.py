@@ -191,20 +191,3 @@ def test_what_is_not_received_is_remembered() -> None:
     """Error feedback: e_{t+1} = e_t + x_t less what was received of what was sent, device by
     device and real by real."""
     assert find_off(ledger_is_off) == []
-
-
-def test_a_projected_update_is_remembered_whole() -> None:
-    """Compressed sensing: the memory of a device that was heard has a zero for every real that was
-    projected, that of one that was silent has none."""
-    codec = {"name": "compressed_sensing", "keep": 0.2}
-    one = engine(BASE | TCI | {"codec": codec})
-    strong = one.parts.link.channel.get_state(0).h.abs().square().flatten() >= 0.5
-    one.run_round(0)
-    rest = memory(one, "rest/0")
-    forgotten = (rest == 0).sum(1)
-    made = engine(BASE | TCI | {"codec": {"name": "topk", "keep": 1e-9}})
-    made.run_round(0)  # devices forget one real at most
-    zeros = (memory(made, "rest/0") == 0).sum(1)
-    assert 0 < strong.sum() < 12
-    assert (forgotten[strong] >= zeros[strong] - 1 + round(0.2 * rest.shape[1])).all()
-    assert torch.equal(forgotten[~strong], zeros[~strong])

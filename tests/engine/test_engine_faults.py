@@ -71,17 +71,6 @@ def test_the_rest_of_a_crashed_update_is_missing_over_the_air() -> None:
     assert one.means.take()["participants"].tolist() == [4.0] * 3
 
 
-def test_a_crashed_device_is_away() -> None:
-    """For an hour: the second round is without those that crashed in the first."""
-    faults = {"crash_probability": 0.5, "crash_downtime_s": 3600.0}
-    one = engine(BASE | {"transport": "digital", "faults": faults}, probe=Numbered, trials=[0])
-    sent = one.parts.faults.draw_crashes(one.select_cohort(None, 0), 0)
-    assert sent is not None
-    assert 0 < int((sent < 1).sum()) < 4
-    one.run_round(0)
-    assert one.parts.clock.get_available().tolist() == (sent == 1).tolist()
-
-
 def test_bursts_take_time() -> None:
     """Bursts of one round that begin at once: every other round takes four times as long."""
     compute = {"name": "fixed", "flops_per_s": 1e4}
@@ -145,33 +134,6 @@ def test_all_twice_is_twice_the_sum() -> None:
     torch.testing.assert_close(both["radio_j"], 2 * once["radio_j"])
 
 
-def test_in_a_record() -> None:
-    """So far, from round to round; the same with trials alone."""
-    faults = {"crash_probability": 0.3, "duplicate_probability": 0.3, "straggler_probability": 0.3}
-    keys = {"faults": faults | {"byzantine": 1, "attack": "nan", "fade_probability": 0.3}}
-    whole, alone = run_stack(points(keys)), run_stack(points(keys), trials=[1])
-    for name in ("crashed_updates", "rejected_updates", "duplicated_updates"):
-        counts = whole.variables[name][0]
-        assert (np.diff(counts, axis=1) >= 0).all()
-        assert (counts[:, 0] == 0).all()
-        assert counts[:, -1].sum() > 0
-        assert (counts[:, -1] < 12).all()  # three honest devices in four rounds
-        np.testing.assert_array_equal(alone.variables[name][0, 0], counts[1])
-    for name in ("sim_time_s", "test_loss", "tx_energy_j"):
-        np.testing.assert_allclose(
-            alone.variables[name][0, 0], whole.variables[name][0, 1], rtol=1e-5, equal_nan=True
-        )
-
-
-def test_swept_over_the_number_of_attackers() -> None:
-    """In one stack: devices of equal weight that send 1, 2, 3, 4, the first 0, 1 or 4 of them
-    doubled and turned around."""
-    keys = IDEAL | {"faults.scale": 2.0, "sweep": {"faults.byzantine": [0, 1, 4]}, "trials": 1}
-    one = run(engine(keys, probe=Numbered), 1)
-    expected = torch.tensor([10.0, 7.0, -20.0], dtype=torch.float64) / 4
-    torch.testing.assert_close(one.server["x"][:, 0], expected)
-
-
 def test_attackers_lie_about_their_norm_and_to_the_codec() -> None:
     """Device 0 makes itself the largest; what the codec keeps of it is what it claims."""
     keys = IDEAL | {
@@ -221,11 +183,3 @@ def test_what_is_not_refused_ends_the_trial() -> None:
     record = run_stack(points({"faults": faults | {"refuse_nonfinite": None}}))
     assert np.isnan(record.variables["diverged_round"]).all()
     assert record.variables["rejected_updates"][0, 0].tolist() == [0, 1, 2, 3, 4]
-
-
-def test_a_model_that_diverges_by_itself_is_still_found() -> None:
-    """Refusing what is not finite keeps the server's model, and not the losses."""
-    keys = {"algorithm": {"name": "fedavg", "learning_rate": 1e30}}
-    for refuse in (None, True):
-        record = run_stack(points(keys | {"faults": {"refuse_nonfinite": refuse}}))
-        assert np.isfinite(record.variables["diverged_round"]).all()

@@ -46,13 +46,3 @@ def test_senders_in_chunks() -> None:
 def test_more_senders_than_participants() -> None:
     with pytest.raises(ScenarioError, match=r"devices.senders: got 5, more than the 4 devices"):
         engine({"devices.senders": 5})
-
-
-@pytest.mark.parametrize("place", ["host", "disk"])
-def test_where_device_state_lies_changes_nothing(place: str) -> None:
-    keys = {"algorithm": "fedrlr", "engine.dtype": "float64", "devices.participants": 2}
-    memory = run(engine(keys), 3)
-    other = run(engine(keys | {"engine.device_state": place}), 3)
-    blocks, expected = other.devices.get_all(), memory.devices.get_all()
-    torch.testing.assert_close(blocks, expected, rtol=1e-10, atol=1e-13)
-    torch.testing.assert_close(other.server, memory.server, rtol=1e-10, atol=1e-13)

@@ -14,7 +14,7 @@ from contract import probes
 from contract.small import engine, run, scenario, tree
 
 import otafl
-from otafl.core.contracts import Cohort, Context, Payload, Workload
+from otafl.core.contracts import Cohort, Payload, Workload
 from otafl.devices.activities import ACTIVITIES
 from otafl.engine.engine import Engine
 from otafl.results.end_values import select_final
@@ -144,48 +144,6 @@ def test_stacked_is_alone_though_participants_differ(protocol: str, life: str) -
                     values[0, 0], together[name][point, trial], rtol=1e-9, err_msg=name
                 )
     assert len(np.unique(together["updates_lost"][..., -1])) > 1
-
-
-@pytest.mark.parametrize("protocol", ["quorum", "asynchronous"])
-def test_no_more_devices_at_work_than_take_part(protocol: str) -> None:
-    keys = PROTOCOLS[protocol] | {
-        "devices.compute": SLOW,
-        "devices.count": 6,
-        "devices.participants": 3,
-        "engine.dtype": "float64",
-        "transport": "ideal",
-    }
-    one = engine(keys, probe=Sent)
-    for t in range(20):
-        before = one.parts.clock.count_updates()[0]
-        free = 3 - one.parts.clock.get_busy().sum(1)
-        one.run_round(t)
-        np.testing.assert_array_equal(one.parts.clock.count_updates()[0] - before, free)
-
-
-def test_weights_of_stale_updates() -> None:
-    """The server is told w_k s(tau), of samples and staleness, whatever the weight was before."""
-    keys = PROTOCOLS["late"] | {
-        "engine.dtype": "float64",
-        "transport": "ideal",
-        "devices.compute": SLOW,
-        "algorithm": {"name": "fedasync", "staleness": "polynomial", "exponent": 0.5},
-    }
-    one = engine(keys)
-    method, seen = one.parts.algorithm, []
-    combine = method.update_server
-
-    def spy(server: Any, received: Any, context: Context) -> Any:
-        seen.append(context.cohort)
-        return combine(server, received, context)
-
-    method.update_server = spy
-    run(one, 12)
-    share = one.sample_share / one.sample_share.sum(1, keepdim=True)
-    for cohort in seen:
-        expected = share[cohort.trial, cohort.device] / (1.0 + cohort.staleness).sqrt()
-        torch.testing.assert_close(cohort.weight, expected, rtol=1e-6, atol=0)
-    assert any((cohort.staleness > 1).any() for cohort in seen)
 
 
 def test_joules_of_batteries_are_what_was_spent() -> None:

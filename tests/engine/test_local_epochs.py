@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine
-from support.rounding import assert_agree
 from twins import fedavg as twin
 from twins.network import Minibatch
 
@@ -84,15 +83,3 @@ def test_clock_and_energy_charge_the_samples_that_a_device_trains_on() -> None:
     model = one.parts.model
     expected = EPOCHS * model.count_training_flops(samples) + (2 * steps + 1) * model.num_params
     np.testing.assert_allclose(flops, expected, rtol=1e-12)
-
-
-def test_only_transmitters_send_and_each_its_own_update() -> None:
-    every, some = engine(KEYS), engine(KEYS | {"devices.senders": 2})
-    cohort = some.select_cohort(None, 0)
-    assert not cohort.all_transmit
-    broadcast = every.parts.algorithm.broadcast(every.server, cohort)
-    (sent,), loss = some.train_cohort(broadcast, cohort, 0)
-    (whole,), every_loss = every.train_cohort(broadcast, every.select_cohort(None, 0), 0)
-    assert_agree(loss, every_loss)
-    for name, block in sent.tensors.items():
-        torch.testing.assert_close(block, whole.tensors[name][cohort.transmit_mask])

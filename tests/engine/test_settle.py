@@ -86,22 +86,6 @@ def test_senders_see_whether_they_were_heard(
     assert (kept == trained + 100.0 * lost).all()
 
 
-def test_who_is_not_heard_over_the_air_is_below_the_threshold() -> None:
-    """Truncated inversion with perfect CSI silences |h|^2 < 0.5, and nobody else."""
-    one = engine(SILENT | {"output.save_link": True}, probe=Sender)
-    run(one, 4)
-    for t, now in enumerate(one.parts.algorithm.settled):
-        h = one.link[t]["h/0"][:, 0][now.trial, now.device]
-        assert now.heard == (h.abs().square() >= 0.5).tolist()
-
-
-def test_who_only_trains_does_not_settle() -> None:
-    one = engine(LOSSY | {"devices.senders": 2}, probe=Sender)
-    run(one, 3)
-    for now in one.parts.algorithm.settled:
-        assert np.bincount(now.trial).tolist() == [2, 2, 2]
-
-
 def test_late_updates_settle_in_the_slot_that_they_reach() -> None:
     """Device 0 takes 0.75 s and slots open every 0.5 s, so its update of one round arrives in the
     next, and with it the news of that slot."""
@@ -126,23 +110,6 @@ def test_an_update_that_misses_its_slot_settles_as_lost() -> None:
         (1, [0] * 3, False),
         (1, [1, 2, 3] * 3, True),
     ]
-
-
-def test_an_update_of_a_device_that_leaves_settles_once() -> None:
-    """Device 0 would be in the second slot, and has left before it opens."""
-    late = {"devices.compute": SLOW, "devices.deadline_s": 0.5, "devices.late": "next"}
-    ideal = {"transport": "ideal", "devices.downlink_rate_bps": 1e12}
-    one = run(engine(BASE | late | ideal, probe=Sender), 1)
-    for trial in one.parts.clock.trials:
-        trial._remove_device(0, "left")
-    one.run_round(1)
-    settled = one.parts.algorithm.settled
-    assert [(now.round, now.device, any(now.heard)) for now in settled] == [
-        (0, [1, 2, 3] * 3, True),
-        (1, [0] * 3, False),
-        (1, [1, 2, 3] * 3, True),
-    ]
-    assert settled[1].sent == [probes.value(s, 0, 0) for s in range(3)]
 
 
 @pytest.mark.parametrize(

@@ -88,14 +88,3 @@ def test_joules_go_by_each_devices_data(method: str) -> None:
     np.testing.assert_allclose(joules / flops, joules[0, 0] / flops[0, 0])
     small = samples < 70
     assert flops[small].max() < flops[~small].min()
-
-
-def test_multiplications_are_those_of_the_samples_held() -> None:
-    """Two steps on 70 samples, or on all that a device has."""
-    one = engine({"algorithm": {"name": "heterofl", "levels": [1.0]}} | UNEQUAL)
-    one.run_round(0)
-    (size,) = one.parts.algorithm.levels
-    trained = one.parts.samples.sample_share.double().numpy().clip(max=70).sum(1)
-    np.testing.assert_array_equal(
-        one.parts.submodels.take_metrics()["training_macs"], 2 * trained * size.macs
-    )

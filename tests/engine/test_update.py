@@ -107,18 +107,6 @@ def test_join_orders_rows_by_trial_and_device() -> None:
             assert joined == sorted(a + b)
 
 
-def test_who_does_not_send_is_kept() -> None:
-    one = update(CELLS, 1)
-    sends = torch.tensor([True, False, True, True, False])
-    quiet = Update(replace(one.cohort, transmit_mask=sends, all_transmit=False), one.payload)
-    now, later = quiet.split(torch.tensor([True, True, False, False, False]))
-    assert now.cohort.transmit_mask.tolist() == [True, False]
-    joined = now.join(later)
-    assert joined.cohort.transmit_mask.tolist() == sends.tolist()
-    assert not joined.cohort.all_transmit
-    assert not update([(2, 0)], 1).join(quiet).cohort.all_transmit
-
-
 def test_what_the_method_made_stays_with_what_is_sent() -> None:
     """Through a split, a join and a checkpoint; it is kept only where it is something else."""
     first, second = update(CELLS[:3], 0), update(CELLS[3:], 1)

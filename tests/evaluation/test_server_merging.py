@@ -9,7 +9,7 @@ import pytest
 from contract.small import scenario, tree
 
 import otafl
-from otafl.evaluation.server_merging import merge_events, merge_servers
+from otafl.evaluation.recorder import merge_events, merge_servers
 
 pytestmark = pytest.mark.exact
 

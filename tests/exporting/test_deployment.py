@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from support.marks import first_is_fast
@@ -132,16 +131,6 @@ def test_what_devices_share_is_kept_once(tmp_path: Path) -> None:
     assert 4 * reals < file.stat().st_size < 4 * reals + 20_000
 
 
-def test_a_stopped_trial_has_the_model_it_stopped_with(tmp_path: Path) -> None:
-    training = BASE["training"] | {"rounds": 8, "eval_every": 1, "stop_at": {"test_accuracy": 0.4}}
-    path = make_trained_result(tmp_path, training=training, trials=3)
-    stops = otafl.open_results(path).stop_round.values
-    assert len(set(stops[np.isfinite(stops)])) > 1 or not np.isfinite(stops).all()
-    for trial in range(3):
-        chosen = deployment.open_models(path, {}, trial, "global", None)
-        check_accuracy(chosen, chosen.build_module())
-
-
 def test_a_diverged_trial_has_a_model_but_no_recorded_accuracy(tmp_path: Path) -> None:
     path = make_trained_result(tmp_path, algorithm={"name": "fedavg", "learning_rate": 1e30})
     assert (
@@ -150,27 +139,6 @@ def test_a_diverged_trial_has_a_model_but_no_recorded_accuracy(tmp_path: Path) -
     )
     values = next(iter(otafl.load_model(path).parameters()))
     assert not values.isfinite().all()
-
-
-def test_an_own_module_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "own_net.py").write_text(
-        "from torch import nn\n"
-        "class Net(nn.Module):\n"
-        "    def __init__(self, m, n, width):\n"
-        "        super().__init__()\n"
-        "        self.a, self.b = nn.Linear(m, width), nn.Linear(width, n)\n"
-        "    def forward(self, x):\n"
-        "        return self.b(self.a(x).tanh())\n"
-        "def net(input_shape, classes, width):\n"
-        "    return Net(input_shape[0], classes, width)\n"
-    )
-    path = make_trained_result(tmp_path, model={"name": "own_net:net", "width": 7})
-    module = otafl.load_model(path, trust=True)
-    assert type(module).__name__ == "Net"
-    assert module.a.weight.shape == (7, 64)
-    chosen = deployment.open_models(path, {}, 0, "global", None)
-    check_accuracy(chosen, module)
 
 
 class Partial(nn.Module):
@@ -214,15 +182,6 @@ def test_a_frozen_layer_comes_back_as_it_was(tmp_path: Path) -> None:
     assert _PARTIAL.training
     for name, one in _PARTIAL.state_dict().items():
         assert torch.equal(one, before[name])
-
-
-def test_files_are_plain(tmp_path: Path) -> None:
-    (file,) = trained.list_model_files(make_trained_result(tmp_path))
-    assert file.parent == tmp_path / "kept.models"
-    content = torch.load(file, weights_only=True)
-    assert content["rows"] == [(0, 0), (0, 1)]
-    assert list(content["views"]) == ["global"]
-    assert sorted(p.name for p in file.parent.iterdir()) == [file.name, f"{file.name}.sha256"]
 
 
 class TestRefused:

@@ -55,11 +55,6 @@ def test_groups_of_a_narrower_network() -> None:
         torch.testing.assert_close(scores[1], expected, **CLOSE)
 
 
-def test_shapes_of_images() -> None:
-    for shape in ((8, 8), (1, 8, 8), (64,)):
-        assert ConvNet(ConvNet.Settings(channels=(2, 3)), shape, CLASSES).image == (1, 8, 8)
-
-
 def test_too_small_images() -> None:
     with pytest.raises(UserError, match="images of 1x3 pixels are too small for a max-pooling"):
         ConvNet(ConvNet.Settings(), (4, 12), 10)

@@ -21,7 +21,6 @@ from support.cnn_bench import (
     make_leaves,
 )
 from support.layered_bench import factorise
-from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.losses.cross_entropy import CrossEntropy
@@ -67,25 +66,6 @@ def test_forward_and_backward_equal_torchs_layers_and_autograd(case: str) -> Non
             for name, by in ((layer.weight, by_weight), (layer.bias, by_bias)):
                 expected = params[name][row] - step[row] * by
                 torch.testing.assert_close(moved[name][row], expected, **CLOSE)
-
-
-def test_equal_numbers_in_a_window_the_first_one_wins() -> None:
-    """As torch has it: of a flat image with a positive bias, whose windows are all ties."""
-    case = "flat grey, default kernel"
-    model, batch = make_cnn(case), draw_batch(case)
-    params = draw_params(model)
-    for layer in model.layers[:2]:
-        params[layer.bias].abs_()
-    batch = Batch(torch.zeros_like(batch.x), batch.y, None)
-    _, grads = model.compute_gradients(params, batch)
-    _, pairs = model.compute_pairs(params, batch)
-    for row in range(N):
-        weights, biases = make_leaves(model, params, row)
-        scores = compute_torch_scores(case, weights, biases, batch.x[row])
-        auto = torch.autograd.grad(functional.cross_entropy(scores, batch.y[row]), weights)
-        for layer, (x, g), by_weight in zip(model.layers, pairs, auto, strict=True):
-            torch.testing.assert_close(grads[layer.weight][row], by_weight, **CLOSE)
-            torch.testing.assert_close(x[row].mT @ g[row], by_weight, **CLOSE)
 
 
 @OF_CASES

@@ -117,18 +117,6 @@ def test_counts_of_the_paper_and_of_its_code() -> None:
     assert recurrent == sum(p.numel() for p in module.parameters())
 
 
-def test_start() -> None:
-    """Uniform in +-1/sqrt(hidden) in the LSTM, +-1/sqrt(fan_in) in the classifier, biases too."""
-    model = Lstm(Lstm.Settings(hidden=16, classifier=(64,)), (LENGTH, 30), CLASSES)
-    params = model.init(uniform)
-    assert {name: tuple(p.shape[1:]) for name, p in params.items()} == model.shapes
-    for name, value in params.items():
-        layer = "01".find(name[-1]) if name.startswith(("weight", "bias")) else None
-        bound = 1 / 4 if layer in (None, 0) else 1 / 8
-        assert 0.9 * bound < value.abs().max() <= bound, name
-        assert not torch.equal(value[0], value[1]), name
-
-
 def test_images_are_refused() -> None:
     with pytest.raises(UserError, match=r"'lstm' needs sequences.*\[3, 32, 32\]"):
         Lstm(Lstm.Settings(), (3, 32, 32), 10)

@@ -134,20 +134,6 @@ def test_norms_and_biases() -> None:
         assert network.build_network(lambda c: c // 2).batch_norms == (norm == "batch")
 
 
-@pytest.mark.parametrize(
-    ("name", "prefix"),
-    [("mlp", 0), ("cnn", 1), ("conv_net", 1), ("resnet none", 3), ("vgg none", 1)],
-)
-def test_dense_prefix(name: str, prefix: int) -> None:
-    """A network of convolutions keeps its first one; a residual one, what FedHM's tables say."""
-    model = SMALL[name]
-    assert (
-        make_full_network(model).dense_prefix
-        == model.build_network(divide_by_three).dense_prefix
-        == prefix
-    )
-
-
 def test_dense_prefix_of_fedhms_networks() -> None:
     for name, prefix in (("resnet18", 3), ("resnet34", 15)):
         model = registry.load_component("model", name)(

@@ -84,26 +84,6 @@ def test_other_dense_prefixes(dense: int, millions: list[float]) -> None:
     assert [round(size / 1e6, 3) for size in sizes] == millions
 
 
-@pytest.mark.parametrize(
-    ("network", "stages", "classifier"),
-    [
-        (EIGHTEEN, [0.148, 0.526, 2.100, 8.394], 0.005),
-        (CIFAR, [0.222, 1.116, 6.822, 13.114], 0.051),
-        (TINY, [0.222, 1.116, 6.822, 13.114], 0.103),
-    ],
-    ids=["18", "34 of 100", "34 of 200"],
-)
-def test_parameters_of_each_stage(network: Network, stages: list[float], classifier: float) -> None:
-    """Fig. 7, millions."""
-
-    def millions(prefix: str) -> float:
-        shapes = [shape for name, shape in network.shapes.items() if name.startswith(prefix)]
-        return round(sum(torch.Size(shape).numel() for shape in shapes) / 1e6, 3)
-
-    assert [millions(f"stage{number}.") for number in range(1, 5)] == stages
-    assert millions("classifier") == classifier
-
-
 def test_factorisable_steps() -> None:
     names = EIGHTEEN.factorisable_names
     assert len(names) == 17

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from contract.small import engine, run, scores, small
-from support.training_scores import score_training
 from torch import Tensor, nn
 
 from otafl.core.contracts import Batch
@@ -120,32 +119,6 @@ def test_scores_and_gradients_are_those_of_torchs_encoder(case: str) -> None:
         by_name = torch.autograd.grad(value.sum(), list(own.values()))
         for name, grad in zip(own, by_name, strict=True):
             torch.testing.assert_close(grads[name][row], grad, rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize("case", ["class token", "many positions"])
-def test_saved_activations(case: str) -> None:
-    """What autograd keeps of a sample, of float32 at the default width, to 20 %."""
-    keys, shape = CASES[case]
-    model = Transformer(Transformer.Settings(depth=2, **keys), shape, CLASSES)
-    params = {name: torch.rand(1, *one) for name, one in model.shapes.items()}
-
-    def count(samples: int) -> int:
-        sizes: dict[int, int] = {}
-        kept: list[Tensor] = []
-
-        def pack(tensor: Tensor) -> Tensor:
-            storage = tensor.untyped_storage()
-            sizes[storage.data_ptr()] = storage.nbytes() // 4
-            kept.append(tensor)
-            return tensor
-
-        leaves = {name: one.clone().requires_grad_() for name, one in params.items()}
-        x = torch.zeros(1, samples, *shape)
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            score_training(model, leaves, x)
-        return sum(sizes.values())
-
-    assert model.saved_activations == pytest.approx((count(9) - count(1)) / 8, rel=0.2)
 
 
 @pytest.mark.parametrize(

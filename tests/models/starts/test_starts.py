@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from contract.small import engine, is_normed, model, run, scores
+from contract.small import engine, is_normed, run, scores
 from torch import Tensor, nn
 
 from otafl.core import registry, safetensors
@@ -77,16 +77,6 @@ def test_methods_start_from_it_or_refuse(method: str, tmp_path: Path) -> None:
     for view, one in found[0].items():
         assert not torch.allclose(one, found[1][view], atol=1e-3)
         assert not torch.allclose(one, drawn[view], atol=1e-3)
-
-
-@pytest.mark.parametrize("name", ["linear", "transformer", "resnet"])
-def test_models_take_a_file(name: str, tmp_path: Path) -> None:
-    section = model(name)
-    weights = draw_weights(section)
-    start = write(weights, tmp_path / "start.safetensors")
-    made = registry.load_settings_class("model", name).model_validate(section | {"start": start})
-    assert made.start.load(made, make(section), None).keys() == weights.keys()
-    assert set(make(section).head) <= weights.keys()
 
 
 def change(weights: dict[str, Any], case: str) -> dict[str, Any]:
