@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from otafl.receivers.scalar import Scalar
 from support.uplink_steps import (
     F64,
     STREAMS,
@@ -26,6 +25,7 @@ from support.uplink_steps import (
 from otafl.core.contracts import Coefficients, Group, Link, TransmitLimits
 from otafl.power.ci import ChannelInversion
 from otafl.receivers.base import Receiver
+from otafl.receivers.combiners import Scalar
 from otafl.uplink.coherent.over_the_air import superpose
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.groups import compute_means, compute_variation, make_signal
