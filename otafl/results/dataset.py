@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,8 +95,10 @@ def to_dataset(
         coordinates["link_round"] = np.arange(1, dataset.sizes["link_round"] + 1)
     axes = _describe_axes(scenario)
     index = np.asarray([point.index for point in points], dtype=np.int64)
-    for name, (values, attributes) in _iterate_point_coordinates(axes, index):
-        coordinates[name] = ("point", values, attributes)
+    places = np.unravel_index(index, _get_shape(axes))
+    for axis, place in zip(axes, places, strict=False):  # without axes there is one place still
+        for name, (values, attributes) in _build_axis_coordinates(axis).items():
+            coordinates[name] = ("point", values[place], attributes)
     last = float(record.rounds[-1]) if record.rounds else math.nan
     coordinates |= {
         "round": ("round", np.asarray(record.rounds, dtype=np.int64), {"long_name": "round"}),
@@ -227,16 +229,6 @@ def _join_points(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     )
 
 
-def _iterate_point_coordinates(
-    axes: list[dict[str, Any]], index: np.ndarray
-) -> Iterator[tuple[str, tuple[np.ndarray, dict[str, str]]]]:
-    """Yield the coordinates of points: name -> values and attributes."""
-    places = np.unravel_index(index, _get_shape(axes))
-    for axis, place in zip(axes, places, strict=False):  # without axes there is one place still
-        for name, (values, attributes) in _build_axis_coordinates(axis).items():
-            yield name, (values[place], attributes)
-
-
 def _unify_devices(parts: list[xr.Dataset]) -> list[xr.Dataset]:
     """Add joules up over the devices of all parts where one has no more than the sum."""
 
@@ -263,10 +255,7 @@ def build_point_grid(scenario: Scenario) -> xr.Dataset:
     axes = _describe_axes(scenario)
     numbers = np.arange(math.prod(_get_shape(axes))).reshape([axis["size"] for axis in axes])
     table = xr.Dataset({"point_index": ([axis["dim"] for axis in axes], numbers)})
-    for axis in axes:
-        for name, (values, attributes) in _build_axis_coordinates(axis).items():
-            table = table.assign_coords({name: (axis["dim"], values, attributes)})
-    return table
+    return _label_axes(table, axes)
 
 
 def _build_link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -322,6 +311,14 @@ def _build_axis_coordinates(axis: dict[str, Any]) -> dict[str, tuple[np.ndarray,
     return coordinates
 
 
+def _label_axes(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> xr.Dataset:
+    """Return a dataset with the coordinates of a sweep's axes."""
+    for axis in axes:
+        for name, (values, attributes) in _build_axis_coordinates(axis).items():
+            dataset = dataset.assign_coords({name: (axis["dim"], values, attributes)})
+    return dataset
+
+
 def _to_coordinate(values: list[Any]) -> np.ndarray:
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         return np.asarray(values)
@@ -340,9 +337,7 @@ def _unfold(whole: xr.Dataset, axes: list[dict[str, Any]], shape: tuple[int, ...
         places = np.unravel_index(np.arange(math.prod(shape)), shape)
         named = {dim: ("point", place) for dim, place in zip(dims, places, strict=True)}
         whole = whole.assign_coords(named).set_index(point=dims).unstack("point").drop_vars(dims)
-    for axis in axes:
-        for name, (values, attributes) in _build_axis_coordinates(axis).items():
-            whole = whole.assign_coords({name: (axis["dim"], values, attributes)})
+    whole = _label_axes(whole, axes)
     return whole.transpose(*dims, "trial", "round", ..., missing_dims="ignore")
 
 

@@ -21,6 +21,7 @@ from otafl.core.errors import UserError
 from otafl.results import origins
 from otafl.results.environment import get_versions
 from otafl.results.foreign import format_reason
+from otafl.results.variables import get_variable
 from otafl.scenario.yaml_source import MAX_POINTS, parse
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ MAX_CHARACTERS = 1 << 24
 """Of one attribute."""
 
 NEEDED_TEXTS = ("title", "scenario_hash", "device_name")
-NEEDED_NUMBERS = ("seed", "complete")
 
 MAX_INTEGER = 2**63
 
@@ -89,18 +89,14 @@ def check(dataset: xr.Dataset) -> dict[str, Any]:
     attributes = {name: _to_plain(name, value) for name, value in dataset.attrs.items()}
     for name in NEEDED_TEXTS:
         _check_line(name, attributes.get(name))
-    for name in NEEDED_NUMBERS:
-        if not isinstance(attributes.get(name), int):
+    for name, absent in (("seed", None), ("complete", None), ("format", 0)):
+        if not isinstance(attributes.get(name, absent), int):
             raise UserError(
                 f"attribute {name}: expected a whole number, {_format_given(attributes, name)}"
             )
     for name in get_versions():
         attributes.setdefault(f"{name}_version", "not stored")
         _check_line(f"{name}_version", attributes[f"{name}_version"])
-    if not isinstance(attributes.get("format", 0), int):
-        raise UserError(
-            f"attribute format: expected a whole number, {_format_given(attributes, 'format')}"
-        )
     axes = read_axes(attributes)
     _check_sweep(read_scenario(attributes), axes)
     if origins.ATTRIBUTE in attributes:
@@ -210,12 +206,14 @@ def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
             _check_coordinate(dataset, name, name, "iuf")
     if "round" in dataset.coords and (np.diff(dataset["round"].values) <= 0).any():
         raise UserError("variable round: expected numbers that rise")
-    if "final_round" not in dataset.variables:  # of one point that somebody has selected
-        if any(axis["dim"] in dataset.dims for axis in axes) or "point" in dataset.dims:
-            raise UserError("variable final_round: expected a number for each point of the sweep")
-    elif dataset["final_round"].dtype.kind not in "iuf":
+    dims = {axis["dim"] for axis in axes}
+    if "final_round" in dataset.variables:
+        is_sound = dataset["final_round"].dtype.kind in "iuf"
+    else:  # of one point that somebody has selected
+        is_sound = not ({*dims, "point"} & set(dataset.dims))
+    if not is_sound:
         raise UserError("variable final_round: expected a number for each point of the sweep")
-    elif "point" in dataset.dims:
+    if "point" in dataset.dims:
         _check_coordinate(dataset, "point_index", "point", "iu")
         index = dataset["point_index"].values
         if len({*index.tolist()}) < len(index) or ((index < 0) | (index >= points)).any():
@@ -223,10 +221,8 @@ def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
         if dataset["final_round"].dims != ("point",):
             raise UserError("variable final_round: expected the dimension point")
     else:
-        allowed = {axis["dim"] for axis in axes}
-        if not allowed.issuperset(map(str, dataset["final_round"].dims)):
+        if "final_round" in dataset.variables and not dims.issuperset(dataset["final_round"].dims):
             raise UserError("variable final_round: expected the dimensions of the sweep's axes")
-    if "point" not in dataset.dims:
         for axis in axes:
             _check_axis(dataset, axis)
     for key, variable in dataset.variables.items():
@@ -256,8 +252,6 @@ def _check_axis(dataset: xr.Dataset, axis: dict[str, Any]) -> None:
 
 
 def _check_variable(dataset: xr.Dataset, name: str, variable: xr.Variable) -> None:
-    from otafl.results.variables import get_variable
-
     for key in ("units", "long_name"):
         if key in variable.attrs:
             _check_line(f"{key} of {name}", _to_plain(key, variable.attrs[key]))
@@ -271,9 +265,7 @@ def _check_variable(dataset: xr.Dataset, name: str, variable: xr.Variable) -> No
         about = get_variable(name)
     except KeyError:
         return
-    needed = {dim for dim in about.dims if dim in ("trial", "round")}
-    dims = set(map(str, variable.dims))
-    if not needed <= dims:
+    if not {"trial", "round"} & {*about.dims} <= {*variable.dims}:
         raise UserError(
             f"variable {name}: expected the dimensions {', '.join(about.dims)}, got "
             f"{', '.join(map(str, variable.dims)) or 'none'}"
