@@ -245,6 +245,8 @@ def test_compare_two_results(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
         (["table", "R", "--smallest", "--largest"], "--smallest: --largest says the opposite"),
         (["table", "R", "--growth", "snr_db"], "snr_db: this result has no sweep"),
         (["table", "R", "--growth", "x", "--target", "1"], "--growth x: --target tabulates"),
+        (["table", "R", "--target", "x"], "--target x: expected a number or VARIABLE=NUMBER"),
+        (["table", "R", "--target", "accuracy=0.8"], "to_reach: 'accuracy' is not recorded"),
         (["table", "R", "--tune", "lr"], "tuned: the result has no 'lr'"),
         (["table", "nowhere.nc"], "nowhere.nc: no such file"),
         (["compare", "R"], "expected an axis or a second result; the result has no sweep"),
