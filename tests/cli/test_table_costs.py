@@ -12,7 +12,6 @@ from contract.small import tree
 
 import otafl
 from otafl import cli
-from otafl.analysis.overhead import tabulate_costs
 from otafl.cli import tables
 from otafl.devices.activities import CAUSES
 
@@ -119,27 +118,6 @@ def test_a_csv_file_has_a_line_a_cell(
         "n": "1",
     }
     assert [row["n"] for row in rows] == ["1", "0"]
-
-
-def test_no_trial_gets_there_and_little_is_known(
-    ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    """A result without axes, as it was before the clock told causes apart."""
-    ds = xr.open_dataset(ran, engine="h5netcdf").isel(zip=0).drop_vars(["device_energy_j", "cause"])
-    ds["compute_energy_j"] = ds["tx_energy_j"] * 2.0
-    with pytest.raises(otafl.UserError, match="--target x: expected a number or VARIABLE=NUMBER"):
-        tables._parse_target("x", ds)
-    costs = tabulate_costs(ds, "test_accuracy", 0.8)
-    assert costs["compute_energy_j"].mean() == 18
-    assert "energy_j" not in costs
-    assert bool(tabulate_costs(ds, "test_accuracy", 0.95)["rounds"].isnull().all())
-
-
-def test_an_unknown_variable_is_named(ran: Path, capsys: pytest.CaptureFixture) -> None:
-    call(ran, "--target", "accuracy=0.8", code=2)
-    error = capsys.readouterr().err
-    assert error.startswith("otafl: error: to_reach: 'accuracy' is not recorded")
-    assert "test_accuracy" in error
 
 
 def test_the_step_is_tuned_first(ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -226,6 +226,8 @@ def test_compare_two_results(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
         (["table", "R", "--variables", "acuracy"], "acuracy: not a variable of this result"),
         (["table", "R", "--out", "t.doc"], "--out t.doc: expected a name that ends in .txt"),
         (["table", "R", "--level", "5"], "--level 5: must be above 0 and below 1, like 0.05"),
+        (["table", "R", "--target", "x"], "--target x: expected a number or VARIABLE=NUMBER"),
+        (["table", "R", "--target", "accuracy=0.8"], "to_reach: 'accuracy' is not recorded"),
         (["table", "R", "--tune", "lr"], "tuned: the result has no 'lr'"),
         (["table", "nowhere.nc"], "nowhere.nc: no such file"),
         (["compare", "R"], "expected an axis or a second result; the result has no sweep"),
