@@ -69,8 +69,6 @@ def perturb(link: Link, **fields: Any) -> Link:
     return dataclasses.replace(link, **fields)
 
 
-
-
 def draw_links(draws: int, devices: int, seed: int) -> Link:
     """[draws, 1, devices]: SNRs of -10 to 40 dB, budgets and symbol powers over a decade each,
     Rayleigh fading, and (but for the first device) one in eight that does not send."""
