@@ -17,7 +17,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.positions import Positions
 from otafl.core.contracts import ChannelState, Hyper, LinkBudget
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -88,6 +87,49 @@ class FadingSettings(ChannelSettings):
     """carrier frequency in Hz"""
     round_interval_s: float = Field(1.0, gt=0, le=1e9)
     """seconds between the payloads of two rounds, for the correlation of fading"""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Map of a place.
+
+    Parameters
+    ----------
+    x_m, y_m : ndarray [X] and [Y]
+        Coordinates of its cells in metres.
+    coverage_db : ndarray [Y, X]
+        Gain to the base station in dB, in the unit of the devices' large-scale gains; NaN if
+        unknown.
+    roof_m : ndarray [Y, X]
+        Height of buildings in metres, 0 in the street.
+    attribution : str
+        Source of the map data.
+    """
+
+    x_m: np.ndarray
+    y_m: np.ndarray
+    coverage_db: np.ndarray
+    roof_m: np.ndarray
+    attribution: str
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Positions of a trial's devices and base stations.
+
+    Parameters
+    ----------
+    device_m : ndarray [K, 2]
+        Positions of the devices in metres.
+    base_m : ndarray [B, 2]
+        Positions of the base stations in metres.
+    ground : Ground, optional
+        Map of the place.
+    """
+
+    device_m: np.ndarray
+    base_m: np.ndarray
+    ground: Ground | None = None
 
 
 EstimateFn = Callable[[Callable[[int], Tensor], Tensor, int], Tensor | None]

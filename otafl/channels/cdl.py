@@ -28,6 +28,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.base import Channel
+from otafl.channels.fading import keep_global_state
 from otafl.channels.jakes import count_correlation_rounds
 from otafl.channels.ofdm import OfdmStates, Pairs, declare_delay_spread, group_frequencies
 from otafl.channels.plane_waves import (
@@ -39,7 +40,6 @@ from otafl.channels.plane_waves import (
     draw_velocities,
     unit_vector,
 )
-from otafl.channels.sionna_rng import keep_global_state
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import declare_purpose
 from otafl.core.units import db_to_linear

@@ -26,7 +26,7 @@ import torch
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from torch import Tensor
 
-from otafl.channels.base import Channel, InterfererMap
+from otafl.channels.base import Channel, InterfererMap, Positions
 from otafl.channels.cell_drop import (
     DEVICES_PER_DROP,
     CellDrop,
@@ -39,7 +39,6 @@ from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.channels.jakes import count_correlation_rounds
 from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmStates, Pairs, group_frequencies
 from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, draw_velocities
-from otafl.channels.positions import Positions
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import declare_purpose
 from otafl.core.units import db_to_linear

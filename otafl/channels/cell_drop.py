@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from otafl.channels.fading import keep_global_state, use_sionna_stream
 from otafl.channels.ofdm import Pairs
 from otafl.channels.plane_waves import RAYS, Rays, unit_vector
-from otafl.channels.sionna_rng import keep_global_state, use_sionna_stream
 from otafl.core.rng import declare_family, declare_purpose
 
 DROP = declare_family("cell", __name__)

@@ -1,10 +1,12 @@
-"""Common parts of fading: streams, blocks of rounds, states, and correlation of antennas."""
+"""Common parts of fading: streams, also of Sionna, blocks of rounds, states, antennas."""
 
 from __future__ import annotations
 
 import functools
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import torch
@@ -45,6 +47,9 @@ BATCHES_KEPT = 256
 
 MAX_CACHED = 1 << 23
 """Largest number of channel gains that are kept for later rounds."""
+
+
+_TURN = threading.RLock()
 
 
 def draw_static_uniform(
@@ -318,3 +323,33 @@ def correlate_antennas(h: Tensor, neighbours: float, dim: int) -> Tensor:
     for other in others:
         antennas.append(neighbours * antennas[-1] + fresh * other)
     return torch.view_as_complex(torch.stack(antennas, dim if dim >= 0 else dim - 1))
+
+
+@contextmanager
+def keep_global_state() -> Iterator[None]:
+    """Restore torch's global generators, of the CPU and of GPUs, at the end.
+
+    Sionna's import takes seconds and reseeds them, so it is imported on first use. Threads take
+    turns.
+    """
+    with _TURN, torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        yield
+
+
+@contextmanager
+def use_sionna_stream(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed Sionna's draws in this context, and restore its generator at the end.
+
+    Sionna 2 draws from one generator for each device, `sionna.phy.config.torch_rng(device)`.
+    """
+    with keep_global_state():
+        import sionna.phy
+
+        generator = sionna.phy.config.torch_rng(str(device))
+    with _TURN:
+        state = generator.get_state()
+        generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            generator.set_state(state)

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from otafl.channels import rayleigh
 from otafl.channels.base import Channel
-from otafl.channels.fading import FADING, correlate_antennas
+from otafl.channels.fading import FADING, correlate_antennas, keep_global_state
 from otafl.channels.jakes import count_correlation_rounds, doppler_hz
 from otafl.channels.ofdm import (
     PHASE,
@@ -42,7 +42,6 @@ from otafl.channels.ofdm import (
     rotations,
 )
 from otafl.channels.plane_waves import line_array
-from otafl.channels.sionna_rng import keep_global_state
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import declare_purpose
 

@@ -40,10 +40,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.base import Channel, ChannelSettings
+from otafl.channels.base import Channel, ChannelSettings, Positions
 from otafl.channels.fading import build_block_state
 from otafl.channels.ofdm import delay_rotations, frequency_response, group_frequencies
-from otafl.channels.positions import Positions
 from otafl.channels.trace_files import Responses, read, write
 from otafl.core.arrays import to_numbers
 from otafl.core.contracts import ChannelState, LinkBudget, Paths

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from otafl.channels.positions import Ground, Positions
+from otafl.channels.base import Ground, Positions
 from otafl.channels.trace_arrays import (
     AXES,
     CONVERT,

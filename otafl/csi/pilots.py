@@ -29,7 +29,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.sionna_rng import keep_global_state
+from otafl.channels.fading import keep_global_state
 from otafl.core.rng import Streams, declare_family, declare_purpose
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear

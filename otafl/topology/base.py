@@ -10,8 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm
-from otafl.channels.base import Channel
-from otafl.channels.positions import Positions
+from otafl.channels.base import Channel, Positions
 from otafl.core import settings
 from otafl.core.contracts import Hyper, LinkReport, Tensors
 from otafl.core.rng import Streams

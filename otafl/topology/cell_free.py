@@ -25,8 +25,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.base import Channel, InterfererMap
-from otafl.channels.positions import Positions
+from otafl.channels.base import Channel, InterfererMap, Positions
 from otafl.core import registry
 from otafl.core.contracts import ChannelState, Paths
 from otafl.core.problems import Problem, make_problem

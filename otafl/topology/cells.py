@@ -24,8 +24,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from otafl.channels.base import Channel, InterfererMap
-from otafl.channels.positions import Positions
+from otafl.channels.base import Channel, InterfererMap, Positions
 from otafl.core import registry
 from otafl.core.contracts import Hyper
 from otafl.core.problems import Problem, make_problem

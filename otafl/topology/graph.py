@@ -30,8 +30,7 @@ from torch import Tensor
 from otafl import uplink
 from otafl.algorithms.base import Algorithm
 from otafl.algorithms.custom import get_class
-from otafl.channels.base import Channel
-from otafl.channels.positions import Positions
+from otafl.channels.base import Channel, Positions
 from otafl.core import registry
 from otafl.core.contracts import Cohort, Group, Hyper, LinkReport, Received, Tensors, unsqueeze_like
 from otafl.core.errors import UserError

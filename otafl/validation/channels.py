@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from otafl.channels.sionna_rng import keep_global_state
+from otafl.channels.fading import keep_global_state
 from otafl.core import registry
 from otafl.validation.bench import Bench
 from otafl.validation.checks import (

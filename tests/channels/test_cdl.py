@@ -14,9 +14,9 @@ from support.made_channels import make_channel
 from torch import Tensor
 
 from otafl.channels.cdl import build_cdl_rays, read_cdl_profile
+from otafl.channels.fading import use_sionna_stream
 from otafl.channels.ofdm import group_frequencies
 from otafl.channels.plane_waves import PlaneWaves
-from otafl.channels.sionna_rng import use_sionna_stream
 from otafl.core.rng import Streams
 
 CPU = torch.device("cpu")

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from otafl.channels.cell import Cell
 from otafl.channels.cell_drop import SionnaCell, build_cell_rays, draw_positions, reflect_at_circle
+from otafl.channels.fading import use_sionna_stream
 from otafl.channels.ofdm import group_frequencies
 from otafl.channels.plane_waves import PlaneWaves
-from otafl.channels.sionna_rng import use_sionna_stream
 from otafl.core.rng import Streams
 
 CPU = torch.device("cpu")

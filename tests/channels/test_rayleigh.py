@@ -13,7 +13,7 @@ from support.rounding import assert_agree
 from torch import Tensor
 
 from otafl.channels.base import Channel
-from otafl.channels.sionna_rng import use_sionna_stream
+from otafl.channels.fading import use_sionna_stream
 from otafl.core.rng import Streams
 
 pytestmark = pytest.mark.exact

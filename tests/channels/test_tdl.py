@@ -9,8 +9,8 @@ import torch
 from support.made_channels import make_channel
 from torch import Tensor
 
+from otafl.channels.fading import use_sionna_stream
 from otafl.channels.ofdm import rotations
-from otafl.channels.sionna_rng import use_sionna_stream
 from otafl.channels.tdl import arrival_cosines, read_tdl_profile, sum_of_sinusoids
 
 pytestmark = pytest.mark.exact

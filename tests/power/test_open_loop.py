@@ -11,7 +11,7 @@ pytestmark = pytest.mark.exact
 
 def test_open_loop_is_the_3gpp_formula_of_sionna() -> None:
     """One resource block, path losses of 70 to 130 dB, noise of -120 dBm: watts as Sionna's."""
-    from otafl.channels.sionna_rng import keep_global_state
+    from otafl.channels.fading import keep_global_state
 
     with keep_global_state():
         from sionna.sys import open_loop_uplink_power_control
