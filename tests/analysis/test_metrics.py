@@ -31,6 +31,12 @@ def result() -> xr.Dataset:
     return otafl.run(load_scenario(KEYS))
 
 
+def test_tuning_takes_the_least_error_and_the_largest_share(result: xr.Dataset) -> None:
+    assert float(otafl.select_tuned(result, "learning_rate").learning_rate) == 0.3
+    best = otafl.select_tuned(result, "learning_rate", by="test_r2")
+    assert float(best.learning_rate) == 0.3
+
+
 def test_the_best_cell_of_a_table_is_the_least_error(result: xr.Dataset) -> None:
     for name in ("test_mse", "test_r2", "excess_risk"):
         table = build_grid(result, name, ["learning_rate"])

@@ -24,14 +24,10 @@ def generated() -> dict[str, str]:
     ("said", "page", "anchor"),
     [
         ("learning rate", "algorithm/fedavg", "key-algorithm-fedavg-learning-rate"),
-        ("lr", "algorithm/fedavg", "key-algorithm-fedavg-learning-rate"),
         ("federated averaging", "algorithm/fedavg", "entry-algorithm-fedavg"),
-        ("epochs", "scenario", "key-training-local-epochs"),
-        ("batch size", "scenario", "key-training-batch-size"),
         ("clients", "scenario", "key-devices-count"),
         ("path loss", "channel/rayleigh", "key-channel-rayleigh-path-loss-db"),
         ("non-iid", "partition", "table-partition"),
-        ("random seed", "scenario", "key-seed"),
         ("AirComp", "transport", "entry-transport-over-the-air"),
     ],
 )

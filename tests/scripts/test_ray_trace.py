@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,24 +71,3 @@ def test_one_reflector_is_two_rays(script: Any) -> None:
         np.testing.assert_allclose(found.tau_s[k, order], lengths / C, rtol=1e-4)
         law = wave / (4.0 * np.pi * lengths)
         np.testing.assert_allclose(np.abs(found.a[k, 0, order]), law, rtol=0.01)
-
-
-def test_the_same_seed_writes_the_same_file(script: Any, tmp_path: Path) -> None:
-    """Byte by byte; another seed puts the devices elsewhere. Walks keep to the street."""
-    import sionna.rt as rt
-
-    base, files = (0.0, 0.0, 8.0), []
-    survey = script.Survey(
-        base, antennas=2, devices=6, rounds=3, radius_m=30.0, rays=20_000, max_depth=2, cell_m=5.0
-    )
-    for number, seed in enumerate((1, 1, 2)):
-        one = replace(survey, seed=seed)
-        variables = script.trace_scene(rt.load_scene(rt.scene.simple_street_canyon), one)
-        script.write(tmp_path / f"{number}.nc", variables, one, "")
-        files.append((tmp_path / f"{number}.nc").read_bytes())
-        step = np.linalg.norm(np.diff(variables["position_m"][1], axis=0), axis=2)
-        assert step.max() < survey.step_m + 0.02
-        ground = script.Streets(rt.load_scene(rt.scene.simple_street_canyon))
-        assert ground.outdoors(variables["position_m"][1].reshape(-1, 3)).all()
-    assert files[0] == files[1]
-    assert files[0] != files[2]
