@@ -95,6 +95,18 @@ class DataSet:
         """Shape of one sample."""
         return self.x_train.shape[1:]
 
+    def select_train(self, rows: Any) -> DataSet:
+        """Return the data set with some training samples, by a slice, a mask or indices."""
+        return self._select(rows, "x_train", "y_train", "owner", "time")
+
+    def select_test(self, rows: Any) -> DataSet:
+        """Return the data set with some test samples, by a slice, a mask or indices."""
+        return self._select(rows, "x_test", "y_test", "owner_test", "time_test")
+
+    def _select(self, rows: Any, *names: str) -> DataSet:
+        arrays = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: one[rows] for name, one in arrays.items() if one is not None})
+
 
 def find_label_kind(y: Any) -> Labels:
     """Return the kind of labels: values are real numbers [n, outputs], tokens whole ones."""

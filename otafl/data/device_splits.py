@@ -180,26 +180,6 @@ def split_parts(
     )
 
 
-def select_classes(part: Indices, labels: Indices, other_labels: Indices) -> Indices:
-    """Select the samples that have a class of a device's training samples.
-
-    Parameters
-    ----------
-    part : ndarray, int64 [k]
-        Training samples of the device.
-    labels : ndarray, int64 [n]
-        Labels of all training samples, or their users.
-    other_labels : ndarray, int64 [m]
-        Labels, or users, of the samples to select from.
-
-    Returns
-    -------
-    ndarray, int64
-        Indices of the selected samples among the m.
-    """
-    return np.flatnonzero(np.isin(other_labels, np.unique(labels[part])))
-
-
 def pack(parts: Sequence[Sequence[Indices]]) -> tuple[Indices, Indices]:
     """Pack parts of S trials and K devices into tables.
 
@@ -266,7 +246,7 @@ def _split_devices(source: DataSource, data: DataSet, parts: SampleAssignment) -
     pairs = {"test": (of, others), "validation": (data.y_train, data.y_validation)}
     own: dict[str, SampleAssignment] = {}
     for name, (groups, pool) in pairs.items():
-        selected = [select_classes(part, groups, pool) for part in parts]
+        selected = [np.flatnonzero(np.isin(pool, np.unique(groups[part]))) for part in parts]
         own[name] = SampleAssignment.from_parts(selected)
         if len(pool) and not own[name].counts.all():
             device = int(own[name].counts.argmin())

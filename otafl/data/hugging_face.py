@@ -82,7 +82,14 @@ class HuggingFace(DataSource):
         train, test = self._select_splits(
             open_splits(self.name, self.dataset, self.config, self.revision)
         )
-        image, label = self._find_image_column(train), self._find_label_column(train)
+        kinds = _get_column_types(train)
+        images = [name for name, kind in kinds.items() if kind == "Image"]
+        lists = [name for name, kind in kinds.items() if kind in _LISTS]
+        image = self._find_column(train, "image", images or lists, "images or of lists")
+        labels = [name for name, kind in kinds.items() if kind == "ClassLabel"]
+        named = [name for name in kinds if name == "label"]
+        description = "class labels, or called label"
+        label = self._find_column(train, "label", labels or named, description)
         x = [self._read_samples(part, image) for part in (train, test)]
         y_train, y_test, classes = _encode_labels(train, test, label)
         users: Sequence[Indices | None] = (None, None)
@@ -113,23 +120,17 @@ class HuggingFace(DataSource):
             )
         return train, _split(splits, name, "test_split")
 
-    def _find_image_column(self, part: Any) -> str:
-        """Return the column of the images: the named one, or the only one of a suitable type."""
-        if self.image is not None:
-            return check_column(part, self.image, "image")
-        kinds = _get_column_types(part)
-        images = [name for name, kind in kinds.items() if kind == "Image"]
-        lists = [name for name, kind in kinds.items() if kind in _LISTS]
-        return _select_only(images or lists, part, "image", "images or of lists")
-
-    def _find_label_column(self, part: Any) -> str:
-        """Return the column of the labels: the named one, or the only one of a suitable type."""
-        if self.label is not None:
-            return check_column(part, self.label, "label")
-        kinds = _get_column_types(part)
-        labels = [name for name, kind in kinds.items() if kind == "ClassLabel"]
-        named = [name for name in kinds if name == "label"]
-        return _select_only(labels or named, part, "label", "class labels, or called label")
+    def _find_column(self, part: Any, key: str, suitable: list[str], description: str) -> str:
+        """Return the column that a key names, or else the only suitable one."""
+        named: str | None = getattr(self, key)
+        if named is not None:
+            return check_column(part, named, key)
+        if len(suitable) != 1:
+            raise UserError(
+                f"data.{key}: must be given, because {len(suitable) or 'no'} columns are of "
+                f"{description}; columns: {_format_columns(part)}"
+            )
+        return suitable[0]
 
     def _read_samples(self, part: Any, column: str) -> Any:
         """Return the images [n, ...] uint8 or vectors [n, *shape] float32 of a split."""
@@ -262,16 +263,6 @@ def check_column(part: Any, name: str, key: str) -> str:
         hint = format_suggestion(name, part.features) or ";"
         raise UserError(f"data.{key}: no column {name!r}{hint} columns: {_format_columns(part)}")
     return name
-
-
-def _select_only(columns: Sequence[str], part: Any, key: str, description: str) -> str:
-    """Return the only column found for a key."""
-    if len(columns) != 1:
-        raise UserError(
-            f"data.{key}: must be given, because {len(columns) or 'no'} columns are of "
-            f"{description}; columns: {_format_columns(part)}"
-        )
-    return columns[0]
 
 
 def _format_columns(part: Any) -> str:

@@ -44,16 +44,31 @@ def load(source: DataSource) -> DataSet:
     official = len(data.y_train), len(data.y_test), len(data.y_validation)
     sizes = split(source, *official, withheld=0)
     if source.test == "train_tail":
-        data = _split_tail_as_test(data)
+        keep = len(data.y_train) - len(data.y_test)
+        tail, data = data.select_train(slice(keep, None)), data.select_train(slice(keep))
+        data = replace(
+            data,
+            x_test=tail.x_train,
+            y_test=tail.y_train,
+            owner_test=tail.owner,
+            time_test=tail.time,
+        )
     if source.train_samples is not None:
-        data = _keep_first(data, source.train_samples)
+        data = data.select_train(slice(source.train_samples))
     if source.server is not None:
         before = len(data.y_train)
         data = withhold(source.server, data)
         sizes = split(source, *official, before - len(data.y_train))
     if source.test == "per_device":
         return _pool_splits(data)
-    return _split_validation(data, sizes.train) if source.validation > 0 else data
+    if source.validation == 0:
+        return data
+    held = data.select_train(slice(sizes.train, None))
+    return replace(
+        data.select_train(slice(sizes.train)),
+        x_validation=held.x_train,
+        y_validation=held.y_train,
+    )
 
 
 class SplitSizes(NamedTuple):
@@ -223,26 +238,6 @@ def _load_from_cache(source: DataSource, *function: object) -> DataSet:
     return load(source)
 
 
-def _keep_first(data: DataSet, keep: int) -> DataSet:
-    """Select the first training samples."""
-    owner = None if data.owner is None else data.owner[:keep]
-    time = None if data.time is None else data.time[:keep]
-    x, y = data.x_train[:keep], data.y_train[:keep]
-    return replace(data, x_train=x, y_train=y, owner=owner, time=time)
-
-
-def _split_tail_as_test(data: DataSet) -> DataSet:
-    """Use the last training samples as test samples, as many as there are now."""
-    keep = len(data.y_train) - len(data.y_test)
-    return replace(
-        _keep_first(data, keep),
-        x_test=data.x_train[keep:],
-        y_test=data.y_train[keep:],
-        owner_test=None if data.owner is None else data.owner[keep:],
-        time_test=None if data.time is None else data.time[keep:],
-    )
-
-
 def _pool_splits(data: DataSet) -> DataSet:
     """Use all samples as training samples, those of the test set last."""
     owner = None
@@ -261,13 +256,4 @@ def _pool_splits(data: DataSet) -> DataSet:
         owner_test=None,
         time=time,
         time_test=None,
-    )
-
-
-def _split_validation(data: DataSet, keep: int) -> DataSet:
-    """Use the training samples after the first `keep` as validation samples."""
-    return replace(
-        _keep_first(data, keep),
-        x_validation=data.x_train[keep:],
-        y_validation=data.y_train[keep:],
     )

@@ -101,21 +101,9 @@ def withhold(settings: ServerDataSettings, data: DataSet) -> DataSet:
         whose = "the server" if not taken.any() else "the devices"
         raise UserError(f"data.server: leaves {whose} no training sample; use another fraction")
     gone = np.setdiff1d(groups[taken], groups[~taken])
-    return _drop_tests(_split(data, taken), gone, test_groups)
-
-
-def _split(data: DataSet, taken: np.ndarray) -> DataSet:
-    """Return the data set with the taken training samples at the server."""
-    kept = ~taken
-    return replace(
-        data,
-        x_train=data.x_train[kept],
-        y_train=data.y_train[kept],
-        owner=None if data.owner is None else data.owner[kept],
-        time=None if data.time is None else data.time[kept],
-        x_server=data.x_train[taken],
-        y_server=data.y_train[taken],
-    )
+    server = data.select_train(taken)
+    kept = replace(data.select_train(~taken), x_server=server.x_train, y_server=server.y_train)
+    return _drop_tests(kept, gone, test_groups)
 
 
 def _drop_tests(data: DataSet, gone: Indices, groups: Indices | None) -> DataSet:
@@ -125,13 +113,7 @@ def _drop_tests(data: DataSet, gone: Indices, groups: Indices | None) -> DataSet
     kept = ~np.isin(groups, gone)
     if not kept.any():
         raise UserError("data.server: leaves no test sample; use another fraction or other classes")
-    data = replace(
-        data,
-        x_test=data.x_test[kept],
-        y_test=data.y_test[kept],
-        owner_test=None if data.owner_test is None else data.owner_test[kept],
-        time_test=None if data.time_test is None else data.time_test[kept],
-    )
+    data = data.select_test(kept)
     if data.labels != "classes" or not len(data.y_validation):
         return data
     left = ~np.isin(data.y_validation, gone)

@@ -87,6 +87,36 @@ class Hardware:
         return bool(np.isinf(self.battery_j).all())
 
 
+def compute_energy_j(
+    cycles: np.ndarray | float, frequency_hz: np.ndarray, kappa: np.ndarray
+) -> np.ndarray:
+    r"""Compute the energy of clock cycles.
+
+    Parameters
+    ----------
+    cycles : ndarray or float
+        Number of cycles C.
+    frequency_hz : ndarray
+        Clock frequency f.
+    kappa : ndarray
+        Effective switched capacitance in J s^2 / cycle^3.
+
+    Returns
+    -------
+    ndarray
+        Energy in joules, in the broadcast shape of the arguments.
+
+    Notes
+    -----
+    .. math:: E = \kappa f^2 C
+
+    References
+    ----------
+    Yang et al. 2021, "Energy Efficient Federated Learning Over Wireless Communication Networks".
+    """
+    return kappa * frequency_hz**2 * cycles
+
+
 def _stack_trials(trials: Sequence[np.ndarray]) -> np.ndarray:
     """Join the arrays [K] of S trials to [S, K], in little memory if all devices are equal."""
     if any(one.strides != (0,) for one in trials):

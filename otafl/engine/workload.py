@@ -12,9 +12,8 @@ from otafl.clock import Clock
 from otafl.core.contracts import ChannelState, Cohort, LinkBudget, TransmitLimits
 from otafl.core.stateful import Stateful
 from otafl.cpu_frequency.base import CpuFrequency, Task
-from otafl.devices.energy import compute_energy_j
 from otafl.devices.faults import Faults
-from otafl.devices.hardware import Hardware
+from otafl.devices.hardware import Hardware, compute_energy_j
 from otafl.devices.jitter import Jitter
 from otafl.downlink.base import Delivery
 

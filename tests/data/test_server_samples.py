@@ -87,22 +87,17 @@ def test_declared_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "text"),
+    ("name", "server", "text"),
     [
-        ({}, "fraction: got 1, which leaves devices nothing"),
-        ({"classes": [1], "by": "users"}, "users cannot be combined with classes"),
-        ({"fraction": 0.5, "by": "users"}, "data 'digits' has no users; use by: samples"),
+        ("digits", {}, "fraction: got 1, which leaves devices nothing"),
+        ("digits", {"classes": [1], "by": "users"}, "users cannot be combined with classes"),
+        ("digits", {"fraction": 0.5, "by": "users"}, "data 'digits' has no users; use by: samp"),
+        ("shakespeare", {"classes": [1]}, "the labels of the data set are no classes"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(server: dict[str, Any], text: str) -> None:
+def test_settings_that_do_not_fit_are_refused(name: str, server: dict[str, Any], text: str) -> None:
     with pytest.raises(ScenarioError, match=text):
-        load_scenario({"name": "x", "data": {"name": "digits", "server": server}})
-
-
-def test_token_labels_have_no_classes() -> None:
-    data = {"name": "shakespeare", "server": {"classes": [1]}}
-    with pytest.raises(ScenarioError, match="the labels of the data set are no classes"):
-        load_scenario({"name": "x", "data": data, "model": "ngram"})
+        load_scenario({"name": "x", "data": {"name": name, "server": server}, "model": "linear"})
 
 
 @pytest.mark.parametrize(

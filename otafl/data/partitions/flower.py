@@ -62,52 +62,29 @@ class Flower(Partition):
             ]
         except Exception as error:  # any error of a partitioner
             raise self._make_error(error) from error
-        self._check(count, parts, task)
-        return SampleAssignment.from_parts(parts)
+        if count != task.devices:
+            raise UserError(
+                f"data.partition: {self.partitioner} makes {count} partitions for {task.devices} "
+                f"devices; use devices.count: {count}"
+            )
+        assigned = SampleAssignment.from_parts(parts)
+        if not assigned.counts.all():
+            raise UserError(
+                f"data.partition: {self.partitioner} leaves device {assigned.counts.argmin()} "
+                "without a sample; use other arguments or fewer devices"
+            )
+        if len(np.unique(assigned.sample_index)) < len(assigned.sample_index):
+            raise UserError(
+                f"data.partition: {self.partitioner} gives a sample to several devices; use one "
+                "that splits samples, such as DirichletPartitioner"
+            )
+        return assigned
 
     def _build_partitioner(self, counts: SampleCounts, seed: int) -> Any:
         """Build the partitioner.
 
         Raises UserError if it does not exist or its arguments do not fit.
         """
-        kind = self._load_partitioner_class()
-        takes = inspect.signature(kind).parameters
-        own = {"num_partitions": counts.devices, "seed": seed, "partition_by": "label"}
-        arguments = {name: one for name, one in own.items() if name in takes}
-        arguments |= self._collect_arguments(list(takes), counts.has_users)
-        for name, one in takes.items():
-            if one.default is one.empty and name not in arguments:
-                raise UserError(
-                    f"data.partition.{name}: required by {self.partitioner}; add the key"
-                )
-        try:
-            return kind(**arguments)
-        except Exception as error:
-            raise self._make_error(error) from error
-
-    def _collect_arguments(self, takes: list[str], users: bool) -> dict[str, Any]:
-        """Return the arguments in the section.
-
-        Raises UserError if the partitioner does not take one.
-        """
-        given = dict(self.model_extra or {})
-        columns = ("label", "user") if users else ("label",)
-        for name, one in given.items():
-            said = f"data.partition.{name}: got {one!r}; "
-            if name in ("num_partitions", "seed"):
-                raise UserError(f"{said}leave it out; it is devices.count, or drawn by each trial")
-            if name not in takes:
-                hint = format_suggestion(name, takes) or ";"
-                raise UserError(
-                    f"data.partition.{name}: {self.partitioner} has no such argument{hint} it "
-                    f"takes {', '.join(takes) or 'none'}"
-                )
-            if name == "partition_by" and one not in columns:
-                raise UserError(f"{said}must be label, or user where samples have users")
-        return given
-
-    def _load_partitioner_class(self) -> type[Any]:
-        """Return the class of the partitioner."""
         partitioner = import_extra(
             "data.partition: 'flower'",
             "flower",
@@ -122,29 +99,34 @@ class Flower(Partition):
                 f"{', '.join(known)}"
             )
         kind: type[Any] = getattr(partitioner, self.partitioner)
-        return kind
+        takes = inspect.signature(kind).parameters
+        own = {"num_partitions": counts.devices, "seed": seed, "partition_by": "label"}
+        arguments = {name: one for name, one in own.items() if name in takes}
+        columns = ("label", "user") if counts.has_users else ("label",)
+        for name, given in (self.model_extra or {}).items():
+            said = f"data.partition.{name}: got {given!r}; "
+            if name in ("num_partitions", "seed"):
+                raise UserError(f"{said}leave it out; it is devices.count, or drawn by each trial")
+            if name not in takes:
+                hint = format_suggestion(name, list(takes)) or ";"
+                raise UserError(
+                    f"data.partition.{name}: {self.partitioner} has no such argument{hint} it "
+                    f"takes {', '.join(takes) or 'none'}"
+                )
+            if name == "partition_by" and given not in columns:
+                raise UserError(f"{said}must be label, or user where samples have users")
+            arguments[name] = given
+        for name, one in takes.items():
+            if one.default is one.empty and name not in arguments:
+                raise UserError(
+                    f"data.partition.{name}: required by {self.partitioner}; add the key"
+                )
+        try:
+            return kind(**arguments)
+        except Exception as error:
+            raise self._make_error(error) from error
 
     def _make_error(self, error: Exception) -> UserError:
         """Return a UserError for an error of the partitioner."""
         said = " ".join(str(error).split())
         return UserError(f"data.partition: {self.partitioner}: {said} ({type(error).__name__})")
-
-    def _check(self, count: int, parts: list[Any], deck: PartitionTask) -> None:
-        """Raise UserError unless every device has samples and no sample has two devices."""
-        if count != deck.devices:
-            raise UserError(
-                f"data.partition: {self.partitioner} makes {count} partitions for {deck.devices} "
-                f"devices; use devices.count: {count}"
-            )
-        empty = next((device for device, part in enumerate(parts) if not len(part)), None)
-        if empty is not None:
-            raise UserError(
-                f"data.partition: {self.partitioner} leaves device {empty} without a sample; use "
-                "other arguments or fewer devices"
-            )
-        held = np.concatenate(parts)
-        if len(np.unique(held)) < len(held):
-            raise UserError(
-                f"data.partition: {self.partitioner} gives a sample to several devices; use one "
-                "that splits samples, such as DirichletPartitioner"
-            )

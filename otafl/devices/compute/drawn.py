@@ -12,17 +12,17 @@ maps. More devices, or other distributions of other quantities, therefore do not
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import (
-    BeforeValidator,
     Discriminator,
     Field,
     Tag,
     ValidationInfo,
     field_validator,
+    model_serializer,
 )
 from scipy import special
 
@@ -43,26 +43,6 @@ LEAST = 2.0**-54
 """Uniform number that replaces 0, which has no normal quantile."""
 
 
-class UniformLaw(Settings):
-    """Uniform distribution between two ends."""
-
-    uniform: tuple[float, float]
-    """lower and upper end"""
-
-    def find_conflicts(self) -> Iterator[str]:
-        if self.uniform[0] > self.uniform[1]:
-            yield f"uniform: got {list(self.uniform)}; the first end must not exceed the second"
-
-    def get_span(self) -> tuple[float, float]:
-        """Return the smallest and the largest possible value."""
-        return self.uniform
-
-    def compute_quantile(self, u: np.ndarray) -> np.ndarray:
-        """Map uniform numbers [n] in [0, 1) to values by the quantile function."""
-        low, high = self.uniform
-        return low + (high - low) * u
-
-
 class _Lognormal(Settings):
     """Parameters of a log-normal distribution."""
 
@@ -70,21 +50,6 @@ class _Lognormal(Settings):
     """median of the values"""
     sigma: float = Field(ge=0, le=20)  # a larger one exceeds the range of float64
     """standard deviation of the natural logarithm"""
-
-
-class LognormalLaw(Settings):
-    """Log-normal distribution, median exp(sigma z) with z ~ N(0, 1)."""
-
-    lognormal: _Lognormal
-    """median and sigma"""
-
-    def get_span(self) -> tuple[float, float]:
-        sigma = self.lognormal.sigma
-        return (math.ulp(0.0), math.inf) if sigma else (self.lognormal.median,) * 2
-
-    def compute_quantile(self, u: np.ndarray) -> np.ndarray:
-        law = self.lognormal
-        return np.asarray(law.median * np.exp(law.sigma * special.ndtri(np.maximum(u, LEAST))))
 
 
 class _Normal(Settings):
@@ -102,73 +67,81 @@ class _Normal(Settings):
             yield f"least: got {self.least:g}; must not exceed the mean ({self.mean:g})"
 
 
-class NormalLaw(Settings):
-    """Normal distribution, conditioned on values of at least `least`."""
+class Law(Settings):
+    """Distribution of a quantity, one of these."""
 
-    normal: _Normal
-    """mean, std and least"""
+    uniform: tuple[float, float] | None = None
+    """lower and upper end of a uniform distribution"""
+    lognormal: _Lognormal | None = None
+    """median and sigma of median exp(sigma z) with z ~ N(0, 1)"""
+    normal: _Normal | None = None
+    """mean, std and least of a normal distribution, conditioned on values of at least `least`"""
+    choice: tuple[float, ...] | None = Field(None, min_length=1)
+    """values with equal probabilities"""
+
+    def find_conflicts(self) -> Iterator[str]:
+        given = [name for name in LAWS if getattr(self, name) is not None]
+        if len(given) != 1:
+            yield (
+                f"got the keys {', '.join(given) or '(none)'}; must be one of uniform: [a, b], "
+                "lognormal: {median, sigma}, normal: {mean, std, least}, choice: [..]"
+            )
+        if self.uniform is not None and self.uniform[0] > self.uniform[1]:
+            yield f"uniform: got {list(self.uniform)}; the first end must not exceed the second"
+
+    @property
+    def _given(self) -> tuple[str, Any]:
+        return next((name, own) for name in LAWS if (own := getattr(self, name)) is not None)
+
+    @model_serializer
+    def _write_given(self) -> dict[str, Any]:
+        return dict([self._given])
 
     def get_span(self) -> tuple[float, float]:
-        return self.normal.least, math.inf
+        """Return the smallest and the largest possible value."""
+        name, parameters = self._given
+        return LAWS[name].span(parameters)
 
     def compute_quantile(self, u: np.ndarray) -> np.ndarray:
-        law, u = self.normal, np.maximum(u, LEAST)
-        above = special.ndtr((law.mean - law.least) / law.std)  # P(X >= least), at least 1/2
-        return np.maximum(law.least, law.mean - law.std * special.ndtri(u * above))
+        """Map uniform numbers [n] in [0, 1) to values by the quantile function."""
+        name, parameters = self._given
+        return np.asarray(LAWS[name].quantile(parameters, u))
 
 
-class ChoiceLaw(Settings):
-    """Equal probabilities of several values."""
+class _Functions(NamedTuple):
+    """Functions of a distribution, from its parameters."""
 
-    choice: tuple[float, ...] = Field(min_length=1)
-    """the values, with equal probabilities"""
-
-    def get_span(self) -> tuple[float, float]:
-        return min(self.choice), max(self.choice)
-
-    def compute_quantile(self, u: np.ndarray) -> np.ndarray:
-        values = np.array(self.choice)
-        return values[(u * len(values)).astype(np.int64)]
+    span: Callable[[Any], tuple[float, float]]
+    quantile: Callable[[Any, np.ndarray], np.ndarray]
 
 
-Law = UniformLaw | LognormalLaw | NormalLaw | ChoiceLaw
+def _compute_lognormal(law: _Lognormal, u: np.ndarray) -> np.ndarray:
+    return law.median * np.exp(law.sigma * special.ndtri(np.maximum(u, LEAST)))
 
-_KEYS: dict[str, tuple[str, ...]] = {
-    "uniform": (),
-    "lognormal": tuple(_Lognormal.model_fields),
-    "normal": tuple(_Normal.model_fields),
-    "choice": (),
+
+def _compute_normal(law: _Normal, u: np.ndarray) -> np.ndarray:
+    above = special.ndtr((law.mean - law.least) / law.std)  # P(X >= least), at least 1/2
+    quantile = law.mean - law.std * special.ndtri(np.maximum(u, LEAST) * above)
+    return np.maximum(law.least, quantile)
+
+
+LAWS: dict[str, _Functions] = {
+    "uniform": _Functions(lambda ends: ends, lambda ends, u: ends[0] + (ends[1] - ends[0]) * u),
+    "lognormal": _Functions(
+        lambda law: (math.ulp(0.0), math.inf) if law.sigma else (law.median, law.median),
+        _compute_lognormal,
+    ),
+    "normal": _Functions(lambda law: (law.least, math.inf), _compute_normal),
+    "choice": _Functions(
+        lambda values: (min(values), max(values)),
+        lambda values, u: np.array(values)[(u * len(values)).astype(np.int64)],
+    ),
 }
-"""Name of a distribution -> keys of its mapping, if it has one."""
-
-
-def _parse_law(value: Any) -> Any:
-    """Refuse a mapping that is no distribution, with a clear message."""
-    if not isinstance(value, Mapping):
-        return value
-    known = "uniform: [a, b], lognormal: {median, sigma}, normal: {mean, std, least}, choice: [..]"
-    if len(value) != 1 or next(iter(value)) not in _KEYS:
-        raise ValueError(f"got the keys {', '.join(map(str, value))}; must be one of {known}")
-    name, inside = next(iter(value.items()))
-    if _KEYS[name] and (not isinstance(inside, Mapping) or set(inside) != set(_KEYS[name])):
-        raise ValueError(f"{name}: must be a mapping of {', '.join(_KEYS[name])}")
-    return value
-
-
-def _get_tag(value: Any) -> str:
-    """Return the tag of a value: the only key of a distribution."""
-    keys = type(value).model_fields if isinstance(value, Settings) else value
-    return f"{next(iter(keys))} law" if isinstance(keys, Mapping) else "number"
-
+"""Name of a distribution -> its functions."""
 
 Quantity = Annotated[
-    Annotated[float, Tag("number")]
-    | Annotated[UniformLaw, Tag("uniform law")]
-    | Annotated[LognormalLaw, Tag("lognormal law")]
-    | Annotated[NormalLaw, Tag("normal law")]
-    | Annotated[ChoiceLaw, Tag("choice law")],
-    Discriminator(_get_tag),
-    BeforeValidator(_parse_law),
+    Annotated[float, Tag("number")] | Annotated[Law, Tag("law")],
+    Discriminator(lambda value: "law" if isinstance(value, Mapping | Law) else "number"),
 ]
 """A number or a distribution."""
 

@@ -16,8 +16,7 @@ from otafl.devices import compute
 from otafl.devices.compute.classes import Classes
 from otafl.devices.compute.fixed import Fixed
 from otafl.devices.compute.lognormal import LognormalCompute
-from otafl.devices.energy import compute_energy_j
-from otafl.devices.hardware import Hardware
+from otafl.devices.hardware import Hardware, compute_energy_j
 
 pytestmark = pytest.mark.exact
 

@@ -38,10 +38,11 @@ def test_a_law_leaves_the_other_quantities_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("key", "law", "message"),
     [
-        ("battery_j", {"unifrm": [1, 2]}, "battery_j: got the keys unifrm; must be one of"),
+        ("battery_j", {"unifrm": [1, 2]}, "battery_j.unifrm: unknown key; did you mean 'uniform'"),
+        ("battery_j", {}, r"battery_j: got the keys \(none\); must be one of uniform: \[a, b\]"),
         ("battery_j", {"uniform": [-1, 2]}, "battery_j: can be -1; .* must be above 0"),
         ("efficiency", {"uniform": [0.5, 2]}, "efficiency: can be 2; .* must be at most 1"),
-        ("kappa", {"lognormal": {"median": 1}}, "kappa: lognormal: must be a mapping of median"),
+        ("kappa", {"lognormal": {"median": 1}}, "kappa.lognormal.sigma: must be given"),
         ("kappa", {"choice": []}, r"kappa.choice: got \[\]; must be a list of at least 1"),
         (
             "harvest_w",
