@@ -19,6 +19,7 @@ from otafl.core import registry
 from otafl.core.contracts import Batch, Cohort, Group
 from otafl.core.rng import Streams
 from otafl.devices.attacks.a_little_is_enough import compute_deviations
+from otafl.devices.attacks.base import Attacked
 from otafl.devices.false_labels import FalseLabels
 from otafl.devices.faults import Faults
 from otafl.engine.engine import Engine
@@ -193,3 +194,13 @@ def test_attacks_without_effect_are_refused(keys: dict[str, Any], attack: str, s
     with pytest.raises(ScenarioError, match=re.escape(said)):
         scenario(keys | {"faults": {"byzantine": 1, "attack": attack}})
     scenario(keys | {"faults": {"attack": attack}})  # nobody attacks
+
+
+def test_attackers_know_the_sample_deviation_of_honest_updates() -> None:
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    rows, trial = torch.tensor([0, 2]), torch.zeros(5, dtype=torch.int64)
+    scale = torch.ones(2, dtype=torch.float64)
+    attacked = Attacked(Group({"x": x}), rows, trial, 1, scale, lambda name, shape: scale)
+    honest = x[[1, 3, 4]]
+    found = attacked.compute_honest_deviation(x, honest.mean(0, keepdim=True))
+    torch.testing.assert_close(found[0], honest.std(0))
