@@ -247,7 +247,7 @@ def _make_problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel
     value = get_value(tree, path)
     if kind == "extra_forbidden":
         return Problem(format_unknown_key(path, tree, root), path)
-    if errors[0]["loc"][-1] == "[key]":
+    if errors[0]["loc"][-1:] == ("[key]",):
         known = _list_literals(errors[0])
         hint = format_suggestion(str(path[-1]), known)
         return Problem(

@@ -347,15 +347,15 @@ def receive(on_air: Transmission, total: Tensor, exact: Tensor, delivery: Delive
     on_air : Transmission
         Transmission of the group.
     total, exact : Tensor, float [S, P]
-        Received sum, and error-free sum. Both are changed in place.
+        Received sum, and error-free sum.
     delivery : Delivery
         Gets the estimate.
     """
     sent, segments = on_air.sent, on_air.segments
     if on_air.means is not None:
         delivered = on_air.scale[:, None] * on_air.means * on_air.active_rows
-        total += on_air.expand(sent.sum_by_trial(delivered) * on_air.unit)
-        exact += on_air.expand(sent.sum_by_trial(sent.exact[:, None] * on_air.means))
+        total = total + on_air.expand(sent.sum_by_trial(delivered) * on_air.unit)
+        exact = exact + on_air.expand(sent.sum_by_trial(sent.exact[:, None] * on_air.means))
     count: Tensor | Tensors = on_air.weight[:, 0]
     reached = None
     if sent.mask is not None:
