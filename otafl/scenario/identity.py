@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from otafl.core.settings import Settings
-from otafl.scenario.keys import CHOICES, format_path, iterate_custom_sections, iterate_sections
+from otafl.scenario.keys import (
+    CHOICES,
+    format_path,
+    iterate_custom_sections,
+    iterate_sections,
+    set_value,
+)
 from otafl.scenario.schema import Scenario
 from otafl.scenario.writing import to_tree, to_yaml
 from otafl.scenario.yaml_source import parse
@@ -31,8 +37,13 @@ def compute_scenario_hash(scenario: Scenario) -> str:
 
     It is that of the filled-in scenario as JSON with sorted keys. Name, folder, labels, tracker and
     engine do not count, except the precision. The order of the axes counts: it is that of the dims.
+    Of a file that a section names its own name counts, not where it lies.
     """
     tree = {key: value for key, value in to_tree(scenario).items() if key not in ("name", "track")}
+    for path, section in iterate_sections(scenario):
+        for field in section.reads:
+            if named := getattr(section, field):
+                tree = set_value(tree, (*path, field), Path(named).name)
     output = tree["output"].items()
     tree["output"] = {key: value for key, value in output if key not in ("folder", "labels")}
     tree["engine"] = {"dtype": scenario.engine.dtype}

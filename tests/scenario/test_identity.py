@@ -77,6 +77,15 @@ def test_scenario_hash(change: dict[str, Any], same: bool) -> None:
     ) is same
 
 
+def test_a_study_may_be_moved_with_its_files() -> None:
+    here, there, other = (
+        make_scenario(channel={"name": "trace", "path": path})
+        for path in ("/a/measured.npy", "/b/measured.npy", "/a/drawn.npy")
+    )
+    assert compute_scenario_hash(here) == compute_scenario_hash(there)
+    assert compute_scenario_hash(here) != compute_scenario_hash(other)
+
+
 def test_the_order_of_axes_is_part_of_the_hash() -> None:
     one = {"seed": [1, 2], "channel.snr_db": [0, 10]}
     other = dict(reversed(one.items()))
