@@ -36,12 +36,17 @@ def hold_lock(path: Path, wait: bool = True) -> Iterator[None]:
     """
     lock = FileLock(path)
     try:
+        os.fspath(path).encode()
         _acquire(lock, path, -1 if wait else 0)
     except Timeout:
         raise Busy from None
     except NotImplementedError:
         yield
         return
+    except UnicodeEncodeError as error:  # said before anything is computed
+        raise WriteError(
+            f"{path.parent}: cannot be written, since NetCDF files need names in UTF-8; try --out"
+        ) from error
     except OSError as error:
         raise WriteError(
             f"{path.parent}: cannot be written ({error.strerror}); try --out"

@@ -108,9 +108,15 @@ def test_a_terminal_of_few_letters(small: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_names_that_are_no_utf_8(small: Path, tmp_path: Path) -> None:
+    """A result cannot have one, which is said before anything is computed; a page can."""
     names = [os.fsdecode(os.fsencode(tmp_path) + name) for name in (b"/\xff.nc", b"/\xff.html")]
     utf_8 = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8:strict"}
-    for args in (["run", small, "--out", names[0]], ["report", names[0], "--out", names[1]]):
+    refused = call("run", small, "--out", names[0], **utf_8)
+    assert refused.returncode == 2
+    assert b"NetCDF files need names in UTF-8" in refused.stderr
+    assert b"rounds" not in refused.stderr
+    plain = tmp_path / "r.nc"
+    for args in (["run", small, "--out", plain], ["report", plain, "--out", names[1]]):
         ended = call(*args, **utf_8)
         assert ended.returncode == 0, ended.stderr.decode(errors="replace")
     assert Path(names[1]).stat().st_size > 1000

@@ -36,7 +36,7 @@ def test_on_a_pretended_gpu(case: str) -> None:
     [
         ("fedavg over ideal", {READS: 1}),
         ("fedavg over over_the_air", {READS: 1}),
-        ("fedavg over digital", {READS: 2}),
+        ("transport digital", {READS: 2}),
         ("fedrlr over over_the_air", {READS: 1}),
         ("pfedbred over over_the_air", {READS: 1}),
     ],
