@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import xarray as xr
 
@@ -19,6 +20,8 @@ from otafl.results.checksums import ChecksumError
 from otafl.results.dataset import FORMAT, combine, select_points
 from otafl.results.environment import check_format
 from otafl.results.foreign import format_reason, limit_reading
+
+Result = TypeVar("Result")
 
 LAZY_ABOVE_BYTES = 2**30
 """Results larger than this are read from disk only where they are used."""
@@ -42,7 +45,7 @@ def write_part(dataset: xr.Dataset, path: Path | str) -> None:
     encoding = {name: COMPRESSED for name in numbers if dataset[name].size}
     with write_atomically(path, replaces=True) as temporary:
         try:
-            dataset.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
+            _call_in_thread(dataset.to_netcdf, temporary, engine="netcdf4", encoding=encoding)
         except UnicodeEncodeError as error:
             raise OSError("netCDF needs a name in UTF-8") from error
         except RuntimeError as error:  # of HDF5, on a full disk say
@@ -64,7 +67,7 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
         return _open_checked(Path(path), chunks={})
     with _open_checked(Path(path)) as dataset:
         try:
-            return dataset.load()
+            return _call_in_thread(dataset.load)
         except Exception as error:  # what netCDF4 raises for damaged files is not documented
             raise make_damaged_error(Path(path), format_reason(error)) from error
 
@@ -77,13 +80,23 @@ def open_part(path: Path | str) -> xr.Dataset:
     return _open_checked(Path(path))
 
 
+def _call_in_thread(fn: Callable[..., Result], *args: Any, **options: Any) -> Result:
+    """Call a function where Ctrl-C does not reach it; the interruption comes once it has returned.
+
+    A lock of xarray's that is interrupted while it is taken stays locked, and the file could never
+    be closed.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(fn, *args, **options).result()
+
+
 def _open_checked(path: Path, **options: Any) -> xr.Dataset:
     """Open a file with xarray, once it is known to be a sound result of otafl."""
     _check_file(path)
     try:
         if path.stat().st_size <= LAZY_ABOVE_BYTES:
             checksums.check(path)
-        dataset = xr.open_dataset(path, engine="netcdf4", **options)
+        dataset = _call_in_thread(xr.open_dataset, path, engine="netcdf4", **options)
     except Exception as error:  # what netCDF4 raises for damaged files is not documented
         raise make_damaged_error(path, format_reason(error)) from error
     try:

@@ -1,4 +1,4 @@
-"""The pages of `results/`, those of the studies and the changelog as pages of the site."""
+"""The pages of results, benchmarks and studies, and the changelog, as pages of the site."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ FOLDER = "measured"
 
 COMMANDS = re.compile(r"(?<=\n\n)(?:    \S.*\n(?:    .*\n)*)")
 """An indented block; they are commands for a shell."""
-PAGE = r"(?:results/\w+|studies/(?:\w+/)?README)\.md"
+PAGE = r"(?:(?:results|benchmarks)/\w+|studies/(?:\w+/)?README)\.md"
 """A file of the checkout that has a page of the site."""
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 
 
 def pages() -> Iterator[tuple[str, str]]:
     """Path without suffix, and text, of every page."""
-    for file in [*(ROOT / "results").glob("*.md"), *(ROOT / "studies").rglob("README.md")]:
+    measured = [*(ROOT / "results").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
+    for file in [*measured, *(ROOT / "studies").rglob("README.md")]:
         moved = _relink(file.read_text(), file.parent, ROOT / "docs" / "reference" / FOLDER)
         text = COMMANDS.sub(_fenced, moved)
         yield get_page(file), titled(re.sub(r"(?m)^\|.*", _unbroken, text))
@@ -29,7 +30,9 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def get_page(file: Path) -> str:
-    """The page of the site, below `reference/`, of a file of results or of a study."""
+    """The page of the site, below `reference/`, of a file of results, of a benchmark or a study."""
+    if file.parent.name == "benchmarks":  # some are called as a study is
+        return f"{FOLDER}/benchmarks_{file.stem}"
     return f"{FOLDER}/{file.parent.name if 'studies' in file.parts[-3:] else file.stem}"
 
 
@@ -57,7 +60,7 @@ def _find_target(target: Path, site: Path) -> str:
     path = target.relative_to(ROOT)
     if path.suffix == ".md" and path.parts[0] == "docs":
         return f"/{path.relative_to('docs')}"
-    if path.suffix == ".md" and path.parts[0] in ("results", "studies"):
+    if path.suffix == ".md" and path.parts[0] in ("results", "benchmarks", "studies"):
         return f"/reference/{get_page(target)}.md"
     return os.path.relpath(target, site)
 
