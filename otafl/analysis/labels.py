@@ -14,7 +14,7 @@ from otafl.results.coordinates import format_value
 from otafl.results.header import read_scenario
 
 AXES = ("x", "y", "z")
-"""Attributes of what is drawn that name a variable or a dim."""
+"""Attributes of a figure's data that name a variable or a dim."""
 
 
 def read_labels(source: Any) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Points of a sweep: their axes, coordinates, and values in words; and what is shown of them."""
+"""Points of a sweep: their axes, coordinates and values in words, and the points to show."""
 
 from __future__ import annotations
 

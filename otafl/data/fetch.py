@@ -97,7 +97,7 @@ def _describe_source(name: str, root: str | None) -> Available:
 
 
 def _download(name: str, download: Download, folder: Path) -> None:
-    """Download one file, and take out what is needed if it is an archive.
+    """Download one file; of an archive, take out the files that are needed.
 
     An archive that is still there shows that its files are incomplete.
     """

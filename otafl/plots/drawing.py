@@ -117,7 +117,7 @@ def describe_figure(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
 
 
 def describe_in_words(data: xr.Dataset) -> str:
-    """Describe a figure for readers who cannot see it: what is drawn, and between which values."""
+    """Describe a figure for readers who cannot see it, by its variables and their ranges."""
     attrs = data.attrs
     shown = (attrs[f"{axis}_label"] for axis in reversed(AXES) if f"{axis}_label" in attrs)
     rows = build_table(data).select_dtypes("number")

@@ -90,21 +90,21 @@ class Law(Settings):
             yield f"uniform: got {list(self.uniform)}; the first end must not exceed the second"
 
     @property
-    def _given(self) -> tuple[str, Any]:
+    def _distribution(self) -> tuple[str, Any]:
         return next((name, own) for name in LAWS if (own := getattr(self, name)) is not None)
 
     @model_serializer
-    def _write_given(self) -> dict[str, Any]:
-        return dict([self._given])
+    def _write_distribution(self) -> dict[str, Any]:
+        return dict([self._distribution])
 
     def get_span(self) -> tuple[float, float]:
         """Return the smallest and the largest possible value."""
-        name, parameters = self._given
+        name, parameters = self._distribution
         return LAWS[name].span(parameters)
 
     def compute_quantile(self, u: np.ndarray) -> np.ndarray:
         """Map uniform numbers [n] in [0, 1) to values by the quantile function."""
-        name, parameters = self._given
+        name, parameters = self._distribution
         return np.asarray(LAWS[name].quantile(parameters, u))
 
 
