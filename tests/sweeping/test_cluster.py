@@ -76,8 +76,11 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 def pages_of(folder: Path) -> set[int]:
     """The statuses of Dask's pages at all ports on which programs of a folder listen."""
     found = set()
-    ran = (one for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(folder))
-    every = [place for one in ran for place in one.net_connections(kind="tcp")]
+    every = []
+    for process in psutil.process_iter(["cwd"]):
+        if process.info["cwd"] == str(folder):
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
+                every += process.net_connections(kind="tcp")
     for port in {one.laddr.port for one in every if one.status == psutil.CONN_LISTEN}:
         for page in ("health", "metrics"):
             asked = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
