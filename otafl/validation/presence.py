@@ -26,7 +26,7 @@ DAYS: dict[str, dict[str, float]] = {
     "short sessions": {"mean": 0.6, "amplitude": 0.38, "mean_session_s": 3600.0},
     "long sessions": {"mean": 0.4, "amplitude": 0.2, "mean_session_s": 21600.0},
 }
-PEAK_HOUR, START_HOUR = 20.0, 6.0
+PEAK_HOUR = 14.0
 
 Life = list[tuple[float, bool]]
 
@@ -79,8 +79,7 @@ def _markov_memory(bench: Bench) -> Iterator[Check]:
 
 
 def _record_day(bench: Bench, case: str) -> list[Life]:
-    hours = {"peak_hour": PEAK_HOUR, "start_hour": START_HOUR}
-    return _record_lives(bench, "diurnal", DAY_S, **DAYS[case], **hours)
+    return _record_lives(bench, "diurnal", DAY_S, **DAYS[case], peak_hour=PEAK_HOUR)
 
 
 @state_law("availability diurnal: share over the day", "m + a cos(w (t - peak))", "{}", DAYS)
@@ -88,6 +87,6 @@ def _day_share(bench: Bench, case: str) -> Iterator[Check]:
     """Count the present devices every four hours."""
     keys = DAYS[case]
     for hour in range(0, 25, 4):
-        angle = 2.0 * math.pi * (hour + START_HOUR - PEAK_HOUR) / 24.0
+        angle = 2.0 * math.pi * (hour - PEAK_HOUR) / 24.0
         law = keys["mean"] + keys["amplitude"] * math.cos(angle)
         yield _check_presence(_record_day(bench, case), hour * 3600.0, law, f"after {hour} h")

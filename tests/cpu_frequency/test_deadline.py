@@ -48,11 +48,11 @@ def test_frequency_control_needs_a_deadline_and_more_than_one_frequency() -> Non
     deadline = {"devices.cpu_frequency": "deadline", "devices.deadline_s": 1.0}
     with pytest.raises(ScenarioError, match=r"frequency: 'deadline' plans for devices\.deadline_s"):
         scenario({"devices.cpu_frequency": "deadline", "devices.compute": "edge_gpu"})
-    for compute in ("phone", classes, {"name": "drawn", "frequency_min_share": 1}):
+    for compute in ("phone", classes, {"name": "drawn"}):
         with pytest.raises(ScenarioError, match="frequency_min_share leaves each device one"):
             scenario(deadline | {"devices.compute": compute})
     slower = {"name": "classes", "classes": [{"flops_per_s": 1e9, "frequency_min_share": 0.5}, 2e9]}
-    drawn = {"name": "drawn", "frequency_min_share": {"uniform": [0.2, 1]}}
+    drawn = {"name": "drawn", "frequency_min_share": 0.2}
     for compute in ("edge_gpu", slower, drawn, {"frequency_min_share": 0.5}):
         assert scenario(deadline | {"devices.compute": compute}).devices.cpu_frequency.share == 1.0
 
