@@ -78,10 +78,10 @@ class Table:
 
 
 WORDS = {
-    "data": "digits mnist fashion_mnist cifar10 cifar100 femnist sent140 ridge "
-    "parkinsons shakespeare hf@hugging_face",
-    "partition": "iid shards dirichlet label_skew lognormal dirichlet_mix class_window natural "
-    "flower",
+    "data": "digits mnist@idx fashion_mnist@idx cifar10@cifar cifar100@cifar femnist@leaf "
+    "sent140@leaf ridge parkinsons shakespeare@leaf hf@hugging_face",
+    "partition": "iid@label_free shards@by_class dirichlet@by_class label_skew@by_class "
+    "lognormal@label_free dirichlet_mix@by_class class_window natural@label_free flower",
     "model": "mlp cnn softmax_regression linear lstm ngram token_lstm transformer vgg8 conv_net "
     "resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg vgg16@vgg",
     "start": "drawn file pretrained_here own",

@@ -38,8 +38,6 @@ _GREY = ("1", "L", "LA")
 _DEEP = ("I", "I;16", "I;16B", "F")
 _LISTS = ("List", "LargeList", "Sequence", "Array2D", "Array3D", "Array4D")
 """Types of columns that can contain vectors."""
-_SHUFFLE = 0
-"""Seed of the samples that `hold_out` takes, the same in every trial."""
 
 
 class HuggingFace(DataSource):
@@ -58,9 +56,6 @@ class HuggingFace(DataSource):
     """split with the training samples"""
     test_split: str | None = None
     """split with the test samples; test if not given, or else validation"""
-    hold_out: float | None = Field(None, gt=0, lt=1)
-    """share of the training split that is used for testing instead of a split, drawn once for all
-    trials"""
     image: str | None = None
     """column of the images or lists of numbers; the only one of its type if not given"""
     label: str | None = None
@@ -70,9 +65,6 @@ class HuggingFace(DataSource):
     pixel_scale: Scale = "unit"
     """scale of the pixels: unit, [0, 1]; raw, 0 to 255; signed, [-1, 1]; standardised, over all
     pixels together or each on its own; lists of numbers are not scaled"""
-    image_size: tuple[int, int] | None = None
-    """height and width in pixels that images are resized to; if not given, all images must have one
-    size"""
 
     @property
     def has_users(self) -> bool:  # type: ignore[override]
@@ -106,17 +98,11 @@ class HuggingFace(DataSource):
     def _select_splits(self, splits: Any) -> tuple[Any, Any]:
         """Return the training and the test samples."""
         train = _split(splits, self.train_split, "train_split")
-        if self.hold_out is not None:
-            if self.test_split is not None:
-                raise UserError("data.hold_out: replaces data.test_split; give one of the two")
-            count = round(self.hold_out * len(train))
-            order = np.random.default_rng(_SHUFFLE).permutation(len(train))
-            return train.select(np.sort(order[count:])), train.select(np.sort(order[:count]))
         name = self.test_split or next((one for one in TESTS if one in splits), None)
         if name is None:
             raise UserError(
                 f"data.test_split: {self.dataset!r} has the splits {', '.join(splits)} and none "
-                "for testing; name one, or use data.hold_out: 0.2 to set a fifth aside"
+                "for testing; name one, or save the data set with a split test"
             )
         return train, _split(splits, name, "test_split")
 
@@ -136,7 +122,7 @@ class HuggingFace(DataSource):
         """Return the images [n, ...] uint8 or vectors [n, *shape] float32 of a split."""
         kind = part.features[column]
         if type(kind).__name__ == "Image":
-            return read_pixels(part[column], column, self.image_size)
+            return read_pixels(part[column], column)
         try:
             vectors = np.asarray(part.with_format("numpy")[column][:])
         except (TypeError, ValueError):  # lists of several lengths, or not of numbers
@@ -196,9 +182,7 @@ def open_splits(
     return found if isinstance(found, dict) else {"train": found}
 
 
-def read_pixels(
-    images: Iterable[Any], column: str, image_size: tuple[int, int] | None = None
-) -> Bytes:
+def read_pixels(images: Iterable[Any], column: str) -> Bytes:
     """Read images of one size.
 
     Parameters
@@ -207,8 +191,6 @@ def read_pixels(
         The images, at least one; the first decides whether all are grey or coloured.
     column : str
         Their column, for messages.
-    image_size : tuple of int, optional
-        Height and width that images are resized to.
 
     Returns
     -------
@@ -220,7 +202,7 @@ def read_pixels(
     UserError
         If images have several sizes or more than 8 bits per colour.
     """
-    grey, wanted, out = None, image_size, []
+    grey, wanted, out = None, None, []
     for image in images:
         if image.mode in _DEEP:
             raise UserError(
@@ -228,15 +210,12 @@ def read_pixels(
                 f"colour (Pillow's mode {image.mode}); convert them to 8 bits"
             )
         grey = image.mode in _GREY if grey is None else grey
-        if image_size is not None:
-            image = image.resize(image_size[::-1])
         size = image.size[::-1]
         wanted = wanted or size
         if size != wanted:
             raise UserError(
-                f"data.image_size: the images of the column {column!r} have several sizes, "
-                f"{list(wanted)} and {list(size)}; data.image_size: {list(wanted)} makes them "
-                "equal"
+                f"data.image: the images of the column {column!r} have several sizes, "
+                f"{list(wanted)} and {list(size)}; resize them to one before they are saved"
             )
         out.append(np.asarray(image.convert("L" if grey else "RGB"), np.uint8))
     pixels = np.stack(out)

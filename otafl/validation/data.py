@@ -8,8 +8,7 @@ import numpy as np
 from scipy import stats
 
 from otafl.data.partitions import Partition, PartitionTask
-from otafl.data.partitions.dirichlet import Dirichlet
-from otafl.data.partitions.dirichlet_mix import DirichletMix
+from otafl.data.partitions.by_class import Dirichlet, DirichletMix
 from otafl.validation.bench import Bench
 from otafl.validation.checks import (
     Check,

@@ -24,7 +24,7 @@ from otafl.core.contracts import Cohort, Context, LocalContext
 from otafl.core.rng import Streams
 from otafl.data.loading import load
 from otafl.data.partitions import PartitionTask
-from otafl.data.partitions.dirichlet_mix import DirichletMix
+from otafl.data.partitions.by_class import DirichletMix
 from otafl.data.ridge import Ridge
 from otafl.devices.availability import AvailabilitySetup
 from otafl.devices.compute.drawn import DrawnCompute

@@ -273,7 +273,7 @@ model: {hidden: [3, 0]}
             "must be less than or equal",
         ),
         (
-            {"data": {"partition": {"name": "label_skew", "size_sigma": 100}}},
+            {"data": {"partition": {"name": "lognormal", "sigma": 100}}},
             "must be less than or equal to 20",
         ),
         (
