@@ -26,9 +26,9 @@ import otafl
 from otafl.clock.array_clock import ArrayClock
 from otafl.clock.event_clock import EventClock
 from otafl.clock.trial_clock import TrialClock
-from otafl.devices.compute.fixed import Fixed
+from otafl.devices.compute.kinds import Fixed
 from otafl.devices.hardware import Hardware
-from otafl.devices.protocols.base import Rules
+from otafl.devices.protocols import Rules
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario

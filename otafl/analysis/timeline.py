@@ -18,7 +18,7 @@ from otafl.analysis.summary import format_number, make_table
 from otafl.core.console import make_console
 from otafl.core.errors import UserError
 from otafl.core.files import write_csv
-from otafl.devices.activities import ACTIVITIES
+from otafl.devices.hardware import ACTIVITIES
 from otafl.results.coordinates import format_values
 
 COLUMNS = ("device", "round", "activity", "start_s", "end_s")

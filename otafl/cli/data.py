@@ -19,7 +19,7 @@ def data_list(root: Root = None) -> None:
     """List the built-in data sets and where they are."""
     from rich.table import Table
 
-    from otafl.data.fetch import list_available
+    from otafl.data.files import list_available
 
     lines = Table(box=None)
     for title in ("name", "here", "where", "what"):
@@ -32,6 +32,6 @@ def data_list(root: Root = None) -> None:
 @app.command("get")
 def data_get(name: Annotated[str, typer.Argument()], root: Root = None) -> None:
     """Download a data set."""
-    from otafl.data.fetch import fetch
+    from otafl.data.files import fetch
 
     typer.echo(f"{name} is in {fetch(name, root)}")

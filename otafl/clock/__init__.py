@@ -20,7 +20,6 @@ def build(
     hardware: Hardware,
     streams: Streams,
     log: bool = False,
-    reboots: bool = False,
 ) -> Clock:
     """Build the clocks of S trials.
 
@@ -34,8 +33,6 @@ def build(
         Random streams of the trials.
     log : bool
         Whether to record a timeline: the activities of every device.
-    reboots : bool
-        Whether devices are away for some time after a crash.
 
     Returns
     -------
@@ -54,6 +51,6 @@ def build(
         Lives(availability, trial, first.count) if availability.leave else []
         for trial in range(len(sections))
     ]
-    if are_plain(hardware, rules, lives) and not (log or reboots):
+    if are_plain(hardware, rules, lives) and not log:
         return ArrayClock(hardware)
     return EventClock(hardware, rules, lives, log)

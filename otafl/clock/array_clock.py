@@ -17,9 +17,8 @@ import numpy as np
 
 from otafl.clock.base import Clock
 from otafl.clock.power import CIRCUIT, COMPUTE, IDLE, RECEIVE, TRANSMIT
-from otafl.devices.activities import CAUSES
 from otafl.devices.availability import Life
-from otafl.devices.hardware import Hardware
+from otafl.devices.hardware import CAUSES, Hardware
 from otafl.devices.protocols import Rules
 
 
@@ -151,8 +150,6 @@ class ArrayClock(Clock):
         airtime_s: np.ndarray | float,
         joules: np.ndarray | None = None,
         on_air_s: np.ndarray | None = None,
-        crashed: np.ndarray | None = None,
-        downtime_s: np.ndarray | float = 0.0,
     ) -> None:
         if self._opened_s is None:
             raise RuntimeError("close_slot before admit")

@@ -105,8 +105,6 @@ class Clock(Stateful, ABC):
         airtime_s: np.ndarray | float,
         joules: np.ndarray | None = None,
         on_air_s: np.ndarray | None = None,
-        crashed: np.ndarray | None = None,
-        downtime_s: np.ndarray | float = 0.0,
     ) -> None:
         """Advance by the slots' airtime. Their devices are then available again.
 
@@ -119,10 +117,6 @@ class Clock(Stateful, ABC):
         on_air_s : ndarray, [S, K], optional
             Duration of each transmission from the start of the slot, after which the device sleeps;
             the whole slot if not given.
-        crashed : ndarray, bool [S, K], optional
-            Whether each transmitter has crashed.
-        downtime_s : ndarray, [S], or float
-            Seconds that a crashed device is away after the slot.
 
         Raises
         ------

@@ -14,9 +14,8 @@ import numpy as np
 from otafl.clock.base import Clock
 from otafl.clock.local_work import Slot
 from otafl.clock.trial_clock import TrialClock
-from otafl.devices.activities import ACTIVITIES
 from otafl.devices.availability import Life
-from otafl.devices.hardware import Hardware
+from otafl.devices.hardware import ACTIVITIES, Hardware
 from otafl.devices.protocols import Rules
 
 _JOURNALLED = (
@@ -153,14 +152,11 @@ class EventClock(Clock):
         airtime_s: np.ndarray | float,
         joules: np.ndarray | None = None,
         on_air_s: np.ndarray | None = None,
-        crashed: np.ndarray | None = None,
-        downtime_s: np.ndarray | float = 0.0,
     ) -> None:
         senders = [trial.list_transmitters() for trial in self.trials]
         self.transmit(
             self._expand_to_trials(airtime_s),
-            *(_select_devices(one, senders) for one in (joules, on_air_s, crashed)),
-            self._expand_to_trials(downtime_s),
+            *(_select_devices(one, senders) for one in (joules, on_air_s)),
         )
 
     def transmit(self, *columns: Sequence[Any]) -> None:

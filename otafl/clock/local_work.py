@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
-
-import simpy
 
 BEFORE = ("receive", "compute", "wait")
 """Activities of a device before its slot, in order."""
@@ -64,35 +62,30 @@ class Slot:
     started_round: list[int]
 
 
-class LocalWork(simpy.Event):
-    """Local work of one device for one update, as a SimPy event.
+@dataclass(eq=False)
+class LocalWork:
+    """Local work of one device for one update.
 
-    The event is processed when the update is ready, and calls `computed`. It is a timeout of its
-    own class, so that one object is needed instead of two.
+    Parameters
+    ----------
+    device : int
+        Number of the device.
+    round : int
+        Round in which it starts.
+    sent_s, began_s, ready_s : float
+        Start of the broadcast, its end, and the instant at which the update is ready.
+    compute_w : float
+        Power of the local work.
     """
 
-    _ok, _value = True, None  # SimPy's state of an event that has succeeded
-    ready = lost = False
-
-    def __init__(
-        self,
-        env: simpy.Environment,
-        device: int,
-        round: int,
-        downlink_s: float,
-        compute_s: float,
-        compute_w: float,
-        computed: Callable[[simpy.Event], None],
-    ) -> None:
-        self.env, self.callbacks = env, [computed]
-        delay, now_s = downlink_s + compute_s, env.now
-        self.device = device
-        self.round = round
-        self.sent_s = now_s  # start of the broadcast
-        self.began_s = now_s + downlink_s  # its end
-        self.ready_s = now_s + delay
-        self.compute_w = compute_w
-        env.schedule(self, delay=delay)
+    device: int
+    round: int
+    sent_s: float
+    began_s: float
+    ready_s: float
+    compute_w: float
+    ready: bool = False
+    lost: bool = False
 
     def list_intervals(self, now_s: float) -> list[Interval]:
         """Return the intervals of the device's activities for this update until now."""

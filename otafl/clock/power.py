@@ -5,20 +5,16 @@ Times are in seconds, energies in joules.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import simpy
-from simpy.events import NORMAL, URGENT
 
+from otafl.clock.batteries import Battery, Draw, Resting
 from otafl.clock.local_work import ByDevice, LocalWork
-from otafl.clock.resting import Resting
-from otafl.devices.activities import CAUSES
-from otafl.devices.battery import Battery, Draw
-from otafl.devices.hardware import Hardware
+from otafl.devices.hardware import CAUSES, Hardware
 
 COMPUTE, TRANSMIT, CIRCUIT, RECEIVE, IDLE = range(len(CAUSES))
 
@@ -269,7 +265,8 @@ class Power:
         at_s = float(later.min(initial=math.inf))
         if at_s == math.inf:
             return
-        schedule_at(self._env, at_s, at_s).callbacks.append(self._on_rest_end)
+        event = self._env.timeout(at_s - self._env.now, at_s)
+        event.callbacks.append(self._on_rest_end)
 
     def _on_rest_end(self, event: simpy.Event) -> None:
         """Report the empty batteries of devices that have only slept."""
@@ -279,19 +276,6 @@ class Power:
             if device not in self.batteries:
                 self._on_empty_battery(device)
         self._await_empty(at_s)
-
-
-def schedule_at(env: simpy.Environment, at_s: float, value: Any = None) -> simpy.Event:
-    """Return an event at an exact instant, which a delay would round.
-
-    It precedes all other events of the instant, except at time 0, where the lives of devices come
-    first.
-    """
-    event = env.event()
-    event._ok, event._value = True, value
-    priority = URGENT if at_s > 0 else NORMAL
-    heapq.heappush(env._queue, (at_s, priority, next(env._eid), event))
-    return event
 
 
 def _scalars(values: np.ndarray) -> MutableSequence[float]:

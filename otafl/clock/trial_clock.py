@@ -2,7 +2,7 @@
 
 Each trial has one SimPy environment. A device receives the broadcast, computes, waits for its slot,
 transmits and sleeps until its next update. These activities take a single event, at the instant at
-which the update is ready. A device that leaves, runs out of battery, recharges or reboots has
+which the update is ready. A device that leaves, runs out of battery or recharges has
 events of its own, which interrupt its work. Times are in seconds since the start of the trial. The
 clock does not depend on what the devices compute.
 """
@@ -20,7 +20,7 @@ import simpy
 
 from otafl.clock import presence
 from otafl.clock.local_work import ByDevice, Interval, LocalWork, Slot
-from otafl.clock.power import Power, schedule_at
+from otafl.clock.power import Power
 from otafl.clock.presence import Presence
 from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
@@ -141,8 +141,9 @@ class TrialClock:
             if stuck and next_s == math.inf:
                 return False
             if next_s < env.peek():
-                schedule_at(env, next_s)
-            env.step()
+                env.run(until=next_s)
+            else:
+                env.step()
         return True
 
     def _is_present(self, device: int) -> bool:
@@ -205,7 +206,9 @@ class TrialClock:
                 )
             if self._presence is not None:
                 self._schedule_departure(device, self._presence.get_course(device, now_s).next_s)
-            update = LocalWork(env, device, round, down, seconds, watts, computed)
+            ready_s = now_s + (down + seconds)
+            update = LocalWork(device, round, now_s, now_s + down, ready_s, watts)
+            env.timeout(down + seconds, update).callbacks.append(computed)
             work[device] = update
             if not plain:
                 self.power.work(update)
@@ -237,11 +240,8 @@ class TrialClock:
 
     def wait_until(self, at_s: float) -> None:
         """Advance to an instant, unless it has passed."""
-        env = self.env
-        if at_s > env.now:
-            end = schedule_at(env, at_s)
-            while not end.processed:
-                env.step()
+        if at_s > self.env.now:
+            self.env.run(until=at_s)
             self._settle_instant()
 
     def transmit(
@@ -249,8 +249,6 @@ class TrialClock:
         airtime_s: float,
         joules: ByDevice[float] | None = None,
         on_air_s: ByDevice[float] | None = None,
-        crashed: ByDevice[bool] | None = None,
-        downtime_s: float = 0.0,
     ) -> None:
         """Advance by the slot's airtime. The devices of the slot are then available again.
 
@@ -263,10 +261,6 @@ class TrialClock:
         on_air_s : sequence or mapping, optional
             Duration of each transmission from the start of the slot, after which the device sleeps;
             the whole slot if not given.
-        crashed : sequence or mapping, optional
-            Whether each transmitter is away for `downtime_s` after the slot.
-        downtime_s : float
-            Seconds that a crashed device is away.
 
         Raises
         ------
@@ -296,11 +290,6 @@ class TrialClock:
             end_s = min(stops[update.device], empties.get(update.device, math.inf))
             self._record(Interval(update.device, update.round, "transmit", opened_s, end_s))
         power.charge_slot(opened_s, stops, empties, joules, self._away)
-        if crashed is not None and downtime_s:
-            for device in stops:
-                if crashed[device] and device not in self._away and self._is_present(device):
-                    self._remove_device(device, "crashed")
-                    env.process(self._return_device(device, "crashed", downtime_s))
         self._sending = []
 
     def list_transmitters(self) -> list[int]:
@@ -366,7 +355,7 @@ class TrialClock:
 
     def _on_computed(self, done: simpy.Event) -> None:
         """Mark the update of a device as ready, unless it was lost."""
-        update = cast(LocalWork, done)
+        update = cast(LocalWork, done.value)
         if not update.lost:
             update.ready = True
             self._ready.append(update)
@@ -389,7 +378,8 @@ class TrialClock:
         if seconds == math.inf:
             self._gone.add(device)
         else:
-            self.env.process(self._return_device(device, "empty", seconds))
+            event = self.env.timeout(seconds, device)
+            event.callbacks.append(self._on_charged)
 
     def _remove_device(self, device: int, why: str) -> None:
         """Remove a device from now on; an update at work is lost."""
@@ -429,7 +419,8 @@ class TrialClock:
         """Schedule an event at the instant at which a device that starts to work leaves."""
         if at_s < math.inf and self._departing.get(device) != at_s:
             self._departing[device] = at_s
-            schedule_at(self.env, at_s, device).callbacks.append(self._on_departure)
+            event = self.env.timeout(at_s - self.env.now, device)
+            event.callbacks.append(self._on_departure)
 
     def _on_departure(self, event: simpy.Event) -> None:
         """Drop the update of a device that leaves."""
@@ -439,10 +430,9 @@ class TrialClock:
         if update is not None:
             self._lose(update)
 
-    def _return_device(self, device: int, why: str, seconds: float) -> Process:
-        """Return a device after a time."""
-        yield self.env.timeout(seconds)
-        self._end_absence(device, why)
+    def _on_charged(self, event: simpy.Event) -> None:
+        """Return a device whose battery is charged again."""
+        self._end_absence(cast(int, event.value), "empty")
 
     def _record(self, *intervals: Interval) -> None:
         """Add intervals to the timeline, if one is recorded."""

@@ -78,10 +78,10 @@ class Table:
 
 
 WORDS = {
-    "data": "digits mnist fashion_mnist cifar10 cifar100 femnist sent140 ridge "
-    "parkinsons shakespeare hf@hugging_face",
-    "partition": "iid shards dirichlet label_skew lognormal dirichlet_mix class_window natural "
-    "flower",
+    "data": "digits mnist@idx fashion_mnist@idx cifar10@cifar cifar100@cifar femnist@leaf "
+    "sent140@leaf ridge parkinsons shakespeare@leaf hf@hugging_face",
+    "partition": "iid@label_free shards@by_class dirichlet@by_class label_skew@by_class "
+    "lognormal@label_free dirichlet_mix@by_class class_window natural@label_free flower",
     "model": "mlp cnn softmax_regression linear lstm ngram token_lstm transformer vgg8 conv_net "
     "resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg vgg16@vgg",
     "start": "drawn file pretrained_here own",
@@ -117,12 +117,15 @@ WORDS = {
     "proportional_fair@channel_aware threshold@channel_aware update_norm poisson@channel_blind",
     "capacity_levels": "fixed@by_device dynamic@by_device compute@by_device memory@by_device "
     "channel@by_link deadline@by_link",
-    "compute": "fixed lognormal classes drawn csv mcu phone edge_gpu",
-    "protocol": "rounds periodic quorum asynchronous",
-    "availability": "always markov diurnal trace",
+    "compute": "fixed@kinds lognormal@kinds classes@kinds drawn csv@kinds mcu@kinds phone@kinds "
+    "edge_gpu@kinds",
+    "protocol": "rounds@protocols periodic@protocols quorum@protocols asynchronous@protocols",
+    "availability": "always@availability markov@availability diurnal@availability "
+    "trace@availability",
     "cpu_frequency": "full@deadline deadline joint",
-    "attack": "sign_flip scale gaussian nan label_flip a_little_is_enough inner_product mimic "
-    "false_csi false_norm crash duplicate",
+    "attack": "sign_flip@attacks scale@attacks gaussian@attacks nan@attacks label_flip@attacks "
+    "a_little_is_enough@attacks inner_product@attacks mimic@attacks false_csi@attacks "
+    "false_norm@attacks crash@attacks duplicate@attacks",
     "topology": "star@hierarchical cells hierarchical cell_free graph",
     "track": "none jsonl tensorboard",
 }
@@ -153,10 +156,10 @@ _ABOUT = {
         "fixed",
     ),
     "compute": ("devices.compute", "devices.compute", "compute", "Hardware of devices", "phone"),
-    "protocol": ("devices.protocol", "devices.protocols", "protocol", "Slot protocols", "rounds"),
+    "protocol": ("devices.protocol", "devices", "protocol", "Slot protocols", "rounds"),
     "availability": (
         "devices.availability",
-        "devices.availability",
+        "devices",
         "availability",
         "Availability of devices",
         "always",
@@ -168,7 +171,7 @@ _ABOUT = {
         "CPU frequencies",
         "full",
     ),
-    "attack": ("faults.attack", "devices.attacks", "attack", "Attacks and faults", "sign_flip"),
+    "attack": ("faults.attack", "devices", "attack", "Attacks and faults", "sign_flip"),
     "topology": ("topology", "topology", "topology", "Topologies", "star"),
     "track": ("track", "tracking", "tracker", "Trackers", "none"),
 }

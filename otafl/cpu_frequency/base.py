@@ -5,27 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from otafl.core import settings
 from otafl.core.contracts import ChannelState, LinkBudget
 from otafl.core.problems import Problem, make_problem
 from otafl.devices.hardware import Hardware
 from otafl.uplink.base import OrthogonalUplink
-
-DeadlineShare = Annotated[
-    float,
-    Field(
-        gt=0,
-        le=1,
-        description="share of devices.deadline_s at which local work should end, and with joint "
-        "also the transmission; the rest is a margin for jitter",
-    ),
-]
-"""Type of the field `share` of a choice that plans for a deadline."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from otafl.core.problems import Problem, make_problem
-from otafl.cpu_frequency.base import CpuFrequency, CpuSpeed, DeadlineShare, Task, needs_deadline
+from otafl.cpu_frequency.base import CpuFrequency, CpuSpeed, Task, needs_deadline
 
 
 class FullFrequency(CpuFrequency):
@@ -47,7 +47,6 @@ class DeadlineFrequency(CpuFrequency):
         example: ClassVar = {"devices.deadline_s": 0.1, "devices.compute.frequency_min_share": 0.3}
 
         name: Literal["deadline"] = "deadline"
-        share: DeadlineShare = 1.0
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             yield from needs_deadline(scenario)
@@ -60,7 +59,7 @@ class DeadlineFrequency(CpuFrequency):
 
     def choose_speed(self, task: Task) -> CpuSpeed:
         hardware = self.setup.hardware.select_rows(task.trial, task.device)
-        left_s = self.settings.share * task.deadline_s - task.downlink_s
+        left_s = task.deadline_s - task.downlink_s
         needed = np.full_like(left_s, np.inf)
         np.divide(task.count_cycles(hardware), left_s, out=needed, where=left_s > 0)  # eq. (1)
         needed *= 1 + ROUNDING

@@ -57,7 +57,6 @@ from otafl.core.problems import Problem, make_problem
 from otafl.cpu_frequency.base import (
     CpuFrequency,
     CpuSpeed,
-    DeadlineShare,
     FrequencySetup,
     Task,
     needs_deadline,
@@ -153,7 +152,6 @@ class JointFrequency(CpuFrequency):
         example: ClassVar = {"devices.deadline_s": 0.1, "transport.name": "digital"}
 
         name: Literal["joint"] = "joint"
-        share: DeadlineShare = 1.0
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             yield from needs_deadline(scenario)
@@ -199,7 +197,7 @@ class JointFrequency(CpuFrequency):
             kappa=hardware.kappa,
             slowest_hz=hardware.frequency_min_hz,
             fastest_hz=hardware.frequency_hz,
-            time_s=self.settings.share * task.deadline_s - task.downlink_s,
+            time_s=task.deadline_s - task.downlink_s,
             a=n * uplink.bits(task.num_coordinates) * np.log(2) / rate,
             c=c,
             circuit_w=on_air * hardware.circuit_w,

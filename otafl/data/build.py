@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from otafl.core.rng import Streams
 from otafl.data.augment import make_augmentation
 from otafl.data.base import DataSource
-from otafl.data.client_samples import ClientSamples
-from otafl.data.dataset import DataSet
-from otafl.data.device_splits import DeviceSplits, pack, partition_samples
+from otafl.data.dataset import DataSet, Labelled
+from otafl.data.device_splits import ClientSamples, DeviceSplits, pack, partition_samples
 from otafl.data.loading import load_cached
 from otafl.data.training_data import TrainingData
 
@@ -84,8 +84,6 @@ def build(
         for trial in partition_samples(source, data, num_devices, assigned_streams)
         for part in trial.split(devices)
     ]
-    if data.labels == "classes":
-        data = replace(data, y_train=source.partition.relabel(data.y_train, num_devices))
     index, count = (
         torch.from_numpy(array).to(streams.device)
         for array in pack([trial.train for trial in held])
@@ -154,3 +152,34 @@ def _build_client_samples(
         x, y = (torch.from_numpy(getattr(data, f"{name}_{part}")) for name in ("x", "y"))
         return ClientSamples.from_parts(x.to(local.x), y.to(local.y), parts, data.classes)
     return ClientSamples.from_parts(local.x, local.y, parts, data.classes)
+
+
+SAMPLES_PER_CLASS = 2
+"""Number of samples of each class, the same ones on all devices."""
+
+
+def build_synthetic(
+    sections: Sequence[DataSource],
+    devices: int,
+    training: Any,
+    streams: Streams,
+    whole: Streams | None = None,
+) -> Samples:
+    """Return synthetic samples by device, with the arguments of `otafl.data.build`."""
+    source = sections[0]
+    shape, classes = source.input_shape, source.classes
+    assert shape is not None
+    assert classes is not None
+    generator = np.random.default_rng(0)
+    x = generator.random((SAMPLES_PER_CLASS * classes, *shape), np.float32)
+    y: Labelled = np.arange(len(x)) % classes
+    if source.labels == "values":
+        y = generator.random((len(x), classes), np.float32)
+    elif source.labels == "tokens":
+        x = np.floor(classes * x)
+        y = x.astype(np.int64)
+    data = DataSet(x, y, x, y, classes)
+    count = torch.full((streams.num_trials, devices), len(y), device=streams.device)
+    every = torch.arange(len(y), device=streams.device).expand(streams.num_trials, devices, -1)
+    local = build_training_data(source, data, every, count, training, streams)
+    return Samples(data, local, None, None, count.to(streams.dtype))

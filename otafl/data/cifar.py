@@ -1,4 +1,4 @@
-"""Reader of CIFAR's Python version: pickled batches, restricted to arrays and plain containers.
+"""CIFAR-10 and CIFAR-100 in their Python version: pickled batches of arrays and plain containers.
 
 The MD5 sums of the archives are those of torchvision.
 """
@@ -17,17 +17,9 @@ from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
 from otafl.data.base import DataSource
 from otafl.data.dataset import Bytes, DataSet, Indices
-from otafl.data.files import (
-    MAX_BYTES,
-    Download,
-    Files,
-    Root,
-    build_file_finder,
-    wrap_read_errors,
-)
+from otafl.data.files import MAX_BYTES, Download, Files, Root, build_file_finder, wrap_read_errors
 from otafl.data.pixels import scale_images, shift_and_scale
 
-Scale = Literal["unit", "raw", "signed", "standardised"]
 _PIXELS = 3 * 32 * 32
 
 
@@ -74,7 +66,7 @@ class Cifar(DataSource):
     samples: ClassVar[tuple[int, int]] = (50_000, 10_000)
 
     root: Root = None
-    pixel_scale: Scale = "unit"
+    pixel_scale: Literal["unit", "raw", "signed", "standardised"] = "unit"
     """scale of the pixels: unit, [0, 1]; raw, 0 to 255; signed, [-1, 1]; standardised, with the
     usual means and deviations of the channels"""
 
@@ -154,3 +146,49 @@ class _Batches(pickle.Unpickler):
             core = "numpy._core" if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else "numpy.core"
             return importlib.import_module(f"{core}.multiarray")._reconstruct
         raise pickle.UnpicklingError(f"it needs {module}.{name}, which no batch contains")
+
+
+class Cifar10(Cifar):
+    """CIFAR-10: 50,000 + 10,000 colour images of 32x32 pixels in 10 classes.
+
+    References
+    ----------
+    Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images".
+    """
+
+    batches: ClassVar = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
+    files: ClassVar = make_archive_files(
+        "cifar-10",
+        "cifar-10-batches-py",
+        "170 MB",
+        "c58f30108f718f92721af3b95e74349a",
+        *batches,
+    )
+    label_key: ClassVar = "labels"
+    channel_mean: ClassVar = (0.4914, 0.4822, 0.4465)
+    channel_deviation: ClassVar = (0.2023, 0.1994, 0.2010)
+    classes: ClassVar = 10
+
+    name: Literal["cifar10"] = "cifar10"
+
+
+class Cifar100(Cifar):
+    """CIFAR-100: 50,000 + 10,000 colour images of 32x32 pixels in 100 classes.
+
+    The classes are the fine labels.
+
+    References
+    ----------
+    Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images".
+    """
+
+    batches: ClassVar = ("train", "test")
+    files: ClassVar = make_archive_files(
+        "cifar-100", "cifar-100-python", "169 MB", "eb9058c3a382ffc7106e4002c42a8d85", *batches
+    )
+    label_key: ClassVar = "fine_labels"
+    channel_mean: ClassVar = (0.5071, 0.4867, 0.4408)
+    channel_deviation: ClassVar = (0.2675, 0.2565, 0.2761)
+    classes: ClassVar = 100
+
+    name: Literal["cifar100"] = "cifar100"

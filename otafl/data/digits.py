@@ -23,7 +23,7 @@ _TEST = 360  # the last fifth
 
 
 class Digits(DataSource):
-    """Samples x [n, 64] in grey."""
+    """Samples x [n, 64] in grey, from 0 to 1."""
 
     ships_with: ClassVar[str] = "scikit-learn"
     input_shape: ClassVar[tuple[int, ...]] = (64,)
@@ -31,14 +31,10 @@ class Digits(DataSource):
     samples: ClassVar[tuple[int, int]] = (1437, 360)
 
     name: Literal["digits"] = "digits"
-    pixel_scale: Literal["unit", "raw"] = "unit"
-    """scale of the pixels: unit, [0, 1]; raw, 0 to 16"""
 
     def read(self) -> DataSet:
         table = _read_table()
-        x = table[:, :-1].astype(np.float32)
-        if self.pixel_scale == "unit":
-            x /= 16.0
+        x = table[:, :-1].astype(np.float32) / np.float32(16.0)
         y = table[:, -1].astype(np.int64)
         return DataSet(x[:-_TEST], y[:-_TEST], x[-_TEST:], y[-_TEST:], self.classes)
 

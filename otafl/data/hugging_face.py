@@ -16,7 +16,7 @@ Lhoest et al. 2021, "Datasets: A Community Library for Natural Language Processi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -31,19 +31,13 @@ from otafl.data.base import DataSource
 from otafl.data.dataset import Bytes, DataSet, Indices
 from otafl.data.pixels import Scale, scale_images
 
-TESTS = ("test", "validation")
-"""Test splits if none is named, in order of preference."""
 _GREY = ("1", "L", "LA")
 """Pillow's modes without colour. The modes of `_DEEP` have more than one byte per pixel."""
 _DEEP = ("I", "I;16", "I;16B", "F")
-_LISTS = ("List", "LargeList", "Sequence", "Array2D", "Array3D", "Array4D")
-"""Types of columns that can contain vectors."""
-_SHUFFLE = 0
-"""Seed of the samples that `hold_out` takes, the same in every trial."""
 
 
 class HuggingFace(DataSource):
-    """Data set whose columns of inputs and labels are found by their types."""
+    """Data set with a column of images or lists of numbers, and a column of labels."""
 
     example: ClassVar = {"data.dataset": "ylecun/mnist"}
 
@@ -56,87 +50,52 @@ class HuggingFace(DataSource):
     """commit or tag of a data set on the hub; the newest if not given"""
     train_split: str = "train"
     """split with the training samples"""
-    test_split: str | None = None
-    """split with the test samples; test if not given, or else validation"""
-    hold_out: float | None = Field(None, gt=0, lt=1)
-    """share of the training split that is used for testing instead of a split, drawn once for all
-    trials"""
-    image: str | None = None
-    """column of the images or lists of numbers; the only one of its type if not given"""
-    label: str | None = None
-    """column of the labels; the only one of class labels if not given, or else label"""
+    test_split: str = "test"
+    """split with the test samples"""
+    image: str = "image"
+    """column of the images or lists of numbers"""
+    label: str = "label"
+    """column of the labels"""
     user: str | None = None
     """column with the user of each sample, for partition natural"""
     pixel_scale: Scale = "unit"
     """scale of the pixels: unit, [0, 1]; raw, 0 to 255; signed, [-1, 1]; standardised, over all
     pixels together or each on its own; lists of numbers are not scaled"""
-    image_size: tuple[int, int] | None = None
-    """height and width in pixels that images are resized to; if not given, all images must have one
-    size"""
 
     @property
     def has_users(self) -> bool:  # type: ignore[override]
         return self.user is not None
 
     def read(self) -> DataSet:
-        train, test = self._select_splits(
-            open_splits(self.name, self.dataset, self.config, self.revision)
-        )
-        kinds = _get_column_types(train)
-        images = [name for name, kind in kinds.items() if kind == "Image"]
-        lists = [name for name, kind in kinds.items() if kind in _LISTS]
-        image = self._find_column(train, "image", images or lists, "images or of lists")
-        labels = [name for name, kind in kinds.items() if kind == "ClassLabel"]
-        named = [name for name in kinds if name == "label"]
-        description = "class labels, or called label"
-        label = self._find_column(train, "label", labels or named, description)
-        x = [self._read_samples(part, image) for part in (train, test)]
-        y_train, y_test, classes = _encode_labels(train, test, label)
-        users: Sequence[Indices | None] = (None, None)
+        splits = open_splits(self.name, self.dataset, self.config, self.revision)
+        train = _split(splits, self.train_split, "train_split")
+        test = _split(splits, self.test_split, "test_split")
+        check_column(train, self.image, "image")
+        check_column(train, self.label, "label")
+        x_train, x_test = (self._read_samples(part, self.image) for part in (train, test))
+        y_train, y_test, classes = _encode_labels(train, test, self.label)
+        owner, owner_test, black = None, None, None
         if self.user is not None:
             check_column(train, self.user, "user")
-            *users, _ = _encode_values(train[self.user], test[self.user])
-        black = None
-        if x[0].dtype == np.uint8:
-            *x, black = scale_images(x[0], x[1], self.pixel_scale)
+            owner, owner_test, _ = _encode_values(train[self.user], test[self.user])
+        if x_train.dtype == np.uint8:
+            x_train, x_test, black = scale_images(x_train, x_test, self.pixel_scale)
         return DataSet(
-            x[0], y_train, x[1], y_test, classes, owner=users[0], owner_test=users[1], black=black
+            x_train,
+            y_train,
+            x_test,
+            y_test,
+            classes,
+            owner=owner,
+            owner_test=owner_test,
+            black=black,
         )
-
-    def _select_splits(self, splits: Any) -> tuple[Any, Any]:
-        """Return the training and the test samples."""
-        train = _split(splits, self.train_split, "train_split")
-        if self.hold_out is not None:
-            if self.test_split is not None:
-                raise UserError("data.hold_out: replaces data.test_split; give one of the two")
-            count = round(self.hold_out * len(train))
-            order = np.random.default_rng(_SHUFFLE).permutation(len(train))
-            return train.select(np.sort(order[count:])), train.select(np.sort(order[:count]))
-        name = self.test_split or next((one for one in TESTS if one in splits), None)
-        if name is None:
-            raise UserError(
-                f"data.test_split: {self.dataset!r} has the splits {', '.join(splits)} and none "
-                "for testing; name one, or use data.hold_out: 0.2 to set a fifth aside"
-            )
-        return train, _split(splits, name, "test_split")
-
-    def _find_column(self, part: Any, key: str, suitable: list[str], description: str) -> str:
-        """Return the column that a key names, or else the only suitable one."""
-        named: str | None = getattr(self, key)
-        if named is not None:
-            return check_column(part, named, key)
-        if len(suitable) != 1:
-            raise UserError(
-                f"data.{key}: must be given, because {len(suitable) or 'no'} columns are of "
-                f"{description}; columns: {_format_columns(part)}"
-            )
-        return suitable[0]
 
     def _read_samples(self, part: Any, column: str) -> Any:
         """Return the images [n, ...] uint8 or vectors [n, *shape] float32 of a split."""
         kind = part.features[column]
         if type(kind).__name__ == "Image":
-            return read_pixels(part[column], column, self.image_size)
+            return read_pixels(part[column], column)
         try:
             vectors = np.asarray(part.with_format("numpy")[column][:])
         except (TypeError, ValueError):  # lists of several lengths, or not of numbers
@@ -196,9 +155,7 @@ def open_splits(
     return found if isinstance(found, dict) else {"train": found}
 
 
-def read_pixels(
-    images: Iterable[Any], column: str, image_size: tuple[int, int] | None = None
-) -> Bytes:
+def read_pixels(images: Iterable[Any], column: str) -> Bytes:
     """Read images of one size.
 
     Parameters
@@ -207,8 +164,6 @@ def read_pixels(
         The images, at least one; the first decides whether all are grey or coloured.
     column : str
         Their column, for messages.
-    image_size : tuple of int, optional
-        Height and width that images are resized to.
 
     Returns
     -------
@@ -220,7 +175,7 @@ def read_pixels(
     UserError
         If images have several sizes or more than 8 bits per colour.
     """
-    grey, wanted, out = None, image_size, []
+    grey, wanted, out = None, None, []
     for image in images:
         if image.mode in _DEEP:
             raise UserError(
@@ -228,15 +183,12 @@ def read_pixels(
                 f"colour (Pillow's mode {image.mode}); convert them to 8 bits"
             )
         grey = image.mode in _GREY if grey is None else grey
-        if image_size is not None:
-            image = image.resize(image_size[::-1])
         size = image.size[::-1]
         wanted = wanted or size
         if size != wanted:
             raise UserError(
-                f"data.image_size: the images of the column {column!r} have several sizes, "
-                f"{list(wanted)} and {list(size)}; data.image_size: {list(wanted)} makes them "
-                "equal"
+                f"data.image: the images of the column {column!r} have several sizes, "
+                f"{list(wanted)} and {list(size)}; resize them to one before they are saved"
             )
         out.append(np.asarray(image.convert("L" if grey else "RGB"), np.uint8))
     pixels = np.stack(out)
@@ -247,7 +199,10 @@ def _split(found: Any, name: str, key: str) -> Any:
     """Return the split that a key names."""
     if name not in found:
         hint = format_suggestion(name, found) or ";"
-        raise UserError(f"data.{key}: no split {name!r}{hint} splits: {', '.join(found)}")
+        raise UserError(
+            f"data.{key}: no split {name!r}{hint} splits: {', '.join(found)}; name one, or save "
+            "the data set with two splits"
+        )
     return found[name]
 
 
@@ -257,17 +212,12 @@ def _get_column_types(part: Any) -> dict[str, str]:
     return {n: part.features[n].dtype if kind == "Value" else kind for n, kind in kinds.items()}
 
 
-def check_column(part: Any, name: str, key: str) -> str:
-    """Return the column that a key names, if it exists."""
+def check_column(part: Any, name: str, key: str) -> None:
+    """Raise UserError if the column that a key names does not exist."""
     if name not in part.features:
         hint = format_suggestion(name, part.features) or ";"
-        raise UserError(f"data.{key}: no column {name!r}{hint} columns: {_format_columns(part)}")
-    return name
-
-
-def _format_columns(part: Any) -> str:
-    """Format the columns of a split and their types."""
-    return ", ".join(f"{name} ({kind})" for name, kind in _get_column_types(part).items())
+        columns = ", ".join(f"{one} ({kind})" for one, kind in _get_column_types(part).items())
+        raise UserError(f"data.{key}: no column {name!r}{hint} columns: {columns}")
 
 
 def _encode_labels(train: Any, test: Any, column: str) -> tuple[Indices, Indices, int]:

@@ -1,4 +1,4 @@
-"""Reader of grey images in the IDX format, in which MNIST is stored.
+"""Grey images in the IDX format: MNIST and Fashion-MNIST.
 
 A file is a big-endian magic number, one 32-bit size for each dimension, and unsigned bytes. A data
 set is four such files in one folder, gzipped or not.
@@ -17,7 +17,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -156,3 +156,54 @@ def _read_content(path: Path) -> bytes:
     if path.suffix == ".gz":
         raise UserError(f"{path}: the name ends in .gz, but the file is no gzip file")
     return content
+
+
+class Mnist(GreyImages):
+    """MNIST: 60,000 + 10,000 handwritten digits of 28x28 pixels.
+
+    References
+    ----------
+    LeCun, Bottou, Bengio, Haffner 1998, "Gradient-Based Learning Applied to Document Recognition".
+    LeCun, Cortes, Burges, "The MNIST database".
+    """
+
+    files: ClassVar = make_image_files(
+        folder="mnist",
+        size="12 MB",
+        # The authors' own site no longer serves the files; this is torchvision's mirror.
+        url="https://ossci-datasets.s3.amazonaws.com/mnist/",
+        md5={
+            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
+    )
+
+    name: Literal["mnist"] = "mnist"
+
+
+class FashionMnist(GreyImages):
+    """Fashion-MNIST: 60,000 + 10,000 images of clothing, 28x28 pixels in 10 classes.
+
+    URL and checksums are from the authors' README.
+
+    References
+    ----------
+    Xiao, Rasul, Vollgraf 2017, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine
+        Learning Algorithms", arXiv:1708.07747.
+    """
+
+    files: ClassVar = make_image_files(
+        folder="fashion-mnist",
+        size="31 MB",
+        url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        md5={
+            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
+    )
+
+    name: Literal["fashion_mnist"] = "fashion_mnist"

@@ -8,7 +8,7 @@ Features and score are standardised by the training part.
 The score was interpolated linearly between three examinations, so a person's mean explains 92 % of
 its variance, and a person's line in time 98 %. Results therefore have the controls `mean_control`
 and `line_control` beside the personal models. Two features are three times two others (DDP of RAP,
-DDA of APQ3); `copies: false` leaves them out.
+DDA of APQ3) and are left out.
 
 References
 ----------
@@ -18,8 +18,6 @@ Tsanas, Little, McSharry, Ramig 2009, "Accurate Telemonitoring of Parkinson's Di
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -36,16 +34,15 @@ from otafl.losses.base import Labels
 
 _FILE = "parkinsons_updrs.data"
 _PERSON, _TIME = "subject#", "test_time"
-_COPIES = ("Jitter:DDP", "Shimmer:DDA")
 _FEATURES = (
-    *("Jitter(%)", "Jitter(Abs)", "Jitter:RAP", "Jitter:PPQ5", "Jitter:DDP"),
-    *("Shimmer", "Shimmer(dB)", "Shimmer:APQ3", "Shimmer:APQ5", "Shimmer:APQ11", "Shimmer:DDA"),
+    *("Jitter(%)", "Jitter(Abs)", "Jitter:RAP", "Jitter:PPQ5"),
+    *("Shimmer", "Shimmer(dB)", "Shimmer:APQ3", "Shimmer:APQ5", "Shimmer:APQ11"),
     *("NHR", "HNR", "RPDE", "DFA", "PPE"),
 )
 
 
 class Parkinsons(DataSource):
-    """Samples x [n, 14], 16 with copies, and scores y [n, 1], by person in the order of time."""
+    """Samples x [n, 14] and scores y [n, 1], by person in the order of time."""
 
     files: ClassVar[Files] = Files(
         "parkinsons",
@@ -62,6 +59,7 @@ class Parkinsons(DataSource):
     has_users: ClassVar[bool] = True
     labels: ClassVar[Labels | None] = "values"
     default_loss: ClassVar[str] = "squared"
+    input_shape: ClassVar[tuple[int, ...]] = (len(_FEATURES),)
     classes: ClassVar[int] = 1
     example: ClassVar = {"model.name": "linear"}
 
@@ -77,25 +75,10 @@ class Parkinsons(DataSource):
     """share of a person's recordings, the last in time, that test"""
     target: Literal["motor_UPDRS", "total_UPDRS"] = "motor_UPDRS"
     """score that is predicted"""
-    copies: bool = False
-    """also the two features that are multiples of others"""
-    with_time: bool = False
-    """also the time of the recording, as a feature"""
-    scale_target: bool = True
-    """standardise the score too, by its mean and deviation in the training part"""
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        return (len(self._columns),)
-
-    @property
-    def _columns(self) -> tuple[str, ...]:
-        kept = tuple(name for name in _FEATURES if self.copies or name not in _COPIES)
-        return (*kept, _TIME) if self.with_time else kept
 
     def read(self) -> DataSet:
         path = self.files.locate(self.name, self.root) / _FILE
-        table = _read_table(path, (_PERSON, _TIME, self.target, *self._columns))
+        table = _read_table(path, (_PERSON, _TIME, self.target, *_FEATURES))
         order = np.lexsort((table[_TIME], table[_PERSON]))
         person = np.unique(table[_PERSON][order], return_inverse=True)[1]
         counts = np.bincount(person)
@@ -108,11 +91,9 @@ class Parkinsons(DataSource):
             )
         within = np.arange(len(person)) - (np.cumsum(counts) - counts)[person]
         train = within < kept[person]
-        x = np.stack([table[name][order] for name in self._columns], 1)
+        x = np.stack([table[name][order] for name in _FEATURES], 1)
         y = table[self.target][order][:, None]
-        x = _standardise(x, train)
-        y = _standardise(y, train) if self.scale_target else y
-        x, y = x.astype(np.float32), y.astype(np.float32)
+        x, y = (_standardise(values, train).astype(np.float32) for values in (x, y))
         time = table[_TIME][order]
         return DataSet(
             x[train],
@@ -137,30 +118,26 @@ def _read_table(path: Path, columns: tuple[str, ...]) -> dict[str, np.ndarray]:
 
     Raises UserError if one is missing or has something else than numbers.
     """
+    import pandas as pd  # type: ignore[import-untyped]  # a third of a second, also of --help
+
     with (
-        wrap_read_errors(path, "not a CSV file", csv.Error, UnicodeDecodeError),
-        open_regular(path) as raw,
-        io.TextIOWrapper(raw, encoding="utf-8", newline="") as file,
+        wrap_read_errors(path, "not a CSV file", ValueError),  # also no text, or no columns
+        open_regular(path) as file,
     ):
-        rows = [row for row in csv.reader(file) if row]
-    head = rows[0] if rows else []
-    missing = [name for name in columns if name not in head]
+        table = pd.read_csv(file, index_col=False)
+    missing = [name for name in columns if name not in table]
     if missing:
         raise UserError(
             f"{path}: expected the columns of UCI's {_FILE}, but {', '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} missing; `otafl data get parkinsons` "
             "downloads the file"
         )
-    place = [head.index(name) for name in columns]
-    found = np.empty((len(rows) - 1, len(columns)))
-    for number, row in enumerate(rows[1:], 2):
-        try:
-            found[number - 2] = [float(row[at]) for at in place]
-        except (ValueError, IndexError):
-            raise UserError(
-                f"{path}: line {number} needs a number in each of {len(head)} columns; "
-                "`otafl data get parkinsons` downloads the file"
-            ) from None
-    if not len(found) or not np.isfinite(found).all():
-        raise UserError(f"{path}: has no recordings, or numbers that are not finite")
-    return dict(zip(columns, found.T, strict=True))
+    numbers = table[list(columns)].apply(pd.to_numeric, errors="coerce").to_numpy(float)
+    wrong = ~np.isfinite(numbers).all(1)
+    if wrong.any() or not len(numbers):
+        line = int(wrong.argmax()) + 2 if len(numbers) else 2
+        raise UserError(
+            f"{path}: line {line} needs a finite number in each of {len(table.columns)} columns; "
+            "`otafl data get parkinsons` downloads the file"
+        )
+    return dict(zip(columns, numbers.T, strict=True))

@@ -58,8 +58,6 @@ class Ridge(DataSource):
     samples only"""
     label_noise: float = Field(0.1, ge=0)
     """standard deviation of the noise on labels"""
-    sample_seed: int = Field(0, ge=0)
-    """seed of the samples, the same in all trials"""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -74,7 +72,7 @@ class Ridge(DataSource):
         return self.users * self.user_samples, self.users * self.user_test_samples
 
     def read(self) -> DataSet:
-        generator = np.random.default_rng(self.sample_seed)
+        generator = np.random.default_rng(0)  # the same samples in all trials
         counts = self.user_samples, self.user_test_samples
         scale = np.exp(
             self.hessian_spread * generator.standard_normal((self.users, 1, self.features))

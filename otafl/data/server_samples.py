@@ -28,8 +28,6 @@ class ServerDataSettings(Settings):
     """share of the training samples, or of the users; below 1 unless classes are given"""
     by: Literal["samples", "users"] = "samples"
     """samples: the share is drawn from all samples; users: all samples of a share of the users"""
-    seed: int = Field(0, ge=0, lt=2**63)
-    """seed of the draw, which is the same for all trials"""
 
     def find_conflicts(self) -> Iterable[str]:
         if self.classes is None and self.fraction == 1.0:
@@ -84,7 +82,7 @@ def withhold(settings: ServerDataSettings, data: DataSet) -> DataSet:
     """
     groups: Indices = data.class_labels
     test_groups: Indices | None = data.class_labels_test
-    generator = np.random.default_rng([settings.seed, 0x5E4E4])
+    generator = np.random.default_rng([0, 0x5E4E4])  # the same draw in all trials
     if settings.by == "users":
         if data.owner is None:
             raise UserError("data.server.by: the data set has no users; use by: samples")

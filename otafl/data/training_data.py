@@ -28,6 +28,7 @@ from otafl.data.device_splits import count_classes
 from otafl.data.epochs import EpochBatches, EpochPlan, compute_sample_weights, list_positions
 
 MINIBATCH = declare_family("minibatch", __name__)
+DROPOUT = declare_family("dropout", __name__)
 
 _ROUNDS_AHEAD = 64
 _NUMBERS_AHEAD = 2**18  # the temporary tensors of a block then fit into the processor's cache
@@ -123,9 +124,21 @@ class TrainingData:
         plan = self.epochs
         return None if plan is None else EpochBatches(plan, self._streams, round, cohort)
 
-    def select_cohort(self, round: Round, cohort: Cohort) -> CohortData:
-        """Return the local data of a chunk of cohort rows in a round."""
-        return CohortData(self, round, cohort)
+    def select_cohort(self, round: Round, cohort: Cohort, has_keys: bool = False) -> CohortData:
+        """Return the local data of a chunk of cohort rows in a round.
+
+        has_keys: whether minibatches have keys, for models that draw random numbers in training.
+        """
+        return CohortData(self, round, cohort, has_keys)
+
+    def draw_keys(self, round: Round, step: int, cohort: Cohort, draw: int) -> Tensor:
+        """Draw the keys of a cohort's rows in a local step, int64 [n].
+
+        A key depends only on seed, trial, device, round, step and draw, as the samples do.
+        """
+        purpose = DROPOUT / draw if draw else DROPOUT
+        key = make_step_key(round, step)
+        return self._streams.draw_device_words(purpose, key, cohort.trial, cohort.device, 1)[:, 0]
 
     def draw_ahead(self, round: int, draw: int) -> Tensor:
         """Return a round's samples [T, S * K, B] int64 of the population, from a block of rounds.
@@ -244,7 +257,10 @@ class TrainingData:
 class CohortData:
     """Local data of the rows of a cohort in one round; see `contracts.LocalData`."""
 
-    def __init__(self, data: TrainingData, round: Round, cohort: Cohort) -> None:
+    def __init__(
+        self, data: TrainingData, round: Round, cohort: Cohort, has_keys: bool = False
+    ) -> None:
+        self._has_keys = has_keys
         self.round, self.steps, self.cohort = round, data.steps, cohort
         self._data, self._epochs = data, data.make_epochs(round, cohort)
         if self._epochs is not None:
@@ -281,6 +297,8 @@ class CohortData:
             raise IndexError(f"local step: got {step}; must be in 0..{self.steps - 1}")
         data = self._data
         batch = self._gather(step, draw_index)
+        if self._has_keys:
+            batch = replace(batch, keys=self.draw_keys(step, draw_index))
         if data.augment is None:
             return batch
         tick = _make_step_keys(self.round, 1, step, step + 1, self._flat_index.device)
@@ -291,8 +309,10 @@ class CohortData:
         return replace(batch, x=x)
 
     def draw_keys(self, step: int, draw_index: int = 0) -> Tensor | None:
-        """Return None: `otafl.data.keyed_data` gives keys to models that need them."""
-        return None
+        """Draw the keys of a local step, int64 [n]; None if the model needs none."""
+        if not self._has_keys:
+            return None
+        return self._data.draw_keys(self.round, step, self.cohort, draw_index)
 
     def load_full_batch(self) -> Batch:
         """Return all local data, x [n, n_max, *shape], padded with weight 0."""
@@ -313,7 +333,7 @@ class CohortData:
 
     def take(self, row_index: Tensor) -> CohortData:
         """Return the local data of the rows row_index [n] int64, which must be ordered by trial."""
-        return CohortData(self._data, self.round, self.cohort.take(row_index))
+        return CohortData(self._data, self.round, self.cohort.take(row_index), self._has_keys)
 
     def _gather(self, step: int, draw: int) -> Batch:
         """Return the minibatch of a step, before augmentation."""

@@ -1,9 +1,8 @@
-"""Faults: devices that misbehave, stragglers, deep fades and a jammer.
+"""Faults: devices that misbehave, crashes, stragglers and a jammer.
 
-The files of `otafl.devices.attacks` contain what a device does that misbehaves. This module says
-which devices do it: the first ones in every round, or each device by chance. The fault of a device
-in a round does not depend on the other participants. Slow computing is in
-`otafl.devices.slow_bursts`.
+`otafl.devices.attacks` contains what a device does that misbehaves. This module says which devices
+do it: the first ones in every round, or each device by chance. The fault of a device in a round
+does not depend on the other participants. Slow computing is in `otafl.devices.slowness`.
 """
 
 from __future__ import annotations
@@ -19,28 +18,24 @@ from torch import Tensor
 from otafl.core import registry, settings
 from otafl.core.choices import declare_choice
 from otafl.core.contracts import (
-    NO_LIMITS,
-    ChannelState,
+    Batch,
     Cohort,
     Group,
     LocalData,
     Payload,
     TransmitLimits,
+    unsqueeze_like,
 )
 from otafl.core.hyper import build_hyper
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Purpose, Streams, declare_family
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
-from otafl.devices.attacks.base import Attack, Attacked
-from otafl.devices.attacks.crash import Crash
-from otafl.devices.attacks.duplicate import Duplicate
-from otafl.devices.false_labels import FalseLabels
-from otafl.devices.slow_bursts import SlowBursts
+from otafl.devices.attacks import Attack, Attacked, Crash, Duplicate
+from otafl.devices.slowness import SlowBursts
 
 FAULT = declare_family("fault", __name__)
-CRASH, DUPLICATE = FAULT / "crash", FAULT / "duplicate"
-FADE, STRAGGLER = FAULT / "fade", FAULT / "straggler"
+CRASH, STRAGGLER = FAULT / "crash", FAULT / "straggler"
 
 
 class Faults:
@@ -54,11 +49,6 @@ class Faults:
         Sections `faults` of the trials, which differ only in stackable fields.
     streams : Streams
         Random streams of the trials.
-
-    Attributes
-    ----------
-    downtime_s : ndarray, float64 [S]
-        Seconds that a crashed device is away.
     """
 
     class Settings(settings.Settings):
@@ -73,37 +63,26 @@ class Faults:
         attack: Any = declare_choice("attack", "attack of the Byzantine devices")
         scale: float = declare_stackable(1.0, gt=0)
         """strength of the attack, a factor on what an attacker sends"""
-        refuse_nonfinite: bool | None = None
-        """whether devices do not send an update that is not finite, for any reason; if not given,
-        only with attack: nan. An update that is not finite spoils the model, and the trial ends as
-        diverged"""
         jammer_db: Decibels | None = declare_stackable(None, mixes_with_null=True)
         """mean power of a jammer's white noise over the receiver's noise, in dB; it fades, and the
         server does not know of it; no jammer if not given"""
         crash_probability: float = declare_stackable(0.0, ge=0, le=1)
         """probability that a transmitter crashes during the slot, after a uniformly distributed
         share of its symbols"""
-        crash_downtime_s: float = declare_stackable(0.0, ge=0)
-        """seconds that a crashed device is away after the slot"""
         straggler_probability: float = declare_stackable(0.0, ge=0, le=1)
         """probability per round that a burst of slow computing begins, for a device without one"""
         straggler_rounds: float = declare_stackable(5.0, ge=1)
         """mean length of a burst in rounds, geometrically distributed"""
         straggler_factor: float = declare_stackable(4.0, ge=1)
         """factor of the seconds of local work during a burst"""
-        fade_probability: float = declare_stackable(0.0, ge=0, le=1)
-        """probability that a device's uplink is in a deep fade in a round"""
-        fade_db: Decibels = declare_stackable(20.0, ge=0)
-        """attenuation of a deep fade in dB"""
-        duplicate_probability: float = declare_stackable(0.0, ge=0, le=1)
-        """probability that a device sends its update twice in a slot"""
 
         @property
         def has_rejection(self) -> bool:
-            """Whether devices do not send an update that is not finite."""
-            if self.refuse_nonfinite is None:
-                return self.attack.sends_nonfinite and self.byzantine > 0
-            return self.refuse_nonfinite
+            """Whether devices do not send an update that is not finite.
+
+            Without `attack: nan` such an update spoils the model, and the trial ends as diverged.
+            """
+            return self.attack.sends_nonfinite and self.byzantine > 0
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             count = scenario.devices.count
@@ -142,10 +121,7 @@ class Faults:
         self._refuses = any(one.has_rejection for one in sections)
         attack = type(self._attack) if self._has_attackers else None
         self._crash = attack is Crash or any(one.crash_probability for one in sections)
-        self._fade = any(one.fade_probability for one in sections)
-        self._twice = attack is Duplicate or any(one.duplicate_probability for one in sections)
-        self.downtime_s = np.array([one.crash_downtime_s for one in sections])
-        self._pairs: tuple[Tensor, Tensor] | None = None
+        self._twice = attack is Duplicate
         self._bursts: SlowBursts | None = None
         if any(one.straggler_probability for one in sections):
             self._bursts = SlowBursts(
@@ -230,14 +206,13 @@ class Faults:
         TransmitLimits
             Limits with faults.
         """
-        crashes, copies = self.draw_crashes(cohort, round), self.draw_copies(cohort, round)
+        crashes, copies = self.draw_crashes(cohort, round), self.count_copies(cohort)
         if crashes is not None or copies is not None:
             limits = replace(limits, sent_fraction=crashes, num_copies=copies)
         if not self._has_attackers or isinstance(self._attack, Crash | Duplicate):
             return limits
         attacks = cohort.scatter_to_grid(self._find_attackers(cohort), False)
-        shares = torch.ones_like(attacks, dtype=self._scale.dtype)
-        return self._attack.change_limits(limits, attacks, shares, self._attack_hyper)
+        return self._attack.change_limits(limits, attacks, self._attack_hyper)
 
     def draw_crashes(self, cohort: Cohort, round: int) -> Tensor | None:
         """Draw the crashes of a slot.
@@ -256,39 +231,18 @@ class Faults:
         """
         if not self._crash:
             return None
-        draw = self._draw_rows(CRASH, cohort, round, (2,))
+        draw = self._streams.draw_device_uniform(CRASH, round, cohort.trial, cohort.device, (2,))
         crashed = draw[:, 0] < self._hyper["crash_probability"][cohort.trial]
-        return self._misbehave(Crash(), crashed, draw[:, 1], cohort).sent_fraction
+        if self._has_attackers and isinstance(self._attack, Crash):
+            crashed = crashed | self._find_attackers(cohort)
+        return cohort.scatter_to_grid(draw[:, 1].where(crashed, 1.0), 1.0)
 
-    def draw_copies(self, cohort: Cohort, round: int) -> Tensor | None:
-        """Draw the duplicates of a slot.
-
-        Parameters
-        ----------
-        cohort : Cohort
-            Transmitters.
-        round : int
-            Number of the round.
-
-        Returns
-        -------
-        Tensor, [S, K], optional
-            Number of copies of its update that each device sends, 1 or 2; None without this fault.
-        """
+    def count_copies(self, cohort: Cohort) -> Tensor | None:
+        """Count the copies [S, K] of its update that each device sends; None if all send one."""
         if not self._twice:
             return None
-        draw = self._draw_rows(DUPLICATE, cohort, round, ())
-        twice = draw < self._hyper["duplicate_probability"][cohort.trial]
-        return self._misbehave(Duplicate(), twice, draw, cohort).num_copies
-
-    def _misbehave(
-        self, attack: Attack, mask: Tensor, share: Tensor, cohort: Cohort
-    ) -> TransmitLimits:
-        """Return the limits of rows [N], and of the attackers if it is their attack too."""
-        if self._has_attackers and type(self._attack) is type(attack):
-            mask = mask | self._find_attackers(cohort)
-        attacks, shares = cohort.scatter_to_grid(mask, False), cohort.scatter_to_grid(share, 1.0)
-        return attack.change_limits(NO_LIMITS, attacks, shares, self._attack_hyper)
+        attacks = cohort.scatter_to_grid(self._find_attackers(cohort), False)
+        return attacks.to(self._scale.dtype) + 1.0
 
     def _find_attackers(self, cohort: Cohort) -> Tensor:
         """Return the rows of attackers, [N] bool."""
@@ -310,43 +264,6 @@ class Faults:
             Factors of the seconds of local work; None without stragglers.
         """
         return None if self._bursts is None else self._bursts.draw_factor(trial, device, round)
-
-    def fade(self, channel: ChannelState, round: int) -> ChannelState:
-        """Apply the deep fades of a round to its channel.
-
-        Parameters
-        ----------
-        channel : ChannelState
-            Channel of the round.
-        round : int
-            Number of the round.
-
-        Returns
-        -------
-        ChannelState
-            Channel with weaker fading for the devices in a deep fade.
-        """
-        if not self._fade:
-            return channel
-        trials, devices = channel.h.shape[:2]
-        if self._pairs is None:
-            self._pairs = self._streams.list_pairs(devices)
-        draw = self._streams.draw_device_uniform(FADE, round, *self._pairs, ())
-        faded = draw.view(trials, devices) < self._hyper["fade_probability"][:, None]
-        amplitude = db_to_linear(-self._hyper["fade_db"] / 2.0)  # square root of the power
-        factor = amplitude[:, None].where(faded, 1.0)[:, :, None, None, None]
-        later = channel.blocks_fn
-        return replace(
-            channel,
-            h=channel.h * factor,
-            blocks_fn=None if later is None else lambda blocks: later(blocks) * factor,
-        )
-
-    def _draw_rows(
-        self, purpose: str, cohort: Cohort, round: int, shape: tuple[int, ...]
-    ) -> Tensor:
-        """Draw uniform numbers of a shape for each row of a cohort."""
-        return self._streams.draw_device_uniform(purpose, round, cohort.trial, cohort.device, shape)
 
     def _attack_group(
         self, stream: Purpose, group: Group, attacks: Tensor, cohort: Cohort, round: int
@@ -381,3 +298,54 @@ def compute_jammer_power(sections: Sequence[Faults.Settings], streams: Streams) 
     """Compute the jammer's mean power over the receiver's complex noise, [S], else 0."""
     powers = [0.0 if one.jammer_db is None else db_to_linear(one.jammer_db) for one in sections]
     return torch.tensor(powers, dtype=streams.dtype, device=streams.device)
+
+
+class FalseLabels:
+    """Local data of which some rows have class C - 1 - y in place of y, of C classes.
+
+    Parameters
+    ----------
+    data : LocalData
+        True local data of n rows.
+    mask : Tensor, bool [n]
+        Rows with false labels.
+    """
+
+    def __init__(self, data: LocalData, mask: Tensor) -> None:
+        self.round, self.steps, self.cohort = data.round, data.steps, data.cohort
+        self._data, self._mask = data, mask
+        self._last_class = data.count_classes().shape[1] - 1
+
+    def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
+        """Return the minibatch of a local step."""
+        return self._flip(self._data.draw_batch(step, draw_index))
+
+    def draw_keys(self, step: int, draw_index: int = 0) -> Tensor | None:
+        """Draw the keys [n] of a step, if the model needs them."""
+        return self._data.draw_keys(step, draw_index)
+
+    def load_full_batch(self) -> Batch:
+        """Return all local data."""
+        return self._flip(self._data.load_full_batch())
+
+    def count_classes(self) -> Tensor:
+        """Count the samples of each class, int64 [n, C]."""
+        true = self._data.count_classes()
+        return true.flip(1).where(self._mask[:, None], true)
+
+    def count_samples(self) -> Tensor:
+        """Count the samples, int64 [n]."""
+        return self._data.count_samples()
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes, which alone can be flipped."""
+        return self._data.has_classes
+
+    def take(self, row_index: Tensor) -> FalseLabels:
+        """Return the local data of the named rows."""
+        return FalseLabels(self._data.take(row_index), self._mask[row_index])
+
+    def _flip(self, batch: Batch) -> Batch:
+        mask = unsqueeze_like(self._mask, batch.y)
+        return replace(batch, y=(self._last_class - batch.y).where(mask, batch.y))

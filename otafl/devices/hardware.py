@@ -1,4 +1,4 @@
-"""Hardware of the devices: speed, memory, battery and power draw.
+"""Hardware of the devices: speed, memory, battery and power draw, and what they do with it.
 
 Hardware does not change during a trial.
 """
@@ -10,6 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+
+ACTIVITIES = ("receive", "compute", "wait", "transmit", "lost", "left", "empty")
+"""Activities of a timeline.
+
+lost: reception and local work for an update that never gets into a slot. left, empty:
+absence because the device is not available or has no charge.
+"""
+
+CAUSES = ("compute", "transmit", "circuit", "receive", "idle")
+"""Causes of energy consumption.
+
+compute: local work. transmit: draw of the power amplifier. circuit: the radio's circuits during a
+transmission. receive: the radio during the downlink. idle: waiting for the slot, and sleep.
+"""
 
 
 @dataclass(frozen=True)

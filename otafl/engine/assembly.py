@@ -32,7 +32,7 @@ from otafl.data import Samples
 from otafl.devices import compute
 from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware
-from otafl.devices.jitter import Jitter
+from otafl.devices.slowness import Jitter
 from otafl.downlink.base import Downlink
 from otafl.engine.submodel_workload import SubmodelWorkload
 from otafl.engine.workload import WorkloadPlanner
@@ -141,8 +141,7 @@ def assemble(
     sized = submodels.build(
         scenario.devices.capacity_levels, algorithm.levels, hardware, load, setup
     )
-    reboots = bool(np.any(faults.downtime_s))
-    clocks = clock.build(of_devices, hardware, streams, scenario.output.save_timeline, reboots)
+    clocks = clock.build(of_devices, hardware, streams, scenario.output.save_timeline)
     clocks.together = laid_out.servers if servers.together else 1
     workload = WorkloadPlanner(
         hardware,

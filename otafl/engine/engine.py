@@ -120,11 +120,11 @@ class Engine(Stateful):
         if self._ignores_fading:
             return self.cohorts.placeholder_channel
         if cohort is None:
-            return parts.faults.fade(parts.link.channel.get_state(t), t)
+            return parts.link.channel.get_state(t)
         devices = cohort.device
         if self.pending is not None:
             devices = torch.cat([devices, self.pending.cohort.device])
-        return parts.faults.fade(parts.link.channel.get_state_of_devices(t, devices), t)
+        return parts.link.channel.get_state_of_devices(t, devices)
 
     def find_available(self, t: int) -> np.ndarray | None:
         """Return the devices that could take part, [S, K] bool; None for all, or if they are asked.
@@ -343,8 +343,6 @@ class Engine(Stateful):
             airtime_s,
             energy_j / parts.hardware.efficiency,
             on_air_s,
-            None if limits.sent_fraction is None else (limits.sent_fraction < 1.0).cpu().numpy(),
-            parts.faults.downtime_s,
         )
         self.ended |= parts.clock.get_time_s() >= parts.duration_s
         if parts.scenario.output.save_link:  # empty if no device transmitted

@@ -11,7 +11,6 @@ from torch import Tensor
 from otafl.algorithms.base import Outcome
 from otafl.core.contracts import Broadcast, Cohort, LocalContext, LocalData, Payload
 from otafl.core.rng import Round
-from otafl.data.keyed_data import KeyedData
 from otafl.downlink.base import Delivery
 from otafl.engine.assembly import Parts
 from otafl.engine.device_store import DeviceStore
@@ -156,9 +155,8 @@ class LocalTraining:
     ) -> Outcome:
         """Return the outcome of the local update of a chunk, in a round of this index."""
         parts, chunk = self._parts, inputs.chunk
-        true: LocalData = parts.samples.training_data.select_cohort(t, chunk)
-        if parts.model.uses_dropout:
-            true = KeyedData(true, parts.streams)
+        data = parts.samples.training_data
+        true: LocalData = data.select_cohort(t, chunk, parts.model.uses_dropout)
         work = parts.faults.change_labels(true, chunk)
         shared = chunk, parts.hyper, parts.streams, t, work
         context = LocalContext(*shared, reserve_fn=reserve_fn)

@@ -14,7 +14,7 @@ from otafl.core.stateful import Stateful
 from otafl.cpu_frequency.base import CpuFrequency, Task
 from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware, compute_energy_j
-from otafl.devices.jitter import Jitter
+from otafl.devices.slowness import Jitter
 from otafl.downlink.base import Delivery
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from otafl.core.contracts import FineTuneSpec, View
 from otafl.data.build import Samples
-from otafl.data.client_samples import ClientSamples
+from otafl.data.device_splits import ClientSamples
 from otafl.evaluation.batch_statistics import BatchStatistics
 from otafl.evaluation.controls import compute_control_errors
 from otafl.evaluation.excess_risk import ExcessRisk

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from otafl.data.build import Samples
-from otafl.data.client_samples import ClientSamples
+from otafl.data.device_splits import ClientSamples
 from otafl.losses.base import LabelSpread, Loss
 
 

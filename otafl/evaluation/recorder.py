@@ -17,7 +17,7 @@ import torch
 from otafl.algorithms.base import Views
 from otafl.core.contracts import Tensors
 from otafl.core.stateful import Stateful
-from otafl.devices.activities import CAUSES
+from otafl.devices.hardware import CAUSES
 from otafl.engine.engine import Engine
 from otafl.evaluation.evaluation import Evaluation
 from otafl.results.end_values import SUMS

@@ -18,7 +18,7 @@ from otafl.core.contracts import (
     take_rows,
     unsqueeze_like,
 )
-from otafl.data.client_samples import ClientSamples
+from otafl.data.device_splits import ClientSamples
 from otafl.data.training_data import TrainingData
 from otafl.engine.device_store import MODELS_CHUNK
 from otafl.losses.base import Loss

@@ -21,7 +21,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from otafl.analysis.timeline import merge_intervals, select_window
-from otafl.devices.activities import ACTIVITIES
+from otafl.devices.hardware import ACTIVITIES
 from otafl.plots.drawing import save
 from otafl.plots.layout import make_figure
 
@@ -50,7 +50,6 @@ LOOKS: dict[str, Look] = {
     "lost": Look("#E69F00", 0.62),
     "left": Look("0.87", 0.94, front=1),
     "empty": Look("#B07AA1", 0.94, front=1),
-    "crashed": Look("0.3", 0.94, edge=0.4, front=3),
 }
 SLOT = "#FBE6D4"
 READABLE = 60

@@ -25,10 +25,10 @@ from otafl import data, models
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.suggestions import format_count
-from otafl.data import synthetic
+from otafl.data.build import build_synthetic
 from otafl.data.device_splits import get_declared_counts, split_parts
 from otafl.data.loading import DataShape, get_declared_shape, read_shape
-from otafl.data.sample_assignment import SampleAssignment
+from otafl.data.partitions.base import SampleAssignment
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
@@ -77,7 +77,7 @@ def find_problems(scenario: Scenario, fits: bool = True) -> list[Problem]:
     if fits and not found and (shape := get_declared_shape(scenario.data)) is not None:
         on_cpu = EngineSettings(device="cpu", dtype=scenario.engine.dtype)
         here = scenario.model_copy(update={"engine": on_cpu})
-        first = catch_problem(lambda: _run_round(here, shape, synthetic.build_synthetic))
+        first = catch_problem(lambda: _run_round(here, shape, build_synthetic))
         found += [] if first is None else [first]
     return found
 

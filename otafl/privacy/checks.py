@@ -43,9 +43,9 @@ def find_problems(scenario: Any) -> Iterator[Problem]:
     if scenario.faults.has_rejection:
         text = (
             "a device that does not send an update that is not finite reveals its data by its "
-            "silence; with privacy.clip, which sends zeros instead, use refuse_nonfinite: false"
+            "silence; use another attack, or leave privacy.clip out"
         )
-        yield make_problem(text, "faults.refuse_nonfinite", "privacy.clip")
+        yield make_problem(text, "faults.attack", "privacy.clip")
     yield from _find_revealing(scenario)
     if getattr(_get_values(devices.selection), "sampling_probability", None) is not None:
         yield from _find_not_hidden(devices)

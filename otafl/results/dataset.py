@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from otafl import scenario as scenarios
-from otafl.devices.activities import ACTIVITIES, CAUSES
+from otafl.devices.hardware import ACTIVITIES, CAUSES
 from otafl.results import header, origins
 from otafl.results.end_values import SUMS
 from otafl.results.environment import get_device_name, get_versions

@@ -72,6 +72,9 @@ def locate_files(value: Any, folder: FilePath | str, path: Path = ()) -> Any:
     if isinstance(value, Mapping) and ":" not in str(value.get("name", "")):
         inner = {key: (*path, *split(key)) for key in value if isinstance(key, str)}
         return {key: locate_files(one, folder, inner.get(key, ())) for key, one in value.items()}
+    if path == ("data", "dataset") and isinstance(value, str):  # a folder, or a name on the hub
+        found = os.path.abspath(os.path.join(folder, os.path.expanduser(value)))
+        return found if os.path.exists(found) else value
     is_file = path != () and path[-1] in FILE_KEYS and path[:-1] in CHOICES
     if path == ("output", "folder") and isinstance(value, str):
         return os.path.expanduser(value)

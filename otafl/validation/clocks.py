@@ -14,8 +14,8 @@ from otafl.clock.event_clock import EventClock
 from otafl.clock.trial_clock import TrialClock
 from otafl.core.rng import Streams
 from otafl.devices import compute
-from otafl.devices.activities import ACTIVITIES
-from otafl.devices.compute.fixed import Fixed
+from otafl.devices.compute.kinds import Fixed
+from otafl.devices.hardware import ACTIVITIES
 from otafl.devices.protocols import Rules
 from otafl.scenario import load_scenario
 from otafl.validation.bench import CONFORMANCE, Bench

@@ -1,7 +1,8 @@
-"""Laws of codecs, over the uplink if it matters."""
+"""Laws of codecs, over the uplink if it matters, and of linear codecs, whose output superposes."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from itertools import product
@@ -12,16 +13,10 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from otafl.core.contracts import Group, Tensors
+from otafl.core.contracts import Group, Received, Tensors
 from otafl.core.units import db_to_linear
 from otafl.validation.bench import Bench, Rig
-from otafl.validation.checks import (
-    Check,
-    check_mean,
-    check_mean_square,
-    check_share,
-    state_law,
-)
+from otafl.validation.checks import Check, check_mean, check_mean_square, check_share, state_law
 
 REALS = 128
 
@@ -143,3 +138,64 @@ def _votes(bench: Bench) -> Iterator[Check]:
             here = size == v
             case = f"|v|={v}, {'two quadratures' if quadrature else 'one real'}"
             yield check_share(law, int(missed[here].sum()), int(here.sum()), case)
+
+
+LINEAR_REALS = 96
+CHARIKAR = "Charikar, Chen, Farach-Colton 2002; Rothchild et al. 2020"
+
+SKETCHES = [*product((0.25, 1.0), (1, 4)), (0.5, 1)]
+SKETCH_CASE = "ratio {0[0]:g}, rows {0[1]}"
+
+Sketch = tuple[float, int]
+"""Buckets per coordinate, and rows."""
+
+
+def _decode(rig: Rig, tensors: Tensors) -> Tensors:
+    """Return the decoded mean of one group, the tensors [S, ...] that the server received."""
+    ones = next(iter(tensors.values())).new_ones(rig.num_trials)
+    return rig.link.codec.decode(Received((tensors,), (ones,), None, None)).mean[0]
+
+
+def _encode_linear(rig: Rig, tensors: Tensors, round: int) -> Tensors:
+    """Return the encoded tensors of the only device of each trial."""
+    group, codec = Group(tensors), rig.link.codec
+    (coded,), _ = codec.encode((group,), codec.init((group,)), rig.cohort, round, rig.streams)
+    return coded.tensors
+
+
+@functools.lru_cache(maxsize=len(SKETCHES))
+def _draw_sketches(bench: Bench, sketch: Sketch) -> list[tuple[Tensor, Tensor]]:
+    """Draw x and its estimate [P] for each round, in which buckets and signs are new.
+
+    All coordinates are positive, so that a missing sign does not average out.
+    """
+    ratio, rows = sketch
+    codec = {"name": "count_sketch", "ratio": ratio, "rows": rows}
+    rig = bench.build_rig(1, 1, {"codec": codec, "transport": "ideal"})
+    drawn = []
+    for round in range(bench.scale_size(2048)):
+        x = rig.draw_symbols(LINEAR_REALS, round).abs()
+        drawn.append((x[0], _decode(rig, _encode_linear(rig, {"x": x}, round))["x"][0]))
+    return drawn
+
+
+@state_law("codec count_sketch: unbiased", CHARIKAR, SKETCH_CASE, SKETCHES)
+def _sketch_mean(bench: Bench, sketch: Sketch) -> Iterator[Check]:
+    """Compare the part of the estimate along x with |x|^2."""
+    parts = [(found @ x) / (x @ x) for x, found in _draw_sketches(bench, sketch)]
+    yield check_mean(1.0, torch.stack(parts).cpu().numpy())
+
+
+@state_law("codec count_sketch: variance", CHARIKAR, SKETCH_CASE, SKETCHES)
+def _sketch_variance(bench: Bench, sketch: Sketch) -> Iterator[Check]:
+    """Compare squared errors with (|x|^2 - x_i^2) / (w r), added up over the coordinates.
+
+    With r rows of w buckets each, their product is the number of buckets.
+    """
+    ratio, rows = sketch
+    buckets = round(ratio * LINEAR_REALS / rows) * rows
+    ratios = [
+        (found - x).square().sum() / ((LINEAR_REALS - 1) * x.square().sum() / buckets)
+        for x, found in _draw_sketches(bench, sketch)
+    ]
+    yield check_mean(1.0, torch.stack(ratios).cpu().numpy())

@@ -1,4 +1,9 @@
-"""Laws of single power policies over fading."""
+"""Laws of single power policies over fading, and of devices that are silent in deep fades.
+
+The formulas of pre-scalers are written independently of the policy. A plan is read from the
+transmissions, gamma_k = |h_k p_k| of symbols of power one, for devices with unequal budgets. Its
+strengths are s_k = Lambda_k P_k.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from otafl.core.contracts import LinkReport
 from otafl.core.units import db_to_linear
 from otafl.validation.bench import Bench, Record
 from otafl.validation.checks import (
@@ -20,6 +26,7 @@ from otafl.validation.checks import (
     check_share,
     state_law,
 )
+from otafl.validation.packets import ACCESS, DEVICES, REALS, SNR, TRIALS, build_digital_rig
 
 COUNTS = (3, 10, 30)
 
@@ -133,3 +140,123 @@ def _average_budget(bench: Bench) -> Iterator[Check]:
     used = (record.power / record.budget).mean(0)
     for kind, name in enumerate(("full budget", "a quarter of it")):
         yield check_mean(1.0, used[:, kind::2].mean(1), name, bias=2.0 / PLANNED)
+
+
+CONVEX = "Abrar and Michelusi 2024"
+
+SNR_DB, HIGH_SNR_DB = 10.0, 30.0
+BUDGETS_DB = (0.0, -8.0, -16.0)
+STRENGTH = 10.0 ** (np.array([*BUDGETS_DB, *BUDGETS_DB]) / 10.0 + SNR_DB / 10.0)
+
+PLANS: dict[str, dict[str, Any]] = {
+    "weight 1": {},
+    "weight 0.1": {"weight": 0.1},
+    "weight 0": {"weight": 0.0},
+    "zero bias": {"zero_bias": True},
+    "best common gain": {"zero_bias": True, "common_gain": "best"},
+}
+EACH_PLAN = ("{}", tuple(PLANS))
+
+
+@functools.lru_cache(maxsize=8)
+def _record(bench: Bench, plan: str, snr_db: float = SNR_DB) -> Record:
+    channel = {"name": "rayleigh", "snr_db": snr_db, "device_budget_db": BUDGETS_DB}
+    point = {"channel": channel, "power": {"name": "pre_scaler"} | PLANS[plan]}
+    return bench.build_rig(len(STRENGTH), 32, point).record(bench.scale_size(64), 16, 1.0)
+
+
+def _pre_scaler_gamma(record: Record) -> np.ndarray:
+    """Return gamma_k [K] of the active devices."""
+    found: np.ndarray = np.abs(record.h * record.p).max((0, 1))
+    return found
+
+
+def _alpha(gamma: np.ndarray, strength: np.ndarray = STRENGTH) -> np.ndarray:
+    """Compute the mean gains [K]."""
+    alpha: np.ndarray = gamma * np.exp(-(gamma**2) / strength)
+    return alpha
+
+
+@state_law("power pre_scaler: zero bias", f"{CONVEX}; alpha^2 = s / (2 e) of the weakest")
+def _zero_bias(bench: Bench) -> Iterator[Check]:
+    """Compare the receive scaling, the mean of alpha, and each device's alpha."""
+    record, law = _record(bench, "zero bias"), math.sqrt(STRENGTH.min() / (2.0 * math.e))
+    yield check_exact(law, math.sqrt(float(record.eta.mean())), case="receive scaling")
+    alpha = _alpha(_pre_scaler_gamma(record))
+    yield check_exact(law, float(alpha[np.abs(alpha - law).argmax()]), case="each device")
+
+
+@state_law("power pre_scaler: mean gain", f"{CONVEX}; E c_k = K alpha_k / sum alpha", *EACH_PLAN)
+def _mean_gain(bench: Bench, plan: str) -> Iterator[Check]:
+    """Compare the mean gain of each kind of device, silence included."""
+    record = _record(bench, plan)
+    alpha = _alpha(_pre_scaler_gamma(record))
+    for kind, budget_db in enumerate(BUDGETS_DB):
+        law = len(alpha) * alpha[kind] / alpha.sum()
+        yield check_mean(law, record.c[..., kind :: len(BUDGETS_DB)], f"{budget_db:g} dB")
+
+
+@state_law("power pre_scaler: silent fraction", f"{CONVEX}; 1 - exp(-gamma^2 / s)", *EACH_PLAN)
+def _silent(bench: Bench, plan: str) -> Iterator[Check]:
+    record = _record(bench, plan)
+    chance = 1.0 - np.exp(-(_pre_scaler_gamma(record) ** 2) / STRENGTH)
+    for kind, budget_db in enumerate(BUDGETS_DB):
+        silent = record.p[..., kind :: len(BUDGETS_DB)] == 0
+        yield check_share(float(chance[kind]), int(silent.sum()), silent.size, f"{budget_db:g} dB")
+
+
+THRESHOLDS = (0.1, 0.5)
+CONSTRAINTS = ("average", "peak")
+
+
+@state_law(
+    "transport digital: outage of truncation",
+    "1 - exp(-g_th)",
+    "g_th={:g}",
+    THRESHOLDS,
+)
+def _truncation(bench: Bench, threshold: float) -> Iterator[Check]:
+    """Count the silent devices, those with |h|^2 below the threshold."""
+    reports = _send_truncated(bench, threshold)
+    asked = DEVICES * TRIALS * len(reports)
+    silent = asked - sum(float(report.participants.sum()) for report in reports)
+    yield check_share(-math.expm1(-threshold), int(silent), asked)
+
+
+@state_law(
+    "transport digital: power of truncation",
+    "P, or P exp(g_th) under an average constraint",
+    "{}",
+    CONSTRAINTS,
+)
+def _truncated_power(bench: Bench, constraint: str) -> Iterator[Check]:
+    """Compare the power of the active devices with the budget, on its own part of the band too.
+
+    Under a peak constraint |p|^2 is P, and never more. An average constraint has P / Pr(|h|^2 >=
+    g_th), which is P exp(g_th) under Rayleigh fading.
+    """
+    least = THRESHOLDS[1]
+    law = SNR * (1.0 if constraint == "peak" else math.exp(THRESHOLDS[1]))
+    for access in ACCESS:
+        setting = {"access": access, "constraint": constraint}
+        reports = _send_truncated(bench, THRESHOLDS[1], **setting)
+        power = np.concatenate([report.power.cpu().numpy().ravel() for report in reports])
+        used = power[power > 0]
+        yield check_ratios(used, np.full_like(used, law), case=access)
+    if constraint == "average":  # of two antennas the chance is that of Gamma(2, 1/2), by counting
+        setting = {"constraint": constraint}
+        reports = _send_truncated(bench, least, {"antennas": 2}, **setting)
+        power = np.concatenate([report.power.cpu().numpy().ravel() for report in reports]) / SNR
+        chance = math.exp(-2.0 * least) * (1.0 + 2.0 * least)
+        counted = 6.0 * math.sqrt((1.0 / chance - 1.0) / 4096)
+        yield check_mean(1.0, power, "two antennas, mean", bias=counted)
+
+
+def _send_truncated(
+    bench: Bench, threshold: float, channel: Any = None, **transport: Any
+) -> list[LinkReport]:
+    """Return the reports of many rounds with a gain threshold, by default at a peak constraint."""
+    setting = {"gain_threshold": threshold, "constraint": "peak", "shares": "active"}
+    rig = build_digital_rig(bench, setting | transport, channel)
+    rounds = range(bench.scale_size(128))
+    return [rig.send(rig.draw_symbols(REALS, round), round)[1] for round in rounds]

@@ -11,11 +11,8 @@ from otafl.validation.bench import Bench
 from otafl.validation.checks import Check, Law
 
 NAMES = (
-    "channels flat_fading cells surfaces csi policies single_policies "
-    "pre_scalers impairments receivers transports types topologies noncoherent packets "
-    "truncation downlinks codecs linear_codecs streams generator minibatches "
-    "privacy clocks robust regressions data presence "
-    "choices"
+    "channels flat_fading cells receivers policies single_policies impairments transports "
+    "noncoherent packets downlinks codecs streams privacy clocks robust regressions draws"
 )
 MODULES = [importlib.import_module(f"otafl.validation.{name}") for name in NAMES.split()]
 """Modules that state laws."""

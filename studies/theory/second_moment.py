@@ -16,7 +16,7 @@ import xarray as xr
 
 from otafl.engine.assembly import assemble
 from otafl.scenario import Point
-from otafl.validation.quadratics import MEAN, NOISE, VARIANCE, QuadraticProblem
+from otafl.validation.regressions import MEAN, NOISE, VARIANCE, QuadraticProblem
 from otafl.validation.sheet import RULES, Scalars, States
 
 DRAWS = 10_000

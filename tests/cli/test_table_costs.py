@@ -13,7 +13,7 @@ from contract.small import tree
 import otafl
 from otafl import cli
 from otafl.cli import tables
-from otafl.devices.activities import CAUSES
+from otafl.devices.hardware import CAUSES
 
 ROUNDS = np.array([0.0, 1.0, 2.0, 4.0])
 ACCURACY = np.array(

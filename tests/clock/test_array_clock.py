@@ -39,7 +39,6 @@ TOLD = (
 )
 OTHERS: list[dict[str, Any]] = [
     {"devices.deadline_s": 1e4},
-    {"faults.crash_probability": 0.3, "faults.crash_downtime_s": 1e-3},
     {"devices.protocol": "asynchronous"},
     {"devices.compute": {"name": "fixed", "battery_j": 5.0}},
     {"devices.availability": {"name": "markov", "mean_on_s": 1.0, "mean_off_s": 1.0}},

@@ -12,8 +12,7 @@ from otafl.clock import build
 from otafl.clock.event_clock import EventClock
 from otafl.clock.local_work import Slot
 from otafl.core.rng import Streams
-from otafl.devices.activities import CAUSES
-from otafl.devices.hardware import Hardware
+from otafl.devices.hardware import CAUSES, Hardware
 from otafl.devices.protocols import Rules
 
 pytestmark = pytest.mark.exact

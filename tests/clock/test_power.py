@@ -13,7 +13,7 @@ from support.made_devices import make_battery_hardware
 
 from otafl.clock.local_work import Interval, Slot
 from otafl.clock.trial_clock import TrialClock
-from otafl.devices.activities import CAUSES
+from otafl.devices.hardware import CAUSES
 from otafl.devices.protocols import Rules
 
 pytestmark = pytest.mark.exact
@@ -110,7 +110,7 @@ def test_who_leaves_and_comes_back_while_it_transmits_pays_for_the_transmission(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_energy_spent_is_energy_drawn(seed: int) -> None:
-    """Over lives with leaving, crashing, running out and recharging: what a device has spent is
+    """Over lives with leaving, running out and recharging: what a device has spent is
     what its battery gave, and every update is sent, lost or at work."""
     rng = np.random.default_rng(seed)
     devices = 8
@@ -145,10 +145,10 @@ def test_energy_spent_is_energy_drawn(seed: int) -> None:
         seconds = rng.exponential(1.0, len(who)).tolist()
         clock.start(round, who, down, seconds, rng.random(len(who)).tolist())
         slot = clock.admit()
-        airtime_s, crashed = rng.random(), rng.random(devices) < 0.1
+        airtime_s = rng.random()
         on_air_s = airtime_s * rng.uniform(0.2, 1.0, devices)
         joules = rng.random(devices).tolist()
-        clock.transmit(airtime_s, joules, on_air_s.tolist(), crashed.tolist(), 3.0)
+        clock.transmit(airtime_s, joules, on_air_s.tolist())
         sent += len(slot.on_time)
         left = clock.power.compute_charge_j()
         came = clock.power.compute_harvested_j()
@@ -156,7 +156,7 @@ def test_energy_spent_is_energy_drawn(seed: int) -> None:
         np.testing.assert_allclose(clock.compute_spent_j().sum(1), gave, rtol=1e-9, atol=1e-9)
     assert clock.started == sent + clock.lost + len(clock.get_busy())
     kinds = {one.activity for one in clock.history()}
-    assert {"lost", "left", "empty", "crashed", "transmit", "receive", "compute"} <= kinds
+    assert {"lost", "left", "empty", "transmit", "receive", "compute"} <= kinds
     assert clock.lost > 10
     assert sent > 20
     for device in range(devices):  # one thing at a time

@@ -89,7 +89,7 @@ RULES = [
 
 @pytest.mark.parametrize("seed", range(len(RULES)))
 def test_a_trial_is_one_of_processes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is there, which updates are lost, and when what happens; some crash."""
+    """Who is there, which updates are lost, and when what happens."""
     followed = TrialClock(make_mains_hardware(DEVICES), RULES[seed], Drawn(seed, 2.0))
     monkeypatch.setattr(presence, "MANY", 0)
     asked = TrialClock(make_mains_hardware(DEVICES), RULES[seed], Drawn(seed, 2.0))
@@ -105,12 +105,12 @@ def test_a_trial_is_one_of_processes(seed: int, monkeypatch: pytest.MonkeyPatch)
         assert chosen == [device for device in order if device in free][:4]
         who = sorted(chosen)
         down, seconds, watts = rng.exponential(1.0, (3, len(who))).tolist()
-        airtime_s, crashed = rng.random(), (rng.random(DEVICES) < 0.1).tolist()
+        airtime_s = rng.random()
         for clock in clocks:
             clock.start(round, who, down, seconds, watts)
         assert_agree(vars(followed.admit()), vars(asked.admit()))
         for clock in clocks:
-            clock.transmit(airtime_s, [0.5] * DEVICES, None, crashed, 3.0)
+            clock.transmit(airtime_s, [0.5] * DEVICES)
         assert_agree(followed.get_time_s(), asked.get_time_s())
         assert followed.get_busy() == asked.get_busy()
         assert (followed.started, followed.lost) == (asked.started, asked.lost)
@@ -123,7 +123,7 @@ def test_a_trial_is_one_of_processes(seed: int, monkeypatch: pytest.MonkeyPatch)
     ("selection", "keys"),
     [
         ("uniform", {"devices.deadline_s": 0.002, "devices.late": "next"}),
-        ("round_robin", {"faults": {"crash_probability": 0.3, "crash_downtime_s": 0.02}}),
+        ("round_robin", {"devices.deadline_s": 0.003}),
     ],
 )
 def test_a_run_is_one_of_processes(

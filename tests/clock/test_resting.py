@@ -9,8 +9,7 @@ import pytest
 from support.made_devices import make_battery_hardware
 from support.rounding import assert_agree
 
-from otafl.clock.resting import Resting
-from otafl.devices.battery import Battery
+from otafl.clock.batteries import Battery, Resting
 from otafl.devices.hardware import Hardware
 
 pytestmark = pytest.mark.exact

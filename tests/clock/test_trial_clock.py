@@ -12,7 +12,7 @@ from support.rounding import assert_agree
 
 from otafl.clock.local_work import Interval, Slot
 from otafl.clock.trial_clock import TrialClock
-from otafl.devices.activities import CAUSES
+from otafl.devices.hardware import CAUSES
 from otafl.devices.protocols import Late, Rules
 
 pytestmark = pytest.mark.exact

@@ -6,7 +6,7 @@ import pytest
 from support.cells import Lives, make_clock, start_round
 
 from otafl.clock.local_work import Interval, Slot
-from otafl.devices.protocols.rounds import Rounds
+from otafl.devices.protocols import Rounds
 
 pytestmark = pytest.mark.exact
 
@@ -58,18 +58,3 @@ def test_the_server_waits_for_somebody_to_come() -> None:
     assert clock.get_time_s() == 7.0
     gone = make_clock(Rounds(), [[(0.0, False)]], devices=1)
     assert not gone.wait_for_devices()
-
-
-def test_a_crash_cuts_the_slot_short_and_takes_the_device_away() -> None:
-    clock = make_clock(Rounds())
-    start_round(clock, 0, {0: 1.0, 1: 1.0, 2: 1.0})
-    clock.admit()
-    clock.transmit(2.0, on_air_s=[2.0, 0.5, 2.0], crashed=[False, True, False], downtime_s=5.0)
-    assert clock.get_time_s() == 3.0
-    assert clock.get_available().tolist() == [True, False, True]
-    start_round(clock, 1, {0: 10.0})
-    clock.admit()
-    assert clock.get_available().tolist() == [False, True, True]
-    history = [one for one in clock.history() if one.device == 1]
-    assert Interval(1, 0, "transmit", 1.0, 1.5) in history
-    assert Interval(1, -1, "crashed", 3.0, 8.0) in history

@@ -17,8 +17,7 @@ from otafl import models
 from otafl.core import registry
 from otafl.core.contracts import Batch
 from otafl.core.rng import Streams
-from otafl.devices.activities import CAUSES
-from otafl.devices.hardware import Hardware
+from otafl.devices.hardware import CAUSES, Hardware
 from otafl.losses.cross_entropy import NextToken
 from otafl.models.base import Model
 

@@ -26,8 +26,6 @@ def test_deadline_by_hand() -> None:
     frequency = make_policy("deadline", 6, 1).choose_speed(given).frequency_hz
     expected = [2e8, 5e8, 1e9, 1e9, 1e8, 1e8]  # at most 1 GHz, also too late; at least 0.1
     np.testing.assert_allclose(frequency, expected, rtol=2e-9)
-    half = make_policy("deadline", 6, 1, share=0.8)
-    np.testing.assert_allclose(half.choose_speed(given).frequency_hz[0], 1e8 / 0.3, rtol=2e-9)
 
 
 def test_deadline_is_met_in_spite_of_rounding() -> None:
@@ -48,13 +46,13 @@ def test_frequency_control_needs_a_deadline_and_more_than_one_frequency() -> Non
     deadline = {"devices.cpu_frequency": "deadline", "devices.deadline_s": 1.0}
     with pytest.raises(ScenarioError, match=r"frequency: 'deadline' plans for devices\.deadline_s"):
         scenario({"devices.cpu_frequency": "deadline", "devices.compute": "edge_gpu"})
-    for compute in ("phone", classes, {"name": "drawn", "frequency_min_share": 1}):
+    for compute in ("phone", classes, {"name": "drawn"}):
         with pytest.raises(ScenarioError, match="frequency_min_share leaves each device one"):
             scenario(deadline | {"devices.compute": compute})
     slower = {"name": "classes", "classes": [{"flops_per_s": 1e9, "frequency_min_share": 0.5}, 2e9]}
-    drawn = {"name": "drawn", "frequency_min_share": {"uniform": [0.2, 1]}}
+    drawn = {"name": "drawn", "frequency_min_share": 0.2}
     for compute in ("edge_gpu", slower, drawn, {"frequency_min_share": 0.5}):
-        assert scenario(deadline | {"devices.compute": compute}).devices.cpu_frequency.share == 1.0
+        scenario(deadline | {"devices.compute": compute})
 
 
 def test_frequency_control_needs_a_protocol_with_a_deadline() -> None:

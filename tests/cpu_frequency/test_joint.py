@@ -30,7 +30,7 @@ class Known:
         return h
 
 
-def joint(access: str, budget: LinkBudget, made: Hardware, share: float = 1.0) -> CpuFrequency:
+def joint(access: str, budget: LinkBudget, made: Hardware) -> CpuFrequency:
     trials = len(budget.budget)
     uplink = OrthogonalUplink(
         access="ofdma" if access == "ofdma" else "tdma",
@@ -40,7 +40,7 @@ def joint(access: str, budget: LinkBudget, made: Hardware, share: float = 1.0) -
         csi=Known(),
     )
     setup = FrequencySetup(made, budget, uplink)
-    return JointFrequency(JointFrequency.Settings(share=share), setup)
+    return JointFrequency(JointFrequency.Settings(), setup)
 
 
 @pytest.mark.parametrize("access", ["tdma", "ofdma"])
@@ -50,13 +50,13 @@ def test_joint_energy_by_definition(access: str) -> None:
     budget, circuits = compute_link_budget(trials, n), 0.02
     made = make_batch_hardware(trials, n, circuit_w=circuits, efficiency=0.5, kappa=1e-28)
     given = make_task(trials, n, 1.2e9, deadline, reals=20_000)
-    pace = joint(access, budget, made, share=0.9).choose_speed(given)
+    pace = joint(access, budget, made).choose_speed(given)
     assert pace.power is not None
     cycles, band, bits = 3e8, 1e6, 32 * 20_000
     noise = 0.1 / 10.0 / band  # watts a hertz: 10 is the SNR of 0.1 W in the whole band
     strength = given.channel.h.abs().square().sum(2).flatten().numpy()
     for row in range(trials * n):
-        have = 0.9 * deadline[row] - 0.5
+        have = deadline[row] - 0.5
         t = np.linspace(0.02, have - cycles / 1e9, 100_001)
         own_band, own_s = (band / n, t) if access == "ofdma" else (band, t / n)
         snr = 2.0 ** (bits / (own_s * own_band * 0.8)) - 1

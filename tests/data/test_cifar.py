@@ -14,9 +14,7 @@ from support.small_sets import EACH, encode_cifar_batch, make_batch, write_cifar
 
 from otafl.core.errors import UserError
 from otafl.data import load
-from otafl.data.cifar import read_batch
-from otafl.data.cifar10 import Cifar10
-from otafl.data.cifar100 import Cifar100
+from otafl.data.cifar import Cifar10, Cifar100, read_batch
 
 pytestmark = pytest.mark.exact
 

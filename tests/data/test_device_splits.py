@@ -15,7 +15,7 @@ from otafl.data.device_splits import (
     split_parts,
 )
 from otafl.data.digits import Digits
-from otafl.data.sample_assignment import SampleAssignment
+from otafl.data.partitions.base import SampleAssignment
 
 pytestmark = pytest.mark.exact
 

@@ -27,10 +27,10 @@ from support.small_sets import (
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data import load
-from otafl.data.cifar10 import Cifar10
-from otafl.data.fetch import fetch, list_available
-from otafl.data.mnist import Mnist
-from otafl.data.sent140 import Sent140
+from otafl.data.cifar import Cifar10
+from otafl.data.files import fetch, list_available
+from otafl.data.idx import Mnist
+from otafl.data.leaf import Sent140
 
 pytestmark = pytest.mark.exact
 

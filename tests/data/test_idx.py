@@ -12,9 +12,7 @@ from support.small_sets import TRAIN, encode_idx, write_images
 
 from otafl.core.errors import UserError
 from otafl.data import load
-from otafl.data.fashion_mnist import FashionMnist
-from otafl.data.idx import read
-from otafl.data.mnist import Mnist
+from otafl.data.idx import FashionMnist, Mnist, read
 
 pytestmark = pytest.mark.exact
 

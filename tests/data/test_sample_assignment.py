@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from otafl.data.sample_assignment import SampleAssignment
+from otafl.data.partitions.base import SampleAssignment
 
 pytestmark = pytest.mark.exact
 

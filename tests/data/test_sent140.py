@@ -11,7 +11,7 @@ from support.small_sets import VOCABULARY, make_vector, write_tweets, write_vect
 
 from otafl.core.errors import UserError
 from otafl.data import load
-from otafl.data.sent140 import Sent140, read_vectors, tokenise
+from otafl.data.leaf import Sent140, read_vectors, tokenise
 
 pytestmark = pytest.mark.exact
 
@@ -50,14 +50,14 @@ def test_words() -> None:
 
 def test_the_authors_file(root: Path) -> None:
     """Two users of three tweets each, by name; 'once' has too few."""
-    config = Sent140(root=str(root), fraction=1.0, length=4)
+    config = Sent140(root=str(root), fraction=1.0)
     data = load(config)
-    assert data.input_shape == config.input_shape == (4, 50)
+    assert data.input_shape == config.input_shape == (25, 50)
     assert (data.classes, data.x_train.dtype) == (2, np.float32)
     assert_array_equal(data.owner, [0, 0, 1, 1])
     assert_array_equal(data.owner_test, [0, 1])
     texts = {
-        "adam": [(["the", "bad", "bad", "day"], 0), (["xyz", "bad"], 0), (["good"], 1)],
+        "adam": [(["the", "bad", "bad", "day", "."], 0), (["xyz", "bad"], 0), (["good"], 1)],
         "zoe": [(["good", "day", "!"], 1), (["the", "day", "the", "good"], 1), (["don't"], 0)],
     }
     assert data.owner is not None
@@ -66,16 +66,7 @@ def test_the_authors_file(root: Path) -> None:
         x = [*data.x_train[data.owner == user], *data.x_test[data.owner_test == user]]
         y = [*data.y_train[data.owner == user], *data.y_test[data.owner_test == user]]
         found = sorted((one.tobytes(), int(label)) for one, label in zip(x, y, strict=True))
-        assert found == sorted((sample(text, 4).tobytes(), label) for text, label in own)
-
-
-def test_the_seed_draws_test_tweets(root: Path) -> None:
-    splits = [
-        load(Sent140(root=str(root), fraction=1.0, length=2, sample_seed=seed)).x_test.tobytes()
-        for seed in (0, 0, *range(1, 8))
-    ]
-    assert splits[0] == splits[1]
-    assert len(set(splits)) > 2
+        assert found == sorted((sample(text, 25).tobytes(), label) for text, label in own)
 
 
 @pytest.mark.parametrize(

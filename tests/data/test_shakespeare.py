@@ -11,8 +11,8 @@ from support.small_sets import write_shakespeare
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import DataSet
+from otafl.data.leaf import ALPHABET, Shakespeare
 from otafl.data.loading import load
-from otafl.data.shakespeare import ALPHABET, Shakespeare
 from otafl.scenario import load_scenario
 
 KEYS = {"min_characters": 200, "seq_len": 10}

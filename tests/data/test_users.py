@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from otafl.core.errors import UserError
-from otafl.data import users
+from otafl.data.leaf import draw_users, split_user
 
 pytestmark = pytest.mark.exact
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.exact
 def test_a_user_keeps_nine_tenths_for_training() -> None:
     for count, kept in ((2, 1), (3, 2), (5, 4), (10, 9), (11, 9), (40, 36)):
         x = np.arange(count)
-        user = users.split_user(x, x + 100, np.random.default_rng(count))
+        user = split_user(x, x + 100, np.random.default_rng(count))
         assert len(user.x_train) == kept
         assert_array_equal(np.sort(np.concatenate([user.x_train, user.x_test])), x)
         assert_array_equal(user.y_train, user.x_train + 100)
@@ -26,10 +26,10 @@ def test_a_user_keeps_nine_tenths_for_training() -> None:
 def test_users_are_drawn_until_they_have_enough() -> None:
     sizes = np.random.default_rng(3).integers(1, 60, 500)
     for fraction in (0.05, 0.4, 1.0):
-        drawn = users.draw_users(sizes, fraction, 1, np.random.default_rng(1))
+        drawn = draw_users(sizes, fraction, 1, np.random.default_rng(1))
         held = sizes[drawn].sum()
         assert fraction * sizes.sum() - 0.5 <= held < fraction * sizes.sum() + 60
         assert (np.diff(drawn) > 0).all()
-    assert_array_equal(users.draw_users([5, 1, 9], 1.0, 2, np.random.default_rng(0)), [0, 2])
+    assert_array_equal(draw_users([5, 1, 9], 1.0, 2, np.random.default_rng(0)), [0, 2])
     with pytest.raises(UserError, match="none of the 3 drawn users has 10 samples"):
-        users.draw_users([5, 1, 9], 1.0, 10, np.random.default_rng(0))
+        draw_users([5, 1, 9], 1.0, 10, np.random.default_rng(0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from otafl.devices.battery import Battery
+from otafl.clock.batteries import Battery
 
 pytestmark = pytest.mark.exact
 

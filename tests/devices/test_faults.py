@@ -11,14 +11,14 @@ from contract.small import equal, scenario
 from support.rounding import assert_agree
 from torch import Tensor
 
-from otafl.core.contracts import ChannelState, Cohort, Group, Payload
+from otafl.core.contracts import Cohort, Group, Payload
 from otafl.core.rng import Streams
 from otafl.devices.faults import Faults, compute_jammer_power
 from otafl.scenario.errors import ScenarioError
 
 pytestmark = pytest.mark.exact
 
-S, K = 2, 4
+K = 4
 
 
 DOUBLE = torch.float64
@@ -99,25 +99,34 @@ def test_gaussian() -> None:
                 torch.testing.assert_close(after.tensors[name][row], expected)
 
 
-@pytest.mark.parametrize(
-    ("attack", "refuse"), [("nan", None), ("nan", False), ("scale", None), ("scale", True)]
-)
-def test_what_is_not_a_number_is_refused(attack: str, refuse: bool | None) -> None:
-    """If not told, only where the attack is made of it."""
-    faults, rows = byzantine(attack, refuse_nonfinite=refuse), cohort()
+def test_what_is_not_a_number_is_refused() -> None:
+    faults, rows = byzantine("nan"), cohort()
     keep = faults.select_finite(faults.tamper(payload(), rows, 0), rows)
-    if refuse is False or (refuse is None and attack == "scale"):
-        assert keep is None
-        return
     assert keep is not None
-    expected = [False, True, True, False, True] if attack == "nan" else [True] * 5
-    assert keep.tolist() == expected
+    assert keep.tolist() == [False, True, True, False, True]
+
+
+def test_crashes_are_the_devices_own() -> None:
+    """Whoever else takes part, stacked or alone; 1 for those who do not."""
+    one = make_crashes((3, 3))
+    for t in range(8):
+        whole, some = one.draw_crashes(EVERYONE, t), one.draw_crashes(SOME, t)
+        assert whole is not None
+        assert some is not None
+        for s, k in ((0, 7), (0, 30), (1, 7)):
+            assert_agree(some[s, k], whole[s, k])
+        assert (some != 1.0).sum() <= 3
+    own = Cohort.create(
+        torch.zeros(2, dtype=torch.int64), torch.tensor([7, 30]), torch.ones(2), (2,), MANY
+    )
+    alone, stacked = make_crashes((3,)).draw_crashes(own, 5), one.draw_crashes(SOME, 5)
+    assert_agree(alone[0], stacked[0])  # type: ignore[index]
 
 
 def test_refused_for_any_of_its_groups_and_blocks() -> None:
     """An infinity in row 1 of the third group, and in row 2 of the second, which is row 0 of the
     cohort, and one in the second block of row 4."""
-    faults, rows, sent = byzantine("scale", refuse_nonfinite=True), cohort(), payload()
+    faults, rows, sent = byzantine("nan"), cohort(), payload()
     sent[2].tensors["d"][1] = torch.inf
     sent[1].tensors["c"][2, 1] = -torch.inf
     sent[0].tensors["b"][4, 3] = torch.nan
@@ -130,10 +139,8 @@ def test_without_faults_there_are_none() -> None:
     faults, rows = byzantine("nan", (0, 0)), cohort()
     assert faults.select_finite(payload(), rows) is None
     assert faults.draw_crashes(rows, 0) is None
-    assert faults.draw_copies(rows, 0) is None
+    assert faults.count_copies(rows) is None
     assert faults.draw_slowdown(np.array([0]), np.array([0]), 0) is None
-    channel = ChannelState(torch.ones(S, K, 1, 1, 1, dtype=torch.complex128), torch.ones(S, K))
-    assert faults.fade(channel, 0) is channel
 
 
 def test_jammer_power() -> None:
@@ -154,14 +161,9 @@ MANY = 50
 """Devices of two trials whose draws are compared."""
 
 
-def faults(seeds: tuple[int, ...] = (3, 3), **fields: tuple[float, ...]) -> Faults:
-    """Of trials 0, 1.., whose fields have these values."""
-    size = len(seeds)
-    sections = [
-        Faults.Settings.model_validate({name: values[s] for name, values in fields.items()})
-        for s in range(size)
-    ]
-    return Faults(sections, Streams(list(seeds), range(size), dtype=DOUBLE))
+def make_crashes(seeds: tuple[int, ...]) -> Faults:
+    sections = [Faults.Settings(crash_probability=0.5)] * len(seeds)
+    return Faults(sections, Streams(list(seeds), range(len(seeds)), dtype=DOUBLE))
 
 
 def of_many(trial: list[int], device: list[int]) -> Cohort:
@@ -173,40 +175,6 @@ def of_many(trial: list[int], device: list[int]) -> Cohort:
 
 EVERYONE = of_many([0] * MANY + [1] * MANY, [*range(MANY), *range(MANY)])
 SOME = of_many([0, 0, 1], [7, 30, 7])
-
-
-@pytest.mark.parametrize("method", ["draw_crashes", "draw_copies"])
-def test_a_draw_is_the_devices_own(method: str) -> None:
-    """Whoever else takes part, stacked or alone; 1 for those who do not."""
-    fields = {"crash_probability": (0.5, 0.5), "duplicate_probability": (0.5, 0.5)}
-    one = faults(**fields)
-    for t in range(8):
-        whole, some = (getattr(one, method)(who, t) for who in (EVERYONE, SOME))
-        for s, k in ((0, 7), (0, 30), (1, 7)):
-            assert_agree(some[s, k], whole[s, k])
-        assert (some != 1.0).sum() <= 3
-    alone = faults((3,), **dict.fromkeys(fields, (0.5,)))
-    own = Cohort.create(
-        torch.zeros(2, dtype=torch.int64), torch.tensor([7, 30]), torch.ones(2), (2,), MANY
-    )
-    assert_agree(getattr(alone, method)(own, 5)[0], getattr(one, method)(SOME, 5)[0])
-
-
-def test_a_fade_is_the_trials_own() -> None:
-    """Alone or stacked; the gain and the channel that was given stay."""
-    both = faults(fade_probability=(0.2, 0.5), fade_db=(10.0, 30.0))
-    h = torch.randn(2, MANY, 2, 3, 4, dtype=torch.complex128, generator=torch.manual_seed(0))
-    gain, before = torch.rand(2, MANY, dtype=DOUBLE), h.clone()
-    channel = ChannelState(h[..., :1, :], gain, 100, lambda blocks: h[..., :blocks, :])
-    faded = both.fade(channel, 7)
-    assert_agree(faded.h, faded.extend_to(250)[..., :1, :])
-    assert faded.gain is gain
-    assert torch.equal(h, before)
-    alone = faults((3,), fade_probability=(0.2,), fade_db=(10.0,))
-    first = ChannelState(h[:1, :, :, :1], gain[:1])
-    assert_agree(alone.fade(first, 7).h, faded.h[:1])
-    lost_db = -20.0 * (faded.h / channel.h).abs().log10()
-    assert [one.round(decimals=9).unique().tolist() for one in lost_db] == [[0, 10], [0, 30]]
 
 
 def test_gaussian_keeps_to_what_a_device_knows() -> None:

@@ -13,9 +13,9 @@ from contract.small import engine, run, scenario
 from support.rounding import SINGLE, assert_agree
 
 from otafl.core.rng import Streams
-from otafl.devices.activities import CAUSES
-from otafl.devices.compute.fixed import Fixed
-from otafl.devices.jitter import Jitter
+from otafl.devices.compute.kinds import Fixed
+from otafl.devices.hardware import CAUSES
+from otafl.devices.slowness import Jitter
 from otafl.scenario.errors import ScenarioError
 
 SAMPLES = 20_000
@@ -55,7 +55,8 @@ def test_jitter_takes_time_and_no_joules_and_stacked_is_alone() -> None:
         "devices.compute": {
             "name": "drawn",
             "flops_per_s": {"lognormal": {"median": 1e9, "sigma": 0.5}},
-            "sleep_w": {"uniform": [0.1, 0.2]},
+            "harvest_w": {"uniform": [0.1, 0.2]},
+            "sleep_w": 0.1,
             "jitter": "exponential",
         },
         "trials": 2,

@@ -10,7 +10,7 @@ import torch
 
 from otafl.core.rng import Streams
 from otafl.devices.faults import STRAGGLER
-from otafl.devices.slow_bursts import SlowBursts
+from otafl.devices.slowness import SlowBursts
 
 pytestmark = pytest.mark.exact
 

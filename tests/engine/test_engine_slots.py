@@ -15,7 +15,7 @@ from contract.small import engine, run, scenario, tree
 
 import otafl
 from otafl.core.contracts import Cohort, Payload, Workload
-from otafl.devices.activities import ACTIVITIES
+from otafl.devices.hardware import ACTIVITIES
 from otafl.engine.engine import Engine
 from otafl.results.end_values import select_final
 from otafl.running.stack_run import run_stack
@@ -30,7 +30,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "periodic": {"devices.protocol": {"name": "periodic", "period_s": 0.01}},
     "quorum": {"devices.protocol": {"name": "quorum", "ready": 2}},
     "asynchronous": {"devices.protocol": "asynchronous"},
-    "pairs": {"devices.protocol": {"name": "asynchronous", "together": 2}},
 }
 LEAVING = {"devices.availability": {"name": "markov", "mean_on_s": 0.08, "mean_off_s": 0.03}}
 BATTERIES = {
@@ -74,7 +73,7 @@ def delivered(one: Engine) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize(
     ("protocol", "life"),
-    list(zip(PROTOCOLS, ("always", "leaving", "batteries") * 2, strict=True)),
+    list(zip(PROTOCOLS, ("always", "leaving", "batteries", "always", "batteries"), strict=True)),
 )
 def test_every_update_is_used_once_or_lost(protocol: str, life: str) -> None:
     # slots of 20 ms, in which a device may lose its update, come back, and begin another
@@ -190,7 +189,10 @@ def test_round_budget() -> None:
         "engine.dtype": "float64",
         "channel": {"name": "awgn", "snr_db": 20.0, "tx_power_dbm": 40.0},
         "power": "full",
-        "devices.compute": {"name": "classes", "classes": speeds.tolist(), "kappa": 1e-22},
+        "devices.compute": {
+            "name": "classes",
+            "classes": [{"flops_per_s": speed, "kappa": 1e-22} for speed in speeds.tolist()],
+        },
         "devices.round_budget_j": budget,
     }
     record = run_stack(expand(scenario(keys | {"training.rounds": 2}))).variables

@@ -7,7 +7,7 @@ import pytest
 from contract.small import engine
 
 from otafl.core.contracts import Workload
-from otafl.devices.activities import CAUSES
+from otafl.devices.hardware import CAUSES
 
 pytestmark = pytest.mark.exact
 

@@ -15,7 +15,7 @@ import torch
 from contract.small import engine, run
 
 from otafl.core.contracts import FineTuneSpec, View
-from otafl.data.client_samples import ClientSamples
+from otafl.data.device_splits import ClientSamples
 from otafl.engine.assembly import Parts
 from otafl.evaluation.evaluation import Evaluation
 from otafl.evaluation.recorder import Recorder

@@ -51,7 +51,7 @@ def compute_objective(one: Engine, trial: int, ridge: float, uniform: bool) -> f
     ("bias", "ridge", "weights"), [(True, 0.3, "samples"), (False, 0.0, "uniform")]
 )
 def test_it_is_the_objective_over_its_minimum(bias: bool, ridge: float, weights: str) -> None:
-    partition = {"name": "lognormal", "sigma": 1.0, "min_samples": 2}
+    partition = {"name": "lognormal", "sigma": 1.0}
     keys = KEYS | {
         "data": DATA | {"partition": partition},
         "model": {"name": "linear", "bias": bias, "ridge": ridge},

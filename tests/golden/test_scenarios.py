@@ -20,11 +20,10 @@ from support.small_sets import write_parkinsons, write_shakespeare
 import otafl
 from otafl import cli, load_scenario, open_results, plots
 from otafl.data import loading
-from otafl.data.fashion_mnist import FashionMnist
 from otafl.data.files import DATA_DIR
-from otafl.data.mnist import Mnist
+from otafl.data.idx import FashionMnist, Mnist
+from otafl.data.leaf import Shakespeare
 from otafl.data.parkinsons import Parkinsons
-from otafl.data.shakespeare import Shakespeare
 from otafl.plots.overviews import overview_data
 from otafl.results import files
 from otafl.results.end_values import select_final
@@ -107,11 +106,8 @@ def reduced(tree: dict[str, Any]) -> dict[str, Any]:
         tree["data"].pop("train_samples", None)
         partitions.append(tree["data"].get("partition"))
     for partition in partitions:
-        if isinstance(partition, dict):  # what is made for 70,000 images
-            if partition["name"] == "class_window":
-                partition["reserve"] = 0
-            if "samples_per_device" in partition:
-                partition["samples_per_device"] = 50
+        if isinstance(partition, dict) and "samples_per_device" in partition:
+            partition["samples_per_device"] = 50  # the number is made for 70,000 images
     tree["sweep"] = {"zip": joined} if joined else {}
     return tree
 

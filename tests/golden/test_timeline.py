@@ -10,7 +10,7 @@ from support.command import call
 
 import otafl
 from otafl.analysis import timeline
-from otafl.devices.activities import ACTIVITIES
+from otafl.devices.hardware import ACTIVITIES
 
 SMALL = """\
 name: small

@@ -42,8 +42,6 @@ MORE: dict[str, dict[str, Any]] = {
             "attack": "nan",
             "crash_probability": 0.3,
             "straggler_probability": 0.3,
-            "fade_probability": 0.3,
-            "duplicate_probability": 0.3,
         }
     },
     "a model of sequences": {

@@ -59,11 +59,10 @@ def test_grey_images_saved_to_disk() -> None:
     assert_array_equal(data.y_train, np.arange(12) % 3)
     assert data.classes == 3
     assert_array_equal(read(dataset="made", pixel_scale="raw").x_test, test)
-    assert read(dataset="made", image_size=[3, 8]).x_train.shape == (12, 3, 8)
 
 
 def test_a_folder_of_colour_images() -> None:
-    """Classes are the folders' names; of one size, or made so."""
+    """Classes are the folders' names; all images have one size."""
     values = {split: pixels(n, 6, 4, 3) for split, n in (("train", 6), ("test", 3))}
     for split, colours in values.items():
         for i, one in enumerate(colours):
@@ -75,9 +74,8 @@ def test_a_folder_of_colour_images() -> None:
     assert_array_equal(data.x_train, values["train"][order].transpose(0, 3, 1, 2))
     assert_array_equal(data.y_train, [0, 0, 1, 1, 2, 2])
     Image.fromarray(values["test"][0][:5]).save("photos/test/x/other.png")
-    with pytest.raises(UserError, match=r"^data.image_size: .* \[6, 4\] and \[5, 4\]"):
+    with pytest.raises(UserError, match=r"^data.image: .* \[6, 4\] and \[5, 4\]"):
         read(dataset="photos")
-    assert read(dataset="photos", image_size=[2, 2]).x_test.shape == (4, 3, 2, 2)
 
 
 def test_tables_with_lists_of_numbers_and_texts_for_labels() -> None:
@@ -89,7 +87,7 @@ def test_tables_with_lists_of_numbers_and_texts_for_labels() -> None:
         who = ["ann", "bob", "ann", "cy"][: len(labels)]
         columns = {"x": x[rows].tolist(), "label": labels, "writer": who}
         datasets.Dataset.from_dict(columns).to_parquet(f"table/{split}.parquet")
-    data = read(dataset="table", user="writer")
+    data = read(dataset="table", image="x", user="writer")
     assert_array_equal(data.x_train, x[:4])
     assert_array_equal(data.y_train, [1, 0, 2, 1])
     assert_array_equal(data.y_test, [2, 1])
@@ -97,16 +95,10 @@ def test_tables_with_lists_of_numbers_and_texts_for_labels() -> None:
     assert_array_equal(data.owner_test, [0, 1])
 
 
-def test_samples_held_out_train_no_more() -> None:
+def test_a_test_split_is_needed() -> None:
     images(pixels(30, 4, 4)).save_to_disk("one")
-    with pytest.raises(UserError, match=r"^data.test_split: 'one' has the splits train and none"):
+    with pytest.raises(UserError, match=r"^data.test_split: no split 'test'; splits: train; name"):
         read(dataset="one")
-    data, again = (read(dataset="one", hold_out=0.2, train_samples=n) for n in (24, None))
-    assert (len(data.y_train), len(data.y_test)) == (24, 6)
-    both = np.concatenate([data.x_train, data.x_test])
-    assert len(np.unique(both, axis=0)) == 30
-    assert_array_equal(data.x_test, again.x_test)
-    assert len(set(data.y_test)) > 1
 
 
 @pytest.mark.parametrize(
@@ -120,12 +112,7 @@ def test_samples_held_out_train_no_more() -> None:
         ({"image": "words"}, "data.image: the column 'words' contains List; must be images"),
         ({"label": "unlabelled"}, "data.label: the column 'unlabelled' has labels of -1"),
         ({"label": "words"}, "data.label: the column 'words' contains List"),
-        ({"hold_out": 0.5, "test_split": "test"}, "data.hold_out: replaces"),
-        (
-            {"dataset": "two"},
-            "data.image: must be given, because 2 columns are of images or of lists",
-        ),
-        ({"dataset": "none"}, "data.label: must be given, because no columns are of class labels"),
+        ({"dataset": "none"}, r"data.image: no column 'image'; columns: a \(List\)"),
         ({"dataset": "deep"}, r"data.image: .* more than 8 bits per colour \(Pillow's mode I;16\)"),
     ],
 )
@@ -138,7 +125,6 @@ def test_what_cannot_be_read_is_said(keys: dict[str, Any], message: str) -> None
     datasets.DatasetDict(train=made, test=made).save_to_disk("made")
     deep = [Image.fromarray(one.astype(np.uint16)) for one in pixels(6, 3, 3)]
     for name, others in (
-        ("two", {"a": [[1.0]] * 6, "b": [[1.0]] * 6, **label}),
         ("none", {"a": [[1.0]] * 6}),
         ("deep", {"image": deep, **label}),
     ):

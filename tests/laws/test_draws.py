@@ -24,12 +24,11 @@ from otafl.core.contracts import Cohort, Context, LocalContext
 from otafl.core.rng import Streams
 from otafl.data.loading import load
 from otafl.data.partitions import PartitionTask
-from otafl.data.partitions.dirichlet_mix import DirichletMix
+from otafl.data.partitions.by_class import DirichletMix
 from otafl.data.ridge import Ridge
 from otafl.devices.availability import AvailabilitySetup
-from otafl.devices.compute.classes import Classes
 from otafl.devices.compute.drawn import DrawnCompute
-from otafl.devices.compute.lognormal import LognormalCompute
+from otafl.devices.compute.kinds import LognormalCompute
 from otafl.devices.faults import Faults
 from otafl.validation.bench import CONFORMANCE, Bench
 from otafl.validation.checks import (
@@ -71,16 +70,6 @@ def test_devices_crash_by_themselves(bench: Bench) -> Iterator[Check]:
     }
     for case, both in pairs.items():
         yield check_share(chance**2, int(both.sum()), both.size, f"two {case}")
-
-
-@holds()
-def test_classes_of_devices_have_their_shares(bench: Bench) -> Iterator[Check]:
-    shares = {1e9: 0.5, 2e9: 0.3, 4e9: 0.2}
-    classes = [{"flops_per_s": speed, "share": share} for speed, share in shares.items()]
-    section = Classes.model_validate({"classes": classes, "assignment": "random"})
-    speeds = section.build_hardware(SAMPLES, np.random.default_rng(3)).flops_per_s
-    found = np.array([(speeds == speed).sum() for speed in shares])
-    yield counts(SAMPLES * np.array(list(shares.values())), found)
 
 
 MEDIAN, SIGMA = 3e9, 0.8
@@ -127,9 +116,7 @@ def test_spread_peaks_flatten_the_day(bench: Bench) -> Iterator[Check]:
     """Peaks spread over 12 hours take the amplitude times sinc(12 / 24)."""
     devices, hours = 750, (0, 5, 12, 20)
     keys = {"mean": 0.5, "amplitude": 0.4, "spread_hours": 12.0, "mean_session_s": 3600.0}
-    section = registry.load_settings_class("availability", "diurnal")(
-        **keys, peak_hour=0.0, start_hour=0.0
-    )
+    section = registry.load_settings_class("availability", "diurnal")(**keys, peak_hour=0.0)
     setup = AvailabilitySetup(devices, Streams([11], [0]))
     availability: Any = registry.make_component("availability", section, setup)
     present = np.zeros(len(hours))

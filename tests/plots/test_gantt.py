@@ -6,7 +6,7 @@ import numpy as np
 from support.timeline_bench import make_result
 
 import otafl
-from otafl.devices.activities import ACTIVITIES
+from otafl.devices.hardware import ACTIVITIES
 from otafl.plots import gantt
 
 

@@ -109,10 +109,9 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"channel": "own_parts:loud"}, "channel.name: 'own_parts:loud' has a mean |h|^2 of"),
     partition("iid", "devices.count: 1438 devices need a training sample each", 1438),
     partition("shards", "shards_per_device: 4 devices x 400 are", shards_per_device=400),
-    partition("lognormal", "data.partition.min_samples: 4 devices x 360 are", min_samples=360),
     partition("dirichlet", "data.partition.min_samples: 4 devices x 360 are", min_samples=360),
     partition("dirichlet_mix", "samples_per_device: 4 devices x 360 are", samples_per_device=360),
-    partition("class_window", "first_samples: 4 devices x 400 are more", first_samples=200),
+    partition("class_window", "classes_per_device: 80 devices x 20 are more", 80),
     ({"data.train_samples": 1438}, "data.train_samples: got 1438; must be at most 1437"),
     ({"data.validation": 1e-4}, "data.validation: 0.0001 of 1437 training samples leaves 1437"),
     (

@@ -334,7 +334,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"privacy": CLIP, "faults": {"byzantine": 1, "attack": "nan"}},
-        "faults.refuse_nonfinite: a device that does not send an update",
+        "faults.attack: a device that does not send an update",
     ),
     (
         {

@@ -172,17 +172,6 @@ def test_attackers_move_the_mean_and_not_the_median() -> None:
     np.testing.assert_allclose(robust.server["x"].numpy(), 6.0, atol=0.1)
 
 
-def test_inputs_that_are_not_finite_are_left_out() -> None:
-    """Two devices send NaN into their groups of one."""
-    keys = CLEAR | {
-        "faults": {"byzantine": 2, "attack": "nan", "refuse_nonfinite": False},
-        "robust": MEDIAN,
-        "transport": "digital",
-    }
-    one = run(engine(keys, probe=Numbered), 1)
-    np.testing.assert_allclose(one.server["x"].numpy(), 5.0)
-
-
 def test_a_rule_s_memory_is_in_a_checkpoint() -> None:
     keys = {"robust": {"groups": 3, "rule": "centred_clipping"}}
     first, second = engine(keys), engine(keys)
@@ -216,7 +205,7 @@ def test_scaffold_is_the_same_in_groups() -> None:
 MEETS: dict[str, dict[str, Any]] = {
     "a cloud": {"topology": {"name": "hierarchical", "servers": 3, "cloud_every": 1}},
     "access points": {"topology": {"name": "cell_free", "points": 2}, "power": "ci"},
-    "crashes": {"faults": {"crash_probability": 0.5, "duplicate_probability": 0.5}},
+    "crashes": {"faults": {"crash_probability": 0.5}},
     "late updates": {
         "devices.compute": {"name": "mcu", "jitter": "exponential", "jitter_scale": 0.5},
         "devices.deadline_s": 0.002,

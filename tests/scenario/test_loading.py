@@ -12,8 +12,7 @@ from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.channels.rayleigh import Rayleigh
 from otafl.core.registry import TABLES, list_names, load_settings_class
 from otafl.data.custom import CustomData
-from otafl.data.partitions.dirichlet import Dirichlet
-from otafl.data.partitions.label_skew import LabelSkew
+from otafl.data.partitions.by_class import Dirichlet, LabelSkew
 from otafl.models.custom import CustomModel
 from otafl.models.mlp import Mlp
 from otafl.power.tci import TruncatedChannelInversion as Tci

@@ -10,7 +10,7 @@ import numpy as np
 
 from otafl.core import registry
 from otafl.devices.compute.base import Compute
-from otafl.devices.compute.fixed import Fixed
+from otafl.devices.compute.kinds import Fixed
 from otafl.devices.hardware import Hardware
 
 COMPANIONS: dict[str, dict[str, Any]] = {

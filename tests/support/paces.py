@@ -13,7 +13,7 @@ from support.made_devices import make_hardware
 from otafl.core import registry
 from otafl.core.contracts import ChannelState, LinkBudget
 from otafl.cpu_frequency.base import CpuFrequency, FrequencySetup, Task
-from otafl.devices.compute.fixed import Fixed
+from otafl.devices.compute.kinds import Fixed
 from otafl.devices.hardware import Hardware
 from otafl.uplink.base import OrthogonalUplink
 

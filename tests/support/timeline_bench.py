@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from otafl.analysis import timeline
-from otafl.devices.activities import ACTIVITIES
+from otafl.devices.hardware import ACTIVITIES
 from otafl.results.variables import VARIABLES
 
 NAN = float("nan")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 
 import otafl
-from otafl.core.registry import TABLES
+from otafl.core.registry import TABLES, Table
 from otafl_docs import rst
 
 CONTRACTS = ("context", "cohort", "payload", "link", "learning", "tensors")
@@ -17,6 +18,13 @@ AUTOMODULE = """\
    :exclude-members: Settings, model_config"""
 """A component's settings are on its page of the reference."""
 
+
+def _find_contract(table: Table) -> str:
+    """Find the module with the base class of a table's components."""
+    own = f"{table.package}.base"
+    return own if importlib.util.find_spec(own) else table.modules[table.default]
+
+
 MODULES = {
     "contracts": (
         "What parts hand each other",
@@ -25,7 +33,7 @@ MODULES = {
     ),
     "components": (
         "Base classes of components",
-        {table.title: f"{table.package}.base" for table in TABLES.values()},
+        {table.title: _find_contract(table) for table in TABLES.values()},
         "What a component of your own derives from, or is held to.",
     ),
     "models": (

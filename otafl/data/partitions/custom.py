@@ -18,8 +18,7 @@ import numpy as np
 from pydantic import ConfigDict
 
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Partition, PartitionTask
-from otafl.data.sample_assignment import SampleAssignment
+from otafl.data.partitions.base import Partition, PartitionTask, SampleAssignment
 from otafl.user_code.custom_part import CustomFunction
 
 

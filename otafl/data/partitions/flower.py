@@ -21,8 +21,12 @@ from pydantic import ConfigDict
 from otafl.core.errors import UserError
 from otafl.core.packages import import_extra
 from otafl.core.suggestions import format_suggestion
-from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
-from otafl.data.sample_assignment import SampleAssignment
+from otafl.data.partitions.base import (
+    Partition,
+    PartitionTask,
+    SampleAssignment,
+    SampleCounts,
+)
 
 _SEED = 42
 """Seed when arguments are only checked."""
@@ -62,22 +66,24 @@ class Flower(Partition):
             ]
         except Exception as error:  # any error of a partitioner
             raise self._make_error(error) from error
-        if count != task.devices:
-            raise UserError(
-                f"data.partition: {self.partitioner} makes {count} partitions for {task.devices} "
-                f"devices; use devices.count: {count}"
-            )
         assigned = SampleAssignment.from_parts(parts)
-        if not assigned.counts.all():
-            raise UserError(
-                f"data.partition: {self.partitioner} leaves device {assigned.counts.argmin()} "
-                "without a sample; use other arguments or fewer devices"
+        fault = ""
+        if count != task.devices:
+            fault = (
+                f"makes {count} partitions for {task.devices} devices; use devices.count: {count}"
             )
-        if len(np.unique(assigned.sample_index)) < len(assigned.sample_index):
-            raise UserError(
-                f"data.partition: {self.partitioner} gives a sample to several devices; use one "
-                "that splits samples, such as DirichletPartitioner"
+        elif not assigned.counts.all():
+            fault = (
+                f"leaves device {assigned.counts.argmin()} without a sample; use other arguments "
+                "or fewer devices"
             )
+        elif len(np.unique(assigned.sample_index)) < len(assigned.sample_index):
+            fault = (
+                "gives a sample to several devices; use one that splits samples, such as "
+                "DirichletPartitioner"
+            )
+        if fault:
+            raise UserError(f"data.partition: {self.partitioner} {fault}")
         return assigned
 
     def _build_partitioner(self, counts: SampleCounts, seed: int) -> Any:
@@ -100,29 +106,34 @@ class Flower(Partition):
             )
         kind: type[Any] = getattr(partitioner, self.partitioner)
         takes = inspect.signature(kind).parameters
-        own = {"num_partitions": counts.devices, "seed": seed, "partition_by": "label"}
-        arguments = {name: one for name, one in own.items() if name in takes}
-        columns = ("label", "user") if counts.has_users else ("label",)
-        for name, given in (self.model_extra or {}).items():
-            said = f"data.partition.{name}: got {given!r}; "
-            if name in ("num_partitions", "seed"):
-                raise UserError(f"{said}leave it out; it is devices.count, or drawn by each trial")
-            if name not in takes:
-                hint = format_suggestion(name, list(takes)) or ";"
-                raise UserError(
-                    f"data.partition.{name}: {self.partitioner} has no such argument{hint} it "
-                    f"takes {', '.join(takes) or 'none'}"
-                )
-            if name == "partition_by" and given not in columns:
-                raise UserError(f"{said}must be label, or user where samples have users")
-            arguments[name] = given
+        fixed = {"num_partitions": counts.devices, "seed": seed}
+        given = {"partition_by": "label"} | (self.model_extra or {})
+        for name in given.keys() & fixed:
+            raise UserError(
+                f"data.partition.{name}: got {given[name]!r}; leave it out; it is devices.count, "
+                "or drawn by each trial"
+            )
+        if given["partition_by"] not in (("label", "user") if counts.has_users else ("label",)):
+            raise UserError(
+                f"data.partition.partition_by: got {given['partition_by']!r}; must be label, or "
+                "user where samples have users"
+            )
+        own = {name: value for name, value in (fixed | given).items() if name in takes}
+        unknown = (self.model_extra or {}).keys() - own
+        if unknown:
+            name = min(unknown)
+            hint = format_suggestion(name, list(takes)) or ";"
+            raise UserError(
+                f"data.partition.{name}: {self.partitioner} has no such argument{hint} it "
+                f"takes {', '.join(takes) or 'none'}"
+            )
         for name, one in takes.items():
-            if one.default is one.empty and name not in arguments:
+            if one.default is one.empty and name not in own:
                 raise UserError(
                     f"data.partition.{name}: required by {self.partitioner}; add the key"
                 )
         try:
-            return kind(**arguments)
+            return kind(**own)
         except Exception as error:
             raise self._make_error(error) from error
 

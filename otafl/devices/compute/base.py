@@ -12,12 +12,11 @@ Burd, Brodersen 1996, "Processor Design for Portable Systems".
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, create_model
 
 from otafl.core.settings import Decibels, Settings, declare_stackable, get_description
 from otafl.devices.hardware import Hardware
@@ -30,6 +29,9 @@ class Compute(Settings):
     """Kind of devices. A kind is its settings."""
 
     idle_without: ClassVar = {"jitter_scale": "jitter"}
+
+    is_in_order: ClassVar[bool] = False
+    """Whether the hardware of a device depends only on its number, not on a random draw."""
 
     jitter: Literal["none", "exponential", "lognormal"] = "none"
     """distribution of a random factor of mean 1 on the seconds of local work, drawn for each device
@@ -72,11 +74,6 @@ class Compute(Settings):
     def has_frequency_scaling(self) -> bool:
         """Return whether a device can have several clock frequencies, as far as known."""
 
-    @property
-    def is_in_order(self) -> bool:
-        """Whether the hardware of a device depends only on its number, not on a random draw."""
-        return False
-
     def build_hardware(
         self, devices: int, generator: np.random.Generator, first: int = 0
     ) -> Hardware:
@@ -118,8 +115,8 @@ class Compute(Settings):
         return Hardware(*(np.broadcast_to(made[part.name], devices) for part in fields(Hardware)))
 
 
-class NumericCompute(Compute):
-    """Kind of devices with numbers that apply to all devices without numbers of their own.
+class Quantities(Settings):
+    """Quantities of a device beside its speed.
 
     The default kappa is the value that studies of wireless federated learning usually assume (Yang
     et al. 2021, "Energy Efficient Federated Learning Over Wireless Communication Networks"). Four
@@ -158,32 +155,34 @@ class NumericCompute(Compute):
     power_db: Decibels = declare_stackable(0.0)
     """transmit power over that of the channel's settings, in dB"""
 
+
+class NumericCompute(Quantities, Compute):
+    """Kind of devices with quantities that apply to all devices without others of their own."""
+
     def has_frequency_scaling(self) -> bool:
         return self.frequency_min_share < 1
 
 
-QUANTITIES = tuple(name for name in NumericCompute.model_fields if name not in Compute.model_fields)
-"""Quantities of a device beside its speed."""
+QUANTITIES = tuple(Quantities.model_fields)
 
 
 def build_common_columns(
-    section: NumericCompute, devices: int, flops_per_s: np.ndarray | float
+    section: Quantities, devices: int, flops_per_s: np.ndarray | float
 ) -> Columns:
     """Return the quantities of a section, equal for all devices, and the given speeds, [K] each."""
     columns = {
-        name: expand_to_devices(to_number(getattr(section, name)), devices) for name in QUANTITIES
+        name: np.broadcast_to(np.float64(to_number(getattr(section, name))), devices)
+        for name in QUANTITIES
     }
     return columns | {"flops_per_s": np.broadcast_to(np.asarray(flops_per_s, float), devices)}
 
 
-def expand_to_devices(value: float, devices: int) -> np.ndarray:
-    """Return a number that is equal for all devices as [K], with one number in memory."""
-    return np.broadcast_to(np.float64(value), devices)
-
-
-def _to_single(values: np.ndarray) -> np.ndarray:
-    """Return a quantity [K] of `expand_to_devices` as [1]."""
-    return values[:1] if values.strides == (0,) else values
+def build_own_columns(rows: Sequence[Quantities]) -> Columns:
+    """Return the quantities of several devices or classes [n], and their speeds."""
+    return {
+        name: np.array([to_number(getattr(row, name)) for row in rows])
+        for name in ("flops_per_s", *QUANTITIES)
+    }
 
 
 def to_number(value: float | None) -> float:
@@ -191,67 +190,20 @@ def to_number(value: float | None) -> float:
     return np.inf if value is None else value
 
 
-def list_owned(rows: Sequence[Any], section: NumericCompute, names: Sequence[str]) -> Columns:
-    """Return the quantities that any of several devices or classes has of its own.
-
-    The others have the number of the section.
-    """
-    columns = {}
-    for name in names:
-        own = [getattr(row, name) for row in rows]
-        if any(value is not None for value in own):
-            rest = to_number(getattr(section, name, None))
-            columns[name] = np.array([rest if value is None else value for value in own])
-    return columns
+def _to_single(values: np.ndarray) -> np.ndarray:
+    """Return a quantity [K] that is one number in memory as [1]."""
+    return values[:1] if values.strides == (0,) else values
 
 
 def get_bounds(name: str) -> dict[str, Any]:
     """Return the bounds of a quantity, as `pydantic.Field` takes them: ge, gt, le."""
     bounds: dict[str, Any] = {}
-    for one in NumericCompute.model_fields[name].metadata:
+    for one in Quantities.model_fields[name].metadata:
         bounds |= asdict(one)
     return bounds
 
 
-def describe_quantity(name: str) -> str:
-    """Return the description of a quantity, or an empty text where there is no source."""
-    return get_description(NumericCompute.model_fields[name])
-
-
 def declare_changed(name: str, default: float) -> Any:
     """Declare a quantity with another default."""
-    return declare_stackable(default, **get_bounds(name), description=describe_quantity(name))
-
-
-def add_quantities(
-    base: type[Settings], declare: Callable[[str], tuple[Any, Any]], **before: tuple[Any, Any]
-) -> Any:
-    """Return a class of settings with a field for each quantity.
-
-    Parameters
-    ----------
-    base : type
-        Class to extend.
-    declare : callable
-        Function from the name of a quantity to its type and field.
-    **before : tuple
-        Type and field of further fields, which come first.
-
-    Returns
-    -------
-    type
-        Extended class.
-    """
-    quantities: dict[str, Any] = before | {name: declare(name) for name in QUANTITIES}
-    return create_model(f"{base.__name__}WithQuantities", __base__=base, **quantities)
-
-
-def _is_owned(name: str) -> tuple[Any, Any]:
-    """Declare a quantity that a device or class can have of its own."""
-    what = describe_quantity(name).partition("; ")[0]
-    text = f"{what}; the section's if not given"
-    return float | None, Field(None, **get_bounds(name), description=text)
-
-
-OwnQuantities = add_quantities(Settings, _is_owned)
-"""Quantities that a device or class has of its own, instead of those of the section."""
+    description = get_description(Quantities.model_fields[name])
+    return declare_stackable(default, **get_bounds(name), description=description)

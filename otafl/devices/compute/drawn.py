@@ -30,11 +30,7 @@ from otafl.core.settings import Settings
 from otafl.devices.compute.base import (
     QUANTITIES,
     Columns,
-    Compute,
     NumericCompute,
-    add_quantities,
-    describe_quantity,
-    expand_to_devices,
     get_bounds,
     to_number,
 )
@@ -146,29 +142,30 @@ Quantity = Annotated[
 """A number or a distribution."""
 
 
-def _declare_quantity(name: str) -> tuple[Any, Any]:
-    """Declare a quantity that is a number or a distribution."""
-    info = NumericCompute.model_fields[name]
-    bounded = info.default is not None
-    text = f"{describe_quantity(name)}; a number or a distribution"
-    return Quantity if bounded else Quantity | None, Field(info.default, description=text)
-
-
-_SPEED = (Quantity, Field(6e9, description="operations per second; a number or a distribution"))
-
-
-class DrawnCompute(add_quantities(Compute, _declare_quantity, flops_per_s=_SPEED)):  # type: ignore[misc]
-    """Devices with random quantities."""
+class DrawnCompute(NumericCompute):
+    """Devices with random speed, memory, battery, harvest or transmit power."""
 
     name: Literal["drawn"] = "drawn"
+    flops_per_s: Quantity = 6e9
+    """operations per second; a number or a distribution"""
+    memory_mb: Quantity | None = None  # type: ignore[assignment]
+    """memory for training in MiB, a number or a distribution; no bound if not given"""
+    battery_j: Quantity | None = None  # type: ignore[assignment]
+    """capacity of the battery in J, a number or a distribution; on mains if not given"""
+    charge: Quantity = 1.0  # type: ignore[assignment]
+    """share of the capacity that is charged at the start; a number or a distribution"""
+    harvest_w: Quantity = 0.0  # type: ignore[assignment]
+    """harvested power in W, which charges the battery all the time; a number or a distribution"""
+    power_db: Quantity = 0.0  # type: ignore[assignment]
+    """transmit power over that of the channel's settings, in dB; a number or a distribution"""
 
-    @field_validator("flops_per_s", *QUANTITIES)
+    @field_validator("flops_per_s", "memory_mb", "battery_j", "charge", "harvest_w", "power_db")
     @classmethod
     def _check_bounds(cls, value: float | Law | None, info: ValidationInfo) -> float | Law | None:
         """Refuse a distribution that can give a value outside the bounds of its quantity."""
         if value is None:
             return value
-        lowest, highest = _get_span(value)
+        lowest, highest = value.get_span() if isinstance(value, Law) else (value, value)
         name = str(info.field_name)
         bounds = {"gt": 0.0} if name == "flops_per_s" else get_bounds(name)
         least = bounds.get("gt", bounds.get("ge", -math.inf))
@@ -180,24 +177,14 @@ class DrawnCompute(add_quantities(Compute, _declare_quantity, flops_per_s=_SPEED
             raise ValueError(f"can be {highest:g}; all possible values must be at most {most:g}")
         return value
 
-    def has_frequency_scaling(self: Any) -> bool:
-        return _get_span(self.frequency_min_share)[0] < 1
-
     def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
         names = ("flops_per_s", *QUANTITIES)
         u = generator.random((devices, len(names)))
         columns = {}
         for place, name in enumerate(names):
             value = getattr(self, name)
-            plain = value is None or isinstance(value, float)
-            columns[name] = (
-                expand_to_devices(to_number(value), devices)
-                if plain
-                else value.compute_quantile(u[:, place])
-            )
+            if isinstance(value, Law):
+                columns[name] = value.compute_quantile(u[:, place])
+            else:
+                columns[name] = np.broadcast_to(np.float64(to_number(value)), devices)
         return columns
-
-
-def _get_span(value: float | Law) -> tuple[float, float]:
-    """Return the smallest and the largest possible value of a quantity."""
-    return (value, value) if isinstance(value, float) else value.get_span()

@@ -11,13 +11,8 @@ from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
 from otafl.data.partitions import Partition
-from otafl.data.partitions.base import split_lognormal
-from otafl.data.partitions.dirichlet import Dirichlet
-from otafl.data.partitions.dirichlet_mix import DirichletMix
-from otafl.data.partitions.iid import Iid
-from otafl.data.partitions.label_skew import LabelSkew
-from otafl.data.partitions.lognormal import Lognormal
-from otafl.data.partitions.shards import Shards
+from otafl.data.partitions.by_class import Dirichlet, DirichletMix, LabelSkew, Shards
+from otafl.data.partitions.label_free import Iid, Lognormal
 
 pytestmark = pytest.mark.exact
 
@@ -56,24 +51,16 @@ def test_parts_are_disjoint_and_not_empty(name: str) -> None:
             assert len(together) == 800
 
 
-class Given:
-    """A generator whose log-normal numbers are given."""
-
-    def __init__(self, *numbers: float) -> None:
-        self.numbers = np.array(numbers)
-
-    def lognormal(self, mean: float, sigma: float, size: int) -> np.ndarray:
-        assert (mean, sigma, size) == (0.0, 2.0, len(self.numbers))
-        return self.numbers
-
-
 def test_lognormal_cut_by_hand() -> None:
-    """Shares 1, 2, 5 of the 16 that are left of 22 once each of three parts has two."""
-    parts = split_lognormal(np.arange(22), 3, 2.0, 2, Given(0.5, 1.0, 2.5))  # type: ignore[arg-type]
-    assert [len(part) for part in parts] == [4, 6, 12]
-    assert_array_equal(np.concatenate(parts), np.arange(22))
-    few = parts_of(Lognormal(sigma=5.0, min_samples=30), SHUFFLED, 40)
-    assert min(map(len, few)) >= 30
+    """Shares of the 16 that are left of 19 once each of three parts has one."""
+    generator = np.random.default_rng(0)
+    expected = np.random.default_rng(0)
+    expected.permutation(19)
+    share = expected.lognormal(0.0, 2.0, 3)
+    ends = np.rint(np.cumsum(share) / share.sum() * 16).astype(int)
+    parts = assign_samples(Lognormal(sigma=2.0), LABELS[:19], 3, generator)
+    assert [len(part) for part in parts] == (np.diff(ends, prepend=0) + 1).tolist()
+    assert_array_equal(np.sort(np.concatenate(parts)), np.arange(19))
 
 
 def test_iid_deals_out_everything_evenly() -> None:
@@ -126,17 +113,12 @@ def test_label_skew_is_balanced(devices: int, each: int) -> None:
             for c, share in zip(*np.unique(LABELS[part], return_counts=True), strict=True):
                 assert abs(share - 100 / holders[c]) < 1
         assert len(np.concatenate(parts)) == 100 * np.count_nonzero(holders)
-    unequal = parts_of(LabelSkew(size_sigma=1.5), SHUFFLED, 20)
-    assert all(len(np.unique(SHUFFLED[part])) == 2 for part in unequal)
-    assert len(np.unique(np.concatenate(unequal))) == 2000
-    assert np.std([len(part) for part in unequal]) > 30
 
 
 @pytest.mark.parametrize(
     ("partition", "labels", "devices", "message"),
     [
         (Iid(), LABELS[:5], 6, "devices.count: 6 devices .* 5"),
-        (Lognormal(min_samples=300), LABELS, 7, "min_samples: 7 devices x 300 are more than the"),
         (Shards(shards_per_device=3), LABELS[:8], 3, "shards_per_device: 3 devices x 3"),
         (Dirichlet(alpha=1e-4), LABELS, 50, "data.partition.alpha: got 0.0001; .*50 devices"),
         (Dirichlet(min_samples=200), LABELS, 6, "data.partition.min_samples"),

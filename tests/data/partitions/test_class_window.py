@@ -20,15 +20,7 @@ pytestmark = pytest.mark.exact
 MNIST_COUNTS = [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
 FASHION = ClassWindow(split_seed=(0, 1))
 MNIST = ClassWindow(classes_per_device=3, split_seed=(1, 1))
-CIFAR = ClassWindow(
-    classes_per_device=3,
-    reserve=20,
-    extra=(300, 600),
-    multiple=(1, 1),
-    times=2,
-    test_first=True,
-    split_seed=(1, 1),
-)
+CIFAR = ClassWindow(classes_per_device=3, published="cifar10", split_seed=(1, 1))
 
 
 def labels_of(counts: list[int]) -> Indices:
@@ -110,22 +102,12 @@ def test_sizes_of_mnist() -> None:
     assert len(np.unique(together)) == len(together)
 
 
-def test_published_labels_by_hand() -> None:
-    """Three devices, two classes each of three, one sample first: of classes (0, 1), (1, 2) and
-    (2, 0). Samples 0 and 3, 4 and 6, 7 and 1 come first and bear 0 and 1."""
-    labels = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
-    window = ClassWindow(first_samples=1, mislabel_first=True)
-    assert_array_equal(window.relabel(labels, 3), [0, 1, 0, 1, 0, 1, 1, 0, 2])
-
-
 def test_refuses() -> None:
     with pytest.raises(UserError, match="classes_per_device: got 11; must be at most 10"):
         split(ClassWindow(classes_per_device=11), labels_of([50] * 10), 5)
-    with pytest.raises(UserError, match="first_samples: 100 devices need 200 samples of clas"):
+    with pytest.raises(UserError, match="per_device: 100 devices need 200 samples of class 0"):
         split(ClassWindow(), labels_of([150] * 9 + [1000]), 100)
-    with pytest.raises(UserError, match="first_samples: 100 devices x 20 are more than the 1500"):
+    with pytest.raises(UserError, match="per_device: 100 devices x 20 are more than the 1500"):
         split(ClassWindow(), labels_of([150] * 10), 100)
-    with pytest.raises(ValueError, match=r"extra: got \[3, 2\]"):
-        ClassWindow(extra=(3, 2))
     with pytest.raises(ValueError, match="split_seed"):
         ClassWindow(split_seed=(2**32, 0))

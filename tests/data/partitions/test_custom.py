@@ -10,8 +10,8 @@ import pytest
 
 from otafl.core.errors import UserError
 from otafl.data.partitions import PartitionTask
+from otafl.data.partitions.base import SampleAssignment
 from otafl.data.partitions.custom import CustomPartition
-from otafl.data.sample_assignment import SampleAssignment
 
 pytestmark = pytest.mark.exact
 

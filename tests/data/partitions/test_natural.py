@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from support.decks import assign_samples
 
 from otafl.core.errors import UserError
-from otafl.data.partitions.natural import Natural
+from otafl.data.partitions.label_free import Natural
 
 pytestmark = pytest.mark.exact
 

@@ -18,10 +18,8 @@ from support.rounding import assert_agree
 from otafl.core import registry
 from otafl.core.contracts import Batch, Cohort, Group
 from otafl.core.rng import Streams
-from otafl.devices.attacks.a_little_is_enough import compute_deviations
-from otafl.devices.attacks.base import Attacked
-from otafl.devices.false_labels import FalseLabels
-from otafl.devices.faults import Faults
+from otafl.devices.attacks import Attacked, compute_deviations
+from otafl.devices.faults import FalseLabels, Faults
 from otafl.engine.engine import Engine
 from otafl.scenario import ScenarioError
 

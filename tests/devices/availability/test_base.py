@@ -14,7 +14,7 @@ from support.lives import make_availability, take_changes
 from support.rounding import assert_agree
 
 from otafl.core import registry
-from otafl.devices.availability.diurnal import DiurnalAvailability
+from otafl.devices.availability import DiurnalAvailability
 
 pytestmark = pytest.mark.exact
 

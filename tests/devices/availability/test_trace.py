@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.lives import make_availability, take_changes
-from support.rounding import assert_agree
 
 from otafl.core.errors import UserError
 
 pytestmark = pytest.mark.exact
 
 
-def traced(folder: Path, rows: str, repeat_s: float | None = None, devices: int = 3) -> Any:
+def traced(folder: Path, rows: str, devices: int = 3) -> Any:
     file = folder / "trace.csv"
     file.write_text(f"device,start_s,end_s\n{rows}")
-    return make_availability("trace", [0], [0], devices, file=str(file), repeat_s=repeat_s)
+    return make_availability("trace", [0], [0], devices, file=str(file))
 
 
 def test_a_trace_by_hand(tmp_path: Path) -> None:
@@ -36,48 +34,29 @@ def test_a_trace_by_hand(tmp_path: Path) -> None:
     assert take_changes(trace.list_changes(0, 3)) == seven
 
 
-def test_a_trace_that_repeats(tmp_path: Path) -> None:
-    trace = traced(tmp_path, "0,1,2\n1,0,1\n1,3,4.1\n2,0,2\n2,2,4.1\n", repeat_s=4.1)
-    often = take_changes(trace.list_changes(0, 0), 5)
-    assert_agree(often, [(0.0, False), (1.0, True), (2.0, False), (5.1, True), (6.1, False)])
-    over_the_end = take_changes(trace.list_changes(0, 1), 1000)
-    assert_agree(over_the_end[:3], [(1.0, False), (3.0, True), (5.1, False)])
-    assert all(b - a > 1 for (a, _), (b, _) in itertools.pairwise(over_the_end))
-    assert trace.list_changes(0, 2) is None
-
-
 @pytest.mark.parametrize(
-    ("rows", "repeat_s", "says"),
+    ("rows", "says"),
     [
-        ("0,0,1\n\n0,x,3\n", None, "line 4, column 'start_s': got 'x'; must be a finite number"),
-        ("0,-1,1\n", None, "line 2: got device 0, start_s -1; must be at least 0"),
-        ("0,inf,inf\n", None, "line 2, column 'start_s': got 'inf'; must be a finite number"),
+        ("0,0,1\n\n0,x,3\n", "line 4, column 'start_s': got 'x'; must be a finite number"),
+        ("0,-1,1\n", "line 2: got device 0, start_s -1; must be at least 0"),
+        ("0,inf,inf\n", "line 2, column 'start_s': got 'inf'; must be a finite number"),
         (
             "0.5,0,1\n",
-            None,
             "line 2: got device 0.5, start_s 0; must be at least 0, and device a whole number",
         ),
-        ("0,2,2\n", None, "line 2: end_s: got 2; must be after start_s (2)"),
+        ("0,2,2\n", "line 2: end_s: got 2; must be after start_s (2)"),
         (
             "0,0,2\n0,5,6\n0,1,3\n",
-            None,
             "line 4: start_s: got 1, inside another interval of device 0",
         ),
-        (
-            "0,0,1\n0,2,9\n",
-            8.0,
-            "line 3: end_s: got 9; must be at most devices.availability.repeat_s (8)",
-        ),
-        ("0,0,1,4\n", None, "line 2: got 4 cells; must be 3, one per column"),
-        ("0,,1\n", None, "line 2: must have a number in each of device, start_s, end_s"),
-        ("", None, "has no rows below its first line"),
+        ("0,0,1,4\n", "line 2: got 4 cells; must be 3, one per column"),
+        ("0,,1\n", "line 2: must have a number in each of device, start_s, end_s"),
+        ("", "has no rows below its first line"),
     ],
 )
-def test_a_bad_trace_names_its_line(
-    tmp_path: Path, rows: str, repeat_s: float | None, says: str
-) -> None:
+def test_a_bad_trace_names_its_line(tmp_path: Path, rows: str, says: str) -> None:
     with pytest.raises(UserError) as error:
-        traced(tmp_path, rows, repeat_s)
+        traced(tmp_path, rows)
     assert says in str(error.value)
     assert f"devices.availability.file: '{tmp_path / 'trace.csv'}'" in str(error.value)
 

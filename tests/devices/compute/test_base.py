@@ -13,9 +13,7 @@ from support.rounding import assert_agree
 from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.devices import compute
-from otafl.devices.compute.classes import Classes
-from otafl.devices.compute.fixed import Fixed
-from otafl.devices.compute.lognormal import LognormalCompute
+from otafl.devices.compute.kinds import Classes, Fixed, LognormalCompute
 from otafl.devices.hardware import Hardware, compute_energy_j
 
 pytestmark = pytest.mark.exact
@@ -92,11 +90,21 @@ def test_a_list_of_speeds_goes_to_the_devices_in_order_and_round_again() -> None
 def test_classes_in_order_keep_to_their_shares_and_have_parts_of_their_own() -> None:
     config = Classes.model_validate(
         {
-            "flops_per_cycle": 2,
-            "battery_j": 10,
             "classes": [
-                {"flops_per_s": 1e9, "share": 3, "battery_j": 50, "charge": 0.5},
-                {"flops_per_s": 8e9, "share": 1, "kappa": 5e-27, "flops_per_cycle": 16},
+                {
+                    "flops_per_s": 1e9,
+                    "share": 3,
+                    "flops_per_cycle": 2,
+                    "battery_j": 50,
+                    "charge": 0.5,
+                },
+                {
+                    "flops_per_s": 8e9,
+                    "share": 1,
+                    "kappa": 5e-27,
+                    "flops_per_cycle": 16,
+                    "battery_j": 10,
+                },
             ],
         }
     )
@@ -108,15 +116,6 @@ def test_classes_in_order_keep_to_their_shares_and_have_parts_of_their_own() -> 
     assert np.where(fast, 10.0, 50.0).tolist() == devices.battery_j.tolist()
     assert np.where(fast, 10.0, 25.0).tolist() == devices.charge_j.tolist()
     assert np.where(fast, 1.0, 5.0).tolist() == devices.restart_j.tolist()
-
-
-def test_classes_by_chance_are_drawn_device_by_device() -> None:
-    """Of uniform numbers below 0.5, below 0.8 and above."""
-    rows = [{"flops_per_s": speed, "share": share} for speed, share in ((1, 5), (2, 3), (4, 2))]
-    made = Classes.model_validate({"classes": rows, "assignment": "random"})
-    u = np.random.default_rng(4).random(50)
-    expected = np.select([u < 0.5, u < 0.8], [1.0, 2.0], 4.0)
-    assert make_hardware(made, 50, seed=4).flops_per_s.tolist() == expected.tolist()
 
 
 def test_rows_of_stacked_hardware() -> None:

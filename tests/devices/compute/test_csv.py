@@ -10,7 +10,7 @@ import pytest
 from support.made_devices import make_hardware
 
 from otafl.core.errors import UserError
-from otafl.devices.compute.csv import Csv
+from otafl.devices.compute.kinds import Csv
 
 pytestmark = pytest.mark.exact
 

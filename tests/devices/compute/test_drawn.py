@@ -29,7 +29,7 @@ def test_a_law_leaves_the_other_quantities_as_they_are() -> None:
     speed = {"uniform": [1e9, 2e9]}
     plain = DrawnCompute.model_validate({"flops_per_s": speed})
     more = DrawnCompute.model_validate(
-        {"flops_per_s": speed, "charge": {"uniform": [0, 1]}, "kappa": {"choice": [1, 2]}}
+        {"flops_per_s": speed, "charge": {"uniform": [0, 1]}, "harvest_w": {"choice": [1, 2]}}
     )
     assert np.array_equal(make_hardware(plain, 9).flops_per_s, make_hardware(more, 9).flops_per_s)
 
@@ -41,15 +41,15 @@ def test_a_law_leaves_the_other_quantities_as_they_are() -> None:
         ("battery_j", {"unifrm": [1, 2]}, "battery_j.unifrm: unknown key; did you mean 'uniform'"),
         ("battery_j", {}, r"battery_j: got the keys \(none\); must be one of uniform: \[a, b\]"),
         ("battery_j", {"uniform": [-1, 2]}, "battery_j: can be -1; .* must be above 0"),
-        ("efficiency", {"uniform": [0.5, 2]}, "efficiency: can be 2; .* must be at most 1"),
-        ("kappa", {"lognormal": {"median": 1}}, "kappa.lognormal.sigma: must be given"),
-        ("kappa", {"choice": []}, r"kappa.choice: got \[\]; must be a list of at least 1"),
+        ("charge", {"uniform": [0.5, 2]}, "charge: can be 2; .* must be at most 1"),
+        ("memory_mb", {"lognormal": {"median": 1}}, "memory_mb.lognormal.sigma: must be given"),
+        ("power_db", {"choice": []}, r"power_db.choice: got \[\]; must be a list of at least 1"),
         (
             "harvest_w",
             {"normal": {"mean": 1, "std": 1, "least": 2}},
             r"harvest_w.normal: least: got 2; must not exceed the mean \(1\)",
         ),
-        ("idle_w", "much", "idle_w: got 'much'; must be a number"),
+        ("harvest_w", "much", "harvest_w: got 'much'; must be a number"),
     ],
 )
 def test_laws_must_fit_their_quantity(key: str, law: Any, message: str) -> None:

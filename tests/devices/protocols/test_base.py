@@ -11,10 +11,7 @@ from support.cells import make_clock, start_round
 
 from otafl.clock.local_work import Slot
 from otafl.core import registry
-from otafl.devices.protocols import Rules
-from otafl.devices.protocols.asynchronous import Asynchronous
-from otafl.devices.protocols.periodic import Periodic
-from otafl.devices.protocols.quorum import Quorum
+from otafl.devices.protocols import Asynchronous, Periodic, Quorum, Rules
 from otafl.scenario.errors import ScenarioError
 
 pytestmark = pytest.mark.exact
@@ -44,12 +41,6 @@ def test_asynchronous_serves_who_was_ready_first() -> None:
     clock.transmit(3.0)
     start_round(clock, 2, {1: 9.0})
     assert clock.admit() == Slot(7.0, [0], [0])
-    clock = make_clock(Asynchronous(together=2))
-    start_round(clock, 0, {0: 3.0, 1: 2.0, 2: 1.0})
-    assert clock.admit() == Slot(1.0, [2], [0])
-    clock.transmit(3.0)
-    start_round(clock, 1, {2: 0.0})
-    assert clock.admit() == Slot(4.0, [0, 1], [0, 0])  # 1, then 0, were ready before 2
 
 
 def test_periodic_slots() -> None:

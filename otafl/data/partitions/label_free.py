@@ -1,18 +1,8 @@
-"""Natural partition: each device is a user of the data set, or a group of users.
-
-If there are more users than devices, the users are drawn at random. With regroup, all users are in
-groups whose sizes follow a Dirichlet distribution (Shi et al. 2023, appendix C). A device's
-training samples come before its test samples.
-
-References
-----------
-Caldas et al. 2018, "LEAF: A Benchmark for Federated Settings", arXiv:1812.01097.
-Shi et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information Overlooked in Federated
-    Learning", appendix C.
-"""
+"""Partitions that need no classes: even and log-normal sizes, and the users of the data."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -21,12 +11,61 @@ from pydantic import Field
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
-from otafl.data.sample_assignment import SampleAssignment
+from otafl.data.partitions.base import Partition, PartitionTask, SampleAssignment, SampleCounts
+
+
+class Iid(Partition):
+    """IID partition: shuffled samples, divided evenly."""
+
+    is_shuffled: ClassVar[bool] = True
+
+    name: Literal["iid"] = "iid"
+
+    def get_sizes(self, counts: SampleCounts) -> Sequence[int]:
+        least, more = divmod(counts.samples, counts.devices)
+        return [least + 1] * more + [least] * (counts.devices - more)
+
+    def assign_samples(self, task: PartitionTask) -> SampleAssignment:
+        return SampleAssignment.split_evenly(task.draw_permutation(), task.devices)
+
+
+class Lognormal(Partition):
+    """Shuffled samples in parts of log-normal sizes.
+
+    References
+    ----------
+    Li et al. 2020, "Federated Optimization in Heterogeneous Networks", section 5.1.
+    """
+
+    is_shuffled: ClassVar[bool] = True
+
+    name: Literal["lognormal"] = "lognormal"
+    sigma: float = Field(1.0, ge=0, le=20)  # a larger one exceeds the range of float64
+    """standard deviation of the logarithm of a device's size"""
+
+    def assign_samples(self, task: PartitionTask) -> SampleAssignment:
+        members, devices = task.draw_permutation(), task.devices
+        if self.sigma == 0:
+            return SampleAssignment.split_evenly(members, devices)
+        share = task.generator.lognormal(0.0, self.sigma, devices)
+        ends = np.rint(np.cumsum(share) / share.sum() * (len(members) - devices)).astype(np.int64)
+        cuts = (ends + np.arange(1, devices + 1))[:-1]  # each device has a sample before its share
+        return SampleAssignment(members, np.diff(cuts, prepend=0, append=len(members)))
 
 
 class Natural(Partition):
-    """Partition with the samples of a device's users in the order of the data set."""
+    """Natural partition: each device is a user of the data set, or a group of users.
+
+    If there are more users than devices, the users are drawn at random. With regroup, all users are
+    in groups whose sizes follow a Dirichlet distribution (Shi et al. 2023, appendix C). A device's
+    training samples come before its test samples.
+
+    References
+    ----------
+    Caldas et al. 2018, "LEAF: A Benchmark for Federated Settings", arXiv:1812.01097.
+    Shi et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information Overlooked in
+        Federated Learning", appendix C.
+    """
 
     example: ClassVar = {"data.name": "femnist"}
     is_shuffled: ClassVar[bool] = True
