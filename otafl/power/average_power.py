@@ -18,7 +18,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.power.scalars import compute_threshold
+from otafl.power.base import compute_threshold
 
 STATE_STEPS = 12
 """Newton steps in a fading state.

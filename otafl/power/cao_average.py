@@ -16,7 +16,7 @@ power is not needed (`average_power.py`). They are planned on drawn states. In s
 this plan, power is capped at the largest one possible in a state that was drawn `SEEN` times.
 
 The m_k change from round to round and are unknown offline. Multipliers and transmit scalars are
-therefore those of devices with a common symbol power, the largest m_k of the round (or the mean). A
+therefore those of devices with a common symbol power, the largest m_k of the round. A
 device of that power meets its budget with equality, however m_k changes over rounds, and others
 stay below. The receive scaling is optimal for the actual m_k, and everything is optimal if they are
 equal. The plan assumes that all devices transmit in every round. With fewer, the budget is the
@@ -39,11 +39,11 @@ from torch import Tensor
 from otafl.core.contracts import MIN_SNR, ChannelStatistics, Coefficients, Hyper, Link
 from otafl.core.problems import Problem, make_problem
 from otafl.power.average_power import inverse_scaling, solve_multipliers
-from otafl.power.base import REFERENCE, Constraint, PowerPolicy, Reference
-from otafl.power.scalars import (
+from otafl.power.base import (
     TINY,
+    Constraint,
+    PowerPolicy,
     align_with_mmse_scaling,
-    get_transmitter_mask,
     reduce_over_devices,
 )
 
@@ -73,7 +73,6 @@ class CaoAverage(PowerPolicy):
     draws: int = Field(2048, ge=64)
     """largest number of fading states on which the multipliers are planned (fewer with over 32
     devices); budgets are met on them, and within a few per cent on others"""
-    reference: Reference = Field("max", description=REFERENCE)
 
     @property
     def power_constraint(self) -> Constraint:
@@ -107,7 +106,7 @@ class CaoAverage(PowerPolicy):
             |p_k| = \frac{\sqrt{\eta} |h_k|}{g_k + \eta \lambda_k}
         """
         level, most = state
-        active = get_transmitter_mask(link)
+        active = link.eligible_mask
         quality = link.budget[:, None] * link.h.abs().double().square()  # at m = 1
         multiplier = level[:, None].expand_as(quality)
         s = inverse_scaling(
@@ -117,8 +116,7 @@ class CaoAverage(PowerPolicy):
         share = (quality * s).sqrt() / (quality * s + multiplier).clamp_min(TINY)  # |p|, P = m = 1
         share = share.clamp_max(math.sqrt(most))
         bound = (
-            link.budget.sqrt()[:, None]
-            / reduce_over_devices(link.symbol_power, link, self.reference).sqrt()
+            link.budget.sqrt()[:, None] / reduce_over_devices(link.symbol_power, link, "max").sqrt()
         )
         amplitude = share * bound * active  # 0 where s is
         return state, align_with_mmse_scaling(link, amplitude, active & (s > 0))

@@ -1,13 +1,15 @@
-"""Combiners in closed form, and the choice among all receivers by the power policy."""
+"""Receivers, which combine the server's antennas to one."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from otafl.core import registry
+from otafl.core.contracts import MIN_SNR
 from otafl.power.base import PowerPolicy
 from otafl.receivers.base import TINY, Receiver, normalise_combiner, select_first_antenna
 
@@ -132,3 +134,145 @@ class Auto(Receiver):
 
     def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:
         raise NotImplementedError("auto has no combiner; call that of match_policy's receiver")
+
+
+DUAL_STEPS = 15
+"""Gradient steps on the dual of each quadratic programme; the next one starts at their end."""
+
+
+class UniformForcing(Receiver):
+    """Combiner that receives the weakest device as strongly as possible (uniform forcing).
+
+    The combiner f, |f| = 1, maximises the weakest device's received power, min_k P_k |f^H h_k|^2,
+    and so the level of channel inversion.
+
+    An equivalent problem is the smallest |f|^2 with |f^H a_k|^2 >= 1 for all k, a_k = sqrt(P_k)
+    h_k. Successive convex approximation replaces |f^H a_k|^2 by its tangent at the last f. Each
+    step is then a quadratic programme,
+
+        min |f|^2   with Re(b_k^H f) >= d_k,   b_k = a_k (a_k^H f_i),   d_k = (1 + |f_i^H a_k|^2) /
+            2.
+
+    A few accelerated projected gradient steps maximise its dual, f = sum_k lambda_k b_k with lambda
+    >= 0, for all trials at once. Then f is rescaled to unit norm, and the best one so far is kept.
+    The problem has many local optima, so four starts run side by side. One of them is the first
+    eigenvector, so the result is never worse than that.
+
+    References
+    ----------
+    Chen, Qin, Li 2018, "A Uniform-Forcing Transceiver Design for Over-the-Air Function
+        Computation".
+    """
+
+    example: ClassVar = {"channel.antennas": 4, "power.name": "ci"}
+
+    name: Literal["uniform_forcing"] = "uniform_forcing"
+    iterations: int = Field(30, ge=1)
+    """largest number of steps of the approximation"""
+
+    def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:
+        r"""Compute the uniform-forcing combiner, complex [S, Q, A].
+
+        Notes
+        -----
+        .. math::
+
+            f = \arg\max_{|f| = 1} \min_k P_k |f^H h_k|^2
+        """
+        snr = budget[:, None] * torch.linalg.vector_norm(h, dim=-1).square()
+        eligible_mask = transmit_mask[:, None] & (snr >= MIN_SNR)
+        reach = (
+            compute_amplitudes(h, transmit_mask, budget) * eligible_mask[..., None]
+        )  # [S, Q, K, A]
+        if h.shape[3] == 1:
+            return compute_first_eigenvector(reach)
+        if h.shape[3] <= h.shape[2]:
+            return self._compute_combiner(reach, eligible_mask)
+        # the optimal combiner lies in the span of the devices' directions
+        spanned, reach = torch.linalg.qr(reach.mT)
+        return normalise_combiner(
+            (spanned @ self._compute_combiner(reach.mT, eligible_mask)[..., None])[..., 0]
+        )
+
+    def _compute_combiner(self, reach: Tensor, eligible_mask: Tensor) -> Tensor:
+        """Compute the combiner [S, Q, A] of sqrt(P_k) h_k [S, Q, K, A] of the eligible devices."""
+        start = _compute_starts(reach)
+        best, there = start, eligible_mask[:, :, None]
+        reach = reach[:, :, None].expand(-1, -1, start.shape[2], -1, -1)  # [S, Q, starts, K, A]
+        weakest = _find_weakest(reach, best, there)
+        dual = torch.zeros_like(reach[..., 0].real)
+        for _ in range(self.iterations):
+            start, dual = _step(reach, start, dual, there)
+            level = _find_weakest(reach, start, there)
+            better = level > weakest
+            best = torch.where(better[..., None], start, best)
+            weakest = torch.where(better, level, weakest)
+        first = weakest.argmax(-1)[..., None, None].expand(-1, -1, 1, best.shape[-1])
+        return best.gather(2, first)[:, :, 0]
+
+
+def _compute_starts(reach: Tensor) -> Tensor:
+    """Compute the starts, [S, Q, 4, A].
+
+    They are the first eigenvector, and three sums of the devices' directions: unweighted, with
+    larger weights of weak devices, and with chirped phases.
+    """
+    devices = reach.shape[2]
+    size = torch.linalg.vector_norm(reach, dim=-1, keepdim=True)
+    direction = torch.where(size > TINY, reach / size.clamp_min(TINY), 0.0)
+    inverse = torch.where(size > TINY, 1.0 / size.clamp_min(TINY), 0.0)
+    angle = torch.pi * torch.arange(devices, device=reach.device) ** 2 / devices
+    chirp = torch.polar(torch.ones_like(angle), angle).to(reach.dtype)[:, None]
+    sums = [direction.sum(2), (direction * inverse).sum(2), (direction * chirp).sum(2)]
+    return torch.stack([compute_first_eigenvector(reach), *map(normalise_combiner, sums)], 2)
+
+
+def _project(reach: Tensor, combiner: Tensor) -> Tensor:
+    """Compute a_k^H f [..., K] of a [..., K, A] and f [..., A]."""
+    return (reach.conj() @ combiner[..., None])[..., 0]
+
+
+def _find_weakest(reach: Tensor, combiner: Tensor, there: Tensor) -> Tensor:
+    """Compute min_k |f^H a_k|^2 [...] over the eligible devices."""
+    power = _project(reach, combiner).abs().square()
+    return power.masked_fill(~there, torch.inf).amin(-1)
+
+
+def compute_tangent_bound(power: Tensor) -> Tensor:
+    """Compute d_k from |f_i^H a_k|^2.
+
+    The tangent of |f^H a_k|^2 at f_i, 2 Re(b_k^H f) - |f_i^H a_k|^2, is at least 1 if Re(b_k^H f)
+    is at least d_k.
+
+    Parameters
+    ----------
+    power : Tensor, float
+        |f_i^H a_k|^2.
+
+    Returns
+    -------
+    Tensor, float
+        d_k.
+    """
+    return (1.0 + power) / 2.0
+
+
+def _step(reach: Tensor, last: Tensor, dual: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the next unit combiner, and its multipliers, which start the next step."""
+    inner = _project(reach, last)
+    size = inner.abs().masked_fill(~there, torch.inf).amin(-1)[..., None].clamp_min(TINY)
+    inner = inner / size  # of the f that is just feasible: |f^H a_k| >= 1
+    norm = torch.linalg.vector_norm(reach, dim=-1) * inner.abs()
+    norm = norm.clamp_min(TINY)
+    slope = reach * (inner / norm)[..., None]  # b_k of unit norm
+    bound = torch.where(there, compute_tangent_bound(inner.abs().square()) / norm, 0.0)
+    gram = (slope.conj() @ slope.mT).real
+    rate = 1.0 / torch.linalg.matrix_norm(gram, ord=1).clamp_min(1.0)[..., None]
+    ahead, weight = dual, 1.0
+    for _ in range(DUAL_STEPS):
+        after = (ahead + rate * (bound - (gram @ ahead[..., None])[..., 0])).clamp_min(0.0)
+        after = torch.where(there, after, 0.0)
+        following = (1.0 + (1.0 + 4.0 * weight * weight) ** 0.5) / 2.0
+        ahead = after + (weight - 1.0) / following * (after - dual)
+        dual, weight = after, following
+    return normalise_combiner((slope * dual[..., None]).sum(-2)), dual

@@ -16,7 +16,7 @@ from twins import baselines as twin
 
 from otafl.codecs import amp as amp_module
 from otafl.codecs.amp import run_amp
-from otafl.codecs.matrix_sensing import MatrixSensing
+from otafl.codecs.sensing import MatrixSensing
 from otafl.core.contracts import Cohort, Group, Payload, Received
 from otafl.core.rng import Streams
 

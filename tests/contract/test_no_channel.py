@@ -29,9 +29,8 @@ RECEIVERS = [name for name in registry.list_names("receiver") if name != "auto"]
 DIGITAL: dict[str, dict[str, Any]] = {
     "shannon": {},
     "ofdma": {"access": "ofdma"},
-    "no outage": {"outage": False},
     "mcs": {"rate": "mcs"},
-    "mcs ofdma, no outage": {"rate": "mcs", "access": "ofdma", "outage": False},
+    "mcs ofdma": {"rate": "mcs", "access": "ofdma"},
     "one mcs": {"rate": "mcs", "mcs_index": 0},
     "ldpc": {"rate": "mcs", "mcs_index": 0, "coding": "ldpc"},
     "bound": {"max_symbols": 4e4},

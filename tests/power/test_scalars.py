@@ -11,7 +11,7 @@ from support.power_links import HYPER, N, make_link, make_policy, perturb, solve
 from support.sheet_twins import TWINS
 
 from otafl.core.contracts import Coefficients
-from otafl.power.scalars import apply_mmse_scaling
+from otafl.power.base import apply_mmse_scaling
 
 pytestmark = pytest.mark.exact
 
@@ -20,7 +20,7 @@ POLICY = {name: policy for name, (policy, _) in TWINS.items()}
 
 def test_mean_reference_is_the_papers_oracle_scaling() -> None:
     """reference mean: gamma = P / mean m for gbma, P / (mean m E1(g_th)) for tci, over the devices
-    that send; without count_policy_power, E1 is left out. gbma is then an average policy."""
+    that send. gbma is then an average policy."""
     link = make_link(7)
     link = perturb(link, budget=link.budget[:, :1].expand_as(link.budget))
     count = link.transmit_mask.sum(-1)[:, None]
@@ -31,9 +31,8 @@ def test_mean_reference_is_the_papers_oracle_scaling() -> None:
     torch.testing.assert_close(got.p.abs().amax(-1).square(), gamma)
     ratio = (HYPER["threshold"] / link.gain).numpy()
     cost = torch.from_numpy(special.exp1(ratio))[:, :1] / link.gain[:, :1]
-    for counted, expected in ((True, gamma / cost), (False, gamma)):
-        policy = make_policy("tci", reference="mean", count_policy_power=counted, relative=False)
-        torch.testing.assert_close(solve(policy, link).eta, expected)
+    policy = make_policy("tci", reference="mean", relative=False)
+    torch.testing.assert_close(solve(policy, link).eta, gamma / cost)
 
 
 @pytest.mark.parametrize("name", POLICY)

@@ -16,7 +16,7 @@ from otafl.data.partitions.dirichlet import Dirichlet
 from otafl.data.partitions.label_skew import LabelSkew
 from otafl.models.custom import CustomModel
 from otafl.models.mlp import Mlp
-from otafl.power.tci import TruncatedChannelInversion as Tci
+from otafl.power.inversion import TruncatedChannelInversion as Tci
 from otafl.scenario import (
     expand,
     load_scenario,

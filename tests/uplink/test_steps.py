@@ -23,7 +23,7 @@ from support.uplink_steps import (
 )
 
 from otafl.core.contracts import Coefficients, Group, Link, TransmitLimits
-from otafl.power.ci import ChannelInversion
+from otafl.power.inversion import ChannelInversion
 from otafl.receivers.base import Receiver
 from otafl.receivers.combiners import Scalar
 from otafl.uplink.coherent.over_the_air import superpose

@@ -60,11 +60,6 @@ class FskMajorityVote(Transport):
         step: float = declare_stackable(
             0.001, gt=0, description="size of the server's step along each vote"
         )
-        vote: Literal["majority", "weighted"] = Field(
-            "majority",
-            description="energy of a vote: full power of each device, or proportional to the "
-            "device's share of the samples, as large as all budgets allow",
-        )
         absentee: float = declare_stackable(
             0.0, ge=0, description="|x| below which a device abstains; by default it always votes"
         )
@@ -106,7 +101,7 @@ class FskMajorityVote(Transport):
                         "algorithm needs the sum of the updates; use another transport"
                     )
                 least = self._compute_min_magnitude(sent)
-                on_air = self._transmit(delivery, slot, uses, sent, least)
+                on_air = self._transmit(slot, uses, sent, least)
                 steps, exact = self._receive(on_air, least)
                 count: Tensor | Tensors = on_air.weight[:, 0]
                 if sent.mask is not None:
@@ -123,17 +118,10 @@ class FskMajorityVote(Transport):
             least = least * (compute_squared_norm(sent.x) / sent.num_coordinates).sqrt()
         return least[:, None]
 
-    def _transmit(
-        self, delivery: Delivery, slot: Slot, uses: Uses, sent: Signal, least: Tensor | None
-    ) -> Transmission:
+    def _transmit(self, slot: Slot, uses: Uses, sent: Signal, least: Tensor | None) -> Transmission:
         """Put the votes of a group on air."""
         eligible_mask, scale = pairs.select_able(slot, sent), torch.ones_like(sent.weight)
         energy = 2.0 * slot.budget
-        if self.settings.vote == "weighted":
-            scale = pairs.scale_rows(sent, delivery.limits.num_copies)
-            energy = pairs.find_common_scale(slot, eligible_mask, 0.5 * sent.grid(scale)).expand_as(
-                energy
-            )
 
         def count_votes(part: Signal, stop: Tensor | None) -> Tensor:
             count = part.num_coordinates
@@ -141,7 +129,7 @@ class FskMajorityVote(Transport):
             return torch.full_like(part.weight, count) if votes is None else votes.sum(1)
 
         p = torch.where(eligible_mask, energy.sqrt(), 0.0)
-        total = count_votes(sent, None) * scale
+        total = count_votes(sent, None)
         on_air = pairs.transmit(slot, uses, sent, scale, p, total, count_votes)
         if least is not None and slot.round == 0:
             self._refuse_silence(on_air)
@@ -163,7 +151,6 @@ class FskMajorityVote(Transport):
     def _receive(self, on_air: Transmission, least: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the server's steps, and those along the error-free votes, [S, P] each."""
         sent = on_air.sent
-        weight = sent.weight if self.settings.vote == "weighted" else on_air.scale
         noise = 2.0 * on_air.slot.h.shape[2] * self.impairments.known_noise
         detection_level = (self.hyper["detection"] * noise)[:, None]
         one = torch.ones_like(sent.x[:1, :1])
@@ -173,7 +160,7 @@ class FskMajorityVote(Transport):
             votes = _cast_votes(rows, columns, least, stop)
             return one if votes is None else votes
 
-        for columns, energy, majority in self._energies.receive_symbols(on_air, weight, cast):
+        for columns, energy, majority in self._energies.receive_symbols(on_air, on_air.scale, cast):
             plus, minus = energy.unbind(1)
             vote = torch.sub(plus, minus, out=steps[:, columns]).sign_()
             if self._detects:

@@ -85,12 +85,14 @@ class Reed(Transport):
         def sum_magnitudes(rows: Signal, _: Tensor | None) -> Tensor:
             return torch.linalg.vector_norm(rows.x, 1, dim=1)
 
-        scale = pairs.scale_rows(sent, delivery.limits.num_copies)
+        copies, scale = delivery.limits.num_copies, sent.scale
+        if copies is not None:
+            scale = scale * sent.take_rows(copies)
         divisor = slot.gain if self.settings.calibrate else torch.ones_like(slot.gain)
         total = sum_magnitudes(sent, None) * scale
         cost = sent.grid(total) / (2.0 * sent.num_coordinates) / divisor
         eligible_mask = pairs.select_able(slot, sent)
-        a = pairs.find_common_scale(slot, eligible_mask, cost)
+        a = find_common_scale(slot, eligible_mask, cost)
         p = torch.where(eligible_mask, (a / divisor).sqrt(), 0.0)
         on_air = pairs.transmit(slot, uses, sent, scale, p, total, sum_magnitudes)
         eta = a
@@ -117,3 +119,24 @@ class Reed(Transport):
         if sent.mask is None:
             return estimate, exact, weight
         return divide_by_weights(sent, estimate, exact, pairs.weigh_known(on_air))
+
+
+def find_common_scale(slot: Slot, eligible_mask: Tensor, cost: Tensor) -> Tensor:
+    """Find the largest common scale of all energies within the budget of each device.
+
+    Parameters
+    ----------
+    slot : Slot
+        Power budgets P_k.
+    eligible_mask : Tensor, bool [S, K]
+        Transmitters.
+    cost : Tensor, float [S, K]
+        Mean energy of a channel use at scale one, u_k.
+
+    Returns
+    -------
+    Tensor, float64 [S, 1]
+        min_k P_k / u_k; 1 if no device transmits.
+    """
+    most = (eligible_mask * cost.double() / slot.budget).amax(1, keepdim=True)
+    return torch.where(most > 0, 1.0 / most, 1.0)

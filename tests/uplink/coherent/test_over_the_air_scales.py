@@ -61,7 +61,7 @@ def test_policies_do_not_depend_on_the_scale(power: str) -> None:
         {"impairments": {"clip_db": 3.0}},
         {"impairments": {"adc_bits": 8}},
         {"impairments": {"carrier_offset": 0.01}},
-        {"impairments": {"timing_offset": 0.4, "timing_receiver": "lmmse"}},
+        {"impairments": {"timing_offset": 0.4}},
         {"codec": "qsgd"},
         {"codec": "compressed_sensing"},
     ],

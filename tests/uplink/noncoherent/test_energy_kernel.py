@@ -24,7 +24,6 @@ CASES: dict[str, dict[str, Any]] = {
     "reals": {"transport": "reed"},
     "votes": {"transport": "fsk_majority_vote"},
     "absentees": {"transport": "fsk_majority_vote", "absentee": 0.5},
-    "weighted votes": {"transport": "fsk_majority_vote", "vote": "weighted"},
     "antennas": {"transport": "reed", "antennas": 3},
     "blocks": {"transport": "reed", "block": 37},
     "long blocks of votes": {"transport": "fsk_majority_vote", "block": 4099},

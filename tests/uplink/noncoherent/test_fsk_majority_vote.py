@@ -95,14 +95,6 @@ def test_crashes_and_energy_end_a_vote() -> None:
     torch.testing.assert_close(report.power, torch.tensor([[0.5e6, 1e6]]).double())
 
 
-def test_weighted_votes_have_energies_in_proportion() -> None:
-    link = make_bench("full", transport="fsk_majority_vote", devices=2, vote="weighted")
-    who = make_cohort((2,), 2, weight=[0.75, 0.25])
-    x = torch.ones(2, 5).double()
-    _, report = deliver(link.transport, (Group({"x": x}),), who, link.channel.get_state(0), 0)
-    torch.testing.assert_close(report.power[0] / 10.0, torch.tensor([1.0, 1 / 3]).double())
-
-
 def test_a_sum_is_no_vote() -> None:
     link = make_bench("full", transport="fsk_majority_vote", devices=2)
     group = Group({"x": torch.ones(2, 3).double()}, weighting="none")
