@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -25,9 +25,6 @@ from otafl.topology.hexagons import Hexagons, build_hexagons, list_cluster_sizes
 from otafl.uplink.intercell import InterCellInterference
 
 MAX_SERVERS = 100
-
-FIRST_TIER = 6
-"""Number of nearest co-channel cells in the plane."""
 
 
 class CellsSettings(Topology.Settings):
@@ -89,31 +86,12 @@ class CellsSettings(Topology.Settings):
             or scenario.transport.name == "ideal"
         ):
             return
-        if self.has_intercell(scenario):
-            yield from self._note_few_cells(_has_positions(scenario.channel))
-        else:
+        if not self.has_intercell(scenario):
             yield (
                 f"topology: servers have no inter-cell interference, because channel "
                 f"'{scenario.channel.name}' has no positions and topology.cross_gain_db is not "
                 f"given; give it, such as -10, or use reuse: {self.servers} if that is intended"
             )
-
-    def _note_few_cells(self, placed: bool) -> Iterator[str]:
-        """Yield a note about a torus with fewer than six co-channel cells around each."""
-        assert self.hexagons is not None
-        others = len(self.hexagons.list_co_channel_sites()[0])
-        if others >= FIRST_TIER or not (placed or self.reuse > 1):
-            return
-        enough = (FIRST_TIER + 1) * self.reuse
-        if placed:
-            effect = "each stands for several cells, with a channel of its own for each"
-        else:
-            effect = "topology.cross_gain_db is the gain of each, so interference is too weak"
-        more = f"; servers: {enough} have six" if enough <= MAX_SERVERS else ""
-        yield (
-            f"topology: at reuse {self.reuse}, each of {self.servers} servers has {others} other "
-            f"servers on its part of the band, and a plane has six nearest ones; {effect}{more}"
-        )
 
     def has_intercell(self, scenario: Any) -> bool:
         """Return whether servers receive each other's devices."""

@@ -35,26 +35,6 @@ def test_mean_reference_is_the_papers_oracle_scaling() -> None:
     torch.testing.assert_close(solve(policy, link).eta, gamma / cost)
 
 
-@pytest.mark.parametrize("name", POLICY)
-def test_no_channel_in_one_segment(name: str) -> None:
-    """A device that full power leaves 121 dB below the noise in one segment is silent there, and
-    the others are as without it; in the other segment it is as it was."""
-    link = make_link(5)
-    h, sends = link.h.clone(), link.transmit_mask.clone()
-    h[:, 1, 3] = (10**-12.1 / link.budget[:, 3]).sqrt()
-    sends[:, 3] = False
-    got, plain = solve(POLICY[name], perturb(link, h=h)), solve(POLICY[name], link)
-    without = solve(POLICY[name], perturb(link, transmit_mask=sends))
-    assert (got.p[:, 1, 3] == 0).all()
-    assert not got.active_mask[:, 1, 3].any()
-    if "budget_paced" in name or name == "lyapunov":
-        return  # the mean is one over all that have something to send
-    torch.testing.assert_close(got.p[:, 1], without.p[:, 1])
-    torch.testing.assert_close(got.eta[:, 1], without.eta[:, 1])
-    torch.testing.assert_close(got.p[:, 0], plain.p[:, 0])
-    assert torch.equal(got.active_mask[:, 0], plain.active_mask[:, 0])
-
-
 @pytest.mark.parametrize(("name", "options"), [("tci", {"constraint": "peak"}), ("cotaf", {})])
 def test_relative_thresholds_mean_the_same_with_a_path_loss(
     name: str, options: dict[str, Any]

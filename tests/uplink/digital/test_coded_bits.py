@@ -146,23 +146,6 @@ def test_block_errors_are_those_of_sionna_alone(access: Any, index: int, snr_db:
     assert abs(wrong / 300 - twin / 600) < stats.norm.isf(5e-5) * spread
 
 
-def test_real_bits_are_the_same_stacked_or_alone() -> None:
-    codec = make_uniform(3)
-    streams = Streams([0, 0], [0, 1], dtype=torch.float64)
-    who = make_cohort((3, 2), 3)
-    (sent,), _ = codec.encode((Group({"a": draw_rows(5, 40)}),), {}, who, 0, streams)
-    h = compute_amplitude([[1.2, 0.9, 3.0], [1.3, 1.5, 9.0]])
-    options = {"codec": codec, "mcs_index": 10, **LDPC}
-    both, _ = Bench(h, **options).deliver(sent, who=who)
-    alone, _ = Bench(h[:1], **options).deliver(Group({"a": sent.tensors["a"][:3]}))
-    assert both.per_device is not None
-    assert alone.per_device is not None
-    assert_agree(both.per_device[0]["a"][:3], alone.per_device[0]["a"])
-    again, _ = Bench(h, **options).deliver(sent, who=who)
-    assert again.per_device is not None
-    assert torch.equal(both.per_device[0]["a"], again.per_device[0]["a"])
-
-
 def test_what_it_refuses() -> None:
     for options, message in (
         ({"mcs_index": 3}, "needs rate: mcs"),
