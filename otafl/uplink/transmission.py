@@ -29,8 +29,7 @@ from otafl.core.contracts import (
 )
 from otafl.csi.base import Csi
 from otafl.power.base import PowerPolicy, apply_mmse_scaling
-from otafl.receivers.base import Receiver
-from otafl.receivers.combiners import Scalar
+from otafl.receivers.base import Receiver, Scalar
 from otafl.uplink import noise
 from otafl.uplink.delivery import Delivery, Slot
 from otafl.uplink.groups import compute_variation, divide_by_weights

@@ -18,7 +18,7 @@ from otafl.core import registry
 from otafl.core.contracts import Cohort, LinkBudget
 from otafl.core.rng import Streams
 from otafl.selection.base import SelectionSetup
-from otafl.selection.channel_blind import draw_subset
+from otafl.selection.selections import draw_subset
 from otafl.validation.bench import Bench
 from otafl.validation.checks import (
     Check,

@@ -13,9 +13,7 @@ from support.made_channels import make_channel
 from support.refusals import assert_refused
 from torch import Tensor
 
-from otafl import channels
 from otafl.channels.cell import Cell
-from otafl.core.rng import Streams
 
 make_channel = functools.partial(make_channel, seed=3)
 
@@ -80,16 +78,6 @@ def test_gain_outdoors_is_the_formulas(name: str, formula: Any) -> None:
             for d, los in zip(distance.flatten().tolist(), kinds.flatten().tolist(), strict=True)
         ]
         assert db(gain).flatten().numpy() == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.exact
-def test_gains_at_a_given_snr_are_over_their_mean() -> None:
-    section = Cell.Settings(name="uma", snr_db=10.0)
-    streams = Streams([3, 3], [0, 1], dtype=torch.float64)
-    budget, channel = channels.build([section] * 2, 30, streams)
-    raw = cell("uma", 30, 2).get_state(0).gain
-    torch.testing.assert_close(channel.get_state(4).gain, raw / raw.mean(1, keepdim=True))
-    assert db(budget.budget).numpy() == pytest.approx(10)
 
 
 @pytest.mark.exact

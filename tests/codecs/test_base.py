@@ -37,13 +37,6 @@ def test_bits_by_hand() -> None:
         assert make_codec(cls, config).count_bits(group) == bits
 
 
-def test_identity_changes_nothing() -> None:
-    group = Group({"a": torch.arange(6.0).view(2, 3)})
-    (coded,), memory = encode(make_codec(Identity, Identity.Settings()), (group,))
-    assert coded is group
-    assert memory == {}
-
-
 @pytest.mark.parametrize(
     "codec",
     [

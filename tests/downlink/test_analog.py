@@ -19,7 +19,7 @@ from support.broadcasts import (
 )
 
 from otafl.core.contracts import Broadcast
-from otafl.downlink.analog import AnalogDownlink
+from otafl.downlink.downlinks import AnalogDownlink
 
 pytestmark = pytest.mark.exact
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from otafl.core.contracts import Group, Link
 from otafl.power.custom import CustomPolicy
 from otafl.power.least_error import CaoStatic
-from otafl.receivers.combiners import Eigen
+from otafl.receivers.base import Eigen
 from otafl.uplink.impairments.impairments import Impairments
 
 pytestmark = pytest.mark.exact

@@ -23,15 +23,14 @@ from otafl.csi.long_term import compute_statistics
 from otafl.power.equal_power import Gbma
 from otafl.power.inversion import ChannelInversion, TruncatedChannelInversion
 from otafl.power.least_error import Full
-from otafl.receivers.combiners import Scalar
+from otafl.receivers.base import Scalar
 from otafl.uplink.base import Parts, deliver
 from otafl.uplink.coherent.ofdm import Ofdm
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.digital.digital import Digital
 from otafl.uplink.ideal import Ideal
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.noncoherent.fsk_majority_vote import FskMajorityVote
-from otafl.uplink.noncoherent.reed import Reed
+from otafl.uplink.noncoherent.energy_detection import FskMajorityVote, Reed
 from otafl.uplink.transmission import Alignment
 from otafl.uplink.type_based.type_based import TypeBased
 

@@ -14,7 +14,7 @@ from support.impaired_bench import K, P, deliver, make_impaired, map_cells
 from support.link_bench import WEIGHTS, add_setup, draw_updates, make_bench, make_cohort, make_given
 
 from otafl.core.contracts import Group
-from otafl.receivers.combiners import Eigen
+from otafl.receivers.base import Eigen
 from otafl.uplink import noise
 
 pytestmark = pytest.mark.exact

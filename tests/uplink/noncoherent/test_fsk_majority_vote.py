@@ -43,13 +43,6 @@ def test_the_step_goes_along_signs_that_all_share() -> None:
     assert report.nmse.tolist() == [0.0]
 
 
-def test_many_columns_take_their_own_bits() -> None:
-    """More than one part of a payload, of a length that fills none."""
-    x = torch.randn(1, 70_001, generator=torch.Generator().manual_seed(0)).repeat(2, 1)
-    step, _, _ = votes(x)
-    assert torch.equal(step, STEP * x[0].double().sign())
-
-
 def test_absentees_leave_the_vote_to_others() -> None:
     x = torch.tensor([[1.0, -0.01, 1.0], [-0.01, 1.0, 1.0], [-0.01, -0.01, 1.0]])
     step, _, report = votes(x, absentee=0.1)
