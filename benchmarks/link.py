@@ -81,7 +81,7 @@ def impairments() -> None:
     plain = Uplink(100, 79_510, channel="rayleigh", power="gbma")
     for name, settings in {
         "carrier offset": {"carrier_offset": 1e-4},
-        "timing, aligned sample": {"timing_offset": 0.3, "timing_receiver": "aligned_sample"},
+        "timing": {"timing_offset": 0.3},
         "clipping and converter": {"clip_db": 6.0, "adc_bits": 8},
     }.items():
         bent = Uplink(100, 79_510, channel="rayleigh", power="gbma", impairments=settings)

@@ -1,7 +1,7 @@
 """Run over channels of a file: random ones, in place of your measurements.
 
 Channels have the shape (rounds, devices, antennas, groups of sub-carriers). `otafl.convert_trace`
-makes a trace of an array, a NumPy file or a CSV file.
+makes a trace of an array or a NumPy file.
 """
 
 import tempfile

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.base import Channel, InterfererMap, Positions
@@ -95,20 +95,15 @@ class Cell(Channel):
             ge=0,
             le=1,
         )
-        o2i_loss: Literal["low", "high"] = "low"
-        """building penetration loss (TR 38.901 7.4.3); below 6 GHz equal in umi and uma for both
-        values"""
         shadowing: bool = True
         """whether shadow fading is part of the large-scale gain"""
         mobility: Literal["none", "linear"] = "none"
         """motion of the devices: linear, straight on at speed_kmh with reflection at the edge of
         the cell, so that distance, path loss and shadowing change; or none, where speed_kmh
         affects only the fading"""
-        in_car: bool | None = _declare_by_name(
-            {"umi": None, "uma": None, "rma": True},
-            "whether outdoor devices of rma are in cars, with a loss of N(9 dB, 5 dB) (TR 38.901 "
-            "Table 7.2-3); true in rma, and not available in umi and uma",
-        )
+        in_car: bool = True
+        """whether outdoor devices of rma are in cars, with a loss of N(9 dB, 5 dB) (TR 38.901 Table
+        7.2-3); without effect in umi and uma"""
 
         def find_conflicts(self) -> Iterator[str]:
             yield from super().find_conflicts()
@@ -124,20 +119,8 @@ class Cell(Channel):
                 )
             if self.mobility == "linear" and self.speed_kmh is None:
                 yield "mobility: 'linear' needs speed_kmh; set it, e.g. to 3"
-            if self.name == "rma" and self.o2i_loss != "low":
-                yield "o2i_loss: 'high' is not defined for rma (TR 38.901 7.4.3); use low"
-            if (self.in_car is None) == (self.name == "rma"):
-                yield (
-                    f"in_car: expected true or false in rma, and no value in umi and uma, got "
-                    f"{str(self.in_car).lower()} in {self.name}"
-                )
-
-        @model_serializer(mode="wrap")
-        def _fill_in_car_default(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-            tree: dict[str, Any] = plain(self)
-            if self.in_car is None:
-                tree.pop("in_car", None)
-            return tree
+            if self.name != "rma" and not self.in_car:
+                yield f"in_car: got false, but {self.name} has no cars; leave it out"
 
         @property
         def is_physical(self) -> bool:

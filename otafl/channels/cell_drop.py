@@ -114,7 +114,7 @@ class SionnaCell:
             self.scenario = tr38901.RMaScenario(settings.carrier_hz, **common)
         else:
             made = tr38901.UMiScenario if settings.name == "umi" else tr38901.UMaScenario
-            self.scenario = made(settings.carrier_hz, settings.o2i_loss, **common)
+            self.scenario = made(settings.carrier_hz, "low", **common)
         self._large_scale = tr38901.LSPGenerator(self.scenario)
         self._small_scale = tr38901.RaysGenerator(self.scenario)
         self._settings = settings
@@ -218,10 +218,11 @@ class SionnaCell:
         Sionna keeps its arguments and later writes to them, so each tensor is a copy. `los` is
         bool, or "random".
         """
-        height_m, in_car = self._settings.server_height_m, self._settings.in_car
+        height_m = self._settings.server_height_m
         server = position.new_tensor([0.0, 0.0, height_m]).repeat(len(position), 1, 1)
         way, facing = torch.zeros_like(position), torch.zeros_like(position)
-        extra = {} if in_car is None else {"in_car": ~indoor & in_car}
+        is_rural = self._settings.name == "rma"
+        extra = {"in_car": ~indoor & self._settings.in_car} if is_rural else {}
         places = (position.clone(), server, facing, torch.zeros_like(server), way, indoor.clone())
         self.scenario.set_topology(*places, los, **extra)
 

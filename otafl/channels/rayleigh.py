@@ -18,10 +18,11 @@ from otafl.channels.fading import (
     FADING,
     BatchedFading,
     Fading,
+    FlatStates,
     correlate_antennas,
 )
 from otafl.channels.jakes import Jakes, count_correlation_rounds
-from otafl.channels.ris import FlatFadingSettings, FlatStates
+from otafl.channels.ris import FlatFadingSettings, add_surface
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import Purpose
 
@@ -51,7 +52,7 @@ class Rayleigh(Channel):
         self.has_closed_form = self.settings.antennas == 1 and self.settings.ris is None
         self.correlation_rounds = count_correlation_rounds(self.settings)
         self.num_sounded_paths = self.settings.num_sounded_paths
-        self._states = FlatStates(self, build_fading(self), build_fading)
+        self._states = FlatStates(self, add_surface(self, build_fading(self), build_fading))
 
     def get_state(self, round: int) -> ChannelState:
         return self._states.get_state(round)

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from otafl.channels.base import Channel
-from otafl.channels.fading import FADING, Fading, draw_static_uniform
+from otafl.channels.fading import FADING, Fading, FlatStates, draw_static_uniform
 from otafl.channels.jakes import Oscillators, count_correlation_rounds, doppler_hz
 from otafl.channels.rayleigh import build_fading
-from otafl.channels.ris import FlatFadingSettings, FlatStates
+from otafl.channels.ris import FlatFadingSettings, add_surface
 from otafl.core.contracts import ChannelState
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
@@ -58,7 +58,7 @@ class Rician(Channel):
         self.num_sounded_paths = self.settings.num_sounded_paths
         self._k_factor = db_to_linear(self.hyper["k_factor_db"])  # [S]
         direct = _Sum(LineOfSight(self), build_fading(self), self._k_factor)
-        self._states = FlatStates(self, direct, build_fading)
+        self._states = FlatStates(self, add_surface(self, direct, build_fading))
 
     @property
     def unit_mean_amplitude(self) -> Tensor:

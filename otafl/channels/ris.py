@@ -1,4 +1,4 @@
-"""States of flat channels, and the path that a reconfigurable intelligent surface (RIS) adds.
+"""Path that a reconfigurable intelligent surface (RIS) adds to a flat channel.
 
 Each of M elements reflects with a phase theta_n that a rule sets:
 
@@ -39,8 +39,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.base import Channel, FadingSettings
-from otafl.channels.fading import FADING, Fading, build_block_state
-from otafl.core.contracts import ChannelState
+from otafl.channels.fading import FADING, Fading
 from otafl.core.rng import Purpose
 from otafl.core.settings import Decibels, Settings
 from otafl.core.units import db_to_linear
@@ -223,33 +222,26 @@ def align_phases(direct: Tensor, to_server: Tensor, to_surface: Tensor, unblocke
     return phasors
 
 
-class FlatStates:
-    """States of a flat channel's rounds, with the path over a reflecting surface if there is one.
+def add_surface(
+    channel: Channel, direct: Fading, scatter: Callable[[Channel, int, Purpose], Fading]
+) -> Fading:
+    """Add the path over a channel's reflecting surface to its direct path, if it has a surface.
 
     Parameters
     ----------
     channel : Channel
-        The channel.
+        Channel with `FlatFadingSettings`.
     direct : Fading
         Fading [S, K, A, B] of the direct path.
     scatter : callable
         Builds Rayleigh fading of a channel, for a number of antennas, from a random stream.
+
+    Returns
+    -------
+    Fading
+        Fading of both paths; `direct` without a surface.
     """
-
-    def __init__(
-        self, channel: Channel, direct: Fading, scatter: Callable[[Channel, int, Purpose], Fading]
-    ) -> None:
-        settings: FlatFadingSettings = channel.settings
-        self._fading, self._block_symbols = direct, settings.block_symbols
-        self._gain, ris = channel.budget.gain, settings.ris
-        if ris is not None:
-            to_surface = scatter(channel, ris.elements, FADING / "ris")
-            self._fading = ReflectedChannel(channel, direct, to_surface)
-
-    def get_state(self, round: int, among: Tensor | None = None) -> ChannelState:
-        """Return the state of a round, for the devices `among` [n], or for all if None."""
-
-        def draw(blocks: int) -> Tensor:
-            return self._fading.draw(round, blocks, among)[..., None]
-
-        return build_block_state(draw(1), self._gain, self._block_symbols, draw)
+    ris = channel.settings.ris
+    if ris is None:
+        return direct
+    return ReflectedChannel(channel, direct, scatter(channel, ris.elements, FADING / "ris"))

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.channels import rayleigh
@@ -48,6 +47,9 @@ from otafl.core.rng import declare_purpose
 ANGLE = declare_purpose("fading_angle", __name__)
 LINE_OF_SIGHT = declare_purpose("fading_los", __name__)
 ARRIVAL = declare_purpose("los_arrival", __name__)
+
+SINUSOIDS = 20
+"""Sinusoids of a tap of moving devices, Sionna's default."""
 
 LOS_COSINE = 0.7
 """Doppler shift of the line of sight over the largest one (TR 38.901 7.7.2)."""
@@ -140,8 +142,6 @@ class Tdl(Channel):
     class Settings(OfdmSettings):
         name: Literal["tdl-a", "tdl-b", "tdl-c", "tdl-d", "tdl-e"] = "tdl-a"
         delay_spread_s: float = declare_delay_spread()
-        sinusoids: int = Field(20, ge=8)
-        """sinusoids of a tap of moving devices (speed_kmh); Sionna's default"""
 
     settings: Settings
 
@@ -168,12 +168,10 @@ class Tdl(Channel):
         numbers = 2 * pairs.count * self.devices * settings.antennas
         self._moves = settings.speed_kmh is not None
         if self._moves:
-            numbers *= max(len(self._power) * settings.sinusoids, settings.subcarrier_groups)
-            spread = (
-                2.0 * pairs.draw_static_uniform(ANGLE, (taps[1], settings.sinusoids)).double() - 1.0
-            )
-            self._cosine = arrival_cosines(spread * (math.pi / settings.sinusoids))
-            phase = pairs.draw_static_uniform(PHASE, (*taps, settings.sinusoids))
+            numbers *= max(len(self._power) * SINUSOIDS, settings.subcarrier_groups)
+            spread = 2.0 * pairs.draw_static_uniform(ANGLE, (taps[1], SINUSOIDS)).double() - 1.0
+            self._cosine = arrival_cosines(spread * (math.pi / SINUSOIDS))
+            phase = pairs.draw_static_uniform(PHASE, (*taps, SINUSOIDS))
             self._start = rotations(phase, streams.dtype)
             self._los_start = pairs.draw_static_uniform(LINE_OF_SIGHT, ()).double()
         else:

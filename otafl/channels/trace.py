@@ -17,8 +17,8 @@ A trace is a NetCDF-4 file (or any HDF5 file with these data sets at its root):
                   position_m     (round, device, 3) or (device, 3), with base_m (3): metres
                   x_m, y_m, coverage_db (y, x), roof_m (y, x): map of the place
 
-A NumPy file (.npy, .npz) or a CSV file has the responses alone, as `otafl.channels.trace_arrays`
-describes; groups then cover the run's own bandwidth.
+A NumPy file (.npy, .npz) has the responses alone, as `otafl.channels.trace_files` describes; groups
+then cover the run's own bandwidth.
 
 A run's devices are the file's first ones, or random ones in each trial (`places`). A run that is
 longer than the file starts it again. A device whose responses are zero has no path and is silent.
@@ -71,7 +71,7 @@ class Trace(Channel):
 
         name: Literal["trace"] = "trace"
         path: str | None = Field(None, min_length=1)
-        """NetCDF-4 or HDF5 file, or responses in a file that ends in .npy, .npz or .csv"""
+        """NetCDF-4 or HDF5 file, or responses in a file that ends in .npy or .npz"""
         scene: Literal["etoile", "florence", "munich"] | None = None
         """ray-traced place, instead of path: 96 pedestrians around a base station with 8 antennas
         above the roofs at 3.5 GHz, who move one metre in each of 12 rounds; some have no path

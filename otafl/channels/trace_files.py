@@ -1,9 +1,21 @@
-"""Reading, writing and conversion of trace files, which contain channels."""
+"""Reading, writing and conversion of trace files, which contain channels.
+
+A NumPy file has frequency responses alone:
+
+    .npy   array (round, device), (round, device, antenna) or (round, device, antenna, group)
+    .npz   array `h` or `a`, or the variables and attributes of a trace by their names; an archive
+           of a single array is read as .npy
+
+Nothing that a file contains is run: arrays of Python objects are refused.
+"""
 
 from __future__ import annotations
 
 import errno
+import io
 import math
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,18 +23,117 @@ from typing import Any
 import numpy as np
 
 from otafl.channels.base import Ground, Positions
-from otafl.channels.trace_arrays import (
-    AXES,
-    CONVERT,
-    FINITE,
-    MAX_BYTES,
-    SUFFIXES,
-    read_arrays,
-    to_responses,
-)
 from otafl.core.arrays import refuse_wrong, to_numbers, to_single
 from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
+
+AXES = ("round", "device", "antenna", "group")
+"""Dimensions of the frequency responses of a trace."""
+
+CONVERT = (
+    "save its array of complex numbers by numpy.save; numpy.loadtxt, scipy.io.loadmat or h5py "
+    "reads it"
+)
+"""Remedy for files of other formats."""
+
+FINITE = "expected finite numbers up to 3.4e38, and 0 for a device without a path"
+"""Expected numbers of a trace, for messages."""
+
+SUFFIXES = (".npy", ".npz")
+"""Ends of the names of files that are read here."""
+
+MAX_BYTES = 1 << 33
+"""Largest size of a file's arrays, which are kept in memory."""
+
+
+def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
+    """Read a file of `SUFFIXES` from an untrusted source.
+
+    Parameters
+    ----------
+    path : str or Path
+        File.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Arrays by their names; `h` [R, K, A, F] for frequency responses.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, or the responses have another shape, type or are not finite.
+    """
+    label, suffix = f"'{path}'", Path(path).suffix
+    if suffix not in SUFFIXES:
+        raise UserError(f"{label} ends in none of {', '.join(SUFFIXES)}; {CONVERT}")
+    try:
+        with open_regular(path, MAX_BYTES) as opened:
+            found = {"h": _read_npy(opened)} if suffix == ".npy" else _read_archive(opened, label)
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or "it is not an array of numbers"
+        raise UserError(f"{label} cannot be read ({reason}); give a .npy or .npz file") from error
+    if len(found) == 1 and "h" not in found:
+        found = {"h": next(iter(found.values()))}
+    return {
+        name: to_responses(value, f"{name} of {label}" if suffix == ".npz" else label, name)
+        if name in ("h", "a")
+        else value
+        for name, value in found.items()
+    }
+
+
+def to_responses(source: Any, label: str, name: str = "h") -> np.ndarray:
+    """Return responses as an array, complex [R, K, A, F], or with paths [R, K, A, L].
+
+    Parameters
+    ----------
+    source : array
+        Numbers (round, device), (round, device, antenna) or (round, device, antenna, group).
+        Amplitudes of paths have all four dimensions.
+    label : str
+        Name in messages.
+    name : {"h", "a"}
+        Frequency responses, or amplitudes of paths.
+
+    Raises
+    ------
+    UserError
+        If the array has another shape or type, or is not finite.
+    """
+    h = to_numbers(source, label, "complex numbers", "iufc")
+    if h.dtype.kind != "c":
+        raise UserError(
+            f"{label}: got {h.dtype.name} {list(h.shape)}; expected complex numbers: of parts x "
+            "and y save x + 1j * y, of magnitudes x + 0j, in decibels 10 ** (x / 20) + 0j"
+        )
+    if h.ndim not in ((4,) if name == "a" else (2, 3, 4)) or not h.size:
+        axes = "antenna, path" if name == "a" else "[antenna[, group]]"
+        raise UserError(f"{label} has the shape {h.shape}; expected (round, device, {axes})")
+    to_single(h, label, "numbers", AXES, FINITE)
+    return h.reshape((*h.shape, 1, 1)[:4]).astype(np.complex128)
+
+
+def _read_npy(opened: Any) -> np.ndarray:
+    found = np.load(opened, allow_pickle=False)
+    if not isinstance(found, np.ndarray):
+        raise ValueError("an archive of arrays")
+    return found
+
+
+def _read_archive(opened: Any, label: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a .npz file, which may not grow beyond `MAX_BYTES`."""
+    with zipfile.ZipFile(opened) as archive:
+        if sum(one.file_size for one in archive.infolist()) > MAX_BYTES:
+            raise UserError(
+                f"{label} has more than {MAX_BYTES >> 30} GiB, and a trace is kept in memory; use "
+                "fewer rounds, devices or groups"
+            )
+        return {
+            name.removesuffix(".npy"): _read_npy(io.BytesIO(archive.read(name)))
+            for name in archive.namelist()
+        }
+
 
 SCHEMA = "otafl-trace-1"
 
@@ -71,7 +182,7 @@ class Responses:
 
 
 def read(path: str) -> Responses:
-    """Read a trace, or channels of a NumPy or CSV file, from an untrusted source.
+    """Read a trace, or channels of a NumPy file, from an untrusted source.
 
     Raises UserError if the file does not exist, is not a trace, or its numbers are not a channel's.
     """
@@ -291,9 +402,7 @@ def convert_trace(
     ----------
     source : array, complex [rounds, devices[, antennas[, groups]]], str or Path
         Frequency responses at the centres of equal groups of sub-carriers; or a NumPy file of such
-        an array (.npy, or .npz with the array h); or a CSV file with the columns round, device,
-        antenna, group, and real and imag or h, and a row for each response. Antenna and group may
-        be left out. Numbers of rounds, devices, antennas and groups start at 0.
+        an array (.npy, or .npz with the array h).
     path : str or Path
         NetCDF-4 file to write.
     carrier_hz, bandwidth_hz : float

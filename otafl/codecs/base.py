@@ -286,13 +286,6 @@ class Codec(Stateful, ABC):
         """
         raise NotImplementedError
 
-    def from_words(self, group: c.Group, words: c.Tensors) -> c.Tensors:
-        """Return the tensors of a group with other words.
-
-        Values besides the words, such as the ends of a quantiser's range, are those of the group.
-        """
-        raise NotImplementedError
-
 
 def get_shapes(group: c.Group) -> Shapes:
     """Return the shapes of the tensors of one row."""

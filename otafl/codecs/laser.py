@@ -144,8 +144,6 @@ class Laser(ErrorFeedbackSettings):
         """shares of the power of the layers: none, as one payload with one scalar; norm,
         proportional to the received norm (LASER); optimal, of least squared error"""
         error_feedback: Feedback = True
-        factor_seed: int = Field(0, ge=0, lt=2**63)
-        """seed of the factors before the first round, the same in all trials"""
 
         @property
         def assumes_increments(self) -> str:
@@ -181,7 +179,7 @@ class Laser(ErrorFeedbackSettings):
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)
-        self._own = Streams([settings.factor_seed], [0], streams.device, streams.dtype)
+        self._own = Streams([0], [0], streams.device, streams.dtype)  # the same in all trials
         self._factors: dict[tuple[int, str, bool], Tensor] = {}
         self._norms: dict[tuple[int, str, bool], Tensor] = {}
         self._sent: dict[int, _Sent] = {}

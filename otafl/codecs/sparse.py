@@ -24,13 +24,6 @@ from torch import Tensor
 from otafl.codecs.base import Codec
 from otafl.core.contracts import Group, Payload, Tensors
 
-Positions = Annotated[
-    bool,
-    Field(
-        description="whether bits for the positions of the sent numbers are counted; not needed if "
-        "both ends draw the same subset from a shared seed"
-    ),
-]
 PositionCode = Annotated[
     Literal["plain", "enumerative"],
     Field(
@@ -77,9 +70,9 @@ def draw_random_subset(draw: Tensor, count: int) -> Tensor:
     return torch.zeros_like(draw).scatter_(1, place, 1.0)
 
 
-def count_subset_bits(num_coordinates: int, count: int, positions: bool = True) -> int:
-    """Count the bits of `count` out of `reals` numbers, and of their positions."""
-    return 32 * count + (count_position_bits(num_coordinates, count) if positions else 0)
+def count_subset_bits(num_coordinates: int, count: int) -> int:
+    """Count the bits of `count` out of so many coordinates, and of their positions."""
+    return 32 * count + count_position_bits(num_coordinates, count)
 
 
 def count_position_bits(num_coordinates: int, count: int, code: PositionCode = "plain") -> int:

@@ -1,4 +1,4 @@
-"""Codecs that send a random choice of coordinates."""
+"""Codecs that send some of the coordinates."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -20,12 +21,14 @@ from otafl.codecs.base import (
     require_all_coordinates,
 )
 from otafl.codecs.sparse import (
+    FEEDBACK,
     LEFT_OUT,
     ErrorFeedbackSettings,
     Feedback,
-    Positions,
+    PositionCode,
     add_memory,
     count_kept,
+    count_position_bits,
     count_subset_bits,
     draw_random_subset,
     store_memory,
@@ -34,6 +37,7 @@ from otafl.codecs.sparse import (
 from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams, declare_family
+from otafl.factorised.shrinkage import keep_largest
 from otafl.models.base import Shapes, flatten, unflatten
 
 CHOICE = declare_family("random_subset", __name__)
@@ -44,8 +48,8 @@ class RandomSubset(Codec):
 
     FedAvg with this codec is TDPFed's reference "FedAvg (s.a.r.)", which sends a fraction of the
     parameters in both directions: this codec on the uplink, and downlink random_subset on the
-    downlink. On a digital uplink a coordinate has 32 bits. Positions are sent as by codec topk, or
-    not at all if both ends draw the same subset. Over the air the zeros are sent too.
+    downlink. On a digital uplink a coordinate has 32 bits, and positions are sent as by codec topk.
+    Over the air the zeros are sent too.
 
     References
     ----------
@@ -61,7 +65,6 @@ class RandomSubset(Codec):
         """treatment of coordinates that are not sent: zero, they count as 0 in the mean; keep, each
         coordinate's mean is over the devices that sent it, 0 if none did (so that with
         increments the server keeps its current value)"""
-        positions: Positions = True
 
         @property
         def assumes_increments(self) -> str:
@@ -88,7 +91,7 @@ class RandomSubset(Codec):
 
     def count_bits(self, group: Group) -> float:
         count = count_kept(self.settings.keep, group.num_coordinates)
-        return float(count_subset_bits(group.num_coordinates, count, self.settings.positions))
+        return float(count_subset_bits(group.num_coordinates, count))
 
 
 SHARED_CHOICE = declare_family("shared_subset", __name__)
@@ -122,8 +125,6 @@ class SharedSubset(ErrorFeedbackSettings):
         keep: float = Field(0.1, gt=0, le=1)
         """fraction of the coordinates that is sent"""
         error_feedback: Feedback = True
-        subset_seed: int = Field(0, ge=0, lt=2**63)
-        """seed of the subsets, the same in all trials"""
 
         @property
         def assumes_increments(self) -> str:
@@ -134,7 +135,7 @@ class SharedSubset(ErrorFeedbackSettings):
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)
-        self._own = Streams([settings.subset_seed], [0], streams.device, streams.dtype)
+        self._own = Streams([0], [0], streams.device, streams.dtype)  # the same in all trials
         self._place: dict[int, Tensor] = {}
         self._shapes: dict[int, Shapes] = {}
 
@@ -181,3 +182,92 @@ class SharedSubset(ErrorFeedbackSettings):
         """Put the numbers of a subset [n, k] at their coordinates [n, P], with zeros elsewhere."""
         num_coordinates = sum(math.prod(shape) for shape in self._shapes[index].values())
         return sent.new_zeros(len(sent), num_coordinates).index_copy_(1, self._place[index], sent)
+
+
+RANGE_BITS = 64
+"""Bits of the smallest and the largest kept magnitude, as floats."""
+
+
+class TopK(ErrorFeedbackSettings):
+    """Largest magnitudes of a device's payload, with a memory of the rest (error feedback).
+
+    On a digital uplink k of n coordinates take
+
+        k b + r + min(k ceil(log2 n), n)   or   k b + r + ceil(log2 C(n, k))                     (1)
+
+    bits, by `position_code`. By default b = 32 and r = 0. With `value_bits`, b bits are a sign and
+    the nearest of 2^(b-1) equidistant magnitudes between the smallest and the largest that are
+    kept, and these two take r = 64 bits. Error feedback also remembers the rounding error. Over the
+    air the zeros are sent too.
+
+    References
+    ----------
+    Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory".
+    Aji, Heafield 2017, "Sparse Communication for Distributed Gradient Descent".
+    Cover 1973, "Enumerative Source Encoding", section III.
+    """
+
+    class Settings(Codec.Settings):
+        name: Literal["topk"] = "topk"
+        keep: float = Field(0.1, gt=0, le=1)
+        """fraction of the coordinates that is kept"""
+        error_feedback: Feedback = True
+        position_code: PositionCode = "plain"
+        value_bits: int | None = Field(None, ge=2, le=16)
+        """bits of a kept coordinate, a sign and a rounded magnitude; by default a float of 32 bits
+        that is not rounded"""
+
+        @property
+        def assumes_increments(self) -> str:
+            return FEEDBACK if self.error_feedback else ""
+
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
+        """Return the group with zeros except for the largest magnitudes of a = x + e."""
+        x, mask = flatten_known(group)
+        a = add_memory(x, mask, group, index, memory)
+        sent = keep_largest(a, count_kept(self.settings.keep, a.shape[1]))
+        if self.settings.value_bits is not None:
+            sent = round_magnitudes(sent, self.settings.value_bits)
+        memory = store_memory(a, mask, group, index, memory)
+        return replace(group, tensors=unflatten(sent, get_shapes(group))), memory
+
+    def on_ack(
+        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
+    ) -> Tensors:
+        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
+            if group.route == "uplink":
+                memory = subtract_delivered(flatten(group.tensors), delivered, group, index, memory)
+        return memory
+
+    def count_bits(self, group: Group) -> float:
+        """Count the bits of the largest coordinates, eq. (1)."""
+        kept = count_kept(self.settings.keep, group.num_coordinates)
+        where = count_position_bits(group.num_coordinates, kept, self.settings.position_code)
+        if self.settings.value_bits is None:
+            return float(32 * kept + where)
+        return float(self.settings.value_bits * kept + RANGE_BITS + where)
+
+
+def round_magnitudes(rows: Tensor, bits: int) -> Tensor:
+    """Round the non-zero magnitudes of each row to equidistant levels.
+
+    Parameters
+    ----------
+    rows : Tensor, float [n, P]
+        Numbers, 0 if not sent.
+    bits : int
+        Bits b of a number, of which one is its sign.
+
+    Returns
+    -------
+    Tensor, float [n, P]
+        Numbers with the nearest of 2^(b-1) magnitudes from the smallest to the largest of a row.
+    """
+    size, nonzero = rows.abs(), rows != 0
+    high = size.amax(1, keepdim=True)
+    low = torch.minimum(size.where(nonzero, torch.inf).amin(1, keepdim=True), high)
+    step = (high - low) / (2 ** (bits - 1) - 1)
+    level = ((size - low) / step.where(step > 0, 1.0)).round()
+    return (rows.sign() * (low + step * level)).where(nonzero, 0.0)

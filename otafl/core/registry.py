@@ -99,22 +99,27 @@ WORDS = {
     "pfedbayes@personal.pfedbayes lora@adapters.lora zeroth_order@baselines.zeroth_order",
     "channel": "awgn rayleigh rician tdl-a@tdl tdl-b@tdl tdl-c@tdl tdl-d@tdl tdl-e@tdl cdl-a@cdl "
     "cdl-b@cdl cdl-c@cdl cdl-d@cdl cdl-e@cdl umi@cell uma@cell rma@cell trace",
-    "csi": "perfect@estimates error@estimates pilots phase_feedback@estimates delay@estimates",
-    "receiver": "auto@combiners scalar@combiners mrc@combiners eigen@combiners uniform_forcing",
-    "power": "genie full ci multi_antenna_ci@ci tci gbma cotaf cao_static cao_average smcv blind "
-    "open_loop budget_paced lyapunov pre_scaler",
+    "csi": "perfect@estimates error@estimates pilots@estimates phase_feedback@estimates "
+    "delay@estimates",
+    "receiver": "auto@base scalar@base mrc@base eigen@base uniform_forcing@base",
+    "power": "genie@inversion full@least_error ci@inversion multi_antenna_ci@inversion "
+    "tci@inversion gbma@equal_power cotaf@inversion cao_static@least_error cao_average "
+    "smcv@least_error blind@equal_power open_loop@least_error budget_paced@energy "
+    "lyapunov@energy pre_scaler",
     "transport": "ideal over_the_air@coherent.over_the_air ofdm@coherent.ofdm "
-    "digital@digital.digital fsk_majority_vote@noncoherent.fsk_majority_vote "
-    "reed@noncoherent.reed type_based@type_based.type_based",
+    "digital@digital.digital fsk_majority_vote@noncoherent.energy_detection "
+    "reed@noncoherent.energy_detection type_based@type_based.type_based",
     "server": "average@optimisers momentum@optimisers adagrad@optimisers adam@optimisers "
     "yogi@optimisers",
-    "rule": "mean coordinate_median trimmed_mean geometric_median krum multi_krum "
-    "centred_clipping norm_bound",
-    "downlink": "ideal@digital analog random_subset digital",
-    "codec": "identity@quantisers uniform@quantisers qsgd@quantisers topk random_subset@subsets "
-    "shared_subset@subsets obda compressed_sensing matrix_sensing count_sketch laser",
-    "selection": "uniform@channel_blind round_robin@channel_blind best_channel@channel_aware "
-    "proportional_fair@channel_aware threshold@channel_aware update_norm poisson@channel_blind",
+    "rule": "mean@rules coordinate_median@rules trimmed_mean@rules geometric_median@rules "
+    "krum@rules multi_krum@rules centred_clipping@rules norm_bound@rules",
+    "downlink": "ideal@downlinks analog@downlinks random_subset@downlinks digital@downlinks",
+    "codec": "identity@quantisers uniform@quantisers qsgd@quantisers topk@subsets "
+    "random_subset@subsets shared_subset@subsets obda@quantisers compressed_sensing@sensing "
+    "matrix_sensing@sensing count_sketch laser",
+    "selection": "uniform@selections round_robin@selections best_channel@selections "
+    "proportional_fair@selections threshold@selections update_norm@selections "
+    "poisson@selections",
     "capacity_levels": "fixed@by_device dynamic@by_device compute@by_device memory@by_device "
     "channel@by_link deadline@by_link",
     "compute": "fixed@kinds lognormal@kinds classes@kinds drawn csv@kinds mcu@kinds phone@kinds "
@@ -126,7 +131,7 @@ WORDS = {
     "attack": "sign_flip@attacks scale@attacks gaussian@attacks nan@attacks label_flip@attacks "
     "a_little_is_enough@attacks inner_product@attacks mimic@attacks false_csi@attacks "
     "false_norm@attacks crash@attacks duplicate@attacks",
-    "topology": "star@hierarchical cells hierarchical cell_free graph",
+    "topology": "star@cells cells hierarchical@cells cell_free graph",
     "track": "none jsonl tensorboard",
 }
 """Table -> its components: words `name` or `name@module`."""

@@ -28,7 +28,7 @@ The plan makes these assumptions:
 - The channel is that of the first blocks in the device's channel estimate.
 - Several cells of the channel are replaced by the flat channel with the same rate at full power. At
   lower power it has at most the rate of the cells.
-- The rate is Shannon's with the transport's factor and gap.
+- The rate is Shannon's with the transport's gap.
 - n is the number of devices that begin in this round together.
 - The transmission begins when the local work ends.
 
@@ -186,7 +186,7 @@ class JointFrequency(CpuFrequency):
         hardware, uplink = self.setup.hardware.select_rows(task.trial, task.device), self._uplink
         n = np.bincount(task.trial)[task.trial].astype(float)
         turns = uplink.access == "tdma"
-        rate = self._bandwidth_hz[task.trial] * uplink.rate_factor[task.trial]
+        rate = self._bandwidth_hz[task.trial]
         rho = self._compute_rho(task, np.ones_like(n) if turns else n)
         on_air = 1 / n if turns else np.ones_like(n)  # share of t
         full_w = self._full_w[task.trial, task.device] / hardware.efficiency

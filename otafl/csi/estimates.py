@@ -1,4 +1,4 @@
-"""Channel state information without pilots: perfect, with an error, delayed, quantised phases."""
+"""Channel state information: perfect, with an error, delayed, quantised phases, from pilots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from torch import Tensor
 from otafl.channels.fading import ROUNDS_PER_BLOCK
 from otafl.core.contracts import ChannelState, unsqueeze_like
 from otafl.core.rng import declare_family, declare_purpose
-from otafl.core.settings import declare_stackable
+from otafl.core.settings import Decibels, declare_stackable
+from otafl.core.units import db_to_linear
 from otafl.csi.base import Csi, draw_device_errors, draw_path_errors
 
 
@@ -152,3 +153,86 @@ class PhaseFeedback(Csi):
         """Round the phases of the trials' channels h [S, ...]."""
         step = unsqueeze_like(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
         return torch.polar(h.abs(), torch.round(h.angle() / step) * step)
+
+
+PILOTS = declare_purpose("csi_pilots", __name__)
+PATH_PILOTS = declare_family("csi_path_pilots", __name__)
+
+MIN_GAIN = 1e-30
+"""Smallest gain that is divided by; without received pilots, the estimate is finite noise."""
+
+
+class Pilots(Csi):
+    """Channel estimation from pilots, by least squares or with the smallest mean squared error.
+
+    Each device sends pilots in each coherence block, which are counted as side information. There
+    are L pilots of power P in a cell, a coherence block of a sub-carrier group. From each, every
+    antenna receives y = sqrt(beta P) h + n, n ~ CN(0, 1).
+
+    Least squares gives
+
+        h_ls = mean(y) / sqrt(beta P) = h + e,   e ~ CN(0, 1 / (L P beta)).
+
+    The mean over the pilots is a sufficient statistic, so it is drawn directly. The MMSE estimate
+    on a flat cell with E|h|^2 = 1, which is known, is h_mmse = h_ls / (1 + 1 / (L P beta)).
+
+    Each path by which a reflecting surface is set has L pilots of its own in a block. It is
+    estimated by least squares, because its mean power counts as unknown.
+
+    The variance of the error of least squares is known if it is equal for all devices of a trial.
+
+    References
+    ----------
+    Kay 1993, "Fundamentals of Statistical Signal Processing: Estimation Theory".
+    """
+
+    class Settings(Csi.Settings):
+        name: Literal["pilots"] = "pilots"
+        estimator: Literal["ls", "mmse"] = "ls"
+        """estimate of each coherence block and sub-carrier group: least squares (ls), or smallest
+        mean squared error with known mean power (mmse)"""
+        length: int = Field(1, ge=1)
+        """number of pilots in a block, in each sub-carrier group"""
+        power_db: Decibels = declare_stackable(0.0)
+        """power of a pilot in dB over the device's budget"""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        length, budget = self.settings.length, self.budget
+        self._energy = length * budget.budget * db_to_linear(self.hyper["power_db"][:, None])
+        start = self.channel.get_large_scale_state(0)
+        self._symbols = length * start.h.shape[4]
+        error = self.error_variance(start.gain)
+        alike = torch.equal(start.gain, budget.gain) and bool((error == error[:, :1]).all())
+        self._variance = error[:, 0] if self.settings.estimator == "ls" and alike else None
+
+    @property
+    def variance(self) -> Tensor | None:
+        return self._variance
+
+    @property
+    def num_pilot_symbols(self) -> int:
+        return self._symbols + self.settings.length * self.channel.num_sounded_paths
+
+    def error_variance(self, gain: Tensor) -> Tensor:
+        """Compute the error variance 1 / (L P beta) of the least-squares estimate, [S, K]."""
+        return 1.0 / (self._energy * gain.clamp_min(MIN_GAIN))
+
+    def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
+        r"""Estimate h from pilots, complex [S, K, A, B, F].
+
+        Notes
+        -----
+        .. math::
+
+            \hat h_{LS} = h + e, \quad e \sim CN(0, 1 / (L P \beta)), \quad
+            \hat h_{MMSE} = \frac{\hat h_{LS}}{1 + 1 / (L P \beta)}
+        """
+        error = self.error_variance(gain)[:, :, None, None, None]
+        h_ls = h + draw_device_errors(self.streams, PILOTS, round, h, error)
+        return h_ls if self.settings.estimator == "ls" else h_ls / (1.0 + error)
+
+    def estimate_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
+        true = paths(round)
+        error = self.error_variance(gain)[:, :, None, None, None]
+        return true + draw_path_errors(self.streams, PATH_PILOTS, round, true, error)

@@ -12,7 +12,7 @@ from torch import Tensor
 from otafl.core.contracts import ChannelState, Cohort
 from otafl.engine.assembly import Parts
 from otafl.selection.base import Selection, yield_in_order
-from otafl.selection.channel_blind import draw_subset
+from otafl.selection.selections import draw_subset
 
 
 class Cohorts:

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.base import Constraint, PowerPolicy
-from otafl.power.scalars import get_transmitter_mask
 from otafl.user_code.custom_part import CustomFunction
 
 SLACK = 1e-4
@@ -90,7 +89,7 @@ class CustomPolicy(PowerPolicy):
 
     def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         p, eta = self._call_policy(_reduce_precision(link))
-        p = torch.where(get_transmitter_mask(link), p.to(link.h.dtype), 0.0)
+        p = torch.where(link.eligible_mask, p.to(link.h.dtype), 0.0)
         eta = torch.where(link.eligible_mask.any(-1), eta.to(link.gain.dtype), 1.0)
         self._check(p, eta, link)
         return None, Coefficients(p, eta, p != 0)

@@ -44,18 +44,17 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 from scipy import optimize, special
 from torch import Tensor
 
 from otafl.core.contracts import MIN_SNR, ChannelStatistics, Coefficients, Hyper, Link
 from otafl.core.settings import declare_stackable
-from otafl.power.base import Pair, PowerPolicy
-from otafl.power.scalars import (
+from otafl.power.base import (
     FADED_SNR,
     TINY,
+    Pair,
+    PowerPolicy,
     align_phases,
-    get_transmitter_mask,
     reduce_over_devices,
 )
 
@@ -72,14 +71,10 @@ class PreScaler(PowerPolicy):
     effect"""
     common_gain: Literal["largest", "best"] = "largest"
     """mean gain of all devices with zero_bias: the largest that the weakest device can have, for
-    least noise, or the best, for the smallest squared error of noise and silence;
-    expected_transmitters has no effect on the largest"""
+    least noise, or the best, for the smallest squared error of noise and silence"""
     weight: float = declare_stackable(1.0, ge=0)
     """weight of the bias: mean square of the difference between a device's update and the mean of
     all, over its power; 0 plans for least variance"""
-    expected_transmitters: int | None = Field(None, ge=1)
-    """transmitters in a round that the plan expects; noise and silence count more if they are few.
-    All devices if not given"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.common_gain == "best" and not self.zero_bias:
@@ -105,15 +100,10 @@ class PreScaler(PowerPolicy):
         on = strength > 0
         planned = np.zeros_like(strength)
         if on.any():
-            few = (
-                1.0
-                if self.expected_transmitters is None
-                else max(1.0, on.sum() / self.expected_transmitters)
-            )
             if not self.zero_bias:
-                planned[on] = minimise_cost(strength[on], noise, weight, few)
+                planned[on] = minimise_cost(strength[on], noise, weight)
             elif self.common_gain == "best":
-                planned[on] = solve_best_zero_bias(strength[on], noise, few)
+                planned[on] = solve_best_zero_bias(strength[on], noise)
             else:
                 planned[on] = solve_zero_bias(strength[on])
         return planned
@@ -130,7 +120,7 @@ class PreScaler(PowerPolicy):
         """
         gamma, alpha = (one[:, None] for one in state)
         counts = (link.transmit_mask[:, None] & (alpha > 0)).expand_as(link.symbol_power)
-        sends = get_transmitter_mask(link) & counts
+        sends = link.eligible_mask & counts
         sends = sends & (link.budget[:, None] * link.h.abs().square() >= gamma.square())
         scale = reduce_over_devices(link.symbol_power, link, "max").rsqrt()  # 1 / sqrt(m)
         total = (alpha * counts).sum(-1, keepdim=True)
@@ -170,7 +160,7 @@ def solve_zero_bias(strength: np.ndarray, part: float = 1.0) -> np.ndarray:
     return gamma
 
 
-def solve_best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -> np.ndarray:
+def solve_best_zero_bias(strength: np.ndarray, noise: float) -> np.ndarray:
     r"""Compute gamma for the common alpha with the smallest squared error, for m = 1.
 
     Parameters
@@ -179,8 +169,6 @@ def solve_best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -
         Mean received SNR at full power, Lambda P.
     noise : float
         Noise variance N.
-    few : float
-        Number of devices over those of a round, a factor of noise and silence.
 
     Returns
     -------
@@ -193,7 +181,7 @@ def solve_best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -
 
     .. math::
 
-        \sum_k e^{t_k} \frac{t_k}{1 - 2 t_k} = few \cdot N / \alpha^2
+        \sum_k e^{t_k} \frac{t_k}{1 - 2 t_k} = N / \alpha^2
 
     The left side grows with alpha from 0 without bound, and the right side decreases.
     """
@@ -201,7 +189,7 @@ def solve_best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -
     def slope(part: float) -> float:
         t = np.minimum(solve_zero_bias(strength, part) ** 2 / strength, part / 2.0)  # the weakest's
         alpha2 = part * strength.min() / (2.0 * math.exp(part))
-        return float(alpha2 * (np.exp(t) * t / (1.0 - 2.0 * t)).sum() - few * noise)
+        return float(alpha2 * (np.exp(t) * t / (1.0 - 2.0 * t)).sum() - noise)
 
     least, most = 1e-12, 1.0 - 1e-12
     if slope(most) <= 0.0:
@@ -210,9 +198,7 @@ def solve_best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -
     return solve_zero_bias(strength, part)
 
 
-def minimise_cost(
-    strength: np.ndarray, noise: float, weight: float, few: float = 1.0
-) -> np.ndarray:
+def minimise_cost(strength: np.ndarray, noise: float, weight: float) -> np.ndarray:
     """Compute gamma with the smallest sum of bias and variance, for m = 1.
 
     Parameters
@@ -223,8 +209,6 @@ def minimise_cost(
         Noise variance N.
     weight : float
         Weight of the bias.
-    few : float
-        Number of devices over those of a round, a factor of noise and silence.
 
     Returns
     -------
@@ -237,9 +221,9 @@ def minimise_cost(
         gamma = part * top
         share = np.exp(-(gamma**2) / strength)
         alpha, slope = gamma * share, share * (1.0 - part**2)
-        total, spread = alpha.sum(), weight * len(top) - few
-        over = spread * alpha @ alpha + few * alpha @ gamma + few**2 * noise
-        rise = 2.0 * spread * alpha * slope + few * (slope * gamma + alpha)
+        total, spread = alpha.sum(), weight * len(top) - 1.0
+        over = spread * alpha @ alpha + alpha @ gamma + noise
+        rise = 2.0 * spread * alpha * slope + slope * gamma + alpha
         gradient = rise / total**2 - 2.0 * slope * over / total**3
         return over / total**2, gradient * top
 

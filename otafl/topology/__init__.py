@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from otafl.core import registry
 from otafl.core.hyper import build_hyper
-from otafl.topology.base import Topology
-from otafl.topology.rows import Rows
+from otafl.topology.base import Rows, Topology
 
 __all__ = ["Rows", "build"]
 

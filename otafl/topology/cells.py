@@ -1,44 +1,30 @@
-"""Several servers, each with its own devices, that share a band.
-
-Every server trains its own model over its cell. All slots coincide, so a server receives the
-devices of the other servers on its part of the band as inter-cell interference. These are the
-actual signals, over channels of their own (`otafl.uplink.intercell`). With reuse r the band is
-divided into r parts, over which symbols last r times as long, and a device's power meets 1/r of the
-noise.
-
-In a cell of 3GPP (umi, uma, rma) servers lie on a hexagonal lattice that wraps around. Links to
-other servers have a path loss and line of sight by their own length. A server receives at least the
-first two tiers of co-channel cells, which are 18 in the plane. A torus with fewer servers shows
-some at several places (`Hexagons.images`). Each place has its own drop, rays and fading, as
-distinct cells have, with the signals and powers of the one server's devices. On channels without
-positions, `cross_gain_db` is the gain of each other server's devices, which are received once.
-"""
+"""Topologies with servers: one, several that share a band, and a cloud over these."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from pydantic import Field
+from torch import Tensor
 
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.custom import get_class
 from otafl.channels.base import Channel, InterfererMap, Positions
 from otafl.core import registry
-from otafl.core.contracts import Hyper
+from otafl.core.contracts import Hyper, Tensors
 from otafl.core.problems import Problem, make_problem
-from otafl.core.settings import Decibels
+from otafl.core.rng import Streams
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
-from otafl.topology.base import PartitionScope, Topology
+from otafl.topology.base import Exchange, PartitionScope, Rows, Topology
 from otafl.topology.hexagons import Hexagons, build_hexagons, list_cluster_sizes
-from otafl.topology.rows import Rows
 from otafl.uplink.intercell import InterCellInterference
 
 MAX_SERVERS = 100
-
-FIRST_TIER = 6
-"""Number of nearest co-channel cells in the plane."""
 
 
 class CellsSettings(Topology.Settings):
@@ -100,31 +86,12 @@ class CellsSettings(Topology.Settings):
             or scenario.transport.name == "ideal"
         ):
             return
-        if self.has_intercell(scenario):
-            yield from self._note_few_cells(_has_positions(scenario.channel))
-        else:
+        if not self.has_intercell(scenario):
             yield (
                 f"topology: servers have no inter-cell interference, because channel "
                 f"'{scenario.channel.name}' has no positions and topology.cross_gain_db is not "
                 f"given; give it, such as -10, or use reuse: {self.servers} if that is intended"
             )
-
-    def _note_few_cells(self, placed: bool) -> Iterator[str]:
-        """Yield a note about a torus with fewer than six co-channel cells around each."""
-        assert self.hexagons is not None
-        others = len(self.hexagons.list_co_channel_sites()[0])
-        if others >= FIRST_TIER or not (placed or self.reuse > 1):
-            return
-        enough = (FIRST_TIER + 1) * self.reuse
-        if placed:
-            effect = "each stands for several cells, with a channel of its own for each"
-        else:
-            effect = "topology.cross_gain_db is the gain of each, so interference is too weak"
-        more = f"; servers: {enough} have six" if enough <= MAX_SERVERS else ""
-        yield (
-            f"topology: at reuse {self.reuse}, each of {self.servers} servers has {others} other "
-            f"servers on its part of the band, and a plane has six nearest ones; {effect}{more}"
-        )
 
     def has_intercell(self, scenario: Any) -> bool:
         """Return whether servers receive each other's devices."""
@@ -199,7 +166,22 @@ def _has_positions(channel: Any) -> bool:
 
 
 class Cells(Topology):
-    """Topology with several cells."""
+    """Several servers, each with its own devices, that share a band.
+
+    Every server trains its own model over its cell. All slots coincide, so a server receives the
+    devices of the other servers on its part of the band as inter-cell interference. These are the
+    actual signals, over channels of their own (`otafl.uplink.intercell`). With reuse r the band is
+    divided into r parts, over which symbols last r times as long, and a device's power meets 1/r of
+    the noise.
+
+    In a cell of 3GPP (umi, uma, rma) servers lie on a hexagonal lattice that wraps around. Links to
+    other servers have a path loss and line of sight by their own length. A server receives at least
+    the first two tiers of co-channel cells, which are 18 in the plane. A torus with fewer servers
+    shows some at several places (`Hexagons.images`). Each place has its own drop, rays and fading,
+    as distinct cells have, with the signals and powers of the one server's devices. On channels
+    without positions, `cross_gain_db` is the gain of each other server's devices, which are
+    received once.
+    """
 
     class Settings(CellsSettings):
         small: ClassVar[Mapping[str, Any]] = {"servers": 3, "cross_gain_db": -3.0}
@@ -250,3 +232,87 @@ class Cells(Topology):
         if given is not None:
             return given
         return 2.0 * float(getattr(channel.settings, "cell_radius_m", 0.0))
+
+
+class Star(Topology):
+    """One server that receives all devices."""
+
+    class Settings(Topology.Settings):
+        name: Literal["star"] = "star"
+
+
+BITS = 32
+"""Bits of a real number on the backhaul."""
+
+
+class Hierarchical(Cells):
+    """Several cells whose servers average their models in a cloud every few rounds.
+
+    Between two averages each server trains as in `cells`, interference included. Then all servers
+    wait for the slowest, send their models over a backhaul, and continue with the mean. The weight
+    of a server is the number of training samples of its devices. All start from the model of the
+    first. Low-rank models are truncated to their rank again. Momentum, and the state of a server
+    optimiser, stay at the server.
+
+    References
+    ----------
+    Liu, Zhang, Song, Letaief 2020, "Client-Edge-Cloud Hierarchical Federated Learning", IEEE ICC,
+    Algorithm 1.
+    """
+
+    state_attrs: ClassVar = ("bits",)
+
+    class Settings(CellsSettings):
+        small: ClassVar[Mapping[str, Any]] = {**Cells.Settings.small, "cloud_every": 1}
+
+        name: Literal["hierarchical"] = "hierarchical"
+        cloud_every: int = Field(5, ge=1)
+        """rounds of the servers between two averages in the cloud"""
+        backhaul_rate_bps: float = declare_stackable(1e9, gt=0)
+        """bit rate in bit/s between a server and the cloud, in one direction at a time"""
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            yield from super().check(scenario)
+            method = scenario.algorithm
+            reason = get_class(method).excludes.get("merging")
+            if reason:
+                text = (
+                    f"the cloud averages the servers' models, but '{method.name}' {reason}; use "
+                    "topology: cells, or another algorithm"
+                )
+                yield make_problem(text, "topology", "algorithm")
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.bits = np.zeros(len(self.rows.scenarios))
+        self._rate_bps = self.hyper["backhaul_rate_bps"].double().cpu().numpy()
+
+    @property
+    def init_streams(self) -> Streams:
+        return self.rows.first
+
+    def exchange(
+        self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm
+    ) -> Exchange | None:
+        if (round + 1) % self.settings.cloud_every:
+            return None
+        servers = self.rows.servers
+        weight = share.sum(1).view(-1, servers)
+        weight = weight / weight.sum(1, keepdim=True)
+        shared = {
+            name: _average_servers(block.unflatten(0, (-1, servers)), weight).repeat_interleave(
+                servers, 0
+            )
+            for name, block in algorithm.export_shared(server).items()
+        }
+        sent = BITS * sum(block[0].numel() for block in server.values())
+        self.bits += 2 * sent
+        return Exchange(algorithm.import_shared(server, shared), 2 * sent / self._rate_bps)
+
+    def compute_metrics(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
+        return {"backhaul_bits": self.bits.copy()}
+
+
+def _average_servers(blocks: Tensor, share: Tensor) -> Tensor:
+    """Compute the means [S, *shape] of the servers' tensors [S, C, *shape] with weights [S, C]."""
+    return torch.einsum("sc,sc...->s...", share.to(blocks), blocks)

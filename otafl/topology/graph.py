@@ -38,8 +38,7 @@ from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_purpose
 from otafl.devices import compute
 from otafl.topology import mixing
-from otafl.topology.base import Exchange, PartitionScope, Topology
-from otafl.topology.rows import Rows
+from otafl.topology.base import Exchange, PartitionScope, Rows, Topology
 from otafl.uplink.base import deliver
 
 PLACES = declare_purpose("graph_places", __name__)

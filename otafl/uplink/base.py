@@ -45,8 +45,6 @@ class OrthogonalUplink:
         Turns on the whole band, or equal parts of it at the same time.
     gap : ndarray [S]
         Linear factor by which the SNR is divided.
-    rate_factor : ndarray [S]
-        Share of the Shannon rate that is reached.
     bits : callable, int -> float
         Bits of an update with a number of coordinates.
     csi : Csi
@@ -55,7 +53,6 @@ class OrthogonalUplink:
 
     access: Access
     gap: np.ndarray
-    rate_factor: np.ndarray
     bits: Callable[[int], float]
     csi: Csi
 

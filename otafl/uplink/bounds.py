@@ -148,7 +148,8 @@ class Bounds:
         """
         if self._stop is None:
             return sent, None
-        stop = sent.take_rows(segments.uses.count_before(self._stop).to(self._stop))[:, None]
+        uses = segments.uses
+        stop = sent.take_rows((self._stop - uses.start).clamp(0, uses.count))[:, None]
         in_time = torch.arange(segments.symbols, device=stop.device) < stop
         known = torch.cat([in_time] * segments.halves, 1)[:, : sent.num_coordinates]
         return replace(sent, x=sent.x * known), stop

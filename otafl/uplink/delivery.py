@@ -298,8 +298,6 @@ class Slot:
         Limits of the transmissions besides the budgets; None if there are none.
     uses : list of Uses
         Symbols of each group.
-    interleaved : bool
-        Whether symbols are sent in a pseudo-random order.
     uses_per_symbol : int
         Channel uses of a symbol, the unit of `cell_stops`, `uses`, `bounds` and segments.
     turns : int
@@ -315,7 +313,6 @@ class Slot:
     symbols: int
     bounds: Bounds | None
     uses: list[Uses]
-    interleaved: bool = False
     uses_per_symbol: int = 1
     turns: int = 1
 
@@ -326,7 +323,6 @@ def lay_out(
     csi: Csi | None,
     limits: c.TransmitLimits,
     uses_per_symbol: int = 1,
-    spread: bool = False,
 ) -> Slot:
     """Lay out the slot of a delivery, and add its pilots to the tally.
 
@@ -342,8 +338,6 @@ def lay_out(
         Limits of the transmissions besides the budgets.
     uses_per_symbol : int
         Channel uses of a symbol, which have the fade of the first of them.
-    spread : bool
-        Whether each device sends in all cells of the channel.
 
     Returns
     -------
@@ -362,7 +356,7 @@ def lay_out(
         h_hat = scaled if estimate is h else root * estimate.flatten(3)
         if not csi.is_perfect and csi.num_pilot_symbols:
             block_stops = stops[h.shape[4] - 1 :: h.shape[4]]
-            _count_pilots(delivery, csi.num_pilot_symbols, block_stops, spread)
+            _count_pilots(delivery, csi.num_pilot_symbols, block_stops)
     bounds = None
     if any(
         limit is not None
@@ -391,7 +385,7 @@ def lay_out(
     )
 
 
-def _count_pilots(delivery: Delivery, num_pilots: int, stops: list[int], spread: bool) -> None:
+def _count_pilots(delivery: Delivery, num_pilots: int, stops: list[int]) -> None:
     """Count the pilots of each device in the coherence blocks of its turn.
 
     Parameters
@@ -399,13 +393,12 @@ def _count_pilots(delivery: Delivery, num_pilots: int, stops: list[int], spread:
     delivery : of the slot.
     num_pilots : of a device in a block.
     stops : channel use after which each block ends.
-    spread : whether each device sends in all blocks.
     """
     turns, signals, symbols = delivery.turns, len(delivery.uplink), stops[-1]
     for turn in range(turns):
         first, stop = symbols * turn // turns, symbols * (turn + 1) // turns
         blocks = sum(
-            spread or turns == 1 or (before < stop and end > first)
+            turns == 1 or (before < stop and end > first)
             for before, end in zip([0, *stops], stops, strict=False)
         )
         rows = delivery.uplink[turn * signals // turns].cohort.rows_per_trial

@@ -40,13 +40,6 @@ def draw_noise(streams: Streams, index: int, round: int, num_coordinates: int) -
     return streams.draw_normal(NOISE / index, round, (num_coordinates,))
 
 
-def draw_stretch_noise(
-    streams: Streams, index: int, round: int, half: int, stretch: int, symbols: int
-) -> Tensor:
-    """Draw the noise of one of the samples of each symbol, standard normal [S, symbols]."""
-    return streams.draw_normal(NOISE / index / half / stretch, round, (symbols,))
-
-
 def draw_count_noise(
     streams: Streams, index: int, round: int, part: int, shape: tuple[int, int]
 ) -> Tensor:

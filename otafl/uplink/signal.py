@@ -44,8 +44,6 @@ class Signal:
         The n rows.
     share : Tensor, float [n], or None
         Fraction of its coordinates that a row has; all if None (`Group.known_fraction`).
-    place : Tensor, int64 [P], or None
-        Column of each coordinate of the tensors; they are in order if None.
     power_factor : Tensor, float [n], or None
         Power of a row's symbols relative to its budget; 1 if None (`Group.power_factor`).
     """
@@ -56,7 +54,6 @@ class Signal:
     mask: Tensor | None
     cohort: Cohort
     share: Tensor | None = None
-    place: Tensor | None = None
     power_factor: Tensor | None = None
 
     @property
@@ -181,8 +178,7 @@ class Signal:
 
     def blocks(self, flat: Tensor) -> Tensors:
         """Return columns [S, P] as named tensors [S, *shape]."""
-        in_order = flat if self.place is None else flat.index_select(1, self.place)
-        parts = in_order.tensor_split(self.tensor_stops[:-1], dim=1)
+        parts = flat.tensor_split(self.tensor_stops[:-1], dim=1)
         shapes = self.shapes.items()
         return {
             name: part.view(len(flat), *shape)
@@ -218,28 +214,13 @@ class Uses:
     Parameters
     ----------
     start : int
-        First channel use of consecutive ones.
+        First channel use.
     count : int
-        Number of channel uses.
-    at : Tensor, int64 [count], or None
-        Ordered positions of scattered channel uses, on the host; None if they are consecutive.
+        Number of consecutive channel uses.
     """
 
     start: int
     count: int
-    at: Tensor | None = None
-
-    def count_before(self, use: Tensor) -> Tensor:
-        """Count the group's channel uses before channel uses of the slot, in any shape."""
-        if self.at is None:
-            return (use - self.start).clamp(0, self.count)
-        return torch.searchsorted(self.at.to(use.device), use)
-
-    def list_before(self, uses: Sequence[int]) -> list[int]:
-        """Count the group's channel uses before channel uses of the slot, known to the host."""
-        if self.at is None:
-            return [min(max(use - self.start, 0), self.count) for use in uses]
-        return torch.searchsorted(self.at, torch.tensor(uses)).tolist()
 
 
 @dataclass(frozen=True)
@@ -342,7 +323,7 @@ def cut(
     halves = 2 if quadrature else 1
     symbols = -(-sent.num_coordinates // halves)
     scope_stops = sent.tensor_stops if blockwise else [symbols]
-    ends = uses.list_before(cell_stops)
+    ends = [min(max(stop - uses.start, 0), uses.count) for stop in cell_stops]
     inside = {end for end in ends if 0 < end < symbols}
     stops = sorted(inside.union(scope_stops))
     firsts = [0, *stops[:-1]]

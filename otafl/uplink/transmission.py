@@ -28,10 +28,8 @@ from otafl.core.contracts import (
     apply_combiner,
 )
 from otafl.csi.base import Csi
-from otafl.power.base import PowerPolicy
-from otafl.power.scalars import apply_mmse_scaling
-from otafl.receivers.base import Receiver
-from otafl.receivers.combiners import Scalar
+from otafl.power.base import PowerPolicy, apply_mmse_scaling
+from otafl.receivers.base import Receiver, Scalar
 from otafl.uplink import noise
 from otafl.uplink.delivery import Delivery, Slot
 from otafl.uplink.groups import compute_variation, divide_by_weights
@@ -384,7 +382,7 @@ def make_delivered_fn(on_air: Transmission, active: Tensor) -> Callable[[], Tens
         Rows on air in a segment.
     """
     sent = on_air.sent
-    rows = sent.cohort, active, on_air.segments, on_air.stop, sent.num_coordinates, sent.place
+    rows = sent.cohort, active, on_air.segments, on_air.stop, sent.num_coordinates
     return functools.partial(_mark_delivered, *rows)
 
 
@@ -394,7 +392,6 @@ def _mark_delivered(
     segments: Segments,
     stop: Tensor | None,
     num_coordinates: int,
-    place: Tensor | None,
 ) -> Tensor:
     if stop is None and active.shape[1] == 1:
         return cohort.scatter_to_grid(active[:, 0], False)
@@ -402,8 +399,6 @@ def _mark_delivered(
     if stop is not None:
         uses = torch.arange(segments.symbols, device=stop.device).repeat(segments.halves)
         rows = rows & (uses[:num_coordinates] < stop)
-    if place is not None:
-        rows = rows.index_select(1, place)
     return cohort.scatter_to_grid(rows, False)
 
 

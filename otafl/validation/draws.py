@@ -25,7 +25,7 @@ from otafl.data.partitions import Partition, PartitionTask
 from otafl.data.partitions.by_class import Dirichlet, DirichletMix
 from otafl.devices.availability import AvailabilitySetup
 from otafl.selection.base import SelectionSetup
-from otafl.selection.channel_blind import draw_subset
+from otafl.selection.selections import draw_subset
 from otafl.validation.bench import Bench
 from otafl.validation.checks import (
     Check,

@@ -22,10 +22,9 @@ from torch import Tensor, nn
 
 from otafl.core.contracts import Link
 from otafl.own_loop.differentiable import aggregation_mse, scale_to_budget
-from otafl.power.cao_static import CaoStatic
-from otafl.power.ci import ChannelInversion
-from otafl.power.full import Full
-from otafl.power.scalars import cophase
+from otafl.power.base import cophase
+from otafl.power.inversion import ChannelInversion
+from otafl.power.least_error import CaoStatic, Full
 from studies.common.tables import command
 
 SNRS_DB = (0.0, 10.0, 20.0)

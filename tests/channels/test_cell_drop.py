@@ -141,19 +141,3 @@ def test_reflection_is_that_of_small_steps() -> None:
                 x = normal * radius * (1 - 1e-15)
             assert found[row, 0, device, :2].numpy() == pytest.approx(x, abs=1e-6)
     assert (found[..., 2] == 1.5).all()
-
-
-@pytest.mark.exact
-def test_the_way_back_in_time() -> None:
-    """Before the start devices have come the other way, and never from outside."""
-    rng = np.random.default_rng(3)
-    start = np.concatenate([rng.uniform(-60, 60, (1, 20, 2)), np.ones((1, 20, 1))], 2)
-    velocity = np.concatenate([rng.normal(0, 30, (1, 20, 2)), np.zeros((1, 20, 1))], 2)
-    place, way = torch.from_numpy(start), torch.from_numpy(velocity)
-    time = torch.tensor([[0.5], [20.0]], dtype=torch.float64)
-    back = reflect_at_circle(place, way, 100.0, -time)
-    torch.testing.assert_close(back, reflect_at_circle(place, -way, 100.0, time))
-    assert (back[..., :2].norm(dim=-1) <= 100.0 + 1e-9).all()
-    both = reflect_at_circle(place, way, 100.0, torch.cat([-time, time]))
-    torch.testing.assert_close(both[:2], back)
-    torch.testing.assert_close(both[2:], reflect_at_circle(place, way, 100.0, time))

@@ -20,7 +20,7 @@ from otafl.core.contracts import ChannelStatistics, LinkBudget
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.csi.long_term import compute_statistics
-from otafl.receivers.combiners import Scalar
+from otafl.receivers.base import Scalar
 from otafl.scenario import load_scenario
 
 MODULE = """

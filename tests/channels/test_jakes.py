@@ -21,13 +21,6 @@ from otafl.channels.jakes import (
 from otafl.channels.rayleigh import Rayleigh
 from otafl.core.rng import Streams
 
-
-@pytest.mark.exact
-def test_doppler_shift_by_hand() -> None:
-    """36 km/h are 10 m/s; at 2.99792458 GHz the wavelength is 0.1 m."""
-    assert doppler_hz(36.0, 2.99792458e9) == pytest.approx(100.0, rel=1e-12)
-
-
 MOVING: dict[str, Any] = {
     "speed_kmh": 20.0,
     "carrier_hz": 2.4e9,

@@ -9,7 +9,6 @@ import pytest
 import torch
 from scipy import integrate
 from support.made_channels import FAR, make_channel, take_blocks
-from support.rounding import assert_agree
 from torch import Tensor
 
 from otafl.channels.base import Channel
@@ -17,13 +16,6 @@ from otafl.channels.fading import use_sionna_stream
 from otafl.core.rng import Streams
 
 pytestmark = pytest.mark.exact
-
-
-def test_shapes_and_types() -> None:
-    state = make_channel("rayleigh", 3, [0, 1], torch.float32, path_loss_db=100.0).get_state(0)
-    assert state.h.shape == (2, 3, 1, 1, 1)
-    assert state.h.dtype == torch.complex64
-    torch.testing.assert_close(state.gain, torch.full((2, 3), 1e-10))
 
 
 def test_mean_inverse_of_rayleigh() -> None:
@@ -36,12 +28,6 @@ def test_mean_inverse_of_rayleigh() -> None:
             expected, _ = integrate.quad(lambda t, b=beta: np.exp(-np.exp(t) / b) / b, *ends)
         value = make_channel("rayleigh", 1).compute_mean_inverse(threshold, gain, variance)
         assert value == pytest.approx(expected, rel=1e-6, abs=1e-12)
-
-
-def test_known_exponential_integrals() -> None:
-    channel = make_channel("rayleigh", 1)
-    assert channel.compute_mean_inverse(0.1, 1.0, 0.0) == pytest.approx(1.822924, abs=1e-6)
-    assert channel.compute_mean_inverse(0.01, 1.0, 0.0) == pytest.approx(4.037930, abs=1e-6)
 
 
 KINDS = [
@@ -74,27 +60,6 @@ def test_a_block_is_a_function_of_round_and_block(kind: str, keys: dict[str, Any
     assert len(torch.unique(values, dim=0)) == len(values)
 
 
-@pytest.mark.parametrize(("kind", "keys"), KINDS[:2])
-def test_trials_and_devices_do_not_depend_on_each_other(kind: str, keys: dict[str, Any]) -> None:
-    keys = {**keys, "block_symbols": 10}
-    each = [{"k_factor_db": level} if kind == "rician" else {} for level in (0.0, 3.0, 9.0)]
-    full = make_channel(kind, 40, (0, 1, 2), each=each, **keys)
-    alone = make_channel(kind, 5, (1,), each=each[1:2], **keys)
-    # so far off the rounding of a cosine turns moving devices by up to a radian
-    for t in (0, 9, 70 if "speed_kmh" in keys else FAR):
-        whole, part = full.get_state(t), alone.get_state(t)
-        assert_agree(part.h[0], whole.h[1, :5])
-        assert_agree(take_blocks(part, 6)[0], take_blocks(whole, 6)[1, :5])
-
-
-def test_without_blocks_the_channel_lasts() -> None:
-    state = make_channel("rayleigh", 3).get_state(0)
-    assert state.block_symbols is None
-    assert state.extend_to(10**6) is state.h
-    blocks = make_channel("rayleigh", 3, block_symbols=50).get_state(0).extend_to(151)
-    assert blocks.shape == (1, 3, 1, 4, 1)
-
-
 @pytest.mark.parametrize(("antennas", "dtype"), [(1, torch.float64), (3, torch.float32)])
 def test_draws_are_sionnas(antennas: int, dtype: torch.dtype) -> None:
     """Devices 32 to 39 of the second batch, by Sionna's class and generator, but for the rounding
@@ -124,8 +89,3 @@ def test_draws_are_sionnas(antennas: int, dtype: torch.dtype) -> None:
 def fading(channel: Channel, rounds: int) -> Tensor:
     """[rounds, S, K]."""
     return torch.stack([channel.get_state(round).h[:, :, 0, 0, 0] for round in range(rounds)])
-
-
-def test_devices_of_different_batches_differ() -> None:
-    values = torch.view_as_real(fading(make_channel("rayleigh", 70, [0, 1]), 70)).view(-1, 2)
-    assert len(torch.unique(values, dim=0)) == 2 * 70 * 70

@@ -78,12 +78,6 @@ def test_k_factor_splits_the_power() -> None:
     torch.testing.assert_close(h, expected, rtol=0, atol=1e-12)
 
 
-def test_the_mean_amplitude_is_each_trials_own() -> None:
-    one = rician(3, (0, 1), each=[{"k_factor_db": 0.0}, {"k_factor_db": 6.0}])
-    k = 10 ** (torch.tensor([0.0, 6.0], dtype=torch.float64) / 10)
-    torch.testing.assert_close(one.unit_mean_amplitude, compute_mean_amplitude(k)[:, None])
-
-
 def test_mean_amplitude_of_rice() -> None:
     """By the law's mean in SciPy; Rayleigh's and 1 at the ends."""
     k_db = torch.tensor([-100.0, -3.0, 0.0, 6.0, 15.0, 80.0], dtype=torch.float64)

@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from support.made_channels import make_channel
 from torch import Tensor
 
 from otafl.channels.fading import use_sionna_stream
@@ -53,8 +52,3 @@ def test_k_factor_of_the_first_tap(letter: str, k_db: float) -> None:
     """TR 38.901, tables 7.7.2-4 and 5."""
     profile = read_tdl_profile(letter.upper())
     assert 10 * math.log10(profile.los_power / profile.power[0]) == pytest.approx(k_db, abs=1e-9)
-
-
-def test_closed_forms_are_those_without_line_of_sight() -> None:
-    for letter, known in (("c", True), ("d", False)):
-        assert make_channel(f"tdl-{letter}", 2, subcarrier_groups=1).has_closed_form == known

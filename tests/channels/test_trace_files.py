@@ -1,4 +1,4 @@
-"""Traces from arrays, NumPy files and CSV files."""
+"""Traces from arrays and NumPy files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from support.refusals import assert_refused
 
@@ -23,15 +22,8 @@ def make(*shape: int) -> np.ndarray:
     return generator.normal(size=shape) + 1j * generator.normal(size=shape)
 
 
-def write_csv(path: Path, h: np.ndarray, axes: tuple[str, ...]) -> None:
-    lines = [
-        ",".join(map(str, (*place, h[place].real, h[place].imag))) for place in np.ndindex(*h.shape)
-    ]
-    path.write_text("\n".join([",".join((*axes, "real", "imag")), *reversed(lines)]) + "\n")
-
-
 @pytest.mark.parametrize(
-    ("shape", "how"), [((3, 2), "array"), ((3, 2, 4), "npy"), ((3, 2, 4, 5), "csv")]
+    ("shape", "how"), [((3, 2), "array"), ((3, 2, 4), "npy"), ((3, 2, 4, 5), "npy")]
 )
 def test_responses_are_those_of_the_source(
     shape: tuple[int, ...], how: str, tmp_path: Path
@@ -39,8 +31,6 @@ def test_responses_are_those_of_the_source(
     h, source = make(*shape), tmp_path / f"h.{how}"
     if how == "npy":
         np.save(source, h)
-    elif how == "csv":
-        write_csv(source, h, ("round", "device", "antenna", "group")[: len(shape)])
     path = tmp_path / "h.nc"
     found = otafl.convert_trace(h if how == "array" else source, path, **HERTZ)
     whole = h.reshape((*shape, 1, 1)[:4])
@@ -116,70 +106,11 @@ def test_real_numbers_are_refused(tmp_path: Path) -> None:
     assert_refused(read_saved, cases)
 
 
-H = make(3, 2)
-PLACES = np.array(list(np.ndindex(3, 2)))
-TABLE = np.column_stack([PLACES, H.real.ravel(), H.imag.ravel()])
-NAMES = "round,device,real,imag"
-FRAME = pd.DataFrame(PLACES, columns=["round", "device"]).assign(h=H.ravel())
-
-
-@pytest.mark.parametrize(
-    "save",
-    [
-        lambda path: np.savetxt(path, H, delimiter=",", header="measured in 2024, by us"),
-        lambda path: np.savetxt(path, TABLE, header=NAMES.replace(",", " "), comments="#\n# "),
-        lambda path: np.savetxt(
-            path, np.column_stack([PLACES, H.ravel()]), header="round device h"
-        ),
-        lambda path: FRAME.sample(frac=1.0, random_state=0).to_csv(path),
-        lambda path: pd.DataFrame(H).to_csv(path),
-        lambda path: path.write_text(
-            "\ufeff\n# channels\n\n"
-            + "\n \n,,,\n".join([NAMES, *(", ".join(map(repr, row)) for row in TABLE.tolist())])
-        ),
-    ],
-)
-def test_tables_that_numpy_and_pandas_write(save: Any, tmp_path: Path) -> None:
-    save(tmp_path / "h.csv")
-    assert np.array_equal(read(str(tmp_path / "h.csv")).response[..., 0, 0], H)
-
-
-def test_tables_with_a_fault_are_refused(tmp_path: Path) -> None:
-    cases = [
-        (
-            "round,device,real,imag\n0,0.5,1,0\n",
-            "line 2: .* whole numbers from 0 in round, device, got 0, 0.5",
-        ),
-        ("round,device,real,imag\n-1,0,1,0\n", "line 2: expected whole numbers"),
-        ("round,device,h\n0,0,1\n0,(0+1j),1\n", "line 3: expected whole numbers"),
-        (
-            "round,device,real,imag\n0,0,1,0\n0,1,,0\n",
-            "line 3: expected numbers such as .* 0, 1, , 0",
-        ),
-        ("round,device,real,imag\n0,0,1\n", "line 2: expected numbers .* in 4 columns"),
-        ("# x\n\nround,device,h\n0,0,1+2i\n", r"line 4: expected numbers such as 0.5 or \(1\+2j\)"),
-        ("round,device,h\n0,0,nan+1j\n", "1 of 1 numbers is not finite"),
-        (
-            "round,device,real\n0,0,1\n",
-            "has the columns round, device, real .*; expected .* imag or h",
-        ),
-        ("round,device,h\n", r"has the columns round, device, h \(rows: 0\)"),
-        ("1j,2j\n1j\n", "line 2: expected numbers .* in 2 columns"),
-        ("round;device;h\n0;0;1j\n", "line 1: .* got round;device;h"),
-    ]
-
-    def read_text(text: str) -> None:
-        (tmp_path / "h.csv").write_text(text)
-        read(str(tmp_path / "h.csv"))
-
-    assert_refused(read_text, [(one, f"channel.path: '.*h.csv'.*{said}") for one, said in cases])
-
-
 def test_archive_that_grows_beyond_the_bound_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.savez_compressed(tmp_path / "h.npz", h=np.ones((100, 100)))
-    monkeypatch.setattr("otafl.channels.trace_arrays.MAX_BYTES", 1 << 16)
+    monkeypatch.setattr("otafl.channels.trace_files.MAX_BYTES", 1 << 16)
     with pytest.raises(otafl.UserError, match="a trace is kept in memory; use fewer rounds"):
         read(str(tmp_path / "h.npz"))
 
@@ -192,22 +123,10 @@ def test_what_is_no_channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (np.array([[1, np.nan + 1j]]), "1 of 2 numbers is not finite, first at round 0, device 1"),
         (np.ma.array(make(2, 2), mask=np.eye(2)), "the array: 2 of 4 values are masked"),
         (make(2, 2).astype(object), "the array: got the type object; expected complex numbers"),
-        ("h.mat", r"'h.mat' ends in none of .npy, .npz, .csv; save its array .*scipy.io.loadmat"),
+        ("h.csv", r"'h.csv' ends in none of .npy, .npz; save its array .*numpy.loadtxt"),
         ("no.npy", r"'no.npy' cannot be read \(No such file or directory\)"),
-        (
-            "columns.csv",
-            "line 1: .* got a, b; .* round, device, antenna, group, and real",
-        ),
-        ("empty.csv", r"has the columns none \(rows: 0\); expected the columns round, device"),
-        ("missing.csv", r"has 2 rows, and its numbers make the shape \(2, 2, 1, 1\)"),
-        ("words.csv", "'words.csv', line 2: expected numbers"),
     ]
     monkeypatch.chdir(tmp_path)
-    head = "round,device,real,imag\n"
-    Path("columns.csv").write_text("a,b\n1,2\n")
-    Path("empty.csv").write_text("")
-    Path("missing.csv").write_text(f"{head}0,0,1,0\n1,1,1,0\n")
-    Path("words.csv").write_text(f"{head}0,x,1,0\n")
     assert_refused(lambda source: otafl.convert_trace(source, "h.nc", **HERTZ), cases)
     with pytest.raises(otafl.UserError, match="bandwidth_hz: got 0; must be a positive"):
         otafl.convert_trace(make(2, 2), "h.nc", carrier_hz=1e9, bandwidth_hz=0)

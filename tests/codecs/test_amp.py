@@ -11,7 +11,6 @@ import torch
 from scipy import optimize, stats
 
 from otafl.codecs.amp import (
-    compute_default_threshold,
     compute_minimax_threshold,
     run_amp,
     take_amp_step,
@@ -46,12 +45,6 @@ def test_a_step_by_hand() -> None:
     found = take_amp_step(*map(torch.from_numpy, (y, x, z, matrix)), 1.1)
     np.testing.assert_allclose(found[0], expected, atol=1e-12)
     np.testing.assert_allclose(found[1], rest, atol=1e-12)
-
-
-def test_the_default_threshold_falls_with_the_ratio_of_measurements() -> None:
-    """As the setting's description says."""
-    values = [round(compute_default_threshold(m, 1000), 2) for m in (27, 100, 500)]
-    assert values == [2.35, 1.95, 1.4]
 
 
 def test_minimax_threshold_has_the_least_worst_risk() -> None:

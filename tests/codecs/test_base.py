@@ -9,11 +9,9 @@ import torch
 from pydantic import ValidationError
 from support.codec_bench import draw_normal, encode, make_codec
 
-from otafl.codecs.compressed_sensing import CompressedSensing
-from otafl.codecs.matrix_sensing import MatrixSensing
 from otafl.codecs.quantisers import Identity, Qsgd, Uniform
-from otafl.codecs.subsets import SharedSubset
-from otafl.codecs.topk import TopK
+from otafl.codecs.sensing import CompressedSensing, MatrixSensing
+from otafl.codecs.subsets import SharedSubset, TopK
 from otafl.core.contracts import Group, Received
 from otafl.core.errors import UserError
 
@@ -33,18 +31,10 @@ def test_bits_by_hand() -> None:
         (Qsgd, Qsgd.Settings(bits=5, bucket=100), 12 * 5 + 2 * 32),
         (TopK, TopK.Settings(keep=2 / 12), 2 * 32 + 2 * 4),
         (TopK, TopK.Settings(keep=6 / 12), 6 * 32 + 12),
-        (TopK, TopK.Settings(keep=1 / 6, scope="block"), 2 * (32 + 3)),
         (TopK, TopK.Settings(keep=1.0), 384),
         (CompressedSensing, CompressedSensing.Settings(), 384),
     ):
         assert make_codec(cls, config).count_bits(group) == bits
-
-
-def test_identity_changes_nothing() -> None:
-    group = Group({"a": torch.arange(6.0).view(2, 3)})
-    (coded,), memory = encode(make_codec(Identity, Identity.Settings()), (group,))
-    assert coded is group
-    assert memory == {}
 
 
 @pytest.mark.parametrize(
@@ -65,17 +55,6 @@ def test_words_and_back(codec: Any) -> None:
     assert {name: word.shape for name, word in words.items()} == {"a": (5, 2, 9), "b": (5, 9)}
     assert all(word.min() >= 0 for word in words.values())
     assert all(word.max() < 2**codec.word_bits for word in words.values())
-    for name, value in codec.from_words(coded, words).items():
-        torch.testing.assert_close(value, coded.tensors[name])
-    words["a"][1, 0, 3] ^= 1
-    off = codec.from_words(coded, words)["a"] - coded.tensors["a"]
-    spread = block[1].amax() - block[1].amin()
-    step = spread / (2**codec.word_bits - 1)
-    if isinstance(codec, Qsgd):
-        step = block[1].flatten()[:4].abs().amax() / (2 ** (codec.word_bits - 1) - 1)
-    torch.testing.assert_close(off[1].flatten()[3].abs(), step, rtol=1e-4, atol=0)
-    off[1].flatten()[3] = 0
-    assert off.abs().amax() < 1e-5 * step
 
 
 def test_the_ideal_route_has_no_memory_and_is_not_coded() -> None:

@@ -31,18 +31,16 @@ def decode(codec: CountSketch, tensors: dict[str, torch.Tensor]) -> dict[str, to
     return codec.decode(Received((tensors,), (torch.ones(rows),), None, None)).mean[0]
 
 
-def test_a_coordinate_is_in_one_bucket_of_each_row_with_a_sign() -> None:
-    table = hashes(codec_of(ratio=0.5, rows=4), 60).view(60, 4, 8)
-    assert (table != 0).sum(2).eq(1).all()
-    assert table.abs().sum(2).eq(1).all()
+def test_a_coordinate_is_in_one_bucket_with_a_sign() -> None:
+    table = hashes(codec_of(ratio=0.5), 60)
+    assert table.shape == (60, 30)
+    assert (table != 0).sum(1).eq(1).all()
+    assert table.abs().sum(1).eq(1).all()
     assert (table > 0).any()
     assert (table < 0).any()
-    first, second = table[:, 0].abs().argmax(1), table[:, 1].abs().argmax(1)
-    assert not torch.equal(first, second)
-    assert len(first.unique()) == 8
 
 
-def test_hashes_depend_on_round_group_and_seed_only() -> None:
+def test_hashes_depend_on_round_and_group_only() -> None:
     codec = codec_of(ratio=0.5)
     first = hashes(codec, 20)
     assert torch.equal(hashes(codec_of(ratio=0.5), 20), first)
@@ -50,37 +48,32 @@ def test_hashes_depend_on_round_group_and_seed_only() -> None:
     assert not torch.equal(later.abs(), first.abs())  # buckets
     assert not torch.equal(later.sum(1), first.sum(1))  # signs
     assert not torch.equal(hashes(codec, 20, index=1), first)
-    assert not torch.equal(hashes(codec_of(ratio=0.5, sketch_seed=1), 20), first)
 
 
-@pytest.mark.parametrize(("rows", "estimate"), [(3, "mean"), (4, "median")])
-def test_estimates_by_hand(rows: int, estimate: str) -> None:
-    codec = codec_of(ratio=0.6, rows=rows, estimate=estimate)
+def test_estimates_by_hand() -> None:
+    codec = codec_of(ratio=0.6)
     x = draw_normal(2, 20)
     table = hashes(codec, 20)
     (coded,), memory = encode(codec, (Group({"a": x[:, :4], "b": x[:, 4:].view(2, 4, 4)}),))
     assert memory == {}
     sketch = coded.tensors["sketch"]
     torch.testing.assert_close(sketch, x @ table)
-    each = torch.einsum("nrw,prw->nrp", sketch.view(2, rows, -1), table.view(20, rows, -1))
-    middle = each.sort(1).values[:, 1:3].mean(1)  # of four
-    expected = middle if estimate == "median" else each.mean(1)
     found = decode(codec, coded.tensors)
     assert found["b"].shape == (2, 4, 4)
-    torch.testing.assert_close(torch.cat([found["a"], found["b"].flatten(1)], 1), expected)
+    both = torch.cat([found["a"], found["b"].flatten(1)], 1)
+    torch.testing.assert_close(both, sketch @ table.mT)
     assert codec.count_bits(coded) == 32 * sketch.shape[1]
 
 
-def test_a_coordinate_is_delivered_as_far_as_all_its_buckets_are() -> None:
-    codec = codec_of(ratio=0.6, rows=3)
-    table = hashes(codec, 20).abs()  # [20, 3 * 4]
+def test_a_coordinate_is_delivered_as_far_as_its_bucket_is() -> None:
+    codec = codec_of(ratio=0.6)
+    table = hashes(codec, 20).abs()  # [20, 12]
     weight = torch.rand(2, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     blocks = {"sketch": weight}
     received = Received((blocks,), (torch.ones(2),), None, None, coordinate_weight=(blocks,))
     found = codec.decode(received).coordinate_weight
     assert found is not None
-    expected = torch.where(table > 0, weight[:, None], torch.inf).amin(2)
-    torch.testing.assert_close(found[0]["x"], expected)
+    torch.testing.assert_close(found[0]["x"], weight @ table.mT)
 
 
 def test_parts_of_a_model_are_refused() -> None:
@@ -94,7 +87,6 @@ def test_what_does_not_go_with_sketches() -> None:
         ({"devices.protocol": "asynchronous", "devices.compute": "phone"}, "whose hash is that"),
         ({"devices.late": "next", "devices.compute": "phone"}, "use late: drop"),
         ({"transport": "fsk_majority_vote"}, "gives the server a vote"),
-        ({"codec": {"name": "count_sketch", "estimate": "median"}}, "needs 3 rows or more"),
     ]
     refused = [(({"codec": "count_sketch", **keys},), said) for keys, said in cases]
     assert_refused(lambda case: scenario(case[0]), refused)

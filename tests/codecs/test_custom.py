@@ -13,7 +13,7 @@ import pytest
 from contract.small import engine
 
 from otafl.codecs.base import Codec
-from otafl.codecs.topk import TopK
+from otafl.codecs.subsets import TopK
 from otafl.core.errors import UserError
 
 pytestmark = pytest.mark.exact

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from otafl.codecs.obda import Obda
+from otafl.codecs.quantisers import Obda
 from otafl.core.contracts import (
     Cohort,
     Group,
@@ -55,15 +55,6 @@ def test_vote_by_hand() -> None:
     assert received.group_weight[0].tolist() == [1, 1]
     assert received.per_device is not None
     assert torch.equal(received.per_device[0]["a"], coded.tensors["a"])
-
-
-def test_weighted_votes() -> None:
-    """Device 0 has more than the others together: the vote is its signs. Unweighted, its tie."""
-    group, who = Group({"a": BLOCK.repeat(2, 1)}), cohort(4, [10.0, 1, 1, 1])
-    _, received = delivered(codec(vote="weighted"), group, who)
-    assert received.mean[0]["a"].tolist() == [[0.5, -0.5, 0.5, -0.5], [2, -2, 2, -2]]
-    _, received = delivered(codec(), group, who)
-    assert received.mean[0]["a"][0].tolist() == [0.5, 0.5, 0.5, -0.5]
 
 
 def test_ties_are_exact_whatever_the_weights() -> None:

@@ -22,16 +22,6 @@ def test_two_bits_by_hand() -> None:
     torch.testing.assert_close(quantise(block, 2), expected)
 
 
-def test_uniform_codec_encodes_each_block_and_leaves_the_ideal_route_alone() -> None:
-    blocks = {"a": draw_normal(3, 7), "b": 100.0 * draw_normal(3, 7, seed=1)}
-    payload = (Group(blocks), Group({"c": blocks["a"]}, route="ideal", reason="a test"))
-    coded, memory = encode(make_codec(Uniform, Uniform.Settings(bits=4)), payload)
-    for name, block in blocks.items():
-        torch.testing.assert_close(coded[0].tensors[name], quantise(block, 4))
-    assert torch.equal(coded[1].tensors["c"], blocks["a"])
-    assert memory == {}
-
-
 def test_uniform_range_is_that_of_what_a_row_knows() -> None:
     """The first row knows 0, 3 and 1.4, of levels 0, 1, 2, 3; the second knows nothing."""
     block = torch.tensor([[0.0, 3.0, 1.4, 99.0, -99.0], [5.0, 6.0, 7.0, 8.0, 9.0]])
@@ -81,7 +71,3 @@ def test_qsgd_keeps_what_is_unknown_out_of_the_norm() -> None:
         make_codec(Qsgd, Qsgd.Settings(bits=2)), (Group({"a": block}, mask={"a": mask}),)
     )
     assert set(coded.tensors["a"].abs().flatten().tolist()) <= {0.0, 5.0}
-
-
-def test_qsgd_with_the_euclidean_norm_makes_no_words() -> None:
-    assert make_codec(Qsgd, Qsgd.Settings()).word_bits is None

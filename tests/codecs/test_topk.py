@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from support.codec_bench import acknowledge, draw_normal, encode, make_codec
 
-from otafl.codecs.topk import TopK
+from otafl.codecs.subsets import TopK
 from otafl.core.contracts import Group
 
 pytestmark = pytest.mark.exact
@@ -29,22 +27,17 @@ def test_topk_with_memory_by_hand() -> None:
     assert memory["rest/0"].tolist() == [[1, 0, 1, 0, 0]]
 
 
-@pytest.mark.parametrize("scope", ["payload", "block"])
-def test_topk_against_sorting(scope: Any) -> None:
+def test_topk_against_sorting() -> None:
     blocks = {"a": draw_normal(3, 4, 5), "b": 10.0 * draw_normal(3, 10, seed=1)}
     kept = blocks | {}
-    codec = make_codec(TopK, TopK.Settings(keep=0.25, scope=scope, error_feedback=False))
+    codec = make_codec(TopK, TopK.Settings(keep=0.25, error_feedback=False))
     (sent,), memory = encode(codec, (Group(blocks),))
     assert memory == {}
     for k in range(3):
         rows = {name: block[k].flatten().numpy() for name, block in kept.items()}
-        if scope == "payload":
-            every = np.concatenate(list(rows.values()))
-            least = dict.fromkeys(rows, np.sort(np.abs(every))[-8])  # round(30 / 4) = 8
-        else:
-            least = {"a": np.sort(np.abs(rows["a"]))[-5], "b": np.sort(np.abs(rows["b"]))[-2]}
+        least = np.sort(np.abs(np.concatenate(list(rows.values()))))[-8]  # round(30 / 4) = 8
         for name, row in rows.items():
-            hand = np.where(np.abs(row) >= least[name], row, 0)
+            hand = np.where(np.abs(row) >= least, row, 0)
             np.testing.assert_array_equal(sent.tensors[name][k].flatten().numpy(), hand)
 
 
@@ -89,8 +82,7 @@ def test_rounded_values_by_hand() -> None:
 
 
 def test_enumerative_positions() -> None:
-    """C(10, 2) = 45 and C(20, 4) = 4,845 subsets take 6 and 13 bits, C(30, 6) = 593,775 take 20."""
+    """C(30, 6) = 593,775 subsets take 20 bits."""
     group = Group({"a": torch.zeros(1, 10), "b": torch.zeros(1, 20)})
-    for scope, bits in (("block", 6 * 32 + 19), ("payload", 6 * 32 + 20)):
-        settings = TopK.Settings(keep=0.2, scope=scope, position_code="enumerative")  # type: ignore[arg-type]
-        assert make_codec(TopK, settings).count_bits(group) == bits
+    settings = TopK.Settings(keep=0.2, position_code="enumerative")
+    assert make_codec(TopK, settings).count_bits(group) == 6 * 32 + 20

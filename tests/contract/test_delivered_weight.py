@@ -46,7 +46,7 @@ CODECS: dict[str, dict[str, Any]] = {
     "compressed_sensing": {"chunk": 64},
 }
 
-VOTES = ("obda", "weighted obda")
+VOTES = ("obda",)
 
 LINKS: dict[str, dict[str, Any]] = {
     "digital": {"transport": "digital"},
@@ -63,8 +63,6 @@ def a_round(method: str, codec: str, link: str, *, absent: bool) -> Engine:
     """An engine after a round in which three devices are heard: the others are absent, or have no
     energy to send what they have."""
     coded: dict[str, Any] = {"name": codec, **CODECS.get(codec, {})}
-    if codec in VOTES:
-        coded = {"name": "obda", "vote": "majority" if codec == "obda" else "weighted"}
     keys: dict[str, Any] = {
         "algorithm": {"name": method, **READERS[method]},
         "codec": coded,

@@ -15,7 +15,7 @@ from torch import Tensor
 from otafl.channels.base import FadingSettings
 from otafl.channels.rayleigh import Rayleigh
 from otafl.core import registry
-from otafl.core.contracts import ChannelState, Group, Tensors
+from otafl.core.contracts import ChannelState, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.engine.engine import Engine
@@ -73,16 +73,6 @@ def test_channel(name: str) -> None:
     for t in (-1, 70):
         assert_agree(alone.get_state(t).h[0], states[t].h[1])
         assert_agree(fewer.get_state(t).h, states[t].h[:, :2])
-
-
-@pytest.mark.parametrize("name", TRANSPORTS)
-def test_who_hears_no_fading_gives_the_same_over_any(name: str) -> None:
-    """Model, error and cost. It fails for a transport that says wrongly what it hears."""
-    one, other = (run(engine({"transport": name, "channel": at}), 1) for at in ("awgn", "rayleigh"))
-    taken, again = one.means.take(), other.means.take()
-    parts = (one.server, other.server), (taken, again)
-    same = all(torch.equal(a[name], b[name]) for a, b in parts for name in a)
-    assert same != registry.load_component("transport", name).uses_fading
 
 
 @pytest.mark.parametrize(
@@ -214,18 +204,6 @@ def test_error_follows_from_the_saved_link(power: str, channel: str) -> None:
     torch.testing.assert_close(measured, hand, rtol=1e-6, atol=1e-13)
 
 
-def test_noise_part_of_the_error() -> None:
-    """With c_k = 1 the error is noise alone: P N / (eta K^2) over the squared aggregate. Its mean
-    over 160 draws of 310 symbols is within 3 % (4.7 standard deviations)."""
-    one, saved = saved_link("ci", "awgn", 40, **{"channel.snr_db": 10.0})
-    reals = sum(block[0].numel() for block in one.server.values())
-    weight, gram = saved["weight/0"], saved["gram/0"].squeeze(2)
-    target = torch.einsum("rsk,rskl,rsl->rs", weight, gram, weight)
-    hand = reals * 0.5 / (saved["eta/0"].squeeze(-1) * 100 * target)
-    measured = one.means.take()["aggregation_nmse"].mean()
-    assert float(measured) == pytest.approx(float(hand.mean()), rel=0.03)
-
-
 SENDS_MODEL = {"algorithm": {"name": "fedavg", "sends": "model"}}
 
 
@@ -270,27 +248,6 @@ def test_codec_over_transport(codec: str, transport: str) -> None:
     assert taken["airtime_s"].gt(0).all()
     assert taken["radio_j"].gt(0).all()
     assert taken["uplink_bits"].gt(0).all() == (link.counts == "all")
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_codec_keeps_devices_apart(codec: str) -> None:
-    """What is encoded of a device does not depend on the other rows, and nothing is overwritten."""
-    one = engine({"codec": small("codec", codec)})
-    cohort = one.select_cohort(None, 0)
-    generator = torch.Generator().manual_seed(0)
-    block = torch.randn(cohort.num_rows, 3, 5, generator=generator)
-    made = one.parts.link.codec
-    payload = (Group({"x": block.clone()}),)
-    memory = made.init(payload)
-    assert all(m.shape[0] == cohort.num_rows for m in memory.values())
-    (whole,), _ = made.encode(payload, memory, cohort, 0, one.parts.streams)
-    assert torch.equal(payload[0].tensors["x"], block)
-    rows = torch.tensor([2, 7])
-    part = (Group({"x": block[rows]}),)
-    (some,), _ = made.encode(part, made.init(part), cohort.take(rows), 0, one.parts.streams)
-    for name, value in some.tensors.items():
-        torch.testing.assert_close(value, whole.tensors[name][rows])
-    assert 0 < made.count_bits(whole) <= 64 * whole.num_coordinates + 64
 
 
 FAITHFUL = [

@@ -148,7 +148,6 @@ CIRCUMSTANCES: list[dict[str, Any]] = [
     {"channel": BLOCKS},
     {"channel": BLOCKS, "topology": {"name": "cells", **SERVERS}},
     {"channel": BLOCKS, "topology": {"name": "cells", **SERVERS}, "privacy.epsilon": 2.0},
-    {"channel": BLOCKS, "transport": {"name": "over_the_air", "interleave": True}},
     {"channel": BLOCKS, "transport": {"name": "over_the_air", "quadrature": True}},
     {"transport": {"name": "over_the_air", "normalise": "block"}, "algorithm": "pfedbayes"},
     {"transport": {"name": "over_the_air", "snr_convention": "total_energy"}},

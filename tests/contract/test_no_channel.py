@@ -29,9 +29,8 @@ RECEIVERS = [name for name in registry.list_names("receiver") if name != "auto"]
 DIGITAL: dict[str, dict[str, Any]] = {
     "shannon": {},
     "ofdma": {"access": "ofdma"},
-    "no outage": {"outage": False},
     "mcs": {"rate": "mcs"},
-    "mcs ofdma, no outage": {"rate": "mcs", "access": "ofdma", "outage": False},
+    "mcs ofdma": {"rate": "mcs", "access": "ofdma"},
     "one mcs": {"rate": "mcs", "mcs_index": 0},
     "ldpc": {"rate": "mcs", "mcs_index": 0, "coding": "ldpc"},
     "bound": {"max_symbols": 4e4},
@@ -121,30 +120,6 @@ def test_receivers(receiver: str, dead: int, scale: str) -> None:
     check(keys | {"channel": channel(dead, antennas=3)}, dead)
 
 
-@pytest.mark.parametrize("power", ["full", "cao_average", "smcv", "genie, 3 antennas"])
-def test_a_silent_update_plays_no_part(power: str) -> None:
-    """An update a thousand times as large makes the same estimate."""
-    name, *antennas = power.split(", 3")
-    options = registry.load_settings_class(
-        "power", name
-    ).small  # a variation of all updates is smcv's own
-    updates = np.random.default_rng(0).standard_normal((4, 50))
-    louder = updates.copy()
-    louder[DEAD] *= 1000
-    uplinks = [
-        otafl.WirelessUplink(
-            4, channel=channel(1, antennas=3 if antennas else 1), power={"name": name, **options}
-        )
-        for _ in range(2)
-    ]
-    for t in range(5):
-        (one, report), (other, _) = (
-            uplink(t, x) for uplink, x in zip(uplinks, (updates, louder), strict=True)
-        )
-        assert (one == other).all()
-        assert not np.atleast_2d(report.active)[:, DEAD].any()
-
-
 def test_gbma_has_the_mean_gain_of_those_with_a_channel() -> None:
     """E|h| = sqrt(pi)/2 over three devices, not over four: eta |p|^-2 = pi / 4, within 3 % as of
     4,096 states."""
@@ -165,27 +140,6 @@ def test_digital(rule: str, dead: int, scale: float) -> None:
     if dead == 4:
         assert (taken["airtime_s"] == 0).all()
         assert (taken["uplink_bits"] == 0).all()
-
-
-@pytest.mark.parametrize("access", ["tdma", "ofdma"])
-def test_digital_mean_is_that_of_the_others(access: str) -> None:
-    updates = np.random.default_rng(1).standard_normal((4, 50))
-    transport = {"name": "digital", "access": access}
-    uplink = otafl.WirelessUplink(4, channel=channel(1), transport=transport)
-    sent = uplink.deliver(0, updates)
-    np.testing.assert_allclose(sent.mean, np.delete(updates, DEAD, 0).mean(0))
-    assert sent.per_device is not None
-    assert [one is None for one in sent.per_device] == [k == DEAD for k in range(4)]
-    assert sent.report.participants == 3
-    assert sent.report.bits == 3 * 50 * 32
-
-
-@pytest.mark.parametrize("csi", [one for one in registry.list_names("csi") if one != "pilots"])
-def test_a_path_loss_beyond_all_measure(csi: str) -> None:
-    """300 dB leave no channel, whatever is believed of the fading. Only the noise of pilots looks
-    like a channel."""
-    far = {"name": "rayleigh", "path_loss_db": 300.0}
-    check({"channel": far, "csi": csi, "power": "tci"}, 4)
 
 
 @pytest.mark.parametrize("power", ["tci", "cao_average", "lyapunov"])

@@ -35,7 +35,6 @@ def joint(access: str, budget: LinkBudget, made: Hardware) -> CpuFrequency:
     uplink = OrthogonalUplink(
         access="ofdma" if access == "ofdma" else "tdma",
         gap=np.full(trials, 2.0),
-        rate_factor=np.full(trials, 0.8),
         bits=lambda reals: 32.0 * reals,
         csi=Known(),
     )
@@ -59,7 +58,7 @@ def test_joint_energy_by_definition(access: str) -> None:
         have = deadline[row] - 0.5
         t = np.linspace(0.02, have - cycles / 1e9, 100_001)
         own_band, own_s = (band / n, t) if access == "ofdma" else (band, t / n)
-        snr = 2.0 ** (bits / (own_s * own_band * 0.8)) - 1
+        snr = 2.0 ** (bits / (own_s * own_band)) - 1
         watts = 2.0 * snr * noise * own_band / strength[row]
         f = np.maximum(1e8, cycles / (have - t))
         joules = 1e-28 * f**2 * cycles + (watts / 0.5 + circuits) * own_s
@@ -84,7 +83,7 @@ def test_several_cells_carry_at_least_what_is_planned() -> None:
     assert (pace.power < 0.9).all()
     t = 3.0 - 0.5 - 3e8 / pace.frequency_hz  # the slowest frequency alone would take longer
     cells = 10.0 * 5 / 2.0 * channel.h.abs().square().sum(2).flatten(2)[0].numpy()
-    carried = t * 1e6 / 5 * 0.8 * np.log2(1 + pace.power[:, None] * cells).mean(1)
+    carried = t * 1e6 / 5 * np.log2(1 + pace.power[:, None] * cells).mean(1)
     assert (carried >= 32 * 10_000 * (1 - 1e-9)).all()
     assert (carried <= 32 * 10_000 * 1.5).all()
 

@@ -16,7 +16,7 @@ from otafl.core.rng import Streams
 from otafl.csi import long_term
 from otafl.csi.base import Csi
 from otafl.csi.long_term import compute_statistics
-from otafl.receivers.combiners import Scalar
+from otafl.receivers.base import Scalar
 
 STREAMS = Streams([0, 0], [0, 1], dtype=torch.float64)
 THRESHOLD = torch.tensor([0.05, 0.3], dtype=torch.float64)

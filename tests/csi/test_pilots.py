@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from scipy import stats
 from support.csi_bench import (
     DOUBLE,
@@ -25,7 +24,7 @@ from torch import Tensor
 
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import Streams
-from otafl.csi.pilots import Pilots, build_ls_estimator
+from otafl.csi.estimates import Pilots
 
 pytestmark = pytest.mark.exact
 
@@ -72,46 +71,28 @@ def test_pilots_twin(estimator: str) -> None:
 
 
 def test_a_variance_is_claimed_where_it_is_one_and_independent_of_h() -> None:
-    flat, wide = draw_normal(S, K, 1, 1, 1), draw_normal(S, K, 1, 1, 4)
+    flat = draw_normal(S, K, 1, 1, 1)
     even = torch.tensor([[8.0] * K, [2.0] * K], dtype=DOUBLE)
     ones = torch.ones_like(even)
     csi = pilots(flat, even, ones, length=4)
     assert csi.variance is not None
     torch.testing.assert_close(csi.variance, torch.tensor([1 / 32, 1 / 8], dtype=DOUBLE))
-    assert pilots(flat, even, ones, comb=4).variance is not None  # one group: no comb
     assert pilots(flat, BUDGET, ones).variance is None
     assert pilots(flat, even, GAIN).variance is None
     assert pilots(flat, even, ones, state_gain=2 * ones).variance is None
     assert pilots(flat, even, ones, estimator="mmse").variance is None
-    assert pilots(wide, even, ones, comb=2).variance is None
 
 
-@pytest.mark.parametrize(("groups", "comb", "carried"), [(8, 3, 3), (8, 2, 4), (5, 9, 1)])
-def test_a_comb_is_interpolated(groups: int, comb: int, carried: int) -> None:
-    """At 200 dB: linear between the pilots, extrapolated past the last two, constant with one."""
-    h = draw_normal(S, K, 2, 3, groups)
-    gain = torch.ones(S, K, dtype=DOUBLE)
-    csi = pilots(h, BUDGET, gain, power_db=200.0, comb=comb, length=6)
-    assert csi.num_pilot_symbols == 6 * carried
-    got = csi.estimate(h, gain, 0)
-    assert got.dtype == h.dtype
-    at = np.arange(0, groups, comb)
-    assert len(at) == carried
-    for cell in np.ndindex(S, K, 2, 3):
-        row = h[cell].numpy()
-        expected = np.full(groups, row[0])
-        if carried > 1:
-            for f in range(groups):
-                left = min(int(np.searchsorted(at, f, side="right")) - 1, carried - 2)
-                a, b = at[left], at[left + 1]
-                expected[f] = row[a] + (row[b] - row[a]) * (f - a) / (b - a)
-        np.testing.assert_allclose(got[cell].numpy(), expected, atol=1e-9)
+def build_sionna_estimator(groups: int) -> Any:
+    """Sionna's least-squares estimator with a pilot of value 1 on each of so many sub-carriers."""
+    with torch.random.fork_rng():
+        from sionna.phy.ofdm import LSChannelEstimator, PilotPattern, ResourceGrid
 
-
-def test_mmse_does_not_interpolate() -> None:
-    text = r"estimator: 'mmse' needs pilots in each sub-carrier group, got comb: 2"
-    with pytest.raises(ValidationError, match=text):
-        Pilots.Settings(estimator="mmse", comb=2)
+    where = {"precision": "double", "device": "cpu"}
+    mask = torch.ones(1, 1, 1, groups, dtype=torch.bool)
+    pattern = PilotPattern(mask, torch.ones(1, 1, groups, dtype=torch.complex128), **where)
+    grid = ResourceGrid(1, groups, subcarrier_spacing=1.0, pilot_pattern=pattern, **where)
+    return LSChannelEstimator(grid, interpolation_type="lin", **where)
 
 
 @pytest.mark.twin
@@ -127,9 +108,7 @@ def test_sionna_least_squares() -> None:
     h = torch.randn(1, cells, 1, 1, groups, dtype=torch.complex128, generator=generator)
     noise = torch.randn(cells, 1, 1, 1, groups, dtype=torch.complex128, generator=generator)
     y = h.view(cells, 1, 1, 1, groups) + noise / power**0.5
-    h_sionna, stated = build_ls_estimator(groups, 1, streams)(
-        y, torch.tensor(1 / power, dtype=DOUBLE)
-    )
+    h_sionna, stated = build_sionna_estimator(groups)(y, torch.tensor(1 / power, dtype=DOUBLE))
     ours = csi.error_variance(link.gain)
     for variance in (stated, ours):
         torch.testing.assert_close(variance, torch.full_like(variance, 1 / power))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import close, engine, run, scores
+from contract.small import engine, run
 from support.broadcasts import (
     BANDWIDTH_HZ,
     RATE_BPS,
@@ -19,7 +19,7 @@ from support.broadcasts import (
 )
 
 from otafl.core.contracts import Broadcast
-from otafl.downlink.analog import AnalogDownlink
+from otafl.downlink.downlinks import AnalogDownlink
 
 pytestmark = pytest.mark.exact
 
@@ -81,23 +81,3 @@ def test_devices_send_the_increment_to_what_they_heard() -> None:
     before = one.server["model"].clone()
     run(one, 3)
     torch.testing.assert_close(one.server["model"], before, rtol=0, atol=1e-12)
-
-
-def test_stacked_is_alone() -> None:
-    keys: dict[str, Any] = {"downlink": {"name": "analog", "fading": True, "estimator": "mmse"}}
-    keys |= {"algorithm": "fedrlr", "engine.dtype": "float64"}
-    whole, alone = scores(run(engine(keys), 2)), scores(run(engine(keys, trials=[1]), 2))
-    one_by_one = scores(run(engine(keys | {"engine.chunk_mb": 1e-9}), 2))
-    close({n: v[1] for n, v in whole.items()}, {n: v[0] for n, v in alone.items()}, 1e-6)
-    close(whole, one_by_one, 1e-6)
-
-
-def test_time_and_bits() -> None:
-    """A model of 310 numbers at 1 MHz, and its mean square at 10 Mbit/s."""
-    compute = {"name": "fixed", "flops_per_s": 1e100}
-    one = run(engine(NOISY | {"devices.compute": compute}), 2)
-    up = 310 / 1e6
-    np.testing.assert_allclose(
-        one.parts.clock.get_time_s(), 2 * (310 / 1e6 + 32 / 1e7 + up), rtol=1e-6
-    )
-    assert one.downlink_bits.tolist() == [64.0] * 3

@@ -15,8 +15,8 @@ from support.rounding import assert_agree
 from torch import Tensor
 
 from otafl.core.contracts import Broadcast, Cohort
-from otafl.downlink.analog import AnalogDownlink
 from otafl.downlink.base import Delivery
+from otafl.downlink.downlinks import AnalogDownlink
 
 pytestmark = pytest.mark.exact
 

@@ -15,7 +15,7 @@ import torch
 from contract.small import engine
 
 from otafl.core.errors import UserError
-from otafl.downlink.digital import IdealDownlink
+from otafl.downlink.downlinks import IdealDownlink
 
 pytestmark = pytest.mark.exact
 

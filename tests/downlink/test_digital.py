@@ -20,7 +20,7 @@ from support.lossy_broadcasts import (
 
 from otafl.core.contracts import Broadcast, Cohort
 from otafl.core.rng import Streams
-from otafl.downlink.digital import DigitalDownlink
+from otafl.downlink.downlinks import DigitalDownlink
 
 pytestmark = pytest.mark.exact
 

@@ -13,7 +13,7 @@ from support.broadcasts import (
     make_shared,
 )
 
-from otafl.downlink.digital import IdealDownlink
+from otafl.downlink.downlinks import IdealDownlink
 
 pytestmark = pytest.mark.exact
 

@@ -10,7 +10,7 @@ from twins.setting import everyone
 from otafl.core.contracts import Broadcast
 from otafl.core.rng import Streams
 from otafl.downlink.base import DownlinkSetup
-from otafl.downlink.random_subset import RandomSubsetDownlink
+from otafl.downlink.downlinks import RandomSubsetDownlink
 
 pytestmark = pytest.mark.exact
 

@@ -31,7 +31,6 @@ BASE: dict[str, Any] = {
 TCI = {"power": {"name": "tci", "threshold": 0.5}}
 DIGITAL = {"transport": "digital", "channel": {"name": "rayleigh", "snr_db": 10.0}}
 BLOCKS = {"channel": {"name": "rayleigh", "snr_db": 200.0, "block_symbols": 70}}
-SHUFFLED = {"transport": {"name": "over_the_air", "interleave": True}}
 QUADRATURE = {"transport": {"name": "over_the_air", "quadrature": True}}
 CRASH = {"faults": {"crash_probability": 0.5}}
 SLOW = {"devices.compute": {"name": "lognormal", "median_flops_per_s": 1e6, "sigma": 1.0}}
@@ -51,7 +50,6 @@ OF_FEDAVG = {"devices.round_budget_j": 7.919e-4}
 
 LOSSES: dict[str, dict[str, Any]] = {
     "silenced in blocks, two reals a symbol": TCI | BLOCKS | QUADRATURE,
-    "silenced in blocks, interleaved": TCI | BLOCKS | SHUFFLED,
     "outage": DIGITAL | {"csi": {"name": "error", "variance": 0.05}},
     "crashed packets": DIGITAL | CRASH,
     "crashes over the air": CRASH,

@@ -16,7 +16,7 @@ from otafl.channels.cdl import build_cdl_rays, read_cdl_profile
 from otafl.channels.fading import FADING
 from otafl.channels.rayleigh import build_fading
 from otafl.csi.long_term import compute_statistics
-from otafl.receivers.combiners import Scalar
+from otafl.receivers.base import Scalar
 from otafl.validation.bench import Bench
 from otafl.validation.channels import MOVING, doppler_turns, draw_fading, jakes
 from otafl.validation.checks import Check, check_distribution, check_mean

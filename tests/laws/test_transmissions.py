@@ -64,32 +64,6 @@ def test_symbols_have_the_fade_of_their_own_block_and_group(bench: Bench) -> Ite
     yield check_ratios(rig.send(ones, 0)[0].numpy(), law.numpy())
 
 
-PARTS, LENGTH = 8, 250
-"""Coherence blocks of a payload, and symbols of each."""
-
-
-def measure_parts(interleave: bool, strided: bool) -> np.ndarray:
-    """The squared errors [S, 8] of parts of a payload, one after the other or strided."""
-    channel = {"name": "rayleigh", "snr_db": 20.0, "block_symbols": LENGTH}
-    transport = {"name": "over_the_air", "interleave": interleave}
-    rig = Bench().build_rig(6, 50, {"channel": channel, "transport": transport, "power": "gbma"})
-    x = rig.draw_symbols(PARTS * LENGTH, 0, 1.0)
-    off = 6.0 * (rig.send(x, 0)[0] - x.view(50, 6, -1).mean(1)).square()
-    parts = off.unflatten(1, (LENGTH, PARTS)).mT if strided else off.unflatten(1, (PARTS, LENGTH))
-    return parts.mean(2).numpy()
-
-
-@holds((False, True))
-def test_interleaved_parts_meet_all_blocks(bench: Bench, strided: bool) -> Iterator[Check]:
-    """With the error D of a block, parts of n symbols of random blocks have the mean E D, and the
-    variance (3 E D^2 - (E D)^2) / n between them."""
-    blocks = measure_parts(False, False)
-    law = ((3.0 * (blocks**2).mean(1) - blocks.mean(1) ** 2) / LENGTH).mean()
-    plain, mixed = (measure_parts(one, strided) for one in (False, True))
-    yield check_mean(0.0, plain.mean(1) - mixed.mean(1), "mean of all parts")
-    yield check_exact(1.0, float(mixed.var(1, ddof=1).mean() / law), 0.25, "variance")
-
-
 @holds()
 def test_energies_have_random_phases(bench: Bench) -> Iterator[Check]:
     """Of the same channels, estimates vary by the crossed terms of devices and by noise."""

@@ -19,8 +19,8 @@ from otafl.own_loop.differentiable import (
     scale_to_budget,
     superpose,
 )
-from otafl.power.cao_static import CaoStatic
-from otafl.power.scalars import cophase
+from otafl.power.base import cophase
+from otafl.power.least_error import CaoStatic
 
 pytestmark = pytest.mark.exact
 

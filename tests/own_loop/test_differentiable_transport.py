@@ -20,9 +20,9 @@ from support.link_bench import (
 from torch import Tensor
 
 from otafl.core.contracts import Group, Link
-from otafl.power.cao_static import CaoStatic
 from otafl.power.custom import CustomPolicy
-from otafl.receivers.combiners import Eigen
+from otafl.power.least_error import CaoStatic
+from otafl.receivers.base import Eigen
 from otafl.uplink.impairments.impairments import Impairments
 
 pytestmark = pytest.mark.exact
@@ -51,8 +51,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "interference": ({}, {"antennas": 2}, {"interference_db": 3.0}),
     "tails": ({}, {}, {"interference": "alpha_stable", "interference_db": 3.0}),
     "carrier": ({}, {}, {"carrier_offset": 0.3}),
-    "aligned": ({}, {}, {"timing_offset": 0.8, "timing_receiver": "aligned_sample"}),
-    "lmmse": ({}, {}, {"timing_offset": 0.8, "timing_receiver": "lmmse"}),
+    "late": ({}, {}, {"timing_offset": 0.8}),
     "everything": (
         {"quadrature": True},
         {"antennas": 2, "blocks": 2, "block_symbols": 8},

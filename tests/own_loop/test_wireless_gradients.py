@@ -18,7 +18,7 @@ from otafl.core.errors import UserError
 from otafl.own_loop.differentiable import (
     scale_to_budget,
 )
-from otafl.power.scalars import cophase
+from otafl.power.base import cophase
 
 pytestmark = pytest.mark.exact
 

@@ -12,7 +12,7 @@ import torch
 from scipy import optimize
 from support.power_links import N
 
-from otafl.power.average_power import inverse_scaling, solve_multipliers
+from otafl.power.cao_average import inverse_scaling, solve_multipliers
 
 pytestmark = pytest.mark.exact
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
-from scipy.special import j0
 from support.power_links import make_link, make_policy, solve
 
 import otafl
-from otafl.channels.jakes import doppler_hz
 from otafl.core.errors import UserError
 
 pytestmark = pytest.mark.exact
@@ -34,25 +31,6 @@ def delayed(devices: int, trial: int = 0, **channel: float) -> otafl.WirelessUpl
     """Uplink whose devices know the channel of the round before."""
     fading = {"name": "rayleigh", **channel}
     return otafl.WirelessUplink(devices, channel=fading, csi="delay", snr_db=20.0, trial=trial)
-
-
-def test_delayed_phases() -> None:
-    """With the correlation rho = 0.91, the gain Re(h exp(-j angle h_hat)) has the mean square
-    rho^2 + (1 - rho^2) / 2. The mean over 40 rounds of ten devices is within 25 %, three standard
-    deviations."""
-    devices, speed_kmh, carrier_hz, interval_s = 10, 3.0, 3.5e9, 0.01
-    rho = float(j0(2.0 * math.pi * doppler_hz(speed_kmh, carrier_hz) * interval_s))
-    gain = abs(rho) * math.sqrt(math.pi) / 2.0
-    variance = (rho**2 + (1.0 - rho**2) / 2.0) / gain**2 - 1.0
-    law = variance + 0.5 / (100.0 * gain**2) / devices
-    x = torch.randn(devices, 200, generator=torch.Generator().manual_seed(0))
-    errors = [
-        uplink(round, x)[1].nmse
-        for trial in range(5)
-        for uplink in [delayed(devices, trial, speed_kmh=speed_kmh, round_interval_s=interval_s)]
-        for round in range(8)
-    ]
-    assert np.mean(errors) == pytest.approx(law, rel=0.25)
 
 
 def test_estimates_without_the_phase_are_refused() -> None:

@@ -13,7 +13,7 @@ from scipy import optimize
 from support.energy_slots import Slots, make_slot_link
 from support.power_links import perturb
 
-from otafl.power.lyapunov import inverse_scaling
+from otafl.power.energy import inverse_scaling
 
 pytestmark = pytest.mark.exact
 

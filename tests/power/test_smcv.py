@@ -12,7 +12,6 @@ from support.power_links import (
     N,
     compute_received_gain,
     draw_links,
-    make_link,
     make_policy,
     perturb,
     solve,
@@ -79,15 +78,3 @@ def test_the_uncapped_make_up_for_the_capped() -> None:
     # s = [L + A B / (beta + u)] / [2 N + E + A^2 / (beta + u)] = (1 + 1/2) / (1 + 1 + 1/2)
     assert got.eta.rsqrt().item() == pytest.approx(0.6)
     np.testing.assert_allclose(compute_received_gain(link, got)[0, 0].numpy(), [0.6, 1.2])
-
-
-def test_the_rounds_own_variation_is_used_unless_one_is_given() -> None:
-    measured, fixed = make_policy("smcv"), make_policy("smcv", variation=0.7)
-    assert measured.needs_variation
-    assert not fixed.needs_variation
-    link = make_link(3)
-    beta = torch.tensor([[0.7, 2.0]]).expand(3, 2).double()
-    got = solve(measured, perturb(link, variation=beta, hyper={}))
-    expected = solve(fixed, link)
-    torch.testing.assert_close(got.p[:, 0], expected.p[:, 0])
-    assert not torch.isclose(got.eta[:, 1], expected.eta[:, 1]).any()

@@ -12,7 +12,6 @@ from otafl.core.errors import UserError
 from otafl.privacy.accounting import (
     compute_delta,
     compute_epsilon,
-    compute_mu,
     compute_sampled_epsilon,
     compute_sampled_level,
     get_level_mu,
@@ -32,13 +31,6 @@ def test_delta_is_what_the_best_test_gains(mu: float, epsilon: float) -> None:
         epsabs=1e-14,
     )
     assert compute_delta(mu, epsilon) == pytest.approx(law, rel=1e-6, abs=1e-13)
-
-
-@pytest.mark.parametrize(("mu", "delta"), [(0.3, 0.1), (1.0, 1e-5), (2000.0, 1e-9)])
-def test_epsilon_and_mu_undo_each_other(mu: float, delta: float) -> None:
-    epsilon = compute_epsilon(mu, delta)
-    assert compute_delta(mu, epsilon) == pytest.approx(delta, rel=1e-6)
-    assert compute_mu(epsilon, delta) == pytest.approx(mu, rel=1e-6)
 
 
 def test_no_epsilon_is_needed_for_next_to_nothing() -> None:

@@ -339,9 +339,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {
             "privacy": CLIP,
-            "devices": {"selection": "otafl.selection.update_norm:UpdateNorm"},
+            "devices": {"selection": "otafl.selection.selections:UpdateNorm"},
         },
-        "devices.selection: 'otafl.selection.update_norm:UpdateNorm' depends on the updates",
+        "devices.selection: 'otafl.selection.selections:UpdateNorm' depends on the updates",
     ),
     (
         {"privacy": CLIP, "devices": {"selection": "update_norm"}},

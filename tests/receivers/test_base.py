@@ -10,7 +10,7 @@ from support.combiners import draw_channels
 
 from otafl import receivers
 from otafl.core import registry
-from otafl.power.full import Full
+from otafl.power.least_error import Full
 
 pytestmark = pytest.mark.exact
 

@@ -9,7 +9,7 @@ from support.combiners import draw_channels
 from otafl import receivers
 from otafl.core import registry
 from otafl.core.contracts import apply_combiner
-from otafl.receivers.combiners import Auto, Eigen, Mrc, Scalar
+from otafl.receivers.base import Auto, Eigen, Mrc, Scalar
 
 pytestmark = pytest.mark.exact
 

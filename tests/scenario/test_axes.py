@@ -10,8 +10,8 @@ from support.scenarios import make_scenario
 
 from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.channels.awgn import Awgn
-from otafl.power.gbma import Gbma
-from otafl.power.tci import TruncatedChannelInversion as Tci
+from otafl.power.equal_power import Gbma
+from otafl.power.inversion import TruncatedChannelInversion as Tci
 from otafl.scenario import (
     build_axes,
     expand,

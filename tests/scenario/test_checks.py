@@ -142,7 +142,6 @@ WHOLE: list[dict[str, Any]] = [
 
 ASSUMING: list[dict[str, Any]] = [
     {"codec": "obda"},
-    {"codec": {"name": "obda", "vote": "weighted"}},
     {"codec": "topk"},
     {"codec": {"name": "compressed_sensing", "keep": 0.1}},
     {"codec": {"name": "shared_subset", "error_feedback": False}},

@@ -74,7 +74,7 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
         (
             {"power": {"name": "tci", "treshold": 0.2}},
             "power.treshold: unknown key; did you mean 'threshold'? (known keys: name, threshold, "
-            "relative, reference, count_policy_power, constraint, gamma)",
+            "relative, reference, constraint, gamma)",
         ),
         (
             {"power": {"name": "gbma", "threshold": 0.2}},
@@ -246,7 +246,7 @@ model: {hidden: [3, 0]}
     assert list_file_faults(tmp_path, text) == [
         f"quickstart.yaml:2:1: zz: unknown key {TOP}",
         "quickstart.yaml:5:3: power.treshold: unknown key; did you mean 'threshold'? (known keys: "
-        "name, threshold, relative, reference, count_policy_power, constraint, gamma)",
+        "name, threshold, relative, reference, constraint, gamma)",
         "quickstart.yaml:6:11: devices.count: got -3; must be greater than or equal to 1",
         "quickstart.yaml:6:32: devices.compute.name: unknown compute 'phon'; did you mean 'phone'? "
         "known: fixed, lognormal, classes, drawn, csv, mcu, phone, edge_gpu",

@@ -15,7 +15,7 @@ from otafl.data.custom import CustomData
 from otafl.data.partitions.by_class import Dirichlet, LabelSkew
 from otafl.models.custom import CustomModel
 from otafl.models.mlp import Mlp
-from otafl.power.tci import TruncatedChannelInversion as Tci
+from otafl.power.inversion import TruncatedChannelInversion as Tci
 from otafl.scenario import (
     expand,
     load_scenario,

@@ -75,21 +75,6 @@ def test_cells_that_do_not_hear_each_other() -> None:
     assert not noted(topology=cells, transport="ideal")
 
 
-def test_few_cells_on_a_part_of_the_band() -> None:
-    """Below six co-channel cells, on channels with places and with a gain for each."""
-    twelve: dict[str, Any] = {"name": "cells", "servers": 12, "reuse": 3}
-    (said,) = noted(topology=twelve, channel="umi")
-    assert said.startswith("topology: at reuse 3, each of 12 servers has 3 other servers on its ")
-    assert said.endswith("with a channel of its own for each; servers: 21 have six")
-    (said,) = noted(topology=twelve | {"cross_gain_db": -10})
-    assert "topology.cross_gain_db is the gain of each, so interference is too weak" in said
-    (said,) = noted(topology={"name": "hierarchical", "servers": 48, "reuse": 16}, channel="umi")
-    assert said.endswith("a channel of its own for each")  # 112 servers would be too many
-    for servers, reuse in ((21, 3), (7, 1), (12, 12)):
-        assert not noted(topology=twelve | {"servers": servers, "reuse": reuse}, channel="umi")
-    assert not noted(topology={"name": "cells", "servers": 3, "cross_gain_db": -10})
-
-
 def test_a_prefix_shorter_than_the_paths() -> None:
     """Some of the first devices in Munich hear paths that are microseconds late."""
     channel = {"name": "trace", "scene": "munich", "bandwidth_hz": 1e7, "subcarrier_groups": 128}

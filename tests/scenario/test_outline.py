@@ -56,7 +56,6 @@ def test_swept_keys_are_not_shown_twice() -> None:
     [
         ({"transport": {"name": "digital", "shares": "active"}}, "transport.shares"),
         ({"transport": {"name": "digital", "constraint": "peak"}}, "transport.constraint"),
-        ({"transport": {"name": "digital", "mcs_table": "256qam"}}, "transport.mcs_table"),
         ({"transport": "digital", "power": "tci"}, "power"),
         ({"impairments": {"adc_range": 2}}, "impairments.adc_range"),
         ({"impairments": {"interferers": 2}}, "impairments.interferers"),

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.exact
         (
             "power.treshold=1",
             "--set power.treshold=1: power.treshold: unknown key; did you mean 'threshold'? (known "
-            "keys: name, threshold, relative, reference, count_policy_power, constraint, gamma)",
+            "keys: name, threshold, relative, reference, constraint, gamma)",
         ),
         ("zz.y=1", f"--set zz.y=1: zz: unknown key {TOP}"),
         (

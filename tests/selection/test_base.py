@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contract.small import close, engine, run, scores
+from contract.small import engine, run
 from support.selections import FLAT, K, S, make_selection, to_sets
 
 from otafl.selection.base import find_lowest
@@ -21,29 +21,6 @@ def test_fewer_are_free_than_wanted(name: str) -> None:
     free[0, 2] = free[0, 4] = True
     made = make_selection(name, window=[10.0, 10.0], probability=[1.0, 1.0])
     assert to_sets(made.select_devices(free, 3, 0, FLAT)) == [[2, 4], []]
-
-
-@pytest.mark.parametrize("name", ["threshold", "proportional_fair", "update_norm"])
-def test_stacked_is_alone_and_so_many_take_part(name: str) -> None:
-    keys = {
-        "devices.selection": name,
-        "devices.participants": 2,
-        "channel.snr_db": 10.0,
-        "csi": "pilots",
-    }
-    whole = run(engine(keys), 4)
-    alone = run(engine(keys, trials=[1]), 4)
-    close(
-        {view: value[1] for view, value in scores(whole).items()},
-        {view: value[0] for view, value in scores(alone).items()},
-        1e-4,
-    )
-    participants = whole.means.take()["participants"]
-    if name == "threshold":
-        assert (participants < 2).any()
-        assert (participants <= 2).all()
-    else:
-        assert participants.tolist() == [2.0] * 3
 
 
 @pytest.mark.parametrize("count", [0, 3, 25])

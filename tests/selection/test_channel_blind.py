@@ -25,15 +25,6 @@ def test_uniform_takes_the_lowest_draws() -> None:
 
 
 @pytest.mark.exact
-def test_the_free_and_no_more_than_wanted() -> None:
-    every = make_selection("poisson", probability=[1.0, 1.0])
-    free = ALL.copy()
-    free[0, 1] = False
-    assert to_sets(every.select_devices(free, K, 0, FLAT)) == [[0, 2, 3, 4], [0, 1, 2, 3, 4]]
-    assert (every.select_devices(ALL, 2, 0, FLAT).sum(1) == 2).all()
-
-
-@pytest.mark.exact
 def test_a_round_in_which_nobody_is_drawn() -> None:
     keys = {"devices.selection": {"name": "poisson", "probability": 1e-9}}
     one = engine(keys)

@@ -14,7 +14,7 @@ from support.selections import ALL, DOUBLE, FLAT, make_cohort, make_selection
 from otafl.core.contracts import Broadcast, Cohort, Group, Payload, Tensors
 from otafl.engine.engine import Engine
 from otafl.scenario.errors import ScenarioError
-from otafl.selection.update_norm import compute_squared_norms
+from otafl.selection.selections import compute_squared_norms
 
 pytestmark = pytest.mark.exact
 

@@ -20,19 +20,17 @@ from otafl.core.contracts import ChannelState, Cohort, LinkReport, Payload, Rece
 from otafl.core.rng import Streams
 from otafl.csi.estimates import NormalError
 from otafl.csi.long_term import compute_statistics
-from otafl.power.ci import ChannelInversion
-from otafl.power.full import Full
-from otafl.power.gbma import Gbma
-from otafl.power.tci import TruncatedChannelInversion
-from otafl.receivers.combiners import Scalar
+from otafl.power.equal_power import Gbma
+from otafl.power.inversion import ChannelInversion, TruncatedChannelInversion
+from otafl.power.least_error import Full
+from otafl.receivers.base import Scalar
 from otafl.uplink.base import Parts, deliver
 from otafl.uplink.coherent.ofdm import Ofdm
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.digital.digital import Digital
 from otafl.uplink.ideal import Ideal
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.noncoherent.fsk_majority_vote import FskMajorityVote
-from otafl.uplink.noncoherent.reed import Reed
+from otafl.uplink.noncoherent.energy_detection import FskMajorityVote, Reed
 from otafl.uplink.transmission import Alignment
 from otafl.uplink.type_based.type_based import TypeBased
 
@@ -86,7 +84,6 @@ def make_bench(
     fading: bool = True,
     threshold: float = 0.3,
     variance: float = 0.0,
-    rate_factor: float = 1.0,
     bits: int | None = None,
     policy_options: dict[str, Any] | None = None,
     seed: int = 1,
@@ -107,7 +104,6 @@ def make_bench(
     receiver = Scalar()
     made_of = TRANSPORTS[transport].Settings(**options)
     numbers = {name: getattr(made_of, name) for name in made_of.stackable_names}
-    numbers |= {"rate_factor": rate_factor}
     codec: Any = Identity(Identity.Settings(), {}, streams)
     if bits is not None:
         codec = Uniform(Uniform.Settings(bits=bits), {}, streams)

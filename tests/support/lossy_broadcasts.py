@@ -10,7 +10,7 @@ import torch
 from otafl.core.contracts import Broadcast, Cohort, LinkBudget
 from otafl.core.rng import Streams
 from otafl.downlink.base import Delivery, DownlinkSetup
-from otafl.downlink.digital import DigitalDownlink
+from otafl.downlink.downlinks import DigitalDownlink
 
 S, K = 2, 6
 

@@ -24,9 +24,8 @@ from otafl.core.contracts import (
 )
 from otafl.core.rng import Streams
 from otafl.power.base import PowerPolicy
-from otafl.power.ci import ChannelInversion
-from otafl.receivers.base import Receiver
-from otafl.receivers.combiners import Scalar
+from otafl.power.inversion import ChannelInversion
+from otafl.receivers.base import Receiver, Scalar
 from otafl.uplink.delivery import Delivery, Slot, lay_out
 from otafl.uplink.groups import centre
 from otafl.uplink.impairments.impairments import Impairments

@@ -13,7 +13,7 @@ from contract.small import engine, run, scenario
 from support.refusals import assert_refused
 from support.rounding import SINGLE, assert_agree
 
-from otafl.topology.rows import derive_trial_number
+from otafl.topology.base import derive_trial_number
 
 pytestmark = pytest.mark.exact
 

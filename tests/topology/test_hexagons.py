@@ -56,12 +56,3 @@ def test_each_site_receives_the_two_tiers_of_the_plane(sites: tuple[int, int]) -
         assert set(images.site[site].tolist()) == set(others)
         counts = np.bincount(images.site[site])[others]
         assert counts.max() - counts.min() <= 2
-
-
-def test_a_large_torus_shows_each_site_once() -> None:
-    for sites, reuse in ((19, 1), (63, 3)):
-        layout = build_hexagons(sites, reuse)
-        assert layout is not None
-        assert layout.images.site.tolist() == layout.list_co_channel_sites()
-        at = np.arange(sites)[:, None], layout.images.site
-        np.testing.assert_allclose(layout.images.shift, layout.shift[at], atol=1e-9)

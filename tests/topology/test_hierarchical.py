@@ -10,7 +10,7 @@ import torch
 from contract.small import engine, run
 from support.rounding import assert_agree
 
-from otafl.topology.rows import derive_trial_number
+from otafl.topology.base import derive_trial_number
 
 pytestmark = pytest.mark.exact
 

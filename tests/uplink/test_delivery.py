@@ -66,18 +66,6 @@ def test_updates_one_by_one(apart: bool) -> None:
     assert torch.equal(received.per_device[1]["b"], groups()[1].tensors["b"])
 
 
-def test_alive_is_who_got_something() -> None:
-    one = delivery(groups())
-    (sent,) = one.uplink
-    assert one.get_received().any_delivered is None
-    one.note_delivered(sent, nobody(), torch.tensor([0.0, 0.5], dtype=torch.float64))
-    assert one.get_received().any_delivered.tolist() == [False, True]
-    one.note_delivered(sent, nobody(), torch.tensor([0.0, 0.0], dtype=torch.float64))
-    assert one.get_received().any_delivered.tolist() == [False, True]
-    one.note_delivered(sent)
-    assert one.get_received().any_delivered is None
-
-
 def test_a_tally_is_a_sum_over_the_groups() -> None:
     """Two groups of 4 and 2 channel uses at 2 Hz; device 1 sends in the first one alone."""
     made = uplink_steps.delivery()

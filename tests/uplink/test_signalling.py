@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, run
 
 from otafl.core.contracts import LinkBudget, LinkReport
 from otafl.uplink.signalling import Signalling
@@ -92,19 +91,3 @@ BASE: dict[str, Any] = {
     "devices.compute": {"name": "fixed", "flops_per_s": 1e100},
     "engine.dtype": "float64",
 }
-
-
-def test_in_a_run() -> None:
-    """310 numbers; 4 pilots and a mean power of each of four devices are 20 symbols, with 50 of
-    synchronisation and 10 a device 110; a device radiates 315 symbols at 0.1 W."""
-    on = {"signalling": {"charge": True, "sync_symbols": 50, "feedback_symbols": 10}}
-    free, paid = run(engine(BASE), 2), run(engine(BASE | on), 2)
-    one, other = free.means.take(), paid.means.take()
-    assert one["side_symbols"].tolist() == [40.0] * 3
-    assert other["side_symbols"].tolist() == [220.0] * 3
-    np.testing.assert_allclose(other["airtime_s"], 2 * (310 + 110) / 1e5)
-    np.testing.assert_allclose(other["radio_j"], 2 * 315 * 0.1 / 1e5)
-    longer = paid.parts.clock.get_time_s() - free.parts.clock.get_time_s()
-    np.testing.assert_allclose(longer, 2 * 110 / 1e5, rtol=1e-9)
-    for name, block in free.server.items():
-        assert torch.equal(paid.server[name], block)

@@ -11,7 +11,7 @@ from contract.small import scenario
 from support.broadcasts import make_cohort, make_setup, make_shared
 
 from otafl.core.rng import Streams
-from otafl.downlink.analog import AnalogDownlink
+from otafl.downlink.downlinks import AnalogDownlink
 from otafl.scenario import ScenarioError
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.noise import draw_variance

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,9 +22,8 @@ from support.uplink_steps import (
 )
 
 from otafl.core.contracts import Coefficients, Group, Link, TransmitLimits
-from otafl.power.ci import ChannelInversion
+from otafl.power.inversion import ChannelInversion
 from otafl.receivers.base import Receiver
-from otafl.receivers.combiners import Scalar
 from otafl.uplink.coherent.over_the_air import superpose
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.groups import compute_means, compute_variation, make_signal
@@ -80,14 +78,6 @@ def test_a_symbol_of_four_channel_uses() -> None:
     close(slot.bounds.energy, [[76.0, 0.0]])
 
 
-def test_the_gain_is_in_the_channel_as_its_root() -> None:
-    made = delivery()
-    made.channel.gain[:] = torch.tensor([[4.0, 0.25]])
-    slot = slot_of(made)
-    assert slot.h.flatten().tolist() == [2.0, 1.0j]
-    assert slot.gain.tolist() == [[4.0, 0.25]]
-
-
 # ---- segments
 
 
@@ -105,14 +95,6 @@ def test_a_group_is_cut_at_cells_and_at_stretches() -> None:
     coefficient = torch.tensor([[[1.0], [1.0], [10.0]], [[2.0], [2.0], [0.0]]], dtype=F64)
     total = sum_segments(SENT, FIVE, coefficient, segments)
     assert total.tolist() == [[[3.0, 2.0, 1.0, 40.0, 50.0]]]
-
-
-def test_two_quadratures_share_channel_uses() -> None:
-    """Five numbers on three channel uses, of which the last has one; blocks of two uses."""
-    segments = cut(SENT, Uses(0, 3), [2, 4], blockwise=False, quadrature=True)
-    assert segments.bounds == ((0, 2), (2, 3))
-    close(compute_energies(SENT, segments), [[1 + 4 + 16 + 25, 9], [1 + 4, 1]])
-    assert segments.expand(torch.tensor([[7.0, 8.0]]), 5).tolist() == [[7.0, 7.0, 8.0, 7.0, 7.0]]
 
 
 def test_many_even_segments_are_summed_as_few_are() -> None:
@@ -145,14 +127,6 @@ def test_symbol_powers() -> None:
     for how, group, expected in power.values():
         _, on_air = on_air_of(delivery(group), **how)
         close(on_air.power, expected)
-
-
-def test_rows_that_have_different_parts_are_not_centred() -> None:
-    mask = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
-    _, on_air = on_air_of(delivery(Group({"a": X}, mask={"a": mask})), centred=True)
-    assert on_air.sent.x.tolist() == [[2.0, 0.0], [2.0, -2.0]]
-    assert on_air.means is None
-    close(on_air.energy, [[[1.0, 18.0]]])
 
 
 def test_variation_over_the_devices() -> None:
@@ -203,20 +177,6 @@ def test_what_the_policy_sees_and_sets() -> None:
     assert 0 < float(turned.min()) <= float(turned.max()) <= 0.5
 
 
-def test_an_update_sent_twice_has_four_times_the_power() -> None:
-    """2.5 and 36: amplitudes 2 and 2, and the eta of the first device."""
-    _, on_air = on_air_of(delivery(limits=limited(num_copies=[1.0, 2.0])), alignment(Asked()))
-    close(links[-1].symbol_power, [[[2.5, 36.0]]])
-    close(on_air.scalars.eta, [[4.0]])
-
-
-def test_the_receive_scaling_of_least_error() -> None:
-    """Amplitudes 2 arrive of both: sqrt(eta) = (N + 4 * 11.5) / (2 * 11.5) = 46.5 / 23."""
-    _, on_air = on_air_of(delivery(), replace(alignment(), receiver=Scalar(scale="mmse")))
-    assert float(on_air.scalars.eta) == pytest.approx((46.5 / 23) ** 2)
-    close(on_air.scalars.p[0, 0], [2.0, -1.0j])
-
-
 # ---- the combiner
 
 
@@ -263,73 +223,6 @@ def test_without_limits() -> None:
     torch.testing.assert_close(estimate, exact + noise * (0.125**0.5 / 2))
     drawn = draw_noise(STREAMS, 0, 0, 2)
     torch.testing.assert_close(drawn, STREAMS.draw_normal("noise/0", 0, (2,)))
-
-
-def test_a_quarter_of_the_energy_is_half_of_the_amplitude() -> None:
-    """Device 1 would radiate 4 * 5, and has 5; eta stays: 1/8 (2, 4) + 3/4 (2, -2), against the
-    same error-free mean."""
-    _, on_air = on_air_of(delivery(limits=limited(energy_budget=[5.0, 100.0])))
-    close(on_air.scalars.p[0, 0], [1.0, -1.0j])
-    close(on_air.scalars.eta, [[4.0]])
-    estimate, exact = superpose(on_air, SILENCE)
-    close(estimate, [[1.75, -1.0]])
-    close(exact, [[2.0, -0.5]])
-
-
-def test_a_device_without_energy_is_left_out_of_the_mean() -> None:
-    """The weight on air is that of device 2, whose own scale 1 / (K W) makes up for it. Means were
-    3 and 0: device 2 alone stands for both, and the error is about the mean of both."""
-    limits = limited(energy_budget=[0.0, 100.0])
-    made, on_air = on_air_of(delivery(limits=limits))
-    assert on_air.scalars.on_air_mask.tolist() == [[[False, True]]]
-    assert on_air.weight.tolist() == [[0.75]]
-    close(on_air.row_gain[1], [1.0])
-    assert delivered(made, on_air) == [[False, True]]
-    made, on_air = on_air_of(delivery(limits=limits), centred=True)
-    receive(on_air, *superpose(on_air, SILENCE), made)
-    close(made.get_received().mean[0]["a"], [[2.0, -2.0]])
-    assert float(made.report().nmse) == pytest.approx(1.5**2 / (2.0**2 + 0.5**2))
-
-
-def test_a_crash_cuts_what_is_transmitted() -> None:
-    """Device 1 sends one of its two symbols: 1 of the energy 5 is on air, for half a second. What
-    it has to send stays."""
-    made, on_air = on_air_of(delivery(limits=limited(sent_fraction=[0.5, 1.0])))
-    assert on_air.signal.x.tolist() == [[2.0, 0.0], [2.0, -2.0]]
-    assert on_air.sent.x.tolist() == X.tolist()
-    close(on_air.energy, [[[1.0, 18.0]]])
-    assert delivered(made, on_air) == [[[True, False], [True, True]]]
-    account(on_air, made, 0)
-    close(made.report().energy_j, [[2.0, 9.0]])
-    assert made.report().on_air_s.tolist() == [[0.5, 1.0]]
-
-
-def test_a_quarter_turn_moves_one_quadrature_to_the_other() -> None:
-    """1/4 (2 + 4j) j + 3/4 (2 - 2j) = 0.5 - j; with one quadrature the device is lost."""
-    turn = torch.tensor([1.0j, 1.0], dtype=torch.complex128)
-    for quadrature, expected in ((True, [[0.5, -1.0]]), (False, [[1.5, -1.5]])):
-        _, on_air = on_air_of(delivery(), quadrature=quadrature)
-        close(superpose(replace(on_air, h=on_air.h * turn), SILENCE)[0], expected)
-
-
-def test_means_come_back() -> None:
-    """(-1, 1) / 4 + 3 (2, -2) / 4 are deviations, and 3 / 4 is the mean of the means."""
-    made, on_air = on_air_of(delivery(), centred=True)
-    assert on_air.means is not None
-    assert on_air.means.tolist() == [[3.0], [0.0]]
-    receive(on_air, *superpose(on_air, SILENCE), made)
-    close(made.get_received().mean[0]["a"], [[2.0, -0.5]])
-    assert float(made.report().nmse) == pytest.approx(0.0, abs=1e-20)
-
-
-def test_each_coordinate_is_divided_by_the_weight_that_has_it() -> None:
-    """Device 2 alone has coordinate 2, with the weight 3/4."""
-    mask = torch.tensor([[1.0, 0.0], [1.0, 1.0]], dtype=F64)
-    made, on_air = on_air_of(delivery(Group({"a": X}, mask={"a": mask})))
-    receive(on_air, *superpose(on_air, SILENCE), made)
-    received = made.get_received()
-    close(received.mean[0]["a"], [[2.0, -2.0]])
-    assert received.group_weight[0]["a"].tolist() == [[1.0, 0.75]]  # type: ignore[index,call-overload]
 
 
 def test_what_a_group_costs_and_what_is_saved() -> None:

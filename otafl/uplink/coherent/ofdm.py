@@ -180,14 +180,6 @@ class Ofdm(Transport):
                     "channel.block_symbols",
                     "transport.subcarriers",
                 )
-            receiver = scenario.impairments.timing_receiver
-            if receiver != "matched_filter":
-                yield make_problem(
-                    f"'{receiver}' needs rectangular pulses, and transport: ofdm has a prefix for "
-                    "delays instead; leave timing_receiver out",
-                    "impairments.timing_receiver",
-                    "transport.name",
-                )
 
         def list_notes(self, scenario: Any) -> Iterable[str]:
             return describe_late_paths(scenario, self)

@@ -73,9 +73,7 @@ class Grid:
 
     def get_places(self, uses: Uses) -> Tensor:
         """Return the positions [count] int64 of a group's channel uses."""
-        if uses.at is None:
-            return self.place[uses.start : uses.start + uses.count]
-        return self.place[uses.at.to(self.place.device)]
+        return self.place[uses.start : uses.start + uses.count]
 
     def sources(self, place: Tensor) -> Tensor:
         """Return the group's symbol on each sub-carrier, [symbols, n] int64; -1 for none."""

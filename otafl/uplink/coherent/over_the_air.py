@@ -36,7 +36,6 @@ from otafl.uplink.delivery import Delivery, Slot, lay_out
 from otafl.uplink.groups import centre
 from otafl.uplink.impairments.distorted import superpose_distorted
 from otafl.uplink.intercell import InterCellInterference
-from otafl.uplink.interleaving import interleave, scatter_uses
 from otafl.uplink.report import collect_coefficients
 from otafl.uplink.signal import Segments, Signal, Uses, compute_energies, cut, sum_quadratures
 from otafl.uplink.transmission import Alignment, Transmission, account, receive, transmit
@@ -65,23 +64,12 @@ class AnalogSettings(Transport.Settings):
         "stretch; the means are side information. Payloads of which devices have different parts "
         "are not centred",
     )
-    interleave: bool = Field(
-        False,
-        description="fixed pseudo-random order of the symbols over the channel's cells (coherence "
-        "blocks, sub-carrier groups), so that each layer's error is spread over all fades; by "
-        "default symbols fill the cells in order",
-    )
 
     def find_conflicts(self) -> Iterator[str]:
         if self.quadrature and self.normalise == "block":
             yield (
                 "quadrature: true pairs real numbers of the whole payload and needs normalise: "
                 "payload, got normalise: block"
-            )
-        if self.interleave and self.normalise == "block":
-            yield (
-                "interleave: true mixes the symbols of all tensors and needs normalise: payload, "
-                "got normalise: block"
             )
 
 
@@ -93,8 +81,7 @@ def lay_out_reals(delivery: Delivery, settings: AnalogSettings, csi: Csi) -> Slo
     delivery : Delivery
         Signals to send.
     settings : AnalogSettings
-        A budget on the payload's total energy is spread over the symbols that a device sends, and
-        symbols are interleaved if the settings ask for it.
+        A budget on the payload's total energy is spread over the symbols that a device sends.
     csi : Csi
         Channel estimates.
 
@@ -106,22 +93,19 @@ def lay_out_reals(delivery: Delivery, settings: AnalogSettings, csi: Csi) -> Slo
     signals = delivery.uplink
     halves = 2 if settings.quadrature else 1
     lengths = [-(-sent.num_coordinates // halves) for sent in signals]
-    slot = lay_out(delivery, lengths, csi, delivery.limits, spread=settings.interleave)
+    slot = lay_out(delivery, lengths, csi, delivery.limits)
     if settings.snr_convention == "total_energy":
         sends = torch.zeros_like(slot.budget)
         for sent, length in zip(signals, lengths, strict=True):
             sends = sends + length * sent.grid(torch.ones_like(sent.weight))
         slot = replace(slot, budget=slot.budget / sends.clamp_min(1.0))
-    # over one cell it would change only the noise's order
-    if settings.interleave and slot.h.shape[3] > 1:
-        slot = replace(slot, uses=scatter_uses(lengths), interleaved=True)
     return slot
 
 
 def normalise_reals(
-    slot: Slot, uses: Uses, rows: Signal, settings: AnalogSettings
+    slot: Slot, uses: Uses, sent: Signal, settings: AnalogSettings
 ) -> tuple[Signal, Tensor | None, Segments]:
-    """Order, cut and centre the symbols of a group [n, P].
+    """Cut and centre the symbols of a group [n, P].
 
     Parameters
     ----------
@@ -129,7 +113,7 @@ def normalise_reals(
         Cells of the channel.
     uses : Uses
         Channel uses of the group.
-    rows : Signal
+    sent : Signal
         Rows of the group, [n, P].
     settings : AnalogSettings
         Scope of the normalisation.
@@ -143,7 +127,6 @@ def normalise_reals(
     segments : Segments
         Segments of the group.
     """
-    sent = interleave(rows) if slot.interleaved else rows
     blockwise = settings.normalise == "block"
     segments = cut(sent, uses, slot.cell_stops, blockwise, settings.quadrature)
     return (*centre(sent, segments), segments) if settings.centre else (sent, None, segments)

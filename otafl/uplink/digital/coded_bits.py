@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from otafl.codecs.base import Codec, get_shapes, get_trial_device
+from otafl.codecs.base import Codec, get_trial_device
 from otafl.core.contracts import Group
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import flatten, unflatten
+from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital.packets import rows_once
 from otafl.uplink.digital.rates import Mcs
@@ -105,9 +105,7 @@ class CodedBits:
         """Return the channel uses of a row of a group by each scheme."""
         return [layout(round(self._codec.count_bits(group)), mcs).symbols for mcs in self._table]
 
-    def send(
-        self, delivery: Delivery, scheme: Tensor, snr: Tensor
-    ) -> tuple[dict[int, Group], Tensor]:
+    def send(self, delivery: Delivery, scheme: Tensor, snr: Tensor) -> Tensor:
         """Send the uplink groups of a delivery.
 
         Parameters
@@ -121,12 +119,10 @@ class CodedBits:
 
         Returns
         -------
-        groups : dict of int to Group
-            Groups as decoded, with wrong bits, by index.
-        correct : Tensor, bool [S, K]
+        Tensor, bool [S, K]
             Devices without wrong bits.
         """
-        read, cohort = {}, delivery.cohort
+        cohort = delivery.cohort
         wrong = torch.zeros_like(scheme, dtype=torch.bool).flatten()
         by_row = scheme.flatten()[cohort.flat_index].where(cohort.transmit_mask, -1)
         for one in delivery.uplink:
@@ -147,11 +143,7 @@ class CodedBits:
                 drawn = draw_bit_noise(self._streams, index, delivery.round, own, size)
                 detected[at] = self._over(plan, sent[at], drawn, ratio[at])
             wrong[cell[(detected != sent).any(1)]] = True
-            back = unflatten(
-                _pack_bits(detected[:, : words.shape[1]], self._word_bits), get_shapes(group)
-            )
-            read[index] = replace(group, tensors=self._codec.from_words(group, back))
-        return read, ~wrong.view_as(scheme)
+        return ~wrong.view_as(scheme)
 
     def _over(self, plan: Layout, bits: Tensor, noise: Tensor, snr: Tensor) -> Tensor:
         """Send bits [n, L] through the channel, and return the receiver's decisions.
@@ -206,9 +198,3 @@ def _unpack_bits(words: Tensor, width: int) -> Tensor:
     """Return the bits of words [n, P], [n, P * width] uint8, most significant first."""
     shifts = torch.arange(width - 1, -1, -1, device=words.device)
     return ((words[..., None] >> shifts) & 1).to(torch.uint8).flatten(1)
-
-
-def _pack_bits(bits: Tensor, width: int) -> Tensor:
-    """Return the words [n, P] int64 of bits [n, P * width]."""
-    shifts = torch.arange(width - 1, -1, -1, device=bits.device)
-    return (bits.unflatten(1, (-1, width)).to(torch.int64) << shifts).sum(2)

@@ -6,10 +6,10 @@ the Shannon rate of their channel, without errors. The SNR is that after maximum
 the server's antennas. The rate is the mean over sub-carriers and over the coherence blocks that as
 many channel uses last as the payload has coordinates. Receiver and power policy have no effect.
 
-A channel use carries at most rate_factor log2(1 + SNR / gap) bits, and devices choose their rate by
-the estimated SNR. If the rate is above what the true channel carries, the device has spent its time
-and energy, but its update is lost. The update is left out of the mean, and the weights are
-normalised over the delivered updates.
+A channel use carries at most log2(1 + SNR / gap) bits, and devices choose their rate by the
+estimated SNR. If the rate is above what the true channel carries, the device has spent its time and
+energy, but its update is lost (outage; never with perfect CSI and rate shannon). The update is left
+out of the mean, and the weights are normalised over the delivered updates.
 
 A device is silent and keeps its update if
 
@@ -63,7 +63,7 @@ from otafl.uplink.digital.packets import (
     interrupt,
     quantise_to_fit,
 )
-from otafl.uplink.digital.rates import MCS_TABLES, Capacity, Links
+from otafl.uplink.digital.rates import MCS_TABLE, Capacity, Links
 
 
 class Digital(Transport):
@@ -80,7 +80,6 @@ class Digital(Transport):
         idle_without: ClassVar = {
             "constraint": "gain_threshold",
             "shares": "gain_threshold",
-            "mcs_table": "rate",
         }
 
         name: Literal["digital"] = "digital"
@@ -93,10 +92,7 @@ class Digital(Transport):
         rate: Literal["shannon", "mcs"] = Field(
             "shannon",
             description="bits per channel use: log2(1 + SNR), or those of the modulation and "
-            "coding schemes of 3GPP TS 38.214",
-        )
-        rate_factor: float = declare_stackable(
-            1.0, gt=0, le=1, description="fraction of the Shannon rate that is reached"
+            "coding schemes of 3GPP TS 38.214, table 5.1.3.1-1",
         )
         snr_gap_db: Decibels = declare_stackable(
             0.0, ge=0, description="implementation gap in dB, by which the SNR is reduced"
@@ -126,31 +122,18 @@ class Digital(Transport):
             "transmitters, or only those at or above gain_threshold (active), which the server "
             "then has to know before it grants the band",
         )
-        outage: bool = Field(
-            True,
-            description="whether an update is lost if its rate, chosen by the estimate, is above "
-            "what the true channel carries (never with perfect CSI and rate shannon); if false, "
-            "retransmissions reach the rate of the true channel, and no update is lost",
-        )
-        mcs_table: Literal["64qam", "256qam"] = Field(
-            "64qam", description="table 5.1.3.1-1 or 5.1.3.1-2 of TS 38.214"
-        )
         mcs_index: int | None = Field(
             None,
             ge=0,
+            le=len(MCS_TABLE) - 1,
             description="scheme of all devices; if not given, each device uses the fastest that "
             "its estimate supports, and is silent if it supports none",
         )
         coding: Literal["ideal", "ldpc"] = Field(
             "ideal",
             description="channel code: ideal codes that reach the rate, or the payload's real bits "
-            "in 5G LDPC, QAM and noise at the SNR of the device (slow; needs rate mcs and codec "
-            "uniform or qsgd)",
-        )
-        on_block_error: Literal["drop", "keep"] = Field(
-            "drop",
-            description="treatment of an update with a wrong LDPC block: it is lost, or its bits "
-            "are used as decoded; ranges and norms besides the words have no errors",
+            "in 5G LDPC, QAM and noise at the SNR of the device, where an update with a wrong "
+            "block is lost (slow; needs rate mcs and codec uniform or qsgd)",
         )
         max_symbols: float = declare_stackable(
             0.0,
@@ -167,27 +150,16 @@ class Digital(Transport):
         )
 
         def find_conflicts(self) -> Iterator[str]:
-            if self.mcs_index is not None:
-                most = len(MCS_TABLES[self.mcs_table]) - 1
-                if self.rate != "mcs":
-                    yield f"mcs_index: got {self.mcs_index}, which needs rate: mcs"
-                if self.mcs_index > most:
-                    yield (
-                        f"mcs_index: got {self.mcs_index}, but table {self.mcs_table} ends at "
-                        f"{most}; use at most {most}"
-                    )
+            if self.mcs_index is not None and self.rate != "mcs":
+                yield f"mcs_index: got {self.mcs_index}, which needs rate: mcs"
             if self.coding == "ldpc":
                 if self.rate != "mcs":
                     yield (
                         "coding: 'ldpc' needs a modulation and coding scheme, got rate: "
                         f"{self.rate}; set rate: mcs"
                     )
-                if not self.outage:
-                    yield "outage: false needs coding: ideal, because LDPC blocks can fail"
                 if self.over_budget == "quantise":
                     yield "over_budget: 'quantise' needs coding: ideal"
-            elif self.on_block_error == "keep":
-                yield "on_block_error: 'keep' needs coding: ldpc"
             if self.over_budget == "quantise" and not self.max_symbols:
                 yield "over_budget: 'quantise' needs max_symbols, which is not set"
 
@@ -222,11 +194,10 @@ class Digital(Transport):
         alignment, hyper = parts.alignment, parts.hyper
         self.hyper, self.csi, self.codec = hyper, alignment.csi, parts.codec
         self.streams = parts.streams
-        self._table = MCS_TABLES[settings.mcs_table]
         self._capacity = Capacity(settings, hyper, alignment.csi, alignment.impairments)
         self._coded = None
         if settings.coding == "ldpc":
-            self._coded = CodedBits(self._table, self.codec, self.streams)
+            self._coded = CodedBits(MCS_TABLE, self.codec, self.streams)
         most = hyper["max_symbols"][:, None]
         self._most = most.where(most > 0, torch.inf)
         self._is_bounded = bool((most > 0).any())
@@ -243,9 +214,7 @@ class Digital(Transport):
         An update counts as one tensor of the size that the device received.
         """
         hyper, codec = self.hyper, self.codec
-        gap_db = hyper["snr_gap_db"].double()
-        if self.settings.outage:
-            gap_db = gap_db + hyper["margin_db"].double()
+        gap_db = hyper["snr_gap_db"].double() + hyper["margin_db"].double()
 
         def bits(num_coordinates: int) -> float:
             return codec.count_bits(
@@ -255,7 +224,6 @@ class Digital(Transport):
         return OrthogonalUplink(
             access=self.settings.access,
             gap=db_to_linear(gap_db).cpu().numpy(),
-            rate_factor=hyper["rate_factor"].double().cpu().numpy(),
             bits=bits,
             csi=self.csi,
         )
@@ -335,14 +303,12 @@ class Digital(Transport):
         scheme = torch.full_like(links.believed, self.settings.mcs_index or 0, dtype=torch.int64)
         if self.settings.rate == "shannon":
             return links.believed, scheme
-        efficiency = links.believed.new_tensor([mcs.efficiency for mcs in self._table])
-        rate = efficiency[scheme]
-        if self.settings.mcs_index is None:
-            # the fastest supported, not the last: 64-QAM's slowest is below 16-QAM's fastest
-            supported = efficiency <= links.believed[..., None] * (1.0 + ROUNDING)
-            rate, scheme = (efficiency * supported).max(-1)
-        if not self.settings.outage:
-            rate = torch.minimum(rate.where(rate > 0, efficiency.amin()), links.carried)
+        efficiency = links.believed.new_tensor([mcs.efficiency for mcs in MCS_TABLE])
+        if self.settings.mcs_index is not None:
+            return efficiency[scheme], scheme
+        # the fastest supported, not the last: 64-QAM's slowest is below 16-QAM's fastest
+        supported = efficiency <= links.believed[..., None] * (1.0 + ROUNDING)
+        rate, scheme = (efficiency * supported).max(-1)
         return rate, scheme
 
     def _carry_packets(self, packets: Packets, links: Links) -> tuple[Mapping[int, Group], Tensor]:
@@ -358,10 +324,7 @@ class Digital(Transport):
         delivery, arrived = packets.delivery, packets.sends
         if self._coded is not None:
             scheme = packets.scheme.where(arrived, -1)
-            read, right = self._coded.send(delivery, scheme, links.snr)
-            if self.settings.on_block_error == "keep":
-                return read, arrived
-            return {}, arrived & right
+            return {}, arrived & self._coded.send(delivery, scheme, links.snr)
         if not links.sure:
             arrived = arrived & (packets.rate <= links.carried * (1.0 + ROUNDING))
         if packets.depth is None:

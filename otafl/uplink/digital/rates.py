@@ -2,12 +2,11 @@
 
 A channel use carries at most
 
-    rate_factor log2(1 + SNR / gap)
+    log2(1 + SNR / gap)
 
 bits, mean over the channel's cells, with the SNR after maximum-ratio combining of the server's
-antennas. Otherwise its rate is that of a modulation and coding scheme of 5G NR: 3GPP TS 38.214,
-section 5.1.3.1. Table 5.1.3.1-1 goes up to 64-QAM, and table 5.1.3.1-2 up to 256-QAM. Reserved rows
-are left out.
+antennas. Otherwise its rate is that of a modulation and coding scheme of 5G NR up to 64-QAM: 3GPP
+TS 38.214, table 5.1.3.1-1. Reserved rows are left out.
 """
 
 from __future__ import annotations
@@ -46,24 +45,16 @@ class Mcs(NamedTuple):
         return self.order * self.rate_1024 / 1024.0
 
 
-def _table(*modulations: tuple[int, tuple[float, ...]]) -> tuple[Mcs, ...]:
-    return tuple(Mcs(order, rate) for order, rates in modulations for rate in rates)
-
-
-MCS_TABLES = {
-    "64qam": _table(
+MCS_TABLE = tuple(
+    Mcs(order, rate)
+    for order, rates in (
         (2, (120, 157, 193, 251, 308, 379, 449, 526, 602, 679)),
         (4, (340, 378, 434, 490, 553, 616, 658)),
         (6, (438, 466, 517, 567, 616, 666, 719, 772, 822, 873, 910, 948)),
-    ),
-    "256qam": _table(
-        (2, (120, 193, 308, 449, 602)),
-        (4, (378, 434, 490, 553, 616, 658)),
-        (6, (466, 517, 567, 616, 666, 719, 772, 822, 873)),
-        (8, (682.5, 711, 754, 797, 841, 885, 916.5, 948)),
-    ),
-}
-"""Schemes of each table; a scheme's position is its I_MCS."""
+    )
+    for rate in rates
+)
+"""Schemes of TS 38.214, table 5.1.3.1-1; a scheme's position is its I_MCS."""
 
 
 @dataclass(frozen=True)
@@ -126,12 +117,6 @@ class Capacity:
         self._settings, self._csi, self._impairments = settings, csi, impairments
         self._gap = db_to_linear(hyper["snr_gap_db"])[:, None]
         self._margin = db_to_linear(hyper["margin_db"])[:, None]
-        self._factor = hyper["rate_factor"][:, None]
-        self._needs_estimate = (
-            settings.outage
-            or settings.coding == "ldpc"
-            or bool((hyper["gain_threshold"] > 0).any())
-        )
 
     def sound(self, channel: ChannelState, num_coordinates: int, round: int) -> Sounding:
         """Estimate the channels of a slot.
@@ -151,9 +136,7 @@ class Capacity:
             True and estimated channels.
         """
         state = channel.extend_to(max(1, num_coordinates))
-        estimate = state
-        if self._needs_estimate:
-            estimate = self._csi.estimate(state, channel.gain, round)
+        estimate = self._csi.estimate(state, channel.gain, round)
         strength = estimate[:, :, :, 0].abs().square().flatten(2).mean(2)
         return Sounding(state, estimate, strength)
 
@@ -174,21 +157,18 @@ class Capacity:
         Links
             Estimated and true bits per channel use.
         """
-        settings, impairments = self._settings, self._impairments
+        impairments = self._impairments
         state, estimate = sounding.state, sounding.estimate
         h, h_hat, blocks = state.flatten(3), estimate.flatten(3), state.shape[3]
         combined = power[..., None] * h_hat.abs().square().sum(2)
         exact = estimate is state and not (impairments.adds_noise or impairments.grows)
         true = combined if exact else self._compute_snr(h, h_hat, power, round)
-        carried = self._factor * bits_a_use(true / self._gap[..., None])
+        carried = bits_a_use(true / self._gap[..., None])
         flat_snr = torch.expm1(torch.log1p(true).mean(-1))
-        if not settings.outage:  # retransmissions reach the true capacity
-            return Links(carried, carried, flat_snr, blocks, True)
         known = impairments.compute_known_noise(round) / NOISE_VARIANCE
         lowered = combined / (known[:, None] * self._gap * self._margin)[..., None]
-        sure = exact and settings.rate == "shannon"
-        believed = self._factor * bits_a_use(lowered)
-        return Links(believed, carried, flat_snr, blocks, sure)
+        sure = exact and self._settings.rate == "shannon"
+        return Links(bits_a_use(lowered), carried, flat_snr, blocks, sure)
 
     def _compute_snr(self, h: Tensor, h_hat: Tensor, power: Tensor, round: int) -> Tensor:
         """Return the SNR [S, K, cells] after combining h [S, K, A, cells] by its estimate."""

@@ -75,7 +75,6 @@ class Impairments:
         idle_without: ClassVar = {
             "adc_range": "adc_bits",
             "interferers": "interference_db",
-            "timing_receiver": "timing_offset",
         }
 
         residual_phase_rad: float = declare_stackable(
@@ -96,14 +95,9 @@ class Impairments:
             0.0,
             ge=0,
             lt=1,
-            description="delay of rectangular pulses in symbols, uniform between 0 and this; none "
-            "by default",
-        )
-        timing_receiver: Literal["matched_filter", "aligned_sample", "lmmse"] = Field(
-            "matched_filter",
-            description="estimator of a sum of misaligned symbols: a filter matched to the first "
-            "device's symbols, the sample in which all symbols overlap, or linear MMSE on all "
-            "samples (Shao, Gunduz, Liew 2021)",
+            description="delay of rectangular pulses in symbols, uniform between 0 and this; the "
+            "receiver's filter is matched to the first device's symbols (Shao, Gunduz, Liew 2021). "
+            "None by default",
         )
         clip_db: Decibels | None = declare_stackable(
             None,
@@ -157,11 +151,6 @@ class Impairments:
                 yield (
                     f"interferers: got {self.interferers}, but alpha_stable interference is the "
                     "sum of all interferers; leave it out, or set interference: gaussian"
-                )
-            if self.timing_offset and self.timing_receiver != "matched_filter":
-                yield (
-                    f"timing_receiver: got '{self.timing_receiver}', which is not defined for "
-                    "alpha_stable interference, as it has no variance; use matched_filter"
                 )
 
         def check(self, scenario: Any) -> Iterable[Problem]:

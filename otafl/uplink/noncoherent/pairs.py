@@ -72,35 +72,6 @@ def select_able(slot: Slot, sent: Signal) -> Tensor:
     return sends if slot.bounds is None else slot.bounds.select_able(sends)
 
 
-def scale_rows(sent: Signal, copies: Tensor | None) -> Tensor:
-    """Return the factors of the rows before they are summed, [n].
-
-    They are K w_k for a mean, times the copies [S, K] of an update that is sent several times.
-    """
-    return sent.scale if copies is None else sent.scale * sent.take_rows(copies)
-
-
-def find_common_scale(slot: Slot, eligible_mask: Tensor, cost: Tensor) -> Tensor:
-    """Find the largest common scale of all energies within the budget of each device.
-
-    Parameters
-    ----------
-    slot : Slot
-        Power budgets P_k.
-    eligible_mask : Tensor, bool [S, K]
-        Transmitters.
-    cost : Tensor, float [S, K]
-        Mean energy of a channel use at scale one, u_k.
-
-    Returns
-    -------
-    Tensor, float64 [S, 1]
-        min_k P_k / u_k; 1 if no device transmits.
-    """
-    most = (eligible_mask * cost.double() / slot.budget).amax(1, keepdim=True)
-    return torch.where(most > 0, 1.0 / most, 1.0)
-
-
 def transmit(
     slot: Slot,
     uses: Uses,

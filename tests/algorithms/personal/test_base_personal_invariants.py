@@ -15,7 +15,7 @@ from contract.small import engine, equal
 
 from otafl.engine.engine import Engine
 from otafl.evaluation.evaluation import Evaluation
-from otafl.selection.channel_blind import draw_subset
+from otafl.selection.selections import draw_subset
 
 METHODS: dict[str, Mapping[str, Any]] = {
     "fedavg": {"name": "fedavg"},

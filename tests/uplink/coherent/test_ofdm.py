@@ -32,7 +32,7 @@ CHANNELS = {
 PAYLOADS: dict[str, dict[str, Any]] = {
     "reals": {},
     "quadrature": {"quadrature": True},
-    "shuffled": {"interleave": True, "quadrature": True},
+    "by group": {"centre": True},
     "by block": {"normalise": "block", "centre": True},
 }
 
@@ -173,10 +173,6 @@ def test_figures() -> None:
             {"channel": {"name": "rayleigh", "block_symbols": 100}},
             "channel.block_symbols: expected whole OFDM symbols of 64 sub-carriers, got 100 "
             "channel uses; use 128",
-        ),
-        (
-            {"impairments": {"timing_receiver": "lmmse"}},
-            "impairments.timing_receiver: 'lmmse' needs rectangular pulses",
         ),
         (
             {"impairments": {"interference": "alpha_stable", "interference_db": 0}},

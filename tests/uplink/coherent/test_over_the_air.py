@@ -46,19 +46,6 @@ def test_against_the_plain_complex_simulation(
                 np.testing.assert_allclose(got[s, part], expected, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("policy", ["ci", "gbma"])
-def test_only_who_takes_part_counts(policy: str) -> None:
-    """Four of the six devices are in the cohort and one of them does not send: K is 3."""
-    link, x = make_bench(policy), draw_updates(4, 9)
-    on = [True, False, True, True]
-    who = make_cohort((4,), weight=WEIGHTS[:4], sends=on)
-    received, report = link.deliver((Group({"a": x}),), who)
-    h = report.saved_tensors["h/0"][0, 0, :4].numpy()[on]
-    w, noise = np.array(WEIGHTS[:4])[on], link.draw_noise(9)[0]
-    expected = plain(policy, x.numpy()[on], w, h, h, noise, link.budget[0].item())
-    np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), expected, rtol=1e-6, atol=1e-9)
-
-
 @pytest.mark.parametrize("devices", [4, 25])
 def test_one_noise_whatever_the_number_of_devices(devices: int) -> None:
     """Equal channels, inversion: K^2 eta error / N is chi-square over 20,000 symbols, mean 1. Level

@@ -61,22 +61,6 @@ def test_peak_policies_stay_within_the_budget(policy: str, normalise: str, varia
             torch.testing.assert_close(report.power, link.budget[:, None].expand(2, 6))
 
 
-def test_blockwise_scaling_helps_a_small_block() -> None:
-    """With one scalar for all, noise is the same in both blocks; with one a block, noise is in
-    proportion to the block. Each costs its side information."""
-    blocks = {"a": draw_updates(6, 400), "b": 1e-3 * draw_updates(6, 400, 1)}
-    exact = blocks["b"].mean(0)
-    error, side = {}, {}
-    for normalise in ("payload", "block"):
-        received, report = make_bench("ci", normalise=normalise).deliver(
-            (Group(blocks),), make_cohort()
-        )
-        error[normalise] = (received.mean[0]["b"][0] - exact).square().mean().item()
-        side[normalise] = report.side_symbols[0].item()
-    assert error["block"] < 1e-4 * error["payload"]
-    assert side == {"payload": 6, "block": 12}
-
-
 @pytest.mark.parametrize("policy", ["gbma", "tci"])
 def test_total_energy_is_the_papers_literal_scaling(policy: str) -> None:
     """gamma = P sigma^2 / (c_p mean_k |S_k|^2), S_k the whole payload, c_p = 1 or E1(0.3)."""

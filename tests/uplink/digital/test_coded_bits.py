@@ -20,7 +20,6 @@ from support.digital_bench import (
     make_uniform,
 )
 from support.rounding import assert_agree
-from torch import Tensor
 
 from otafl.codecs.quantisers import Qsgd
 from otafl.core.contracts import Group
@@ -28,7 +27,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.uplink.digital.coded_bits import layout
 from otafl.uplink.digital.digital import Digital
-from otafl.uplink.digital.rates import MCS_TABLES
+from otafl.uplink.digital.rates import MCS_TABLE
 
 pytestmark = pytest.mark.exact
 
@@ -39,7 +38,7 @@ LDPC: dict[str, Any] = {"rate": "mcs", "coding": "ldpc"}
 def test_layout_by_hand() -> None:
     """1,000 bits at 340/1024 on 16-QAM: 3,011.8 coded bits, 3,012 in symbols of 4. At 120/1024 the
     code's 5,000 bits are repeated to 8,536. 10,000 bits are three codewords of 3,334."""
-    table = MCS_TABLES["64qam"]
+    table = MCS_TABLE
     one = layout(1000, table[10])
     assert (one.blocks, one.k, one.n, one.mother, one.symbols) == (1, 1000, 3012, 3012, 753)
     slow = layout(1000, table[0])
@@ -47,12 +46,6 @@ def test_layout_by_hand() -> None:
     long = layout(10_000, table[28])
     assert (long.blocks, long.k, long.n) == (3, 3334, 3606)
     assert layout(3, table[9]).k == 12
-
-
-def bits_back(x: Tensor, received: Tensor, codec: Any) -> Tensor:
-    """[n] share of words that arrived as they were sent."""
-    same = [codec.to_words(Group({"a": part}))["a"] for part in (x, received)]
-    return (same[0] == same[1]).double().mean(1)
 
 
 @pytest.mark.parametrize("name", ["uniform", "qsgd"])
@@ -73,7 +66,7 @@ def test_real_bits_arrive_where_the_channel_is_good(name: str) -> None:
     assert report.nmse.item() == pytest.approx(0, abs=1e-20)
     torch.testing.assert_close(received.mean[0]["a"][0], sent.tensors["a"].mean(0))
     bits = int(codec.count_bits(sent))
-    table = MCS_TABLES["64qam"]
+    table = MCS_TABLE
     carried = np.log2(1 + 10 ** ((snr_db - 3) / 10))
     own = [
         max((m for m in table if m.efficiency <= c), key=lambda m: m.efficiency) for c in carried
@@ -102,8 +95,7 @@ def test_a_silent_half_of_the_band_is_not_made_up_for_by_the_other() -> None:
 
 
 def test_real_bits_are_wrong_where_it_is_bad() -> None:
-    """One device far below its scheme, one far above it: the update is lost, or kept with most of
-    its words wrong."""
+    """One device far below its scheme, whose update is lost, and one far above it."""
     codec, x = make_uniform(6), draw_rows(2, 100)
     streams = Streams([0], [0], dtype=torch.float64)
     (sent,), _ = codec.encode((Group({"a": x}),), {}, make_cohort((2,), 2), 0, streams)
@@ -113,17 +105,6 @@ def test_real_bits_are_wrong_where_it_is_bad() -> None:
     assert report.participants.item() == 1
     assert_agree(received.mean[0]["a"][0], sent.tensors["a"][1])
     assert report.energy_j[0, 0] == report.energy_j[0, 1] > 0
-    received, report = Bench(h, on_block_error="keep", **options).deliver(sent)
-    assert report.participants.item() == 2
-    assert received.per_device is not None
-    good = bits_back(sent.tensors["a"], received.per_device[0]["a"], codec)
-    assert good[1] == 1
-    assert 0.01 < good[0] < 0.9
-    ends = received.per_device[0]["a"][0]
-    assert ends.amin() >= sent.tensors["a"][0].amin() - 1e-9
-    torch.testing.assert_close(
-        received.mean[0]["a"][0], received.per_device[0]["a"].mean(0), rtol=1e-9, atol=1e-9
-    )
 
 
 def sionna_alone(bits: int, index: int, snr: float, blocks: int) -> int:
@@ -133,7 +114,7 @@ def sionna_alone(bits: int, index: int, snr: float, blocks: int) -> int:
         from sionna.phy.fec.ldpc import LDPC5GDecoder, LDPC5GEncoder
         from sionna.phy.mapping import BinarySource, Demapper, Mapper
 
-        order, rate = MCS_TABLES["64qam"][index]
+        order, rate = MCS_TABLE[index]
         coded = math.ceil(bits * 1024 / rate / order) * order
         encode = LDPC5GEncoder(bits, coded, num_bits_per_symbol=order, device="cpu")
         mapper = Mapper("qam", order, device="cpu")
@@ -165,34 +146,11 @@ def test_block_errors_are_those_of_sionna_alone(access: Any, index: int, snr_db:
     assert abs(wrong / 300 - twin / 600) < stats.norm.isf(5e-5) * spread
 
 
-def test_real_bits_are_the_same_stacked_or_alone() -> None:
-    codec = make_uniform(3)
-    streams = Streams([0, 0], [0, 1], dtype=torch.float64)
-    who = make_cohort((3, 2), 3)
-    (sent,), _ = codec.encode((Group({"a": draw_rows(5, 40)}),), {}, who, 0, streams)
-    h = compute_amplitude([[1.2, 0.9, 3.0], [1.3, 1.5, 9.0]])
-    options = {"codec": codec, "mcs_index": 10, "on_block_error": "keep", **LDPC}
-    both, _ = Bench(h, **options).deliver(sent, who=who)
-    alone, _ = Bench(h[:1], **options).deliver(Group({"a": sent.tensors["a"][:3]}))
-    assert both.per_device is not None
-    assert alone.per_device is not None
-    assert_agree(both.per_device[0]["a"][:3], alone.per_device[0]["a"])
-    again, _ = Bench(h, **options).deliver(sent, who=who)
-    assert again.per_device is not None
-    assert torch.equal(both.per_device[0]["a"], again.per_device[0]["a"])
-    other, _ = Bench(h, **options).deliver(sent, who=who, round=1)
-    assert other.per_device is not None
-    assert not torch.allclose(both.per_device[0]["a"], other.per_device[0]["a"])
-
-
 def test_what_it_refuses() -> None:
     for options, message in (
         ({"mcs_index": 3}, "needs rate: mcs"),
-        ({"rate": "mcs", "mcs_index": 29}, "ends at 28"),
-        ({"rate": "mcs", "mcs_table": "256qam", "mcs_index": 28}, "ends at 27"),
+        ({"rate": "mcs", "mcs_index": 29}, "less than or equal to 28"),
         ({"coding": "ldpc"}, "set rate: mcs"),
-        ({"on_block_error": "keep"}, "needs coding: ldpc"),
-        ({"coding": "ldpc", "rate": "mcs", "outage": False}, "needs coding: ideal"),
         ({"over_budget": "quantise"}, "needs max_symbols"),
         ({**LDPC, "over_budget": "quantise", "max_symbols": 5.0}, "needs coding: ideal"),
     ):

@@ -66,11 +66,11 @@ def test_rate_is_the_mean_over_cells_after_combining() -> None:
     """Two antennas, two blocks, two sub-carrier groups: SNR of a cell is the sum over antennas."""
     rng = np.random.default_rng(1)
     h = rng.standard_normal((1, 2, 2, 2, 2)) + 1j * rng.standard_normal((1, 2, 2, 2, 2))
-    budget, factor, gap_db = np.array([[2.0, 0.5]]), 0.8, 3.0
-    link = Bench(h, budget=budget, rate_factor=factor, snr_gap_db=gap_db)
+    budget, gap_db = np.array([[2.0, 0.5]]), 3.0
+    link = Bench(h, budget=budget, snr_gap_db=gap_db)
     _, report = link.deliver(Group({"a": draw_rows(2, 10)}))
     snr = budget[0, :, None, None] * (np.abs(h[0]) ** 2).sum(1) / 10**0.3
-    hand = 320 / (factor * np.log2(1 + snr).mean((1, 2)))
+    hand = 320 / np.log2(1 + snr).mean((1, 2))
     np.testing.assert_allclose(report.energy_j[0], hand * budget[0] * WATT / BANDWIDTH)
 
 

@@ -90,12 +90,11 @@ def test_all_devices_in_a_deep_fade() -> None:
 
 
 def test_thresholds_of_one_batch() -> None:
-    """Two trials with estimates below and above the threshold of the second alone, without
-    outage: the estimate decides, not the true channel."""
+    """Two trials with estimates below and above the threshold of the second alone: the estimate
+    decides, not the true channel."""
     link = Bench(
         compute_amplitude([[1.0, 1.0]] * 2),
         compute_amplitude([[0.3, 2.0]] * 2),
-        outage=False,
         constraint="peak",
         per_trial={"gain_threshold": [0.0, 0.5]},
     )

@@ -78,16 +78,6 @@ SCENARIO = {
             "interferers: got 2, but alpha_stable interference is the sum of all",
         ),
         (
-            {
-                "interference": "alpha_stable",
-                "interference_db": 0,
-                "timing_offset": 0.1,
-                "timing_receiver": "lmmse",
-            },
-            {},
-            "timing_receiver: got 'lmmse', which is not defined",
-        ),
-        (
             {"interference": "alpha_stable", "interference_db": 0},
             {"transport": "digital", "power": "genie"},
             "use transport: over_the_air",

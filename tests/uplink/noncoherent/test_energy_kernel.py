@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-import xarray as xr
 from support.link_bench import make_bench, make_cohort, make_given
 from support.rounding import assert_agree
 from torch import Tensor
 
-import otafl
 from otafl.core.contracts import NO_LIMITS, Group, TransmitLimits
 from otafl.uplink.base import deliver
 from otafl.uplink.noncoherent import energies, energy_kernel
@@ -24,7 +22,6 @@ CASES: dict[str, dict[str, Any]] = {
     "reals": {"transport": "reed"},
     "votes": {"transport": "fsk_majority_vote"},
     "absentees": {"transport": "fsk_majority_vote", "absentee": 0.5},
-    "weighted votes": {"transport": "fsk_majority_vote", "vote": "weighted"},
     "antennas": {"transport": "reed", "antennas": 3},
     "blocks": {"transport": "reed", "block": 37},
     "long blocks of votes": {"transport": "fsk_majority_vote", "block": 4099},
@@ -67,22 +64,3 @@ def test_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert len(energy_kernel._stretches(5001, len(x))) == 3
     assert_agree(delivered(x, transport="reed"), alone)
-
-
-@pytest.mark.parametrize("transport", ["reed", "fsk_majority_vote"])
-def test_in_single_precision(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run as anybody would start it, of three rounds, which round by 1e-5 each."""
-    scenario = {
-        "name": "few_antennas",
-        "model": "softmax_regression",
-        "devices": {"count": 5},
-        "channel": "rayleigh",
-        "transport": transport,
-        "training": {"rounds": 3},
-    }
-    compiled = otafl.run(scenario)
-    monkeypatch.setattr(energies, "choose_kernel", lambda sent, antennas: None)
-    tensors = otafl.run(scenario)
-    for name in ("train_loss", "aggregation_nmse"):
-        assert bool(compiled[name].notnull().any())
-        xr.testing.assert_allclose(compiled[name], tensors[name], rtol=3e-5)

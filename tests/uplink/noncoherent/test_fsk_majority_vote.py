@@ -43,13 +43,6 @@ def test_the_step_goes_along_signs_that_all_share() -> None:
     assert report.nmse.tolist() == [0.0]
 
 
-def test_many_columns_take_their_own_bits() -> None:
-    """More than one part of a payload, of a length that fills none."""
-    x = torch.randn(1, 70_001, generator=torch.Generator().manual_seed(0)).repeat(2, 1)
-    step, _, _ = votes(x)
-    assert torch.equal(step, STEP * x[0].double().sign())
-
-
 def test_absentees_leave_the_vote_to_others() -> None:
     x = torch.tensor([[1.0, -0.01, 1.0], [-0.01, 1.0, 1.0], [-0.01, -0.01, 1.0]])
     step, _, report = votes(x, absentee=0.1)
@@ -93,14 +86,6 @@ def test_crashes_and_energy_end_a_vote() -> None:
     half = torch.tensor([[4e6, 1e30]]).double()
     _, _, report = votes(x, TransmitLimits(energy_budget=half))
     torch.testing.assert_close(report.power, torch.tensor([[0.5e6, 1e6]]).double())
-
-
-def test_weighted_votes_have_energies_in_proportion() -> None:
-    link = make_bench("full", transport="fsk_majority_vote", devices=2, vote="weighted")
-    who = make_cohort((2,), 2, weight=[0.75, 0.25])
-    x = torch.ones(2, 5).double()
-    _, report = deliver(link.transport, (Group({"x": x}),), who, link.channel.get_state(0), 0)
-    torch.testing.assert_close(report.power[0] / 10.0, torch.tensor([1.0, 1 / 3]).double())
 
 
 def test_a_sum_is_no_vote() -> None:
