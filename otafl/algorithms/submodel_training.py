@@ -36,9 +36,7 @@ class LevelsSettings(settings.Settings):
     learning_rate: float = declare_stackable(0.1, gt=0)
     """step size of local SGD in the first round"""
     milestones: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """rounds at which the step size is multiplied by decay_factor; none if not given"""
-    decay_factor: float = Field(0.1, gt=0, le=1)
-    """factor of the step size at a milestone"""
+    """rounds at which the step size is multiplied by 0.1; none if not given"""
     momentum: float = declare_stackable(0.9, ge=0, lt=1)
     """momentum of local SGD, whose memory starts at zero in every round"""
     weight_decay: float = declare_stackable(1e-4, ge=0)
@@ -180,10 +178,10 @@ def compute_step_size(settings: LevelsSettings, hyper: c.Hyper, round: int) -> T
     Returns
     -------
     Tensor [S]
-        learning_rate decay_factor^(number of reached milestones).
+        learning_rate 0.1^(number of reached milestones).
     """
     reached = sum(milestone <= round for milestone in settings.milestones)
-    return hyper["learning_rate"] * settings.decay_factor**reached
+    return hyper["learning_rate"] * 0.1**reached
 
 
 def find_present_classes(local_data: c.LocalData, settings: LevelsSettings) -> Tensor | None:

@@ -89,12 +89,12 @@ WORDS = {
     "algorithm": "fedavg@baselines.fedavg fedrlr_plus@low_rank.fedrlr_plus fedrlr@low_rank.fedrlr "
     "fedmid@baselines.whole_model_methods prox_sgd@baselines.whole_model_methods "
     "magnitude_pruning@baselines.whole_model_methods pfedbred@personal.pfedbred "
-    "pfedme@personal.pfedbred per_fedavg@personal.per_fedavg tdpfed@low_rank.tdpfed "
-    "fedprox@baselines.fedprox scaffold@baselines.scaffold ditto@personal.own_models "
+    "pfedme@personal.pfedbred per_fedavg@personal.own_models tdpfed@low_rank.tdpfed "
+    "fedprox@baselines.fedavg scaffold@baselines.scaffold ditto@personal.own_models "
     "apfl@personal.own_models fedrep@personal.partly_shared fedbn@personal.partly_shared "
-    "fedem@personal.fedem local_only@personal.own_models fedasync@asynchronous.fedasync "
-    "fedbuff@asynchronous.fedbuff fedhm@submodels.fedhm heterofl@submodels.heterofl "
-    "fedrolex@submodels.heterofl split_mix@submodels.split_mix fedamp@personal.fedamp "
+    "fedem@personal.fedem local_only@personal.own_models fedasync@asynchronous "
+    "fedbuff@asynchronous fedhm@submodels.fedhm heterofl@submodels.narrow_networks "
+    "fedrolex@submodels.narrow_networks split_mix@submodels.narrow_networks fedamp@personal.fedamp "
     "fedfomo@personal.fedfomo fedpac@personal.fedpac pfedhn@personal.pfedhn "
     "pfedbayes@personal.pfedbayes lora@adapters.lora zeroth_order@baselines.zeroth_order",
     "channel": "awgn rayleigh rician tdl-a@tdl tdl-b@tdl tdl-c@tdl tdl-d@tdl tdl-e@tdl cdl-a@cdl "
@@ -115,8 +115,8 @@ WORDS = {
     "shared_subset@subsets obda compressed_sensing matrix_sensing count_sketch laser",
     "selection": "uniform@channel_blind round_robin@channel_blind best_channel@channel_aware "
     "proportional_fair@channel_aware threshold@channel_aware update_norm poisson@channel_blind",
-    "capacity_levels": "fixed@by_device dynamic@by_device compute@by_device memory@by_device "
-    "channel@by_link deadline@by_link",
+    "capacity_levels": "fixed@assignments dynamic@assignments compute@assignments "
+    "memory@assignments channel@assignments deadline@assignments",
     "compute": "fixed lognormal classes drawn csv mcu phone edge_gpu",
     "protocol": "rounds periodic quorum asynchronous",
     "availability": "always markov diurnal trace",

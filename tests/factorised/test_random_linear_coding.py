@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from otafl.factorised.random_linear_coding import compute_distortion
+from otafl.factorised.measures import compute_distortion
 
 pytestmark = pytest.mark.exact
 

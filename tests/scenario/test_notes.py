@@ -159,7 +159,6 @@ def test_devices_too_small_for_their_penalty() -> None:
         "here have only 8, so their penalty is lowered; use a smaller penalty or learning rate"
     )
     assert not of(89, penalty=9.0)
-    assert not of(89, rho_start=-2.0)
     assert of(90, personal_learning_rate=0.02, learning_rate=0.02)
     assert not of(90, personal_learning_rate=0.015, learning_rate=0.006)
     (said,) = of(80, partition="dirichlet")

@@ -32,11 +32,10 @@ from otafl.models.base import Model, copy_params, flatten, unflatten
 from otafl.models.network import Network, ResizableModel
 from otafl.models.step_contract import Axis, Channels
 
-WidthRule = Literal["ceil", "round", "floor"]
+WidthRule = Literal["ceil", "round"]
 
 _ROUNDED: dict[WidthRule, Callable[[float], int]] = {
     "ceil": math.ceil,
-    "floor": math.floor,
     "round": round,
 }
 
@@ -69,9 +68,6 @@ class WidthsSettings(LevelsSettings):
         (1.0, 0.5, 0.25, 0.125), "width of each model size, from the largest"
     )
     width_rule: WidthRule = declare_width_rule()
-    scaler: bool = True
-    """whether the outputs of a convolution are divided by the level's width over the largest in
-    training (Diao et al. 2021, section 3)"""
     clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
     """largest norm of a minibatch's gradient, to which longer ones are scaled; 1 in the authors'
     programs"""
@@ -92,7 +88,7 @@ def build_network(model: Model, ratio: float, rule: WidthRule, method: str) -> N
         Model.
     ratio : float
         Width relative to the model.
-    rule : {"ceil", "round", "floor"}
+    rule : {"ceil", "round"}
         Rounding of the width of a layer.
     method : str
         Name of the method, for the message.
@@ -116,15 +112,14 @@ def build_network(model: Model, ratio: float, rule: WidthRule, method: str) -> N
 
 
 def build_networks(settings: WidthsSettings, model: Model, method: str) -> tuple[Network, ...]:
-    """Build the network of each level, with HeteroFL's scaler if the settings have it."""
-    made = tuple(
-        build_network(model, ratio, settings.width_rule, method) for ratio in settings.levels
-    )
-    if not settings.scaler:
-        return made
+    """Build the network of each level, with HeteroFL's scaler.
+
+    The outputs of a convolution are divided by the level's width over the largest in training (Diao
+    et al. 2021, section 3).
+    """
     return tuple(
-        one.rescale(ratio / settings.levels[0])
-        for one, ratio in zip(made, settings.levels, strict=True)
+        build_network(model, ratio, settings.width_rule, method).rescale(ratio / settings.levels[0])
+        for ratio in settings.levels
     )
 
 

@@ -11,7 +11,7 @@ from support.training_scores import score_training
 from torch import Tensor
 from twins.setting import everyone, local_data
 
-from otafl.algorithms.submodels.heterofl import HeteroFL
+from otafl.algorithms.submodels.narrow_networks import HeteroFL
 from otafl.algorithms.submodels.width_slices import (
     make_width_fn,
     slice_params,
@@ -83,10 +83,7 @@ def test_scaler_before_normalisation_changes_little() -> None:
     config = HeteroFL.Settings(levels=(0.5, 0.125))
     sizes = HeteroFL(config, convolutional(), 5).submodels
     assert [size.scale for size in sizes] == [1.0, 0.25]
-    plain = HeteroFL(
-        HeteroFL.Settings(levels=(0.5, 0.125), scaler=False), convolutional(), 5
-    ).submodels
-    assert [size.scale for size in plain] == [1.0, 1.0]
+    plain = [size.rescale(1.0) for size in sizes]
     streams = Streams([1, 2], [0, 0])
     params = sizes[1].init(lambda name, shape: streams.draw_uniform(name, 0, shape).clone())
     x = streams.draw_normal("x", 0, (32, 16))
