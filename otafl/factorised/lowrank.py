@@ -145,6 +145,27 @@ def count_project_flops(rows: int, columns: int, rank: int) -> float:
     return 2.0 * rows * rank**2 + sides * (2.0 * rank**2 + rank)
 
 
+def make_tangent(point: LowRank, a: Tensor, b: Tensor) -> Tangent:
+    """Return the tangent vector a v^T + u b^T, for b orthogonal to v.
+
+    Parameters
+    ----------
+    point : LowRank
+        Point.
+    a : Tensor [n, M, R]
+        Factor beside v.
+    b : Tensor [n, N, R]
+        Factor beside u.
+
+    Returns
+    -------
+    Tangent
+        The vector.
+    """
+    h = point.u.mT @ a
+    return Tangent(h, _subtract_projection(a, point.u, h), b)
+
+
 def project_out(basis: Tensor, thin: Tensor) -> Tensor:
     """Remove the part of thin matrices in the span of a basis.
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -111,7 +110,7 @@ class MemoryLevels(SubmodelAssignment):
     Raises
     ------
     UserError
-        If a device or a class of devices cannot hold the smallest model.
+        If a device cannot hold the smallest model.
 
     Examples
     --------
@@ -121,24 +120,13 @@ class MemoryLevels(SubmodelAssignment):
     class Settings(SubmodelAssignment.Settings):
         example: ClassVar = {
             **SubmodelAssignment.Settings.example,
-            f"{SECTION}.memory_mb": [64.0, 1.0],
+            "devices.compute": {"name": "drawn", "memory_mb": {"choice": [64.0, 1.0]}},
         }
 
         name: Literal["memory"] = "memory"
-        memory_mb: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(None, min_length=1)
-        """memory of each class of devices in MiB; that of devices.compute if not given"""
-        shares: Weights = None
-        """share of the devices in each class, as weights; equal shares if not given"""
-
-        def find_conflicts(self) -> Iterator[str]:
-            if self.shares is not None and self.memory_mb is None:
-                yield (
-                    "shares are those of the classes in memory_mb, which is not given; leave "
-                    "shares out, or give memory_mb"
-                )
 
         def count_values(self, levels: int) -> dict[str, int]:
-            return {"shares": len(self.memory_mb or ())}
+            return {}
 
     def get_fixed_levels(self) -> np.ndarray:
         setup = self.setup
@@ -152,16 +140,11 @@ class MemoryLevels(SubmodelAssignment):
             ]
         )
         memory = setup.hardware.memory_mb
-        what, least = "devices.compute.memory_mb: a device has", memory.min()
-        if self.settings.memory_mb is not None:
-            classes = np.array(self.settings.memory_mb)
-            what, least = f"{SECTION}.memory_mb: got", classes.min()
-            place = np.arange(memory.shape[1])
-            memory = classes[assign_by_rank(place, self.settings.shares, len(classes))]
-        if least < need[-1]:
+        if memory.min() < need[-1]:
             raise UserError(
-                f"{what} {least:g}, but training the smallest model takes {need[-1]:.3g} MiB; use "
-                "more memory, a smaller level or a smaller batch"
+                f"devices.compute.memory_mb: a device has {memory.min():g}, but training the "
+                f"smallest model takes {need[-1]:.3g} MiB; use more memory, a smaller level or a "
+                "smaller batch"
             )
         return np.asarray((need <= memory[..., None]).argmax(-1))
 

@@ -43,7 +43,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "fedrlr": [{"rank": 10}],
     "lora": [
         {"mode": "freeze_a", "rank": 2},
-        {"mode": "square", "basis": "weight", "rank": 8},
+        {"mode": "square", "rank": 8},
         {"mode": "tangent", "rank": 6},
         {"levels": [4, 2], "weights": "norm"},
     ],

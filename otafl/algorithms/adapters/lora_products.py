@@ -137,7 +137,7 @@ def aggregate_products(
             state |= split_product(layer, product)
         return state
     if settings.aggregate == "stacking":
-        state |= draw_factors(layers, context.streams, settings.a_start, int(context.round) + 1)
+        state |= draw_factors(layers, context.streams, int(context.round) + 1)
     else:
         state |= {name: sum_rows(block, weight, cohort) for name, block in rows.items()}
         for name, (a, b) in compose_factors(layers, state).items():

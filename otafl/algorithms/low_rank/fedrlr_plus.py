@@ -31,7 +31,7 @@ from otafl.core import contracts as c
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.factorised import lowrank
-from otafl.factorised.lowrank import LowRank, LowRankMap, Tangent
+from otafl.factorised.lowrank import LowRank, LowRankMap
 from otafl.models.base import Model, Shapes
 from otafl.models.layered import LayeredModel, Pair
 
@@ -195,8 +195,7 @@ class FedRLRPlus(Algorithm):
             b = lowrank.project_out(at.v, b)  # along V there is only noise
             a, b = a + beta * server[f"d{i}"], b + beta * server[f"e{i}"]
             momenta.append((a, b))
-            h = at.u.mT @ a
-            steps.append(Tangent(step * h, step * lowrank.project_out(at.u, a), step * b))
+            steps.append(lowrank.make_tangent(at, step * a, step * b))
         state: c.Tensors = {}
         moved = [lowrank.reorthonormalise(to) for to in lowrank.retract(points, steps)]
         for i, (at, to, momentum) in enumerate(zip(points, moved, momenta, strict=True)):

@@ -30,7 +30,7 @@ from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.models.base import Model, copy_params, flatten, unflatten
 from otafl.models.network import Network, ResizableModel
-from otafl.models.step_contract import Axis, Channels
+from otafl.models.step_contract import Channels
 
 WidthRule = Literal["ceil", "round"]
 
@@ -123,45 +123,36 @@ def build_networks(settings: WidthsSettings, model: Model, method: str) -> tuple
     )
 
 
-Part = tuple[tuple[slice, ...], tuple[slice, ...]]
-"""Position of a part in the narrow tensor and in the wide one, for all rows."""
-
-
-def split_window(
-    wide: Sequence[Axis | None], narrow: Sequence[Axis | None], offset: int
-) -> tuple[Part, ...]:
-    """Split a narrow tensor where its window passes the last channel of the wide one.
+def index_window(
+    wide: Network, narrow: Network, name: str, rows: Tensor, offset: int
+) -> tuple[Tensor, ...]:
+    """Return the positions of a narrow network's parameter in the wide one, to index it with.
 
     Parameters
     ----------
-    wide, narrow : sequence of Axis or None
-        Channels of each axis.
+    wide, narrow : Network
+        Networks.
+    name : str
+        Name of the parameter.
+    rows : Tensor, int64 [m]
+        Selected rows.
     offset : int
-        First channel in the wide tensor.
+        First channel.
 
     Returns
     -------
-    tuple of Part
-        Positions of the parts.
+    tuple of Tensor, int64
+        Positions of rows and of each side, which broadcast to the narrow tensor [m, *shape].
     """
-    sides = [_find_runs(*side, offset) for side in zip(wide, narrow, strict=True)]
-    every = slice(None)
-    return tuple(
-        ((every, *(run[0] for run in runs)), (every, *(run[1] for run in runs)))
-        for runs in itertools.product(*sides)
-    )
-
-
-def _find_runs(wide: Axis | None, narrow: Axis | None, offset: int) -> list[tuple[slice, slice]]:
-    """Find the parts of one axis that are contiguous in the wide tensor."""
-    if wide is None or narrow is None or narrow.channels == wide.channels:
-        return [(slice(None), slice(None))]  # all channels, in order
-    start, r = offset % wide.channels, wide.repeat
-    first = min(narrow.channels, wide.channels - start)
-    runs = [(slice(0, first * r), slice(start * r, (start + first) * r))]
-    if first < narrow.channels:
-        runs.append((slice(first * r, None), slice(0, (narrow.channels - first) * r)))
-    return runs
+    indices = [rows]
+    sides = zip(narrow.shapes[name], wide.axes[name], narrow.axes[name], strict=True)
+    for size, whole, part in sides:
+        at = torch.arange(size, device=rows.device)
+        if whole is not None and part is not None and part.channels < whole.channels:
+            channel = (at // whole.repeat + offset) % whole.channels
+            at = channel * whole.repeat + at % whole.repeat
+        indices.append(at)
+    return tuple(at.view(-1, *[1] * (len(indices) - 1 - side)) for side, at in enumerate(indices))
 
 
 def slice_params(
@@ -185,13 +176,10 @@ def slice_params(
     dict of str to Tensor [m, *shape]
         Parameters of the narrow network.
     """
-    out = {}
-    for name, shape in narrow.shapes.items():
-        block = tensors[name]
-        out[name] = block.new_empty(len(rows), *shape)
-        for here, there in split_window(wide.axes[name], narrow.axes[name], offset):
-            out[name][here] = block[there].index_select(0, rows)
-    return out
+    return {
+        name: tensors[name][index_window(wide, narrow, name, rows, offset)]
+        for name in narrow.shapes
+    }
 
 
 def write_slices_(
@@ -218,8 +206,7 @@ def write_slices_(
         First channel.
     """
     for name, block in tensors.items():
-        for here, there in split_window(wide.axes[name], narrow.axes[name], offset):
-            into[name][there].index_copy_(0, rows, block[here])
+        into[name][index_window(wide, narrow, name, rows, offset)] = block
 
 
 def build_mask(narrow: Network, local_data: c.LocalData, masked_loss: bool) -> c.Tensors:

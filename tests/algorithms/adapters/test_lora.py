@@ -29,7 +29,7 @@ MODES: dict[str, dict[str, Any]] = {
     "both": {"mode": "both", "power_split": "laser"},
     "freeze_a": {"mode": "freeze_a", "levels": [2, 1]},
     "alternate": {"mode": "alternate"},
-    "square": {"mode": "square", "basis": "weight"},
+    "square": {"mode": "square"},
     "tangent": {"mode": "tangent", "power_split": "norm"},
     "share_a": {"mode": "share_a"},
     "residual": {"mode": "residual"},
