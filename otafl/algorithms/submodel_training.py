@@ -5,7 +5,7 @@ The rows of one size are trained together, for any mix of sizes in a round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -18,7 +18,7 @@ from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.constants import get_constant
 from otafl.core.settings import DataDisclosure, declare_stackable
-from otafl.models.base import differentiate
+from otafl.models.base import Shapes, differentiate
 from otafl.models.layer_steps import Linear
 from otafl.models.network import Network
 from otafl.models.step_lists import iterate_steps
@@ -305,3 +305,27 @@ def find_classifier(network: Network) -> frozenset[str]:
         if isinstance(step, Linear) and step.last
         for part in ("weight", "bias")
     )
+
+
+def spread_mask(shapes: Shapes, known: Mapping[str, Tensor], one: Tensor) -> c.Tensors:
+    """Spread a mask of last sides, such as classes, over whole parameters.
+
+    Parameters
+    ----------
+    shapes : dict of str to tuple of int
+        Shapes of the parameters.
+    known : dict of str to Tensor [n, last side]
+        Mask of the last side, of parameters that are not known completely.
+    one : Tensor [n]
+        Mask of all other parameters.
+
+    Returns
+    -------
+    dict of str to Tensor [n, *shape]
+        The masks.
+    """
+    out = {}
+    for name, shape in shapes.items():
+        last = known.get(name, one[:, None])
+        out[name] = last.view(len(one), *[1] * (len(shape) - 1), last.shape[1]).expand(-1, *shape)
+    return out

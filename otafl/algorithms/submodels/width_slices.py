@@ -24,6 +24,7 @@ from otafl.algorithms.submodel_training import (
     declare_ratios,
     find_classifier,
     group_by_level,
+    spread_mask,
     train_,
 )
 from otafl.core import contracts as c
@@ -230,17 +231,11 @@ def build_mask(narrow: Network, local_data: c.LocalData, masked_loss: bool) -> c
         1 for trained coordinates, and 0 for others.
     """
     one = torch.ones_like(local_data.cohort.weight)
-    out = {
-        name: one.view(-1, *[1] * len(shape)).expand(-1, *shape)
-        for name, shape in narrow.shapes.items()
-    }
+    known = {}
     if masked_loss and local_data.has_classes:
         present = (local_data.count_classes() > 0).to(one)
-        for name in find_classifier(narrow):  # the classes are its last side
-            shape = narrow.shapes[name]
-            row = present.view(len(present), *[1] * (len(shape) - 1), -1)
-            out[name] = row.expand(-1, *shape)
-    return out
+        known = dict.fromkeys(find_classifier(narrow), present)
+    return spread_mask(narrow.shapes, known, one)
 
 
 def train_increments(
