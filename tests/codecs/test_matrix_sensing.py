@@ -135,7 +135,7 @@ def test_what_it_refuses() -> None:
 def test_symbols_over_the_air() -> None:
     """64x4 and 4x10: four devices' side of 4."""
     keys: dict[str, Any] = {
-        "algorithm": {"name": "fedavg", "sends": "model", "bias_mode": "ideal"},
+        "algorithm": "magnitude_pruning",
         "codec": {"name": "matrix_sensing", "rows": 2},
     }
     one = run(engine(keys), 2)
