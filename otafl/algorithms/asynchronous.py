@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Outcome, PayloadKind
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, find_overshoot
 from otafl.algorithms.deliveries import get_delivered_indicator, replace_delivered, sum_per_trial
 from otafl.algorithms.parameters import (
     build_increment,
@@ -105,12 +105,7 @@ class FedAsync(Algorithm):
                 )
 
         def find_conflicts(self) -> Iterator[str]:
-            if self.learning_rate * self.rho >= 1:
-                yield (
-                    "learning_rate times rho must be below 1, because a step on the penalty alone "
-                    "otherwise passes the received model; got "
-                    f"{self.learning_rate:g} times {self.rho:g}"
-                )
+            return find_overshoot("learning_rate", self.learning_rate, self.rho, "rho")
 
     @classmethod
     def describe_payload(cls, settings: Any) -> PayloadKind:

@@ -132,7 +132,7 @@ class FedProx(Algorithm):
         )
 
         def find_conflicts(self) -> Iterator[str]:
-            return find_overshoot("learning_rate", self.learning_rate, self.penalty)
+            return find_overshoot("learning_rate", self.learning_rate, self.penalty, "penalty")
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the penalty's w - w^t, times mu, added to the gradient, and the step."""

@@ -89,6 +89,7 @@ class FedRLR(Algorithm):
 
     excludes: ClassVar[Mapping[str, str]] = {
         "rules": "needs plain sums of factors, of which no rule makes a robust product",
+        "merging": "has factors, whose means are not those of the models",
     }
 
     class Settings(LowRankSettings):
@@ -235,16 +236,6 @@ class FedRLR(Algorithm):
         points = lowrank.compress(left, right, self.ranks)
         biases = replace_delivered(server, received, 1)
         return _name_tensors(points, [biases[f"b{i}"] for i in self._layers])
-
-    def export_shared(self, server: c.Tensors) -> c.Tensors:
-        """Return the dense weights and the biases."""
-        weights = {f"w{i}": lowrank.to_dense(get_point(server, i)) for i in self._layers}
-        return weights | {f"b{i}": server[f"b{i}"] for i in self._layers}
-
-    def import_shared(self, server: c.Tensors, shared: c.Tensors) -> c.Tensors:
-        """Return the weights truncated to rank R, and the biases."""
-        points = [lowrank.truncate(shared[f"w{i}"], self.ranks[i]) for i in self._layers]
-        return _name_tensors(points, [shared[f"b{i}"] for i in self._layers])
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         owned = {name: block.flatten(0, 1) for name, block in devices.items()}

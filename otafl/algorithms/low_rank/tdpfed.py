@@ -30,7 +30,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
-from otafl.algorithms.deliveries import get_delivered_indicator, sum_per_trial
+from otafl.algorithms.deliveries import compute_delivered_shares, sum_per_trial, sum_rows
 from otafl.algorithms.low_rank.cp_factors import CpParams, FactorPull
 from otafl.algorithms.low_rank.low_rank_layers import (
     Ranks,
@@ -350,11 +350,9 @@ class TDPFed(Algorithm):
 
     def _compute_device_weights(self, received: c.Received, cohort: c.Cohort) -> Tensor:
         """Compute each device's weight [n] in the mean over the delivered updates of a trial."""
-        weight = get_delivered_indicator(received, cohort)
-        if self.settings.weights == "samples":
-            weight = weight * cohort.weight
-        total = sum_per_trial(weight, cohort)
-        return weight / total.clamp_min(torch.finfo(total.dtype).tiny)[cohort.trial]
+        by_samples = self.settings.weights == "samples"
+        weight = cohort.weight if by_samples else torch.ones_like(cohort.weight)
+        return compute_delivered_shares(weight, received, (0,), cohort)
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         local = {
@@ -415,7 +413,4 @@ def _interpolate_to_mean(
     old: Tensor, per_device: Tensor, weight: Tensor, cohort: c.Cohort, beta: Tensor
 ) -> Tensor:
     """Compute (1 - beta) old + beta times the weighted mean over each trial's rows, eq. (20)."""
-    mean = torch.zeros_like(old).index_add_(
-        0, cohort.trial, per_device * c.unsqueeze_like(weight, per_device)
-    )
-    return torch.lerp(old, mean, c.unsqueeze_like(beta, old))
+    return torch.lerp(old, sum_rows(per_device, weight, cohort), c.unsqueeze_like(beta, old))

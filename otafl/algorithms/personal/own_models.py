@@ -158,7 +158,7 @@ class Ditto(Algorithm):
 
         def find_conflicts(self) -> Iterator[str]:
             return find_overshoot(
-                "personal_learning_rate", self.personal_learning_rate, self.penalty
+                "personal_learning_rate", self.personal_learning_rate, self.penalty, "penalty"
             )
 
     def run_local_update(
