@@ -110,7 +110,7 @@ class Algorithm(Stateful, ABC):
     excludes: ClassVar[Mapping[str, str]] = {}
     """What it does not go with -> why, after "the method": "start", weights of `model.start`;
     "tokens", models of token sequences; "values", labels that are no classes; "epochs",
-    `training.local_epochs`; "merging", the average of several servers' models (`export_shared`);
+    `training.local_epochs`; "merging", the average of several servers' models (`select_shared`);
     "rules", robust rules and other estimates than sums."""
 
     is_per_device: bool = False
@@ -236,22 +236,6 @@ class Algorithm(Stateful, ABC):
         """
         return {c.MODEL: apply_mean_increment(server, received, context.hyper)}
 
-    def export_shared(self, server: c.Tensors) -> c.Tensors:
-        """Return the tensors [S, *shape] that several servers exchange to average their models.
-
-        By default these are all floating-point tensors of the server with coordinates. A number
-        [S], such as a step size, is no model.
-        """
-        tensors = {name: block for name, block in server.items() if block.dim() > 1}
-        return {name: block for name, block in tensors.items() if block.is_floating_point()}
-
-    def import_shared(self, server: c.Tensors, shared: c.Tensors) -> c.Tensors:
-        """Return the server's state with the means of exchanged tensors.
-
-        By default they replace the server's tensors.
-        """
-        return {**server, **shared}
-
     def on_ack(
         self,
         devices: c.Tensors,
@@ -371,6 +355,16 @@ class Algorithm(Stateful, ABC):
         return {}
 
 
+def select_shared(server: c.Tensors) -> c.Tensors:
+    """Return the tensors [S, *shape] that several servers exchange to average their models.
+
+    These are all floating-point tensors of the server with coordinates. A number [S], such as a
+    step size, is no model.
+    """
+    tensors = {name: block for name, block in server.items() if block.dim() > 1}
+    return {name: block for name, block in tensors.items() if block.is_floating_point()}
+
+
 class AveragedSettings(settings.Settings):
     """Settings of methods with one global model, to which the server adds the mean increment."""
 
@@ -422,13 +416,13 @@ def declare_penalty(default: float, description: str) -> float:
     return weight
 
 
-def find_overshoot(rate_key: str, rate: float, weight: float) -> Iterator[str]:
+def find_overshoot(rate_key: str, rate: float, weight: float, weight_key: str) -> Iterator[str]:
     """Check that a step on a penalty does not reach its centre.
 
     Parameters
     ----------
-    rate_key : str
-        Name of the setting of the step size.
+    rate_key, weight_key : str
+        Names of the settings of the step size and of the penalty's weight.
     rate, weight : float
         Step size, and weight of the penalty.
 
@@ -439,6 +433,6 @@ def find_overshoot(rate_key: str, rate: float, weight: float) -> Iterator[str]:
     """
     if rate * weight >= 1:
         yield (
-            f"{rate_key} times penalty must be below 1, because a step on the penalty alone "
-            f"otherwise passes the global model; got {rate:g} times {weight:g}"
+            f"{rate_key} times {weight_key} must be below 1, because a step on the penalty alone "
+            f"otherwise passes the received model; got {rate:g} times {weight:g}"
         )

@@ -6,6 +6,8 @@ server knows of each device.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -99,6 +101,40 @@ def sum_per_trial(values: Tensor, cohort: c.Cohort, rows: Tensor | None = None) 
     """
     trial = cohort.trial if rows is None else cohort.trial[rows]
     return values.new_zeros(cohort.num_trials).index_add_(0, trial, values)
+
+
+def sum_rows(values: Tensor, weight: Tensor, cohort: c.Cohort) -> Tensor:
+    """Sum weighted values [n, *shape] of the rows over each trial, [S, *shape]."""
+    total = values.new_zeros(cohort.num_trials, *values.shape[1:])
+    return total.index_add_(0, cohort.trial, values * c.unsqueeze_like(weight, values))
+
+
+def compute_delivered_shares(
+    weight: Tensor, received: c.Received, groups: Sequence[int], cohort: c.Cohort
+) -> Tensor:
+    """Compute the shares of the rows of which all groups are delivered, with sum one a trial.
+
+    Parameters
+    ----------
+    weight : Tensor [n]
+        Weight of each row.
+    received : Received
+        Aggregates of a transport that separates devices.
+    groups : sequence of int
+        Indices of payload groups.
+    cohort : Cohort
+        Rows that transmit.
+
+    Returns
+    -------
+    Tensor [n]
+        Shares, 0 for all rows of a trial without a delivered row.
+    """
+    for group in groups:
+        delivered = get_delivered(received, group)[1]
+        if delivered is not None:
+            weight = weight * delivered
+    return weight / sum_per_trial(weight, cohort).clamp_min(1e-30)[cohort.trial]
 
 
 def update_table(

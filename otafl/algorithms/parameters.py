@@ -6,6 +6,7 @@ some have a model at each device. Parameters at a device have a prefix, as in "p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -107,9 +108,28 @@ def run_sgd_(model: Model, params: c.Tensors, rate: Tensor, context: c.LocalCont
     Tensor [n]
         Mean loss over the steps.
     """
-    work, loss = context.local_data, torch.zeros_like(rate)
+    return run_steps(context, lambda batch: model.take_sgd_step_(params, batch, rate))
+
+
+def run_steps(context: c.LocalContext, take_step_: Callable[[c.Batch], Tensor]) -> Tensor:
+    """Take all local steps, each on its minibatch, and return the mean of their losses [n].
+
+    Parameters
+    ----------
+    context : LocalContext
+        Rows and their data.
+    take_step_ : callable
+        Function that takes a step on a minibatch in place and returns the loss [n] before it.
+
+    Returns
+    -------
+    Tensor [n]
+        Mean loss over the steps.
+    """
+    work = context.local_data
+    loss = torch.zeros_like(context.cohort.weight)
     for step in range(work.steps):
-        loss += model.take_sgd_step_(params, work.draw_batch(step), rate)
+        loss += take_step_(work.draw_batch(step))
     return loss / work.steps
 
 
@@ -183,6 +203,42 @@ def take_penalised_step_(
     for name, block in params.items():
         block.lerp_(centre[name], c.unsqueeze_like(share, block))
     return loss
+
+
+def train_penalised(
+    model: Model,
+    broadcast: c.Broadcast,
+    rate: Tensor,
+    penalty: Tensor,
+    context: c.LocalContext,
+) -> tuple[c.Tensors, Tensor]:
+    """Train the broadcast model under a penalty on the distance to it, without writing to it.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    broadcast : Broadcast
+        Received parameters, the start and the centre of the penalty.
+    rate, penalty : Tensor [n]
+        Step size and weight of the penalty.
+    context : LocalContext
+        Rows and their data.
+
+    Returns
+    -------
+    dict of str to Tensor [n, *shape]
+        Trained parameters.
+    Tensor [n]
+        Mean loss over the steps, without the penalty.
+    """
+    centre = get_received_params(broadcast, model)
+    params = model.copy_trainable(centre)
+    loss = run_steps(
+        context,
+        lambda batch: take_penalised_step_(model, params, centre, batch, rate, penalty),
+    )
+    return params, loss
 
 
 def build_increment(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:

@@ -5,7 +5,7 @@ The rows of one size are trained together, for any mix of sizes in a round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -18,7 +18,7 @@ from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.constants import get_constant
 from otafl.core.settings import DataDisclosure, declare_stackable
-from otafl.models.base import differentiate
+from otafl.models.base import Shapes, differentiate
 from otafl.models.layer_steps import Linear
 from otafl.models.network import Network
 from otafl.models.step_lists import iterate_steps
@@ -36,9 +36,7 @@ class LevelsSettings(settings.Settings):
     learning_rate: float = declare_stackable(0.1, gt=0)
     """step size of local SGD in the first round"""
     milestones: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """rounds at which the step size is multiplied by decay_factor; none if not given"""
-    decay_factor: float = Field(0.1, gt=0, le=1)
-    """factor of the step size at a milestone"""
+    """rounds at which the step size is multiplied by 0.1; none if not given"""
     momentum: float = declare_stackable(0.9, ge=0, lt=1)
     """momentum of local SGD, whose memory starts at zero in every round"""
     weight_decay: float = declare_stackable(1e-4, ge=0)
@@ -180,10 +178,10 @@ def compute_step_size(settings: LevelsSettings, hyper: c.Hyper, round: int) -> T
     Returns
     -------
     Tensor [S]
-        learning_rate decay_factor^(number of reached milestones).
+        learning_rate 0.1^(number of reached milestones).
     """
     reached = sum(milestone <= round for milestone in settings.milestones)
-    return hyper["learning_rate"] * settings.decay_factor**reached
+    return hyper["learning_rate"] * 0.1**reached
 
 
 def find_present_classes(local_data: c.LocalData, settings: LevelsSettings) -> Tensor | None:
@@ -307,3 +305,27 @@ def find_classifier(network: Network) -> frozenset[str]:
         if isinstance(step, Linear) and step.last
         for part in ("weight", "bias")
     )
+
+
+def spread_mask(shapes: Shapes, known: Mapping[str, Tensor], one: Tensor) -> c.Tensors:
+    """Spread a mask of last sides, such as classes, over whole parameters.
+
+    Parameters
+    ----------
+    shapes : dict of str to tuple of int
+        Shapes of the parameters.
+    known : dict of str to Tensor [n, last side]
+        Mask of the last side, of parameters that are not known completely.
+    one : Tensor [n]
+        Mask of all other parameters.
+
+    Returns
+    -------
+    dict of str to Tensor [n, *shape]
+        The masks.
+    """
+    out = {}
+    for name, shape in shapes.items():
+        last = known.get(name, one[:, None])
+        out[name] = last.view(len(one), *[1] * (len(shape) - 1), last.shape[1]).expand(-1, *shape)
+    return out

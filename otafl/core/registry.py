@@ -89,12 +89,13 @@ WORDS = {
     "algorithm": "fedavg@baselines.fedavg fedrlr_plus@low_rank.fedrlr_plus fedrlr@low_rank.fedrlr "
     "fedmid@baselines.whole_model_methods prox_sgd@baselines.whole_model_methods "
     "magnitude_pruning@baselines.whole_model_methods pfedbred@personal.pfedbred "
-    "pfedme@personal.pfedbred per_fedavg@personal.per_fedavg tdpfed@low_rank.tdpfed "
-    "fedprox@baselines.fedprox scaffold@baselines.scaffold ditto@personal.own_models "
+    "pfedme@personal.pfedbred per_fedavg@personal.own_models tdpfed@low_rank.tdpfed "
+    "fedprox@baselines.fedavg scaffold@baselines.scaffold feddyn@baselines.feddyn "
+    "ditto@personal.own_models "
     "apfl@personal.own_models fedrep@personal.partly_shared fedbn@personal.partly_shared "
-    "fedem@personal.fedem local_only@personal.own_models fedasync@asynchronous.fedasync "
-    "fedbuff@asynchronous.fedbuff fedhm@submodels.fedhm heterofl@submodels.heterofl "
-    "fedrolex@submodels.heterofl split_mix@submodels.split_mix fedamp@personal.fedamp "
+    "fedem@personal.fedem local_only@personal.own_models fedasync@asynchronous "
+    "fedbuff@asynchronous fedhm@submodels.fedhm heterofl@submodels.narrow_networks "
+    "fedrolex@submodels.narrow_networks split_mix@submodels.narrow_networks fedamp@personal.fedamp "
     "fedfomo@personal.fedfomo fedpac@personal.fedpac pfedhn@personal.pfedhn "
     "pfedbayes@personal.pfedbayes lora@adapters.lora zeroth_order@baselines.zeroth_order",
     "channel": "awgn rayleigh rician tdl-a@tdl tdl-b@tdl tdl-c@tdl tdl-d@tdl tdl-e@tdl cdl-a@cdl "
@@ -120,8 +121,8 @@ WORDS = {
     "selection": "uniform@selections round_robin@selections best_channel@selections "
     "proportional_fair@selections threshold@selections update_norm@selections "
     "poisson@selections",
-    "capacity_levels": "fixed@by_device dynamic@by_device compute@by_device memory@by_device "
-    "channel@by_link deadline@by_link",
+    "capacity_levels": "fixed@assignments dynamic@assignments compute@assignments "
+    "memory@assignments channel@assignments deadline@assignments",
     "compute": "fixed@kinds lognormal@kinds classes@kinds drawn csv@kinds mcu@kinds phone@kinds "
     "edge_gpu@kinds",
     "protocol": "rounds@protocols periodic@protocols quorum@protocols asynchronous@protocols",

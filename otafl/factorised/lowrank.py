@@ -145,6 +145,27 @@ def count_project_flops(rows: int, columns: int, rank: int) -> float:
     return 2.0 * rows * rank**2 + sides * (2.0 * rank**2 + rank)
 
 
+def make_tangent(point: LowRank, a: Tensor, b: Tensor) -> Tangent:
+    """Return the tangent vector a v^T + u b^T, for b orthogonal to v.
+
+    Parameters
+    ----------
+    point : LowRank
+        Point.
+    a : Tensor [n, M, R]
+        Factor beside v.
+    b : Tensor [n, N, R]
+        Factor beside u.
+
+    Returns
+    -------
+    Tangent
+        The vector.
+    """
+    h = point.u.mT @ a
+    return Tangent(h, _subtract_projection(a, point.u, h), b)
+
+
 def project_out(basis: Tensor, thin: Tensor) -> Tensor:
     """Remove the part of thin matrices in the span of a basis.
 
@@ -276,15 +297,12 @@ def compress(
     list of LowRank
         The approximations.
     """
-    bases, cores = [], []
-    for a, b in zip(left, right, strict=True):
+    points = []
+    for a, b, rank in zip(left, right, ranks, strict=True):
         qu, tu = torch.linalg.qr(a)
         qv, tv = torch.linalg.qr(b)
-        bases.append((qu, qv))
-        cores.append(torch.bmm(tu, tv.mT))
-    points = []
-    for (qu, qv), (a, s, b), rank in zip(bases, _decompose_by_size(cores), ranks, strict=True):
-        u, v = multiply_thin(qu, a[:, :, :rank]), multiply_thin(qv, b[:, :, :rank])
+        p, s, qt = svd(torch.bmm(tu, tv.mT))
+        u, v = multiply_thin(qu, p[:, :, :rank]), multiply_thin(qv, qt.mT[:, :, :rank])
         points.append(LowRank(u, s[:, :rank], v))
     return points
 
@@ -331,17 +349,3 @@ def _orthonormalise(u: Tensor) -> Tensor:
     """Take one Newton-Schulz step on a basis."""
     gram = torch.bmm(u.mT, u)
     return torch.baddbmm(u.mT, gram, u.mT, beta=1.5, alpha=-0.5).mT
-
-
-def _decompose_by_size(cores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Decompose the cores [n, r, r], in one call for each size."""
-    sizes: dict[torch.Size, list[int]] = {}
-    for index, core in enumerate(cores):
-        sizes.setdefault(core.shape, []).append(index)
-    out = dict[int, tuple[Tensor, Tensor, Tensor]]()
-    for chosen in sizes.values():
-        a, s, bt = svd_of_full_rank(torch.cat([cores[i] for i in chosen]))
-        count = len(chosen)
-        parts = zip(a.chunk(count), s.chunk(count), bt.mT.chunk(count), strict=True)
-        out |= zip(chosen, parts, strict=True)
-    return [out[index] for index in range(len(cores))]

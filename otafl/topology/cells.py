@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm
+from otafl.algorithms.base import Algorithm, select_shared
 from otafl.algorithms.custom import get_class
 from otafl.channels.base import Channel, InterfererMap, Positions
 from otafl.core import registry
@@ -303,11 +303,11 @@ class Hierarchical(Cells):
             name: _average_servers(block.unflatten(0, (-1, servers)), weight).repeat_interleave(
                 servers, 0
             )
-            for name, block in algorithm.export_shared(server).items()
+            for name, block in select_shared(server).items()
         }
         sent = BITS * sum(block[0].numel() for block in server.values())
         self.bits += 2 * sent
-        return Exchange(algorithm.import_shared(server, shared), 2 * sent / self._rate_bps)
+        return Exchange(server | shared, 2 * sent / self._rate_bps)
 
     def compute_metrics(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
         return {"backhaul_bits": self.bits.copy()}

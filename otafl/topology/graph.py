@@ -28,7 +28,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl import uplink
-from otafl.algorithms.base import Algorithm
+from otafl.algorithms.base import Algorithm, select_shared
 from otafl.algorithms.custom import get_class
 from otafl.channels.base import Channel, Positions
 from otafl.core import registry
@@ -210,13 +210,13 @@ class Graph(Topology):
         self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm
     ) -> Exchange:
         """Receive the neighbours' models and average."""
-        shared = algorithm.export_shared(server)
+        shared = select_shared(server)
         payload = (Group({name: block[self._source] for name, block in shared.items()}),)
         state = self._link.channel.get_state(round)
         received, report = deliver(self._link.transport, payload, self._cohort, state, round)
         mixed = self._mix(shared, received)
         seconds = np.zeros(len(self._kept))
-        return Exchange(algorithm.import_shared(server, mixed), seconds, self._spread_cost(report))
+        return Exchange(server | mixed, seconds, self._spread_cost(report))
 
     def _mix(self, own: Tensors, received: Received) -> Tensors:
         """Return W_ii x_i plus 1 - W_ii times the received mean, or x_i without a delivery."""
@@ -252,7 +252,7 @@ class Graph(Topology):
         )
 
     def compute_metrics(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
-        shared = algorithm.export_shared(server)
+        shared = select_shared(server)
         nodes = self.rows.servers
         distance = size = torch.zeros(len(self._kept) // nodes, dtype=torch.float64)
         for block in shared.values():

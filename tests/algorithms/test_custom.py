@@ -29,7 +29,7 @@ from pydantic import Field
 from otafl.algorithms.base import Algorithm, AveragedSettings
 from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.algorithms.low_rank.fedrlr import FedRLR
-from otafl.algorithms.submodels.heterofl import HeteroFL
+from otafl.algorithms.submodels.narrow_networks import HeteroFL
 from otafl.core.contracts import Group
 from otafl.core.settings import Settings, declare_stackable
 
@@ -326,12 +326,11 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (section("Loose"), {}, f"{OWN}Loose' has a Settings that is no class of settings; write "
      "class Settings(FedAvg.Settings)"),
     (section("Clipped", clipp=1), {}, "algorithm.clipp: unknown key; did you mean 'clip'? (known "
-     "keys: learning_rate, decay, server_learning_rate, sends, bias_mode, clip)"),
+     "keys: learning_rate, decay, server_learning_rate, sends, clip)"),
     (section("Asking"), {}, "algorithm.clip: must be given"),
     (section("Clipped", clip=-1), {}, "algorithm.clip: got -1; must be greater than 0"),
     (section("Same", learning_rate=-1), {}, "algorithm.learning_rate: got -1; must be greater th"),
     (section("Same", sends="modl"), {}, "algorithm.sends: got 'modl'; must be 'increment' or 'mo"),
-    (section("Same", bias_mode="ideal"), {}, "algorithm: bias_mode: ideal needs biases in tensors"),
     (section("Each"), {}, "transport: 'over_the_air' gives the server only the mean of the updat"),
     (section("HeavyBall"), {"server": "adam"}, "server: 'adam' steps along averaged increments, "),
     (section("LowRank", rank=11), {}, "algorithm.rank: got 11, which is above the smaller side"),

@@ -194,13 +194,8 @@ def with_(changes: Mapping[str, Any]) -> dict[str, Any]:
     return out | {key: value for key, value in changes.items() if key != "algorithm"}
 
 
-MODEL = {"name": "fedavg", "sends": "model", "bias_mode": "ideal"}
 LEAKS: dict[str, tuple[dict[str, Any], str]] = {
-    "biases in the clear": ({"algorithm": MODEL}, "group 1"),
-    "biases of a low-rank method": (
-        {"algorithm": {"name": "fedrlr", "bias_mode": "ideal"}},
-        "group 1",
-    ),
+    "biases in the clear": ({"algorithm": {"name": "fedrlr", "bias_mode": "ideal"}}, "group 1"),
     "classes that a device has": ({"algorithm": {"name": "heterofl"}}, "group 0"),
     "means of payloads": ({"transport": {"name": "over_the_air", "centre": True}}, "server model"),
     "a choice by updates": (

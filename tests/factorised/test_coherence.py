@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from otafl.factorised import coherence as module
-from otafl.factorised.coherence import coherence
+from otafl.factorised import measures as module
+from otafl.factorised.measures import coherence
 
 pytestmark = pytest.mark.exact
 

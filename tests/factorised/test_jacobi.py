@@ -7,7 +7,7 @@ import torch
 from support.rounding import assert_agree
 from torch import Tensor
 
-from otafl.factorised import jacobi
+from otafl.factorised.decomposition import MAX_COLUMNS, decompose_by_rotations
 
 ROUNDING = {torch.float32: 2e-5, torch.float64: 1e-12}
 
@@ -29,13 +29,13 @@ def make(kind: str, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
     [
         (3, "graded", torch.float64),
         (8, "nearly equal", torch.float32),
-        (jacobi.MAX_COLUMNS, "wide", torch.float64),
+        (MAX_COLUMNS, "wide", torch.float64),
     ],
 )
 def test_same_as_lapack(columns: int, kind: str, dtype: torch.dtype) -> None:
     for rows in (columns, 3 * columns):
         a = make(kind, rows, columns, dtype)
-        u, s, vt = jacobi.decompose(a)
+        u, s, vt = decompose_by_rotations(a)
         most = ROUNDING[dtype]
         of_library = torch.linalg.svdvals(a.double())
         assert (s - of_library).abs().max() <= most * s.max()
@@ -48,9 +48,9 @@ def test_same_as_lapack(columns: int, kind: str, dtype: torch.dtype) -> None:
 
 def test_a_faulty_matrix_spoils_no_other() -> None:
     a = make("normal", 4, 4, torch.float64)
-    alone = jacobi.decompose(a)
+    alone = decompose_by_rotations(a)
     a[3, 1, 2], a[5] = torch.nan, 0.0
-    u, s, vt = jacobi.decompose(a)
+    u, s, vt = decompose_by_rotations(a)
     assert s[3].isnan().all()
     assert (s[5] == 0).all()
     assert (u[5] == 0).all()

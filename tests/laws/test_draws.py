@@ -15,12 +15,11 @@ import torch
 from scipy import stats
 from support.closed_forms import holds
 
-from otafl.algorithms.baselines.fedprox import draw_num_steps
 from otafl.algorithms.baselines.zeroth_order import draw_directions
 from otafl.algorithms.personal.fedfomo import FedFomo
 from otafl.codecs.sparse import draw_random_subset
 from otafl.core import registry
-from otafl.core.contracts import Cohort, Context, LocalContext
+from otafl.core.contracts import Cohort, Context
 from otafl.core.rng import Streams
 from otafl.data.loading import load
 from otafl.data.partitions import PartitionTask
@@ -39,7 +38,6 @@ from otafl.validation.checks import (
     check_mean_square,
     check_normal,
     check_share,
-    counts,
     largest,
 )
 
@@ -152,17 +150,6 @@ def test_labels_of_ridge_regression_have_their_noise(bench: Bench) -> Iterator[C
     yield check_mean_square(noise**2, (left**2).sum() / freedom / noise**2, freedom)
 
 
-@holds()
-def test_half_of_the_devices_straggle(bench: Bench) -> Iterator[Check]:
-    """They take one to six steps, all numbers with the same chance."""
-    steps = 6
-    data: Any = SimpleNamespace(steps=steps)
-    streams = Streams([0], [0], torch.device("cpu"))
-    drawn = draw_num_steps(0.5, LocalContext(make_cohort(1, SAMPLES), {}, streams, 3, data))
-    law = SAMPLES * np.array([1 / 12] * 5 + [7 / 12])
-    yield counts(law, np.bincount(drawn.numpy(), minlength=steps + 1)[1:])
-
-
 def check_counts(share: float | torch.Tensor, times: torch.Tensor, of: int) -> Check:
     """Check how often each of several events happens, by the largest deviation."""
     p = torch.as_tensor(share, dtype=torch.float64).expand_as(times)
@@ -177,8 +164,7 @@ def test_devices_without_affinity_are_offered_alike(bench: Bench) -> Iterator[Ch
     method = FedFomo(FedFomo.Settings(models=wanted), model, devices)
     streams = Streams([1], [0], torch.device("cpu"), torch.float64)
     none = torch.zeros(1, devices, devices, dtype=torch.float64)
-    hyper = {"explore": none[:, 0, 0], "explore_decay": none[:, 0, 0]}
-    offers = [method.offer(none, t, hyper, streams)[0] for t in range(rounds)]
+    offers = [method.offer(none, t, streams)[0] for t in range(rounds)]
     given = sum(none[0].scatter(1, offer, 1.0) for offer in offers)
     assert isinstance(given, torch.Tensor)
     others = ~torch.eye(devices, dtype=torch.bool)

@@ -29,7 +29,7 @@ ROUNDS, S, K = 2, 4, 4
 SENSING = {"name": "matrix_sensing", "rows": 5, "iterations": 20, "threshold": 1.2}
 SWEPT: dict[str, dict[str, list[float]]] = {
     "fedmid": {"nuclear_weight": [0.05, 0.15], "decay": [0.0, 0.7]},
-    "prox_sgd": {"l1_weight": [0.05, 0.3], "learning_rate": [0.2, 0.1], "rho": [0.4, 0.8]},
+    "prox_sgd": {"l1_weight": [0.05, 0.3], "learning_rate": [0.2, 0.1]},
     "magnitude_pruning": {"learning_rate": [0.4, 0.1], "decay": [0.3, 0.1]},
     "fedavg": {"server_learning_rate": [1.0, 0.6], "decay": [0.0, 0.5]},
 }
@@ -65,7 +65,6 @@ def make_reference(
     of.server_prox = algorithm.get("server_prox", True)
     of.keep, of.scope = algorithm.get("keep", 1.0), algorithm.get("scope", "layer")
     of.bits = codec.get("bits")
-    of.rho = value["rho"] if algorithm.get("momentum") else None
     of.server_step = value.get("server_learning_rate", 1.0)
     return of, value["learning_rate"], value["decay"]
 
@@ -98,29 +97,30 @@ def read_link(one: Engine, t: int, group: int, row: int, num_coordinates: int) -
     return twin.Air(h, p, float(np.sqrt(eta)), np.sqrt(0.5) * draw)
 
 
+def sends_biases(algorithm: dict[str, Any]) -> bool:
+    """Whether the biases go over the uplink."""
+    return algorithm["name"] == "fedavg" or algorithm.get("bias_mode") == "ota"
+
+
 def assert_equals_the_twin(algorithm: dict[str, Any], codec: dict[str, Any], air: bool) -> None:
     """Hold every round's model of every trial, and the symbols of the run, to the twin's."""
     one = make_engine(algorithm, codec, air, "float64")
     sensing = make_sensing(codec) if "rows" in codec else None
     hyper, cohort = one.parts.hyper, one.select_cohort(None, 0)
     reals = 64 * 5 + 5 * 7 + 7 * 10 if sensing else 64 * 9 + 9 * 7 + 7 * 10
-    memory: list[list[list[np.ndarray]]] = []
     for t in range(ROUNDS):
         models = [read_parameters(one, row) for row in range(S)]
-        if not memory:
-            memory = [[[0.0 * a for a in m.weights + m.biases]] * K for m in models]
         work = one.parts.samples.training_data.select_cohort(t, cohort)
         batches = [work.draw_batch(step) for step in range(2)]
         one.run_round(t)
         for row in range(S):
             of, rate, decay = make_reference(algorithm, codec, hyper, row)
             of_biases = None
-            if air and algorithm.get("bias_mode") == "ota":
+            if air and sends_biases(algorithm):
                 of_biases = read_link(one, t, 1, row, 9 + 7 + 10)
-            expected, memory[row], _ = twin.one_round(
+            expected, _ = twin.one_round(
                 of,
                 models[row],
-                memory[row],
                 [[minibatch(b, K * row + k) for b in batches] for k in range(K)],
                 cohort.normalised_weight.view(S, K)[row].numpy(),
                 rate / (1 + decay * t),
@@ -135,7 +135,7 @@ def assert_equals_the_twin(algorithm: dict[str, Any], codec: dict[str, Any], air
                 assert np.abs(theirs).max() > 0
                 np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9 * np.abs(theirs).max())
     symbols = one.means.take()["uplink_symbols"]
-    biases = 9 + 7 + 10 if algorithm.get("bias_mode") == "ota" else 0
+    biases = 9 + 7 + 10 if sends_biases(algorithm) else 0
     assert symbols.tolist() == [float(ROUNDS * (reals + biases))] * S
 
 
@@ -157,8 +157,6 @@ def assert_trains_a_module(name: str, codec: Any) -> None:
     """Filters [6, 1, 3, 3] count as a matrix [6, 9], of which matrix_sensing measures the 9, as of
     no other; the bias and the scale go free of error."""
     algorithm = {"name": name, "learning_rate": 0.1, "bias_mode": "ideal"}
-    if name == "fedavg":
-        algorithm["sends"] = "model"
     if codec != "identity":
         codec = {**codec, "side": 9}
     one = engine({"algorithm": algorithm, "codec": codec, "transport": "ideal", "trials": 1})

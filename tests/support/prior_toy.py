@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from twins.setting import everyone, local_data, mlp
 
 from otafl.algorithms.baselines.fedavg import FedAvg
-from otafl.algorithms.personal.per_fedavg import PerFedAvg
+from otafl.algorithms.personal.own_models import PerFedAvg
 from otafl.algorithms.personal.pfedbred import PFedBreD, PFedMe
 from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.rng import Streams
@@ -29,7 +29,6 @@ RATES = {
     "eta": 0.05,
     "eta_alpha": 0.01,
     "weight_decay": 1e-3,
-    "spread": 1e-4,
     "decay": 0.0,
     "server_learning_rate": 1.0,
 }

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.factorised import jacobi
+from otafl.factorised import decomposition
 
 Parts = tuple[Tensor, Tensor, Tensor]
 
@@ -30,4 +30,4 @@ def _fix(decompose: Callable[..., Parts]) -> Callable[..., Parts]:
 def fix_signs() -> None:
     """Make the largest number of each left vector positive, for the rest of the program."""
     torch.linalg.svd = _fix(torch.linalg.svd)
-    jacobi.decompose_at_once = _fix(jacobi.decompose_at_once)
+    decomposition.decompose_by_rotations = _fix(decomposition.decompose_by_rotations)

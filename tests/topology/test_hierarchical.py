@@ -44,51 +44,6 @@ def test_in_between_each_is_on_its_own() -> None:
     assert_agree(one.server["model"][0], one.server["model"][1])
 
 
-def test_the_mean_of_low_rank_models_is_truncated() -> None:
-    """It is the best approximation of the dense mean, by the dense singular values."""
-    one = run(engine({"algorithm": {"name": "fedrlr", "rank": 2}, "topology": CLOUD}, [0, 1]), 1)
-    apart = {n: b.unflatten(0, (2, 3)).double() for n, b in one.server.items()}
-    generator = torch.Generator().manual_seed(1)
-    apart = {n: b + 0.1 * torch.randn(b.shape, generator=generator) for n, b in apart.items()}
-    share = torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.1, 0.3]]).double()
-    method = one.parts.algorithm
-    told = method.export_shared({name: block.flatten(0, 1) for name, block in apart.items()})
-    told = {
-        n: torch.einsum("tc,tc...->t...", share, b.unflatten(0, (2, 3))) for n, b in told.items()
-    }
-    merged = method.import_shared({name: block[:, 0] for name, block in apart.items()}, told)
-    for i in range(2):
-        u, s, v = (apart[f"{name}{i}"].numpy() for name in "usv")
-        dense = np.einsum("tc,tcmr,tcr,tcnr->tmn", share.numpy(), u, s, v)
-        a, sigma, b = np.linalg.svd(dense, full_matrices=False)
-        best = np.einsum("tmr,tr,trn->tmn", a[..., :2], sigma[:, :2], b[:, :2])
-        u, s, v = (merged[f"{name}{i}"].numpy() for name in "usv")
-        np.testing.assert_allclose(np.einsum("tmr,tr,tnr->tmn", u, s, v), best, atol=1e-10)
-
-
-def test_the_momentum_is_carried_to_the_mean() -> None:
-    """FedRLR+'s, to the tangent space there: P(M) = M V V^T + U U^T M (I - V V^T)."""
-    keys = {"algorithm": {"name": "fedrlr_plus", "rank": 2}, "topology": CLOUD}
-    one = run(engine(keys | {"engine.dtype": "float64"}, [0]), 2)
-    one.parts.topology.settings = one.parts.topology.settings.model_copy(update={"cloud_every": 9})
-    one.run_round(2)
-    before = {name: block.numpy() for name, block in one.server.items()}
-    told = {
-        n: b.mean(0, True).expand_as(b)
-        for n, b in one.parts.algorithm.export_shared(one.server).items()
-    }
-    after = {n: b.numpy() for n, b in one.parts.algorithm.import_shared(one.server, told).items()}
-    for i in range(2):
-        u, v, d, e = (before[f"{name}{i}"] for name in "uvde")
-        momentum = d @ v.mT + u @ e.mT
-        to_u, to_v = after[f"u{i}"], after[f"v{i}"]
-        onto = momentum @ to_v @ to_v.mT
-        onto += to_u @ to_u.mT @ (momentum - momentum @ to_v @ to_v.mT)
-        found = after[f"d{i}"] @ to_v.mT + to_u @ after[f"e{i}"].mT
-        np.testing.assert_allclose(found, onto, atol=1e-12)
-        assert np.abs(onto - momentum).max() > 1e-6
-
-
 def test_the_cloud_waits_for_all_and_takes_time() -> None:
     keys = {"devices.compute": {"name": "lognormal"}, "transport": "ideal"}
     each = [

@@ -11,13 +11,9 @@ from twins.network import Minibatch
 from twins.rivals import Params, gradient, plus
 
 
-def discount(kind: str, late: int, a: float = 0.0, b: float = 0.0) -> float:
-    """Return s(t - tau) of Xie et al. 2020, section 5.2."""
-    if kind == "constant":
-        return 1.0
-    if kind == "polynomial":
-        return (late + 1.0) ** -a
-    return 1.0 if late <= b else 1.0 / (a * (late - b) + 1.0)
+def discount(late: int, a: float) -> float:
+    """Return the polynomial s(t - tau) of Xie et al. 2020, section 5.2."""
+    return (late + 1.0) ** -a
 
 
 def fedasync_worker(

@@ -7,7 +7,7 @@ the mean, and a device of weight w_k sends K w_k times its model.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
 
@@ -21,7 +21,7 @@ Complex = NDArray[np.complex128]
 @dataclass
 class Baseline:
     """b: which one. weight: lambda. keep, scope: pruning's. bits: quantiser's, None for none.
-    rho: of the momentum of b = 2, None without. server_step: of b = 4."""
+    server_step: of b = 4."""
 
     b: Literal[1, 2, 3, 4]
     weight: float = 0.0
@@ -29,7 +29,6 @@ class Baseline:
     keep: float = 1.0
     scope: Literal["layer", "global"] = "layer"
     bits: int | None = None
-    rho: float | None = None
     server_step: float = 1.0
 
 
@@ -55,11 +54,10 @@ class Air:
 
 @dataclass
 class Model:
-    """Weights [M, N], biases [N] of each layer, and a device's v of both with momentum."""
+    """Weights [M, N], biases [N] of each layer."""
 
     weights: list[Array]
     biases: list[Array]
-    v: list[Array] = field(default_factory=list)
 
 
 def svt(matrix: Array, threshold: float) -> Array:
@@ -137,18 +135,13 @@ def recover(measured: Array, like: Array, matrix: Array | None, sensing: Sensing
 def local(
     method: Baseline, model: Model, batches: list[Minibatch], eta: float
 ) -> tuple[Model, float]:
-    """A device's steps from the broadcast model, and their mean loss. model.v: its momentum."""
+    """A device's steps from the broadcast model, and their mean loss."""
     w, b = [a.copy() for a in model.weights], [a.copy() for a in model.biases]
-    v, total = model.v, 0.0
+    total = 0.0
     for batch in batches:
         loss, by_w, by_b = gradients(w, b, batch)
         total += loss
-        along = by_w + by_b
-        if method.rho is not None:
-            v = along = [
-                (1 - method.rho) * old + method.rho * new for old, new in zip(v, along, strict=True)
-            ]
-        moved = [a - eta * g for a, g in zip(w + b, along, strict=True)]
+        moved = [a - eta * g for a, g in zip(w + b, by_w + by_b, strict=True)]
         w, b = moved[: len(w)], moved[len(w) :]
         if method.b == 1:
             w = [svt(a, eta * method.weight) for a in w]
@@ -156,7 +149,7 @@ def local(
             w = [soft(a, eta * method.weight) for a in w]
     if method.b == 3:
         w = prune(w, method.keep) if method.scope == "global" else layerwise(w, method.keep)
-    return Model(w, b, v), total / len(batches)
+    return Model(w, b), total / len(batches)
 
 
 def layerwise(weights: list[Array], keep: float) -> list[Array]:
@@ -182,25 +175,26 @@ def superpose(sent: list[list[Array]], weight: Array, air: Air | None) -> list[A
 def one_round(
     method: Baseline,
     model: Model,
-    v: list[list[Array]],
     batches: list[list[Minibatch]],
     weight: Array,
     eta: float,
     sensing: Sensing | None,
     of_weights: Air | None,
     of_biases: Air | None,
-) -> tuple[Model, list[list[Array]], list[float]]:
-    """The next global model, the devices' momenta and losses. v, batches: [device]. Biases are
-    quantised as well where they go on air."""
+) -> tuple[Model, list[float]]:
+    """The next global model, and the devices' losses. batches: [device]. Biases of b = 4, which go
+    on air, are quantised as well."""
     devices, losses = [], []
-    for own_v, own in zip(v, batches, strict=True):
-        device, loss = local(method, Model(model.weights, model.biases, own_v), own, eta)
+    for own in batches:
+        device, loss = local(method, model, own, eta)
         devices.append(device)
         losses.append(loss)
     sent = []
     for device in devices:
         blocks = device.weights
         if method.bits is not None:
+            if method.b == 4:
+                device.biases = [quantise(a, method.bits) for a in device.biases]
             blocks = [quantise(a, method.bits) for a in blocks]
         if sensing is not None:
             blocks = [measure(a, m) for a, m in zip(blocks, sensing.matrices, strict=True)]
@@ -220,4 +214,4 @@ def one_round(
         old = model.weights + model.biases
         new = [a + method.server_step * (m - a) for a, m in zip(old, new, strict=True)]
         weights, biases = new[: len(weights)], new[len(weights) :]
-    return Model(weights, biases), [device.v for device in devices], losses
+    return Model(weights, biases), losses

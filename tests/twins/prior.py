@@ -40,7 +40,6 @@ class Rates:
     eta_alpha: float = 0.01
     server_learning_rate: float = 1.0
     weight_decay: float = 1e-3
-    spread: float = 1e-3
 
 
 @dataclass
@@ -118,17 +117,11 @@ def pfedme_original(
     return w
 
 
-def per_fedavg(
-    gradient: Gradient, w: Array, batches: Batches, rates: Rates, hessian: bool
-) -> Array:
-    alpha, delta = rates.personal_learning_rate, rates.spread
-    for outer, inner, third in batches:
-        g = gradient(w - alpha * gradient(w, inner), outer)
-        along = g
-        if hessian:
-            ahead, behind = gradient(w + delta * g, third), gradient(w - delta * g, third)
-            along = g - alpha * (ahead - behind) / (2 * delta)
-        w = w - rates.learning_rate * along
+def per_fedavg(gradient: Gradient, w: Array, batches: Batches, rates: Rates) -> Array:
+    """Take steps along the gradient after a step, without the second-order term."""
+    for outer, inner in batches:
+        ahead = w - rates.personal_learning_rate * gradient(w, inner)
+        w = w - rates.learning_rate * gradient(ahead, outer)
     return w
 
 

@@ -120,10 +120,9 @@ def apfl(
     rate: float,
     personal_rate: float,
     adaptive: bool,
-    decay: float = 0.0,
 ) -> tuple[Params, list[Params], list[float], list[float]]:
-    """Return the averaged model, the devices' v and alpha, losses (Deng et al. 2020, Algorithm 1;
-    decay: of the authors' program)."""
+    """Return the averaged model, the devices' v and alpha, losses (Deng et al. 2020, Algorithm
+    1)."""
     models, new, new_alphas, losses = [], [], [], []
     for v, alpha, own in zip(personal, alphas, batches, strict=True):
         w, total = server, 0.0
@@ -136,7 +135,7 @@ def apfl(
             apart = plus(v, w, -1.0)
             if adaptive and step == 0:
                 slope = sum(float((a * g).sum()) for a, g in zip(apart, at_mixed, strict=True))
-                alpha = min(1.0, max(0.0, alpha - personal_rate * (slope + decay * alpha)))
+                alpha = min(1.0, max(0.0, alpha - personal_rate * slope))
             v = plus(v, along, -personal_rate)
             w = plus(w, at_w, -rate)
         models.append(w)

@@ -26,7 +26,7 @@ from otafl.core.contracts import Batch, Cohort, Tensors
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.models.base import Model
-from otafl.models.linear_layer import LinearMap, apply, apply_transposed
+from otafl.models.linear_layer import apply, apply_transposed
 
 ATTENTION = ("query", "value")
 """Parts of the names of the weights that have adapters by default, if a model has such weights."""
@@ -63,39 +63,12 @@ class AdaptedLayer(NamedTuple):
     positions: int
 
 
-class FrozenWeight:
-    """Weight that consecutive rows share; it is a `models.linear_layer.LinearMap`.
-
-    Parameters
-    ----------
-    weight : Tensor [m, M, N]
-        Weight of each of m groups of rows, which have equal sizes.
-    """
-
-    def __init__(self, weight: Tensor) -> None:
-        self.weight = weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        return _multiply_groups(x, self.weight)
-
-    def backward(self, g: Tensor) -> Tensor:
-        return _multiply_groups(g, self.weight.mT)
-
-
-def _multiply_groups(x: Tensor, weight: Tensor) -> Tensor:
-    """Multiply x [n, B, M] by the weights [m, M, N] of m groups of rows."""
-    if len(x) == 1 or len(x) == len(weight):
-        return torch.bmm(x.expand(len(weight), -1, -1), weight)
-    merged = x.reshape(len(weight), -1, x.shape[2])
-    return torch.bmm(merged, weight).reshape(len(x), -1, weight.shape[2])
-
-
 class AdaptedWeight:
     r"""Frozen weight with an adapter of each row; it is a `models.linear_layer.LinearMap`.
 
     Parameters
     ----------
-    frozen : Tensor [1, M, N], or LinearMap
+    frozen : Tensor [1, M, N], or [n, M, N]
         Weight W_0, transposed in the equation.
     a : Tensor [n, r, M]
         A.
@@ -111,7 +84,7 @@ class AdaptedWeight:
         W = W_0 + \frac{\alpha}{r} B A
     """
 
-    def __init__(self, frozen: Tensor | LinearMap, a: Tensor, b: Tensor, scale: float) -> None:
+    def __init__(self, frozen: Tensor, a: Tensor, b: Tensor, scale: float) -> None:
         self.frozen, self.a, self.b, self.scale = frozen, a, b, scale
 
     def forward(self, x: Tensor) -> Tensor:
@@ -147,20 +120,6 @@ class Backbone:
         """Return a parameter of each row's trial, [n, *shape], for `trial` int64 [n]."""
         block = self.params[name]
         return block.expand(len(trial), *block.shape[1:]) if len(block) == 1 else block[trial]
-
-    def freeze(self, name: str, rows: Cohort) -> Tensor | LinearMap:
-        """Return a weight for the rows of a chunk, copied only if trials have unequal cohorts."""
-        block = self.params[name]
-        if len(block) == 1:
-            return block
-        present = [trial for trial, count in enumerate(rows.counts) if count]
-        if len({rows.counts[trial] for trial in present}) > 1:
-            return FrozenWeight(block[rows.trial])
-        if len(present) == 1:
-            return block[present[0] : present[0] + 1]
-        if len(present) == len(block):
-            return FrozenWeight(block)
-        return FrozenWeight(block[torch.tensor(present, device=block.device)])
 
 
 def list_linear_weights(model: Model) -> dict[str, tuple[int, int]]:
@@ -358,9 +317,10 @@ class AdaptedModel:
         frozen: dict[str, Any] = {}
         for name in backbone.params:
             if self._uses_maps and name in self._weights:
-                frozen[name] = backbone.freeze(name, rows)
+                block = backbone.params[name]  # one product for all rows if trials share it
+                frozen[name] = block if len(block) == 1 else block[rows.trial]
                 if name in changes:
-                    frozen[name] = backbone.gather(name, rows.trial) + changes[name]
+                    frozen[name] = frozen[name] + changes[name]
             else:
                 frozen[name] = backbone.gather(name, rows.trial).clone()
                 if name in changes:

@@ -8,7 +8,8 @@ both       A and B, averaged one by one (FedIT). The product of the means is not
            products: it lacks the covariance of B and A over devices.
 freeze_a   B only; A is common and fixed (FFA-LoRA).
 alternate  B in even rounds, A in odd ones (RoLoRA). In round 0 the gradient by A is zero, as B = 0.
-square     R [r, r] between common orthonormal B and A, from the singular vectors of a gradient.
+square     R [r, r] between common orthonormal B and A, the singular vectors of a gradient on the
+           samples that the server has pretrained on (Fed-SB), or else of the weight (LoRA-XS).
 tangent    Tangent vectors at the best rank-r part of the weight, as in FedRLR+. A product of zero
            has no tangent space of rank r.
 share_a    A; B stays personal (FedSA-LoRA).
@@ -151,9 +152,9 @@ class Lora(Algorithm):
     def _start_factors(self, params: c.Tensors, streams: Streams) -> c.Tensors:
         """Return the factors at their start."""
         if self.settings.mode != "square":
-            return lora_factors.draw_factors(self.layers, streams, self.settings.a_start)
+            return lora_factors.draw_factors(self.layers, streams)
         tensors, samples = params, self.model.start_samples
-        if self.settings.basis == "gradient" and samples is not None:  # else it is a rehearsal
+        if samples is not None:
             tensors = compute_pretraining_gradients(self.model, params, *samples)
         matrices = {layer.weight: to_matrix(tensors[layer.weight]) for layer in self.layers}
         return lora_factors.find_bases(self.layers, matrices)
@@ -298,19 +299,13 @@ class Lora(Algorithm):
         if self.settings.mode == "share_a":
             name, view = "personal", self._build_personal_view(server, devices)
         else:
-            merged = self._merge(server, torch.arange(self._count_trials(server)))
-            name, view = "global", make_view(self.model, merged)
+            name, view = "global", make_view(self.model, self._merge(*self._join_state(server, {})))
         return {name: replace(view, saved_fn=lambda: self._build_saved_view(server, devices))}
 
     def _build_saved_view(self, server: c.Tensors, devices: c.Tensors) -> c.View:
         """Return merged models, of each device in mode share_a, with the weights before merging."""
-        owner: Literal["trial", "device"] = "trial"
-        tensors = server
-        trial = torch.arange(self._count_trials(server), device=next(iter(server.values())).device)
-        if self.settings.mode == "share_a":
-            owner, trial = "device", trial.repeat_interleave(self.num_devices)
-            own = {n: block.flatten(0, 1) for n, block in devices.items()}
-            tensors = {n: block[trial] for n, block in server.items()} | own
+        owner: Literal["trial", "device"] = "device" if devices else "trial"
+        tensors, trial = self._join_state(server, devices)
         merged = self._merge(tensors, trial)
         base = self._get_base(tensors, trial)
 
@@ -337,12 +332,31 @@ class Lora(Algorithm):
             base[f"{BASE}.{name}"] = block
         return base
 
-    def _count_trials(self, server: c.Tensors) -> int:
-        return len(next(iter(server.values())))
+    def _join_state(self, server: c.Tensors, devices: c.Tensors) -> tuple[c.Tensors, Tensor]:
+        """Return the tensors of each trial, or of each device if these keep some, and the trials.
+
+        Parameters
+        ----------
+        server, devices : dict of str to Tensor [S, *shape], [S, M, *shape]
+            State of the server and of devices.
+
+        Returns
+        -------
+        dict of str to Tensor [S or S M, *shape]
+            Tensors.
+        Tensor, int64 [S or S M]
+            Trial of each row.
+        """
+        first = next(iter(server.values()))
+        trial = torch.arange(len(first), device=first.device)
+        if not devices:
+            return server, trial
+        trial = trial.repeat_interleave(next(iter(devices.values())).shape[1])
+        own = {name: block.flatten(0, 1) for name, block in devices.items()}
+        return {name: block[trial] for name, block in server.items()} | own, trial
 
     def _merge(self, tensors: c.Tensors, trial: Tensor) -> c.Tensors:
         """Merge the adapters of rows into all parameters, [n, *shape]."""
-        trial = trial.to(next(iter(tensors.values())).device)
         thin = tensors | {name: block[trial] for name, block in self.fixed.items()}
         head = {name: tensors[name] for name in self.head}
         changes = self._get_changes(tensors)
@@ -350,16 +364,12 @@ class Lora(Algorithm):
 
     def _build_personal_view(self, server: c.Tensors, devices: c.Tensors) -> c.View:
         """Build the view of the server's A and head with each device's B."""
-        num_devices = next(iter(devices.values())).shape[1]
-        own = {name: block.flatten(0, 1) for name, block in devices.items()}
-        trial = torch.arange(self._count_trials(server), device=next(iter(own.values())).device)
-        trial = trial.repeat_interleave(num_devices)
-        own |= {name: block[trial] for name, block in server.items()} | {"trial": trial}
+        own, trial = self._join_state(server, devices)
 
         def predict(tensors: c.Tensors, x: Tensor) -> Tensor:
             return self.model.logits(self._merge(tensors, tensors["trial"]), x)
 
-        return c.View(own, predict, "device")
+        return c.View(own | {"trial": trial}, predict, "device")
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the operations of the passes, of the gradients by adapters and head, and of SGD."""

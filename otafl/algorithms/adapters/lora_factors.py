@@ -24,12 +24,12 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.adapters.adapters import AdaptedLayer, Factors, to_matrix, to_weight
-from otafl.algorithms.adapters.lora_settings import AStart, PowerSplit
+from otafl.algorithms.adapters.lora_settings import PowerSplit
 from otafl.core import contracts as c
 from otafl.core.rng import Streams, declare_family
 from otafl.factorised import lowrank
 from otafl.factorised.decomposition import svd
-from otafl.factorised.lowrank import LowRank, Tangent
+from otafl.factorised.lowrank import LowRank
 
 ADAPTERS = declare_family("adapters", __name__)
 
@@ -84,10 +84,8 @@ def name_tensors(prefix: str, layers: Sequence[AdaptedLayer]) -> tuple[str, ...]
     return tuple(f"{prefix}.{layer.weight}" for layer in layers)
 
 
-def draw_factors(
-    layers: Sequence[AdaptedLayer], streams: Streams, start: AStart, round: int = 0
-) -> c.Tensors:
-    r"""Draw A of each layer, and B = 0.
+def draw_factors(layers: Sequence[AdaptedLayer], streams: Streams, round: int = 0) -> c.Tensors:
+    r"""Draw A of each layer by Kaiming's uniform start with a = sqrt(5), as in PEFT, and B = 0.
 
     Parameters
     ----------
@@ -95,8 +93,6 @@ def draw_factors(
         Layers.
     streams : Streams
         Source of random numbers.
-    start : {"kaiming", "orthonormal"}
-        Kaiming's uniform start with a = sqrt(5), as in PEFT, or random orthonormal rows.
     round : int
         Round of the draw.
 
@@ -115,13 +111,9 @@ def draw_factors(
     """
     factors: c.Tensors = {}
     for layer in layers:
-        purpose = ADAPTERS / layer.weight
-        if start == "kaiming":
-            draw = streams.draw_uniform(purpose, round, (layer.rank, layer.inputs))
-            a = (2.0 * draw - 1.0) / layer.inputs**0.5
-        else:
-            draw = streams.draw_normal(purpose, round, (layer.inputs, layer.rank))
-            a = torch.linalg.qr(draw)[0].mT.contiguous()
+        sides = (layer.rank, layer.inputs)
+        draw = streams.draw_uniform(ADAPTERS / layer.weight, round, sides)
+        a = (2.0 * draw - 1.0) / layer.inputs**0.5
         factors[f"A.{layer.weight}"] = a
         factors[f"B.{layer.weight}"] = a.new_zeros(len(a), layer.outputs, layer.rank)
     return factors
@@ -279,8 +271,7 @@ def retract(
     steps = []
     for layer, at in zip(layers, points, strict=True):
         a, b = mean[f"a.{layer.weight}"], lowrank.project_out(at.v, mean[f"b.{layer.weight}"])
-        h = at.u.mT @ a
-        steps.append(Tangent(step * h, step * lowrank.project_out(at.u, a), step * b))
+        steps.append(lowrank.make_tangent(at, step * a, step * b))
     state: c.Tensors = {}
     for layer, moved in zip(layers, lowrank.retract(points, steps), strict=True):
         state |= name_point(layer, lowrank.reorthonormalise(moved))

@@ -27,29 +27,9 @@ from otafl.algorithms.adapters.lora_factors import (
     draw_factors,
 )
 from otafl.algorithms.adapters.lora_settings import LoraSettings
-from otafl.algorithms.deliveries import get_delivered
+from otafl.algorithms.deliveries import compute_delivered_shares, sum_rows
 from otafl.core import contracts as c
 from otafl.factorised.decomposition import svd
-
-
-def compute_row_weights(received: c.Received, cohort: c.Cohort, groups: Sequence[int]) -> Tensor:
-    """Compute the weights [n] of the rows of which all groups are delivered, with sum one a trial.
-
-    They are 0 for all rows of a trial without such a row.
-    """
-    weight = cohort.weight
-    for group in groups:
-        delivered = get_delivered(received, group)[1]
-        if delivered is not None:
-            weight = weight * delivered
-    total = weight.new_zeros(cohort.num_trials).index_add_(0, cohort.trial, weight)
-    return weight / total.clamp_min(1e-30)[cohort.trial]
-
-
-def sum_rows(values: Tensor, weight: Tensor, cohort: c.Cohort) -> Tensor:
-    """Sum weighted values [n, *shape] of the rows over each trial, [S, *shape]."""
-    total = values.new_zeros(cohort.num_trials, *values.shape[1:])
-    return total.index_add_(0, cohort.trial, values * c.unsqueeze_like(weight, values))
 
 
 def average_products(
@@ -121,7 +101,7 @@ def aggregate_products(
         \sum_k w_k A_k \right)
     """
     cohort, dense = context.cohort.transmitters, settings.aggregate == "dense"
-    weight = compute_row_weights(received, cohort, () if dense else (0, 1))
+    weight = compute_delivered_shares(cohort.weight, received, () if dense else (0, 1), cohort)
     rows = start
     if not dense:
         assert received.per_device is not None
@@ -137,7 +117,7 @@ def aggregate_products(
             state |= split_product(layer, product)
         return state
     if settings.aggregate == "stacking":
-        state |= draw_factors(layers, context.streams, settings.a_start, int(context.round) + 1)
+        state |= draw_factors(layers, context.streams, int(context.round) + 1)
     else:
         state |= {name: sum_rows(block, weight, cohort) for name, block in rows.items()}
         for name, (a, b) in compose_factors(layers, state).items():

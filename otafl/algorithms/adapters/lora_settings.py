@@ -20,9 +20,6 @@ from otafl.models.base import Model
 Mode = Literal["both", "freeze_a", "alternate", "square", "tangent", "share_a", "residual"]
 """Which factors of the adapters devices train and send."""
 
-AStart = Literal["kaiming", "orthonormal"]
-"""Start of A."""
-
 Rank = Annotated[int, Field(ge=1)]
 
 Aggregate = Literal["zero_padding", "stacking", "svd", "dense"]
@@ -40,7 +37,8 @@ class LoraSettings(DecayedSettings):
 
     mode: Mode = "both"
     """which factors devices train and send: both; freeze_a, B only; alternate, B in even rounds and
-    A in odd ones; square, a matrix r x r between common factors; tangent, coordinates in the
+    A in odd ones; square, a matrix r x r between common singular vectors, of a gradient on the
+    samples of model.start: pretrained_here, or else of the weight; tangent, coordinates in the
     tangent space at the best low-rank part of a weight; share_a, A, while B stays personal;
     residual, both, and the server corrects the product in the frozen weight"""
     rank: Rank = 4
@@ -59,11 +57,6 @@ class LoraSettings(DecayedSettings):
     head: Literal["trained", "frozen"] = "trained"
     """the last layer: trained, and sent with all its coordinates in every mode; frozen, as in the
     start"""
-    a_start: AStart = "kaiming"
-    """start of A: kaiming, uniform in +-1/sqrt(inputs) as in PEFT; orthonormal, random rows"""
-    basis: Literal["gradient", "weight"] = "gradient"
-    """common factors of mode square: gradient, singular vectors of a gradient on the data of
-    model.start: pretrained_here (Fed-SB); weight, of the frozen weight"""
     aggregate: Aggregate = "zero_padding"
     """aggregation of mode both: zero_padding, means of the factors, zero beyond a device's rank;
     stacking, the mean of products, added to the frozen weight (FLoRA); svd, the mean of products,
@@ -139,14 +132,6 @@ class LoraSettings(DecayedSettings):
         """Return conflicts of a mode with the rest of the scenario."""
         if self.mode == "alternate":
             yield from self._find_changing_shapes(scenario)
-        start = getattr(scenario.model, "start", None)
-        is_trained_here = getattr(start, "is_trained_here", False)
-        if self.mode == "square" and self.basis == "gradient" and not is_trained_here:
-            text = (
-                "'gradient' needs samples that the server has trained the model on; use "
-                "model.start: pretrained_here, or basis: weight"
-            )
-            yield make_problem(text, "algorithm.basis", "model")
         transport = registry.load_component("transport", scenario.transport.name)
         if self.power_split != "symbol" and not transport.supports_power_factors:
             fitting = registry.list_fitting("transport", lambda one: one.supports_power_factors)

@@ -6,8 +6,7 @@ FedMiD keeps weights low-rank by singular-value thresholds: federated mirror des
 norm, the Euclidean mirror map and server rate 1.
 
 Proximal SGD keeps weights sparse by soft thresholds. The l1 norm of the weights is added to the
-loss, and its proximal step soft-thresholds the weights after each gradient step. With `momentum` it
-is ProxSGD with quadratic gain 1/eta and a full step towards its minimiser.
+loss, and its proximal step soft-thresholds the weights after each gradient step.
 
 With magnitude pruning each device keeps only the largest weights, and sets the others to 0 after
 local SGD. Devices prune different weights, so the mean of K devices has up to K times the entries
@@ -26,7 +25,7 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -35,7 +34,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
-from otafl.algorithms.parameters import draw_start, make_view, run_sgd_
+from otafl.algorithms.parameters import draw_start, make_view, run_sgd_, run_steps
 from otafl.algorithms.whole_models import (
     BiasMode,
     WholeSettings,
@@ -56,7 +55,7 @@ from otafl.factorised.shrinkage import (
     soft_threshold,
     threshold_singular_values,
 )
-from otafl.models.base import descend_, flatten, unflatten
+from otafl.models.base import flatten, unflatten
 
 
 class WholeModelMethod(Algorithm):
@@ -80,6 +79,29 @@ class WholeModelMethod(Algorithm):
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
         return get_received_model(server, received)
+
+    def _train(
+        self,
+        broadcast: c.Broadcast,
+        context: c.LocalContext,
+        weight: Tensor,
+        shrink_: Callable[[c.Tensors, Tensor], None],
+    ) -> Outcome:
+        """Train by SGD with a proximal step of a penalty after each step.
+
+        weight [S] is that of the penalty. shrink_ takes the step in place, with thresholds [n].
+        """
+        trial, params = context.cohort.trial, dict(broadcast.tensors)
+        eta = compute_step_size(context.hyper, context.round)
+        rate, threshold = eta[trial], (eta * weight)[trial]
+
+        def take_step_(batch: c.Batch) -> Tensor:
+            loss = self.model.take_sgd_step_(params, batch, rate)
+            shrink_(params, threshold)
+            return loss
+
+        loss = run_steps(context, take_step_)
+        return {}, build_payload(params, self.model, self.settings.bias_mode), loss
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         return {"global": make_view(self.model, server)}
@@ -136,17 +158,8 @@ class FedMiD(WholeModelMethod):
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        trial, work = context.cohort.trial, context.local_data
-        self._steps = work.steps
-        params = dict(broadcast.tensors)
-        eta = compute_step_size(context.hyper, context.round)
-        step, threshold = eta[trial], (eta * context.hyper["nuclear_weight"])[trial]
-        loss = torch.zeros_like(step)
-        for index in range(work.steps):
-            loss += self.model.take_sgd_step_(params, work.draw_batch(index), step)
-            self._shrink_(params, threshold)
-        payload = build_payload(params, self.model, self.settings.bias_mode)
-        return {}, payload, loss / work.steps
+        self._steps = context.local_data.steps
+        return self._train(broadcast, context, context.hyper["nuclear_weight"], self._shrink_)
 
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
@@ -158,10 +171,7 @@ class FedMiD(WholeModelMethod):
         return model
 
     def _shrink_(self, params: c.Tensors, threshold: Tensor) -> None:
-        """Apply svt with the thresholds [n] to every weight [n, *shape].
-
-        The filters of a convolution are the rows of a matrix.
-        """
+        """Apply svt to every weight; the filters of a convolution are the rows of a matrix."""
         for name in list_weights(self.model):
             weight = params[name]
             params[name] = threshold_singular_values(weight.flatten(2), threshold).view_as(weight)
@@ -184,11 +194,7 @@ class FedMiD(WholeModelMethod):
 class ProxSgd(WholeModelMethod):
     r"""Federated averaging with proximal SGD.
 
-    The server's tensors are the parameters of the model, [S, *shape]. With momentum the device's
-    tensors are v of every parameter, [S, K, *shape], initially zero.
-
-    Whatever the uplink does, devices keep v of the momentum, a mean of the device's own
-    gradients.
+    The server's tensors are the parameters of the model, [S, *shape]. Devices have no state.
 
     Notes
     -----
@@ -196,10 +202,9 @@ class ProxSgd(WholeModelMethod):
 
     .. math::
 
-        v \leftarrow (1 - \rho) v + \rho G, \quad W \leftarrow \mathrm{soft}(W - \eta v, \eta
-        \lambda)
+        W \leftarrow \mathrm{soft}(W - \eta G, \eta \lambda)
 
-    where soft is the soft threshold. Without momentum v is G.
+    where soft is the soft threshold.
 
     Examples
     --------
@@ -212,59 +217,22 @@ class ProxSgd(WholeModelMethod):
         name: Literal["prox_sgd"] = "prox_sgd"
         l1_weight: float = declare_stackable(0.001, ge=0)
         """lambda, weight of the l1 norm in the loss"""
-        momentum: bool = False
-        """whether steps follow v = (1 - rho) v + rho g (ProxSGD's form), which each device keeps
-        between rounds, instead of the gradient g"""
-        rho: float = declare_stackable(0.1, gt=0, le=1)
-        """share of the newest gradient in v, with momentum: true"""
         bias_mode: BiasMode = "ideal"
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        """Count the steps and soft thresholds, and v + rho (g - v) with momentum."""
-        each = 7.0 if self.settings.momentum else 4.0
-        return self.count_step_flops(workload, per_param_step=each, per_param_round=0.0)
-
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
-        server, devices = super().init(streams, hyper)
-        if not self.settings.momentum:
-            return server, devices
-        return server, {name: torch.zeros_like(block)[:, None] for name, block in server.items()}
+        """Count the steps and soft thresholds."""
+        return self.count_step_flops(workload, per_param_step=4.0, per_param_round=0.0)
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        trial, work, weights = context.cohort.trial, context.local_data, list_weights(self.model)
-        params = dict(broadcast.tensors)
-        eta = compute_step_size(context.hyper, context.round)
-        step, threshold = eta[trial], (eta * context.hyper["l1_weight"])[trial]
-        loss = torch.zeros_like(step)
-        for index in range(work.steps):
-            batch = work.draw_batch(index)
-            if self.settings.momentum:
-                of_step, devices = self._take_momentum_step_(
-                    params, devices, batch, step, context.gather_hyper("rho")
-                )
-                loss += of_step
-            else:
-                loss += self.model.take_sgd_step_(params, batch, step)
-            for name in weights:
-                params[name] = soft_threshold(
-                    params[name], c.unsqueeze_like(threshold, params[name])
-                )
-        payload = build_payload(params, self.model, self.settings.bias_mode)
-        return devices, payload, loss / work.steps
+        return self._train(broadcast, context, context.hyper["l1_weight"], self._shrink_)
 
-    def _take_momentum_step_(
-        self, params: c.Tensors, momentum: c.Tensors, batch: c.Batch, step: Tensor, rho: Tensor
-    ) -> tuple[Tensor, c.Tensors]:
-        """Move parameters by -step v [n] in place, and return the loss [n] before and the new v."""
-        loss, grads = self.model.compute_gradients(params, batch)
-        moved = {
-            name: torch.lerp(momentum[name], g, c.unsqueeze_like(rho, g))
-            for name, g in grads.items()
-        }
-        descend_(params, moved, step)
-        return loss, moved
+    def _shrink_(self, params: c.Tensors, threshold: Tensor) -> None:
+        """Soft-threshold every weight."""
+        for name in list_weights(self.model):
+            of_weight = c.unsqueeze_like(threshold, params[name])
+            params[name] = soft_threshold(params[name], of_weight)
 
 
 class MagnitudePruning(WholeModelMethod):

@@ -2,16 +2,12 @@ r"""Federated learning from differences of losses along random directions (zerot
 
 In each round server and devices draw q directions of the model from a shared seed. A device
 evaluates losses on both sides of its model along the directions, and sends q numbers. It needs no
-backward pass: it stores no activations and no gradient. With `local_directions: all` every local
-step follows all directions (ZOTA). With `one` it follows one direction that the device draws
-(FedKSeed).
+backward pass: it stores no activations and no gradient. Every local step follows all directions.
 
 References
 ----------
 Chen, Yang, Li, Park, Quek 2025, "Zeroth-Order Over-the-Air Federated Large Model Tuning Over Edge
     Networks".
-Qin, Chen, Qian, Ding, Li, Deng 2024, "Federated Full-Parameter Tuning of Billion-Sized Language
-    Models with Communication Cost under 18 Kilobytes".
 """
 
 from __future__ import annotations
@@ -28,12 +24,11 @@ from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
 from otafl.algorithms.whole_models import compute_step_size
 from otafl.core import contracts as c
 from otafl.core.problems import Problem, make_problem
-from otafl.core.rng import Streams, declare_purpose, make_step_key
+from otafl.core.rng import Streams, declare_purpose
 from otafl.core.settings import declare_stackable
 from otafl.models.base import unflatten
 
 DIRECTION = declare_purpose("zeroth_order_direction", __name__)
-CHOICE = declare_purpose("zeroth_order_choice", __name__)
 
 SLOPES = "slopes"
 """Name of the only tensor of the payload, the slopes [n, q] along the directions."""
@@ -57,15 +52,14 @@ class ZerothOrder(Algorithm):
 
         g_{kj} = \frac{F_k(w_k + \mu u_j) - F_k(w_k - \mu u_j)}{2 \mu}
 
-    A local step of `all` and of `one`, which draws j:
+    A local step:
 
     .. math::
 
-        w_k \leftarrow w_k - \frac{\eta}{q} \sum_j g_{kj} u_j, \quad w_k \leftarrow w_k - \eta
-        g_{kj} u_j
+        w_k \leftarrow w_k - \frac{\eta}{q} \sum_j g_{kj} u_j
 
-    The device sends the sum z_k [q] of its slopes over the local steps; with `one` each counts q
-    times. With the aggregation weights p_k the server steps along their mean:
+    The device sends the sum z_k [q] of its slopes over the local steps. With the aggregation
+    weights p_k the server steps along their mean:
 
     .. math::
 
@@ -88,8 +82,6 @@ class ZerothOrder(Algorithm):
         smoothing: float = declare_stackable(1e-3, gt=0)
         """distance mu of the two evaluations from the model, per unit of a coordinate's standard
         deviation"""
-        local_directions: Literal["all", "one"] = "all"
-        """directions of a local step: all (ZOTA), or one that the device draws (FedKSeed)"""
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             return _find_problems(scenario)
@@ -104,44 +96,31 @@ class ZerothOrder(Algorithm):
         loss = torch.zeros_like(eta)
         shared = self._draw_shared_directions(w, context)
         for step in range(work.steps):
-            batch, indices = work.draw_batch(step), self._draw_indices(step, context)
-            share = count / len(indices)
+            batch = work.draw_batch(step)
             moved = w.clone() if step + 1 < work.steps else None
-            for index in indices:
+            for j in range(count):
                 if shared is None:
-                    u = draw_directions(context, trial, index, w.shape[1])
+                    u = draw_directions(context, trial, torch.full_like(trial, j), w.shape[1])
                 else:
-                    u = shared[trial, index]
+                    u = shared[trial, j]
                 slope, mean = self._compute_slope(w, u, batch, context)
-                slopes.scatter_add_(1, index[:, None], (share * slope)[:, None])
-                loss += mean / len(indices)
+                slopes[:, j] += slope
+                loss += mean / count
                 if moved is not None:
-                    moved.addcmul_((eta * slope / len(indices))[:, None], u, value=-1.0)
+                    moved.addcmul_((eta * slope / count)[:, None], u, value=-1.0)
             w = w if moved is None else moved
         return {}, (c.Group({SLOPES: slopes}),), loss / work.steps
 
     def _draw_shared_directions(self, w: Tensor, context: c.LocalContext) -> Tensor | None:
         """Draw all directions [S, q, P] of a round once, for the models w [n, P] of all devices.
 
-        Returns None if they take too much memory, or if the local steps follow fewer.
+        Returns None if they take too much memory.
         """
         trials, count = context.streams.num_trials, self.settings.directions
-        followed = len(w) * context.local_data.steps
-        if self.settings.local_directions == "all":
-            followed *= count
-        if trials * count > followed or trials * count * w.shape[1] > CHUNK:
+        if trials > len(w) * context.local_data.steps or trials * count * w.shape[1] > CHUNK:
             return None
         trial, index = context.streams.list_pairs(count)
         return draw_directions(context, trial, index, w.shape[1]).view(trials, count, -1)
-
-    def _draw_indices(self, step: int, context: c.LocalContext) -> list[Tensor]:
-        """Return the directions of a local step, int64 [n] each: all, or one of each row."""
-        cohort, count = context.cohort, self.settings.directions
-        if self.settings.local_directions == "all":
-            return [torch.full_like(cohort.trial, j) for j in range(count)]
-        key = make_step_key(context.round, step)
-        draw = context.streams.draw_device_uniform(CHOICE, key, cohort.trial, cohort.device, (1,))
-        return [(draw[:, 0] * count).long().clamp_max_(count - 1)]
 
     def _compute_slope(
         self, w: Tensor, u: Tensor, batch: c.Batch, context: c.LocalContext
@@ -180,8 +159,7 @@ class ZerothOrder(Algorithm):
         the two models beside w. The step along it takes two, except in the last local step, after
         which the device sends its slopes.
         """
-        every = self.settings.local_directions == "all"
-        probes = workload.num_steps * (self.settings.directions if every else 1)
+        probes = workload.num_steps * self.settings.directions
         moves = probes - probes // np.maximum(1, workload.num_steps)
         passes = 2.0 * self.model.count_forward_flops(workload.effective_batch_size)
         return probes * passes + (8.0 * probes + 2.0 * moves) * self.model.num_params

@@ -37,7 +37,7 @@ from otafl.algorithms.whole_models import BiasMode, build_bias_group
 from otafl.core import contracts as c
 from otafl.core.rng import Streams, declare_purpose
 from otafl.core.settings import declare_stackable
-from otafl.factorised import lowrank, random_linear_coding
+from otafl.factorised import lowrank, measures
 from otafl.factorised.lowrank import LowRank, LowRankMap, Tangent
 from otafl.models.base import Model, Shapes
 from otafl.models.layered import LayeredModel, Pair
@@ -89,6 +89,7 @@ class FedRLR(Algorithm):
 
     excludes: ClassVar[Mapping[str, str]] = {
         "rules": "needs plain sums of factors, of which no rule makes a robust product",
+        "merging": "has factors, whose means are not those of the models",
     }
 
     class Settings(LowRankSettings):
@@ -236,16 +237,6 @@ class FedRLR(Algorithm):
         biases = replace_delivered(server, received, 1)
         return _name_tensors(points, [biases[f"b{i}"] for i in self._layers])
 
-    def export_shared(self, server: c.Tensors) -> c.Tensors:
-        """Return the dense weights and the biases."""
-        weights = {f"w{i}": lowrank.to_dense(get_point(server, i)) for i in self._layers}
-        return weights | {f"b{i}": server[f"b{i}"] for i in self._layers}
-
-    def import_shared(self, server: c.Tensors, shared: c.Tensors) -> c.Tensors:
-        """Return the weights truncated to rank R, and the biases."""
-        points = [lowrank.truncate(shared[f"w{i}"], self.ranks[i]) for i in self._layers]
-        return _name_tensors(points, [shared[f"b{i}"] for i in self._layers])
-
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         owned = {name: block.flatten(0, 1) for name, block in devices.items()}
         views = {
@@ -276,7 +267,7 @@ class FedRLR(Algorithm):
 
         T = sum_k w_k Theta_k is over all devices, and squared norms are summed over the layers.
         "product_error" is |Theta_0 - T|^2 / |T|^2. "product_error_law" is its expectation for unit
-        gains without noise (`random_linear_coding.compute_distortion` over |T|^2). "consensus_gap"
+        gains without noise (`measures.compute_distortion` over |T|^2). "consensus_gap"
         is the mean over devices of |Theta_k - T|^2 / |T|^2.
 
         If all devices send in every round, T is the mean of exactly the models behind Theta_0. With
@@ -291,7 +282,7 @@ class FedRLR(Algorithm):
             points = LowRank(
                 *(torch.cat([a, b[:, None]], 1).double() for a, b in zip(own, anchor, strict=True))
             )
-            gram = random_linear_coding.compute_inner_products(points)
+            gram = measures.compute_inner_products(points)
             products = gram[:, :-1, :-1]
             to_mean = torch.bmm(products, weight[..., None])[..., 0]  # <Theta_k, T>
             square = (to_mean * weight).sum(1)
@@ -300,9 +291,7 @@ class FedRLR(Algorithm):
             total += square
             error += gram[:, -1, -1] - 2.0 * crossed + square
             gap += (squares - 2.0 * to_mean).mean(1) + square
-            law += random_linear_coding.compute_distortion(
-                own.s.double().sum(2), squares, square, weight, rank
-            )
+            law += measures.compute_distortion(own.s.double().sum(2), squares, square, weight, rank)
         return {
             "product_error": error / total,
             "product_error_law": law / total,

@@ -17,7 +17,8 @@ of Non-Identical Data Distribution for Federated Visual Classification".
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ from otafl.core import contracts as c
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.factorised import lowrank
-from otafl.factorised.lowrank import LowRank, LowRankMap, Tangent
+from otafl.factorised.lowrank import LowRank, LowRankMap
 from otafl.models.base import Model, Shapes
 from otafl.models.layered import LayeredModel, Pair
 
@@ -130,6 +131,10 @@ class FedRLRPlus(Algorithm):
 
     model: LayeredModel
 
+    excludes: ClassVar[Mapping[str, str]] = {
+        "merging": "has factors, whose means are not those of the models",
+    }
+
     class Settings(DecayedSettings, LowRankSettings):
         name: Literal["fedrlr_plus"] = "fedrlr_plus"
         server_learning_rate: float = declare_stackable(1.0, gt=0)
@@ -195,25 +200,11 @@ class FedRLRPlus(Algorithm):
             b = lowrank.project_out(at.v, b)  # along V there is only noise
             a, b = a + beta * server[f"d{i}"], b + beta * server[f"e{i}"]
             momenta.append((a, b))
-            h = at.u.mT @ a
-            steps.append(Tangent(step * h, step * lowrank.project_out(at.u, a), step * b))
+            steps.append(lowrank.make_tangent(at, step * a, step * b))
         state: c.Tensors = {}
         moved = [lowrank.reorthonormalise(to) for to in lowrank.retract(points, steps)]
         for i, (at, to, momentum) in enumerate(zip(points, moved, momenta, strict=True)):
             state |= name_point(i, to) | _transport_momentum(i, at, momentum, to)
-        return state
-
-    def export_shared(self, server: c.Tensors) -> c.Tensors:
-        """Return the dense weights, each with its bias as the last row."""
-        return {f"w{i}": lowrank.to_dense(get_point(server, i)) for i in range(len(self.ranks))}
-
-    def import_shared(self, server: c.Tensors, shared: c.Tensors) -> c.Tensors:
-        """Return the weights truncated to rank R, and the server's momentum transported there."""
-        state: c.Tensors = {}
-        for i, rank in enumerate(self.ranks):
-            to = lowrank.truncate(shared[f"w{i}"], rank)
-            momentum = server[f"d{i}"], server[f"e{i}"]
-            state |= name_point(i, to) | _transport_momentum(i, get_point(server, i), momentum, to)
         return state
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:

@@ -2,11 +2,11 @@
 
 Every device has a dense personal model and CP factors of each layer's weight. A local round takes
 Nesterov steps on the personal model under a penalty, with one minibatch, then Adam steps that pull
-the factors to it. Devices send only factors and biases. The server averages factors (AFM), or
-averages tensors and factorises them again (ACT). With `aggregation: tangent` devices send
-coordinates of the tensors' changes in the frame of the broadcast factors. These superpose over the
-air without the ambiguity of AFM (`factorised.cp_aggregation`, not in the paper). The paper's tau is
-training.local_steps.
+the factors to it. Devices send only the increments of factors and biases. The server averages
+factors (AFM), or averages tensors and factorises them again (ACT). With `aggregation: tangent`
+devices send coordinates of the tensors' changes in the frame of the broadcast factors. These
+superpose over the air without the ambiguity of AFM (`factorised.cp_aggregation`, not in the paper).
+The paper's tau is training.local_steps.
 
 Eq. (17) and the appendix differ, and the appendix is right: the gradient of the factors is eq.
 (25). A bias is sent whole. Its centre is the local bias, and Adam trains it on lambda (b -
@@ -30,7 +30,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
-from otafl.algorithms.deliveries import get_delivered_indicator, replace_delivered, sum_per_trial
+from otafl.algorithms.deliveries import compute_delivered_shares, sum_per_trial, sum_rows
 from otafl.algorithms.low_rank.cp_factors import CpParams, FactorPull
 from otafl.algorithms.low_rank.low_rank_layers import (
     Ranks,
@@ -138,9 +138,6 @@ class TDPFed(Algorithm):
         weights: Literal["samples", "uniform"] = "samples"
         """weights of the devices: samples, by their numbers of samples, as in (21), or uniform, as
         (20) is printed"""
-        sends: Literal["increment", "factors"] = "increment"
-        """what devices send with afm and act: the increment of the factors, or the factors;
-        equivalent on a link without errors"""
         downlink: Literal["factors", "both"] = "factors"
         """what the server broadcasts: the factors, or the full tensors too"""
         act_start: Literal["near", "random"] = "near"
@@ -163,11 +160,6 @@ class TDPFed(Algorithm):
                 )
             if self.act_theta_start == "tensor" and self.downlink != "both":
                 yield "act_theta_start: tensor needs downlink: both; got downlink: factors"
-            if self.aggregation == "tangent" and self.sends == "factors":
-                yield (
-                    "aggregation: tangent needs sends: increment, coordinates of the change; got "
-                    "sends: factors"
-                )
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             sides = find_sides(scenario)
@@ -187,7 +179,7 @@ class TDPFed(Algorithm):
     @classmethod
     def describe_payload(cls, settings: Any) -> PayloadKind:
         needs: Needs = "each" if settings.aggregation == "act" else "mean"
-        return PayloadKind(needs, settings.sends == "increment")
+        return PayloadKind(needs)
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return factors whose tensors have He's variance, and biases of zero."""
@@ -257,10 +249,7 @@ class TDPFed(Algorithm):
         return dense | {layer.bias: local[layer.bias].clone() for layer in self.model.layers}
 
     def _build_payload(self, local: c.Tensors, start: c.Tensors) -> c.Payload:
-        if self.settings.sends == "factors":
-            sent = {name: block.clone() for name, block in local.items()}
-        else:
-            sent = {name: block - start[name] for name, block in local.items()}
+        sent = {name: block - start[name] for name, block in local.items()}
         if self.settings.aggregation == "tangent":
             for name in self.cp.weights:
                 moved = cp_aggregation.compute_coordinates(
@@ -280,17 +269,12 @@ class TDPFed(Algorithm):
         beta, old = context.hyper["server_learning_rate"], self.cp.select(server)
         if self.settings.weights == "uniform":
             received = self._scale_to_means(received, context.cohort)
-        mean = received.mean[0]
-        if self.settings.sends == "factors":  # eq. (20)
-            mean = replace_delivered(old, received, 0)
-            new = {n: torch.lerp(b, mean[n], c.unsqueeze_like(beta, b)) for n, b in old.items()}
-        else:
-            steps = {n: c.unsqueeze_like(beta, b) * b for n, b in mean.items()}
-            new = {n: b + steps[n] for n, b in old.items()}
-            if self.settings.aggregation == "tangent":
-                for name in self.cp.weights:
-                    at, along = self.cp.get_factors(old, name), self.cp.get_factors(steps, name)
-                    new |= self.cp.name_factors(name, cp_aggregation.retract(at, along))
+        steps = {n: c.unsqueeze_like(beta, b) * b for n, b in received.mean[0].items()}
+        new = {n: b + steps[n] for n, b in old.items()}  # eq. (20)
+        if self.settings.aggregation == "tangent":
+            for name in self.cp.weights:
+                at, along = self.cp.get_factors(old, name), self.cp.get_factors(steps, name)
+                new |= self.cp.name_factors(name, cp_aggregation.retract(at, along))
         if self.settings.downlink == "both":
             new[TENSOR] = self.cp.flatten_dense(new)
         return new
@@ -320,8 +304,7 @@ class TDPFed(Algorithm):
         each = received.per_device[0]
         if self.settings.weights == "uniform":
             each = {name: block * self.num_devices for name, block in each.items()}
-        if self.settings.sends == "increment":
-            each = {name: block + server[name][cohort.trial] for name, block in each.items()}
+        each = {name: block + server[name][cohort.trial] for name, block in each.items()}
         weight = self._compute_device_weights(received, cohort)
         new: c.Tensors = {}
         residual, whole = torch.zeros_like(beta), torch.zeros_like(beta)
@@ -367,11 +350,9 @@ class TDPFed(Algorithm):
 
     def _compute_device_weights(self, received: c.Received, cohort: c.Cohort) -> Tensor:
         """Compute each device's weight [n] in the mean over the delivered updates of a trial."""
-        weight = get_delivered_indicator(received, cohort)
-        if self.settings.weights == "samples":
-            weight = weight * cohort.weight
-        total = sum_per_trial(weight, cohort)
-        return weight / total.clamp_min(torch.finfo(total.dtype).tiny)[cohort.trial]
+        by_samples = self.settings.weights == "samples"
+        weight = cohort.weight if by_samples else torch.ones_like(cohort.weight)
+        return compute_delivered_shares(weight, received, (0,), cohort)
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         local = {
@@ -432,7 +413,4 @@ def _interpolate_to_mean(
     old: Tensor, per_device: Tensor, weight: Tensor, cohort: c.Cohort, beta: Tensor
 ) -> Tensor:
     """Compute (1 - beta) old + beta times the weighted mean over each trial's rows, eq. (20)."""
-    mean = torch.zeros_like(old).index_add_(
-        0, cohort.trial, per_device * c.unsqueeze_like(weight, per_device)
-    )
-    return torch.lerp(old, mean, c.unsqueeze_like(beta, old))
+    return torch.lerp(old, sum_rows(per_device, weight, cohort), c.unsqueeze_like(beta, old))

@@ -22,7 +22,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, declare_penalty
@@ -39,6 +38,9 @@ from otafl.core import settings
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.models.span import subtract_params
+
+PROX_STEPS = 5
+"""Gradient steps on each minibatch, as in pFedMe's and pFedBreD's solvers."""
 
 
 class FedAMP(Algorithm):
@@ -94,8 +96,6 @@ class FedAMP(Algorithm):
             15.0,
             "lambda / alpha_k, weight of the penalty |w - u|^2 / 2 on the distance to the mixture",
         )
-        prox_steps: int = Field(5, ge=1)
-        """number of gradient steps on each minibatch"""
         weights: Literal["kernel", "cosine"] = "kernel"
         """rule for the weights of other models: kernel, exp(-|w_i - w_j|^2 / sigma) (FedAMP), or
         cosine, exp(cosine_scale cos(w_i, w_j)), normalised (HeurFedAMP)"""
@@ -134,9 +134,7 @@ class FedAMP(Algorithm):
             pull = subtract_params(u, w, out=pull)
             span = form.make_span(work.draw_batch(step), w, pull)
             centre = span.origin + span.directions[0]
-            theta, first = take_gradient_steps(
-                span, span.origin, centre, rate, weight, self.settings.prox_steps
-            )
+            theta, first = take_gradient_steps(span, span.origin, centre, rate, weight, PROX_STEPS)
             span.write_(theta, w)
             loss += first
         params = form.to_params(w)
@@ -162,8 +160,8 @@ class FedAMP(Algorithm):
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the gradient steps under a penalty; the model itself is sent."""
-        steps = self.settings.prox_steps
-        return self.count_step_flops(workload, steps, PENALISED * steps, per_param_round=0.0)
+        each = PENALISED * PROX_STEPS
+        return self.count_step_flops(workload, PROX_STEPS, each, per_param_round=0.0)
 
 
 def compute_kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> Tensor:

@@ -3,16 +3,15 @@
 Personalised federated learning with first-order model optimisation. The server forwards M models to
 each device. The device compares them with a baseline on its own validation samples, moves to a
 mixture of the better ones, trains it and sends it. The baseline is the device's model before its
-last local training. The trained model is then one of the candidates, so that training is kept as
-far as it helped. With `baseline: current` the trained model is itself the baseline. If no model is
-better, the baseline stays.
+last local training. The trained model is one of the candidates, so that training is kept as far as
+it helped. If no model is better, the baseline stays.
 
 The server forwards the models of the largest affinity, which the devices report in their payload.
 Each of the M is replaced by a random one with a probability that decreases over the rounds. A
 device is forwarded models of the same M devices until its report is delivered.
 
-Validation samples are evenly spaced over a device's samples, floor(share n_i) of them, and are in
-no training minibatch. A device with too few samples has no validation samples and trains alone.
+Validation samples are a fifth of a device's samples, evenly spaced over them, and are in no
+training minibatch. A device with too few samples has no validation samples and trains alone.
 
 References
 ----------
@@ -51,6 +50,13 @@ EXPLORE = declare_purpose("fedfomo/explore", __name__)
 
 GAIN = "gain"
 
+VALIDATION = 0.2
+"""Share of a device's samples for validation."""
+
+EXPLORE_FIRST, EXPLORE_DECAY = 0.3, 0.05
+"""Probability in the first round that a random model is forwarded instead of one with a large
+affinity, and its decrease in each round, down to 0."""
+
 
 class FedFomo(Algorithm):
     r"""First-order model optimisation of personal models.
@@ -58,7 +64,7 @@ class FedFomo(Algorithm):
     The server's tensors are "models" [S, K, P], the last delivered model of each device or its
     start; "affinity" [S, K, K]; and "offer" [S, K, M] int64, the devices whose models each device
     is forwarded next. The device's tensors are "personal.NAME", the trained model, and "base.NAME",
-    the model before training (absent with `baseline: current`).
+    the model before training.
 
     Whatever the uplink does, devices keep the trained model and the baseline: the device
     compares models on its own samples.
@@ -85,6 +91,8 @@ class FedFomo(Algorithm):
 
     needs: ClassVar[Needs] = "each"
 
+    device_models = ("personal", "base")
+
     is_per_device = True
 
     excludes: ClassVar[Mapping[str, str]] = {
@@ -103,22 +111,10 @@ class FedFomo(Algorithm):
         """step size of SGD on a device's model"""
         models: int = Field(5, ge=0)
         """M, number of models forwarded to each device; all others if there are fewer"""
-        baseline: Literal["last", "current"] = "last"
-        """model with which others are compared and to which they are added: last, the device's
-        model before its last local training, with the trained model as a candidate; current, the
-        trained model"""
-        validation: float = Field(0.2, gt=0, lt=1)
-        """share of a device's samples for validation"""
-        explore: float = declare_stackable(0.3, ge=0, le=1)
-        """probability in the first round that a random model is forwarded instead of one with a
-        large affinity"""
-        explore_decay: float = declare_stackable(0.05, ge=0)
-        """decrease of that probability in each round, down to 0"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
         self.num_offers = min(settings.models, devices - 1)
-        self.device_models = ("personal", "base") if settings.baseline == "last" else ("personal",)
 
     @classmethod
     def describe_payload(cls, settings: Any) -> PayloadKind:
@@ -131,7 +127,7 @@ class FedFomo(Algorithm):
         server = {
             "models": flat[:, None].repeat(1, self.num_devices, 1),
             "affinity": affinity,
-            "offer": self.offer(affinity, 0, hyper, streams),
+            "offer": self.offer(affinity, 0, streams),
         }
         return server, state
 
@@ -144,12 +140,10 @@ class FedFomo(Algorithm):
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
         work, cohort = context.local_data, context.cohort
-        data = HeldOutData(
-            work.load_full_batch(), self.settings.validation, work.draw_batch(0).y.shape[1]
-        )
+        data = HeldOutData(work.load_full_batch(), work.draw_batch(0).y.shape[1])
         trained = select_prefix(devices, "personal")
         params, gain = self.mix(broadcast.tensors["models"], trained, devices, data.validation)
-        state = add_prefix("base", copy_params(params)) if self.settings.baseline == "last" else {}
+        base = add_prefix("base", copy_params(params))
         rate, size = context.gather_hyper("learning_rate"), (data.batch_size,)
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
@@ -160,7 +154,7 @@ class FedFomo(Algorithm):
             loss += self.model.take_sgd_step_(params, batch, rate)
         report = (c.Group({GAIN: gain}),) if self.num_offers else ()
         payload = (*build_model_payload(params), *report)
-        return state | add_prefix("personal", params), payload, loss / work.steps
+        return base | add_prefix("personal", params), payload, loss / work.steps
 
     def mix(
         self, offered: Tensor, trained: c.Tensors, devices: c.Tensors, validation: c.Batch
@@ -185,17 +179,12 @@ class FedFomo(Algorithm):
         Tensor [n, M]
             Gains g of the forwarded models.
         """
-        base = select_prefix(devices, "base") or trained
-        flat = flatten(base)
+        flat, own_flat = flatten(select_prefix(devices, "base")), flatten(trained)
         base_loss = self._compute_losses(flat[:, None], validation)
         gain = flat.new_zeros(len(flat), 0)
         if self.num_offers:
             gain = self._compute_gain(offered, flat, base_loss, validation)
-        own_gain = torch.zeros_like(flat[:, 0])
-        own_flat = flat
-        if base is not trained:
-            own_flat = flatten(trained)
-            own_gain = self._compute_gain(own_flat[:, None], flat, base_loss, validation)[:, 0]
+        own_gain = self._compute_gain(own_flat[:, None], flat, base_loss, validation)[:, 0]
         positive, own_positive = gain.clamp_min(0.0), own_gain.clamp_min(0.0)
         total = positive.sum(1) + own_positive
         scale = torch.where(total > 0, 1.0 / total, 0.0)[:, None]
@@ -252,7 +241,7 @@ class FedFomo(Algorithm):
         known = server["affinity"].flatten(0, 1)[cell]
         p = known.scatter_add(1, owners, each[GAIN])  # p_i <- p_i + g
         new["affinity"] = update_table(server["affinity"], p, delivered_mask, cohort)
-        offer = self.offer(new["affinity"], int(context.round) + 1, context.hyper, context.streams)
+        offer = self.offer(new["affinity"], int(context.round) + 1, context.streams)
         new["offer"] = update_table(
             server["offer"], offer.flatten(0, 1)[cell], delivered_mask, cohort
         )
@@ -264,14 +253,14 @@ class FedFomo(Algorithm):
         Training leaves out the validation samples. The exchange has their forward passes through
         the baseline and every compared model, the distances of the models, and the mixture.
         """
-        held = count_held_out(workload.num_samples, self.settings.validation)
-        compared = self.num_offers + (self.settings.baseline == "last")
+        held = count_held_out(workload.num_samples)
+        compared = self.num_offers + 1
         exchange = (1 + compared) * self.model.count_forward_flops(held)
         exchange += (3.0 * compared + 2.0 * (1 + compared)) * self.model.num_params
         rest = replace(workload, num_samples=workload.num_samples - held)
         return exchange + self.count_step_flops(rest, per_param_round=0.0)
 
-    def offer(self, affinity: Tensor, round: int, hyper: c.Hyper, streams: Streams) -> Tensor:
+    def offer(self, affinity: Tensor, round: int, streams: Streams) -> Tensor:
         """Choose the devices whose models each device is forwarded in a round.
 
         Parameters
@@ -280,8 +269,6 @@ class FedFomo(Algorithm):
             Affinity of the devices. Ties are broken at random.
         round : int
             Index of the round.
-        hyper : mapping of str to Tensor [S]
-            Stackable settings.
         streams : Streams
             Source of random numbers.
 
@@ -295,8 +282,7 @@ class FedFomo(Algorithm):
             return torch.zeros_like(affinity[:, :, :0], dtype=torch.int64)
         draw = streams.draw_uniform(EXPLORE, round, (devices, devices + wanted))
         chance, explored = draw.split([devices, wanted], 2)
-        epsilon = (hyper["explore"] - hyper["explore_decay"] * round)[:, None, None]
-        liked = (explored >= epsilon).sum(2, keepdim=True)  # number chosen by affinity
+        liked = (explored >= EXPLORE_FIRST - EXPLORE_DECAY * round).sum(2, keepdim=True)
         itself = torch.eye(devices, dtype=torch.bool, device=affinity.device)
         shuffled = chance.argsort(2)
         preference = affinity.masked_fill(itself, -torch.inf).gather(2, shuffled)
@@ -309,9 +295,9 @@ class FedFomo(Algorithm):
         return score.topk(wanted, 2).indices
 
 
-def count_held_out(samples: np.ndarray, share: float) -> np.ndarray:
+def count_held_out(samples: np.ndarray) -> np.ndarray:
     """Count the validation samples among the samples."""
-    return np.floor(samples * share)
+    return np.floor(samples * VALIDATION)
 
 
 class HeldOutData:
@@ -324,8 +310,6 @@ class HeldOutData:
     ----------
     full : Batch [n, n_max]
         All samples, padded.
-    share : float
-        Share of validation samples.
     batch_size : int
         Samples of a minibatch.
 
@@ -335,10 +319,10 @@ class HeldOutData:
         Validation samples. Their weights have sum one, or zero for a device without any.
     """
 
-    def __init__(self, full: c.Batch, share: float, batch_size: int) -> None:
+    def __init__(self, full: c.Batch, batch_size: int) -> None:
         self.batch_size = batch_size
         longest, place = full.y.shape[1], full.y.device
-        ends = count_held_out(np.arange(longest + 1), share)
+        ends = count_held_out(np.arange(longest + 1))
         out = np.diff(ends) > 0  # spread evenly over any order of the samples
         self._training = torch.from_numpy(np.flatnonzero(~out)).to(place)
         validation = torch.from_numpy(np.flatnonzero(out)).to(place)

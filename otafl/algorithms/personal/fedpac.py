@@ -30,7 +30,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from scipy.linalg import solve_triangular
+from scipy.optimize import nnls
 from torch import Tensor
 
 from otafl.algorithms.base import (
@@ -56,7 +57,6 @@ from otafl.algorithms.parameters import (
     build_increment,
     make_device_view,
 )
-from otafl.algorithms.personal.simplex_qp import solve_programs
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -69,6 +69,14 @@ from otafl.models.base import (
     unflatten,
 )
 from otafl.models.layered import LayeredModel
+
+HEAD_SHARE = 5
+"""Steps on the extractor for each step on the last layer, of which there is at least one; in the
+paper one epoch, then five."""
+
+
+RIDGE = 1e-13
+"""Term that keeps the scaled matrix of a quadratic program positive definite."""
 
 
 class _PassThrough:
@@ -132,9 +140,6 @@ class FedPAC(Algorithm):
 
         name: Literal["fedpac"] = "fedpac"
         personal_learning_rate: float = declare_personal_rate()
-        head_steps: int | None = Field(None, ge=1)
-        """SGD steps on the last layer before training.local_steps on the extractor; a fifth of
-        these, at least one, if not given (the paper: one epoch, then five)"""
         penalty: float = declare_penalty(
             1.0, "lambda, weight of the mean square of f(x) - c_y in the extractor's loss"
         )
@@ -193,9 +198,8 @@ class FedPAC(Algorithm):
 
         rate = context.gather_hyper("learning_rate")
         own_rate = context.gather_hyper("personal_learning_rate")
-        for index in range(self.settings.head_steps or max(1, work.steps // 5)):
-            draw, step = divmod(index, work.steps)
-            batch = work.draw_batch(step, draw_index=1 + draw)
+        for step in range(max(1, work.steps // HEAD_SHARE)):
+            batch = work.draw_batch(step, draw_index=1)
             seen = c.Batch(self.compute_features(body, batch.x), batch.y, batch.weight)
             self.head.take_sgd_step_(head, seen, own_rate)
         loss = torch.zeros_like(rate)
@@ -330,7 +334,7 @@ class FedPAC(Algorithm):
             + aligned * workload.effective_batch_size
             + 2.0 * body
         )
-        head_steps = self.settings.head_steps or np.maximum(1, workload.num_steps // 5)
+        head_steps = np.maximum(1, workload.num_steps // HEAD_SHARE)
         return passes + head_steps * on_head + workload.num_steps * on_body + body
 
 
@@ -384,9 +388,39 @@ def compute_mixing_weights(moment: Tensor, variance: Tensor, present: Tensor) ->
     # <h_i - h_j, h_i - h_l> for all i, j, l
     q = gram[:, None] - gram[:, :, :, None] - gram[:, :, None] + square[:, :, None, None]
     q = q + torch.diag_embed(variance.double())[:, None]
-    there = (present > 0) | (
-        present.sum(1, keepdim=True) == 0
-    )  # without any the result is not used
-    wanted = there[:, None].expand(-1, devices, -1).flatten(0, 1)
-    weights = solve_programs(q.flatten(0, 1), wanted)
-    return weights.view(trials, devices, devices).to(moment.dtype)
+    weights = np.zeros((trials, devices, devices))
+    for trial, there in enumerate((present > 0).cpu().numpy()):
+        for row, matrix in enumerate(q[trial].cpu().numpy()) if there.any() else ():
+            weights[trial, row, there] = solve_simplex_program(matrix[np.ix_(there, there)])
+    return torch.from_numpy(weights).to(moment)
+
+
+def solve_simplex_program(q: np.ndarray) -> np.ndarray:
+    r"""Minimise x^T Q x over the probability simplex.
+
+    Parameters
+    ----------
+    q : ndarray [K, K]
+        Symmetric, positive semidefinite matrix.
+
+    Returns
+    -------
+    ndarray [K]
+        Minimiser; NaN for a matrix that is not finite.
+
+    Notes
+    -----
+    With the Cholesky factor Q = L L^T the minimiser is in proportion to that of a least-squares
+    problem:
+
+    .. math::
+
+        \min_{x \ge 0} \|L^T x - L^{-1} 1\|^2
+    """
+    if not np.isfinite(q).all():
+        return np.full(len(q), np.nan)
+    q = q / max(q.diagonal().max(), np.finfo(float).tiny) + RIDGE * np.eye(len(q))
+    root = np.linalg.cholesky(q)
+    aim = solve_triangular(root, np.ones(len(q)), lower=True)
+    x, _ = nnls(root.T, aim, maxiter=100 * len(q))
+    return np.asarray(x / x.sum())

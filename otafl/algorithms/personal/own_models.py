@@ -1,4 +1,6 @@
-"""Models of each device's own: alone, or beside the averaged one (local training, Ditto, APFL).
+"""Models of each device's own: alone, beside the averaged one, or a step away from it.
+
+These are local training, Ditto, APFL and Per-FedAvg.
 
 Local training is SGD on each device's own samples, the control of personalised methods. Nothing is
 broadcast or sent, so it takes no channel use. There are only personal models, and no global model.
@@ -13,11 +15,18 @@ model through the mixture of both. With `adaptive` it also learns the share of i
 personal model is the mixture with the averaged model after aggregation, which is the output of the
 paper's algorithm. So the personal models of absent devices change with the averaged one.
 
+Per-FedAvg is model-agnostic meta-learning: a global model from which a gradient step gives a good
+personal model. A local step follows the gradient of the loss after one gradient step, with
+independent minibatches for both. The personal model is the global one after gradient steps on the
+device's own samples, before the test.
+
 References
 ----------
 Li, Hu, Beirami, Smith 2021, "Ditto: Fair and Robust Federated Learning Through Personalization",
     Algorithm 1.
 Deng, Kamani, Mahdavi 2020, "Adaptive Personalized Federated Learning", Algorithm 1.
+Fallah, Mokhtari, Ozdaglar 2020, "Personalized Federated Learning with Theoretical Guarantees: A
+    Model-Agnostic Meta-Learning Approach", Algorithm 1.
 """
 
 from __future__ import annotations
@@ -27,6 +36,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import (
@@ -45,15 +55,17 @@ from otafl.algorithms.parameters import (
     get_received_params,
     make_view,
     run_sgd_,
+    run_steps,
     select_prefix,
     take_penalised_step_,
 )
+from otafl.algorithms.prox import take_step
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
-from otafl.models.base import descend_, unflatten
+from otafl.models.base import Model, descend_, unflatten
 
 
 class LocalOnly(Algorithm):
@@ -146,24 +158,25 @@ class Ditto(Algorithm):
 
         def find_conflicts(self) -> Iterator[str]:
             return find_overshoot(
-                "personal_learning_rate", self.personal_learning_rate, self.penalty
+                "personal_learning_rate", self.personal_learning_rate, self.penalty, "penalty"
             )
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        received, work = get_received_params(broadcast, self.model), context.local_data
+        received = get_received_params(broadcast, self.model)
         w, v = self.model.copy_trainable(received), select_prefix(devices, "personal")
         rate = context.gather_hyper("learning_rate")
         own_rate = context.gather_hyper("personal_learning_rate")
         weight = context.gather_hyper("penalty")
-        loss = torch.zeros_like(rate)
-        for step in range(work.steps):
-            batch = work.draw_batch(step)
-            loss += self.model.take_sgd_step_(w, batch, rate)
+
+        def take_step_(batch: c.Batch) -> Tensor:
             take_penalised_step_(self.model, v, received, batch, own_rate, weight)
+            return self.model.take_sgd_step_(w, batch, rate)
+
+        loss = run_steps(context, take_step_)
         sent = build_increment(w, broadcast, self.model.shapes)
-        return add_prefix("personal", v), sent, loss / work.steps
+        return add_prefix("personal", v), sent, loss
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the step of w, and that of v with its penalty: v - w, times lambda, added."""
@@ -200,9 +213,7 @@ class Apfl(Algorithm):
 
     .. math::
 
-        \alpha \leftarrow \alpha - \eta \left( \langle v - w, \nabla f(m) \rangle + d \alpha \right)
-
-    d is `mixing_decay`: 0 in the paper, 0.02 in the authors' program.
+        \alpha \leftarrow \alpha - \eta \langle v - w, \nabla f(m) \rangle
 
     Examples
     --------
@@ -223,9 +234,6 @@ class Apfl(Algorithm):
         adaptive: bool = True
         """whether each device learns its alpha, by one gradient step a round with
         personal_learning_rate, clipped to 0 to 1"""
-        mixing_decay: float = declare_stackable(0.0, ge=0)
-        """d, factor of alpha that is added to its gradient and pulls towards the averaged model,
-        with adaptive: true; 0 in the paper, 0.02 in the authors' program"""
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
@@ -247,8 +255,7 @@ class Apfl(Algorithm):
             _, grads = self.model.compute_gradients(mixed, batch)
             size = own_rate * alpha
             if self.settings.adaptive and step == 0:
-                slope = _inner_product(v, w, grads) + context.gather_hyper("mixing_decay") * alpha
-                alpha = (alpha - own_rate * slope).clamp(0.0, 1.0)
+                alpha = (alpha - own_rate * _inner_product(v, w, grads)).clamp(0.0, 1.0)
             descend_(v, grads, size)
             loss += self.model.take_sgd_step_(w, batch, rate)
         sent = build_increment(w, broadcast, self.model.shapes)
@@ -277,3 +284,93 @@ def _inner_product(v: c.Tensors, w: c.Tensors, grads: c.Tensors) -> Tensor:
     """Compute <v - w, grads>, [n]."""
     parts = [((v[n] - w[n]) * grad).flatten(1).sum(1) for n, grad in grads.items()]
     return torch.stack(parts).sum(0)
+
+
+FINE_TUNE_RATE = "fine_tune_learning_rate"
+"""Name of the server's tensor of alpha, [S], which the views need."""
+
+
+class PerFedAvg(Algorithm):
+    r"""Federated meta-learning.
+
+    The server's tensors are "model" [S, P] and alpha [S]. Devices have no state.
+
+    Notes
+    -----
+    With minibatches D and D', the step size alpha `personal_learning_rate` and beta
+    `learning_rate`:
+
+    .. math::
+
+        u = w - \alpha \nabla f(w; D)
+
+    .. math::
+
+        w \leftarrow w - \beta \nabla f(u; D')
+
+    This is FO, the authors' first-order approximation, which leaves the Hessian of the
+    meta-gradient out.
+
+    Examples
+    --------
+    `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    """
+
+    averages_increments: ClassVar[bool] = True
+
+    class Settings(AveragedSettings):
+        name: Literal["per_fedavg"] = "per_fedavg"
+        personal_learning_rate: float = declare_stackable(0.01, gt=0)
+        """alpha, step size from the global model to a device's own"""
+        fine_tune_steps: int = Field(1, ge=1)
+        """number of steps from the global model to the personal one before the test; pFedBreD's
+        text has 2, its program 1"""
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
+        self.constants = {"gradients_per_step": 2.0}
+
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
+        server, devices = super().init(streams, hyper)
+        return server | {FINE_TUNE_RATE: hyper["personal_learning_rate"].clone()}, devices
+
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
+        return c.Broadcast({c.MODEL: server[c.MODEL]})
+
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        form, work = self.form, context.local_data
+        w = form.copy_params(get_received_params(broadcast, self.model))
+        alpha = context.gather_hyper("personal_learning_rate")
+        beta = context.gather_hyper("learning_rate")
+        loss = torch.zeros_like(alpha)
+        for index in range(work.steps):
+            span = form.make_span(
+                work.draw_batch(index), w, second_batch=work.draw_batch(index, draw_index=1)
+            )
+            inner = span.compute_second_gradient()
+            slope = span.compute_gradient(take_step(span, span.origin, inner, alpha))
+            loss += inner.loss
+            form.take_step_(w, slope, beta)
+        sent = build_increment(form.to_params(w), broadcast, self.model.shapes)
+        return {}, sent, loss / work.steps
+
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
+        return super().update_server(server, received, context) | {
+            FINE_TUNE_RATE: server[FINE_TUNE_RATE]
+        }
+
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        views = super().build_views(server, devices)
+        model, tuned = (
+            views["global"],
+            c.FineTuneSpec(self.settings.fine_tune_steps, server[FINE_TUNE_RATE]),
+        )
+        return views | {"personal": c.View(model.params, model.predict_fn, fine_tune=tuned)}
+
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        """Count a step for each of the two gradients."""
+        return self.count_step_flops(workload, gradients=2, per_param_step=4.0)

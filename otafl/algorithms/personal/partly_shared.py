@@ -43,7 +43,6 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import (
     Model,
-    Shapes,
     copy_params,
     descend_,
     differentiate,
@@ -54,74 +53,53 @@ from otafl.models.base import (
 LOCAL_PREFIX = "personal"
 
 
-def get_shared_shapes(model: Model, local_names: Collection[str]) -> Shapes:
-    """Return the shapes of the shared parameters."""
-    return {name: shape for name, shape in model.shapes.items() if name not in local_names}
-
-
-def split_start(
-    model: Model, local_names: Collection[str], streams: Streams
-) -> tuple[c.Tensors, c.Tensors]:
-    """Split the start of the model into server and device state.
+class PartlyShared(Algorithm):
+    """A method whose devices keep some parameters for themselves.
 
     Parameters
     ----------
+    settings : Settings
+        Settings of the method.
     model : Model
         Model.
-    local_names : collection of str
+    devices : int
+        Number of devices.
+    kept : collection of str
         Names of the parameters that devices keep.
-    streams : Streams
-        Source of random numbers.
-
-    Returns
-    -------
-    server : dict of str to Tensor [S, P]
-        Shared parameters.
-    devices : dict of str to Tensor [S, 1, *shape]
-        Own parameters, equal for all devices of a trial.
     """
-    params = draw_start(model, streams)
-    own_part = {name: params.pop(name)[:, None] for name in tuple(params) if name in local_names}
-    return {c.MODEL: flatten(params)}, add_prefix(LOCAL_PREFIX, own_part)
+
+    averages_increments: ClassVar[bool] = True
+
+    is_per_device = True
+
+    def __init__(self, settings: Any, model: Model, devices: int, kept: Collection[str]) -> None:
+        super().__init__(settings, model, devices)
+        self.kept = tuple(kept)
+        self.shapes = self.sent_shapes = {n: s for n, s in model.shapes.items() if n not in kept}
+
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
+        params = draw_start(self.model, streams)
+        own = {name: params.pop(name)[:, None] for name in self.kept}
+        return {c.MODEL: flatten(params)}, add_prefix(LOCAL_PREFIX, own)
+
+    def join_params(self, broadcast: c.Broadcast, devices: c.Tensors) -> c.Tensors:
+        """Join a copy of the received parameters and the device's own, to train in place."""
+        shared = copy_params(unflatten(broadcast.tensors[c.MODEL], self.shapes))
+        return shared | select_prefix(devices, LOCAL_PREFIX)
+
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        """Return the view of the server's shared parameters with each device's own."""
+        kept = select_prefix(devices, LOCAL_PREFIX)
+        num_devices = next(iter(kept.values())).shape[1]
+        shared = {
+            name: block[:, None].expand(-1, num_devices, *block.shape[1:])
+            for name, block in unflatten(server[c.MODEL], self.shapes).items()
+        }
+        both = {name: block.flatten(0, 1) for name, block in (shared | kept).items()}
+        return {"personal": make_view(self.model, both, "device")}
 
 
-def join_params(broadcast: c.Broadcast, devices: c.Tensors, shapes: Shapes) -> c.Tensors:
-    """Join the received parameters and the device's own, to train in place.
-
-    Parameters
-    ----------
-    broadcast : Broadcast
-        Received parameters [n, P], which are copied.
-    devices : dict of str to Tensor [n, *shape]
-        State of the devices.
-    shapes : dict of str to tuple of int
-        Shapes of the shared parameters.
-
-    Returns
-    -------
-    dict of str to Tensor [n, *shape]
-        All parameters.
-    """
-    return copy_params(unflatten(broadcast.tensors[c.MODEL], shapes)) | select_prefix(
-        devices, LOCAL_PREFIX
-    )
-
-
-def make_personal_view(
-    model: Model, server: c.Tensors, devices: c.Tensors, shapes: Shapes
-) -> c.View:
-    """Build the view of the server's shared parameters with each device's own."""
-    kept = select_prefix(devices, LOCAL_PREFIX)
-    num_devices = next(iter(kept.values())).shape[1]
-    shared = {
-        name: block[:, None].expand(-1, num_devices, *block.shape[1:])
-        for name, block in unflatten(server[c.MODEL], shapes).items()
-    }
-    both = {name: block.flatten(0, 1) for name, block in (shared | kept).items()}
-    return make_view(model, both, "device")
-
-
-class FedBn(Algorithm):
+class FedBn(PartlyShared):
     """Federated averaging with local normalisation layers.
 
     The server's tensor "model" [S, P] holds all parameters except those of normalisation layers,
@@ -135,10 +113,6 @@ class FedBn(Algorithm):
     `docs/personalised.md` has a scenario with `algorithm: fedbn` and `model: conv_net`.
     """
 
-    averages_increments: ClassVar[bool] = True
-
-    is_per_device = True
-
     class Settings(AveragedSettings):
         example: ClassVar[Mapping[str, Any]] = {
             "model.name": "conv_net",
@@ -148,28 +122,21 @@ class FedBn(Algorithm):
         name: Literal["fedbn"] = "fedbn"
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        super().__init__(settings, model, devices)
+        super().__init__(settings, model, devices, model.norms)
         if not model.norms:
             raise UserError(
                 "algorithm.name: 'fedbn' needs a model with normalisation layers, and the model "
                 "has none; use conv_net, resnet, vgg, a torch.nn.Module with GroupNorm or "
                 "LayerNorm, or algorithm: fedavg"
             )
-        self.shapes = self.sent_shapes = get_shared_shapes(model, model.norms)
-
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
-        return split_start(self.model, self.model.norms, streams)
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        params = join_params(broadcast, devices, self.shapes)
+        params = self.join_params(broadcast, devices)
         loss = run_sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
         kept = add_prefix(LOCAL_PREFIX, {name: params[name] for name in self.model.norms})
         return kept, build_increment(params, broadcast, self.shapes), loss
-
-    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
-        return {"personal": make_personal_view(self.model, server, devices, self.shapes)}
 
 
 def find_head(model: Model) -> tuple[str, ...]:
@@ -232,7 +199,7 @@ def compute_head_gradients(
     return differentiate(compute_objective, {name: params[name] for name in head}, batch)[1]
 
 
-class FedRep(Algorithm):
+class FedRep(PartlyShared):
     r"""Federated learning of a shared representation.
 
     The server's tensor "model" [S, P] is the body. The device's tensors "personal.NAME" are the
@@ -254,10 +221,6 @@ class FedRep(Algorithm):
     `studies/pfedbred/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
     """
 
-    averages_increments: ClassVar[bool] = True
-
-    is_per_device = True
-
     class Settings(AveragedSettings):
         name: Literal["fedrep"] = "fedrep"
         personal_learning_rate: float = declare_personal_rate()
@@ -266,18 +229,14 @@ class FedRep(Algorithm):
         training.local_steps"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        super().__init__(settings, model, devices)
         self.head = find_head(model)
-        self.shapes = self.sent_shapes = get_shared_shapes(model, self.head)
-
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
-        return split_start(self.model, self.head, streams)
+        super().__init__(settings, model, devices, self.head)
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
         with torch.inference_mode(False):  # autograd saves no inference tensors
-            params = join_params(broadcast, devices, self.shapes)
+            params = self.join_params(broadcast, devices)
         work = context.local_data
         rate = context.gather_hyper("learning_rate")
         own_rate = context.gather_hyper("personal_learning_rate")
@@ -295,9 +254,6 @@ class FedRep(Algorithm):
                 params[name].copy_(block)
         sent = build_increment(params, broadcast, self.shapes)
         return add_prefix(LOCAL_PREFIX, head), sent, loss / work.steps
-
-    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
-        return {"personal": make_personal_view(self.model, server, devices, self.shapes)}
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the operations of the steps on head and body.

@@ -24,13 +24,10 @@ Zhang, Li, Li, Guo, Shi 2022, "Personalized Federated Learning via Variational B
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
@@ -47,13 +44,15 @@ from otafl.algorithms.parameters import apply_mean_increment
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_purpose, make_step_key
-from otafl.data.device_splits import get_training_sizes
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.layered import LayeredModel
 
 NOISE = declare_purpose("pfedbayes", __name__)
 
 RHO = "rho"
+
+RHO_START = -2.5
+"""Initial rho, a standard deviation of 0.079."""
 
 DRAW_STEP = 25.0
 """Operations per parameter of a step on one draw.
@@ -98,34 +97,10 @@ class PFedBayes(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["pfedbayes"] = "pfedbayes"
         personal_learning_rate: float = declare_personal_rate()
-        personal_steps: int = Field(1, ge=1)
-        """SGD steps of a device's own distribution on each minibatch; 1 in the paper, 5 in its
-        authors' code"""
         penalty: float = declare_penalty(
             10.0,
             "zeta, weight of the divergence from the global distribution in the objective",
         )
-        rho_start: float = -2.5
-        """initial rho; the standard deviation is ln(1 + exp(rho))"""
-
-        def list_notes(self, scenario: Any) -> Iterable[str]:
-            sizes = get_training_sizes(scenario.data, scenario.devices.count)
-            each = len(sizes) == scenario.devices.count
-            if sizes and self._is_unstable(min(sizes)):
-                longest = max(self.learning_rate, self.personal_learning_rate)
-                yield (
-                    f"algorithm.penalty: steps of {longest:g} with penalty {self.penalty:g} "
-                    f"diverge on devices of few samples, which here have "
-                    f"{'only' if each else 'on average'} {min(sizes)}, so their penalty is "
-                    "lowered; use a smaller penalty or learning rate"
-                )
-
-        def _is_unstable(self, samples: int) -> bool:
-            """Return whether the first steps diverge on a device of this number of samples."""
-            deviation = math.log1p(math.exp(self.rho_start))
-            curvature = self.penalty / samples / deviation**2
-            rates = self.learning_rate, self.personal_learning_rate
-            return bool(_compute_growth(curvature, *rates, self.personal_steps) > 1.0)
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
@@ -138,7 +113,7 @@ class PFedBayes(Algorithm):
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, _ = super().init(streams, hyper)
         mu = server[c.MODEL]
-        rho = torch.full_like(mu, self.settings.rho_start)
+        rho = torch.full_like(mu, RHO_START)
         return server | {RHO: rho}, {"personal": mu[:, None], "personal_rho": rho[:, None]}
 
     def run_local_update(
@@ -152,31 +127,28 @@ class PFedBayes(Algorithm):
         rate = context.gather_hyper("learning_rate")[:, None]
         own_rate = context.gather_hyper("personal_learning_rate")[:, None]
         zeta = (context.gather_hyper("penalty") / work.count_samples())[:, None]
-        zeta = _limit_step(zeta, rate, own_rate, self.settings.personal_steps, w_rho)
+        zeta = _limit_step(zeta, rate, own_rate, w_rho)
         loss = torch.zeros_like(rate[:, 0])
-        draws, sigma = self.settings.personal_steps, functional.softplus(rho)
+        sigma = functional.softplus(rho)
         for step in range(work.steps):
             batch, w_sigma = work.draw_batch(step), functional.softplus(w_rho)
             precision = zeta / w_sigma.square()
-            for draw in range(draws):
-                noise = context.streams.draw_device_normal(
-                    NOISE, make_step_key(context.round, step * draws + draw), *of_device
-                )
-                theta = torch.addcmul(mu, sigma, noise)
-                one, grads = self.model.compute_gradients(
-                    unflatten(theta, self.model.shapes), batch
-                )
-                loss, by_theta = loss + one, flatten(grads)
-                by_sigma = torch.mul(precision, sigma, out=theta).addcdiv_(zeta, sigma, value=-1.0)
-                by_sigma.addcmul_(by_theta, noise)
-                by_theta.addcmul_(precision, torch.sub(mu, w_mu, out=sigma))  # the gradient by mu
-                rho.addcmul_(own_rate, by_sigma.mul_(torch.sigmoid(rho)), value=-1.0)
-                mu.addcmul_(own_rate, by_theta, value=-1.0)
-                sigma = functional.softplus(rho)  # whose slope is sigmoid(rho)
+            noise = context.streams.draw_device_normal(
+                NOISE, make_step_key(context.round, step), *of_device
+            )
+            theta = torch.addcmul(mu, sigma, noise)
+            one, grads = self.model.compute_gradients(unflatten(theta, self.model.shapes), batch)
+            loss, by_theta = loss + one, flatten(grads)
+            by_sigma = torch.mul(precision, sigma, out=theta).addcdiv_(zeta, sigma, value=-1.0)
+            by_sigma.addcmul_(by_theta, noise)
+            by_theta.addcmul_(precision, torch.sub(mu, w_mu, out=sigma))  # the gradient by mu
+            rho.addcmul_(own_rate, by_sigma.mul_(torch.sigmoid(rho)), value=-1.0)
+            mu.addcmul_(own_rate, by_theta, value=-1.0)
+            sigma = functional.softplus(rho)  # whose slope is sigmoid(rho)
             _take_copy_step_((w_mu, w_rho), w_sigma, mu, sigma, rate * zeta)
         state = {"personal": mu, "personal_rho": rho}
         sent = {c.MODEL: w_mu.sub_(start_mu), RHO: w_rho.sub_(start_rho)}
-        return state, (c.Group(sent),), loss / (work.steps * draws)
+        return state, (c.Group(sent),), loss / work.steps
 
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
@@ -192,28 +164,20 @@ class PFedBayes(Algorithm):
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the steps on draws and on the copy, and the increments of mu and rho."""
-        draws = self.settings.personal_steps
-        each = DRAW_STEP * draws + COPY_STEP
-        return self.count_step_flops(workload, draws, each, per_param_round=2.0)
+        each = DRAW_STEP + COPY_STEP
+        return self.count_step_flops(workload, per_param_step=each, per_param_round=2.0)
 
 
-def _limit_step(zeta: Tensor, rate: Tensor, own_rate: Tensor, draws: int, w_rho: Tensor) -> Tensor:
+def _limit_step(zeta: Tensor, rate: Tensor, own_rate: Tensor, w_rho: Tensor) -> Tensor:
     """Return zeta / n_i [n, 1], lowered if the steps on the divergence alone would diverge.
 
-    Then it is the value with which the longer of the two steps makes mu and the mean of w equal.
+    The steps on a minibatch multiply mu minus the mean of w by the product of both factors below.
+    With the lowered value the longer of the two steps makes mu and the mean of w equal.
     """
     least = functional.softplus(w_rho.amin(1, keepdim=True)).square()  # sigma^2 where it is least
-    grows = _compute_growth(zeta / least, rate, own_rate, draws) > 1.0
+    curvature = zeta / least
+    grows = (1.0 - own_rate * curvature).abs() * (1.0 - rate * curvature).abs() > 1.0
     return torch.where(grows, least / torch.maximum(rate, own_rate), zeta)
-
-
-def _compute_growth(curvature: Any, rate: Any, own_rate: Any, draws: int) -> Any:
-    """Compute the factor by which the steps on a minibatch change mu minus the mean of w.
-
-    Only the divergence counts, with the curvature zeta / (n_i sigma^2). Arguments are numbers,
-    arrays or tensors.
-    """
-    return abs(1.0 - own_rate * curvature) ** draws * abs(1.0 - rate * curvature)
 
 
 def _take_copy_step_(w: Normal, w_sigma: Tensor, mu: Tensor, sigma: Tensor, step: Tensor) -> None:

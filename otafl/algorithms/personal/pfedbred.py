@@ -62,7 +62,7 @@ from otafl.algorithms.prox import (
 from otafl.core import contracts as c
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
-from otafl.factorised.coherence import coherence
+from otafl.factorised.measures import coherence
 from otafl.models.base import Model, flatten
 from otafl.models.span import FormParams, Gradient, InPlaceDifference, Span, subtract_params
 

@@ -14,7 +14,7 @@ tangent  Coordinates of the change in a frame of the server's singular vectors, 
 ranks share (`factorised.truncation`). They are not in the paper. They superpose over the air with
 zeros beyond a device's rank, and have as many coordinates as the factors. The part of the change
 outside the tangent space is lost: a second-order term for a low-rank device. A dense device
-projects its change on the frame of `frame_ratio`.
+projects its change on the frame of the largest rank of the other levels.
 
 References
 ----------
@@ -145,13 +145,10 @@ class FedHm(Algorithm):
         sends: Sends = "factors"
         """what devices send of low-rank layers: factors, their increments, of which the server
         needs each; product, the increment of the whole weight; tangent, its coordinates in the
-        server's singular vectors, as many as the factors of frame_ratio at most"""
+        server's singular vectors, as many as the factors of the largest level below 1"""
         base: Literal["truncated", "whole"] = "truncated"
         """base of the increments: truncated, the mean of the models from which devices start, which
         makes (2); whole, the server's model, with the part that truncation removes"""
-        frame_ratio: Ratio | None = None
-        """ratio of the singular vectors on which devices of the dense level project, with sends:
-        tangent; the largest of levels below 1 if not given"""
         homogeneous_mode: Literal["weight", "factor"] = "weight"
         """aggregation with one level: weight, averages of weights, factorised again in each round;
         factor, averages of factors, which is FedAvg on the low-rank model"""
@@ -193,14 +190,6 @@ class FedHm(Algorithm):
                 yield (
                     "keep_server_history needs a mean of weights, which homogeneous_mode: factor "
                     "does not have; use homogeneous_mode: weight"
-                )
-            if self.frame_ratio is not None and self.sends != "tangent":
-                yield f"frame_ratio needs sends: tangent; got sends: {self.sends}, leave it out"
-            largest = max(self.rank_ratios, default=0.0)
-            if self.frame_ratio is not None and self.frame_ratio < largest:
-                yield (
-                    "frame_ratio must be at least the largest ratio of levels below 1; got "
-                    f"{self.frame_ratio}, use {largest} or more"
                 )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:

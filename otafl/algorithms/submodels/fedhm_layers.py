@@ -129,7 +129,7 @@ class LowRankLayout:
         self.sends: Sends = "product" if averages_factors else settings.sends
         factored = self.candidates if settings.rank_ratios and not averages_factors else ()
         self.layers = {layer.weight: layer for layer in factored}
-        widest = settings.frame_ratio or max(settings.rank_ratios, default=1.0)
+        widest = max(settings.rank_ratios, default=1.0)
         self.ranks: dict[str, list[int]] = {}
         self.frame: Shapes = {}
         for layer in factored:

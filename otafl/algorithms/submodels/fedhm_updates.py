@@ -6,13 +6,13 @@ change of its product. For other parameters it needs the sum of the increments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.algorithms.submodel_training import find_classifier
+from otafl.algorithms.submodel_training import find_classifier, spread_mask
 from otafl.algorithms.submodels.fedhm_layers import LowRankLayer, LowRankLayout
 from otafl.core.contracts import MODEL, Cohort, Group, Received, Tensors, unsqueeze_like
 from otafl.factorised import truncation
@@ -64,7 +64,8 @@ def build_update(
         return Group({MODEL: flatten(sent)}, rows)
     if present is not None:
         known |= dict.fromkeys(find_classifier(layout.dense), present)
-    return Group({MODEL: flatten(sent)}, rows, {MODEL: _build_mask(shapes, known, rows)})
+    mask = spread_mask(shapes, known, torch.ones_like(rows, dtype=torch.bool))
+    return Group({MODEL: flatten(sent)}, rows, {MODEL: flatten(mask)})
 
 
 def count_update_flops(layout: LowRankLayout, capacity_level: int) -> float:
@@ -130,21 +131,6 @@ def _mask_ranks(layout: LowRankLayout, capacity_level: int, rows: Tensor) -> Ten
         some = (all_of < layout.ranks[name][capacity_level]).expand(len(rows), -1)
         out |= dict.fromkeys(layer.pair, some)
     return out
-
-
-def _build_mask(shapes: Shapes, last_axis_mask: Mapping[str, Tensor], rows: Tensor) -> Tensor:
-    """Build a mask [n, P] bool over parameters side by side.
-
-    last_axis_mask: known positions [n, shape[-1]] of the last axis, for parameters that are not
-    known completely.
-    """
-    every = torch.ones_like(rows, dtype=torch.bool)[:, None]
-    blocks = {}
-    for name, shape in shapes.items():
-        known = last_axis_mask.get(name, every)
-        spread = known.view(len(rows), *[1] * (len(shape) - 1), known.shape[1])
-        blocks[name] = spread.expand(-1, *shape)
-    return flatten(blocks)
 
 
 def join_groups(groups: Sequence[Group]) -> Group:

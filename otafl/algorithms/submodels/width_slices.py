@@ -24,19 +24,19 @@ from otafl.algorithms.submodel_training import (
     declare_ratios,
     find_classifier,
     group_by_level,
+    spread_mask,
     train_,
 )
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.models.base import Model, copy_params, flatten, unflatten
 from otafl.models.network import Network, ResizableModel
-from otafl.models.step_contract import Axis, Channels
+from otafl.models.step_contract import Channels
 
-WidthRule = Literal["ceil", "round", "floor"]
+WidthRule = Literal["ceil", "round"]
 
 _ROUNDED: dict[WidthRule, Callable[[float], int]] = {
     "ceil": math.ceil,
-    "floor": math.floor,
     "round": round,
 }
 
@@ -69,9 +69,6 @@ class WidthsSettings(LevelsSettings):
         (1.0, 0.5, 0.25, 0.125), "width of each model size, from the largest"
     )
     width_rule: WidthRule = declare_width_rule()
-    scaler: bool = True
-    """whether the outputs of a convolution are divided by the level's width over the largest in
-    training (Diao et al. 2021, section 3)"""
     clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
     """largest norm of a minibatch's gradient, to which longer ones are scaled; 1 in the authors'
     programs"""
@@ -92,7 +89,7 @@ def build_network(model: Model, ratio: float, rule: WidthRule, method: str) -> N
         Model.
     ratio : float
         Width relative to the model.
-    rule : {"ceil", "round", "floor"}
+    rule : {"ceil", "round"}
         Rounding of the width of a layer.
     method : str
         Name of the method, for the message.
@@ -116,57 +113,47 @@ def build_network(model: Model, ratio: float, rule: WidthRule, method: str) -> N
 
 
 def build_networks(settings: WidthsSettings, model: Model, method: str) -> tuple[Network, ...]:
-    """Build the network of each level, with HeteroFL's scaler if the settings have it."""
-    made = tuple(
-        build_network(model, ratio, settings.width_rule, method) for ratio in settings.levels
-    )
-    if not settings.scaler:
-        return made
+    """Build the network of each level, with HeteroFL's scaler.
+
+    The outputs of a convolution are divided by the level's width over the largest in training (Diao
+    et al. 2021, section 3).
+    """
     return tuple(
-        one.rescale(ratio / settings.levels[0])
-        for one, ratio in zip(made, settings.levels, strict=True)
+        build_network(model, ratio, settings.width_rule, method).rescale(ratio / settings.levels[0])
+        for ratio in settings.levels
     )
 
 
-Part = tuple[tuple[slice, ...], tuple[slice, ...]]
-"""Position of a part in the narrow tensor and in the wide one, for all rows."""
-
-
-def split_window(
-    wide: Sequence[Axis | None], narrow: Sequence[Axis | None], offset: int
-) -> tuple[Part, ...]:
-    """Split a narrow tensor where its window passes the last channel of the wide one.
+def index_window(
+    wide: Network, narrow: Network, name: str, rows: Tensor, offset: int
+) -> tuple[Tensor, ...]:
+    """Return the positions of a narrow network's parameter in the wide one, to index it with.
 
     Parameters
     ----------
-    wide, narrow : sequence of Axis or None
-        Channels of each axis.
+    wide, narrow : Network
+        Networks.
+    name : str
+        Name of the parameter.
+    rows : Tensor, int64 [m]
+        Selected rows.
     offset : int
-        First channel in the wide tensor.
+        First channel.
 
     Returns
     -------
-    tuple of Part
-        Positions of the parts.
+    tuple of Tensor, int64
+        Positions of rows and of each side, which broadcast to the narrow tensor [m, *shape].
     """
-    sides = [_find_runs(*side, offset) for side in zip(wide, narrow, strict=True)]
-    every = slice(None)
-    return tuple(
-        ((every, *(run[0] for run in runs)), (every, *(run[1] for run in runs)))
-        for runs in itertools.product(*sides)
-    )
-
-
-def _find_runs(wide: Axis | None, narrow: Axis | None, offset: int) -> list[tuple[slice, slice]]:
-    """Find the parts of one axis that are contiguous in the wide tensor."""
-    if wide is None or narrow is None or narrow.channels == wide.channels:
-        return [(slice(None), slice(None))]  # all channels, in order
-    start, r = offset % wide.channels, wide.repeat
-    first = min(narrow.channels, wide.channels - start)
-    runs = [(slice(0, first * r), slice(start * r, (start + first) * r))]
-    if first < narrow.channels:
-        runs.append((slice(first * r, None), slice(0, (narrow.channels - first) * r)))
-    return runs
+    indices = [rows]
+    sides = zip(narrow.shapes[name], wide.axes[name], narrow.axes[name], strict=True)
+    for size, whole, part in sides:
+        at = torch.arange(size, device=rows.device)
+        if whole is not None and part is not None and part.channels < whole.channels:
+            channel = (at // whole.repeat + offset) % whole.channels
+            at = channel * whole.repeat + at % whole.repeat
+        indices.append(at)
+    return tuple(at.view(-1, *[1] * (len(indices) - 1 - side)) for side, at in enumerate(indices))
 
 
 def slice_params(
@@ -190,13 +177,10 @@ def slice_params(
     dict of str to Tensor [m, *shape]
         Parameters of the narrow network.
     """
-    out = {}
-    for name, shape in narrow.shapes.items():
-        block = tensors[name]
-        out[name] = block.new_empty(len(rows), *shape)
-        for here, there in split_window(wide.axes[name], narrow.axes[name], offset):
-            out[name][here] = block[there].index_select(0, rows)
-    return out
+    return {
+        name: tensors[name][index_window(wide, narrow, name, rows, offset)]
+        for name in narrow.shapes
+    }
 
 
 def write_slices_(
@@ -223,8 +207,7 @@ def write_slices_(
         First channel.
     """
     for name, block in tensors.items():
-        for here, there in split_window(wide.axes[name], narrow.axes[name], offset):
-            into[name][there].index_copy_(0, rows, block[here])
+        into[name][index_window(wide, narrow, name, rows, offset)] = block
 
 
 def build_mask(narrow: Network, local_data: c.LocalData, masked_loss: bool) -> c.Tensors:
@@ -248,17 +231,11 @@ def build_mask(narrow: Network, local_data: c.LocalData, masked_loss: bool) -> c
         1 for trained coordinates, and 0 for others.
     """
     one = torch.ones_like(local_data.cohort.weight)
-    out = {
-        name: one.view(-1, *[1] * len(shape)).expand(-1, *shape)
-        for name, shape in narrow.shapes.items()
-    }
+    known = {}
     if masked_loss and local_data.has_classes:
         present = (local_data.count_classes() > 0).to(one)
-        for name in find_classifier(narrow):  # the classes are its last side
-            shape = narrow.shapes[name]
-            row = present.view(len(present), *[1] * (len(shape) - 1), -1)
-            out[name] = row.expand(-1, *shape)
-    return out
+        known = dict.fromkeys(find_classifier(narrow), present)
+    return spread_mask(narrow.shapes, known, one)
 
 
 def train_increments(

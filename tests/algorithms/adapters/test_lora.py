@@ -13,9 +13,9 @@ import pytest
 import torch
 from contract.small import close, engine, equal, points, run, scores
 
-from otafl.algorithms.adapters import lora_products
 from otafl.algorithms.adapters.adapters import AdaptedLayer
 from otafl.algorithms.adapters.lora_factors import find_bases, truncate_ranks
+from otafl.algorithms.deliveries import sum_rows
 from otafl.core.contracts import Broadcast, Cohort, LocalContext
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
@@ -29,7 +29,7 @@ MODES: dict[str, dict[str, Any]] = {
     "both": {"mode": "both", "power_split": "laser"},
     "freeze_a": {"mode": "freeze_a", "levels": [2, 1]},
     "alternate": {"mode": "alternate"},
-    "square": {"mode": "square", "basis": "weight"},
+    "square": {"mode": "square"},
     "tangent": {"mode": "tangent", "power_split": "norm"},
     "share_a": {"mode": "share_a"},
     "residual": {"mode": "residual"},
@@ -200,7 +200,7 @@ def test_products_of_several_ranks_are_averaged(name: str) -> None:
         sent = payload[0].tensors | payload[1].tensors
         a, b = (thin[n] + sent[n] for n in ("A.weight0", "B.weight0"))
         product = (b @ a).mT
-    wanted = lora_products.sum_rows(product, cohort.weight, cohort)
+    wanted = sum_rows(product, cohort.weight, cohort)
     if name != "stacking":
         u, s, vt = torch.linalg.svd(wanted)
         wanted = u[:, :, :2] * s[:, None, :2] @ vt[:, :2]
@@ -227,7 +227,7 @@ def test_weights_by_norm() -> None:
     weight = cohort.weight * norm
     total = torch.zeros(2, dtype=weight.dtype).index_add_(0, cohort.trial, weight)
     for name, block in (("A.weight0", a), ("B.weight0", b)):
-        change = lora_products.sum_rows(block - thin[name], weight / total[cohort.trial], cohort)
+        change = sum_rows(block - thin[name], weight / total[cohort.trial], cohort)
         torch.testing.assert_close(one.server[name], before[name] + change)
 
 

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.exact
         ({"algorithm.mode": "residual"}, "needs each of them; .* algorithm.mode: both or freeze_a"),
         ({"algorithm.aggregate": "svd"}, "needs each of them"),
         ({"algorithm.aggregate": "dense", "algorithm.mode": "square"}, "needs mode: both"),
-        ({"algorithm.mode": "square"}, "pretrained_here, or basis: weight"),
         ({"algorithm.mode": "tangent", "algorithm.alpha": 8}, "alpha scales factors"),
         ({"algorithm.weights": "norm", "algorithm.mode": "share_a"}, "weights: norm needs"),
         ({"algorithm.weights": "norm", "privacy.clip": 1.0}, "the noise that hides data"),

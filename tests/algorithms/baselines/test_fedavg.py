@@ -29,7 +29,7 @@ pytestmark = pytest.mark.exact
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"sends": "model", "bias_mode": "ideal"}, {"sends": "model", "bias_mode": "ota"}],
+    [{}, {"sends": "model"}],
 )
 def test_equals_the_looped_twin(
     settings: dict[str, str], dtype: torch.dtype, tolerance: float
@@ -87,7 +87,7 @@ def check_groups(payload: Payload, settings: dict[str, str]) -> None:
     if not settings:
         assert (routes, names) == (["uplink"], [["model"]])
         return
-    assert routes == ["uplink", "ideal" if settings["bias_mode"] == "ideal" else "uplink"]
+    assert routes == ["uplink", "uplink"]
     assert names == [["weight0", "weight1", "weight2"], ["bias0", "bias1", "bias2"]]
     shapes = [tuple(block.shape[1:]) for block in payload[0].tensors.values()]
     assert shapes == [(6, 8), (8, 5), (5, 3)]
@@ -103,8 +103,3 @@ def exact_mean(payload: Payload, weight: Tensor) -> Received:
         for group in payload
     )
     return Received(mean, (weight.new_ones(len(weight)),) * len(mean), None, None)
-
-
-def test_biases_apart_need_the_model() -> None:
-    with pytest.raises(ValueError, match="use sends: model"):
-        FedAvg.Settings(bias_mode="ideal")

@@ -23,16 +23,12 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
     ({"name": "fedmid", "bias_mode": "ota"}, {}, True),
     ({"name": "fedmid", "server_prox": False}, {}, False),
     ({"name": "prox_sgd"}, SENSING, True),
-    ({"name": "prox_sgd", "momentum": True, "bias_mode": "ota"}, {}, False),
+    ({"name": "prox_sgd", "bias_mode": "ota"}, {}, False),
     ({"name": "magnitude_pruning", "keep": 0.2, "bias_mode": "ota"}, {}, True),
     ({"name": "magnitude_pruning", "keep": 0.1}, SENSING, False),
     ({"name": "magnitude_pruning", "keep": 0.2, "scope": "global"}, {}, False),
-    (
-        {"name": "fedavg", "sends": "model", "bias_mode": "ideal"},
-        {"name": "uniform", "bits": 3},
-        False,
-    ),
-    ({"name": "fedavg", "sends": "model", "bias_mode": "ota"}, {}, True),
+    ({"name": "fedavg", "sends": "model"}, {"name": "uniform", "bits": 3}, False),
+    ({"name": "fedavg", "sends": "model"}, {}, True),
 ]
 """Method, codec, and whether the uplink is over the air; else it is ideal."""
 
@@ -52,6 +48,5 @@ def test_measures_by_hand() -> None:
     assert_measures_density(MagnitudePruning(MagnitudePruning.Settings(), model, 4))
 
 
-@pytest.mark.parametrize("name", ["fedmid", "fedavg"])
-def test_modules_too(name: str) -> None:
-    assert_trains_a_module(name, {"name": "matrix_sensing", "rows": 3})
+def test_modules_too() -> None:
+    assert_trains_a_module("fedmid", {"name": "matrix_sensing", "rows": 3})

@@ -16,9 +16,9 @@ from twins.network import Minibatch, gradients
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl import UserError
-from otafl.algorithms.baselines.zeroth_order import CHOICE, ZerothOrder, draw_directions
+from otafl.algorithms.baselines.zeroth_order import ZerothOrder, draw_directions
 from otafl.core.contracts import LocalContext, Received
-from otafl.core.rng import Streams, make_step_key
+from otafl.core.rng import Streams
 
 WIDTHS = (6, 8, 3)
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]
@@ -45,15 +45,13 @@ def loss_of(flat: np.ndarray, batch: Minibatch) -> float:
 
 
 @pytest.mark.twin
-@pytest.mark.parametrize("local", ["all", "one"])
-def test_equals_the_looped_twin(local: str) -> None:
+def test_equals_the_looped_twin() -> None:
     streams = Streams([5, 5], [0, 1], dtype=torch.float64)
     sizes = torch.tensor(SIZES, dtype=torch.float64)
     cohort = everyone(sizes / sizes.sum(1, keepdim=True))
     data = local_data(SIZES, WIDTHS[0], WIDTHS[-1], streams, batch_size=4, steps=STEPS)
     model = mlp(WIDTHS, "uniform")
-    settings = ZerothOrder.Settings.model_validate({"directions": COUNT, "local_directions": local})
-    ours = ZerothOrder(settings, model, 5)
+    ours = ZerothOrder(ZerothOrder.Settings(directions=COUNT), model, 5)
     hyper = {name: torch.tensor(value, dtype=torch.float64) for name, value in RATES.items()}
     server, devices = ours.init(streams, hyper)
     assert devices == {}
@@ -62,15 +60,6 @@ def test_equals_the_looped_twin(local: str) -> None:
         work = data.select_cohort(t, cohort)
         context = LocalContext(cohort, hyper, streams, t, work)
         index = torch.arange(COUNT)
-        choices = None
-        if local == "one":
-            draws = [
-                streams.draw_device_uniform(
-                    CHOICE, make_step_key(t, step), cohort.trial, cohort.device, (1,)
-                )
-                for step in range(STEPS)
-            ]
-            choices = (torch.cat(draws, 1) * COUNT).long().numpy()
         expected = []
         for s in range(2):
             u = draw_directions(context, torch.full_like(index, s), index, model.num_params)
@@ -86,7 +75,6 @@ def test_equals_the_looped_twin(local: str) -> None:
                     RATES["learning_rate"][s] / (1 + RATES["decay"][s] * t),
                     RATES["smoothing"][s],
                     loss_of,
-                    None if choices is None else list(choices[5 * s : 5 * s + 5]),
                 )
             )
         before = server["model"].clone()

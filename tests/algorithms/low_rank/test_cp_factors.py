@@ -1,4 +1,4 @@
-"""Adam steps of CP factors towards dense models: by their definition, and a few rows at a time."""
+"""Adam steps of CP factors towards dense models: by their definition."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from torch import Tensor
 from twins import tdpfed as twin
 from twins.setting import mlp
 
-from otafl.algorithms.low_rank import cp_factors
 from otafl.algorithms.low_rank.cp_factors import CpParams, FactorPull, PenaltyAdam
-from otafl.core.contracts import Tensors
 from otafl.factorised import cp
 from otafl.models.base import unflatten
 from otafl.models.cnn import Cnn
@@ -28,50 +26,21 @@ def network(kind: str) -> LayeredModel:
     return mlp((31, 13, 5))
 
 
-def start(kind: str) -> tuple[CpParams, Tensor, Tensors]:
-    """Names, factors and biases [7, Q], and other parameters to be drawn to."""
+def start(kind: str) -> tuple[CpParams, Tensor]:
+    """Names, and factors and biases [7, Q]."""
     model = network(kind)
     names = CpParams(model, [2] * len(model.layers))
     generator = torch.Generator().manual_seed(8)
-    local = torch.randn(ROWS, names.num_coordinates, generator=generator)
-    target = {
-        name: torch.randn(ROWS, *shape, generator=generator) for name, shape in model.shapes.items()
-    }
-    return names, local, target
-
-
-def pulled(kind: str, joint: bool) -> Tensor:
-    """Where four steps lead, in two calls; each row at a rate and a penalty of its own."""
-    names, local, target = start(kind)
-    rate, penalty = torch.linspace(1e-3, 4e-2, ROWS), torch.linspace(1.0, 20.0, ROWS)
-    pull = FactorPull(names, local, rate, penalty)
-    for _ in range(2):
-        pull.take_steps_(target, 2, joint)
-    return local
-
-
-@pytest.mark.parametrize(("kind", "joint"), [("mlp", True), ("cnn", False)])
-def test_tiles_change_nothing(kind: str, joint: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All rows at once, three at a time with one left, and each alone."""
-    whole = pulled(kind, joint)
-    numbers = sum(shape[0] * shape[1] for shape in start(kind)[0].weights.values())
-    for rows in (3, 1):
-        monkeypatch.setattr(cp_factors, "TILE_BYTES", rows * 8 * numbers)
-        torch.testing.assert_close(pulled(kind, joint), whole, rtol=0, atol=1e-5)
-    assert float((whole - start(kind)[1]).abs().amax(1).min()) > 1e-3  # every row has moved
+    return names, torch.randn(ROWS, names.num_coordinates, generator=generator)
 
 
 @pytest.mark.parametrize(("kind", "joint"), [("mlp", False), ("cnn", True)])
-def test_nothing_moves_what_is_there(
-    kind: str, joint: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Adam would turn the rounding of a residual into whole steps: in every tile it is exactly 0
-    where the target is what the factors of its row make."""
-    names, local, _ = start(kind)
-    monkeypatch.setattr(cp_factors, "TILE_BYTES", 1)
+def test_nothing_moves_what_is_there(kind: str, joint: bool) -> None:
+    """Adam would turn the rounding of a residual into whole steps: it is exactly 0 where the target
+    is what the factors make."""
+    names, local = start(kind)
     before, rate = local.clone(), torch.full((ROWS,), 1e-2)
-    each = [names.to_dense(unflatten(row, names.shapes)) for row in local.split(1)]
-    target = {name: torch.cat([one[name] for one in each]) for name in each[0]}
+    target = {n: b.clone() for n, b in names.to_dense(unflatten(local, names.shapes)).items()}
     FactorPull(names, local, rate, rate).take_steps_(target, 3, joint)
     assert torch.equal(local, before)
 

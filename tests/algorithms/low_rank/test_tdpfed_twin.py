@@ -81,9 +81,9 @@ def biases_of(model: LayeredModel, blocks: Tensors, row: int) -> list[Array]:
 
 SETTINGS: list[dict[str, Any]] = [
     {},
-    {"sends": "factors", "weights": "uniform"},
+    {"weights": "uniform"},
     {"weights": "uniform", "factor_update": "alternate", "downlink": "both"},
-    {"aggregation": "act", "sends": "factors"},
+    {"aggregation": "act"},
     {"aggregation": "act", "weights": "uniform", "downlink": "both"},
     {"aggregation": "act", "act_theta_start": "tensor", "downlink": "both"},
     {"aggregation": "tangent"},
@@ -234,7 +234,7 @@ def test_the_twins_gradient_is_the_papers(modes: tuple[int, ...]) -> None:
 
 def test_sent_blocks_are_nobody_elses() -> None:
     model = network("mlp")
-    for settings in ({"sends": "factors"}, {}, {"aggregation": "tangent"}):
+    for settings in ({}, {"aggregation": "tangent"}):
         ours = TDPFed(TDPFed.Settings.model_validate({"rank": 2, **settings}), model, 3)
         streams = Streams([5], [0], dtype=torch.float64)
         cohort = everyone(torch.full((1, 3), 1 / 3, dtype=torch.float64))

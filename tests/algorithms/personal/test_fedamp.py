@@ -27,7 +27,12 @@ from support.exchange_bench import (
 from twins import exchange as twin
 from twins.setting import mlp
 
-from otafl.algorithms.personal.fedamp import FedAMP, compute_cosine_weights, compute_kernel_weights
+from otafl.algorithms.personal.fedamp import (
+    PROX_STEPS,
+    FedAMP,
+    compute_cosine_weights,
+    compute_kernel_weights,
+)
 
 pytestmark = pytest.mark.exact
 
@@ -47,7 +52,7 @@ AMP = {
 @pytest.mark.twin
 @pytest.mark.parametrize("weights", ["kernel", "cosine"])
 def test_fedamp(weights: Any) -> None:
-    bench = Bench(FedAMP.Settings(weights=weights, prox_steps=3), mlp(WIDTHS), AMP)
+    bench = Bench(FedAMP.Settings(weights=weights), mlp(WIDTHS), AMP)
     known = [[row.numpy() for row in models] for models in bench.server["models"]]
     w = [list(models) for models in known]
     for t, (who, lost) in enumerate(zip(WHO, LOST, strict=True)):
@@ -74,7 +79,7 @@ def test_fedamp(weights: Any) -> None:
                     batches[row],
                     setting["learning_rate"],
                     setting["penalty"],
-                    3,
+                    PROX_STEPS,
                 )
                 assert_close(bench.loss[row], np.array(loss))
                 assert_close(bench.sent[0].tensors["model"][row], w[s][k])

@@ -44,7 +44,6 @@ CASES: list[dict[str, Any]] = [
     {"base": "whole"},
     {"sends": "product", "base": "whole"},
     {"sends": "tangent", "base": "whole"},
-    {"sends": "tangent", "frame_ratio": 0.75},
     {"temperature": 5.0},
     {"sends": "product", "temperature": 0.5, "weight_rule": "inverse"},
     {"sends": "tangent", "temperature": 0.5, "weight_rule": "inverse"},
@@ -135,7 +134,7 @@ def expected_round(
     history = 0.0
     if settings.get("keep_server_history") and not dense:
         history = alpha(settings, 1.0)
-    frame = (6, 5, None) if settings.get("frame_ratio") == 0.75 else (4, 4, None)
+    frame = (4, 4, None)
     names = ("linear1", "linear2", "classifier")
     return twin.one_round(
         [params[f"{name}.weight"][s].numpy() for name in names],

@@ -13,7 +13,7 @@ from torch import Tensor
 from twins import heterofl as twin
 from twins.setting import everyone, local_data, minibatch, mlp
 
-from otafl.algorithms.submodels.heterofl import FedRolex, HeteroFL
+from otafl.algorithms.submodels.narrow_networks import FedRolex, HeteroFL
 from otafl.algorithms.submodels.width_slices import apply_masked_mean
 from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Tensors, Workload
 from otafl.core.rng import Streams

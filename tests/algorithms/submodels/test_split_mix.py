@@ -13,7 +13,7 @@ from twins import split_mix as twin
 from twins.heterofl import Device, Settings
 from twins.setting import everyone, local_data, minibatch, mlp
 
-from otafl.algorithms.submodels.split_mix import SplitMix, draw_atoms, draw_first_atom
+from otafl.algorithms.submodels.narrow_networks import SplitMix, draw_atoms, draw_first_atom
 from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Workload
 from otafl.core.rng import Streams
 from otafl.models.base import Model, unflatten

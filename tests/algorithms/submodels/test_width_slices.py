@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,11 +12,11 @@ from support.training_scores import score_training
 from torch import Tensor
 from twins.setting import everyone, local_data
 
-from otafl.algorithms.submodels.heterofl import HeteroFL
+from otafl.algorithms.submodels.narrow_networks import HeteroFL
 from otafl.algorithms.submodels.width_slices import (
+    index_window,
     make_width_fn,
     slice_params,
-    split_window,
     write_slices_,
 )
 from otafl.core.contracts import Cohort, LocalContext, Payload, Workload
@@ -83,10 +84,7 @@ def test_scaler_before_normalisation_changes_little() -> None:
     config = HeteroFL.Settings(levels=(0.5, 0.125))
     sizes = HeteroFL(config, convolutional(), 5).submodels
     assert [size.scale for size in sizes] == [1.0, 0.25]
-    plain = HeteroFL(
-        HeteroFL.Settings(levels=(0.5, 0.125), scaler=False), convolutional(), 5
-    ).submodels
-    assert [size.scale for size in plain] == [1.0, 1.0]
+    plain = [size.rescale(1.0) for size in sizes]
     streams = Streams([1, 2], [0, 0])
     params = sizes[1].init(lambda name, shape: streams.draw_uniform(name, 0, shape).clone())
     x = streams.draw_normal("x", 0, (32, 16))
@@ -150,11 +148,13 @@ def test_mistakes() -> None:
 
 def channels_of(wide: Axis, narrow: Axis, offset: int) -> list[int]:
     """Where the entries of the narrow side lie on the wide one."""
-    place = torch.arange(wide.channels * wide.repeat)
-    out = torch.full((narrow.channels * narrow.repeat,), -1)
-    for (_, here), (_, there) in split_window((wide,), (narrow,), offset):
-        out[here] = place[there]
-    return out.tolist()
+    networks = [
+        SimpleNamespace(axes={"a": (axis,)}, shapes={"a": (axis.channels * axis.repeat,)})
+        for axis in (wide, narrow)
+    ]
+    rows = torch.arange(1)
+    place = index_window(*networks, "a", rows, offset)[1]  # type: ignore[arg-type]
+    return place.tolist()
 
 
 def test_windows_by_hand() -> None:

@@ -1,17 +1,29 @@
-"""Narrow networks, of which each device trains several, with mixed predictions (Split-Mix).
+"""Networks of each device's width: slices of one (HeteroFL, FedRolex), or small ones (Split-Mix).
 
-The network is split into M narrow networks, the atoms, that share nothing. A device of budget b
-trains b of them on the same minibatches. The first is the next in a shuffled queue that all devices
-share, which is shuffled again when it is used up. The others are uniform among the rest. Each atom
-becomes its mean over the devices that trained it, or stays unchanged without any. A model of budget
-b predicts by the mean of the scores of b atoms.
+With HeteroFL a device of width a trains the first a C channels of every layer with C channels. Each
+parameter becomes its mean over the devices that trained it; on the classifier these are the devices
+that have samples of the class. All start from the broadcast slice, so the server adds the mean of
+the increments. Masked increments superpose over the air, so the transport need not separate
+devices. With one level it is federated averaging of a narrow network.
 
-The server knows the position in the queue and sends each device its own. Participants of a round
-follow each other in the order of their numbers. The next round continues after all participants,
-whether their updates were delivered or not.
+FedRolex is HeteroFL with channels that roll on from round to round. Within C rounds it trains all C
+channels of a layer equally often.
+
+Split-Mix splits the network into M narrow networks, the atoms, that share nothing. A device of
+budget b trains b of them on the same minibatches. The first is the next in a shuffled queue that
+all devices share, which is shuffled again when it is used up. The others are uniform among the
+rest. Each atom becomes its mean over the devices that trained it, or stays unchanged without any. A
+model of budget b predicts by the mean of the scores of b atoms. The server knows the position in
+the queue and sends each device its own. Participants of a round follow each other in the order of
+their numbers. The next round continues after all participants, whether their updates were delivered
+or not.
 
 References
 ----------
+Diao, Ding, Tarokh 2021, "HeteroFL: Computation and Communication Efficient Federated Learning for
+    Heterogeneous Clients", Algorithm 1.
+Alam, Liu, Yan, Zhang 2022, "FedRolex: Model-Heterogeneous Federated Learning with Rolling Sub-Model
+    Extraction", Algorithm 1.
 Hong, Wang, Wang, Zhou 2022, "Efficient Split-Mix Federated Learning for On-Demand and In-Situ
     Customization", Algorithms 1 and 2.
 """
@@ -33,6 +45,7 @@ from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
     broadcast_to_submodels,
+    count_level_flops,
     count_local_flops,
     make_submodels,
 )
@@ -44,11 +57,129 @@ from otafl.core.rng import Streams, declare_purpose
 from otafl.models.base import Count, Model, flatten, unflatten
 from otafl.models.network import Network
 
+
+class NarrowMethod(Algorithm):
+    """A method whose devices train narrow networks, averaged without weights."""
+
+    averages_increments: ClassVar[bool] = True
+
+    excludes: ClassVar[Mapping[str, str]] = {
+        "start": "draws networks of several widths",
+        "tokens": "trains a model at several widths",
+    }
+
+    def compute_weights(self, context: c.Context) -> Tensor:
+        return torch.ones_like(context.cohort.weight)
+
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
+        return {c.MODEL: width_slices.apply_masked_mean(server[c.MODEL], received)}
+
+
+class HeteroFL(NarrowMethod):
+    r"""Federated learning of networks of several widths.
+
+    The server's tensor "model" [S, P] has the parameters of the largest network. Devices have no
+    state.
+
+    Notes
+    -----
+    S(i, j) are the devices whose slice has the coordinate (i, j):
+
+    .. math::
+
+        W[i, j] \leftarrow \frac{1}{|S(i, j)|} \sum_{p \in S(i, j)} W_p[i, j]
+
+    A coordinate without a device stays unchanged.
+
+    Examples
+    --------
+    `studies/fedhm/fedhm_table2.yaml` compares it with FedHM.
+    """
+
+    class Settings(width_slices.WidthsSettings):
+        name: Literal["heterofl"] = "heterofl"
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        self.submodels = width_slices.build_networks(settings, model, settings.name)
+        super().__init__(settings, self.submodels[0], devices)
+        self.levels = make_submodels(
+            settings.levels, self.submodels, partial(count_level_flops, settings, self.submodels)
+        )
+
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        received = broadcast.tensors[c.MODEL]
+        return width_slices.train_slices(
+            self.submodels, self.settings, received, context, self.get_offset(context)
+        )
+
+    def get_offset(self, context: c.Context) -> int:
+        """Return the first channel that devices train in a round."""
+        return 0
+
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        models = width_slices.slice_submodels(self.submodels, server[c.MODEL])
+        return width_slices.build_submodel_views(self.submodels, models)
+
+
+class FedRolex(HeteroFL):
+    r"""Federated learning with rolling submodels.
+
+    The server's tensors are "model" [S, P], and "round" [S] int64, the next round, whose slices are
+    evaluated. Devices have no state.
+
+    Notes
+    -----
+    In round t, a device that keeps c of the C channels of a layer trains the channels
+
+    .. math::
+
+        t, \ t + 1, \ \ldots, \ t + c - 1 \quad (\mathrm{mod} \ C).
+
+    Examples
+    --------
+    `studies/fedhm/fedhm_table2.yaml` compares it with FedHM.
+    """
+
+    class Settings(width_slices.WidthsSettings):
+        name: Literal["fedrolex"] = "fedrolex"
+
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
+        server, devices = super().init(streams, hyper)
+        trials = len(server[c.MODEL])
+        return server | {"round": server[c.MODEL].new_zeros(trials, dtype=torch.int64)}, devices
+
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
+        return super().broadcast({c.MODEL: server[c.MODEL]}, cohort)
+
+    def get_offset(self, context: c.Context) -> int:
+        return int(context.round)
+
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
+        following = torch.full_like(server["round"], int(context.round) + 1)
+        return super().update_server(server, received, context) | {"round": following}
+
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        model, following = server[c.MODEL], server["round"]
+        models = [model.new_empty(len(model), size.num_params) for size in self.submodels]
+        for offset in following.unique().tolist():  # one, except for trials without deliveries
+            rows = (following == offset).nonzero().squeeze(1)
+            slices = width_slices.slice_submodels(self.submodels, model[rows], offset)
+            for whole, own in zip(models, slices, strict=True):
+                whole[rows] = own
+        return width_slices.build_submodel_views(self.submodels, models)
+
+
 QUEUE = declare_purpose("split_mix/queue", __name__)
 OTHERS = declare_purpose("split_mix/others", __name__)
 
 
-class SplitMix(Algorithm):
+class SplitMix(NarrowMethod):
     """Split-Mix federated learning.
 
     The server's tensors are "model" [S, M P], the atoms side by side, and "dealt" [S] int64. The
@@ -59,13 +190,6 @@ class SplitMix(Algorithm):
     --------
     `studies/fedhm/fedhm_table2.yaml` compares it with FedHM.
     """
-
-    averages_increments: ClassVar[bool] = True
-
-    excludes: ClassVar[Mapping[str, str]] = {
-        "start": "averages small models that must differ",
-        "tokens": "trains a model at several widths",
-    }
 
     class Settings(LevelsSettings):
         name: Literal["split_mix"] = "split_mix"
@@ -87,9 +211,6 @@ class SplitMix(Algorithm):
         budgets = settings.levels
         ratios, networks = [b / self.atoms for b in budgets], [self.atom] * len(budgets)
         self.levels = make_submodels(ratios, networks, self._count_level_flops, budgets)
-
-    def compute_weights(self, context: c.Context) -> Tensor:
-        return torch.ones_like(context.cohort.weight)
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         starts = [self.atom.init(make_draw(streams, f"atom{i}/")) for i in range(self.atoms)]

@@ -1,4 +1,4 @@
-"""Capacity levels by the channel of a round."""
+"""Capacity levels by the number, speed, memory or channel of a device, and at random."""
 
 from __future__ import annotations
 
@@ -11,15 +11,142 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort
+from otafl.core.errors import UserError
 from otafl.core.settings import Decibels
 from otafl.core.units import db_to_linear
 from otafl.submodels.base import (
+    DRAWS,
     SECTION,
+    Shares,
     SubmodelAssignment,
     SubmodelSetup,
     Weights,
+    assign_by_rank,
     compute_share_bounds,
 )
+
+
+class FixedLevels(SubmodelAssignment):
+    """One level of every device for the whole run (FedHM's fixed heterogeneity).
+
+    Examples
+    --------
+    `studies/fedhm/fedhm_table3.yaml` uses it.
+    """
+
+    class Settings(SubmodelAssignment.Settings):
+        name: Literal["fixed"] = "fixed"
+        shares: Shares = None
+        assignment: Literal["blocks", "random"] = "blocks"
+        """order of the devices: blocks, the first devices have the largest models; random, drawn
+        once a trial"""
+
+    def get_fixed_levels(self) -> np.ndarray:
+        devices = self.setup.hardware.flops_per_s.shape[1]
+        place = np.arange(devices)
+        if self.settings.assignment == "random":
+            generators = self.setup.link.streams.make_generators(DRAWS)
+            place = np.stack([generator.permutation(devices) for generator in generators])
+        return assign_by_rank(place, self.settings.shares, len(self.setup.submodels))
+
+
+class DynamicLevels(SubmodelAssignment):
+    """A random level of every device in every round (FedHM's dynamic heterogeneity).
+
+    The shares are the probabilities of the levels.
+
+    Examples
+    --------
+    `studies/fedhm/fedhm_table2.yaml` uses it.
+    """
+
+    class Settings(SubmodelAssignment.Settings):
+        name: Literal["dynamic"] = "dynamic"
+        shares: Shares = None
+
+    def __init__(self, settings: Settings, setup: SubmodelSetup) -> None:
+        super().__init__(settings, setup)
+        self._bounds = torch.from_numpy(compute_share_bounds(settings.shares, len(setup.submodels)))
+
+    def assign_levels(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
+        streams = self.setup.link.streams
+        at = streams.draw_device_uniform(DRAWS, round, cohort.trial, cohort.device, (1,))
+        return torch.searchsorted(self._bounds.to(at), at.flatten().contiguous(), right=True)
+
+
+class ComputeLevels(SubmodelAssignment):
+    """Largest models for the devices that compute fastest.
+
+    Examples
+    --------
+    `docs/heterogeneous.md` has a scenario with `capacity_levels: compute`.
+    """
+
+    class Settings(SubmodelAssignment.Settings):
+        example: ClassVar = {
+            **SubmodelAssignment.Settings.example,
+            "devices.compute.name": "lognormal",
+        }
+
+        name: Literal["compute"] = "compute"
+        shares: Shares = None
+
+    def get_fixed_levels(self) -> np.ndarray:
+        speed = self.setup.hardware.flops_per_s
+        place = (-speed).argsort(1, kind="stable").argsort(1, kind="stable")
+        return assign_by_rank(place, self.settings.shares, len(self.setup.submodels))
+
+
+COPIES = 3
+"""Copies of the parameters in training: themselves, gradients, momentum."""
+
+
+class MemoryLevels(SubmodelAssignment):
+    """Largest model whose training fits into the memory of a device.
+
+    Training takes parameters, gradients, momentum, and the activations of a minibatch for the
+    backward pass.
+
+    Raises
+    ------
+    UserError
+        If a device cannot hold the smallest model.
+
+    Examples
+    --------
+    `docs/devices.md` has a scenario with `capacity_levels: memory`.
+    """
+
+    class Settings(SubmodelAssignment.Settings):
+        example: ClassVar = {
+            **SubmodelAssignment.Settings.example,
+            "devices.compute": {"name": "drawn", "memory_mb": {"choice": [64.0, 1.0]}},
+        }
+
+        name: Literal["memory"] = "memory"
+
+        def count_values(self, levels: int) -> dict[str, int]:
+            return {}
+
+    def get_fixed_levels(self) -> np.ndarray:
+        setup = self.setup
+        bytes_of = torch.finfo(setup.link.streams.dtype).bits / 8
+        need = np.array(
+            [
+                (COPIES * size.num_params + setup.load.batch_size * size.saved_activations)
+                * bytes_of
+                / 2**20
+                for size in setup.submodels
+            ]
+        )
+        memory = setup.hardware.memory_mb
+        if memory.min() < need[-1]:
+            raise UserError(
+                f"devices.compute.memory_mb: a device has {memory.min():g}, but training the "
+                f"smallest model takes {need[-1]:.3g} MiB; use more memory, a smaller level or a "
+                "smaller batch"
+            )
+        return np.asarray((need <= memory[..., None]).argmax(-1))
 
 
 class ChannelLevels(SubmodelAssignment):

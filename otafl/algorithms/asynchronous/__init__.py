@@ -1,1 +1,0 @@
-"""Methods whose server steps before all devices are ready."""

@@ -1,0 +1,84 @@
+"""Holds FedDyn against its looped twin, and its server's sum against the devices' estimates: two
+trials of different rates, five devices of unequal shares, a round of all and two of some.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from support.rival_rounds import (
+    MODEL,
+    RATE,
+    WHO,
+    Rounds,
+    assert_close,
+    compute_losses,
+    draw_batches,
+    get_shares,
+    list_members,
+    read_server,
+    receive_exactly,
+    to_arrays,
+)
+from twins.network import Minibatch
+from twins.rivals import Params, gradient, plus
+
+from otafl.models.base import unflatten
+
+pytestmark = pytest.mark.exact
+
+ALPHA = [0.5, 0.1]
+
+
+def local(theta: Params, g: Params, batches: list[Minibatch], s: int) -> tuple[Params, float]:
+    """Return the device's model and mean loss: w <- w - eta (grad L(w) - g + alpha (w - theta))."""
+    w, total = theta, 0.0
+    for batch in batches:
+        loss, along = gradient(w, batch)
+        pull = plus(w, theta, -1.0)
+        along = [a - b + ALPHA[s] * p for a, b, p in zip(along, g, pull, strict=True)]
+        w, total = plus(w, along, -RATE[s]), total + loss
+    return w, total / len(batches)
+
+
+@pytest.mark.twin
+def test_feddyn() -> None:
+    ours = Rounds("feddyn", MODEL, learning_rate=RATE, penalty=ALPHA)
+    theta = [read_server(ours, s) for s in range(2)]
+    h = [[0.0 * a for a in theta[s]] for s in range(2)]
+    g = [[h[s]] * 5 for s in range(2)]
+    for t, who in enumerate(WHO):
+        one = ours.run_round(t, who)
+        for s in range(2):
+            shares, total, losses = get_shares(one, s), [0.0 * a for a in theta[s]], []
+            members = zip(list_members(one, s), draw_batches(one, s), shares, strict=True)
+            for k, batches, share in members:
+                w, loss = local(theta[s], g[s][k], batches, s)
+                moved = plus(w, theta[s], -1.0)
+                g[s][k] = plus(g[s][k], moved, -ALPHA[s])
+                total = plus(total, moved, float(share))
+                losses.append(loss)
+            h[s] = plus(h[s], total, -ALPHA[s])
+            theta[s] = plus(plus(theta[s], total, 1 / sum(shares)), h[s], -1 / ALPHA[s])
+            assert_close(read_server(ours, s), theta[s])
+            assert_close(read_server(ours, s, "slope"), h[s])
+            for k in range(5):
+                flat = unflatten(ours.devices["slope"].flatten(0, 1), MODEL.shapes)
+                assert_close(to_arrays(MODEL, flat, 5 * s + k), g[s][k])
+            np.testing.assert_allclose(compute_losses(one, s), losses, rtol=1e-12)
+    balance = (ours.all.weight.view(2, 5, 1) * ours.devices["slope"]).sum(1)
+    torch.testing.assert_close(balance, ours.server["slope"], rtol=0, atol=1e-12)
+
+
+def test_a_trial_that_hears_nothing_stays() -> None:
+    ours = Rounds("feddyn", MODEL, learning_rate=RATE, penalty=ALPHA)
+    one = ours.run_round(0)
+    silent = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    received = replace(receive_exactly(one.payload, ours.all), group_weight=(silent,))
+    after = ours.method.update_server(ours.server, received, ours.make_context(ours.all, 1))
+    for name, block in after.items():
+        assert not torch.equal(block[0], ours.server[name][0])
+        assert torch.equal(block[1], ours.server[name][1])
