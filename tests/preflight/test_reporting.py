@@ -14,7 +14,7 @@ from otafl.cli.app import load
 from otafl.core.problems import Problem
 from otafl.data.loading import read_shape
 from otafl.preflight import rehearsal
-from otafl.preflight.rehearsal import DryRun, find_problems
+from otafl.preflight.rehearsal import find_problems, find_problems_on_data
 from otafl.preflight.reporting import describe_local_work
 from otafl.running import memory
 from otafl.running.memory import MAX_FLOPS_PER_S, estimate_trial
@@ -101,7 +101,7 @@ def test_what_there_is_no_room_for_is_not_put_together(monkeypatch: pytest.Monke
     tree = {**SMALL, "engine": {"memory_gb": 5e-4}, "sweep": {"model.hidden": [[4], [400]]}}
     found = preflight.report(tree)
     assert set(made) == {(4,)}
-    assert DryRun(made.append)(found.points[1].scenario, False) == []
+    assert find_problems_on_data(found.points[1].scenario, False) == []
     assert set(made) == {(4,)}
     wrong = preflight.report({**tree, "sweep": {}, "model": {"hidden": [400]}, "csi": "json:no"})
     assert wrong.error is not None
