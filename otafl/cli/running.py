@@ -127,12 +127,8 @@ def _describe_kept(folder: Path) -> str:
     from otafl.results.files import list_parts
 
     parts = format_count(len(list_parts(folder)), "finished part")
-    running = folder / "interrupted.nc"
-    also = f", the records of the one that was running in {running}"
-    kept = f"{parts} kept in {folder}{also if running.exists() else ''}"
-    if any(folder.glob("running/*.pt")):
-        kept += ", and checkpoints of what was running"
-    return f"{kept}; the same command resumes from there"
+    more = ", and checkpoints of what was running" if any(folder.glob("running/*.pt")) else ""
+    return f"{parts} kept in {folder}{more}; the same command resumes from there"
 
 
 @ignore_matplotlibrc()

@@ -186,13 +186,15 @@ def _remove_stale(path: Path, written_at: float) -> None:
 
 
 def _is_running(pid: int) -> bool:
+    """Return whether a process runs; one that has ended and that nobody waits for does not."""
     try:
         os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # of another user, or out of range
-        pass
-    return True
+    except (OSError, OverflowError):  # of another user, out of range, or not on Linux
+        return True
+    return state != "Z"
 
 
 def _flush(path: Path) -> None:

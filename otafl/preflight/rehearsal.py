@@ -155,7 +155,7 @@ def _run_round(scenario: Scenario, shape: DataShape, build_samples: Callable[...
     recorder.take_record(0, 0.0)
     engine.run_round(0)
     recorder.take_record(1, 0.0)
-    to_dataset(recorder.record(True), points, small)
+    to_dataset(recorder.record(), points, small)
 
 
 def _to_problem(error: UserError) -> Problem:

@@ -164,18 +164,15 @@ def open_results(source: Path | str) -> xr.Dataset:
     return combine([part], part.attrs) if "point" in part.dims else part
 
 
-def open_sweep(folder: Path, sweep: sweep_file.SweepFile, *more: xr.Dataset) -> xr.Dataset:
+def open_sweep(folder: Path, sweep: sweep_file.SweepFile) -> xr.Dataset:
     """Return the parts in a folder that belong to a sweep as one dataset.
 
-    more: parts of the sweep that are elsewhere. Raises UserError if there is no part.
+    Raises UserError if there is no part.
     """
     paths = list_parts(folder)
     lazy = _is_large(paths)
-    parts = [*more]
-    for path in paths:
-        part = select_points(read_part(path, lazy), sweep)
-        if part is not None:
-            parts.append(part)
+    found = (select_points(read_part(path, lazy), sweep) for path in paths)
+    parts = [part for part in found if part is not None]
     if not parts:
         raise sweep_file.make_empty_error(folder)
     return combine(parts, sweep.attributes)

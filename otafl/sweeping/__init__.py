@@ -33,7 +33,7 @@ from otafl.running.run_tracking import TrackingOutput
 from otafl.scenario import Scenario, expand
 from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.sweeping import locks
-from otafl.sweeping.earlier import Earlier, describe_growth, name_own_file, read_earlier
+from otafl.sweeping.earlier import is_finished, name_own_file
 from otafl.sweeping.executing import Execute, FailedStacks, run_here, run_jobs
 from otafl.sweeping.meter import Meter, Progress
 from otafl.sweeping.planning import Row, Stack, hash_sources, name_points, plan, select_missing
@@ -105,9 +105,9 @@ def run(
 ) -> xr.Dataset:
     """Run a sweep that ends as one file, or in memory.
 
-    A file with results of the same scenario, or for fewer values on its axes or fewer trials, keeps
-    them, if they would be the same today. The file that a changed scenario is named after is
-    replaced, and so are damaged ones; what else is there is refused.
+    A file with the result of the same scenario stays, if the result would be the same today. The
+    file that a changed scenario is named after is replaced, and so are damaged ones; what else is
+    there is refused.
 
     Parameters
     ----------
@@ -146,13 +146,11 @@ def run(
             "or give another place with --out"
         )
     with locks.hold_folder(store.path, str(out)), _discard_unused(store.path):
-        earlier = None if restart else read_earlier(out, scenario, tell)
-        if earlier is not None and earlier.is_whole:
+        if not restart and is_finished(out, scenario, tell):
             with wrap_write_errors(out):
                 _remove(store.path)  # of a run that ended before it could
             return open_results(out)
-        sweep = _complete(scenario, store, way, tracks, earlier)
-        return _write_file(scenario, store, sweep, out, earlier)
+        return _write_file(store, _complete(scenario, store, way, tracks), out)
 
 
 def sweep(
@@ -196,13 +194,12 @@ def sweep(
     WriteError
         Where the disk does not take more.
     FailedStacks
-        If some stacks failed twice. On KeyboardInterrupt the records of the stack that ran here are
-        kept in `interrupted_path.nc`.
+        If some stacks failed twice.
     """
     store = Store(folder.absolute())
     store.refuse_links()
     way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell, restart)
-    made = _complete(scenario, store, way, store.path / TRACK, None)
+    made = _complete(scenario, store, way, store.path / TRACK)
     store.tidy()
     return store.open(made)
 
@@ -237,8 +234,6 @@ def _run_in_memory(
             missing = select_missing(stacks, held)
             meter = _start_meter(stacks, missing, held, progress)
             continue
-        if not record.complete:
-            raise KeyboardInterrupt
         meter.finish(stack.name)
         held |= stack.rows
         parts.append(to_part(record, stack, scenario))
@@ -249,10 +244,8 @@ def _run_in_memory(
 
 
 @sources.begin_run()
-def _complete(
-    scenario: Scenario, store: Store, way: _RunOptions, tracks: Path, earlier: Earlier | None
-) -> SweepFile:
-    """Run the stacks that neither a folder nor an earlier result holds yet."""
+def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) -> SweepFile:
+    """Run the stacks that a folder does not hold yet."""
     known = None if way.restart else store.read()
     sources.record(known.sources if known is not None else ())
     points = expand(scenario)
@@ -269,8 +262,6 @@ def _complete(
     by_name = dict(zip(names, files, strict=True))
     stacks = plan(points, names, store.read_sizes())
     held = store.find_held(scenario.output.save_models, way.tell)
-    if earlier is not None:
-        held |= earlier.rows
     if not held:
         remove_own(tracks)
     missing = select_missing(stacks, held)
@@ -314,8 +305,12 @@ def _prepare(
             for path in trained.list_model_files(store.path):
                 trained.renumber(path, numbers, scenario)
         if list_parts(store.path):
-            count = len(known.names), known.trials, len(sweep.names)
-            way.tell(f"{store.path}: {describe_growth(*count, scenario)}")
+            way.tell(
+                f"{store.path}: the sweep has grown from {format_count(len(known.names), 'point')} "
+                f"of {format_count(known.trials, 'trial')} to "
+                f"{format_count(len(sweep.names), 'point')} of "
+                f"{format_count(scenario.trials, 'trial')}; what is finished stays"
+            )
     thrown = store.begin(sweep, way.restart)
     if thrown:
         way.tell(f"{store.path}: --restart threw away {thrown}")
@@ -332,36 +327,24 @@ def _prepare(
         )
 
 
-def _write_file(
-    scenario: Scenario, store: Store, sweep: SweepFile, out: Path, earlier: Earlier | None
-) -> xr.Dataset:
+def _write_file(store: Store, sweep: SweepFile, out: Path) -> xr.Dataset:
     """Write a finished sweep to one file, remove its folder, and return the result."""
     models = trained.get_models_folder(out)
     with wrap_write_errors(out):
-        if earlier is None:
-            own = {path.stem for path in list_parts(store.path)}
-            for path in trained.list_model_files(out):
-                if path.stem not in own:
-                    _remove_file(path)
-        elif scenario.output.save_models:
-            for path in trained.list_model_files(out):
-                trained.renumber(path, earlier.numbers, scenario)
+        own = {path.stem for path in list_parts(store.path)}
+        for path in trained.list_model_files(out):
+            if path.stem not in own:
+                checksums.forget(path)
+                path.unlink()
         for path in trained.list_model_files(store.path):
             models.mkdir(exist_ok=True)
             for one in (checksums.get_path(path), path):
                 if one.exists():
                     one.replace(models / one.name)
-        parts = () if earlier is None else (earlier.part,)
-        dataset = store.open(sweep, *parts)
+        dataset = store.open(sweep)
         write_part(dataset, out)
         _remove(store.path)
     return dataset
-
-
-def _remove_file(path: Path) -> None:
-    """Remove a file and its checksum."""
-    checksums.forget(path)
-    path.unlink()
 
 
 @contextlib.contextmanager

@@ -26,8 +26,8 @@ from otafl.sweeping.stack_job import Job, Outcome, Report, run_remote_job
 TOPIC = "otafl"
 ENCRYPTED = ("tls", "wss")
 LOOK_EVERY_S = 0.2
-CONNECT_S = 10
-WORKERS_S = 60
+CONNECT_S = 30
+WORKERS_S = 300
 
 
 @contextlib.contextmanager

@@ -24,12 +24,9 @@ class FailedStacks(Exception):
 
 
 def run_here(jobs: Sequence[Job], report: Report, waits: bool) -> Iterator[Outcome]:
-    """Carry out jobs in this program, in order.
-
-    Ctrl-C propagates after the partial stack is saved.
-    """
+    """Carry out jobs in this program, in order."""
     for job in jobs:
-        yield run_job(job, report, waits, keep_interrupted=True)
+        yield run_job(job, report, waits)
 
 
 def run_jobs(

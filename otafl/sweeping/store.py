@@ -7,7 +7,6 @@ models/0123456789abcdef.pt    its trained models, with `output.save_models`
 running/0123456789abcdef.pt   the last checkpoint of a stack
 failures/0123456789abcdef.txt why a stack failed
 locks/                        who is at what, see `locks`
-interrupted.nc                what there was of a stack at Ctrl-C
 track/                        what a tracker writes
 
 Beside each file of numbers is its SHA-256, see `otafl.results.checksums`.
@@ -69,11 +68,6 @@ class Store:
     def get_failure_path(self, stack: str) -> Path:
         """Return the file that says why a stack failed."""
         return self.path / FAILURES / f"{stack}.txt"
-
-    @property
-    def interrupted_path(self) -> Path:
-        """Return the file of what there was of the stack that ran at Ctrl-C."""
-        return self.path / "interrupted.nc"
 
     @property
     def sizes_path(self) -> Path:
@@ -145,15 +139,11 @@ class Store:
 
     def describe(self) -> str:
         """Describe the results in the folder; empty without any."""
-        parts, more = len(list_parts(self.path)), []
-        if list_own(self.path / RUNNING, ".pt"):
-            more.append("checkpoints of what was running")
-        if self.interrupted_path.exists():
-            more.append("the records of an interrupted one")
-        if not parts and not more:
+        parts, begun = len(list_parts(self.path)), list_own(self.path / RUNNING, ".pt")
+        if not parts and not begun:
             return ""
-        held = ", ".join([format_count(parts, "finished part"), *more])
-        return f"{held} of {self._name()}"
+        more = ", checkpoints of what was running" if begun else ""
+        return f"{format_count(parts, 'finished part')}{more} of {self._name()}"
 
     def _name(self) -> str:
         """Name the scenario of the folder, without loading it: it may name untrusted code."""
@@ -183,7 +173,7 @@ class Store:
             for name in (*WORK, PARTS, MODELS, TRACK):
                 remove_own(self.path / name)
             own = (self.path / SCENARIO, self.path / sweep_file.FILE)
-            for path in (self.interrupted_path, self.sizes_path, *own):
+            for path in (self.sizes_path, *own):
                 checksums.forget(path)
                 path.unlink(missing_ok=True)
 
@@ -246,9 +236,9 @@ class Store:
             sizes[stack.key] = min(half, sizes.get(stack.key, half))
             write_text(self.sizes_path, json.dumps(sizes), replaces=True)
 
-    def open(self, sweep: SweepFile, *more: xr.Dataset) -> xr.Dataset:
+    def open(self, sweep: SweepFile) -> xr.Dataset:
         """Return what the folder holds of a sweep, see `open_sweep`."""
-        return open_sweep(self.path, sweep, *more)
+        return open_sweep(self.path, sweep)
 
     def forget(self, stack: str) -> None:
         """Remove the temporary files of a finished stack."""
@@ -259,9 +249,6 @@ class Store:
 
     def tidy(self) -> None:
         """Remove what a finished sweep needs no more."""
-        with contextlib.suppress(OSError):
-            checksums.forget(self.interrupted_path)
-            self.interrupted_path.unlink()
         for name in (LOCKS, *WORK):
             with contextlib.suppress(OSError):
                 remove_own(self.path / name)

@@ -141,8 +141,6 @@ def _verify_folder(folder: Path, read: Read) -> Iterator[Finding]:
             yield Finding(store.sizes_path, FileKind.SIZES, f"damaged: {format_reason(error)}")
     for path in parts:
         yield _verify_result(path, FileKind.PART, read)[0]
-    if store.interrupted_path.exists():
-        yield _verify_result(store.interrupted_path, FileKind.PART, read)[0]
     models = trained.list_model_files(folder)
     yield from map(_verify_tensors, models)
     # those of an `otafl run` may lie beside its result already

@@ -142,25 +142,6 @@ def test_an_interruption_says_what_was_kept(
     assert open_results(small / "results" / ("small.nc" if command == "run" else "small"))
 
 
-@pytest.mark.usefixtures("signals_arrive", "_as_a_program")
-def test_an_interruption_names_the_path_of_the_records(
-    small: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
-) -> None:
-    """It can be opened as it stands."""
-
-    def terminated(self: bars.Progress, done: int, total: int, note: str = "") -> None:
-        signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr(bars.Progress, "__call__", terminated)
-    monkeypatch.setattr(sys, "argv", ["otafl", "sweep", "small.yaml", "--out", "kept/here", "-q"])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    assert left.value.code == 143
-    (path,) = re.findall(r"was running in (\S+);", capfd.readouterr().err)
-    assert path == "kept/here/interrupted.nc"
-    assert open_results(path).attrs["complete"] == 0
-
-
 def test_an_unexpected_error_is_not_hidden(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from otafl import sweeping
 

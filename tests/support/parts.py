@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from otafl.results.dataset import combine, describe_sweep, to_dataset
+from otafl.results.dataset import Record, combine, describe_sweep, to_dataset
 from otafl.results.environment import get_versions
 from otafl.results.files import write_part
-from otafl.results.record import Record
 from otafl.results.sweep_file import SweepFile
 from otafl.scenario import Point, Scenario, expand, load_scenario
 from otafl.sweeping.planning import hash_sources, name_points

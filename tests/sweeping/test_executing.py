@@ -172,7 +172,8 @@ def test_a_checkpoint_of_another_program_is_not_gone_on_from(
         raise KeyboardInterrupt
 
     points = expand(short())
-    stack_job.run_stack(points, stop, [0], kept)
+    with pytest.raises(KeyboardInterrupt):
+        stack_job.run_stack(points, stop, [0], kept)
     found = kept.load(points, [0])
     assert found is not None
     assert found.rounds == 1

@@ -70,7 +70,7 @@ def test_all_files_are_looked_at(made: Path) -> None:
     (second,) = set(whole) - {first}
     models = [f"models/{name}.pt" for name in whole]
     parts = [f"parts/{name}.nc" for name in whole]
-    stopped = [f"parts/{first}.nc", "interrupted.nc", f"models/{first}.pt", f"running/{second}.pt"]
+    stopped = [f"parts/{first}.nc", f"models/{first}.pt", f"running/{second}.pt"]
     of_run = ["run.nc", *(f"run.{name}" for name in models)]
     assert faults(made / "whole") == dict.fromkeys(["sweep.json", *parts, *models], "")
     assert faults(made / "stopped") == dict.fromkeys(["sweep.json", *stopped], "")
