@@ -104,7 +104,10 @@ def _find_differences(out: Path, stored: Mapping[str, Any], scenario: Scenario) 
     points = expand(scenario)
     found, outdated = set[str](), set[str]()
     for origin in made:
-        one = points[min(origin.points)].scenario
+        own = origin.points & set(range(len(points)))
+        if not own:
+            continue
+        one = points[min(own)].scenario
         outdated |= set(list_changed(origin.sources or {}, hash_custom_sources(one)))
         now, before = hash_inputs(one), (origin.inputs or {}).items()
         found |= {name for name, known in before if now.get(name, known) != known}
