@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,9 +25,6 @@ app = typer.Typer(
 )
 
 
-Device = StrEnum("Device", ["auto", "cpu", "cuda"])
-"""Where the learning is computed."""
-
 ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO.yaml", show_default=False)]
 ResultFile = Annotated[
     Path, typer.Argument(metavar="RESULT", help="Result file (.nc), or folder of a sweep.")
@@ -41,7 +37,6 @@ Overrides = Annotated[
         help="Change a key, e.g. training.rounds=50.",
     ),
 ]
-DeviceOption = Annotated[Device | None, typer.Option(help="Processor; else engine.device.")]
 Trust = Annotated[bool, typer.Option("--trust", help="Run code of yours that the files name.")]
 Slices = Annotated[
     list[str] | None,
@@ -124,24 +119,18 @@ def split_names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def load(
-    path: Path, overrides: list[str] | None, device: Device | None, trust: bool = False
-) -> Scenario:
+def load(path: Path, overrides: list[str] | None, trust: bool = False) -> Scenario:
     """Load a scenario that is about to run, with the options applied, and print its notes."""
-    found = report_on(path, overrides, device, trust)
+    found = report_on(path, overrides, trust)
     loaded = found.require_scenario()
     print_warnings(found)
     return loaded
 
 
 def report_on(
-    path: Path,
-    overrides: list[str] | None,
-    device: Device | None,
-    trust: bool = False,
-    look: Look | None = None,
+    path: Path, overrides: list[str] | None, trust: bool = False, look: Look | None = None
 ) -> Report:
-    """Report on a scenario with what the options change in it.
+    """Report on a scenario with what `--set` changes in it.
 
     The copy that a sweep keeps in its folder is a result: without `trust`, code is not imported
     because it says so. look: how its points are tried.
@@ -150,11 +139,10 @@ def report_on(
     from otafl.scenario import hash_custom_sources
     from otafl.user_code import loading
 
-    every = [*(overrides or []), *([f"engine.device={device.value}"] if device else [])]
     if trust or not (path.parent / "sweep.json").exists():
-        return report(path, every, look)
+        return report(path, overrides or (), look)
     with loading.guard_imports(path, trust):
-        found = report(path, every, look)
+        found = report(path, overrides or (), look)
         for point in found.points:
             hash_custom_sources(point.scenario)
     return found

@@ -92,15 +92,9 @@ def new(
 
 
 def _rename(file: Path, target: Path) -> str:
-    """Return a scenario's text under another name, which its comments and its results then have.
-
-    Columns of comments stay below each other.
-    """
-    path = re.compile(rf"((?:scenarios|studies/\w+)/{file.name})(  )?")
-    text = path.sub(
-        lambda found: f"{target!s:{len(found[1])}}  " if found[2] else str(target),
-        file.read_text(encoding="utf-8"),
-    )
+    """Return a scenario's text under another name, which its comments and its results then have."""
+    text = file.read_text(encoding="utf-8")
+    text = re.sub(rf"(scenarios|studies/\w+)/{file.name}", lambda _: str(target), text)
     text = re.sub(rf"\bresults/{file.stem}\b", f"results/{target.stem}", text)
     return re.sub(rf"^name: {file.stem}\b", f"name: {target.stem}", text, flags=re.MULTILINE)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from otafl.cli.app import (
-    DeviceOption,
     Overrides,
     Quiet,
     ScenarioFile,
@@ -57,7 +56,6 @@ def run(
         Path | None, typer.Option(metavar="FILE.nc", help="Else <output.folder>/<name>.nc.")
     ] = None,
     set_: Overrides = None,
-    device: DeviceOption = None,
     workers: Workers = 0,
     scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 0,
@@ -66,7 +64,7 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into one file and a figure; can be resumed."""
-    loaded = load(scenario, set_, device, trust)
+    loaded = load(scenario, set_, trust)
     from otafl import sweeping
 
     target = out or sweeping.name_own_file(loaded)
@@ -86,7 +84,6 @@ def sweep(
         Path | None, typer.Option(metavar="FOLDER", help="Else <output.folder>/<name>/.")
     ] = None,
     set_: Overrides = None,
-    device: DeviceOption = None,
     workers: Workers = 0,
     scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 0,
@@ -95,7 +92,7 @@ def sweep(
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into a folder; can be resumed."""
-    loaded = load(scenario, set_, device, trust)
+    loaded = load(scenario, set_, trust)
     folder = out or Path(loaded.output.folder) / loaded.name
     check_writable(folder)
     from otafl import sweeping

@@ -69,7 +69,7 @@ def _print_check(
     from otafl.scenario import format_settings
 
     look = find_problems_on_data if on_data else find_problems
-    found = report_on(path, overrides, None, trust, look)
+    found = report_on(path, overrides, trust, look)
     typer.echo(format_settings(found.require_scenario(), found.points, full))
     verdict = "valid, also on its data" if on_data else "valid"
     if found.unchecked:

@@ -74,7 +74,7 @@ def test_the_file_that_was_meant_is_suggested(small: Path, capsys: pytest.Captur
     assert "did you mean" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("args", [["run"], ["fly"], ["run", "a.yaml", "--device", "tpu"]])
+@pytest.mark.parametrize("args", [["run"], ["fly"], ["run", "a.yaml", "--workers", "x"]])
 def test_wrong_usage_exits_with_2(args: list[str], capsys: pytest.CaptureFixture) -> None:
     call(*args, code=2)
     assert "Usage: otafl" in capsys.readouterr().err

@@ -134,7 +134,7 @@ def test_what_is_about_to_run_prints_notes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("s.yaml").write_text("name: s\npower: ci\ntransport: digital\n")
-    load(Path("s.yaml"), None, None)
+    load(Path("s.yaml"), None)
     assert "otafl: warning: power: 'ci' without effect" in capsys.readouterr().err
 
 
