@@ -29,7 +29,7 @@ TEMPORARY = r"([0-9a-f]{12})-[0-9a-f]{8}-(\d+)\.tmp"
 """How the names of temporary files end, see `create_beside`."""
 
 OWN_NAME = re.compile(
-    rf"({HASHED.pattern}(\.damaged)?|(sweep|sizes|run)\.json|scenario\.yaml|interrupted\.nc)"
+    rf"({HASHED.pattern}(\.damaged)?|(sweep|sizes)\.json|scenario\.yaml)"
     r"(\.sha256)?|([0-9a-f]{16}|sweep|run)\.lock|[0-9a-f]{16}\.txt"
     rf"|trial_\d+\.jsonl|events\.out\.tfevents\.otafl|\.[^/]+\.{TEMPORARY}"
 )

@@ -32,13 +32,18 @@ from otafl.running.memory import is_out_of_memory
 from otafl.running.run_tracking import TrackingOutput
 from otafl.scenario import Scenario, expand
 from otafl.scenario.keys import format_path, iterate_custom_sections
-from otafl.sweeping import locks
 from otafl.sweeping.earlier import is_finished, name_own_file
-from otafl.sweeping.executing import Execute, FailedStacks, run_here, run_jobs
-from otafl.sweeping.meter import Meter, Progress
+from otafl.sweeping.executing import (
+    Execute,
+    FailedStacks,
+    Meter,
+    Progress,
+    run_here,
+    run_jobs,
+)
 from otafl.sweeping.planning import Row, Stack, hash_sources, name_points, plan, select_missing
 from otafl.sweeping.stack_job import Job, free_memory, make_short_error, run_rows, to_part
-from otafl.sweeping.store import TRACK, UNFINISHED, Store
+from otafl.sweeping.store import TRACK, UNFINISHED, Store, hold_folder
 from otafl.user_code import sources
 
 if TYPE_CHECKING:
@@ -145,7 +150,7 @@ def run(
             f"{foreign[0]}: is no file of otafl, where the models of {out} belong; move it away, "
             "or give another place with --out"
         )
-    with locks.hold_folder(store.path, str(out)), _discard_unused(store.path):
+    with hold_folder(store.path, str(out)), _discard_unused(store.path):
         if not restart and is_finished(out, scenario, tell):
             with wrap_write_errors(out):
                 _remove(store.path)  # of a run that ended before it could
@@ -388,7 +393,7 @@ def _choose_execution(way: _RunOptions, num_stacks: int, missing: list[Stack]) -
     if way.scheduler:
         from otafl.sweeping.cluster import connect_scheduler
 
-        with connect_scheduler(way.scheduler, way.tell) as execute:
+        with connect_scheduler(way.scheduler) as execute:
             yield execute
     elif workers:
         from otafl.sweeping.workers import WorkerPool

@@ -24,9 +24,8 @@ from otafl.running.memory import is_out_of_memory
 from otafl.running.run_tracking import TrackingOutput
 from otafl.running.stack_run import run_stack
 from otafl.scenario import Scenario, hash_named_files
-from otafl.sweeping import locks
 from otafl.sweeping.planning import Stack, hash_files
-from otafl.sweeping.store import Store
+from otafl.sweeping.store import Busy, Store
 from otafl.user_code import loading, sources
 from otafl.user_code.sources import Sources, hash_otafl
 
@@ -85,7 +84,7 @@ def run_job(job: Job, report: Report, waits: bool = False) -> Outcome:
         with store.lock(stack.name, waits):
             if not store.holds(stack, job.scenario.output.save_models):
                 _compute(job, store, report, notes)
-    except locks.Busy:
+    except Busy:
         return Outcome(job, "busy")
     except Exception as raised:
         error = loading.explain_error(raised)

@@ -6,24 +6,30 @@ parts/0123456789abcdef.nc     a finished stack (.damaged: set aside)
 models/0123456789abcdef.pt    its trained models, with `output.save_models`
 running/0123456789abcdef.pt   the last checkpoint of a stack
 failures/0123456789abcdef.txt why a stack failed
-locks/                        who is at what, see `locks`
+locks/                        who is at what, see `hold_lock`
 track/                        what a tracker writes
 
 Beside each file of numbers is its SHA-256, see `otafl.results.checksums`.
+
+Several programs may work on one folder. The system frees a lock with the program that holds it,
+however that ends. Where a file system knows no locks, the work is done without: files are replaced
+as a whole, so the worst is that two programs compute the same.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import xarray as xr
+from filelock import FileLock, Timeout
 from pydantic import PositiveInt, TypeAdapter
 
-from otafl.core.errors import DamagedError, UserError, wrap_write_errors
+from otafl.core.errors import DamagedError, UserError, WriteError, wrap_write_errors
 from otafl.core.files import list_own, refuse_links, remove_own, write_text
 from otafl.core.inputs import MIB, read_bytes, read_text
 from otafl.core.suggestions import format_count
@@ -33,7 +39,6 @@ from otafl.results.files import PARTS, list_parts, open_part, open_sweep
 from otafl.results.foreign import format_reason
 from otafl.results.sweep_file import SweepFile
 from otafl.scenario.yaml_source import parse
-from otafl.sweeping import locks
 from otafl.sweeping.planning import Row, Stack
 from otafl.user_code.sources import list_changed
 
@@ -45,6 +50,73 @@ DAMAGED = ".damaged"
 """How the names of damaged files end that were set aside."""
 
 _SIZES = TypeAdapter(dict[str, PositiveInt])
+
+
+LOCK_TRIES = 10
+
+
+class Busy(Exception):
+    """Lock that another program holds."""
+
+
+@contextlib.contextmanager
+def hold_lock(path: Path, wait: bool = True) -> Iterator[None]:
+    """Lock a file, which may be left behind, while a `with` statement runs.
+
+    Raises Busy if it is taken and `wait` is False, WriteError if its folder cannot be written.
+    """
+    lock = FileLock(path)
+    try:
+        os.fspath(path).encode()
+        _acquire(lock, path, -1 if wait else 0)
+    except Timeout:
+        raise Busy from None
+    except NotImplementedError:
+        yield
+        return
+    except UnicodeEncodeError as error:  # said before anything is computed
+        raise WriteError(
+            f"{path.parent}: cannot be written, since NetCDF files need names in UTF-8; try --out"
+        ) from error
+    except OSError as error:
+        raise WriteError(
+            f"{path.parent}: cannot be written ({error.strerror}); try --out"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def hold_folder(folder: Path, what: str) -> Iterator[None]:
+    """Lock a folder for this program while a `with` statement runs.
+
+    what: is made there, for the message. Raises UserError if another program holds it.
+    """
+    try:
+        with hold_lock(folder / "run.lock", wait=False):
+            yield
+    except Busy:
+        raise UserError(
+            f"{what}: another `otafl run` makes it; wait for it, or give another place with --out"
+        ) from None
+
+
+def _acquire(lock: FileLock, path: Path, timeout: int) -> None:
+    """Take the lock.
+
+    A program that finds the sweep finished may remove the folder meanwhile.
+    """
+    for attempt in range(LOCK_TRIES):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=timeout)
+        except FileNotFoundError:
+            if attempt == LOCK_TRIES - 1:
+                raise
+        else:
+            return
 
 
 @dataclass(frozen=True)
@@ -76,8 +148,8 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, what: str = "sweep", wait: bool = True) -> Iterator[None]:
-        """Lock a stack, or what the folder is of. Raises as `locks.hold_lock`."""
-        with locks.hold_lock(self.path / LOCKS / f"{what}.lock", wait):
+        """Lock a stack, or what the folder is of. Raises as `hold_lock`."""
+        with hold_lock(self.path / LOCKS / f"{what}.lock", wait):
             yield
 
     def refuse_links(self) -> None:
@@ -159,9 +231,9 @@ class Store:
             if path.stem == "sweep":
                 continue
             try:
-                with locks.hold_lock(path, wait=False):
+                with hold_lock(path, wait=False):
                     pass
-            except locks.Busy:
+            except Busy:
                 raise UserError(
                     f"{self.path}: another program computes there; wait for it, or give another "
                     "place with --out"

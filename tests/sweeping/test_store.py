@@ -14,7 +14,7 @@ from support.stopped_sweeps import Kill, same
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.results.files import list_parts
-from otafl.sweeping import locks, stack_job
+from otafl.sweeping import stack_job, store
 from otafl.sweeping.store import Store
 
 pytestmark = pytest.mark.exact
@@ -150,7 +150,7 @@ def test_work_that_is_not_finished_is_kept_too(folder: Path) -> None:
 def test_a_folder_that_another_program_computes_in_is_not_restarted(folder: Path) -> None:
     before = read_bytes(folder)
     with (
-        locks.hold_lock(folder / "locks" / f"{FILE}.lock"),
+        store.hold_lock(folder / "locks" / f"{FILE}.lock"),
         pytest.raises(UserError, match="another program computes there; wait for it"),
     ):
         sweeping.sweep(scenario(SWEEP), folder, restart=True)
