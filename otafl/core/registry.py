@@ -124,7 +124,7 @@ WORDS = {
     "attack": "sign_flip scale gaussian nan label_flip a_little_is_enough inner_product mimic "
     "false_csi false_norm crash duplicate",
     "topology": "star@hierarchical cells hierarchical cell_free graph",
-    "track": "none jsonl tensorboard",
+    "track": "none@trackers jsonl@trackers tensorboard@trackers",
 }
 """Table -> its components: words `name` or `name@module`."""
 

@@ -19,12 +19,12 @@ from otafl import scenario as scenarios
 from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.results import header, origins
 from otafl.results.end_values import SUMS
-from otafl.results.environment import get_device_name, get_versions
+from otafl.results.origins import get_device_name, get_versions
 from otafl.results.variables import Variable, find_metric, get_variable
 
 if TYPE_CHECKING:
+    from otafl.results.files import SweepFile
     from otafl.results.models import TrainedModels
-    from otafl.results.sweep_file import SweepFile
     from otafl.scenario import Point, Scenario
 
 LINK_DIMS: dict[str, tuple[str, ...]] = {

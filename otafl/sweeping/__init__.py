@@ -25,9 +25,8 @@ from otafl.core.suggestions import format_count
 from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.dataset import combine, describe_sweep
-from otafl.results.environment import get_versions
-from otafl.results.files import list_parts, open_results, write_part
-from otafl.results.sweep_file import FILE, SweepFile
+from otafl.results.files import SWEEP_FILE, SweepFile, list_parts, open_results, write_part
+from otafl.results.origins import get_versions
 from otafl.running.memory import is_out_of_memory
 from otafl.running.run_tracking import TrackingOutput
 from otafl.scenario import Scenario, expand
@@ -358,7 +357,7 @@ def _discard_unused(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if not (folder / FILE).exists():
+        if not (folder / SWEEP_FILE).exists():
             remove_own(folder)
 
 

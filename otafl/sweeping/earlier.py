@@ -12,8 +12,8 @@ from typing import Any
 from otafl.core.errors import DamagedError, UserError
 from otafl.results import models as trained
 from otafl.results import origins
-from otafl.results.environment import get_device_name, get_versions
 from otafl.results.files import open_part
+from otafl.results.origins import get_device_name, get_versions
 from otafl.scenario import (
     Scenario,
     compute_scenario_hash,

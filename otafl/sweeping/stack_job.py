@@ -17,8 +17,8 @@ from otafl import data
 from otafl.core.errors import UserError, WriteError
 from otafl.results import models as trained
 from otafl.results.dataset import Record, to_dataset
-from otafl.results.environment import get_versions
 from otafl.results.files import write_part
+from otafl.results.origins import get_versions
 from otafl.running.checkpoints import Checkpoint
 from otafl.running.memory import is_out_of_memory
 from otafl.running.run_tracking import TrackingOutput

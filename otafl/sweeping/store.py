@@ -33,11 +33,20 @@ from otafl.core.errors import DamagedError, UserError, WriteError, wrap_write_er
 from otafl.core.files import list_own, refuse_links, remove_own, write_text
 from otafl.core.inputs import MIB, read_bytes, read_text
 from otafl.core.suggestions import format_count
-from otafl.results import checksums, sweep_file
+from otafl.results import checksums
 from otafl.results import models as trained
-from otafl.results.files import PARTS, list_parts, open_part, open_sweep
+from otafl.results.files import (
+    MAX_SWEEP_BYTES,
+    PARTS,
+    SWEEP_FILE,
+    SweepFile,
+    list_parts,
+    open_part,
+    open_sweep,
+    read_sweep_file,
+    write_sweep_file,
+)
 from otafl.results.foreign import format_reason
-from otafl.results.sweep_file import SweepFile
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.planning import Row, Stack
 from otafl.user_code.sources import list_changed
@@ -158,7 +167,7 @@ class Store:
 
     def read(self) -> SweepFile | None:
         """Return what the folder is of; None for a new one. Raises DamagedError."""
-        return sweep_file.read(self.path) if (self.path / sweep_file.FILE).exists() else None
+        return read_sweep_file(self.path) if (self.path / SWEEP_FILE).exists() else None
 
     def begin(self, sweep: SweepFile, restart: bool) -> str:
         """Make the folder one of this sweep, and describe the results thrown away for it.
@@ -177,7 +186,7 @@ class Store:
             text = sweep.attributes["scenario"]
             self._check_own(text)
             write_text(self.path / SCENARIO, text)
-            sweep_file.write(self.path, sweep)
+            write_sweep_file(self.path, sweep)
         return held
 
     def _check_fits(self, sweep: SweepFile) -> None:
@@ -201,9 +210,9 @@ class Store:
     def _check_own(self, text: str) -> None:
         """Raise UserError if another file than a sweep's has the name of its scenario."""
         path = self.path / SCENARIO
-        if not path.exists() or (self.path / sweep_file.FILE).exists():
+        if not path.exists() or (self.path / SWEEP_FILE).exists():
             return
-        if not (path.is_file() and read_bytes(path, sweep_file.MAX_BYTES) == text.encode()):
+        if not (path.is_file() and read_bytes(path, MAX_SWEEP_BYTES) == text.encode()):
             raise UserError(
                 f"{path}: is there already, and a sweep keeps its own there; give another place "
                 "with --out"
@@ -220,7 +229,7 @@ class Store:
     def _name(self) -> str:
         """Name the scenario of the folder, without loading it: it may name untrusted code."""
         try:
-            text = read_text(self.path / SCENARIO, sweep_file.MAX_BYTES)
+            text = read_text(self.path / SCENARIO, MAX_SWEEP_BYTES)
             return f"the scenario '{parse(text).data['name']}'"
         except (OSError, ValueError, UserError, KeyError, TypeError):
             return "a scenario"
@@ -244,7 +253,7 @@ class Store:
         with wrap_write_errors(self.path):
             for name in (*WORK, PARTS, MODELS, TRACK):
                 remove_own(self.path / name)
-            own = (self.path / SCENARIO, self.path / sweep_file.FILE)
+            own = (self.path / SCENARIO, self.path / SWEEP_FILE)
             for path in (self.sizes_path, *own):
                 checksums.forget(path)
                 path.unlink(missing_ok=True)

@@ -18,10 +18,10 @@ from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import HDF5, list_own
 from otafl.core.inputs import open_regular
 from otafl.core.suggestions import format_count, format_near_file
-from otafl.results import checksums, sweep_file
+from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError
-from otafl.results.files import PARTS, list_parts, open_part
+from otafl.results.files import PARTS, SWEEP_FILE, list_parts, open_part, read_sweep_file
 from otafl.results.foreign import Read, format_reason, limit_reading
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.store import RUNNING, UNFINISHED, Store
@@ -120,7 +120,7 @@ def _verify_file(path: Path, read: Read) -> Iterator[Finding]:
 
 def _verify_folder(folder: Path, read: Read) -> Iterator[Finding]:
     store, parts = Store(folder), list_parts(folder)
-    plan = folder / sweep_file.FILE
+    plan = folder / SWEEP_FILE
     if not plan.exists() and not parts:
         files = sorted(folder.glob("*.pt"))
         if not files:
@@ -129,7 +129,7 @@ def _verify_folder(folder: Path, read: Read) -> Iterator[Finding]:
         return
     attributes: Mapping[str, str] = {}
     try:
-        attributes = sweep_file.read(folder).attributes
+        attributes = read_sweep_file(folder).attributes
         yield Finding(plan, FileKind.SWEEP)
     except UserError as error:
         yield Finding(plan, FileKind.SWEEP, f"damaged: {format_reason(error)}")

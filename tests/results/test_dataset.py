@@ -16,7 +16,7 @@ from support.parts import (
 
 from otafl.results.dataset import Record, combine, describe_sweep, select_points, to_dataset
 from otafl.results.end_values import select_final
-from otafl.results.sweep_file import SweepFile
+from otafl.results.files import SweepFile
 from otafl.scenario import expand
 
 pytestmark = pytest.mark.exact

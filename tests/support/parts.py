@@ -8,9 +8,8 @@ import numpy as np
 import xarray as xr
 
 from otafl.results.dataset import Record, combine, describe_sweep, to_dataset
-from otafl.results.environment import get_versions
-from otafl.results.files import write_part
-from otafl.results.sweep_file import SweepFile
+from otafl.results.files import SweepFile, write_part
+from otafl.results.origins import get_versions
 from otafl.scenario import Point, Scenario, expand, load_scenario
 from otafl.sweeping.planning import hash_sources, name_points
 from otafl.sweeping.store import Store

@@ -13,8 +13,8 @@ from support.stopped_sweeps import same
 
 from otafl import data, open_results, sweeping
 from otafl.core.errors import UserError
-from otafl.results.environment import get_versions
 from otafl.results.files import read_part, write_part
+from otafl.results.origins import get_versions
 from otafl.scenario import Scenario
 
 pytestmark = pytest.mark.exact
