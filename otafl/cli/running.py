@@ -45,9 +45,6 @@ CheckpointEvery = Annotated[
         metavar="ROUNDS", min=0, help="Save the state after every ROUNDS rounds; 0: never."
     ),
 ]
-Restart = Annotated[
-    bool, typer.Option("--restart", help="Throw away what an earlier one kept, and say what.")
-]
 
 
 def run(
@@ -59,7 +56,6 @@ def run(
     workers: Workers = 0,
     scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 0,
-    restart: Restart = False,
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
@@ -72,9 +68,7 @@ def run(
         raise UserError(f"--out {target}: must be the name of a file that ends in .nc")
     check_writable(target.parent)
     with _report_kept(sweeping.get_unfinished_folder(target)), Progress(quiet) as progress:
-        dataset = sweeping.run(
-            loaded, target, progress, checkpoint_every, say, restart, workers, scheduler
-        )
+        dataset = sweeping.run(loaded, target, progress, checkpoint_every, say, workers, scheduler)
     _finish(dataset, target, target.with_suffix(".png"), quiet)
 
 
@@ -87,7 +81,6 @@ def sweep(
     workers: Workers = 0,
     scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 0,
-    restart: Restart = False,
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
@@ -99,7 +92,7 @@ def sweep(
 
     with _report_kept(folder), Progress(quiet) as progress:
         dataset = sweeping.sweep(
-            loaded, folder, progress, workers, scheduler, checkpoint_every, say, restart
+            loaded, folder, progress, workers, scheduler, checkpoint_every, say
         )
     _finish(dataset, folder, folder / f"{loaded.name}.png", quiet)
 

@@ -72,8 +72,8 @@ def read_sweep_file(folder: Path) -> SweepFile:
     except (OSError, ValueError) as error:
         reason = format_reason(error)
         raise DamagedError(
-            f"{path}: is damaged or no file of a sweep ({reason}); begin again with --restart, or "
-            "give another place with --out",
+            f"{path}: is damaged or no file of a sweep ({reason}); delete the folder, or give "
+            "another place with --out",
             reason,
         ) from error
 

@@ -74,7 +74,6 @@ class _RunOptions:
     scheduler: str | None
     checkpoint_every: int
     tell: Callable[[str], None]
-    restart: bool
 
     def __post_init__(self) -> None:
         for name in ("workers", "checkpoint_every"):
@@ -103,7 +102,6 @@ def run(
     progress: Progress | None = None,
     checkpoint_every: int = 0,
     tell: Callable[[str], None] = warnings.warn,
-    restart: bool = False,
     workers: int = 0,
     scheduler: str | None = None,
 ) -> xr.Dataset:
@@ -121,7 +119,7 @@ def run(
         A .nc file. Finished stacks are kept beside it until all are done, so the same call resumes
         after an interruption; without it this program runs all in memory, and writes only what the
         scenario's tracker does, beside the file that `otafl run` would write.
-    progress, checkpoint_every, tell, restart, workers, scheduler
+    progress, checkpoint_every, tell, workers, scheduler
         See `sweep`.
 
     Returns
@@ -135,7 +133,7 @@ def run(
         For what the user can mend, such as data that is not there or a file of another scenario,
         and while another program makes the same file.
     """
-    way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell, restart)
+    way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell)
     if out is None:
         way.check_in_memory()
         return _run_in_memory(scenario, progress, tell)
@@ -150,7 +148,7 @@ def run(
             "or give another place with --out"
         )
     with hold_folder(store.path, str(out)), _discard_unused(store.path):
-        if not restart and is_finished(out, scenario, tell):
+        if is_finished(out, scenario, tell):
             with wrap_write_errors(out):
                 _remove(store.path)  # of a run that ended before it could
             return open_results(out)
@@ -165,7 +163,6 @@ def sweep(
     scheduler: str | None = None,
     checkpoint_every: int = 0,
     tell: Callable[[str], None] = warnings.warn,
-    restart: bool = False,
 ) -> xr.Dataset:
     """Run the stacks that a folder does not hold yet. Several programs may work on one folder.
 
@@ -188,13 +185,11 @@ def sweep(
         kill; 0 for never.
     tell : callable
         Called with what is worth knowing.
-    restart : bool
-        Throw away what the folder holds, of whichever scenario, and say what that was.
 
     Raises
     ------
     UserError
-        If the folder holds another scenario's results, and not `restart`; or no worker can be had.
+        If the folder holds another scenario's results, or no worker can be had.
     WriteError
         Where the disk does not take more.
     FailedStacks
@@ -202,7 +197,7 @@ def sweep(
     """
     store = Store(folder.absolute())
     store.refuse_links()
-    way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell, restart)
+    way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell)
     made = _complete(scenario, store, way, store.path / TRACK)
     store.tidy()
     return store.open(made)
@@ -250,7 +245,7 @@ def _run_in_memory(
 @sources.begin_run()
 def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) -> SweepFile:
     """Run the stacks that a folder does not hold yet."""
-    known = None if way.restart else store.read()
+    known = store.read()
     sources.record(known.sources if known is not None else ())
     points = expand(scenario)
     files = hash_sources(points)
@@ -315,9 +310,7 @@ def _prepare(
                 f"{format_count(len(sweep.names), 'point')} of "
                 f"{format_count(scenario.trials, 'trial')}; what is finished stays"
             )
-    thrown = store.begin(sweep, way.restart)
-    if thrown:
-        way.tell(f"{store.path}: --restart threw away {thrown}")
+    store.begin(sweep)
     if known is not None and known.versions != sweep.versions and list_parts(store.path):
         here = sweep.versions
         other = [
@@ -327,7 +320,7 @@ def _prepare(
         ]
         way.tell(
             f"{store.path}: what it holds was computed by {', '.join(other)}; kept, as the "
-            "attribute origins of the result says; --restart computes everything again"
+            "attribute origins of the result says; without this folder everything is computed again"
         )
 
 

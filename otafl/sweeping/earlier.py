@@ -30,7 +30,7 @@ from otafl.user_code.sources import list_changed
 MAX_KEYS = 4
 """Keys of a scenario that a message lists."""
 
-REPLACE = "give another file with --out, or replace this one with --restart (restart=True)"
+REPLACE = "give another file with --out, or delete this one"
 
 
 def name_own_file(scenario: Scenario) -> Path:
@@ -67,7 +67,7 @@ def is_finished(out: Path, scenario: Scenario, tell: Callable[[str], None]) -> b
     if other:
         tell(f"{out}: is computed again, since it was made with other {other}")
     elif stored["complete"] == 1:
-        tell(f"{out}: is finished and stays; --restart computes it again")
+        tell(f"{out}: is finished and stays; without this file it is computed again")
         return True
     return False
 

@@ -169,25 +169,18 @@ class Store:
         """Return what the folder is of; None for a new one. Raises DamagedError."""
         return read_sweep_file(self.path) if (self.path / SWEEP_FILE).exists() else None
 
-    def begin(self, sweep: SweepFile, restart: bool) -> str:
-        """Make the folder one of this sweep, and describe the results thrown away for it.
+    def begin(self, sweep: SweepFile) -> None:
+        """Make the folder one of this sweep.
 
         A folder without results belongs to no sweep, and a sweep may grow by points and trials.
-        With `restart` everything goes. Raises UserError if it holds results of another sweep.
+        Raises UserError if it holds results of another sweep.
         """
         with self.lock():
-            held = ""
-            if restart:
-                held = self.describe()
-                self._check_idle()
-                self._clear()
-            else:
-                self._check_fits(sweep)
+            self._check_fits(sweep)
             text = sweep.attributes["scenario"]
             self._check_own(text)
             write_text(self.path / SCENARIO, text)
             write_sweep_file(self.path, sweep)
-        return held
 
     def _check_fits(self, sweep: SweepFile) -> None:
         """Raise UserError if the folder holds results that this sweep does not have."""
@@ -198,13 +191,12 @@ class Store:
         if changed and known.attributes["sweep"] == sweep.attributes["sweep"]:
             raise UserError(
                 f"{self.path}: {format_changed(changed)} since its {held} were computed or begun; "
-                "undo the change, give another place with --out, or throw them away with "
-                "--restart (restart=True)"
+                "undo the change, give another place with --out, or delete this folder"
             )
         raise UserError(
             f"{self.path}: holds {held}, not of this one (or of this one before it was changed: "
-            "only more values on its axes and more trials continue from there); throw that away "
-            "with --restart, or give another place with --out"
+            "only more values on its axes and more trials continue from there); delete this "
+            "folder, or give another place with --out"
         )
 
     def _check_own(self, text: str) -> None:
@@ -233,30 +225,6 @@ class Store:
             return f"the scenario '{parse(text).data['name']}'"
         except (OSError, ValueError, UserError, KeyError, TypeError):
             return "a scenario"
-
-    def _check_idle(self) -> None:
-        """Raise UserError if another program computes a stack of the folder."""
-        for path in (self.path / LOCKS).glob("*.lock"):
-            if path.stem == "sweep":
-                continue
-            try:
-                with hold_lock(path, wait=False):
-                    pass
-            except Busy:
-                raise UserError(
-                    f"{self.path}: another program computes there; wait for it, or give another "
-                    "place with --out"
-                ) from None
-
-    def _clear(self) -> None:
-        """Remove what sweeps keep, and nothing else; what the folder is of last."""
-        with wrap_write_errors(self.path):
-            for name in (*WORK, PARTS, MODELS, TRACK):
-                remove_own(self.path / name)
-            own = (self.path / SCENARIO, self.path / SWEEP_FILE)
-            for path in (self.sizes_path, *own):
-                checksums.forget(path)
-                path.unlink(missing_ok=True)
 
     def find_held(self, needs_models: bool, tell: Callable[[str], None]) -> set[Row]:
         """Return the rows that finished files hold, and set damaged files aside.

@@ -85,7 +85,7 @@ def advise(findings: list[Finding], source: Path) -> str:
     kinds = {one.kind for one in wrong}
     head = f"{source}: {len(wrong)} of {format_count(len(findings), 'file')} damaged or missing; "
     if FileKind.SWEEP in kinds:
-        return head + "the command that wrote it, with --restart, computes everything again"
+        return head + "delete the folder; the command that wrote it then computes everything again"
     if FileKind.RESULT in kinds or not source.is_dir():
         return head + "the command that wrote it computes it again"
     own = (FileKind.MODELS, FileKind.SIZES)  # what the command does not replace by itself

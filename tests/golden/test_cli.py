@@ -38,14 +38,13 @@ def test_run_refuses_a_file_of_another_scenario(small: Path, capsys: pytest.Capt
     call(*run, "--set", "seed=1", "--out", "x.nc", code=2)
     sentence = (
         "x.nc: holds the result of another scenario, 'small', which differs in seed; "
-        "give another file with --out, or replace this one with --restart (restart=True)"
+        "give another file with --out, or delete this one"
     )
     assert capsys.readouterr() == ("", f"otafl: error: {sentence}\n")
     other = otafl.load_scenario("small.yaml", ["trials=1", "training.rounds=2", "seed=1"])
     with pytest.raises(UserError, match=re.escape(sentence)):
         otafl.run(other, "x.nc")
     assert (small / "x.nc").read_bytes() == before
-    call(*run, "--set", "seed=1", "--out", "x.nc", "--restart")
     call(*run, "--set", "seed=1")
     assert "is computed again, since it was made with other seed" in capsys.readouterr().err
     assert otafl.open_results("results/small.nc").attrs["seed"] == 1

@@ -75,7 +75,7 @@ def write_folder(
         attributes=attributes, names=names, trials=scenario.trials, sources={}, versions=versions
     )
     store = Store(folder)
-    store.begin(sweep, restart=False)
+    store.begin(sweep)
     paths = []
     for number, part in enumerate(make_parts(scenario, groups)):
         paths.append(store.get_part_path(f"{number:016x}"))

@@ -68,12 +68,12 @@ def short(keys: dict[str, Any]) -> Scenario:
 
 def check_refused(refused: pytest.ExceptionInfo[UserError], *words: str) -> None:
     """Check that a message says what has changed, and the three ways out."""
-    ways_out = ("undo the change", "--out", "--restart")
+    ways_out = ("undo the change", "--out", "delete this")
     assert all(word in str(refused.value) for word in (*words, "has changed since", *ways_out))
 
 
 def test_an_edited_module_is_refused(named: str, tmp_path: Path) -> None:
-    """Nothing that is finished is lost: undoing the change resumes, and --restart begins again."""
+    """Nothing that is finished is lost: undoing the change resumes, another folder begins."""
     one, folder = short({"sweep": {"power": ["gbma", named]}}), tmp_path / "s"
     before, said, calls = sweeping.sweep(one, folder).load(), list[str](), Kill(after=-1)
     kept = {path: path.read_bytes() for path in folder.rglob("*.nc")}
@@ -86,7 +86,7 @@ def test_an_edited_module_is_refused(named: str, tmp_path: Path) -> None:
     same(sweeping.sweep(one, folder, calls, tell=said.append), before)
     assert (calls.calls, said) == (0, [])
     share(tmp_path, 0.9)
-    after = sweeping.sweep(one, folder, tell=said.append, restart=True)
+    after = sweeping.sweep(one, tmp_path / "again", tell=said.append)
     first, second = float(before["tx_energy_j"][1].sum()), float(after["tx_energy_j"][1].sum())
     assert second == pytest.approx(first * (0.9 / 0.5) ** 2, rel=1e-5)
 
@@ -162,12 +162,12 @@ def test_results_of_other_versions_are_named_and_kept(tmp_path: Path) -> None:
     before = sweeping.sweep(one, store.path).load()
     known = store.read()
     assert known is not None
-    store.begin(known.model_copy(update={"versions": known.versions | {"torch": "2.0.1"}}), False)
+    store.begin(known.model_copy(update={"versions": known.versions | {"torch": "2.0.1"}}))
     after = sweeping.sweep(one, store.path, tell=said.append)
     assert said == [
         f"{store.path}: what it holds was computed by torch 2.0.1 (here "
         f"{known.versions['torch']}); kept, as the attribute origins of the result says; "
-        "--restart computes everything again"
+        "without this folder everything is computed again"
     ]
     same(after, before)
     sweeping.sweep(one, store.path, tell=said.append)

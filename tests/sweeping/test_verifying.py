@@ -156,7 +156,9 @@ def test_the_sweep_and_the_run_have_their_own_advice(copy: Path) -> None:
     path = copy / "whole" / "sweep.json"
     path.write_text(path.read_text().replace('"trials": 1', '"trials": 0'))
     told = advise(list(verify(copy / "whole")), copy / "whole")
-    assert told.endswith("the command that wrote it, with --restart, computes everything again")
+    assert told.endswith(
+        "delete the folder; the command that wrote it then computes everything again"
+    )
     shutil.rmtree(copy / "run.models")
     told = advise(list(verify(copy / "run.nc")), copy / "run.nc")
     assert told.endswith(
