@@ -164,31 +164,6 @@ def test_compare_tests_the_values_of_an_axis(
     assert float(line["p_holm"]) == pytest.approx(float(one["p_holm"]))
 
 
-def test_compare_shows_labels(ran: Path, capsys: pytest.CaptureFixture) -> None:
-    texts = ("ci=inversion", "power=policy", "gbma=equal power", "test_accuracy=accuracy (test)")
-    options = [part for text in texts for part in ("--label", text)]
-    call("compare", ran, "--axis", "power", "--format", "markdown", *options)
-    told = capsys.readouterr().out
-    assert told.startswith("Differences of accuracy (test) from policy equal power, mean over")
-    head, _, *rows = [cells(line) for line in told.splitlines() if line.startswith("|")]
-    assert "policy" in head
-    place = head.index("policy")
-    assert {row[place] for row in rows} == {"inversion", "tci(threshold=0.3)"}
-
-
-def test_compare_takes_slices_and_numbers(ran: Path, capsys: pytest.CaptureFixture) -> None:
-    slices = ("--sel", "snr_db=10", "--sel", "power=ci")
-    call("compare", ran, *slices, "--baseline", 8)  # the only axis that is left
-    told = capsys.readouterr().out
-    assert "from device count 8" in told
-    (row,) = [line for line in told.splitlines() if line.startswith("2 ")]
-    assert float(row.split()[1]) == pytest.approx(-0.06, abs=0.01)
-    call("compare", ran, *slices, "--format", "latex")
-    text = capsys.readouterr().out
-    assert r"\begin{tabular}{lrrrrrr}" in text
-    assert rows_of(text)[0][2] == r"95 \% interval"
-
-
 def test_compare_two_results(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """OTHER - RESULT at the points of equal swept settings, whatever their order."""
     sweeps = ({"channel.snr_db": [0, 10]}, {"channel.snr_db": [10, 20, 0]})

@@ -18,7 +18,7 @@ from otafl.preflight.rehearsal import find_problems, find_problems_on_data
 from otafl.preflight.reporting import describe_local_work
 from otafl.running import memory
 from otafl.running.memory import MAX_FLOPS_PER_S, estimate_trial
-from otafl.scenario import Point, Scenario, ScenarioError, loading
+from otafl.scenario import Point, Scenario, ScenarioError
 from otafl.user_code import loading as user_code
 
 pytestmark = pytest.mark.exact
@@ -110,14 +110,6 @@ def test_what_there_is_no_room_for_is_not_put_together(monkeypatch: pytest.Monke
     assert said.startswith("model: one trial takes ")
     assert found.trial_bytes is not None
     assert found.trial_bytes > 10**6
-
-
-def test_points_are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked = []
-    real = loading.check
-    monkeypatch.setattr(loading, "check", lambda one: checked.append(one) or real(one))
-    found = preflight.report({**SMALL, "sweep": {"channel.snr_db": [0, 5, 10]}}, look=fine)
-    assert len(checked) == len(found.points) == 3
 
 
 def test_size_and_time_are_unknown_before_data_of_your_own_are_read() -> None:

@@ -15,7 +15,6 @@ from support.parts import (
 )
 
 from otafl.results.dataset import Record, combine, describe_sweep, select_points, to_dataset
-from otafl.results.end_values import select_final
 from otafl.results.files import SweepFile
 from otafl.scenario import expand
 
@@ -115,18 +114,6 @@ def test_a_zip_axis_has_a_coordinate_for_each_key() -> None:
         if p.scenario.channel.snr_db == 10 and p.scenario.power.name == "ci"
     )
     assert one == compute_value(index, 0, 0)
-
-
-def test_points_may_end_at_different_rounds() -> None:
-    scenario = make_scenario({"training.rounds": [2, 4]})
-    points = expand(scenario)
-    short = to_dataset(record(points[:1], [0, 2]), points[:1], scenario)
-    long = to_dataset(record(points[1:]), points[1:], scenario)
-    ds = combine([long, short], describe_sweep(scenario))
-    assert ds["round"].values.tolist() == ROUNDS
-    assert np.isnan(ds["test_accuracy"].sel(rounds=2, trial=0, round=4))
-    ends = select_final(ds, "test_accuracy").sel(trial=1)
-    np.testing.assert_array_equal(ends, [compute_value(0, 1, 2), compute_value(1, 1, 4)])
 
 
 def test_link_records_are_named_and_ragged_ones_padded() -> None:

@@ -3,7 +3,6 @@ with the rest without a word."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -91,19 +90,6 @@ def test_an_edited_module_is_refused(named: str, tmp_path: Path) -> None:
     assert second == pytest.approx(first * (0.9 / 0.5) ** 2, rel=1e-5)
 
 
-def test_a_comment_is_no_change(named: str, tmp_path: Path) -> None:
-    one, calls = short({"power": named}), Kill(after=-1)
-    sweeping.run(one, tmp_path / "r.nc")
-    sweeping.sweep(one, tmp_path / "s")
-    text = (tmp_path / "my_pack" / "shares.py").read_text()
-    (tmp_path / "my_pack" / "shares.py").write_text(
-        f'"""Shares."""\n\n{text}  # a comment\n"more"\n'
-    )
-    sweeping.run(one, tmp_path / "r.nc", calls, tell=print)
-    sweeping.sweep(one, tmp_path / "s", calls)
-    assert calls.calls == 0
-
-
 @pytest.mark.slow
 def test_an_edit_of_what_a_file_was_computed_by(named: str, tmp_path: Path) -> None:
     """A file that otafl named after the scenario is replaced, as if the scenario had changed."""
@@ -122,23 +108,6 @@ def test_an_edit_of_what_a_file_was_computed_by(named: str, tmp_path: Path) -> N
             sweeping.run(one, out)
         check_refused(refused, "my_pack/shares.py")
         assert out.read_bytes() == kept
-
-
-def test_a_new_program_takes_the_module_as_it_is_now(named: str, tmp_path: Path) -> None:
-    """Whether it writes a file or not."""
-    one, joules = short({"power": named}), []
-    for value in (0.5, 0.9):
-        share(tmp_path, value)
-        in_memory, kept = sweeping.run(one), sweeping.run(one, tmp_path / f"{value}.nc")
-        same(in_memory, kept)
-        (origin,) = json.loads(kept.attrs["origins"])
-        assert set(origin["sources"]) == {
-            "my_policy.py",
-            "my_pack/__init__.py",
-            "my_pack/shares.py",
-        }
-        joules.append(float(kept["tx_energy_j"].sum()))
-    assert joules[1] == pytest.approx(joules[0] * (0.9 / 0.5) ** 2, rel=1e-5)
 
 
 def test_a_module_that_changes_while_it_runs(named: str, tmp_path: Path) -> None:

@@ -157,13 +157,6 @@ def test_a_damaged_file_of_the_sweep_is_named(text: str | None, folder: Path) ->
     assert read_bytes(folder) == before
 
 
-def test_a_digit_of_the_sweep_that_changed_is_noticed(folder: Path) -> None:
-    path = folder / "sweep.json"
-    path.write_text(path.read_text().replace('"trials": 1', '"trials": 2'))
-    with pytest.raises(UserError, match="its SHA-256 is not the one that it was written with"):
-        sweeping.sweep(scenario(SWEEP), folder)
-
-
 def make_device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
@@ -196,14 +189,6 @@ def test_a_damaged_part_is_set_aside_and_computed_again(folder: Path) -> None:
     assert told[0].startswith(f"{part}: is damaged (")
     assert f"kept as {part.name}.damaged, what it held is computed again" in told[0]
     assert part.with_name(f"{part.name}.damaged").exists()
-
-
-def test_a_part_without_a_checksum_counts(folder: Path) -> None:
-    (part,) = list_parts(folder)
-    part.with_name(f"{part.name}.sha256").unlink()
-    calls = Kill(after=-1)
-    sweeping.sweep(scenario(SWEEP), folder, calls, tell=silent)
-    assert calls.calls == 0
 
 
 def test_missing_models_are_computed_again(tmp_path: Path) -> None:
