@@ -25,7 +25,7 @@ import otafl
 from otafl.data.loading import read_shape
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.results.environment import get_device_name
+from otafl.results.origins import get_device_name
 from otafl.running.memory import estimate_trial, is_out_of_memory
 from otafl.scenario import Point, expand, load_scenario
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never, get_args
+from typing import TYPE_CHECKING, Any, Never
 
 from otafl.core.errors import UserError
 
@@ -74,10 +74,8 @@ def run(
     scenario: Scenario | Mapping[str, Any] | str | Path,
     out: Path | str | None = None,
     progress: bool | Callable[[int, int, str], None] | None = None,
-    restart: bool = False,
     *,
     workers: int = 0,
-    device: str | None = None,
     scheduler: str | None = None,
     checkpoint_every: int = 0,
     **unknown: Never,
@@ -91,19 +89,14 @@ def run(
     scenario : Scenario, mapping, str or Path
         A loaded scenario, a mapping of its keys, or the path of its YAML file.
     out : Path or str, optional
-        NetCDF file for the result. A file that holds this scenario, or fewer of its values and
-        trials, is not computed again. A file of another scenario raises an error, unless `restart`
-        is true.
+        NetCDF file for the result. A file that holds the result of this scenario is not computed
+        again. A file of another scenario raises an error.
     progress : bool or callable, optional
         True for a bar in a terminal or a notebook. A function is called with (rounds done, rounds
         in total, note).
-    restart : bool, default False
-        Whether to ignore an existing file and compute everything again.
     workers : int, default 0
         Number of programs of this machine that share the stacks; 0 for only this one. It needs
         `out`.
-    device : {"auto", "cpu", "cuda"}, optional
-        Processor; else `engine.device` of the scenario.
     scheduler : str, optional
         Address of a Dask scheduler whose workers share the stacks. It needs `out`.
     checkpoint_every : int, default 0
@@ -125,7 +118,7 @@ def run(
     from otafl import sweeping
 
     _refuse_unknown(run, unknown)
-    loaded = _load(scenario, device)
+    loaded = _load(scenario)
     file = None if out is None else Path(out)
     with _show_progress(progress) as shown:
         return sweeping.run(
@@ -133,7 +126,6 @@ def run(
             file,
             shown,
             checkpoint_every,
-            restart=restart,
             workers=workers,
             scheduler=scheduler,
         )
@@ -143,10 +135,8 @@ def sweep(
     scenario: Scenario | Mapping[str, Any] | str | Path,
     folder: Path | str,
     progress: bool | Callable[[int, int, str], None] | None = None,
-    restart: bool = False,
     *,
     workers: int = 0,
-    device: str | None = None,
     scheduler: str | None = None,
     checkpoint_every: int = 0,
     **unknown: Never,
@@ -165,12 +155,8 @@ def sweep(
     progress : bool or callable, optional
         True for a bar in a terminal or a notebook. A function is called with (rounds done, rounds
         in total, note).
-    restart : bool, default False
-        Whether to discard existing parts and compute everything again.
     workers : int, default 0
         Number of programs of this machine that share the stacks; 0 for only this one.
-    device : {"auto", "cpu", "cuda"}, optional
-        Processor; else `engine.device` of the scenario.
     scheduler : str, optional
         Address of a Dask scheduler whose workers share the stacks.
     checkpoint_every : int, default 0
@@ -192,29 +178,16 @@ def sweep(
     from otafl import sweeping
 
     _refuse_unknown(sweep, unknown)
-    loaded = _load(scenario, device)
+    loaded = _load(scenario)
     with _show_progress(progress) as shown:
-        return sweeping.sweep(
-            loaded, Path(folder), shown, workers, scheduler, checkpoint_every, restart=restart
-        )
+        return sweeping.sweep(loaded, Path(folder), shown, workers, scheduler, checkpoint_every)
 
 
-def _load(
-    scenario: Scenario | Mapping[str, Any] | str | Path, device: str | None = None
-) -> Scenario:
-    """Load a scenario, unless it is loaded, and set its processor."""
+def _load(scenario: Scenario | Mapping[str, Any] | str | Path) -> Scenario:
+    """Load a scenario, unless it is loaded."""
     from otafl.scenario import Scenario, load_scenario
-    from otafl.scenario.sections import EngineSettings
 
-    known = get_args(EngineSettings.model_fields["device"].annotation)
-    if device is not None and device not in known:
-        raise UserError(f"device: expected one of {', '.join(known)}, got {device!r}")
-    if not isinstance(scenario, Scenario):
-        return load_scenario(scenario, [] if device is None else [f"engine.device={device}"])
-    if device is None:
-        return scenario
-    engine = scenario.engine.model_copy(update={"device": device})
-    return scenario.model_copy(update={"engine": engine})
+    return scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
 
 
 def _show_progress(

@@ -237,7 +237,8 @@ def save_case(folder: Path, name: str, case: dict[str, Any]) -> str:
         kept["yaml"] = scenarios.to_yaml(loaded)
         kept["hash"] = scenarios.compute_scenario_hash(loaded)
         kept["stacks"] = [keys.index(key) for key in keys]
-        otafl.run(loaded, target, restart=True)
+        target.unlink(missing_ok=True)
+        otafl.run(loaded, target)
     except otafl.UserError as error:
         kept["error"] = str(error)
     except Exception as error:

@@ -29,7 +29,7 @@ from works import RACED, WORKS, LocalData
 
 import otafl
 from otafl import data, models
-from otafl.results.environment import get_device_name
+from otafl.results.origins import get_device_name
 from otafl.scenario import load_scenario
 
 HERE = Path(__file__).parent

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from otafl.analysis.points import select_point
 from otafl.analysis.summary import format_number, make_table
 from otafl.core.console import make_console
 from otafl.core.errors import UserError
-from otafl.core.files import write_csv
 from otafl.devices.hardware import ACTIVITIES
 from otafl.results.coordinates import format_values
 
@@ -215,14 +213,3 @@ def print_totals(part: xr.Dataset, console: Console | None = None) -> None:
     counts = [f"{about[name]} {said}" for name, said in UPDATES.items() if about.get(name)]
     if counts:
         console.print(f"\nupdates of the whole trial: {', '.join(counts)}", soft_wrap=True)
-
-
-def write_events(part: xr.Dataset, path: Path) -> None:
-    """Write the events as a CSV, a row each, not clipped to the window.
-
-    Raises
-    ------
-    WriteError : where the file cannot be written.
-    """
-    rows = zip(*(part[name].values.tolist() for name in COLUMNS), strict=True)
-    write_csv(path, COLUMNS, rows)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from otafl.core.errors import UserError
-from otafl.core.inputs import MIB, read_text
 
 if TYPE_CHECKING:
     from otafl.preflight import Report
@@ -28,12 +25,6 @@ app = typer.Typer(
 )
 
 
-MATPLOTLIBRC = "matplotlibrc"
-"""The file of the working folder that Matplotlib obeys before the user's own."""
-
-Device = StrEnum("Device", ["auto", "cpu", "cuda"])
-"""Where the learning is computed."""
-
 ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO.yaml", show_default=False)]
 ResultFile = Annotated[
     Path, typer.Argument(metavar="RESULT", help="Result file (.nc), or folder of a sweep.")
@@ -46,7 +37,6 @@ Overrides = Annotated[
         help="Change a key, e.g. training.rounds=50.",
     ),
 ]
-DeviceOption = Annotated[Device | None, typer.Option(help="Processor; else engine.device.")]
 Trust = Annotated[bool, typer.Option("--trust", help="Run code of yours that the files name.")]
 Slices = Annotated[
     list[str] | None,
@@ -77,30 +67,17 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version.")
     ] = False,
 ) -> None:
-    try:
-        read_text(MATPLOTLIBRC, MIB)
-    except (FileNotFoundError, IsADirectoryError):  # Matplotlib ignores a folder
-        pass
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", "is no text in UTF-8")
-        raise UserError(
-            f"{MATPLOTLIBRC}: Matplotlib cannot read this file of the working folder ({reason}); "
-            "move it away"
-        ) from error
+    """Take the options that come before a command."""
 
 
 @contextmanager
 def ignore_matplotlibrc() -> Iterator[None]:
-    """Draw with the user's own settings of Matplotlib, not with those of the working folder."""
+    """Draw without the settings that a `matplotlibrc` of the working folder makes."""
     import matplotlib
 
     with matplotlib.rc_context():
-        if matplotlib.matplotlib_fname() == MATPLOTLIBRC:
-            named = os.environ.get("MATPLOTLIBRC", os.devnull)
-            own = (os.path.join(one, MATPLOTLIBRC) for one in (named, matplotlib.get_configdir()))
+        if matplotlib.matplotlib_fname() == "matplotlibrc":
             matplotlib.rcdefaults()
-            if found := next(filter(os.path.isfile, (named, *own)), None):
-                matplotlib.rc_file(found)
         yield
 
 
@@ -142,24 +119,18 @@ def split_names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def load(
-    path: Path, overrides: list[str] | None, device: Device | None, trust: bool = False
-) -> Scenario:
+def load(path: Path, overrides: list[str] | None, trust: bool = False) -> Scenario:
     """Load a scenario that is about to run, with the options applied, and print its notes."""
-    found = report_on(path, overrides, device, trust)
+    found = report_on(path, overrides, trust)
     loaded = found.require_scenario()
     print_warnings(found)
     return loaded
 
 
 def report_on(
-    path: Path,
-    overrides: list[str] | None,
-    device: Device | None,
-    trust: bool = False,
-    look: Look | None = None,
+    path: Path, overrides: list[str] | None, trust: bool = False, look: Look | None = None
 ) -> Report:
-    """Report on a scenario with what the options change in it.
+    """Report on a scenario with what `--set` changes in it.
 
     The copy that a sweep keeps in its folder is a result: without `trust`, code is not imported
     because it says so. look: how its points are tried.
@@ -168,11 +139,10 @@ def report_on(
     from otafl.scenario import hash_custom_sources
     from otafl.user_code import loading
 
-    every = [*(overrides or []), *([f"engine.device={device.value}"] if device else [])]
     if trust or not (path.parent / "sweep.json").exists():
-        return report(path, every, look)
+        return report(path, overrides or (), look)
     with loading.guard_imports(path, trust):
-        found = report(path, every, look)
+        found = report(path, overrides or (), look)
         for point in found.points:
             hash_custom_sources(point.scenario)
     return found

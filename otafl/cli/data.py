@@ -8,14 +8,11 @@ import typer
 
 from otafl.core.console import make_console
 
-Root = Annotated[str | None, typer.Option(help="Folder of the data; else $OTAFL_DATA_DIR.")]
-
-
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Data sets.")
 
 
 @app.command("list")
-def data_list(root: Root = None) -> None:
+def data_list() -> None:
     """List the built-in data sets and where they are."""
     from rich.table import Table
 
@@ -24,14 +21,14 @@ def data_list(root: Root = None) -> None:
     lines = Table(box=None)
     for title in ("name", "here", "where", "what"):
         lines.add_column(title, overflow="fold")
-    for one in list_available(root):
+    for one in list_available():
         lines.add_row(one.name, "yes" if one.is_present else "no", one.location, one.description)
     make_console().print(lines)
 
 
 @app.command("get")
-def data_get(name: Annotated[str, typer.Argument()], root: Root = None) -> None:
-    """Download a data set."""
+def data_get(name: Annotated[str, typer.Argument()]) -> None:
+    """Download a data set to the folder that $OTAFL_DATA_DIR names."""
     from otafl.data.files import fetch
 
-    typer.echo(f"{name} is in {fetch(name, root)}")
+    typer.echo(f"{name} is in {fetch(name)}")

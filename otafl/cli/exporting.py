@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, Trust, check_writable, parse_selection, say
+from otafl.cli.app import ResultFile, Trust, parse_selection, say
 from otafl.core.console import make_console
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ def export(
 ) -> None:
     """Export a trained model, and measure it."""
     chosen = parse_selection(sel)
-    check_writable(out.parent)
     from otafl.exporting import deployment
 
     model = deployment.open_models(result, chosen, trial, view, device, trust)

@@ -36,7 +36,6 @@ def list_(
             help="A table, e.g. power, or what is in one, e.g. tci.", autocompletion=_list_words
         ),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="A line for each component.")] = False,
 ) -> None:
     """List what a scenario can name, or explain one."""
     out = make_console()
@@ -54,13 +53,10 @@ def list_(
         for table in found:
             _explain(out, table, name)
         return
-    if title is None and not full:
-        _list_short(out)
-        return
-    for one in registry.TABLES if title is None else [title]:
-        _list(out, one)
     if title is None:
-        _list_presets(out)
+        _list_short(out)
+    else:
+        _list(out, title)
 
 
 def _list_short(out: Console) -> None:
@@ -68,7 +64,7 @@ def _list_short(out: Console) -> None:
     lists = {table: registry.list_names(table) for table in registry.TABLES}
     lists[PRESETS] = tuple(presets.list_presets())
     print_pairs(out, ((title, ", ".join(names)) for title, names in lists.items()))
-    out.print("\notafl list TABLE explains a line, otafl list NAME a component, --full prints all")
+    out.print("\notafl list TABLE explains a line, otafl list NAME a component")
 
 
 def _list_presets(out: Console) -> None:
@@ -126,23 +122,15 @@ def _reflow(text: str) -> str:
 
 
 def _find_table(word: str) -> str | None:
-    """Find the table that is meant: by its name, by what it holds, or by their plural."""
-    said = _normalise_word(word)
+    """Find the table that is meant by its name, by what it holds, or by their plural."""
+    said = word.lower().replace("-", " ").replace("_", " ")
     for name, table in registry.TABLES.items():
-        if said in (name, f"{name}s", table.noun, f"{table.noun}s", table.title.lower()):
+        if said.removesuffix("s") in (name.removesuffix("s"), table.noun, table.title.lower()):
             return name
     return None
 
 
 def _format_unknown(word: str) -> str:
-    hint = (
-        format_suggestion(_normalise_word(word), registry.TABLES)
-        or format_suggestion(word.lower(), _list_words())
-        or ";"
-    )
+    hint = format_suggestion(word.lower(), _list_words()) or ";"
     tables = ", ".join(registry.TABLES)
     return f"list: no table {word!r}, and nothing of this name{hint} tables: {tables}"
-
-
-def _normalise_word(word: str) -> str:
-    return word.lower().replace("-", " ").replace("_", " ")

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from otafl.cli.schema_file import format_editor_line
 from otafl.core.console import make_console, print_pairs
 from otafl.core.errors import UserError
 from otafl.core.files import write_text
@@ -70,9 +69,7 @@ def new(
 ) -> None:
     """Write a scenario to start from.
 
-    It is a copy of one that comes with otafl, or a short one with a preset. Its first line
-    names the JSON schema, by which editors complete and check keys. The first `otafl check` of the
-    file writes the schema.
+    It is a copy of one that comes with otafl, or a short one with a preset.
     """
     if list_:
         _list()
@@ -90,20 +87,14 @@ def new(
             f"{target}: is there already and stays as it is; give another file with --out"
         )
     text = _rename(scenarios[stem], target) if stem in scenarios else _extend(stem, target)
-    write_text(target, f"{format_editor_line()}{text}")
+    write_text(target, text)
     typer.echo(f"wrote {target}\nnext: otafl check {target}; otafl run {target}")
 
 
 def _rename(file: Path, target: Path) -> str:
-    """Return a scenario's text under another name, which its comments and its results then have.
-
-    Columns of comments stay below each other.
-    """
-    path = re.compile(rf"((?:scenarios|studies/\w+)/{file.name})(  )?")
-    text = path.sub(
-        lambda found: f"{target!s:{len(found[1])}}  " if found[2] else str(target),
-        file.read_text(encoding="utf-8"),
-    )
+    """Return a scenario's text under another name, which its comments and its results then have."""
+    text = file.read_text(encoding="utf-8")
+    text = re.sub(rf"(scenarios|studies/\w+)/{file.name}", lambda _: str(target), text)
     text = re.sub(rf"\bresults/{file.stem}\b", f"results/{target.stem}", text)
     return re.sub(rf"^name: {file.stem}\b", f"name: {target.stem}", text, flags=re.MULTILINE)
 

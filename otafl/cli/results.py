@@ -67,13 +67,12 @@ def convert(
     variables: Annotated[
         str | None, typer.Option(metavar="LIST", help="E.g. test_accuracy,test_loss; else all.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
 ) -> None:
     """Write a result as Zarr, NetCDF or CSV."""
     from otafl.results.conversion import convert as write
 
     chosen = [name.strip() for name in variables.split(",")] if variables is not None else None
-    for line in write(result, out, chosen, force):
+    for line in write(result, out, chosen):
         typer.echo(line, err=True)
     typer.echo(str(out))
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from otafl.cli.app import (
-    DeviceOption,
     Overrides,
     Quiet,
     ScenarioFile,
@@ -46,9 +45,6 @@ CheckpointEvery = Annotated[
         metavar="ROUNDS", min=0, help="Save the state after every ROUNDS rounds; 0: never."
     ),
 ]
-Restart = Annotated[
-    bool, typer.Option("--restart", help="Throw away what an earlier one kept, and say what.")
-]
 
 
 def run(
@@ -57,16 +53,14 @@ def run(
         Path | None, typer.Option(metavar="FILE.nc", help="Else <output.folder>/<name>.nc.")
     ] = None,
     set_: Overrides = None,
-    device: DeviceOption = None,
     workers: Workers = 0,
     scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 0,
-    restart: Restart = False,
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into one file and a figure; can be resumed."""
-    loaded = load(scenario, set_, device, trust)
+    loaded = load(scenario, set_, trust)
     from otafl import sweeping
 
     target = out or sweeping.name_own_file(loaded)
@@ -74,9 +68,7 @@ def run(
         raise UserError(f"--out {target}: must be the name of a file that ends in .nc")
     check_writable(target.parent)
     with _report_kept(sweeping.get_unfinished_folder(target)), Progress(quiet) as progress:
-        dataset = sweeping.run(
-            loaded, target, progress, checkpoint_every, say, restart, workers, scheduler
-        )
+        dataset = sweeping.run(loaded, target, progress, checkpoint_every, say, workers, scheduler)
     _finish(dataset, target, target.with_suffix(".png"), quiet)
 
 
@@ -86,23 +78,21 @@ def sweep(
         Path | None, typer.Option(metavar="FOLDER", help="Else <output.folder>/<name>/.")
     ] = None,
     set_: Overrides = None,
-    device: DeviceOption = None,
     workers: Workers = 0,
     scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 0,
-    restart: Restart = False,
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into a folder; can be resumed."""
-    loaded = load(scenario, set_, device, trust)
+    loaded = load(scenario, set_, trust)
     folder = out or Path(loaded.output.folder) / loaded.name
     check_writable(folder)
     from otafl import sweeping
 
     with _report_kept(folder), Progress(quiet) as progress:
         dataset = sweeping.sweep(
-            loaded, folder, progress, workers, scheduler, checkpoint_every, say, restart
+            loaded, folder, progress, workers, scheduler, checkpoint_every, say
         )
     _finish(dataset, folder, folder / f"{loaded.name}.png", quiet)
 
@@ -127,12 +117,8 @@ def _describe_kept(folder: Path) -> str:
     from otafl.results.files import list_parts
 
     parts = format_count(len(list_parts(folder)), "finished part")
-    running = folder / "interrupted.nc"
-    also = f", the records of the one that was running in {running}"
-    kept = f"{parts} kept in {folder}{also if running.exists() else ''}"
-    if any(folder.glob("running/*.pt")):
-        kept += ", and checkpoints of what was running"
-    return f"{kept}; the same command resumes from there"
+    more = ", and checkpoints of what was running" if any(folder.glob("running/*.pt")) else ""
+    return f"{parts} kept in {folder}{more}; the same command resumes from there"
 
 
 @ignore_matplotlibrc()

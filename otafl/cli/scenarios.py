@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from otafl.cli.app import Overrides, Trust, print_warnings, report_on, say
-from otafl.cli.schema_file import write_missing_schema
 from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count
 
@@ -25,9 +24,6 @@ def check(
     full: Annotated[bool, typer.Option("--full", help="Print every setting.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema.")] = False,
     trust: Trust = False,
-    static: Annotated[
-        bool, typer.Option("--static", help="Check the file only; rehearse no round. Fastest.")
-    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Run a small round on the data.")
     ] = False,
@@ -48,38 +44,34 @@ def check(
         raise UserError(
             f"--no-code: {other} runs the code that the file names; give one of the two"
         )
-    if static and (dry_run or no_code):
-        other = "--dry-run" if dry_run else "--no-code"
-        raise UserError(f"--static: {other} checks otherwise; give one of the two")
     if schema:
         import json
 
         typer.echo(json.dumps(build_json_schema(), indent=2))
     elif scenario is None:
         raise UserError("check: give a scenario's file, or --schema for the JSON schema")
-    elif dry_run:
-        _try_data(scenario, set_, trust)
     elif no_code:
         with loading.disable_imports():  # nothing is run, so there is nobody to trust
             _print_check(scenario, set_, trust=True, full=full)
     else:
-        _print_check(scenario, set_, trust, full, static)
+        _print_check(scenario, set_, trust, full, dry_run)
 
 
 def _print_check(
-    path: Path, overrides: list[str] | None, trust: bool, full: bool, static: bool = False
+    path: Path, overrides: list[str] | None, trust: bool, full: bool, on_data: bool = False
 ) -> None:
-    """Print a scenario, with its properties; static: those known without a rehearsed round.
+    """Print a scenario, with its properties; on_data: as a round on its samples finds them.
 
-    Within `loading.without_code` they are those known without user-defined code.
+    Within `loading.disable_imports` they are those known without user-defined code.
     """
-    from otafl.preflight.rehearsal import find_problems
+    from otafl.preflight.rehearsal import find_problems, find_problems_on_data
     from otafl.preflight.reporting import describe_local_work
     from otafl.scenario import format_settings
 
-    found = report_on(path, overrides, None, trust, None if static else find_problems)
+    look = find_problems_on_data if on_data else find_problems
+    found = report_on(path, overrides, trust, look)
     typer.echo(format_settings(found.require_scenario(), found.points, full))
-    verdict = "valid, without a rehearsed round" if static else "valid"
+    verdict = "valid, also on its data" if on_data else "valid"
     if found.unchecked:
         verdict = "nothing wrong without its code"
     size = "".join(f"; {text}" for text in _describe_size(found))
@@ -89,7 +81,6 @@ def _print_check(
     for text in found.unchecked:
         say(f"not checked: {text}")
     print_warnings(found)
-    write_missing_schema(path)
     if not full:
         typer.echo("--full prints every setting", err=True)
 
@@ -102,13 +93,3 @@ def _describe_size(found: Report) -> Iterator[str]:
         yield f"the local work of all takes {found.seconds:,.0f} s at least"
     if found.start_bits:
         yield f"a broadcast of the start takes {found.start_bits / 1e6:,.2f} Mbit"
-
-
-def _try_data(path: Path, overrides: list[str] | None, trust: bool) -> None:
-    """Run a small round of each point on its data, and say what was done."""
-    from otafl.preflight.rehearsal import DryRun
-
-    trial = DryRun(typer.echo)
-    found = report_on(path, overrides, None, trust, trial)
-    typer.echo(trial.format_summary(found.require_scenario()))
-    print_warnings(found)

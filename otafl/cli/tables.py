@@ -16,7 +16,6 @@ from otafl.cli.app import (
     LabelOption,
     ResultFile,
     Slices,
-    check_writable,
     parse_labels,
     parse_slices,
     split_names,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from otafl.analysis.tables import TableGrid
 
-Level = Annotated[float, typer.Option(help="Of the confidence intervals.")]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="Else that of the file, or text.")
 ]
@@ -47,9 +45,6 @@ def table(
     ] = None,
     columns: Annotated[
         str | None, typer.Option(metavar="LIST", help="Axes across; else the first of numbers.")
-    ] = None,
-    rows: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Axes down; the others follow.")
     ] = None,
     sel: Slices = None,
     best: Annotated[
@@ -84,17 +79,9 @@ def table(
     from otafl.results.files import open_results
 
     shape = choose_format(format_, out)
-    if out is not None:
-        check_writable(out.parent)
     ds = select_slices(open_results(result), picked)
-    grid = _build_grid(
-        ds,
-        names,
-        (None if columns is None else split_names(columns), split_names(rows)),
-        (target, tune),
-        units=shape != Format.csv,
-        labels=texts,
-    )
+    across = None if columns is None else split_names(columns)
+    grid = _build_grid(ds, names, across, (target, tune), shape != Format.csv, texts)
     bold = find_best(grid, best, level) if best else None
     _write(_format_grid(grid, shape, bold), out)
     if shape is Format.csv or out is not None:
@@ -116,7 +103,6 @@ def compare(
     ] = None,
     variable: Annotated[str | None, typer.Option(help="Else the main metric.")] = None,
     sel: Slices = None,
-    level: Level = 0.95,
     label: LabelOption = None,
     format_: FormatOption = None,
     out: Out = None,
@@ -127,8 +113,6 @@ def compare(
     Trials share data split, fading and noise.
     """
     picked, texts = parse_slices(sel), parse_labels(label)
-    if not 0 < level < 1:
-        raise UserError(f"--level {level:g}: must be above 0 and below 1, like 0.95")
     if other is not None and (axis or baseline is not None):
         flag = f"--axis {axis}" if axis else f"--baseline {baseline}"
         raise UserError(f"{flag}: two results are compared with each other; give one of the two")
@@ -147,17 +131,13 @@ def compare(
     from otafl.results.files import open_results
 
     shape = choose_format(format_, out)
-    if out is not None:
-        check_writable(out.parent)
-    opened = [open_results(path) for path in (result, other) if path is not None]
+    paths = [path for path in (result, other) if path is not None]
+    sets = [select_slices(open_results(path), picked) for path in paths]
+    variable = variable or find_main_variable(sets[0])
     if other is None:
-        sets = [select_slices(opened[0], picked)]
-        variable = variable or find_main_variable(sets[0])
-        tests = paired.compare_pairs(sets[0], variable, axis, baseline, level)
+        tests = paired.compare_pairs(sets[0], variable, axis, baseline)
     else:
-        sets = [select_slices(ds, picked) for ds in opened]
-        variable = variable or find_main_variable(sets[0])
-        tests = paired.compare_results(sets[0], sets[1], variable, level)
+        tests = paired.compare_results(sets[0], sets[1], variable)
     labels = {name: text for ds in reversed(sets) for name, text in read_labels(ds).items()}
     said = [str(tests.attrs[key]) for key in ("dim", "baseline") if key in tests.attrs]
     tests = write_labels(tests, texts, labels, (variable, *said))
@@ -190,7 +170,7 @@ def compare(
 def _build_grid(
     ds: xr.Dataset,
     names: list[str],
-    across: tuple[list[str] | None, list[str]],
+    columns: list[str] | None,
     ways: tuple[str | None, str | None],
     units: bool,
     labels: dict[str, str] | None = None,
@@ -200,7 +180,7 @@ def _build_grid(
     Parameters
     ----------
     names : of variables; none for the default.
-    across : axes across (None: the first of numbers) and down.
+    columns : axes across (None: the first of numbers).
     ways : `--target` and `--tune`.
     labels : `--label`, which come before those of the scenario.
     """
@@ -211,7 +191,7 @@ def _build_grid(
     from otafl.analysis.tuning import select_tuned
     from otafl.results.end_values import describe_diverged
 
-    (columns, rows), (target, tune) = across, ways
+    target, tune = ways
     goal = _parse_target(target, ds) if target else None
     if tune:
         ds = select_soonest(ds, tune, goal[1]) if goal else select_tuned(ds, tune)
@@ -226,9 +206,9 @@ def _build_grid(
         names = [*names, tune]
     ds = write_labels(ds, labels or {}, read_labels(ds))
     if columns is None:
-        free = [dim for dim in list_axes(ds) if dim not in rows and dim != "zip"]
+        free = [dim for dim in list_axes(ds) if dim != "zip"]
         columns = [dim for dim in free if is_numeric(ds[dim])][:1] if len(names) == 1 else []
-    return replace(build_grid(ds, names, columns, rows, units), moment=moment, diverged=lost)
+    return replace(build_grid(ds, names, columns, units=units), moment=moment, diverged=lost)
 
 
 COSTS = (

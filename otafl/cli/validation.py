@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from otafl.cli.app import Device, Quiet, check_writable
+from otafl.cli.app import Quiet, check_writable
 from otafl.core.console import make_console
+
+Device = StrEnum("Device", ["cpu", "cuda"])
+"""Where the laws are computed."""
 
 LAWS_A_LINE = 10
 """Laws between two lines of progress where the output is not a terminal."""
@@ -38,7 +42,6 @@ def validate(
     for file in (json, csv, figure):
         if file is not None:
             check_writable(file.parent)
-
     from otafl.validation import report, suite
     from otafl.validation.bench import Bench
 

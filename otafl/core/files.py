@@ -29,7 +29,7 @@ TEMPORARY = r"([0-9a-f]{12})-[0-9a-f]{8}-(\d+)\.tmp"
 """How the names of temporary files end, see `create_beside`."""
 
 OWN_NAME = re.compile(
-    rf"({HASHED.pattern}(\.damaged)?|(sweep|sizes|run)\.json|scenario\.yaml|interrupted\.nc)"
+    rf"({HASHED.pattern}(\.damaged)?|(sweep|sizes)\.json|scenario\.yaml)"
     r"(\.sha256)?|([0-9a-f]{16}|sweep|run)\.lock|[0-9a-f]{16}\.txt"
     rf"|trial_\d+\.jsonl|events\.out\.tfevents\.otafl|\.[^/]+\.{TEMPORARY}"
 )
@@ -186,13 +186,15 @@ def _remove_stale(path: Path, written_at: float) -> None:
 
 
 def _is_running(pid: int) -> bool:
+    """Return whether a process runs; one that has ended and that nobody waits for does not."""
     try:
         os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # of another user, or out of range
-        pass
-    return True
+    except (OSError, OverflowError):  # of another user, out of range, or not on Linux
+        return True
+    return state != "Z"
 
 
 def _flush(path: Path) -> None:

@@ -133,7 +133,7 @@ WORDS = {
     "a_little_is_enough@attacks inner_product@attacks mimic@attacks false_csi@attacks "
     "false_norm@attacks crash@attacks duplicate@attacks",
     "topology": "star@cells cells hierarchical@cells cell_free graph",
-    "track": "none jsonl tensorboard",
+    "track": "none@trackers jsonl@trackers tensorboard@trackers",
 }
 """Table -> its components: words `name` or `name@module`."""
 

@@ -20,8 +20,8 @@ from otafl.core.stateful import Stateful
 from otafl.devices.hardware import CAUSES
 from otafl.engine.engine import Engine
 from otafl.evaluation.evaluation import Evaluation
+from otafl.results.dataset import Record
 from otafl.results.end_values import SUMS
-from otafl.results.record import Record
 from otafl.results.variables import ROUNDS, SERVER, TRIALS, get_variable, is_reached
 from otafl.scenario.power_budgets import KINDS, find_power_constraint
 
@@ -191,7 +191,7 @@ class Recorder(Stateful):
         super().load_state_dict(state)
         self.engine.load_state_dict(state["engine"])
 
-    def record(self, complete: bool) -> Record:
+    def record(self) -> Record:
         """Return all records so far, with the variables of `variables.VARIABLES`."""
         names = self.taken[0].keys()
 
@@ -221,7 +221,7 @@ class Recorder(Stateful):
             )
             for name, rounds in _group_by_name(self.engine.link).items()
         }
-        return Record(self.rounds, variables, complete, link or None)
+        return Record(self.rounds, variables, link or None)
 
 
 def _group_by_name(rounds: list[Tensors]) -> dict[str, list[np.ndarray]]:

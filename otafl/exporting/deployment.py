@@ -153,8 +153,8 @@ def open_models(
         kept, head = trained.read(path)
         if head["scenario_hash"] != at.attrs["scenario_hash"]:
             raise UserError(
-                f"{path}: belongs to another scenario than {result}; run its scenario again with "
-                "--restart"
+                f"{path}: belongs to another scenario than {result}; delete the result, and run "
+                "its scenario again"
             )
         if (index, trial) in kept.rows:
             found = kept

@@ -15,7 +15,6 @@ round, devices that never become available.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,6 @@ import numpy as np
 from otafl import data, models
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
-from otafl.core.suggestions import format_count
 from otafl.data.build import build_synthetic
 from otafl.data.device_splits import get_declared_counts, split_parts
 from otafl.data.loading import DataShape, get_declared_shape, read_shape
@@ -82,27 +80,14 @@ def find_problems(scenario: Scenario, fits: bool = True) -> list[Problem]:
     return found
 
 
-class DryRun:
-    """Rehearsals of the points of a scenario on their data.
+def find_problems_on_data(scenario: Scenario, fits: bool = True) -> list[Problem]:
+    """Return the first error of a rehearsal on the samples of a scenario.
 
-    Parameters
-    ----------
-    tell : callable
-        Function that is called with a sentence about each rehearsal.
+    fits: whether this machine has enough memory; otherwise no round is rehearsed. Errors of otafl
+    itself propagate.
     """
-
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self.count, self.seconds = 0, 0.0
-
-    def __call__(self, scenario: Scenario, fits: bool = True) -> list[Problem]:
-        """Return the first error of a point. fits: whether this machine has enough memory for it.
-
-        Errors of otafl itself propagate.
-        """
-        began, found = time.perf_counter(), catch_problem(scenario.track.check_ready)
-        if found is not None or not fits:
-            return [] if found is None else [found]
+    found = catch_problem(scenario.track.check_ready)
+    if found is None and fits:
         try:
             _run_round(scenario, read_shape(scenario.data), data.build)
         except Exception as raised:
@@ -110,20 +95,7 @@ class DryRun:
             if not isinstance(error, UserError):
                 raise
             found = _to_problem(error)
-        seconds = time.perf_counter() - began
-        self.count, self.seconds = self.count + 1, self.seconds + seconds
-        parts = (scenario.algorithm, scenario.channel, scenario.power, scenario.transport)
-        works = "works" if found is None else "fails"
-        self._tell(f"{', '.join(part.name for part in parts)}: {works}, {seconds:.2f} s")
-        return [] if found is None else [found]
-
-    def format_summary(self, scenario: Scenario) -> str:
-        """Summarise the rehearsals and their time."""
-        rounds, devices = format_count(self.count, "round"), scenario.devices.count
-        return (
-            f"dry run: {rounds} of at most {min(devices, PARTICIPANTS)} of "
-            f"{format_count(devices, 'device')}, {self.seconds:.1f} s; nothing was written"
-        )
+    return [] if found is None else [found]
 
 
 def catch_problem(attempt: Callable[[], Any]) -> Problem | None:
@@ -183,7 +155,7 @@ def _run_round(scenario: Scenario, shape: DataShape, build_samples: Callable[...
     recorder.take_record(0, 0.0)
     engine.run_round(0)
     recorder.take_record(1, 0.0)
-    to_dataset(recorder.record(True), points, small)
+    to_dataset(recorder.record(), points, small)
 
 
 def _to_problem(error: UserError) -> Problem:

@@ -1,8 +1,8 @@
 """One pass over a scenario before a run: errors, warnings, size and time.
 
 Every point is validated, and optionally rehearsed: on synthetic samples
-(`rehearsal.find_problems`) or on the data themselves (`rehearsal.DryRun`). Points that could share
-a stack are rehearsed once. Nothing that exceeds this machine's memory is computed.
+(`rehearsal.find_problems`) or on the data themselves (`find_problems_on_data`). Points that could
+share a stack are rehearsed once. Nothing that exceeds this machine's memory is computed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Report:
     warnings : tuple of str
         Memory that this machine lacks, and valid settings that are probably not intended.
     unchecked : tuple of str
-        User-defined code that was not imported, within `loading.without_code`.
+        User-defined code that was not imported, within `loading.disable_imports`.
     trial_bytes : int, optional
         Lower bound on the memory of the largest trial; None if unknown.
     seconds : float, optional
@@ -195,7 +195,7 @@ def _estimate_size(scenario: Scenario) -> _Size:
 
 
 def _find_unimported(scenario: Scenario) -> list[str]:
-    """Name the user-defined code of a point, within `loading.without_code`."""
+    """Name the user-defined code of a point, within `loading.disable_imports`."""
     if loading.is_import_enabled():
         return []
     names = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +19,12 @@ from otafl import scenario as scenarios
 from otafl.devices.hardware import ACTIVITIES, CAUSES
 from otafl.results import header, origins
 from otafl.results.end_values import SUMS
-from otafl.results.environment import get_device_name, get_versions
-from otafl.results.record import Record
+from otafl.results.origins import get_device_name, get_versions
 from otafl.results.variables import Variable, find_metric, get_variable
 
 if TYPE_CHECKING:
-    from otafl.results.sweep_file import SweepFile
+    from otafl.results.files import SweepFile
+    from otafl.results.models import TrainedModels
     from otafl.scenario import Point, Scenario
 
 LINK_DIMS: dict[str, tuple[str, ...]] = {
@@ -48,6 +49,23 @@ each group. With several servers each has its own, and `device` is `server_devic
 FORMAT = 1
 """The number of the files' format is raised when they come to have what older programs would
 misread. Files from before there were numbers are 0."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Measurements of the engine for the points of one stack.
+
+    rounds: [R] rounds at which records were taken. variables: name of `VARIABLES` -> float [points,
+    trials, R], [points, trials, R, devices] or [points, trials], as its dims say. link: name of
+    `LINK_DIMS`, with "/<group>" where there are several -> [points, trials, rounds, ...], of every
+    round from the first, or None. models: of all points and trials at the end, with
+    `output.save_models`.
+    """
+
+    rounds: list[int]
+    variables: dict[str, np.ndarray]
+    link: dict[str, np.ndarray] | None = None
+    models: TrainedModels | None = None
 
 
 def to_dataset(
@@ -118,7 +136,7 @@ def to_dataset(
     first = points[0].scenario
     made = origins.make_origin(index.tolist(), scenarios.hash_custom_sources(first), inputs)
     dataset.attrs = _build_attributes(scenario) | {
-        "complete": int(record.complete),
+        "complete": 1,
         origins.ATTRIBUTE: origins.to_json([made]),
     }
     return dataset
@@ -193,18 +211,6 @@ def combine(parts: Sequence[xr.Dataset], attributes: Mapping[str, Any]) -> xr.Da
         }
     )
     return whole
-
-
-def to_part(dataset: xr.Dataset) -> xr.Dataset:
-    """Return a combined result as one part of all points, as `combine` takes it."""
-    axes = header.read_axes(dataset.attrs)
-    dims = [axis["dim"] for axis in axes]
-    names = {name for axis in axes for name in axis["coords"]}
-    part = dataset.drop_vars({*names, *dims}, errors="ignore").reset_coords("final_round")
-    part = part.stack(point=dims, create_index=False) if dims else part.expand_dims("point")
-    part = part.transpose("point", "trial", "round", ..., missing_dims="ignore")
-    part = part.set_coords("final_round")
-    return part.assign_coords(point_index=("point", np.arange(math.prod(_get_shape(axes)))))
 
 
 def _join_points(parts: Sequence[xr.Dataset]) -> xr.Dataset:

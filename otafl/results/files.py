@@ -2,29 +2,97 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import xarray as xr
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from otafl import scenario as scenarios
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import HDF5, list_own, write_atomically
-from otafl.core.inputs import open_regular
+from otafl.core.inputs import MIB, open_regular, read_text
 from otafl.core.suggestions import format_near_file
-from otafl.results import checksums, header, sweep_file
+from otafl.results import checksums, header
 from otafl.results.checksums import ChecksumError
 from otafl.results.dataset import FORMAT, combine, select_points
-from otafl.results.environment import check_format
 from otafl.results.foreign import format_reason, limit_reading
+from otafl.results.origins import check_format
 
 Result = TypeVar("Result")
 
 LAZY_ABOVE_BYTES = 2**30
 """Results larger than this are read from disk only where they are used."""
+
+
+SWEEP_FILE = "sweep.json"
+MAX_SWEEP_BYTES = 64 * MIB
+"""Largest file that is read."""
+
+
+class SweepFile(BaseModel):
+    """The file of a sweep's folder: which points it has, under their names.
+
+    Someone else may have written it, so it is read with limits, and nothing that it names is
+    imported.
+
+    attributes: of its result that say which scenario it has. names: of its points, in the sweep's
+    order. trials: their number. sources: files of user-defined code, with their hashes. versions:
+    of the programs that computed there last.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    attributes: dict[str, str]
+    names: list[Annotated[str, Field(pattern="^[0-9a-f]{20}$")]]
+    trials: PositiveInt
+    sources: dict[str, str]
+    versions: dict[str, str]
+
+    def contains(self, other: SweepFile) -> bool:
+        """Return whether another sweep has no points and trials but those of this one."""
+        return set(other.names) <= set(self.names) and other.trials <= self.trials
+
+
+def read_sweep_file(folder: Path) -> SweepFile:
+    """Read the file of a folder.
+
+    Raises DamagedError where it is damaged, UserError where there is none.
+    """
+    path = folder / SWEEP_FILE
+    if not path.exists():
+        raise _make_empty_error(folder)
+    try:
+        checksums.check(path)
+        return SweepFile.model_validate_json(read_text(path, MAX_SWEEP_BYTES))
+    except (OSError, ValueError) as error:
+        reason = format_reason(error)
+        raise DamagedError(
+            f"{path}: is damaged or no file of a sweep ({reason}); delete the folder, or give "
+            "another place with --out",
+            reason,
+        ) from error
+
+
+def _make_empty_error(folder: Path) -> UserError:
+    """Return the error of a folder without finished parts."""
+    return UserError(
+        f"{folder}: no finished parts (parts/*.nc) in this folder; give a result file or "
+        "the folder of an `otafl sweep` of which at least one part is finished"
+    )
+
+
+def write_sweep_file(folder: Path, sweep: SweepFile) -> None:
+    """Write the file of a folder. Raises WriteError where the disk does not allow it."""
+    path = folder / SWEEP_FILE
+    with write_atomically(path, replaces=True) as temporary:
+        temporary.write_text(json.dumps(sweep.model_dump()), encoding="utf-8")
+        checksums.forget(path)
+    checksums.write(path)
 
 
 PARTS = "parts"
@@ -159,25 +227,22 @@ def open_results(source: Path | str) -> xr.Dataset:
     """
     source = Path(source)
     if source.is_dir():
-        return open_sweep(source, sweep_file.read(source))
+        return open_sweep(source, read_sweep_file(source))
     part = read_part(source, lazy=_is_large([source]))
     return combine([part], part.attrs) if "point" in part.dims else part
 
 
-def open_sweep(folder: Path, sweep: sweep_file.SweepFile, *more: xr.Dataset) -> xr.Dataset:
+def open_sweep(folder: Path, sweep: SweepFile) -> xr.Dataset:
     """Return the parts in a folder that belong to a sweep as one dataset.
 
-    more: parts of the sweep that are elsewhere. Raises UserError if there is no part.
+    Raises UserError if there is no part.
     """
     paths = list_parts(folder)
     lazy = _is_large(paths)
-    parts = [*more]
-    for path in paths:
-        part = select_points(read_part(path, lazy), sweep)
-        if part is not None:
-            parts.append(part)
+    found = (select_points(read_part(path, lazy), sweep) for path in paths)
+    parts = [part for part in found if part is not None]
     if not parts:
-        raise sweep_file.make_empty_error(folder)
+        raise _make_empty_error(folder)
     return combine(parts, sweep.attributes)
 
 

@@ -24,7 +24,7 @@ from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import list_own
 from otafl.models.modules import Recipe
 from otafl.results import checksums, plain_data
-from otafl.results.environment import check_format, get_versions
+from otafl.results.origins import check_format, get_versions
 from otafl.scenario import Scenario, compute_scenario_hash, describe_scenario
 
 FORMAT = 1

@@ -13,68 +13,144 @@ a checkout of otafl's repository has a commit.
 from __future__ import annotations
 
 import functools
-import json
+import importlib.metadata
 import operator
+import os
+import platform
+import re
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    field_validator,
-)
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
 
 from otafl.core.errors import UserError
-from otafl.results.environment import WITH_CHANGES, find_commit, get_versions
 from otafl.results.foreign import format_reason
 from otafl.user_code.sources import Sources
+
+WITH_CHANGES = " with changes"
+"""Mark of a commit whose files were edited."""
+GIT_TIMEOUT_S = 10.0
+"""Seconds that git gets on a slow file system."""
+
+
+@functools.cache
+def get_versions() -> dict[str, str]:
+    """Return the versions of otafl and of the packages that its numbers depend on."""
+    names = {"sionna": ("sionna-no-rt", "sionna")}
+    packages = ("otafl", "torch", "sionna", "numpy", "xarray")
+    return {name: _find_version(*names.get(name, (name,))) for name in packages}
+
+
+@functools.cache
+def find_commit() -> str | None:
+    """Find the commit of otafl's source, where it runs from a checkout of its git repository.
+
+    Git is called once in a program, and not for an installed package.
+
+    Returns
+    -------
+    str or None
+        The commit in hexadecimal, and ` with changes` after it if a file of the package differs
+        from the commit. None for an installed package, without git, and where git refuses.
+    """
+    package = Path(__file__).parents[1]
+    checkout = package.parent
+    project = checkout / "pyproject.toml"
+    try:
+        if not (checkout / ".git").exists() or '\nname = "otafl"\n' not in project.read_text(
+            "utf-8"
+        ):
+            return None
+        # a hook of git sets GIT_DIR, and a monitor of files is a program
+        options = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
+        found = subprocess.run(
+            [*options, "status", "--porcelain=v2", "--branch", "--", package.name],
+            cwd=checkout,
+            env={name: value for name, value in os.environ.items() if name[:4] != "GIT_"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=GIT_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    lines = found.stdout.splitlines()
+    commit = re.search(r"^# branch\.oid ([0-9a-f]{40,64})$", found.stdout, re.MULTILINE)
+    if commit is None:  # a repository without commits
+        return None
+    return commit[1] + (WITH_CHANGES if any(not line.startswith("#") for line in lines) else "")
+
+
+def _find_version(*names: str) -> str:
+    """Return the version of the first distribution of these names that is installed."""
+    for name in names:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "not installed"
+
+
+def check_format(path: Path, written: Any, known: int, version: Any) -> None:
+    """Raise UserError for a file of a later format than is known; `version` of otafl wrote it."""
+    if isinstance(written, int | np.integer) and written > known:
+        raise UserError(
+            f"{path}: was written by otafl {version} in a format that this one "
+            f"({get_versions()['otafl']}) does not know; update otafl to read it"
+        )
+
+
+def get_device_name(device: str) -> str:
+    """Name the processor that computed, as its maker calls it."""
+    torch = sys.modules.get("torch")
+    if device != "cpu" and torch is not None and torch.cuda.is_available():
+        return str(torch.cuda.get_device_name())
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
 
 ATTRIBUTE = "origins"
 
 MAX_POINTS = 10**6
 """Numbers of points are below it."""
 
-
+_RANGES = re.compile(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*", re.ASCII)
 _COMMIT = f"[0-9a-f]{{40,64}}({WITH_CHANGES})?"
 
 
-class _Entry(BaseModel):
-    """An entry of the attribute, as someone may have written it."""
-
-    model_config = ConfigDict(strict=True)
-
-    points: str = Field(
-        max_length=8 * MAX_POINTS,
-        pattern=r"^[0-9]{1,7}(-[0-9]{1,7})?(,[0-9]{1,7}(-[0-9]{1,7})?)*$",
-    )
-    versions: dict[str, str]
-    sources: dict[str, str] | None
-    inputs: dict[str, str] | None = None
-    commit: Annotated[str, Field(pattern=f"^{_COMMIT}(, {_COMMIT})*$")] | None = None
-
-    @field_validator("points")
-    @classmethod
-    def _check_count(cls, text: str) -> str:
-        spans = [_parse_span(one) for one in text.split(",")]
-        if any(last >= MAX_POINTS for _, last in spans):
-            raise ValueError(f"points are numbered below {MAX_POINTS:,}")
-        if sum(max(0, last - first + 1) for first, last in spans) > MAX_POINTS:
-            raise ValueError(f"there are at most {MAX_POINTS:,} points")
-        return text
+def _parse_points(given: Any) -> frozenset[int]:
+    """Return the numbers of `0-5,8`, which someone else may have written."""
+    if isinstance(given, frozenset):
+        return given
+    if not isinstance(given, str) or not _RANGES.fullmatch(given):
+        raise ValueError("points are numbers and ranges, such as 0-5,8")
+    spans = [[int(number) for number in one.split("-")] for one in given.split(",")]
+    if sum(max(0, span[-1] - span[0] + 1) for span in spans) > MAX_POINTS:
+        raise ValueError(f"there are at most {MAX_POINTS:,} points")
+    return frozenset(point for span in spans for point in range(span[0], span[-1] + 1))
 
 
-_ENTRIES = TypeAdapter(list[_Entry])
+def _format_points(points: Iterable[int]) -> str:
+    """Return numbers as `0-5,8`."""
+    numbers = sorted(points)
+    starts = [b for a, b in pairwise([-2, *numbers]) if b != a + 1]
+    ends = [a for a, b in pairwise([*numbers, -2]) if b != a + 1]
+    pairs = zip(starts, ends, strict=True)
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs)
 
-_INPUTS = {"otafl": "otafl's source", "data": "samples of data"}
-"""Names of `Origin.inputs` in words; others are files."""
 
-
-@dataclass(frozen=True)
-class Origin:
+class Origin(BaseModel):
     """Origin of some points: the software and inputs that computed them.
 
     Parameters
@@ -84,38 +160,47 @@ class Origin:
     sources : of user-defined modules; None in files that are older than the attribute.
     inputs : hashes of otafl's own source, of the data set and of files that the scenario names;
         None if they were not recorded.
-    commit : as of `environment.find_commit`. It names the source for people, and the hash in
+    commit : as of `find_commit`. It names the source for people, and the hash in
         `inputs` compares it, so that two commits with the same source are no difference.
     """
 
-    points: frozenset[int]
-    versions: Mapping[str, str]
-    sources: Sources | None
-    inputs: Mapping[str, str] | None = None
-    commit: str | None = None
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    points: Annotated[
+        frozenset[int], BeforeValidator(_parse_points), PlainSerializer(_format_points)
+    ]
+    versions: dict[str, str]
+    sources: dict[str, str] | None = None
+    inputs: dict[str, str] | None = None
+    commit: Annotated[str, Field(pattern=f"^{_COMMIT}(, {_COMMIT})*$")] | None = None
+
+    def with_points(self, points: Iterable[int]) -> Origin:
+        """Return the origin of other points."""
+        return self.model_copy(update={"points": frozenset(points)})
+
+
+_ORIGINS = TypeAdapter(list[Origin])
+
+_INPUTS = {"otafl": "otafl's source", "data": "samples of data"}
+"""Names of `Origin.inputs` in words; others are files."""
 
 
 def make_origin(
     points: Iterable[int], sources: Sources, inputs: Mapping[str, str] | None = None
 ) -> Origin:
     """Return the origin of points that this program computes."""
-    return Origin(frozenset(points), get_versions(), sources, inputs, find_commit())
+    return Origin(
+        points=frozenset(points),
+        versions=get_versions(),
+        sources=sources,
+        inputs=None if inputs is None else dict(inputs),
+        commit=find_commit(),
+    )
 
 
 def to_json(origins: Sequence[Origin]) -> str:
     """Return the attribute."""
-    return json.dumps(
-        [
-            {
-                "points": _format_ranges(one.points),
-                "versions": dict(one.versions),
-                "sources": one.sources,
-                "inputs": None if one.inputs is None else dict(one.inputs),
-            }
-            | ({} if one.commit is None else {"commit": one.commit})
-            for one in origins
-        ]
-    )
+    return _ORIGINS.dump_json(list(origins), exclude_none=True).decode()
 
 
 def read(attributes: Mapping[str, Any]) -> list[Origin]:
@@ -123,16 +208,13 @@ def read(attributes: Mapping[str, Any]) -> list[Origin]:
 
     Raises UserError where the attribute is not as `to_json` writes it.
     """
-    return [
-        Origin(
-            _parse_points(one.points),
-            one.versions,
-            one.sources,
-            one.inputs,
-            one.commit,
-        )
-        for one in _parse_entries(attributes.get(ATTRIBUTE, "[]"))
-    ]
+    try:
+        return _ORIGINS.validate_json(attributes.get(ATTRIBUTE, "[]"))
+    except (ValueError, TypeError) as error:
+        raise UserError(
+            f"attribute {ATTRIBUTE}: expected the versions and sources of points "
+            f"({format_reason(error)})"
+        ) from error
 
 
 def join_origins(several: Iterable[Sequence[Origin]]) -> list[Origin]:
@@ -142,21 +224,18 @@ def join_origins(several: Iterable[Sequence[Origin]]) -> list[Origin]:
     """
     out: list[Origin] = []
     for one in (origin for origins in several for origin in origins):
-        alike = (i for i, known in enumerate(out) if replace(known, points=one.points) == one)
+        alike = (i for i, known in enumerate(out) if known.with_points(one.points) == one)
         place = next(alike, None)
         if place is None:
             out.append(one)
         else:
-            out[place] = replace(out[place], points=out[place].points | one.points)
+            out[place] = one.with_points(out[place].points | one.points)
     return out
 
 
 def renumber_points(origins: Sequence[Origin], numbers: Mapping[int, int]) -> list[Origin]:
     """Return origins whose points have these numbers now, without points that have none."""
-    moved = [
-        replace(one, points=frozenset(numbers[p] for p in one.points if p in numbers))
-        for one in origins
-    ]
+    moved = [one.with_points(numbers[p] for p in one.points if p in numbers) for one in origins]
     return [one for one in moved if one.points]
 
 
@@ -187,7 +266,7 @@ def build_table(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
             rows.setdefault(name, {}).setdefault(of, set()).update(one.points)
     out = []
     for name, by in rows.items():
-        several = (f"{of} (points {_format_ranges(points)})" for of, points in by.items())
+        several = (f"{of} (points {_format_points(points)})" for of, points in by.items())
         out.append((name, next(iter(by)) if len(by) == 1 else ", ".join(several)))
     return out
 
@@ -214,51 +293,16 @@ def _get_hashes(origin: Origin) -> tuple[Mapping[str, str] | None, Mapping[str, 
 
 def format_mixed_versions(attributes: Mapping[str, Any]) -> str:
     """Describe which points of a result each version computed; empty if there is only one."""
-    found = read(attributes)
     points: dict[tuple[tuple[str, str], ...], frozenset[int]] = {}
-    for one in found:
+    for one in read(attributes):
         key = tuple(one.versions.items())
         points[key] = points.get(key, frozenset()) | one.points
     if len(points) < 2:
         return ""
     alike = functools.reduce(operator.and_, (set(key) for key in points))
-    texts = {
-        _format_ranges(own): ", ".join(
-            f"{name} {of}" for name, of in key if (name, of) not in alike
-        )
+    texts = (
+        f"points {_format_points(own)} by "
+        + ", ".join(f"{name} {of}" for name, of in key if (name, of) not in alike)
         for key, own in points.items()
-    }
-    return "computed by several versions: " + "; ".join(
-        f"points {own} by {programs}" for own, programs in texts.items()
     )
-
-
-def _format_ranges(points: Iterable[int]) -> str:
-    """Return numbers as `0-5,8`."""
-    numbers = sorted(points)
-    starts = [b for a, b in pairwise([-2, *numbers]) if b != a + 1]
-    ends = [a for a, b in pairwise([*numbers, -2]) if b != a + 1]
-    pairs = zip(starts, ends, strict=True)
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs)
-
-
-def _parse_entries(text: Any) -> list[_Entry]:
-    """Return what the attribute holds, which someone else may have written."""
-    try:
-        return _ENTRIES.validate_python(json.loads(text))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise UserError(
-            f"attribute {ATTRIBUTE}: expected the versions and sources of points "
-            f"({format_reason(error)})"
-        ) from error
-
-
-def _parse_points(text: str) -> frozenset[int]:
-    """Return the numbers of `0-5,8`, which `_Entry` has found sound."""
-    spans = (_parse_span(one) for one in text.split(","))
-    return frozenset(number for first, last in spans for number in range(first, last + 1))
-
-
-def _parse_span(text: str) -> tuple[int, int]:
-    first, _, last = text.partition("-")
-    return int(first), int(last or first)
+    return "computed by several versions: " + "; ".join(texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from otafl.losses.metrics import METRICS, Better
@@ -12,9 +12,8 @@ ROUNDS = ("trial", "round")
 DEVICES = ("trial", "round", "device")
 TRIALS = ("trial",)
 LEVELS = ("trial", "round", "level")
-CAUSES = ("trial", "round", "device", "cause")
-EVENTS = ("trial", "event")
-CLASSES = ("trial", "round", "device", "class")
+
+_DIRECTIONS: dict[str, Better | None] = {"lower": "lower", "higher": "higher", "-": None}
 
 SERVER = "server_"
 """What the names of variables begin with that have each server's own."""
@@ -84,188 +83,129 @@ VARIABLES |= {
     )
     for score, metric in METRICS.items()
 }
-VARIABLES |= {
-    "train_loss": Variable("nat", "training loss", better="lower"),
-    "device_personal_class_loss": Variable(
-        "nat", "test loss of the personal model on samples of a class", CLASSES, better="lower"
-    ),
-    "device_personal_own_class_loss": Variable(
-        "nat", "loss of the personal model on own test samples of a class", CLASSES, better="lower"
-    ),
-    "device_own_class_samples": Variable(
-        "1", "own test samples of a class", ("trial", "device", "class")
-    ),
-    "mean_control_mse": Variable(
-        "1", "mean squared error of devices' mean training labels on own test samples", TRIALS
-    ),
-    "mean_control_r2": Variable(
-        "1", "share of the variance that devices' mean training labels explain", TRIALS
-    ),
-    "line_control_mse": Variable(
-        "1", "mean squared error of devices' lines in time on own test samples", TRIALS
-    ),
-    "line_control_r2": Variable(
-        "1", "share of the variance that devices' lines in time explain", TRIALS
-    ),
-    "excess_risk": Variable(
-        "1", "training objective of the global model over its minimum", better="lower"
-    ),
-    "minimum_risk": Variable("1", "minimum of the training objective", TRIALS),
-    "majority_share": Variable(
-        "1", "share of the test samples that are of the most frequent class", TRIALS
-    ),
-    "test_samples": Variable("1", "test samples", TRIALS),
-    "own_test_samples": Variable("1", "test samples of all devices' own", TRIALS),
-    "majority_accuracy": Variable(
-        "1", "share of own test samples that are of their device's most frequent class", TRIALS
-    ),
-    "accuracy_guess": Variable(
-        "1", "accuracy of a guess among the classes of the test samples", TRIALS
-    ),
-    "own_accuracy_guess": Variable(
-        "1", "accuracy of a guess among the classes of each device's own test samples", TRIALS
-    ),
-    "mse_guess": Variable("1", "mean squared error of the mean label of the test samples", TRIALS),
-    "perplexity_guess": Variable("1", "perplexity of equally likely tokens", TRIALS),
-    "update_coherence": Variable("1", "generalised coherence of the devices' envelope gradients"),
-    "update_coherence_log": Variable(
-        "nat", "logarithm of the determinant of the envelope gradients' normalised Gram matrix"
-    ),
-    "gradients_per_step": Variable(
-        "1", "gradient evaluations of a local step", TRIALS, better="lower"
-    ),
-    "level_participants": Variable("1", "devices that trained a model of this size", LEVELS),
-    "level_parameters": Variable(
-        "1", "parameters of the model of a size", ("trial", "level"), better="lower"
-    ),
-    "level_macs": Variable(
-        "1", "multiplications of a forward pass of a sample", ("trial", "level"), better="lower"
-    ),
-    "exchanged_parameters": Variable(
-        "1", "parameters sent down to and up from the participants so far", better="lower"
-    ),
-    "training_macs": Variable(
-        "1",
-        "multiplications of forward passes on the participants' minibatches so far",
-        better="lower",
-    ),
-    "aggregation_nmse": Variable("1", "normalised squared aggregation error", better="lower"),
-    "papr_db": Variable(
-        "dB",
-        "mean peak power of an OFDM symbol over its mean power before the amplifier, so far",
-        better="lower",
-    ),
-    "evm": Variable(
-        "1",
-        "error vector magnitude behind devices' amplifiers, root mean square so far",
-        better="lower",
-    ),
-    "weight_rank": Variable("1", "numerical rank of the global weights, mean over layers"),
-    "weight_density": Variable("1", "share of the global weights that are not zero"),
-    "product_error": Variable(
-        "1",
-        "squared error of the recovered low-rank weights, relative to the devices' mean",
-        better="lower",
-    ),
-    "product_error_law": Variable("1", "expectation of product_error without noise and fading"),
-    "truncation_gap": Variable(
-        "1",
-        "squared error of truncated weights, relative to the server's, mean over levels",
-        better="lower",
-    ),
-    "consensus_gap": Variable(
-        "1", "mean squared distance of the devices' weights from their mean, relative to it"
-    ),
-    "consensus_error": Variable(
-        "1", "mean squared distance of the servers' models from their mean, relative to it"
-    ),
-    "prox_gap": Variable(
-        "1", "mean distance of the personal models from the local ones, relative to the latter"
-    ),
-    "refactoring_error": Variable(
-        "1",
-        "relative distance of the devices' mean tensors from the factors made of them",
-        better="lower",
-    ),
-    "dp_mu": Variable(
-        "1",
-        "mu of Gaussian differential privacy so far, of the device that it is largest for",
-        of_servers="max",
-        better="lower",
-    ),
-    "dp_epsilon": Variable(
-        "1",
-        "epsilon of differential privacy so far, at privacy.delta",
-        of_servers="max",
-        better="lower",
-    ),
-    "dp_limited": Variable(
-        "1", "share of rounds so far in which the privacy bound limited powers", better="lower"
-    ),
-    "participants": Variable("1", "devices that were aggregated"),
-    "crashed_updates": Variable(
-        "1", "updates whose device crashed while it sent them, so far", better="lower"
-    ),
-    "rejected_updates": Variable(
-        "1", "updates that were not sent as they were not finite, so far", better="lower"
-    ),
-    "duplicated_updates": Variable("1", "updates that were sent twice, so far", better="lower"),
-    "uplink_symbols": Variable("symbol", "uplink channel uses so far", better="lower"),
-    "uplink_bits": Variable("bit", "uplink payload so far", better="lower"),
-    "side_symbols": Variable("symbol", "side-information channel uses so far", better="lower"),
-    "downlink_bits": Variable("bit", "downlink payload so far", better="lower"),
-    "tx_energy_j": Variable("J", "energy radiated so far", DEVICES, better="lower"),
-    "compute_energy_j": Variable("J", "energy spent on computing so far", DEVICES, better="lower"),
-    "device_energy_j": Variable(
-        "J", "energy drawn by a device so far, by cause", CAUSES, better="lower"
-    ),
-    "charge_j": Variable("J", "charge of the battery, infinite on mains", DEVICES, better="higher"),
-    "present": Variable("1", "devices that are there"),
-    "updates_started": Variable("1", "updates that devices began to compute, so far"),
-    "updates_lost": Variable("1", "updates that never got to a slot, so far", better="lower"),
-    "updates_used": Variable("1", "updates that were aggregated, so far"),
-    "backhaul_bits": Variable("bit", "sent and received over the backhaul so far", better="lower"),
-    "airtime_s": Variable("s", "uplink airtime so far", better="lower"),
-    "sim_time_s": Variable("s", "simulated time so far", better="lower"),
-    "tx_power_w": Variable("W", "mean transmit power", DEVICES, better="lower"),
-    "wall_time_s": Variable("s", "computing time of the whole stack so far", better="lower"),
-    "timeline_device": Variable("1", "device of an event", EVENTS),
-    "timeline_round": Variable("1", "round in which its update was started, -1: away", EVENTS),
-    "timeline_activity": Variable("1", "what the device did", EVENTS),
-    "timeline_start_s": Variable("s", "simulated time at which it began", EVENTS),
-    "timeline_end_s": Variable("s", "simulated time at which it ended", EVENTS),
-    "end_round": Variable(
-        "round", "round at which a trial had no time or no devices left", TRIALS, better="higher"
-    ),
-    "stop_round": Variable(
-        "round", "round at which the target was reached", TRIALS, better="lower"
-    ),
-    "stop_time_s": Variable(
-        "s", "simulated time at which the target was reached", TRIALS, better="lower"
-    ),
-    "stop_energy_j": Variable(
-        "J", "energy of all devices when the target was reached", TRIALS, better="lower"
-    ),
-    "stop_symbols": Variable(
-        "symbol", "uplink channel uses when the target was reached", TRIALS, better="lower"
-    ),
-    "diverged_round": Variable("round", "round at which training diverged", TRIALS),
-    "power_constraint": Variable(
-        "1", "kind of the power budget: 0 no bound, 1 every round, 2 average over fading", TRIALS
-    ),
-    "start_bits": Variable(
-        "bit",
-        "bits of a broadcast of the start to all devices, not in downlink_bits",
-        TRIALS,
-        better="lower",
-    ),
-    "compression_actual": Variable(
-        "1", "real uplink symbols of the weights over the dense weights", TRIALS, better="lower"
-    ),
-    "compression_nominal": Variable(
-        "1", "uplink symbols over dense weights of the middle layer", TRIALS, better="lower"
-    ),
-}
+_TABLE = """\
+trial, round:
+train_loss | nat | lower | training loss
+excess_risk | 1 | lower | training objective of the global model over its minimum
+update_coherence | 1 | - | generalised coherence of the devices' envelope gradients
+update_coherence_log | nat | - | logarithm of the determinant of the envelope gradients'
+    normalised Gram matrix
+exchanged_parameters | 1 | lower | parameters sent down to and up from the participants so far
+training_macs | 1 | lower | multiplications of forward passes on the participants' minibatches
+    so far
+aggregation_nmse | 1 | lower | normalised squared aggregation error
+papr_db | dB | lower | mean peak power of an OFDM symbol over its mean power before the
+    amplifier, so far
+evm | 1 | lower | error vector magnitude behind devices' amplifiers, root mean square so far
+weight_rank | 1 | - | numerical rank of the global weights, mean over layers
+weight_density | 1 | - | share of the global weights that are not zero
+product_error | 1 | lower | squared error of the recovered low-rank weights, relative to the
+    devices' mean
+product_error_law | 1 | - | expectation of product_error without noise and fading
+truncation_gap | 1 | lower | squared error of truncated weights, relative to the server's, mean
+    over levels
+consensus_gap | 1 | - | mean squared distance of the devices' weights from their mean, relative
+    to it
+consensus_error | 1 | - | mean squared distance of the servers' models from their mean, relative
+    to it
+prox_gap | 1 | - | mean distance of the personal models from the local ones, relative to the
+    latter
+refactoring_error | 1 | lower | relative distance of the devices' mean tensors from the factors
+    made of them
+dp_mu | 1 | lower | mu of Gaussian differential privacy so far, of the device that it is largest
+    for
+dp_epsilon | 1 | lower | epsilon of differential privacy so far, at privacy.delta
+dp_limited | 1 | lower | share of rounds so far in which the privacy bound limited powers
+participants | 1 | - | devices that were aggregated
+crashed_updates | 1 | lower | updates whose device crashed while it sent them, so far
+rejected_updates | 1 | lower | updates that were not sent as they were not finite, so far
+duplicated_updates | 1 | lower | updates that were sent twice, so far
+uplink_symbols | symbol | lower | uplink channel uses so far
+uplink_bits | bit | lower | uplink payload so far
+side_symbols | symbol | lower | side-information channel uses so far
+downlink_bits | bit | lower | downlink payload so far
+present | 1 | - | devices that are there
+updates_started | 1 | - | updates that devices began to compute, so far
+updates_lost | 1 | lower | updates that never got to a slot, so far
+updates_used | 1 | - | updates that were aggregated, so far
+backhaul_bits | bit | lower | sent and received over the backhaul so far
+airtime_s | s | lower | uplink airtime so far
+sim_time_s | s | lower | simulated time so far
+wall_time_s | s | lower | computing time of the whole stack so far
+trial, round, device, class:
+device_personal_class_loss | nat | lower | test loss of the personal model on samples of a class
+device_personal_own_class_loss | nat | lower | loss of the personal model on own test samples of
+    a class
+trial, device, class:
+device_own_class_samples | 1 | - | own test samples of a class
+trial:
+mean_control_mse | 1 | - | mean squared error of devices' mean training labels on own test
+    samples
+mean_control_r2 | 1 | - | share of the variance that devices' mean training labels explain
+line_control_mse | 1 | - | mean squared error of devices' lines in time on own test samples
+line_control_r2 | 1 | - | share of the variance that devices' lines in time explain
+minimum_risk | 1 | - | minimum of the training objective
+majority_share | 1 | - | share of the test samples that are of the most frequent class
+test_samples | 1 | - | test samples
+own_test_samples | 1 | - | test samples of all devices' own
+majority_accuracy | 1 | - | share of own test samples that are of their device's most frequent
+    class
+accuracy_guess | 1 | - | accuracy of a guess among the classes of the test samples
+own_accuracy_guess | 1 | - | accuracy of a guess among the classes of each device's own test
+    samples
+mse_guess | 1 | - | mean squared error of the mean label of the test samples
+perplexity_guess | 1 | - | perplexity of equally likely tokens
+gradients_per_step | 1 | lower | gradient evaluations of a local step
+end_round | round | higher | round at which a trial had no time or no devices left
+stop_round | round | lower | round at which the target was reached
+stop_time_s | s | lower | simulated time at which the target was reached
+stop_energy_j | J | lower | energy of all devices when the target was reached
+stop_symbols | symbol | lower | uplink channel uses when the target was reached
+diverged_round | round | - | round at which training diverged
+power_constraint | 1 | - | kind of the power budget: 0 no bound, 1 every round, 2 average over
+    fading
+start_bits | bit | lower | bits of a broadcast of the start to all devices, not in downlink_bits
+compression_actual | 1 | lower | real uplink symbols of the weights over the dense weights
+compression_nominal | 1 | lower | uplink symbols over dense weights of the middle layer
+trial, round, level:
+level_participants | 1 | - | devices that trained a model of this size
+trial, level:
+level_parameters | 1 | lower | parameters of the model of a size
+level_macs | 1 | lower | multiplications of a forward pass of a sample
+trial, round, device:
+tx_energy_j | J | lower | energy radiated so far
+compute_energy_j | J | lower | energy spent on computing so far
+charge_j | J | higher | charge of the battery, infinite on mains
+tx_power_w | W | lower | mean transmit power
+trial, round, device, cause:
+device_energy_j | J | lower | energy drawn by a device so far, by cause
+trial, event:
+timeline_device | 1 | - | device of an event
+timeline_round | 1 | - | round in which its update was started, -1: away
+timeline_activity | 1 | - | what the device did
+timeline_start_s | s | - | simulated time at which it began
+timeline_end_s | s | - | simulated time at which it ended
+"""
+"""Names, units, the better direction and long names of the other variables, below their dims."""
+
+_LARGEST_OF_SERVERS = ("dp_mu", "dp_epsilon")
+
+
+def _read_table() -> dict[str, Variable]:
+    found: dict[str, Variable] = {}
+    dims: tuple[str, ...] = ()
+    for line in _TABLE.replace("\n    ", " ").splitlines():
+        if line.endswith(":"):
+            dims = tuple(line.removesuffix(":").split(", "))
+            continue
+        name, units, better, long_name = line.split(" | ")
+        found[name] = Variable(units, long_name, dims, better=_DIRECTIONS[better])
+        if name in _LARGEST_OF_SERVERS:
+            found[name] = replace(found[name], of_servers="max")
+    return found
+
+
+VARIABLES |= _read_table()
 """Every variable a result can hold. Means (train_loss, aggregation_nmse, participants, tx_power_w)
 are over the rounds since the previous record; symbols, bits, joules, seconds and updates accumulate
 from round 0; end_round, stop_* and diverged_round are NaN where that never happened. A result has

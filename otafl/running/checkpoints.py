@@ -21,7 +21,7 @@ from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
 from otafl.results import plain_data
 from otafl.results.checksums import ChecksumError
-from otafl.results.environment import get_versions
+from otafl.results.origins import get_versions
 from otafl.scenario import Point, compute_scenario_hash, hash_custom_sources
 
 

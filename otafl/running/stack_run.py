@@ -12,7 +12,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
 from otafl.evaluation.trained_models import collect
-from otafl.results.record import Record
+from otafl.results.dataset import Record
 from otafl.running.checkpoints import Checkpoint, CheckpointState
 from otafl.running.memory import check_room
 from otafl.running.run_tracking import RunTracking, TrackingOutput
@@ -32,9 +32,8 @@ def run_stack(
     """Run points of one stack key with all trials stacked, and return the record.
 
     checkpoint: the run continues from its state, and saves its state there. tracks: enables the
-    scenario's tracker. On Ctrl-C the record ends early and is marked incomplete. Raises UserError
-    for errors that the scenario does not show: missing data, a model that the algorithm cannot
-    train.
+    scenario's tracker. Raises UserError for errors that the scenario does not show: missing data, a
+    model that the algorithm cannot train.
     """
     scenario = points[0].scenario
     if scenario.engine.threads:
@@ -42,30 +41,26 @@ def run_stack(
     check_room(scenario)
     numbers = list(range(scenario.trials)) if trials is None else list(trials)
     total = scenario.training.rounds
-    complete = True
     with RunTracking(points, numbers, tracks) as following:
         recorder, done, seconds = _start_or_resume(points, numbers, checkpoint)
         engine = recorder.engine
         following.log_new_records(recorder)
         began = time.perf_counter() - seconds
-        try:
-            for t in range(done, total):
-                if not engine.running.any():
-                    break
-                engine.run_round(t)
-                due = (t + 1) % scenario.training.eval_every == 0 or t + 1 == total
-                if due or (engine.ended & engine.running).any():
-                    recorder.take_record(t + 1, time.perf_counter() - began)
-                    following.log_new_records(recorder)
-                if checkpoint is not None and checkpoint.is_due(t + 1) and t + 1 < total:
-                    now = CheckpointState(recorder, t + 1, time.perf_counter() - began)
-                    checkpoint.save(now, points, numbers)
-                if progress is not None:
-                    progress(t + 1, total)
-        except KeyboardInterrupt:
-            complete = False
-    record = recorder.record(complete)
-    if complete and scenario.output.save_models:
+        for t in range(done, total):
+            if not engine.running.any():
+                break
+            engine.run_round(t)
+            due = (t + 1) % scenario.training.eval_every == 0 or t + 1 == total
+            if due or (engine.ended & engine.running).any():
+                recorder.take_record(t + 1, time.perf_counter() - began)
+                following.log_new_records(recorder)
+            if checkpoint is not None and checkpoint.is_due(t + 1) and t + 1 < total:
+                now = CheckpointState(recorder, t + 1, time.perf_counter() - began)
+                checkpoint.save(now, points, numbers)
+            if progress is not None:
+                progress(t + 1, total)
+    record = recorder.record()
+    if scenario.output.save_models:
         models = collect(engine, points, numbers, recorder.rounds[-1])
         record = replace(record, models=models)
     return record

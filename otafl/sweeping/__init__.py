@@ -25,20 +25,24 @@ from otafl.core.suggestions import format_count
 from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.dataset import combine, describe_sweep
-from otafl.results.environment import get_versions
-from otafl.results.files import list_parts, open_results, write_part
-from otafl.results.sweep_file import FILE, SweepFile
+from otafl.results.files import SWEEP_FILE, SweepFile, list_parts, open_results, write_part
+from otafl.results.origins import get_versions
 from otafl.running.memory import is_out_of_memory
 from otafl.running.run_tracking import TrackingOutput
 from otafl.scenario import Scenario, expand
 from otafl.scenario.keys import format_path, iterate_custom_sections
-from otafl.sweeping import locks
-from otafl.sweeping.earlier import Earlier, describe_growth, name_own_file, read_earlier
-from otafl.sweeping.executing import Execute, FailedStacks, run_here, run_jobs
-from otafl.sweeping.meter import Meter, Progress
+from otafl.sweeping.earlier import is_finished, name_own_file
+from otafl.sweeping.executing import (
+    Execute,
+    FailedStacks,
+    Meter,
+    Progress,
+    run_here,
+    run_jobs,
+)
 from otafl.sweeping.planning import Row, Stack, hash_sources, name_points, plan, select_missing
 from otafl.sweeping.stack_job import Job, free_memory, make_short_error, run_rows, to_part
-from otafl.sweeping.store import TRACK, UNFINISHED, Store
+from otafl.sweeping.store import TRACK, UNFINISHED, Store, hold_folder
 from otafl.user_code import sources
 
 if TYPE_CHECKING:
@@ -70,7 +74,6 @@ class _RunOptions:
     scheduler: str | None
     checkpoint_every: int
     tell: Callable[[str], None]
-    restart: bool
 
     def __post_init__(self) -> None:
         for name in ("workers", "checkpoint_every"):
@@ -99,15 +102,14 @@ def run(
     progress: Progress | None = None,
     checkpoint_every: int = 0,
     tell: Callable[[str], None] = warnings.warn,
-    restart: bool = False,
     workers: int = 0,
     scheduler: str | None = None,
 ) -> xr.Dataset:
     """Run a sweep that ends as one file, or in memory.
 
-    A file with results of the same scenario, or for fewer values on its axes or fewer trials, keeps
-    them, if they would be the same today. The file that a changed scenario is named after is
-    replaced, and so are damaged ones; what else is there is refused.
+    A file with the result of the same scenario stays, if the result would be the same today. The
+    file that a changed scenario is named after is replaced, and so are damaged ones; what else is
+    there is refused.
 
     Parameters
     ----------
@@ -117,7 +119,7 @@ def run(
         A .nc file. Finished stacks are kept beside it until all are done, so the same call resumes
         after an interruption; without it this program runs all in memory, and writes only what the
         scenario's tracker does, beside the file that `otafl run` would write.
-    progress, checkpoint_every, tell, restart, workers, scheduler
+    progress, checkpoint_every, tell, workers, scheduler
         See `sweep`.
 
     Returns
@@ -131,7 +133,7 @@ def run(
         For what the user can mend, such as data that is not there or a file of another scenario,
         and while another program makes the same file.
     """
-    way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell, restart)
+    way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell)
     if out is None:
         way.check_in_memory()
         return _run_in_memory(scenario, progress, tell)
@@ -145,14 +147,12 @@ def run(
             f"{foreign[0]}: is no file of otafl, where the models of {out} belong; move it away, "
             "or give another place with --out"
         )
-    with locks.hold_folder(store.path, str(out)), _discard_unused(store.path):
-        earlier = None if restart else read_earlier(out, scenario, tell)
-        if earlier is not None and earlier.is_whole:
+    with hold_folder(store.path, str(out)), _discard_unused(store.path):
+        if is_finished(out, scenario, tell):
             with wrap_write_errors(out):
                 _remove(store.path)  # of a run that ended before it could
             return open_results(out)
-        sweep = _complete(scenario, store, way, tracks, earlier)
-        return _write_file(scenario, store, sweep, out, earlier)
+        return _write_file(store, _complete(scenario, store, way, tracks), out)
 
 
 def sweep(
@@ -163,7 +163,6 @@ def sweep(
     scheduler: str | None = None,
     checkpoint_every: int = 0,
     tell: Callable[[str], None] = warnings.warn,
-    restart: bool = False,
 ) -> xr.Dataset:
     """Run the stacks that a folder does not hold yet. Several programs may work on one folder.
 
@@ -186,23 +185,20 @@ def sweep(
         kill; 0 for never.
     tell : callable
         Called with what is worth knowing.
-    restart : bool
-        Throw away what the folder holds, of whichever scenario, and say what that was.
 
     Raises
     ------
     UserError
-        If the folder holds another scenario's results, and not `restart`; or no worker can be had.
+        If the folder holds another scenario's results, or no worker can be had.
     WriteError
         Where the disk does not take more.
     FailedStacks
-        If some stacks failed twice. On KeyboardInterrupt the records of the stack that ran here are
-        kept in `interrupted_path.nc`.
+        If some stacks failed twice.
     """
     store = Store(folder.absolute())
     store.refuse_links()
-    way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell, restart)
-    made = _complete(scenario, store, way, store.path / TRACK, None)
+    way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell)
+    made = _complete(scenario, store, way, store.path / TRACK)
     store.tidy()
     return store.open(made)
 
@@ -237,8 +233,6 @@ def _run_in_memory(
             missing = select_missing(stacks, held)
             meter = _start_meter(stacks, missing, held, progress)
             continue
-        if not record.complete:
-            raise KeyboardInterrupt
         meter.finish(stack.name)
         held |= stack.rows
         parts.append(to_part(record, stack, scenario))
@@ -249,11 +243,9 @@ def _run_in_memory(
 
 
 @sources.begin_run()
-def _complete(
-    scenario: Scenario, store: Store, way: _RunOptions, tracks: Path, earlier: Earlier | None
-) -> SweepFile:
-    """Run the stacks that neither a folder nor an earlier result holds yet."""
-    known = None if way.restart else store.read()
+def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) -> SweepFile:
+    """Run the stacks that a folder does not hold yet."""
+    known = store.read()
     sources.record(known.sources if known is not None else ())
     points = expand(scenario)
     files = hash_sources(points)
@@ -269,8 +261,6 @@ def _complete(
     by_name = dict(zip(names, files, strict=True))
     stacks = plan(points, names, store.read_sizes())
     held = store.find_held(scenario.output.save_models, way.tell)
-    if earlier is not None:
-        held |= earlier.rows
     if not held:
         remove_own(tracks)
     missing = select_missing(stacks, held)
@@ -314,11 +304,13 @@ def _prepare(
             for path in trained.list_model_files(store.path):
                 trained.renumber(path, numbers, scenario)
         if list_parts(store.path):
-            count = len(known.names), known.trials, len(sweep.names)
-            way.tell(f"{store.path}: {describe_growth(*count, scenario)}")
-    thrown = store.begin(sweep, way.restart)
-    if thrown:
-        way.tell(f"{store.path}: --restart threw away {thrown}")
+            way.tell(
+                f"{store.path}: the sweep has grown from {format_count(len(known.names), 'point')} "
+                f"of {format_count(known.trials, 'trial')} to "
+                f"{format_count(len(sweep.names), 'point')} of "
+                f"{format_count(scenario.trials, 'trial')}; what is finished stays"
+            )
+    store.begin(sweep)
     if known is not None and known.versions != sweep.versions and list_parts(store.path):
         here = sweep.versions
         other = [
@@ -328,40 +320,28 @@ def _prepare(
         ]
         way.tell(
             f"{store.path}: what it holds was computed by {', '.join(other)}; kept, as the "
-            "attribute origins of the result says; --restart computes everything again"
+            "attribute origins of the result says; without this folder everything is computed again"
         )
 
 
-def _write_file(
-    scenario: Scenario, store: Store, sweep: SweepFile, out: Path, earlier: Earlier | None
-) -> xr.Dataset:
+def _write_file(store: Store, sweep: SweepFile, out: Path) -> xr.Dataset:
     """Write a finished sweep to one file, remove its folder, and return the result."""
     models = trained.get_models_folder(out)
     with wrap_write_errors(out):
-        if earlier is None:
-            own = {path.stem for path in list_parts(store.path)}
-            for path in trained.list_model_files(out):
-                if path.stem not in own:
-                    _remove_file(path)
-        elif scenario.output.save_models:
-            for path in trained.list_model_files(out):
-                trained.renumber(path, earlier.numbers, scenario)
+        own = {path.stem for path in list_parts(store.path)}
+        for path in trained.list_model_files(out):
+            if path.stem not in own:
+                checksums.forget(path)
+                path.unlink()
         for path in trained.list_model_files(store.path):
             models.mkdir(exist_ok=True)
             for one in (checksums.get_path(path), path):
                 if one.exists():
                     one.replace(models / one.name)
-        parts = () if earlier is None else (earlier.part,)
-        dataset = store.open(sweep, *parts)
+        dataset = store.open(sweep)
         write_part(dataset, out)
         _remove(store.path)
     return dataset
-
-
-def _remove_file(path: Path) -> None:
-    """Remove a file and its checksum."""
-    checksums.forget(path)
-    path.unlink()
 
 
 @contextlib.contextmanager
@@ -370,7 +350,7 @@ def _discard_unused(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if not (folder / FILE).exists():
+        if not (folder / SWEEP_FILE).exists():
             remove_own(folder)
 
 
@@ -405,7 +385,7 @@ def _choose_execution(way: _RunOptions, num_stacks: int, missing: list[Stack]) -
     if way.scheduler:
         from otafl.sweeping.cluster import connect_scheduler
 
-        with connect_scheduler(way.scheduler, way.tell) as execute:
+        with connect_scheduler(way.scheduler) as execute:
             yield execute
     elif workers:
         from otafl.sweeping.workers import WorkerPool

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any
 
 from otafl.core.errors import UserError, WriteError
 from otafl.core.files import write_text
 from otafl.scenario import Point
-from otafl.sweeping.meter import Meter
+from otafl.sweeping.planning import Stack
 from otafl.sweeping.stack_job import Job, Outcome, Report, run_job
 from otafl.sweeping.store import Store
 
@@ -23,13 +23,55 @@ class FailedStacks(Exception):
     """Stacks of a sweep that failed twice, with the reasons; the others are finished."""
 
 
-def run_here(jobs: Sequence[Job], report: Report, waits: bool) -> Iterator[Outcome]:
-    """Carry out jobs in this program, in order.
+Progress = Callable[[int, int, str], None]
+"""Called with (rounds done, rounds in all, note)."""
 
-    Ctrl-C propagates after the partial stack is saved.
+
+class Meter:
+    """Add up what stacks report, in whatever order they run.
+
+    Parameters
+    ----------
+    stacks : all of a sweep.
+    finished : names of those that were finished before.
+    progress : is called when there is something new.
     """
+
+    def __init__(
+        self, stacks: Sequence[Stack], finished: Iterable[str], progress: Progress | None
+    ) -> None:
+        self._progress = progress
+        self._rounds = {stack.name: stack.scenario.training.rounds for stack in stacks}
+        self._finished: Set[str] = set(finished)
+        self._done = {
+            name: rounds if name in self._finished else 0 for name, rounds in self._rounds.items()
+        }
+
+    def finish(self, stack: str) -> None:
+        """Record that a stack is finished."""
+        self.report(stack, self._rounds[stack])
+        self._finished |= {stack}
+
+    def report(self, stack: str, done: int) -> None:
+        """Record that a stack has done so many of its rounds."""
+        if stack in self._finished or done <= self._done[stack]:
+            return  # told already
+        self._done[stack] = done
+        self.report_progress()
+
+    def report_progress(self) -> None:
+        """Report the progress of the stacks; an exception of the callback propagates."""
+        if self._progress is not None:
+            stacks = len(self._rounds)
+            current = min(stacks, len(self._finished) + 1)
+            note = f"stack {current} of {stacks}"
+            self._progress(sum(self._done.values()), sum(self._rounds.values()), note)
+
+
+def run_here(jobs: Sequence[Job], report: Report, waits: bool) -> Iterator[Outcome]:
+    """Carry out jobs in this program, in order."""
     for job in jobs:
-        yield run_job(job, report, waits, keep_interrupted=True)
+        yield run_job(job, report, waits)
 
 
 def run_jobs(

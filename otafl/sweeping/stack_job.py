@@ -16,18 +16,16 @@ import xarray as xr
 from otafl import data
 from otafl.core.errors import UserError, WriteError
 from otafl.results import models as trained
-from otafl.results.dataset import to_dataset
-from otafl.results.environment import get_versions
+from otafl.results.dataset import Record, to_dataset
 from otafl.results.files import write_part
-from otafl.results.record import Record
+from otafl.results.origins import get_versions
 from otafl.running.checkpoints import Checkpoint
 from otafl.running.memory import is_out_of_memory
 from otafl.running.run_tracking import TrackingOutput
 from otafl.running.stack_run import run_stack
 from otafl.scenario import Scenario, hash_named_files
-from otafl.sweeping import locks
 from otafl.sweeping.planning import Stack, hash_files
-from otafl.sweeping.store import Store
+from otafl.sweeping.store import Busy, Store
 from otafl.user_code import loading, sources
 from otafl.user_code.sources import Sources, hash_otafl
 
@@ -74,13 +72,10 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
 
-def run_job(
-    job: Job, report: Report, waits: bool = False, keep_interrupted: bool = False
-) -> Outcome:
+def run_job(job: Job, report: Report, waits: bool = False) -> Outcome:
     """Compute the job's stack, unless its file is there by now.
 
-    waits: for another program that is at it. keep_interrupted: on Ctrl-C write the partial record
-    to `interrupted_path`. Errors are outcomes; KeyboardInterrupt propagates.
+    waits: for another program that is at it. Errors are outcomes; KeyboardInterrupt propagates.
     """
     store, stack = Store(job.folder), job.stack
     notes: list[str] = []
@@ -88,8 +83,8 @@ def run_job(
         _check_same_program(job)
         with store.lock(stack.name, waits):
             if not store.holds(stack, job.scenario.output.save_models):
-                _compute(job, store, report, keep_interrupted, notes)
-    except locks.Busy:
+                _compute(job, store, report, notes)
+    except Busy:
         return Outcome(job, "busy")
     except Exception as raised:
         error = loading.explain_error(raised)
@@ -126,7 +121,7 @@ def run_remote_job(job: Job, send: Report, waits: bool = False) -> Outcome:
 def run_rows(
     stack: Stack, report: Report, tracks: TrackingOutput, checkpoint: Checkpoint | None = None
 ) -> Record:
-    """Run a stack, and return its record, which is incomplete after Ctrl-C."""
+    """Run a stack, and return its record."""
 
     def tell(done: int, total: int) -> None:
         report(stack.name, done)
@@ -178,9 +173,7 @@ def _check_same_program(job: Job) -> None:
         )
 
 
-def _compute(
-    job: Job, store: Store, report: Report, keep_interrupted: bool, notes: list[str]
-) -> None:
+def _compute(job: Job, store: Store, report: Report, notes: list[str]) -> None:
     stack, tracks = job.stack, TrackingOutput(job.tracks)
     checkpoint = None
     if job.checkpoint_every:
@@ -190,10 +183,6 @@ def _compute(
     if checkpoint is not None and checkpoint.refusal:
         notes.append(f"{checkpoint.path}: {checkpoint.refusal}; its rounds were computed again")
     part = to_part(record, stack, job.scenario)
-    if not record.complete:
-        if keep_interrupted:
-            write_part(part, store.interrupted_path)
-        raise KeyboardInterrupt
     if record.models is not None:
         trained.write(record.models, store.get_models_path(stack.name), job.scenario)
     write_part(part, store.get_part_path(stack.name))

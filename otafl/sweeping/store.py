@@ -6,35 +6,48 @@ parts/0123456789abcdef.nc     a finished stack (.damaged: set aside)
 models/0123456789abcdef.pt    its trained models, with `output.save_models`
 running/0123456789abcdef.pt   the last checkpoint of a stack
 failures/0123456789abcdef.txt why a stack failed
-locks/                        who is at what, see `locks`
-interrupted.nc                what there was of a stack at Ctrl-C
+locks/                        who is at what, see `hold_lock`
 track/                        what a tracker writes
 
 Beside each file of numbers is its SHA-256, see `otafl.results.checksums`.
+
+Several programs may work on one folder. The system frees a lock with the program that holds it,
+however that ends. Where a file system knows no locks, the work is done without: files are replaced
+as a whole, so the worst is that two programs compute the same.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import xarray as xr
+from filelock import FileLock, Timeout
 from pydantic import PositiveInt, TypeAdapter
 
-from otafl.core.errors import DamagedError, UserError, wrap_write_errors
+from otafl.core.errors import DamagedError, UserError, WriteError, wrap_write_errors
 from otafl.core.files import list_own, refuse_links, remove_own, write_text
 from otafl.core.inputs import MIB, read_bytes, read_text
 from otafl.core.suggestions import format_count
-from otafl.results import checksums, sweep_file
+from otafl.results import checksums
 from otafl.results import models as trained
-from otafl.results.files import PARTS, list_parts, open_part, open_sweep
+from otafl.results.files import (
+    MAX_SWEEP_BYTES,
+    PARTS,
+    SWEEP_FILE,
+    SweepFile,
+    list_parts,
+    open_part,
+    open_sweep,
+    read_sweep_file,
+    write_sweep_file,
+)
 from otafl.results.foreign import format_reason
-from otafl.results.sweep_file import SweepFile
 from otafl.scenario.yaml_source import parse
-from otafl.sweeping import locks
 from otafl.sweeping.planning import Row, Stack
 from otafl.user_code.sources import list_changed
 
@@ -46,6 +59,73 @@ DAMAGED = ".damaged"
 """How the names of damaged files end that were set aside."""
 
 _SIZES = TypeAdapter(dict[str, PositiveInt])
+
+
+LOCK_TRIES = 10
+
+
+class Busy(Exception):
+    """Lock that another program holds."""
+
+
+@contextlib.contextmanager
+def hold_lock(path: Path, wait: bool = True) -> Iterator[None]:
+    """Lock a file, which may be left behind, while a `with` statement runs.
+
+    Raises Busy if it is taken and `wait` is False, WriteError if its folder cannot be written.
+    """
+    lock = FileLock(path)
+    try:
+        os.fspath(path).encode()
+        _acquire(lock, path, -1 if wait else 0)
+    except Timeout:
+        raise Busy from None
+    except NotImplementedError:
+        yield
+        return
+    except UnicodeEncodeError as error:  # said before anything is computed
+        raise WriteError(
+            f"{path.parent}: cannot be written, since NetCDF files need names in UTF-8; try --out"
+        ) from error
+    except OSError as error:
+        raise WriteError(
+            f"{path.parent}: cannot be written ({error.strerror}); try --out"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def hold_folder(folder: Path, what: str) -> Iterator[None]:
+    """Lock a folder for this program while a `with` statement runs.
+
+    what: is made there, for the message. Raises UserError if another program holds it.
+    """
+    try:
+        with hold_lock(folder / "run.lock", wait=False):
+            yield
+    except Busy:
+        raise UserError(
+            f"{what}: another `otafl run` makes it; wait for it, or give another place with --out"
+        ) from None
+
+
+def _acquire(lock: FileLock, path: Path, timeout: int) -> None:
+    """Take the lock.
+
+    A program that finds the sweep finished may remove the folder meanwhile.
+    """
+    for attempt in range(LOCK_TRIES):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=timeout)
+        except FileNotFoundError:
+            if attempt == LOCK_TRIES - 1:
+                raise
+        else:
+            return
 
 
 @dataclass(frozen=True)
@@ -71,19 +151,14 @@ class Store:
         return self.path / FAILURES / f"{stack}.txt"
 
     @property
-    def interrupted_path(self) -> Path:
-        """Return the file of what there was of the stack that ran at Ctrl-C."""
-        return self.path / "interrupted.nc"
-
-    @property
     def sizes_path(self) -> Path:
         """Return the file of the trials at once, where the memory was too short for more."""
         return self.path / "sizes.json"
 
     @contextlib.contextmanager
     def lock(self, what: str = "sweep", wait: bool = True) -> Iterator[None]:
-        """Lock a stack, or what the folder is of. Raises as `locks.hold_lock`."""
-        with locks.hold_lock(self.path / LOCKS / f"{what}.lock", wait):
+        """Lock a stack, or what the folder is of. Raises as `hold_lock`."""
+        with hold_lock(self.path / LOCKS / f"{what}.lock", wait):
             yield
 
     def refuse_links(self) -> None:
@@ -92,27 +167,20 @@ class Store:
 
     def read(self) -> SweepFile | None:
         """Return what the folder is of; None for a new one. Raises DamagedError."""
-        return sweep_file.read(self.path) if (self.path / sweep_file.FILE).exists() else None
+        return read_sweep_file(self.path) if (self.path / SWEEP_FILE).exists() else None
 
-    def begin(self, sweep: SweepFile, restart: bool) -> str:
-        """Make the folder one of this sweep, and describe the results thrown away for it.
+    def begin(self, sweep: SweepFile) -> None:
+        """Make the folder one of this sweep.
 
         A folder without results belongs to no sweep, and a sweep may grow by points and trials.
-        With `restart` everything goes. Raises UserError if it holds results of another sweep.
+        Raises UserError if it holds results of another sweep.
         """
         with self.lock():
-            held = ""
-            if restart:
-                held = self.describe()
-                self._check_idle()
-                self._clear()
-            else:
-                self._check_fits(sweep)
+            self._check_fits(sweep)
             text = sweep.attributes["scenario"]
             self._check_own(text)
             write_text(self.path / SCENARIO, text)
-            sweep_file.write(self.path, sweep)
-        return held
+            write_sweep_file(self.path, sweep)
 
     def _check_fits(self, sweep: SweepFile) -> None:
         """Raise UserError if the folder holds results that this sweep does not have."""
@@ -123,21 +191,20 @@ class Store:
         if changed and known.attributes["sweep"] == sweep.attributes["sweep"]:
             raise UserError(
                 f"{self.path}: {format_changed(changed)} since its {held} were computed or begun; "
-                "undo the change, give another place with --out, or throw them away with "
-                "--restart (restart=True)"
+                "undo the change, give another place with --out, or delete this folder"
             )
         raise UserError(
             f"{self.path}: holds {held}, not of this one (or of this one before it was changed: "
-            "only more values on its axes and more trials continue from there); throw that away "
-            "with --restart, or give another place with --out"
+            "only more values on its axes and more trials continue from there); delete this "
+            "folder, or give another place with --out"
         )
 
     def _check_own(self, text: str) -> None:
         """Raise UserError if another file than a sweep's has the name of its scenario."""
         path = self.path / SCENARIO
-        if not path.exists() or (self.path / sweep_file.FILE).exists():
+        if not path.exists() or (self.path / SWEEP_FILE).exists():
             return
-        if not (path.is_file() and read_bytes(path, sweep_file.MAX_BYTES) == text.encode()):
+        if not (path.is_file() and read_bytes(path, MAX_SWEEP_BYTES) == text.encode()):
             raise UserError(
                 f"{path}: is there already, and a sweep keeps its own there; give another place "
                 "with --out"
@@ -145,47 +212,19 @@ class Store:
 
     def describe(self) -> str:
         """Describe the results in the folder; empty without any."""
-        parts, more = len(list_parts(self.path)), []
-        if list_own(self.path / RUNNING, ".pt"):
-            more.append("checkpoints of what was running")
-        if self.interrupted_path.exists():
-            more.append("the records of an interrupted one")
-        if not parts and not more:
+        parts, begun = len(list_parts(self.path)), list_own(self.path / RUNNING, ".pt")
+        if not parts and not begun:
             return ""
-        held = ", ".join([format_count(parts, "finished part"), *more])
-        return f"{held} of {self._name()}"
+        more = ", checkpoints of what was running" if begun else ""
+        return f"{format_count(parts, 'finished part')}{more} of {self._name()}"
 
     def _name(self) -> str:
         """Name the scenario of the folder, without loading it: it may name untrusted code."""
         try:
-            text = read_text(self.path / SCENARIO, sweep_file.MAX_BYTES)
+            text = read_text(self.path / SCENARIO, MAX_SWEEP_BYTES)
             return f"the scenario '{parse(text).data['name']}'"
         except (OSError, ValueError, UserError, KeyError, TypeError):
             return "a scenario"
-
-    def _check_idle(self) -> None:
-        """Raise UserError if another program computes a stack of the folder."""
-        for path in (self.path / LOCKS).glob("*.lock"):
-            if path.stem == "sweep":
-                continue
-            try:
-                with locks.hold_lock(path, wait=False):
-                    pass
-            except locks.Busy:
-                raise UserError(
-                    f"{self.path}: another program computes there; wait for it, or give another "
-                    "place with --out"
-                ) from None
-
-    def _clear(self) -> None:
-        """Remove what sweeps keep, and nothing else; what the folder is of last."""
-        with wrap_write_errors(self.path):
-            for name in (*WORK, PARTS, MODELS, TRACK):
-                remove_own(self.path / name)
-            own = (self.path / SCENARIO, self.path / sweep_file.FILE)
-            for path in (self.interrupted_path, self.sizes_path, *own):
-                checksums.forget(path)
-                path.unlink(missing_ok=True)
 
     def find_held(self, needs_models: bool, tell: Callable[[str], None]) -> set[Row]:
         """Return the rows that finished files hold, and set damaged files aside.
@@ -246,9 +285,9 @@ class Store:
             sizes[stack.key] = min(half, sizes.get(stack.key, half))
             write_text(self.sizes_path, json.dumps(sizes), replaces=True)
 
-    def open(self, sweep: SweepFile, *more: xr.Dataset) -> xr.Dataset:
+    def open(self, sweep: SweepFile) -> xr.Dataset:
         """Return what the folder holds of a sweep, see `open_sweep`."""
-        return open_sweep(self.path, sweep, *more)
+        return open_sweep(self.path, sweep)
 
     def forget(self, stack: str) -> None:
         """Remove the temporary files of a finished stack."""
@@ -259,9 +298,6 @@ class Store:
 
     def tidy(self) -> None:
         """Remove what a finished sweep needs no more."""
-        with contextlib.suppress(OSError):
-            checksums.forget(self.interrupted_path)
-            self.interrupted_path.unlink()
         for name in (LOCKS, *WORK):
             with contextlib.suppress(OSError):
                 remove_own(self.path / name)

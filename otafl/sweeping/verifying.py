@@ -7,9 +7,8 @@ Nothing that a file names is imported or called.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 
 import torch
@@ -18,10 +17,10 @@ from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import HDF5, list_own
 from otafl.core.inputs import open_regular
 from otafl.core.suggestions import format_count, format_near_file
-from otafl.results import checksums, sweep_file
+from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError
-from otafl.results.files import PARTS, list_parts, open_part
+from otafl.results.files import PARTS, SWEEP_FILE, list_parts, open_part, read_sweep_file
 from otafl.results.foreign import Read, format_reason, limit_reading
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.store import RUNNING, UNFINISHED, Store
@@ -34,17 +33,6 @@ NO_CHECKSUM = "without a SHA-256"
 HINT = "give a result (.nc), its models (.pt), or the folder of an `otafl sweep`"
 
 
-class FileKind(Enum):
-    """What a file is to the command that wrote it."""
-
-    RESULT = "result"
-    MODELS = "models"
-    PART = "part"
-    RUNNING = "running"
-    SWEEP = "sweep"
-    SIZES = "sizes"
-
-
 @dataclass(frozen=True)
 class Finding:
     """State of a file.
@@ -53,7 +41,6 @@ class Finding:
     """
 
     path: Path
-    kind: FileKind
     fault: str = ""
     note: str = ""
 
@@ -79,21 +66,20 @@ def verify(source: Path) -> Iterator[Finding]:
 
 def advise(findings: list[Finding], source: Path) -> str:
     """Return a sentence that says what to do."""
-    wrong = [one for one in findings if one.fault]
+    wrong = [one.path for one in findings if one.fault]
     if not wrong:
         return f"{source}: sound, {format_count(len(findings), 'file')}"
-    kinds = {one.kind for one in wrong}
     head = f"{source}: {len(wrong)} of {format_count(len(findings), 'file')} damaged or missing; "
-    if FileKind.SWEEP in kinds:
-        return head + "the command that wrote it, with --restart, computes everything again"
-    if FileKind.RESULT in kinds or not source.is_dir():
+    if not source.is_dir():
         return head + "the command that wrote it computes it again"
-    own = (FileKind.MODELS, FileKind.SIZES)  # what the command does not replace by itself
-    kept = [one.path for one in wrong if one.kind in own and one.path.exists()]
-    first = ""
-    if kept:
-        names = ", ".join(str(path.relative_to(source)) for path in kept)
-        first = f"delete {names}; then "
+    if source / SWEEP_FILE in wrong:
+        return head + "delete the folder; the command that wrote it then computes everything again"
+    kept = [
+        str(path.relative_to(source))
+        for path in wrong  # what the command does not replace by itself
+        if path.exists() and (path.suffix == ".json" or path in trained.list_model_files(source))
+    ]
+    first = f"delete {', '.join(kept)}; then " if kept else ""
     return f"{head}{first}the command that wrote it computes again what is damaged or missing"
 
 
@@ -101,100 +87,84 @@ def _verify_file(path: Path, read: Read) -> Iterator[Finding]:
     with open_regular(path) as file:
         begin = file.read(len(HDF5))
     if begin.startswith(ZIP):
-        yield _verify_tensors(path, alone=True)
-        return
-    if begin != HDF5:
-        if path.suffix in (".nc", ".pt"):
-            yield Finding(path, FileKind.RESULT, "damaged: it does not begin as such a file does")
-            return
+        yield _verify_one(path, _check_tensors, alone=True)
+    elif begin == HDF5:
+        yield _verify_one(path, lambda one: _check_result(one, read), alone=True)
+        files = trained.list_model_files(path)
+        if not files and _saves_models(_read_scenario(path)) and path.parent.name != PARTS:
+            missing = "missing: the models of this result"
+            yield Finding(trained.get_models_folder(path), missing)
+        yield from (_verify_one(one, _check_tensors) for one in files)
+    elif path.suffix in (".nc", ".pt"):
+        yield Finding(path, "damaged: it does not begin as such a file does")
+    else:
         raise UserError(f"{path}: is no file of otafl; {HINT}")
-    kind = FileKind.PART if path.parent.name == PARTS else FileKind.RESULT
-    finding, scenario = _verify_result(path, kind, read, alone=True)
-    yield finding
-    files = trained.list_model_files(path)
-    if kind is FileKind.RESULT and not files and _saves_models(scenario):
-        missing = "missing: the models of this result"
-        yield Finding(trained.get_models_folder(path), FileKind.RESULT, missing)
-    yield from map(_verify_tensors, files)
 
 
 def _verify_folder(folder: Path, read: Read) -> Iterator[Finding]:
-    store, parts = Store(folder), list_parts(folder)
-    plan = folder / sweep_file.FILE
-    if not plan.exists() and not parts:
-        files = sorted(folder.glob("*.pt"))
-        if not files:
-            raise UserError(f"{folder}: is no folder of a sweep, and holds no models; {HINT}")
-        yield from map(_verify_tensors, files)
-        return
-    attributes: Mapping[str, str] = {}
-    try:
-        attributes = sweep_file.read(folder).attributes
-        yield Finding(plan, FileKind.SWEEP)
-    except UserError as error:
-        yield Finding(plan, FileKind.SWEEP, f"damaged: {format_reason(error)}")
+    store, parts, plan = Store(folder), list_parts(folder), folder / SWEEP_FILE
+    scenario = ""
+    if plan.exists() or parts:
+        finding = _verify_one(plan, lambda path: read_sweep_file(path.parent))
+        scenario = "" if finding.fault else read_sweep_file(folder).attributes["scenario"]
+        yield finding
+    elif not list(folder.glob("*.pt")):
+        raise UserError(f"{folder}: is no folder of a sweep, and holds no models; {HINT}")
     if store.sizes_path.exists():
-        try:
-            store.read_sizes()
-            yield Finding(store.sizes_path, FileKind.SIZES)
-        except UserError as error:
-            yield Finding(store.sizes_path, FileKind.SIZES, f"damaged: {format_reason(error)}")
-    for path in parts:
-        yield _verify_result(path, FileKind.PART, read)[0]
-    if store.interrupted_path.exists():
-        yield _verify_result(store.interrupted_path, FileKind.PART, read)[0]
-    models = trained.list_model_files(folder)
-    yield from map(_verify_tensors, models)
+        yield _verify_one(store.sizes_path, lambda _: store.read_sizes())
+    yield from (_verify_one(path, lambda one: _check_result(one, read)) for path in parts)
+    models = [*sorted(folder.glob("*.pt")), *trained.list_model_files(folder)]
+    yield from (_verify_one(path, _check_tensors) for path in models)
     # those of an `otafl run` may lie beside its result already
-    if _saves_models(attributes.get("scenario", "")) and folder.suffix != UNFINISHED:
+    if _saves_models(scenario) and folder.suffix != UNFINISHED:
         for path in (store.get_models_path(part.stem) for part in parts):
             if path not in models:
-                yield Finding(path, FileKind.MODELS, "missing: the models of a finished stack")
-    yield from map(_verify_tensors, list_own(folder / RUNNING, ".pt"))
+                yield Finding(path, "missing: the models of a finished stack")
+    for path in list_own(folder / RUNNING, ".pt"):
+        yield _verify_one(path, _check_tensors)
 
 
-def _verify_result(
-    path: Path, kind: FileKind, read: Read, alone: bool = False
-) -> tuple[Finding, str]:
-    """Return the finding about a result, and its scenario; empty for a damaged one.
+def _verify_one(path: Path, check: Callable[[Path], object], alone: bool = False) -> Finding:
+    """Return the finding about a file, by what a check of its content raises.
 
-    Raises UserError, if it is verified alone, for a file that is not otafl's.
+    Raises UserError, if the file is verified alone, where it is not otafl's.
     """
     try:
         has_checksum = checksums.check(path)
-        if not has_checksum:
-            read(path)
-        with open_part(path) as part:
-            scenario = str(part.attrs["scenario"])
+        check(path)
     except (DamagedError, ChecksumError, OSError) as error:
-        return Finding(path, kind, f"damaged: {format_reason(error)}"), ""
+        return Finding(path, f"damaged: {format_reason(error)}")
     except UserError as error:
         if alone:
             raise
-        return Finding(path, kind, str(error).removeprefix(f"{path}: ").partition(";")[0]), ""
-    return Finding(path, kind, note="" if has_checksum else NO_CHECKSUM), scenario
+        return Finding(path, str(error).removeprefix(f"{path}: ").partition(";")[0])
+    except Exception:  # what unpickling of foreign bytes may raise
+        return Finding(path, "damaged: it holds nothing of otafl that can be read")
+    return Finding(path, note="" if has_checksum or path.suffix == ".json" else NO_CHECKSUM)
 
 
-def _verify_tensors(path: Path, alone: bool = False) -> Finding:
-    """Return the finding about an archive of `torch.save`: models or a checkpoint.
+def _check_result(path: Path, read: Read) -> None:
+    if checksums.find_digest(path) is None:
+        read(path)
+    open_part(path).close()
 
-    Raises UserError, if it is verified alone, for a file that is not otafl's.
-    """
-    kind = FileKind.RUNNING if path.parent.name == RUNNING else FileKind.MODELS
+
+def _check_tensors(path: Path) -> None:
+    """Check an archive of `torch.save`, of models or of a checkpoint."""
+    kept = torch.load(path, "cpu", weights_only=True, mmap=True)
+    if "otafl_models" in kept:
+        trained.read(path)
+    elif not {"recorder", "rounds"} <= kept.keys():
+        raise UserError(f"{path}: holds no models or checkpoint of otafl; {HINT}")
+
+
+def _read_scenario(path: Path) -> str:
+    """Return the scenario (YAML) of a result; empty for a damaged one."""
     try:
-        has_checksum = checksums.check(path)
-        kept = torch.load(path, "cpu", weights_only=True, mmap=True)
-        if "otafl_models" in kept:
-            trained.read(path)
-        elif not {"recorder", "rounds"} <= kept.keys():
-            raise UserError(f"{path}: holds no models or checkpoint of otafl; {HINT}")
-    except (DamagedError, ChecksumError, OSError) as error:
-        return Finding(path, kind, f"damaged: {format_reason(error)}")
-    except Exception as error:  # what unpickling of foreign bytes may raise
-        if alone and isinstance(error, UserError):
-            raise
-        return Finding(path, kind, "damaged: it holds nothing of otafl that can be read")
-    return Finding(path, kind, note="" if has_checksum else NO_CHECKSUM)
+        with open_part(path) as part:
+            return str(part.attrs["scenario"])
+    except UserError:
+        return ""
 
 
 def _saves_models(scenario: str) -> bool:

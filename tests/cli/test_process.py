@@ -29,7 +29,7 @@ def run(command: str, before: str = "") -> tuple[int, str]:
     """The exit code and stderr of a program that runs this as its command."""
     body = "\n".join(f"    {line}" for line in command.splitlines())
     code = f"{HEAD}{before}\ndef command():\n{body}\nprocess.run(command)\n"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     return done.returncode, done.stderr
 
 

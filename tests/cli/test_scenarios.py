@@ -12,7 +12,6 @@ from contract.small import scenario
 from support.own_modules import write_custom_module
 
 from otafl import cli
-from otafl.preflight import rehearsal
 from otafl.scenario import to_yaml
 
 pytestmark = pytest.mark.exact
@@ -123,31 +122,10 @@ def test_it_contradicts_what_runs_code(
     assert f"--no-code: {other} runs the code" in capsys.readouterr().err
 
 
-def test_static_check_rehearses_nothing(
-    folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Errors of keys and of combinations are found without it."""
-    monkeypatch.setattr(rehearsal, "find_problems", None)
-    assert call("check", file(folder, {}), "--static") == 0
-    said = capsys.readouterr()
-    assert "valid, without a rehearsed round; 1 point" in said.err
-    assert "local work: 2 steps = " in said.err
-    assert call("check", file(folder, {"algorithm": "fedfomo"}), "--static") == 2
-    assert "algorithm 'fedfomo' needs each of them" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("other", ["--no-code", "--dry-run"])
-def test_static_is_one_way_to_check(
-    other: str, folder: Path, capsys: pytest.CaptureFixture
-) -> None:
-    assert call("check", file(folder, {}), "--static", other) == 2
-    assert f"--static: {other} checks otherwise" in capsys.readouterr().err
-
-
 def test_check_shows_epochs_in_place_of_steps(folder: Path, capsys: pytest.CaptureFixture) -> None:
     path = folder / "epochs.yaml"
     path.write_text("name: epochs\ntraining: {local_epochs: 2}\n")
-    assert call("check", path, "--static") == 0
+    assert call("check", path) == 0
     shown = capsys.readouterr().out
     assert "local_epochs: 2" in shown
     assert "local_steps" not in shown

@@ -129,8 +129,8 @@ def test_the_step_is_tuned_first(ran: Path, tmp_path: Path, capsys: pytest.Captu
     grown = grown.assign_coords(
         final_round=grown["final_round"].max() + 0 * values.isel(trial=0, round=0, drop=True)
     )
-    grid = tables._build_grid(grown, ["rounds"], ([], []), ("0.8", "learning_rate"), True)
+    grid = tables._build_grid(grown, ["rounds"], [], ("0.8", "learning_rate"), True)
     assert [name for name, _ in grid.variables] == ["rounds", "learning_rate"]
     np.testing.assert_array_equal(grid.values[0], [[2, 4], [0.3, 0.3]])
-    grid = tables._build_grid(grown, [], ([], []), (None, "learning_rate"), True)
+    grid = tables._build_grid(grown, [], [], (None, "learning_rate"), True)
     assert grid.values[0, 1].tolist() == [0.3, 0.3]

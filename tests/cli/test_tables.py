@@ -164,31 +164,6 @@ def test_compare_tests_the_values_of_an_axis(
     assert float(line["p_holm"]) == pytest.approx(float(one["p_holm"]))
 
 
-def test_compare_shows_labels(ran: Path, capsys: pytest.CaptureFixture) -> None:
-    texts = ("ci=inversion", "power=policy", "gbma=equal power", "test_accuracy=accuracy (test)")
-    options = [part for text in texts for part in ("--label", text)]
-    call("compare", ran, "--axis", "power", "--format", "markdown", *options)
-    told = capsys.readouterr().out
-    assert told.startswith("Differences of accuracy (test) from policy equal power, mean over")
-    head, _, *rows = [cells(line) for line in told.splitlines() if line.startswith("|")]
-    assert "policy" in head
-    place = head.index("policy")
-    assert {row[place] for row in rows} == {"inversion", "tci(threshold=0.3)"}
-
-
-def test_compare_takes_slices_and_numbers(ran: Path, capsys: pytest.CaptureFixture) -> None:
-    slices = ("--sel", "snr_db=10", "--sel", "power=ci")
-    call("compare", ran, *slices, "--baseline", 8)  # the only axis that is left
-    told = capsys.readouterr().out
-    assert "from device count 8" in told
-    (row,) = [line for line in told.splitlines() if line.startswith("2 ")]
-    assert float(row.split()[1]) == pytest.approx(-0.06, abs=0.01)
-    call("compare", ran, *slices, "--format", "latex")
-    text = capsys.readouterr().out
-    assert r"\begin{tabular}{lrrrrrr}" in text
-    assert rows_of(text)[0][2] == r"95 \% interval"
-
-
 def test_compare_two_results(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """OTHER - RESULT at the points of equal swept settings, whatever their order."""
     sweeps = ({"channel.snr_db": [0, 10]}, {"channel.snr_db": [10, 20, 0]})
@@ -219,7 +194,7 @@ def test_compare_two_results(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["table", "R", "--rows", "power"], "power: this result has no sweep"),
+        (["table", "R", "--columns", "power"], "power: this result has no sweep"),
         (["table", "R", "--best", "rows"], "rows: not row, column or a coordinate"),
         (["table", "R", "--sel", "power"], "--sel power: must be of the form dim=value"),
         (["table", "R", "--sel", "power=ci"], "--sel power: not a dim of this result"),
@@ -232,7 +207,6 @@ def test_compare_two_results(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
         (["table", "nowhere.nc"], "nowhere.nc: no such file"),
         (["compare", "R"], "expected an axis or a second result; the result has no sweep"),
         (["compare", "R", "--axis", "power"], "power: this result has no sweep"),
-        (["compare", "R", "--level", "95"], "--level 95: must be above 0 and below 1"),
         (["compare", "R", "R", "--axis", "power"], "--axis power: two results are compared"),
         (["compare", "R", "R", "--label", "ci=x"], "--label ci: not in this result"),
         (["compare", "R", "--label", "ci"], "--label ci: must be of the form name=text"),
@@ -309,11 +283,11 @@ def test_latex_is_well_formed(ran: Path, ends: xr.DataArray, tmp_path: Path) -> 
 
 def test_latex_rows_units_and_markdown(ran: Path, capsys: pytest.CaptureFixture) -> None:
     energy = ("--variables", "tx_energy_j", "--columns", "power")
-    call("table", ran, *energy, "--rows", "device_count", "--format", "latex")
+    call("table", ran, *energy, "--format", "latex")
     text = capsys.readouterr().out
     assert r"\caption{Energy radiated [J] at the end, mean $\pm$ standard deviation over" in text
     body = rows_of(text)[2:]
-    assert [row[:2] for row in body[:3]] == [["2", "0 dB"], ["", "10 dB"], ["4", "0 dB"]]
+    assert [row[:2] for row in body[:3]] == [["0 dB", "2"], ["", "4"], ["", "8"]]
     assert body[0][2:] == [r"$801.0 \pm 0$"] * 3
     error = ("--variables", "aggregation_nmse", "--columns", "device_count", "--sel", "power=ci")
     call("table", ran, *error, "--best", "row", "--format", "markdown")

@@ -153,4 +153,4 @@ def record(keys: dict[str, Any], rounds: int = 12) -> dict[str, np.ndarray]:
     for t in range(rounds):
         one.run_round(t)
         recorder.take_record(t + 1, 0.0)
-    return recorder.record(True).variables
+    return recorder.record().variables

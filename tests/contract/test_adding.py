@@ -104,9 +104,9 @@ def python(home: Path, *arguments: str) -> str:
 
 
 def test_it_is_listed(copy: Path) -> None:
-    said = " ".join(python(copy, "-m", "otafl.cli", "list", "--full").split())
+    said = python(copy, "-m", "otafl.cli", "list")
     for _, new in ADDED.values():
-        assert f"{new} Do what the test calls {new}" in said
+        assert new in said
 
 
 @pytest.mark.slow

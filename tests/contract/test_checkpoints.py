@@ -15,7 +15,7 @@ from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
-from otafl.results.record import Record
+from otafl.results.dataset import Record
 from otafl.running.checkpoints import Checkpoint, CheckpointState
 
 BEFORE, ROUNDS, TRIALS = 3, 6, [0, 1]
@@ -69,7 +69,7 @@ def ran(recorder: Recorder, first: int, last: int) -> Record:
             break
         recorder.engine.run_round(t)
         recorder.take_record(t + 1, 0.0)
-    return recorder.record(complete=True)
+    return recorder.record()
 
 
 @pytest.fixture

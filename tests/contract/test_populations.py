@@ -43,7 +43,7 @@ def taken(one: Engine, rounds: int = 3) -> Values:
         recorder.take_record(t + 1, 0.0)
     blocks = {**one.server, **one.devices.get_all(), **one.memory.get_all()}
     left = {f"left {name}": block.numpy() for name, block in blocks.items()}
-    return recorder.record(True).variables | left
+    return recorder.record().variables | left
 
 
 def same(one: Values, other: Values) -> None:

@@ -19,7 +19,7 @@ def record(keys: dict[str, Any]) -> dict[str, np.ndarray]:
     one = engine({"model": "linear", "transport": "ideal", "trials": 2, **keys})
     recorder = Recorder(one, 1, 2)
     recorder.take_record(0, 0.0)
-    return recorder.record(True).variables
+    return recorder.record().variables
 
 
 def test_a_score_that_is_a_line_in_time_is_explained_by_it(tmp_path: Path) -> None:

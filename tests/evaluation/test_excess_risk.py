@@ -28,7 +28,7 @@ def record(keys: dict[str, Any], rounds: int = 3) -> tuple[dict[str, np.ndarray]
     one = run(engine(keys), rounds)
     recorder = Recorder(one, 1, 2)
     recorder.take_record(rounds, 0.0)
-    return recorder.record(True).variables, one
+    return recorder.record().variables, one
 
 
 def compute_objective(one: Engine, trial: int, ridge: float, uniform: bool) -> float:

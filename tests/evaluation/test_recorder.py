@@ -10,7 +10,7 @@ from contract.small import points
 from support.rounding import SINGLE, assert_agree
 
 from otafl.core.errors import UserError
-from otafl.results.record import Record
+from otafl.results.dataset import Record
 from otafl.running.stack_run import run_stack
 
 pytestmark = pytest.mark.exact

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from otafl.results.dataset import combine, describe_sweep, to_dataset
+from otafl.results.dataset import Record, combine, describe_sweep, to_dataset
 from otafl.results.files import write_part
-from otafl.results.record import Record
 from otafl.scenario import Point, expand, load_scenario
 
 ROUNDS = [0, 2, 4]

@@ -74,7 +74,7 @@ def test_the_file_that_was_meant_is_suggested(small: Path, capsys: pytest.Captur
     assert "did you mean" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("args", [["run"], ["fly"], ["run", "a.yaml", "--device", "tpu"]])
+@pytest.mark.parametrize("args", [["run"], ["fly"], ["run", "a.yaml", "--workers", "x"]])
 def test_wrong_usage_exits_with_2(args: list[str], capsys: pytest.CaptureFixture) -> None:
     call(*args, code=2)
     assert "Usage: otafl" in capsys.readouterr().err
@@ -140,25 +140,6 @@ def test_an_interruption_says_what_was_kept(
     process.interruption.number = 0  # as in another program
     call(command, "sweep.yaml", "--quiet")
     assert open_results(small / "results" / ("small.nc" if command == "run" else "small"))
-
-
-@pytest.mark.usefixtures("signals_arrive", "_as_a_program")
-def test_an_interruption_names_the_path_of_the_records(
-    small: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
-) -> None:
-    """It can be opened as it stands."""
-
-    def terminated(self: bars.Progress, done: int, total: int, note: str = "") -> None:
-        signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr(bars.Progress, "__call__", terminated)
-    monkeypatch.setattr(sys, "argv", ["otafl", "sweep", "small.yaml", "--out", "kept/here", "-q"])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    assert left.value.code == 143
-    (path,) = re.findall(r"was running in (\S+);", capfd.readouterr().err)
-    assert path == "kept/here/interrupted.nc"
-    assert open_results(path).attrs["complete"] == 0
 
 
 def test_an_unexpected_error_is_not_hidden(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:

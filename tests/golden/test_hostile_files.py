@@ -93,9 +93,7 @@ def test_a_journal_names_methods_of_a_clock_alone() -> None:
         clock.load_state_dict({"journal": [("__init__", None, None, None)]})
 
 
-@pytest.mark.parametrize(
-    "name", first_is_fast(["parts", "interrupted.nc", "sweep.json", "sizes.json", "models"])
-)
+@pytest.mark.parametrize("name", first_is_fast(["parts", "sweep.json", "sizes.json", "models"]))
 def test_no_file_of_a_folder_is_run(name: str, tmp_path: Path, mark: Path) -> None:
     one = scenario({"trials": 1, "training.rounds": 1, "output.save_models": True})
     folder = tmp_path / "s"

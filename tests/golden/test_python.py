@@ -40,17 +40,13 @@ def called(monkeypatch: pytest.MonkeyPatch, name: str, *args: Any, **options: An
 def test_options_reach_the_code_that_the_commands_call(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    options: dict[str, Any] = {"workers": 3, "checkpoint_every": 7, "restart": True}
+    options: dict[str, Any] = {"workers": 3, "checkpoint_every": 7}
     scenario = otafl.load_scenario(SMALL)
-    found = called(
-        monkeypatch, name, scenario, tmp_path / "r.nc", progress=True, device="cpu", **options
-    )
+    found = called(monkeypatch, name, scenario, tmp_path / "r.nc", progress=True, **options)
     assert {key: found[key] for key in options} == options
-    assert found["scenario"].engine.device == "cpu"
-    assert scenario.engine.device == "auto"
     assert isinstance(found["progress"], Progress)
-    found = called(monkeypatch, name, SMALL, tmp_path / "r.nc", scheduler="tls://x", device="cpu")
-    assert (found["scheduler"], found["scenario"].engine.device) == ("tls://x", "cpu")
+    found = called(monkeypatch, name, SMALL, tmp_path / "r.nc", scheduler="tls://x")
+    assert found["scheduler"] == "tls://x"
     assert found["progress"] is None
 
 
@@ -67,7 +63,6 @@ def test_options_are_those_of_the_command(name: str) -> None:
     [
         ({"worker": 2}, "otafl.run: no argument is called 'worker'; did you mean 'workers'?"),
         ({"training": 2}, "otafl.run: no argument is called 'training'; keys of the scenario"),
-        ({"device": "gpu"}, "device: expected one of auto, cpu, cuda, got 'gpu'"),
         ({"progress": "yes"}, "progress: expected True, False or a function"),
         ({"workers": 2}, "workers=2: works through files, .* also give out='NAME.nc'"),
         ({"checkpoint_every": 1}, "checkpoint_every=1: works through files"),

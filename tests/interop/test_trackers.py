@@ -23,7 +23,8 @@ def test_tensorboard_reads_what_the_result_has(tmp_path: Path) -> None:
     file = tmp_path / "x.track" / "0_snr_db=0" / "trial_1" / "events.out.tfevents.otafl"
     sweeping.run(swept, tmp_path / "x.nc")
     file.write_bytes(file.read_bytes()[:-7])
-    result = sweeping.run(swept, tmp_path / "x.nc", restart=True)
+    (tmp_path / "x.nc").unlink()
+    result = sweeping.run(swept, tmp_path / "x.nc")
     board = EventMultiplexer().AddRunsFromDirectory(str(tmp_path / "x.track"))
     board.Reload()
     assert set(board.Runs()) == {

@@ -14,11 +14,11 @@ from otafl.cli.app import load
 from otafl.core.problems import Problem
 from otafl.data.loading import read_shape
 from otafl.preflight import rehearsal
-from otafl.preflight.rehearsal import DryRun, find_problems
+from otafl.preflight.rehearsal import find_problems, find_problems_on_data
 from otafl.preflight.reporting import describe_local_work
 from otafl.running import memory
 from otafl.running.memory import MAX_FLOPS_PER_S, estimate_trial
-from otafl.scenario import Point, Scenario, ScenarioError, loading
+from otafl.scenario import Point, Scenario, ScenarioError
 from otafl.user_code import loading as user_code
 
 pytestmark = pytest.mark.exact
@@ -101,7 +101,7 @@ def test_what_there_is_no_room_for_is_not_put_together(monkeypatch: pytest.Monke
     tree = {**SMALL, "engine": {"memory_gb": 5e-4}, "sweep": {"model.hidden": [[4], [400]]}}
     found = preflight.report(tree)
     assert set(made) == {(4,)}
-    assert DryRun(made.append)(found.points[1].scenario, False) == []
+    assert find_problems_on_data(found.points[1].scenario, False) == []
     assert set(made) == {(4,)}
     wrong = preflight.report({**tree, "sweep": {}, "model": {"hidden": [400]}, "csi": "json:no"})
     assert wrong.error is not None
@@ -110,14 +110,6 @@ def test_what_there_is_no_room_for_is_not_put_together(monkeypatch: pytest.Monke
     assert said.startswith("model: one trial takes ")
     assert found.trial_bytes is not None
     assert found.trial_bytes > 10**6
-
-
-def test_points_are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked = []
-    real = loading.check
-    monkeypatch.setattr(loading, "check", lambda one: checked.append(one) or real(one))
-    found = preflight.report({**SMALL, "sweep": {"channel.snr_db": [0, 5, 10]}}, look=fine)
-    assert len(checked) == len(found.points) == 3
 
 
 def test_size_and_time_are_unknown_before_data_of_your_own_are_read() -> None:
@@ -134,7 +126,7 @@ def test_what_is_about_to_run_prints_notes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("s.yaml").write_text("name: s\npower: ci\ntransport: digital\n")
-    load(Path("s.yaml"), None, None)
+    load(Path("s.yaml"), None)
     assert "otafl: warning: power: 'ci' without effect" in capsys.readouterr().err
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-import xarray as xr
 from contract.small import scenario
-from support.parts import compute_value, make_parts, make_scenario
+from support.parts import make_parts, make_scenario
 
 from otafl.core.errors import DamagedError, UserError
 from otafl.results import checksums, plain_data
@@ -100,17 +99,3 @@ def test_the_error_comes_whole_from_a_worker(tmp_path: Path) -> None:
         read_part(tmp_path / "a.nc")
     again = pickle.loads(pickle.dumps(raised.value))
     assert (str(again), again.reason) == (str(raised.value), raised.value.reason)
-
-
-def test_other_programs_read_the_files(tmp_path: Path) -> None:
-    """xarray and torch as they are; what they write again has no checksum, and opens."""
-    a_result(tmp_path / "a.nc")
-    with xr.open_dataset(tmp_path / "a.nc") as dataset:
-        assert float(dataset.load()["test_accuracy"][0, 1, 2]) == compute_value(0, 1, 4)
-        dataset.assign_attrs(note="mine").to_netcdf(tmp_path / "b.nc")
-    assert not checksums.check(tmp_path / "b.nc")
-    assert read_part(tmp_path / "b.nc").attrs["note"] == "mine"
-    models(tmp_path / "m.pt")
-    for mapped in (False, True):
-        kept = torch.load(tmp_path / "m.pt", weights_only=True, mmap=mapped)
-        assert kept["views"]["global"]["blocks"]["w"].sum() == sum(range(60))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import xarray as xr
 from support.parts import (
     ROUNDS,
     TWO_AXES,
@@ -15,10 +14,8 @@ from support.parts import (
     record,
 )
 
-from otafl.results.dataset import combine, describe_sweep, select_points, to_dataset, to_part
-from otafl.results.end_values import select_final
-from otafl.results.record import Record
-from otafl.results.sweep_file import SweepFile
+from otafl.results.dataset import Record, combine, describe_sweep, select_points, to_dataset
+from otafl.results.files import SweepFile
 from otafl.scenario import expand
 
 pytestmark = pytest.mark.exact
@@ -101,22 +98,6 @@ def test_missing_points_are_nan_and_the_result_is_incomplete() -> None:
     np.testing.assert_array_equal(known, [[False, True], [False, False], [True, False]])
 
 
-@pytest.mark.parametrize(
-    "sweep",
-    [
-        {},
-        TWO_AXES,
-        {"devices.count": [2, 3], "power": ["gbma", "ci"]},
-        {"zip": [{"channel.snr_db": 0, "seed": 1}, {"channel.snr_db": 5, "seed": 2}]},
-    ],
-)
-def test_a_result_is_a_part_of_all_its_points(sweep: dict) -> None:
-    whole = make_whole(make_scenario(sweep))
-    part = to_part(whole)
-    assert all(values.dims[0] == "point" for values in part.data_vars.values())
-    xr.testing.assert_identical(combine([part], part.attrs), whole)
-
-
 def test_a_zip_axis_has_a_coordinate_for_each_key() -> None:
     zipped = [
         {"channel.snr_db": 0, "devices.count": 2},
@@ -135,18 +116,6 @@ def test_a_zip_axis_has_a_coordinate_for_each_key() -> None:
     assert one == compute_value(index, 0, 0)
 
 
-def test_points_may_end_at_different_rounds() -> None:
-    scenario = make_scenario({"training.rounds": [2, 4]})
-    points = expand(scenario)
-    short = to_dataset(record(points[:1], [0, 2]), points[:1], scenario)
-    long = to_dataset(record(points[1:]), points[1:], scenario)
-    ds = combine([long, short], describe_sweep(scenario))
-    assert ds["round"].values.tolist() == ROUNDS
-    assert np.isnan(ds["test_accuracy"].sel(rounds=2, trial=0, round=4))
-    ends = select_final(ds, "test_accuracy").sel(trial=1)
-    np.testing.assert_array_equal(ends, [compute_value(0, 1, 2), compute_value(1, 1, 4)])
-
-
 def test_link_records_are_named_and_ragged_ones_padded() -> None:
     scenario = make_scenario({"devices.count": [2, 3]})
     parts = []
@@ -156,7 +125,7 @@ def test_link_records_are_named_and_ragged_ones_padded() -> None:
         h = np.arange(8 * k).reshape(*shape, 1, k) * (1 + 2j)
         link = {"h/0": h, "p/0": np.ones((*shape, 1, k), complex), "eta/0": np.ones((*shape, 1))}
         taken = record([point])
-        parts.append(to_dataset(Record(ROUNDS, taken.variables, True, link), [point], scenario))
+        parts.append(to_dataset(Record(ROUNDS, taken.variables, link), [point], scenario))
     ds = combine(parts, describe_sweep(scenario))
     assert ds["link_p_0_real"].dims[-2:] == ("segment_0", "device")
     assert ds["link_eta_0"].dims[-1] == "segment_0"

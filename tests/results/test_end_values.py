@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -88,34 +87,6 @@ def test_every_table_and_figure_counts_it_alike(together: xr.Dataset) -> None:
     assert compare_pairs(together, "airtime_s", "learning_rate", SOUND)["dropped"].item() == 3
 
 
-def test_nothing_changes_where_no_trial_diverged(together: xr.Dataset) -> None:
-    sound = together.sel(learning_rate=[SOUND])
-    assert describe_diverged(sound) == ""
-    assert count_diverged(sound) is sound
-    old = sound.drop_vars("diverged_round")
-    np.testing.assert_array_equal(
-        select_end_total(old, "test_accuracy"), select_end_total(sound, "test_accuracy")
-    )
-
-
-def test_points_of_joined_axes(together: xr.Dataset) -> None:
-    joined = together.expand_dims(step=[0]).stack(point=("learning_rate", "step"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        counted = count_diverged(joined)
-    apart = count_diverged(together)["test_accuracy"]
-    for rate in (SOUND, 1e30):
-        found = counted["test_accuracy"].sel(point=(rate, 0)).transpose(*apart.dims[1:])
-        np.testing.assert_array_equal(found, apart.sel(learning_rate=rate).transpose(*found.dims))
-
-
-def test_without_round_0_it_counts_as_a_guess(together: xr.Dataset) -> None:
-    late = together.sel(round=slice(1, None))
-    np.testing.assert_allclose(
-        select_end_total(late, "test_accuracy").sel(learning_rate=1e30), GUESS
-    )
-
-
 def test_without_a_guess_it_counts_as_the_untrained_model(together: xr.Dataset) -> None:
     old = together.drop_vars("accuracy_guess")
     assert describe_diverged(old) == SAID.replace("a guess", "the untrained model's")
@@ -128,18 +99,6 @@ def test_with_neither_it_is_left_out(together: xr.Dataset) -> None:
     late = together.sel(round=slice(1, None)).drop_vars("accuracy_guess")
     assert describe_diverged(late) == "3 of 6 trials diverged and are left out of the means"
     assert np.isnan(select_end_total(late, "test_accuracy").sel(learning_rate=1e30)).all()
-
-
-def test_a_diverged_trial_of_several(alone: xr.Dataset) -> None:
-    """From its round on, up to the last of the point; the others are not touched."""
-    ds = alone.isel(trial=[0, 1, 1, 1]).assign_coords(trial=range(4))
-    rounds = alone.sizes["round"]
-    ds["test_accuracy"] = (("trial", "round"), np.arange(4.0 * rounds).reshape(4, rounds))
-    ds["diverged_round"] = ("trial", [np.nan, 0 + float(ds["round"][-1]), np.nan, np.nan])
-    found = count_diverged(ds, ["test_accuracy"])["test_accuracy"].values
-    changed = np.argwhere(found != ds["test_accuracy"].values).tolist()
-    assert changed == [[1, rounds - 1]]
-    assert found[1, -1] == pytest.approx(GUESS)
 
 
 @pytest.mark.slow

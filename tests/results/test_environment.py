@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from otafl.results import environment
-from otafl.results.environment import find_commit, get_device_name
+from otafl.results import origins
+from otafl.results.origins import find_commit, get_device_name
 
 pytestmark = pytest.mark.exact
 
@@ -37,14 +37,14 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.skip("needs git")
     folder = tmp_path / "a checkout"
     (folder / "otafl" / "results").mkdir(parents=True)
-    for name in ("otafl/results/environment.py", "otafl/core.py"):
+    for name in ("otafl/results/origins.py", "otafl/core.py"):
         (folder / name).write_text("x = 1\n")
     (folder / "pyproject.toml").write_text(PROJECT)
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     git_dir = str(folder / ".git")
     git(tmp_path, "--git-dir", git_dir, "--work-tree", str(folder), "init", "--quiet")
     monkeypatch.setenv("GIT_DIR", git_dir)
-    monkeypatch.setattr(environment, "__file__", str(folder / "otafl/results/environment.py"))
+    monkeypatch.setattr(origins, "__file__", str(folder / "otafl/results/origins.py"))
     find_commit.cache_clear()
     yield folder
     find_commit.cache_clear()

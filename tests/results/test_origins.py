@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from otafl.results import origins
@@ -15,7 +13,7 @@ OLD, NEW = {"otafl": "0.1", "torch": "2.12"}, {"otafl": "0.1", "torch": "2.13"}
 
 
 def made(points: set[int], of: dict[str, str] = NEW, file: str = "") -> Origin:
-    return Origin(frozenset(points), of, {"own.py": file} if file else {})
+    return Origin(points=frozenset(points), versions=of, sources={"own.py": file} if file else {})
 
 
 def attributes(*several: Origin) -> dict[str, str]:
@@ -29,7 +27,7 @@ def test_it_is_read_as_it_was_written() -> None:
 
 
 def test_points_are_ranges() -> None:
-    assert '"points": "0-2,5,7-8"' in origins.to_json([made({0, 1, 2, 5, 7, 8})])
+    assert '"points":"0-2,5,7-8"' in origins.to_json([made({0, 1, 2, 5, 7, 8})])
 
 
 def test_files_are_joined_by_what_computed_them() -> None:
@@ -58,9 +56,9 @@ def test_several_versions_are_told() -> None:
 def test_code_and_data_that_differ() -> None:
     """Own files by name, otafl's source and the samples in words; a file that one has alone."""
     own, inputs = {"own.py": "a", "gone.py": "c"}, {"otafl": "1", "data": "2"}
-    one = Origin(frozenset({0}), NEW, own, inputs)
+    one = Origin(points=frozenset({0}), versions=NEW, sources=own, inputs=inputs)
     inputs = {"otafl": "1", "data": "3", "x.csv": "4"}
-    other = Origin(frozenset({0}), OLD, {"own.py": "b"}, inputs)
+    other = made({0}, OLD, "b").model_copy(update={"inputs": inputs})
     assert origins.read(attributes(one, other)) == [one, other]
     assert origins.find_differences(one, other) == {
         "own.py": ("a", "b"),
@@ -72,8 +70,8 @@ def test_code_and_data_that_differ() -> None:
         "own.py": ("a", None),
         "gone.py": ("c", None),
     }
-    assert origins.find_differences(Origin(frozenset({0}), NEW, None), one) == {}
-    both = attributes(one, Origin(frozenset({1, 2}), NEW, {"own.py": "b"}))
+    assert origins.find_differences(Origin(points=frozenset({0}), versions=NEW), one) == {}
+    both = attributes(one, made({1, 2}, file="b"))
     assert origins.build_table(both) == [
         ("own.py", "a (points 0), b (points 1-2)"),
         ("gone.py", "c"),
@@ -85,7 +83,7 @@ def test_code_and_data_that_differ() -> None:
 
 def test_a_commit_names_the_source_and_is_no_difference() -> None:
     first, second = "a" * 40, f"{'b' * 40} with changes"
-    one, other = replace(made({0}), commit=first), replace(made({0}), commit=second)
+    one, other = (made({0}).model_copy(update={"commit": one}) for one in (first, second))
     assert origins.read(attributes(one)) == [one]
     assert '"commit"' not in origins.to_json([made({0})])
     assert origins.find_differences(one, other) == {}
@@ -94,7 +92,7 @@ def test_a_commit_names_the_source_and_is_no_difference() -> None:
 
 
 def test_all_that_a_result_was_made_from() -> None:
-    one = replace(made({0}), commit="a" * 40, inputs={"otafl": "1"})
+    one = made({0}).model_copy(update={"commit": "a" * 40, "inputs": {"otafl": "1"}})
     about = {"device_name": "a processor", "seed": 3, "scenario_hash": "5", "torch_version": "2"}
     rows = dict(origins.list_environment(attributes(one) | about))
     assert rows["torch"] == "2"

@@ -15,7 +15,7 @@ from support.rounding import SINGLE, assert_agree
 import otafl
 from otafl.core.contracts import Broadcast, Cohort, Group, Payload
 from otafl.factorised.lowrank import project, retract, truncate
-from otafl.results.record import Record
+from otafl.results.dataset import Record
 from otafl.running.stack_run import run_stack
 from otafl.scenario import expand
 

@@ -7,11 +7,9 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from otafl.results.dataset import combine, describe_sweep, to_dataset
-from otafl.results.environment import get_versions
-from otafl.results.files import write_part
-from otafl.results.record import Record
-from otafl.results.sweep_file import SweepFile
+from otafl.results.dataset import Record, combine, describe_sweep, to_dataset
+from otafl.results.files import SweepFile, write_part
+from otafl.results.origins import get_versions
 from otafl.scenario import Point, Scenario, expand, load_scenario
 from otafl.sweeping.planning import hash_sources, name_points
 from otafl.sweeping.store import Store
@@ -77,7 +75,7 @@ def write_folder(
         attributes=attributes, names=names, trials=scenario.trials, sources={}, versions=versions
     )
     store = Store(folder)
-    store.begin(sweep, restart=False)
+    store.begin(sweep)
     paths = []
     for number, part in enumerate(make_parts(scenario, groups)):
         paths.append(store.get_part_path(f"{number:016x}"))

@@ -148,7 +148,7 @@ class Program:
 
 
 def run(
-    *command: object, timeout: float | None = 240.0, **keywords: Any
+    *command: object, timeout: float | None = 600.0, **keywords: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, and return what it wrote, as `subprocess.run` does."""
     keywords = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | keywords

@@ -15,19 +15,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import distributed
 import psutil
 import pytest
 import yaml
 from contract.small import scenario
-from dask import config
 from support.programs import Program
 from support.stopped_sweeps import same
 
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.scenario import to_yaml
-from otafl.sweeping import cluster
 
 PAGE = Path(__file__).parents[2] / "docs" / "clusters.md"
 PROGRAMS = {
@@ -63,7 +60,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
                 start_new_session=True,
             )
         started.append(process)
-        code, said = process.wait(240), (tmp_path / "stderr").read_text()
+        code, said = process.wait(600), (tmp_path / "stderr").read_text()
         assert code == 0, said
         return said
 
@@ -79,11 +76,11 @@ def pages_of(folder: Path) -> set[int]:
     every = []
     for process in psutil.process_iter(["cwd"]):
         if process.info["cwd"] == str(folder):
-            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
+            with contextlib.suppress(psutil.Error):  # it has ended
                 every += process.net_connections(kind="tcp")
     for port in {one.laddr.port for one in every if one.status == psutil.CONN_LISTEN}:
         for page in ("health", "metrics"):
-            asked = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            asked = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             with contextlib.suppress(http.client.HTTPException, OSError), contextlib.closing(asked):
                 asked.request("GET", f"/{page}")  # a port that speaks TLS breaks off
                 found.add(asked.getresponse().status)
@@ -106,7 +103,7 @@ def test_a_scheduler_with_certificates_as_the_page_says(shell: Shell, tmp_path: 
     same(open_results(tmp_path / "study"), sweeping.run(one), tolerance=1e-5)
     address = yaml.safe_load((tmp_path / "scheduler.json").read_text())["address"]
     assert address.startswith("tls://127.0.0.1:")
-    with pytest.raises(UserError, match="TLS needs certificates"):
+    with pytest.raises(UserError, match="or not to the certificates that"):
         sweeping.sweep(one, tmp_path / "out", scheduler=address)
 
 
@@ -117,45 +114,6 @@ def test_the_smoke_test_of_the_page(shell: Shell) -> None:
     (lines,) = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     assert lines.count("otafl ") == 4
     shell(lines.replace("otafl ", f"{sys.executable} -m otafl.cli "))
-
-
-def test_certificates_that_cannot_be_read_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_find_scheduler", lambda address: address)
-    names = {"ca-file": "a.pem", "client.cert": "b.pem", "client.key": "c.pem"}
-    with (
-        config.set({f"distributed.comm.tls.{name}": file for name, file in names.items()}),
-        pytest.raises(UserError, match="cannot be used"),
-        cluster.connect_scheduler("tls://127.0.0.1:1", pytest.fail),
-    ):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("address", "told"),
-    [
-        ("tcp://10.0.0.5:8786", True),
-        ("ucx://10.0.0.5:8786", True),
-        ("tcp://127.0.0.1:8786", False),
-        ("tcp://localhost:8786", False),
-        ("tcp://[::1]:8786", False),
-    ],
-)
-def test_a_scheduler_that_strangers_may_reach_is_told(
-    address: str, told: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def absent(*_: object, **__: object) -> None:
-        raise OSError
-
-    monkeypatch.setattr(cluster, "_find_scheduler", lambda address: address)
-    monkeypatch.setattr(distributed, "Client", absent)
-    said: list[str] = []
-    with (
-        pytest.raises(UserError, match="no Dask scheduler answers"),
-        cluster.connect_scheduler(address, said.append),
-    ):
-        pass
-    assert len(said) == told
-    assert all(text.startswith(f"--scheduler {address}: without TLS") for text in said)
 
 
 POLICY = """\
@@ -214,7 +172,7 @@ def test_a_worker_and_then_the_scheduler_are_killed(tmp_path: Path) -> None:
         second = start_worker("a.json")
         wait_until(lambda: computes(second))
         scheduler.kill()
-        said = client.communicate(timeout=240)[1]
+        said = client.communicate(timeout=600)[1]
         assert client.returncode == 2, said
         (error,) = said.splitlines()
         assert "otafl: error: the scheduler a.json cannot be reached any more" in error
@@ -222,12 +180,12 @@ def test_a_worker_and_then_the_scheduler_are_killed(tmp_path: Path) -> None:
         start_scheduler("b.json")
         start_worker("b.json")
         client = start_client("b.json")
-        said = client.communicate(timeout=240)[1]
+        said = client.communicate(timeout=600)[1]
         assert client.returncode == 0, said
     assert open_results(tmp_path / "out").attrs["complete"] == 1
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 240.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 600.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come"

@@ -11,10 +11,10 @@ import xarray as xr
 from contract.small import scenario
 from support.stopped_sweeps import same
 
-from otafl import data, open_results, sweeping
+from otafl import data, sweeping
 from otafl.core.errors import UserError
-from otafl.results.environment import get_versions
 from otafl.results.files import read_part, write_part
+from otafl.results.origins import get_versions
 from otafl.scenario import Scenario
 
 pytestmark = pytest.mark.exact
@@ -56,7 +56,7 @@ def out(file: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_finished_file_stays_until_restart(tmp_path: Path) -> None:
+def test_a_finished_file_stays(tmp_path: Path) -> None:
     """Links, timelines, followed runs and ragged device counts too."""
     keys = {"output.save_link": True, "output.save_timeline": True, "track": "jsonl"}
     one, out = small({"devices.count": [2, 4]}, **keys), tmp_path / "r.nc"
@@ -64,10 +64,11 @@ def test_a_finished_file_stays_until_restart(tmp_path: Path) -> None:
     lines = [path.read_text() for path in sorted(tmp_path.glob("r.track/**/*.jsonl"))]
     same(calls.run(one, out).load(), before)
     assert calls.rounds == []
-    assert calls.told == [f"{out}: is finished and stays; --restart computes it again"]
+    assert calls.told == [f"{out}: is finished and stays; without this file it is computed again"]
     assert len(lines) == 4
     assert [path.read_text() for path in sorted(tmp_path.glob("r.track/**/*.jsonl"))] == lines
-    after = calls.run(one, out, restart=True)
+    out.unlink()
+    after = calls.run(one, out)
     assert calls.rounds == [1, 2, 3, 4]
     assert float(after["wall_time_s"].sum()) != float(before["wall_time_s"].sum())
 
@@ -109,11 +110,10 @@ def test_a_file_of_another_scenario_is_refused(now: Scenario, differ: str, out: 
         calls.run(now, out)
     assert str(refused.value) == (
         f"{out}: holds the result of another scenario, 'small', which differs in {differ}; "
-        "give another file with --out, or replace this one with --restart (restart=True)"
+        "give another file with --out, or delete this one"
     )
     assert (out.read_bytes(), calls.rounds, calls.told) == (before, [], [])
     assert [path.name for path in out.parent.iterdir()] == ["r.nc"]
-    assert calls.run(small({}, seed=8), out, restart=True).attrs["seed"] == 8
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_what_another_program_wrote_is_refused(tmp_path: Path) -> None:
             sweeping.run(small({}), path)
         assert str(refused.value) == (
             f"{path}: is there already, and no result that can be read; give another file with "
-            "--out, or replace this one with --restart (restart=True)"
+            "--out, or delete this one"
         )
         assert path.read_bytes() == before
 
@@ -160,7 +160,7 @@ def test_a_link_in_place_of_a_folder_beside_the_file_is_refused(name: str, tmp_p
     (tmp_path / "victim" / "0123456789abcdef.pt").write_text("mine")
     (tmp_path / name).symlink_to("victim")
     with pytest.raises(UserError, match=rf"{name}: .*got a link to victim"):
-        sweeping.run(scenario({"output.save_models": True}), tmp_path / "r.nc", restart=True)
+        sweeping.run(scenario({"output.save_models": True}), tmp_path / "r.nc")
     assert (tmp_path / "victim" / "0123456789abcdef.pt").read_text() == "mine"
 
 
@@ -173,15 +173,13 @@ def test_a_file_of_the_user_s_among_models_is_refused_first(tmp_path: Path) -> N
     assert (tmp_path / "r.models" / "notes.txt").read_text() == "mine"
 
 
-def test_a_link_at_the_result_s_name_is_replaced_and_not_followed(tmp_path: Path) -> None:
+def test_a_link_at_the_result_s_name_is_not_followed(tmp_path: Path) -> None:
     victim, out = tmp_path / "victim.nc", tmp_path / "r.nc"
     victim.write_text("climate")
     out.symlink_to(victim)
     with pytest.raises(UserError, match="no result that can be read"):
         sweeping.run(small({}), out)
-    sweeping.run(small({}), out, restart=True)
     assert victim.read_text() == "climate"
-    assert open_results(out).attrs["complete"] == 1
 
 
 def test_a_run_in_memory_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

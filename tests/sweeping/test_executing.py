@@ -21,7 +21,7 @@ from otafl.results.files import list_parts, read_part
 from otafl.running import checkpoints
 from otafl.running.memory import is_out_of_memory
 from otafl.scenario import Scenario, expand
-from otafl.sweeping import FailedStacks, locks, stack_job
+from otafl.sweeping import FailedStacks, stack_job, store
 from otafl.sweeping.planning import hash_sources, name_points, plan
 
 pytestmark = pytest.mark.exact
@@ -149,7 +149,7 @@ def test_the_error_of_the_only_stack_is_not_wrapped(
 def test_a_stack_under_lock_is_busy(tmp_path: Path) -> None:
     one = short()
     job = make_job(one, tmp_path)
-    with locks.hold_lock(tmp_path / "locks" / f"{job.stack.name}.lock"):
+    with store.hold_lock(tmp_path / "locks" / f"{job.stack.name}.lock"):
         assert stack_job.run_job(job, lambda *_: None).state == "busy"
     assert stack_job.run_job(job, lambda *_: None).state == "done"
 
@@ -172,7 +172,8 @@ def test_a_checkpoint_of_another_program_is_not_gone_on_from(
         raise KeyboardInterrupt
 
     points = expand(short())
-    stack_job.run_stack(points, stop, [0], kept)
+    with pytest.raises(KeyboardInterrupt):
+        stack_job.run_stack(points, stop, [0], kept)
     found = kept.load(points, [0])
     assert found is not None
     assert found.rounds == 1

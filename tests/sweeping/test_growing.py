@@ -1,11 +1,9 @@
-"""A sweep with more values on its axes, or more trials, goes on from what is there, in a folder and
-in a file."""
+"""A sweep with more values on its axes, or more trials, goes on from what its folder holds."""
 
 from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,16 +58,11 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
     return Trials(monkeypatch)
 
 
-MAKERS: dict[str, Callable[..., xr.Dataset]] = {"s": sweeping.sweep, "r.nc": sweeping.run}
-"""What makes a folder, and what makes a file."""
-
-
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder and the file of a finished sweep, to copy."""
+    """The folder of a finished sweep, to copy."""
     place = tmp_path_factory.mktemp("kept")
-    for name, make in MAKERS.items():
-        make(grown(), place / name)
+    sweeping.sweep(grown(), place / "s")
     return place
 
 
@@ -84,17 +77,16 @@ def every(one: Scenario) -> set[tuple[tuple[Any, ...], int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize(
     ("more", "count"), first_is_fast([(True, 3), (True, 2), (False, 5)]), ids=str
 )
 def test_a_grown_sweep_computes_what_is_new(
-    more: bool, count: int, name: str, kept: Path, tmp_path: Path, trials: Trials
+    more: bool, count: int, kept: Path, tmp_path: Path, trials: Trials
 ) -> None:
     """The old points' numbers stay to the last bit; the whole is that of a sweep that began so."""
-    place = shutil.copytree(kept, tmp_path / "kept") / name
+    place = shutil.copytree(kept, tmp_path / "kept") / "s"
     now, before, told = grown(MORE if more else BEFORE, count), open_results(place), list[str]()
-    after = MAKERS[name](now, place, tell=told.append).load()
+    after = sweeping.sweep(now, place, tell=told.append).load()
     assert trials.take() == every(now) - every(grown())
     assert told == [
         f"{place}: the sweep has grown from 4 points of 2 trials to {len(expand(now))} points of "
@@ -107,23 +99,22 @@ def test_a_grown_sweep_computes_what_is_new(
     assert numbers == set(range(len(expand(now))))
     same(open_results(place), after)
     trials.take()
-    same(MAKERS[name](now, place, tell=told.append), after)
+    same(sweeping.sweep(now, place, tell=told.append), after)
     assert trials.take() == set()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MAKERS)
-def test_models_come_along(name: str, tmp_path: Path) -> None:
+def test_models_come_along(tmp_path: Path) -> None:
     """Under their points' new numbers, with those of the new trials."""
     keys = {"output.save_models": True}
     now = grown(MORE, trials=3, **keys)
-    MAKERS[name](grown(**keys), tmp_path / name)
-    MAKERS[name](now, tmp_path / name, tell=print)
-    MAKERS[name](now, tmp_path / f"whole-{name}")
+    sweeping.sweep(grown(**keys), tmp_path / "s")
+    sweeping.sweep(now, tmp_path / "s", tell=print)
+    sweeping.sweep(now, tmp_path / "whole")
     x = np.random.default_rng(0).normal(size=(4, 64))
     for snr_db, csi, trial in ((0, "error", 0), (20, "perfect", 2), (5, "pilots", 1)):
         logits = []
-        for result in (name, f"whole-{name}"):
+        for result in ("s", "whole"):
             module = otafl.load_model(tmp_path / result, trial=trial, snr_db=snr_db, csi=csi)
             tensor = next(module.parameters()).new_tensor(x)
             logits.append(module(tensor).detach().numpy())
@@ -143,17 +134,12 @@ def test_what_is_not_grown_is_refused_and_stays(name: str, kept: Path) -> None:
         UserError, match="only more values on its axes and more trials continue from"
     ):
         sweeping.sweep(NOT_GROWN[name], kept / "s")
-    with pytest.raises(UserError, match="holds the result of another scenario, 'small'"):
-        sweeping.run(NOT_GROWN[name], kept / "r.nc")
     assert {path: path.read_bytes() for path in kept.rglob("*.nc")} == before
 
 
-@pytest.mark.parametrize("name", MAKERS)
-def test_one_more_trial_of_a_scenario_without_axes(
-    name: str, tmp_path: Path, trials: Trials
-) -> None:
-    before = MAKERS[name](grown({}, 1), tmp_path / name).load()
+def test_one_more_trial_of_a_scenario_without_axes(tmp_path: Path, trials: Trials) -> None:
+    before = sweeping.sweep(grown({}, 1), tmp_path / "s").load()
     trials.take()
-    after = MAKERS[name](grown({}, 2), tmp_path / name, tell=print)
+    after = sweeping.sweep(grown({}, 2), tmp_path / "s", tell=print)
     assert trials.take() == {((), 1)}
     same(after.sel(trial=[0]), before)

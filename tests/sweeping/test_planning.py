@@ -48,12 +48,6 @@ def test_memory_bounds_a_stack(at_once: float, points: list[int], trials: list[l
     assert len({stack.name for stack in stacks}) == len(stacks)
 
 
-def test_a_size_that_was_too_large_bounds_stacks_of_its_key_alone() -> None:
-    one = scenario({"sweep": BOTH})
-    first = stacks_of(one)[0]
-    assert [len(stack.rows) for stack in stacks_of(one, {first.key: 9})] == [9, 9, 18]
-
-
 def test_names_depend_on_the_point_alone() -> None:
     """Neither on other points nor on the number of trials; but on every other key."""
 

@@ -14,7 +14,7 @@ from support.stopped_sweeps import Kill, same
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.results.files import list_parts
-from otafl.sweeping import locks, stack_job
+from otafl.sweeping import stack_job
 from otafl.sweeping.store import Store
 
 pytestmark = pytest.mark.exact
@@ -84,22 +84,16 @@ def test_a_folder_without_results_is_nobodys(
     assert not (tmp_path / "r.unfinished").exists()
 
 
-def test_results_of_another_scenario_are_kept_until_restart(folder: Path) -> None:
-    before, told = read_bytes(folder), list[str]()
+def test_results_of_another_scenario_are_kept(folder: Path) -> None:
+    before = read_bytes(folder)
     other = scenario({**SWEEP, "name": "other", "seed": 8})
     with pytest.raises(
         UserError,
         match=r"s: holds 1 finished part of the scenario 'small', not of this .* "
-        "throw that away with --restart, or give another place with --out",
+        "delete this folder, or give another place with --out",
     ):
         sweeping.sweep(other, folder)
     assert read_bytes(folder) == before
-    (folder / "parts" / "notes.txt").write_text("mine")
-    again = sweeping.sweep(other, folder, tell=told.append, restart=True)
-    assert again.attrs["title"] == "other"
-    assert told == [f"{folder}: --restart threw away 1 finished part of the scenario 'small'"]
-    assert (folder / "parts" / "notes.txt").read_text() == "mine"
-    assert len(list_parts(folder)) == 1
 
 
 OWN_FOLDERS = ("parts", "models", "running", "failures", "locks", "track")
@@ -114,9 +108,8 @@ def test_a_link_in_place_of_an_own_folder_is_refused(name: str, folder: Path) ->
     for file in (f"{FILE}.nc", f"{FILE}.pt", "important.nc"):
         (victim / file).write_text("climate")
     (folder / name).symlink_to("../victim")
-    for restart in (False, True):
-        with pytest.raises(UserError, match=rf"s/{name}: .*got a link to \.\./victim"):
-            sweeping.sweep(scenario(SWEEP), folder, restart=restart)
+    with pytest.raises(UserError, match=rf"s/{name}: .*got a link to \.\./victim"):
+        sweeping.sweep(scenario(SWEEP), folder)
     assert len(list(victim.iterdir())) == 3
 
 
@@ -127,7 +120,7 @@ def test_what_is_not_otafl_s_stays_in_own_folders(folder: Path) -> None:
         foreign += [folder / name / file for file in ("important.nc", "notes.txt", "00000-0")]
     for path in foreign:
         path.write_text("mine")
-    result = sweeping.sweep(scenario(SWEEP), folder, restart=True, tell=print)
+    result = sweeping.sweep(scenario(SWEEP), folder)
     assert result.attrs["complete"] == 1
     assert [path for path in foreign if not path.exists() or path.read_text() != "mine"] == []
 
@@ -141,20 +134,6 @@ def test_work_that_is_not_finished_is_kept_too(folder: Path) -> None:
     (folder / file).write_text("")
     with pytest.raises(UserError, match=f"holds 0 finished parts, {said} of the scenario 'small'"):
         sweeping.sweep(other, folder)
-    told: list[str] = []
-    sweeping.sweep(other, folder, tell=told.append, restart=True)
-    assert said in told[0]
-    assert not (folder / file).exists()
-
-
-def test_a_folder_that_another_program_computes_in_is_not_restarted(folder: Path) -> None:
-    before = read_bytes(folder)
-    with (
-        locks.hold_lock(folder / "locks" / f"{FILE}.lock"),
-        pytest.raises(UserError, match="another program computes there; wait for it"),
-    ):
-        sweeping.sweep(scenario(SWEEP), folder, restart=True)
-    assert read_bytes(folder) == before
 
 
 def test_a_file_of_the_users_is_not_replaced(tmp_path: Path) -> None:
@@ -176,16 +155,6 @@ def test_a_damaged_file_of_the_sweep_is_named(text: str | None, folder: Path) ->
         with pytest.raises(UserError, match=r"sweep\.json: is damaged or no file of a sweep \("):
             use()
     assert read_bytes(folder) == before
-    told: list[str] = []
-    sweeping.sweep(scenario(SWEEP), folder, tell=told.append, restart=True)
-    assert "threw away 1 finished part" in told[0]
-
-
-def test_a_digit_of_the_sweep_that_changed_is_noticed(folder: Path) -> None:
-    path = folder / "sweep.json"
-    path.write_text(path.read_text().replace('"trials": 1', '"trials": 2'))
-    with pytest.raises(UserError, match="its SHA-256 is not the one that it was written with"):
-        sweeping.sweep(scenario(SWEEP), folder)
 
 
 def make_device(path: Path) -> None:
@@ -220,14 +189,6 @@ def test_a_damaged_part_is_set_aside_and_computed_again(folder: Path) -> None:
     assert told[0].startswith(f"{part}: is damaged (")
     assert f"kept as {part.name}.damaged, what it held is computed again" in told[0]
     assert part.with_name(f"{part.name}.damaged").exists()
-
-
-def test_a_part_without_a_checksum_counts(folder: Path) -> None:
-    (part,) = list_parts(folder)
-    part.with_name(f"{part.name}.sha256").unlink()
-    calls = Kill(after=-1)
-    sweeping.sweep(scenario(SWEEP), folder, calls, tell=silent)
-    assert calls.calls == 0
 
 
 def test_missing_models_are_computed_again(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_all_files_are_looked_at(made: Path) -> None:
     (second,) = set(whole) - {first}
     models = [f"models/{name}.pt" for name in whole]
     parts = [f"parts/{name}.nc" for name in whole]
-    stopped = [f"parts/{first}.nc", "interrupted.nc", f"models/{first}.pt", f"running/{second}.pt"]
+    stopped = [f"parts/{first}.nc", f"models/{first}.pt", f"running/{second}.pt"]
     of_run = ["run.nc", *(f"run.{name}" for name in models)]
     assert faults(made / "whole") == dict.fromkeys(["sweep.json", *parts, *models], "")
     assert faults(made / "stopped") == dict.fromkeys(["sweep.json", *stopped], "")
@@ -156,7 +156,9 @@ def test_the_sweep_and_the_run_have_their_own_advice(copy: Path) -> None:
     path = copy / "whole" / "sweep.json"
     path.write_text(path.read_text().replace('"trials": 1', '"trials": 0'))
     told = advise(list(verify(copy / "whole")), copy / "whole")
-    assert told.endswith("the command that wrote it, with --restart, computes everything again")
+    assert told.endswith(
+        "delete the folder; the command that wrote it then computes everything again"
+    )
     shutil.rmtree(copy / "run.models")
     told = advise(list(verify(copy / "run.nc")), copy / "run.nc")
     assert told.endswith(

@@ -203,7 +203,7 @@ def test_an_object_that_changes_between_two_runs(
             if value == 1.0:
                 assert float(compute(scenario, out).test_mse[0, -1]) == losses[-1]
                 continue
-            with pytest.raises(UserError, match=r"changed since .*undo.* --out.*--restart"):
+            with pytest.raises(UserError, match=r"changed since .*undo.* --out.*delete"):
                 compute(scenario, out)
     assert losses[0] == losses[1]
     assert losses[2] == pytest.approx(4 * losses[0], rel=1e-5)  # from weights of zero
