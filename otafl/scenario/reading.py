@@ -16,7 +16,7 @@ from otafl.scenario.errors import ProblemLocator, ScenarioError
 from otafl.scenario.keys import CHOICES, format_path, split
 from otafl.scenario.yaml_source import YamlError, parse
 
-MAX_BYTES = 2_000_000
+MAX_BYTES = 500_000
 """Largest size of a scenario's file."""
 
 FILE_KEYS = ("path", "file", "root")
