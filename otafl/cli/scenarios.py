@@ -78,7 +78,7 @@ def _print_check(
     from otafl.scenario import format_settings
 
     found = report_on(path, overrides, None, trust, None if static else find_problems)
-    typer.echo(format_settings(found.require_scenario(), found.points, full))
+    typer.echo(format_settings(found.require_scenario(), full))
     verdict = "valid, without a rehearsed round" if static else "valid"
     if found.unchecked:
         verdict = "nothing wrong without its code"

@@ -77,7 +77,7 @@ class Faults:
         """whether devices do not send an update that is not finite, for any reason; if not given,
         only with attack: nan. An update that is not finite spoils the model, and the trial ends as
         diverged"""
-        jammer_db: Decibels | None = declare_stackable(None, mixes_with_null=True)
+        jammer_db: Decibels | None = declare_stackable(None)
         """mean power of a jammer's white noise over the receiver's noise, in dB; it fades, and the
         server does not know of it; no jammer if not given"""
         crash_probability: float = declare_stackable(0.0, ge=0, le=1)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 from annotated_types import Le, Lt
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 
 from otafl.core import registry
 from otafl.core.choices import NO_SECTION, UNKNOWN
@@ -140,71 +139,49 @@ def to_problems(
     return problems
 
 
-def find_slips(tree: Any, root: type[BaseModel]) -> list[Problem]:
-    """Find values that pydantic accepts, but that are certainly wrong.
+def find_slips(tree: Mapping[str, Any], settings: Any, above: Path = ()) -> Iterator[Problem]:
+    """Yield values that pydantic accepts, but that are certainly wrong.
 
     These are truth values for numbers (`trials: true`, read as one), whole numbers beyond any
     count, and texts that no file can contain.
+
+    Parameters
+    ----------
+    tree : mapping
+        The keys as given.
+    settings : Settings or Any
+        The same keys as validated.
+    above : Path
+        Path of the keys.
     """
-    problems = []
-    for path, value in _iterate_values(tree):
-        fault = _find_slip(path, value, tree, root)
-        if fault:
-            problems.append(
-                Problem(f"{format_path(path)}: got {format_value(value)}; {fault}", path)
-            )
-    return problems
+    for key, value in tree.items():
+        path, read = (*above, key), getattr(settings, str(key), None)
+        if path == ("sweep",):
+            continue
+        if isinstance(value, Mapping) and isinstance(read, BaseModel):
+            yield from find_slips(value, read, path)
+            continue
+        info = type(settings).model_fields.get(key) if isinstance(settings, BaseModel) else None
+        is_bounded = info is not None and any(isinstance(one, Le | Lt) for one in info.metadata)
+        yield from _find_value_slips(value, read, path, is_bounded)
 
 
-def _find_slip(path: Path, value: Any, tree: Any, root: type[BaseModel]) -> str:
-    """Describe the error of a value, or return an empty text."""
-    if isinstance(value, str):
-        if "\0" in value:
-            return "must have no NUL (\\0), which no file's name can have"
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return "must be text that UTF-8 can write"
-        return ""
-    truth = isinstance(value, bool)
-    if not isinstance(value, int) or (not truth and abs(value) <= MAX_WHOLE):
-        return ""
-    field = _find_field(path, tree, root)
-    kinds = _list_types(field.annotation) if field else set()
-    if truth:
-        return "must be a number" if kinds & {int, float} and bool not in kinds else ""
-    bounded = field is not None and any(isinstance(one, Le | Lt) for one in field.metadata)
-    if bounded or float in kinds:
-        return ""
-    if int in kinds or abs(value) >= 2**63:
-        return f"must be at most {MAX_WHOLE:,}"
-    return ""
-
-
-def _find_field(path: Path, tree: Any, root: type[BaseModel]) -> FieldInfo | None:
-    """Return the field of a value, or of the list that contains it."""
-    keys = [part for part in path if isinstance(part, str)]
-    section = path[: len(path) - 1 - path[::-1].index(keys[-1])]
-    model = find_settings_class(root, section, tree)
-    return model.model_fields.get(keys[-1]) if model else None
-
-
-def _iterate_values(tree: Any, above: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield every scalar value with its path, except those of the sweep."""
-    if isinstance(tree, Mapping):
-        for key, value in tree.items():
-            if above or key != "sweep":
-                yield from _iterate_values(value, (*above, key))
-    elif isinstance(tree, list | tuple):
-        for index, value in enumerate(tree):
-            yield from _iterate_values(value, (*above, index))
-    else:
-        yield above, tree
-
-
-def _list_types(annotation: Any) -> set[Any]:
-    """Return the types in an annotation."""
-    return {annotation}.union(*(_list_types(arg) for arg in get_args(annotation) if arg is not ...))
+def _find_value_slips(value: Any, read: Any, path: Path, is_bounded: bool) -> Iterator[Problem]:
+    if isinstance(value, list | tuple):
+        for index, one in enumerate(value):
+            yield from _find_value_slips(one, get_child(read, index), (*path, index), is_bounded)
+        return
+    fault = ""
+    if isinstance(value, str) and "\0" in value:
+        fault = "must have no NUL (\\0), which no file's name can have"
+    elif isinstance(value, str) and value != value.encode(errors="ignore").decode():
+        fault = "must be text that UTF-8 can write"
+    elif isinstance(value, bool) and isinstance(read, int | float) and not isinstance(read, bool):
+        fault = "must be a number"
+    elif isinstance(value, int) and isinstance(read, int) and not is_bounded:
+        fault = f"must be at most {MAX_WHOLE:,}" if abs(value) > MAX_WHOLE else ""
+    if fault:
+        yield Problem(f"{format_path(path)}: got {format_value(value)}; {fault}", path)
 
 
 def format_unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:

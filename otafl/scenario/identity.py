@@ -164,15 +164,16 @@ def _fill_in(key: str, value: Any) -> Any:
 def extract_structure(settings: Any, outside: Set[str] = frozenset()) -> Any:
     """Return the settings that require a separate stack, as plain data, except these keys.
 
-    Of a stackable number only counts whether it is given, unless numbers mix with null.
+    Of a stackable number only counts whether it is given.
     """
     if isinstance(settings, Settings):
         every = vars(settings) | (settings.model_extra or {})
-        skip, apart = {*settings.stackable_names, *outside}, settings.numbers_apart_from_null
-        structure = {
-            name: extract_structure(value) for name, value in every.items() if name not in skip
+        stackable = settings.stackable_names
+        return {
+            name: extract_structure(value)
+            for name, value in every.items()
+            if name not in outside and (name not in stackable or value is None)
         }
-        return structure | {name: None for name in apart if every.get(name) is None}
     if isinstance(settings, list | tuple):
         return [extract_structure(item) for item in settings]
     return settings

@@ -43,10 +43,10 @@ class DevicesSettings(Settings):
     cpu_frequency: Any = declare_choice(
         "cpu_frequency", "clock frequency of the processor during local work (DVFS)"
     )
-    round_budget_j: float | None = declare_stackable(None, mixes_with_null=True, gt=0)
+    round_budget_j: float | None = declare_stackable(None, gt=0)
     """joules that a device may spend in a round: a device whose local work takes more does not take
     part, the others radiate at most the remainder; no bound if not given"""
-    deadline_s: float | None = declare_stackable(None, mixes_with_null=True, gt=0)
+    deadline_s: float | None = declare_stackable(None, gt=0)
     """seconds from the start of a round to its uplink slot; without it the slot waits for the
     slowest participant"""
     late: Late = "drop"
@@ -110,7 +110,7 @@ class TrainingSettings(Settings):
     norm_from_round: int = Field(0, ge=0)
     """round from which those statistics are estimated; before it, a model is tested on the
     statistics of its test samples"""
-    duration_s: float | None = declare_stackable(None, mixes_with_null=True, gt=0)
+    duration_s: float | None = declare_stackable(None, gt=0)
     """simulated seconds after which a trial ends, regardless of the rounds; no bound if not
     given"""
     stop_at: dict[Target, float] | None = None

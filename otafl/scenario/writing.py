@@ -19,6 +19,12 @@ def to_yaml(scenario: Scenario) -> str:
     return dump(to_tree(scenario))
 
 
+def format_settings(scenario: Scenario, full: bool = False) -> str:
+    """Return the keys that were set as YAML that reads back; all keys if full."""
+    given = scenario.model_dump(mode="json", exclude_unset=True)
+    return to_yaml(scenario) if full else dump(name_first(given))
+
+
 def to_tree(scenario: Scenario) -> dict[str, Any]:
     """Return the scenario with all defaults filled in, as plain data that `load_scenario` reads.
 

@@ -77,11 +77,7 @@ class Digital(Transport):
     counts: ClassVar[Counts] = "all"
 
     class Settings(Transport.Settings):
-        idle_without: ClassVar = {
-            "constraint": "gain_threshold",
-            "shares": "gain_threshold",
-            "mcs_table": "rate",
-        }
+        idle_without: ClassVar = {"mcs_table": "rate"}
 
         name: Literal["digital"] = "digital"
         access: Literal["tdma", "ofdma"] = Field(
