@@ -222,7 +222,7 @@ def _show_progress(
 ) -> AbstractContextManager[Callable[[int, int, str], None] | None]:
     """Return what displays the progress, as a context."""
     if progress is True:
-        from otafl.core.progress import Progress
+        from otafl.core.console import Progress
 
         return Progress()
     if progress is None or progress is False or callable(progress):

@@ -11,7 +11,7 @@ import pytest
 import otafl
 from otafl import sweeping
 from otafl.cli import running
-from otafl.core.progress import Progress
+from otafl.core.console import Progress
 
 SMALL = {
     "name": "small",
