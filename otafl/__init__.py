@@ -204,7 +204,7 @@ def _load(
 ) -> Scenario:
     """Load a scenario, unless it is loaded, and set its processor."""
     from otafl.scenario import Scenario, load_scenario
-    from otafl.scenario.sections import EngineSettings
+    from otafl.scenario.schema import EngineSettings
 
     known = get_args(EngineSettings.model_fields["device"].annotation)
     if device is not None and device not in known:

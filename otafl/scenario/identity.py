@@ -168,11 +168,14 @@ def extract_structure(settings: Any, outside: Set[str] = frozenset()) -> Any:
     """
     if isinstance(settings, Settings):
         every = vars(settings) | (settings.model_extra or {})
-        stackable = settings.stackable_names
+        given = {
+            name for name, value in (every | settings.implied_settings).items() if value is not None
+        }
+        together = given.intersection(settings.stackable_names)
         return {
             name: extract_structure(value)
             for name, value in every.items()
-            if name not in outside and (name not in stackable or value is None)
+            if name not in outside and name not in together
         }
     if isinstance(settings, list | tuple):
         return [extract_structure(item) for item in settings]

@@ -76,7 +76,7 @@ def iterate_fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[st
     for name, info in root.model_fields.items():
         path = (*above, name)
         yield format_path(path), info
-        for kind in _iterate_settings_classes(info):
+        for kind in iterate_settings_classes(info):
             yield from iterate_fields(kind, path)
 
 
@@ -103,7 +103,7 @@ def find_field(
             return fields[0] if fields else None
         choice = CHOICES.get(path[:depth])
         if choice is None:
-            kinds = [kind for one in fields for kind in _iterate_settings_classes(one)]
+            kinds = [kind for one in fields for kind in iterate_settings_classes(one)]
         else:
             found = [
                 choice.find_settings_class(section) for section in choices.get(path[:depth], ())
@@ -152,7 +152,7 @@ def find_settings_class(root: type[BaseModel], path: Path, tree: Any) -> type[Ba
     return model
 
 
-def _iterate_settings_classes(info: FieldInfo) -> Iterator[type[BaseModel]]:
+def iterate_settings_classes(info: FieldInfo) -> Iterator[type[BaseModel]]:
     """Yield the settings classes of a field, except those in lists and alternatives."""
     found = get_choice(info)
     if isinstance(found, Choice):

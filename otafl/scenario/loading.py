@@ -15,9 +15,8 @@ from otafl.scenario import axes
 from otafl.scenario.axes import SweepAxis
 from otafl.scenario.checks import check
 from otafl.scenario.errors import ProblemLocator, find_slips, to_problems
-from otafl.scenario.extending import EXTENDS, add_base
 from otafl.scenario.keys import CHOICES, format_path, get_value, set_value, split
-from otafl.scenario.reading import locate_files, read_file
+from otafl.scenario.reading import EXTENDS, add_base, locate_files, read_file
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.yaml_source import MAX_POINTS, dump_in_line, parse
 from otafl.user_code.sources import name_object

@@ -12,7 +12,7 @@ from support.faults_of import POLICIES, TOP, list_faults, list_file_faults
 
 from otafl.core.errors import UserError
 from otafl.scenario import ScenarioError, build_json_schema, load_scenario
-from otafl.scenario.sections import TARGETS
+from otafl.scenario.schema import TARGETS
 
 pytestmark = pytest.mark.exact
 

@@ -10,7 +10,7 @@ import pytest
 from otafl import load_scenario
 from otafl.core.presets import list_presets
 from otafl.scenario import ScenarioError, compute_scenario_hash, to_yaml
-from otafl.scenario.extending import MAX_BASES
+from otafl.scenario.reading import MAX_BASES
 from otafl.scenario.yaml_source import parse
 
 pytestmark = pytest.mark.exact

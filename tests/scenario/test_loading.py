@@ -24,8 +24,7 @@ from otafl.scenario import (
     to_yaml,
 )
 from otafl.scenario.errors import ProblemLocator
-from otafl.scenario.extending import add_base
-from otafl.scenario.reading import FILE_KEYS, read_file
+from otafl.scenario.reading import FILE_KEYS, add_base, read_file
 from otafl.scenario.yaml_source import parse
 
 pytestmark = pytest.mark.exact
