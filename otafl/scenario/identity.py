@@ -169,7 +169,9 @@ def extract_structure(settings: Any, outside: Set[str] = frozenset()) -> Any:
     if isinstance(settings, Settings):
         every = vars(settings) | (settings.model_extra or {})
         given = {
-            name for name, value in (every | settings.implied_settings).items() if value is not None
+            name
+            for name, value in {**every, **settings.implied_settings}.items()
+            if value is not None
         }
         together = given.intersection(settings.stackable_names)
         return {
