@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from otafl.core.errors import UserError
 
@@ -80,7 +80,6 @@ def run(
     device: str | None = None,
     scheduler: str | None = None,
     checkpoint_every: int = 0,
-    **unknown: Never,
 ) -> xr.Dataset:
     """Run every point of a scenario in memory, or into one file.
 
@@ -108,8 +107,6 @@ def run(
         Address of a Dask scheduler whose workers share the stacks. It needs `out`.
     checkpoint_every : int, default 0
         Number of rounds after which the state of a stack is saved; 0 for never. It needs `out`.
-    **unknown : Never
-        Other arguments raise a `UserError` that suggests the closest name.
 
     Returns
     -------
@@ -124,7 +121,6 @@ def run(
     """
     from otafl import sweeping
 
-    _refuse_unknown(run, unknown)
     loaded = _load(scenario, device)
     file = None if out is None else Path(out)
     with _show_progress(progress) as shown:
@@ -149,7 +145,6 @@ def sweep(
     device: str | None = None,
     scheduler: str | None = None,
     checkpoint_every: int = 0,
-    **unknown: Never,
 ) -> xr.Dataset:
     """Run a scenario into a folder, with one file for each finished part.
 
@@ -175,8 +170,6 @@ def sweep(
         Address of a Dask scheduler whose workers share the stacks.
     checkpoint_every : int, default 0
         Number of rounds after which the state of a stack is saved; 0 for never.
-    **unknown : Never
-        Other arguments raise a `UserError` that suggests the closest name.
 
     Returns
     -------
@@ -191,7 +184,6 @@ def sweep(
     """
     from otafl import sweeping
 
-    _refuse_unknown(sweep, unknown)
     loaded = _load(scenario, device)
     with _show_progress(progress) as shown:
         return sweeping.sweep(
@@ -230,24 +222,6 @@ def _show_progress(
     raise UserError(
         f"progress: expected True, False or a function of (done, total, note), got {progress!r}"
     )
-
-
-def _refuse_unknown(function: Callable[..., Any], unknown: Mapping[str, Any]) -> None:
-    """Raise UserError for arguments that a function does not have."""
-    if not unknown:
-        return
-    from inspect import signature
-
-    from otafl.core.suggestions import find_closest, format_guess
-
-    name = next(iter(unknown))
-    known = [one for one in signature(function).parameters if one != "unknown"]
-    guess = find_closest(name, known)
-    remedy = format_guess(guess) or (
-        "; keys of the scenario are changed by its overrides, as in "
-        "otafl.load_scenario('study.yaml', ['training.rounds=50'])"
-    )
-    raise UserError(f"otafl.{function.__name__}: no argument is called '{name}'{remedy}")
 
 
 def __getattr__(name: str) -> Any:

@@ -65,8 +65,6 @@ def test_options_are_those_of_the_command(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"worker": 2}, "otafl.run: no argument is called 'worker'; did you mean 'workers'?"),
-        ({"training": 2}, "otafl.run: no argument is called 'training'; keys of the scenario"),
         ({"device": "gpu"}, "device: expected one of auto, cpu, cuda, got 'gpu'"),
         ({"progress": "yes"}, "progress: expected True, False or a function"),
         ({"workers": 2}, "workers=2: works through files, .* also give out='NAME.nc'"),

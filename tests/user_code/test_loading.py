@@ -84,7 +84,7 @@ def test_what_does_not_say_what_it_takes_is_refused(own: Path) -> None:
 )
 def test_what_does_not_fit_is_not_called(options: dict[str, int], said: str, own: Path) -> None:
     with pytest.raises(UserError, match=said):
-        loading.call("fits:plain", "data.name", options)
+        loading.load_checked("fits:plain", "data.name", options)
 
 
 @pytest.mark.parametrize(
