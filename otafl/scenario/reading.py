@@ -125,9 +125,6 @@ def _format_unreadable(file: FilePath, error: OSError) -> str:
 EXTENDS = "extends"
 """Key that names a preset or a file."""
 
-MAX_BASES = 8
-"""Largest number of files that extend each other."""
-
 Base = tuple[dict[str, Any], ProblemLocator]
 
 
@@ -159,10 +156,8 @@ def add_base(
         return tree, locator
     tree = dict(tree)
     file, label = _find_base(tree.pop(EXTENDS), locator, folder)
-    if file.resolve() in seen or len(seen) >= MAX_BASES:
+    if file.resolve() in seen:
         text = f"extends: {file}: files extend each other in a circle; let one of them extend none"
-        if file.resolve() not in seen:
-            text = f"extends: expected at most {MAX_BASES} files that extend each other; merge some"
         raise locator.make_error([Problem(text, (EXTENDS,))])
     try:
         base, places = read_file(file, label)

@@ -60,20 +60,6 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert list(got.sweep) == ["channel.snr_db", "devices.count", "power.name"]
 
 
-def test_a_name_is_enough() -> None:
-    got = make_scenario()
-    assert (got.data.name, got.model.name, got.algorithm.name) == ("digits", "mlp", "fedavg")
-    assert (got.channel.name, got.csi.name, got.power.name) == ("rayleigh", "perfect", "gbma")
-    assert (got.codec.name, got.transport.name) == ("identity", "over_the_air")
-    assert (got.devices.count, got.devices.participants) == (10, None)
-    assert (got.devices.compute.name, got.devices.late) == ("phone", "drop")
-    assert (got.devices.deadline_s, got.devices.downlink_rate_bps) == (None, 1e7)
-    assert (got.training.rounds, got.training.eval_every, got.training.batch_size) == (100, 10, 20)
-    assert (got.trials, got.seed, got.sweep) == (1, 0, {})
-    assert (got.engine.memory_gb, got.engine.chunk_mb, got.engine.dtype) == (2.0, None, "float32")
-    assert (got.output.folder, got.output.save_link) == ("results", False)
-
-
 def test_a_plain_name_and_a_section_without_a_name() -> None:
     got = make_scenario(power="tci", channel={"snr_db": 5}, data={"partition": "dirichlet"})
     assert got.power == Tci()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command import call
 
 from otafl.scenario import expand, list_notes, load_scenario
 from otafl.scenario.power_budgets import describe_power_budgets, find_power_constraint
@@ -84,10 +82,3 @@ def test_a_number_has_its_name() -> None:
     assert noted(transport=digital, sweep={"transport.gain_threshold": [0.0, 0.1]}) == [
         "power budgets differ: gain_threshold=0.1 on average over fading, others in every round"
     ]
-
-
-def test_check_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text("name: s\nsweep: {power: [gbma, tci]}\n")
-    call("check", "--static", path)
-    assert "power budgets differ: tci" in capsys.readouterr().err
