@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from otafl.core.choices import Choice, Section, get_choice
+from otafl.core.choices import get_choice
 from otafl.core.registry import TABLES
 from otafl.core.settings import get_description, list_stackable_fields
 from otafl.scenario.keys import list_classes
@@ -78,18 +78,14 @@ def describe_keys(
         key = f"{above}{name}"
         default, kind = format_default(info, section), format_type(info, key)
         yield Key(key, default, kind, get_description(info), name in stackable)
-        found = get_choice(info)
-        inner = (
-            [found.settings_class] if isinstance(found, Section) else list_classes(info.annotation)
-        )
-        for inside in () if get_table(info) else inner:
+        for inside in list_classes(info.annotation):
             yield from describe_keys(inside, section, (), f"{key}.")
 
 
 def get_table(info: FieldInfo) -> str | None:
     """Return the table that a field chooses a component of."""
-    found = get_choice(info)
-    return found.table if isinstance(found, Choice) else None
+    choice = get_choice(info)
+    return None if choice is None else choice.table
 
 
 def format_type(info: FieldInfo, key: str) -> str:
@@ -141,9 +137,9 @@ def format_default(info: FieldInfo, section: str) -> str | None:
 
     It may follow from the component's name, the end of the section's: `channel-tdl-a`.
     """
-    found = get_choice(info)
-    if isinstance(found, Choice):
-        return found.default_name
+    choice = get_choice(info)
+    if choice is not None:
+        return choice.default_name
     if info.is_required():
         return None
     given = {"name": section.partition("-")[2]}

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from otafl.core.choices import Choice, Section, get_choice
+from otafl.core.choices import Choice, get_choice
 from otafl.core.problems import Path
 from otafl.core.registry import TABLES
 from otafl.core.settings import Settings
@@ -142,11 +142,9 @@ def find_settings_class(root: type[BaseModel], path: Path, tree: Any) -> type[Ba
         if model is None or part not in model.model_fields:
             return None
         info = model.model_fields[part]
-        found = get_choice(info)
-        if isinstance(found, Choice):
-            model = found.find_settings_class(tree)
-        elif isinstance(found, Section):
-            model = found.settings_class
+        choice = get_choice(info)
+        if choice is not None:
+            model = choice.find_settings_class(tree)
         else:
             model = next(iter(list_classes(info.annotation)), None)
     return model
@@ -154,11 +152,9 @@ def find_settings_class(root: type[BaseModel], path: Path, tree: Any) -> type[Ba
 
 def iterate_settings_classes(info: FieldInfo) -> Iterator[type[BaseModel]]:
     """Yield the settings classes of a field, except those in lists and alternatives."""
-    found = get_choice(info)
-    if isinstance(found, Choice):
-        yield from dict.fromkeys(found.load_all_settings_classes().values())
-    elif isinstance(found, Section):
-        yield found.settings_class
+    choice = get_choice(info)
+    if choice is not None:
+        yield from dict.fromkeys(choice.load_all_settings_classes().values())
     elif _is_settings(info.annotation):
         yield info.annotation  # type: ignore[misc]
 

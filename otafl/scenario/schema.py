@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from otafl.core.choices import declare_choice, declare_section
+from otafl.core.choices import declare_choice
 from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import Settings, declare_stackable
+from otafl.devices.faults import Faults
 from otafl.devices.protocols import Late
 from otafl.losses.metrics import METRICS, MODELS, list_variables
+from otafl.privacy.mechanism import Privacy
+from otafl.robust.aggregation import RobustSettings
+from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.signalling import Signalling
 
 TARGETS = list_variables(*MODELS, metrics=tuple(METRICS))
 
@@ -227,12 +232,6 @@ class OutputSettings(Settings):
             )
 
 
-IMPAIRMENTS = "otafl.uplink.impairments.impairments:Impairments.Settings"
-FAULTS = "otafl.devices.faults:Faults.Settings"
-PRIVACY = "otafl.privacy.mechanism:Privacy.Settings"
-ROBUST = "otafl.robust.aggregation:RobustSettings"
-SIGNALLING = "otafl.uplink.signalling:Signalling.Settings"
-
 MAX_LETTERS = 150
 """Largest number of bytes in a name: a file's name has at most 255, with endings of otafl's."""
 
@@ -273,13 +272,18 @@ class Scenario(Settings):
     csi: Any = declare_choice("csi", "channel knowledge of server and devices")
     receiver: Any = declare_choice("receiver", "combining and receive scaling")
     power: Any = declare_choice("power", "power control of the uplink")
-    impairments: Any = declare_section(IMPAIRMENTS, "further impairments of the uplink")
-    faults: Any = declare_section(FAULTS, "faults of devices and attacks on the training")
+    impairments: Impairments.Settings = Field(default_factory=Impairments.Settings)
+    """further impairments of the uplink"""
+    faults: Faults.Settings = Field(default_factory=Faults.Settings)
+    """faults of devices and attacks on the training"""
     codec: Any = declare_choice("codec", "compression of the updates")
     transport: Any = declare_choice("transport", "how updates reach the server")
-    signalling: Any = declare_section(SIGNALLING, "control overhead of a slot")
-    privacy: Any = declare_section(PRIVACY, "privacy of the devices' data by the uplink's noise")
-    robust: Any = declare_section(ROBUST, "groups of devices, and a robust rule over their means")
+    signalling: Signalling.Settings = Signalling.Settings()
+    """control overhead of a slot"""
+    privacy: Privacy.Settings = Privacy.Settings()
+    """privacy of the devices' data by the uplink's noise"""
+    robust: RobustSettings = Field(default_factory=RobustSettings)
+    """groups of devices, and a robust rule over their means"""
     server: Any = declare_choice("server", "server optimiser, applied to the averaged increment")
     downlink: Any = declare_choice("downlink", "how the model reaches the devices")
     topology: Any = declare_choice(

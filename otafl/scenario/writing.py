@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from otafl.core import registry
-from otafl.core.choices import Choice, get_choice
+from otafl.core.choices import get_choice
 from otafl.core.presets import list_presets
 from otafl.core.settings import get_description
 from otafl.scenario.axes import NOT_SWEPT, list_chosen_sections
@@ -44,7 +44,7 @@ def to_tree(scenario: Scenario) -> dict[str, Any]:
             )
     for key, info in type(scenario).model_fields.items():
         choice = get_choice(info)
-        chosen_by = choice.chosen_by if isinstance(choice, Choice) else ""
+        chosen_by = choice.chosen_by if choice else ""
         swept = chosen_by and any(axis.split(".")[0] == chosen_by for axis in axes)
         if swept and key not in scenario.model_fields_set:
             tree.pop(key)  # every point has its own
