@@ -62,18 +62,9 @@ def test_a_preset_is_its_keys_written_out(name: str) -> None:
         ("training: {rounds: 3}", {"training": {"rounds": 3, "batch_size": 5}}),
         ("channel: {snr_db: 0}", {"channel": {"name": "rician", "k_factor_db": 3, "snr_db": 0}}),
         ("power: tci", {}),
-        ("power: {name: tci}", {}),
         ("power: ci", {"power": "ci"}),
         ("channel: {name: awgn, snr_db: 1}", {"channel": {"name": "awgn", "snr_db": 1}}),
         ("devices: {participants: 2}", {"devices": {"count": 6, "participants": 2}}),
-        (
-            "devices: {compute: {jitter: exponential}}",
-            {"devices": {"count": 6, "compute": {"jitter": "exponential"}}},
-        ),
-        (
-            "power: ci\nsweep: {power.name: [ci, gbma]}",
-            {"power": "ci", "sweep": {"power.name": ["ci", "gbma"]}},
-        ),
     ],
 )
 def test_sections_merge_unless_they_choose_another_component(

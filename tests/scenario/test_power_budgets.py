@@ -75,10 +75,3 @@ def test_points_that_no_single_coordinate_tells_apart_are_counted() -> None:
     assert said == (
         "power budgets differ: 1 of 4 points in every round, others on average over fading"
     )
-
-
-def test_a_number_has_its_name() -> None:
-    digital = {"name": "digital", "access": "ofdma"}
-    assert noted(transport=digital, sweep={"transport.gain_threshold": [0.0, 0.1]}) == [
-        "power budgets differ: gain_threshold=0.1 on average over fading, others in every round"
-    ]
