@@ -28,7 +28,10 @@ from otafl.scenario.yaml_source import YamlError, parse
 MAX_BYTES = 500_000
 """Largest size of a scenario's file."""
 
-FILE_KEYS = ("path", "file", "root")
+INPUT_FILES = ("path", "file")
+"""Keys of components that name a file which results depend on."""
+
+FILE_KEYS = (*INPUT_FILES, "root")
 """Keys of components that name a file or folder of input."""
 
 

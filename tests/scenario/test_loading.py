@@ -10,7 +10,6 @@ from support.scenarios import make_scenario, write_scenario
 
 from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.channels.rayleigh import Rayleigh
-from otafl.core.registry import TABLES, list_names, load_settings_class
 from otafl.data.custom import CustomData
 from otafl.data.partitions.dirichlet import Dirichlet
 from otafl.data.partitions.label_skew import LabelSkew
@@ -24,7 +23,7 @@ from otafl.scenario import (
     to_yaml,
 )
 from otafl.scenario.errors import ProblemLocator
-from otafl.scenario.reading import FILE_KEYS, add_base, read_file
+from otafl.scenario.reading import add_base, read_file
 from otafl.scenario.yaml_source import parse
 
 pytestmark = pytest.mark.exact
@@ -167,12 +166,3 @@ def test_relative_paths_count_from_where_they_are_written(
     near, keys = str(tmp_path / "near.npy"), {"name": "trace", "path": "near.npy"}
     assert load_scenario("study/s.yaml", ["channel.path=near.npy"]).channel.path == near
     assert load_scenario({"name": "s", "channel": keys}).channel.path == near
-
-
-def test_keys_of_input_files_are_found_by_their_names() -> None:
-    """So `reads` of a component and the names in `FILE_KEYS` are the same."""
-    for table in TABLES:
-        for name in list_names(table):
-            kind = load_settings_class(table, name)
-            named = {key for key in kind.model_fields if key in FILE_KEYS and key != "root"}
-            assert named == set(kind.reads), (table, name)

@@ -39,7 +39,6 @@ class Csv(NumericCompute):
     """Devices of a file."""
 
     example: ClassVar = {"devices.compute.file": "devices.csv"}
-    reads: ClassVar = ("file",)
 
     name: Literal["csv"] = "csv"
     file: str = Field(min_length=1)
