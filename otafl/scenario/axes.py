@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -21,7 +22,7 @@ from otafl.scenario.errors import format_value
 from otafl.scenario.key_descriptions import get_unit
 from otafl.scenario.keys import (
     CHOICES,
-    find_field,
+    find_settings_class,
     format_path,
     get_value,
     is_section,
@@ -148,9 +149,8 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
             problems.append(Problem(text, ("sweep", key)))
         if tracks:
             axes.append(tracks)
-    chosen = _list_choices(axes, tree)
     axes = [
-        [replace(track, field=find_field(root, track.path, chosen)) for track in tracks]
+        [replace(track, field=_find_field(track, axes, root, tree)) for track in tracks]
         for tracks in axes
     ]
     sound = []
@@ -283,13 +283,20 @@ def _read_joint(rows: Any) -> tuple[list[Track], list[Problem]]:
     ], []
 
 
-def _list_choices(sweep: Sweep, tree: Any) -> dict[Path, list[Any]]:
-    """Return section -> every value that it has at a point of the sweep."""
-    chosen = {}
-    for path in CHOICES:
-        tracks = (one for axis in sweep for one in axis if one.path == path)
-        chosen[path] = [get_value(tree, path), *(value for one in tracks for value in one.values)]
-    return chosen
+def _find_field(track: Track, sweep: Sweep, root: type[BaseModel], tree: Any) -> FieldInfo | None:
+    """Return the field of a key, if a component that the sweep may choose has it, else None."""
+    trees, depth = [tree], len(track.path)
+    for other in sorted(itertools.chain(*sweep), key=lambda one: len(one.path)):
+        above = other.path if len(other.path) < depth else ()
+        if other.chooses_component and above and above == track.path[: len(above)]:
+            values = {repr(value): value for value in other.values}.values()
+            with contextlib.suppress(KeyError):  # a section above it has a value without keys
+                trees += [set_value(one, above, value) for one in trees for value in values]
+    for one in trees:
+        kind = find_settings_class(root, track.path[:-1], one)
+        if kind is not None and track.path[-1] in kind.model_fields:
+            return kind.model_fields[str(track.path[-1])]
+    return None
 
 
 def _find_fault(track: Track, tree: Any) -> str:

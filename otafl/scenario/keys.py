@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -78,38 +78,6 @@ def iterate_fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[st
         yield format_path(path), info
         for kind in iterate_settings_classes(info):
             yield from iterate_fields(kind, path)
-
-
-def find_field(
-    root: type[BaseModel], path: Path, choices: Mapping[Path, Iterable[Any]]
-) -> FieldInfo | None:
-    """Return the field of a key, if one of the components that a scenario may choose has it.
-
-    Only those components are imported. None if none of them has the key.
-
-    Parameters
-    ----------
-    root : type of BaseModel
-        Settings class of the scenario.
-    path : Path
-        Path of the key.
-    choices : mapping
-        Section -> its possible values.
-    """
-    kinds = [root]
-    for depth, part in enumerate(path, 1):
-        fields = [kind.model_fields[str(part)] for kind in kinds if part in kind.model_fields]
-        if not fields or depth == len(path):
-            return fields[0] if fields else None
-        choice = CHOICES.get(path[:depth])
-        if choice is None:
-            kinds = [kind for one in fields for kind in iterate_settings_classes(one)]
-        else:
-            found = [
-                choice.find_settings_class(section) for section in choices.get(path[:depth], ())
-            ]
-            kinds = [kind for kind in found if kind is not None]
-    return None
 
 
 def iterate_sections(settings: Settings, above: Path = ()) -> Iterator[tuple[Path, Settings]]:
