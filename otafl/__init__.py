@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any
 
 from otafl.core.errors import UserError
 
@@ -78,7 +78,6 @@ def run(
     workers: int = 0,
     scheduler: str | None = None,
     checkpoint_every: int = 0,
-    **unknown: Never,
 ) -> xr.Dataset:
     """Run every point of a scenario in memory, or into one file.
 
@@ -101,8 +100,6 @@ def run(
         Address of a Dask scheduler whose workers share the stacks. It needs `out`.
     checkpoint_every : int, default 0
         Number of rounds after which the state of a stack is saved; 0 for never. It needs `out`.
-    **unknown : Never
-        Other arguments raise a `UserError` that suggests the closest name.
 
     Returns
     -------
@@ -117,7 +114,6 @@ def run(
     """
     from otafl import sweeping
 
-    _refuse_unknown(run, unknown)
     loaded = _load(scenario)
     file = None if out is None else Path(out)
     with _show_progress(progress) as shown:
@@ -139,7 +135,6 @@ def sweep(
     workers: int = 0,
     scheduler: str | None = None,
     checkpoint_every: int = 0,
-    **unknown: Never,
 ) -> xr.Dataset:
     """Run a scenario into a folder, with one file for each finished part.
 
@@ -161,8 +156,6 @@ def sweep(
         Address of a Dask scheduler whose workers share the stacks.
     checkpoint_every : int, default 0
         Number of rounds after which the state of a stack is saved; 0 for never.
-    **unknown : Never
-        Other arguments raise a `UserError` that suggests the closest name.
 
     Returns
     -------
@@ -177,7 +170,6 @@ def sweep(
     """
     from otafl import sweeping
 
-    _refuse_unknown(sweep, unknown)
     loaded = _load(scenario)
     with _show_progress(progress) as shown:
         return sweeping.sweep(loaded, Path(folder), shown, workers, scheduler, checkpoint_every)
@@ -195,7 +187,7 @@ def _show_progress(
 ) -> AbstractContextManager[Callable[[int, int, str], None] | None]:
     """Return what displays the progress, as a context."""
     if progress is True:
-        from otafl.core.progress import Progress
+        from otafl.core.console import Progress
 
         return Progress()
     if progress is None or progress is False or callable(progress):
@@ -203,24 +195,6 @@ def _show_progress(
     raise UserError(
         f"progress: expected True, False or a function of (done, total, note), got {progress!r}"
     )
-
-
-def _refuse_unknown(function: Callable[..., Any], unknown: Mapping[str, Any]) -> None:
-    """Raise UserError for arguments that a function does not have."""
-    if not unknown:
-        return
-    from inspect import signature
-
-    from otafl.core.suggestions import find_closest, format_guess
-
-    name = next(iter(unknown))
-    known = [one for one in signature(function).parameters if one != "unknown"]
-    guess = find_closest(name, known)
-    remedy = format_guess(guess) or (
-        "; keys of the scenario are changed by its overrides, as in "
-        "otafl.load_scenario('study.yaml', ['training.rounds=50'])"
-    )
-    raise UserError(f"otafl.{function.__name__}: no argument is called '{name}'{remedy}")
 
 
 def __getattr__(name: str) -> Any:

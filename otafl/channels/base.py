@@ -32,9 +32,9 @@ MAX_BUDGET_DB = 300.0
 class ChannelSettings(Settings):
     """Common keys of the sections of all channels."""
 
-    snr_db: Decibels | None = declare_stackable(None, mixes_with_null=True)
+    snr_db: Decibels | None = declare_stackable(None)
     """normalised SNR in dB; 20 if neither it nor path_loss_db is given"""
-    path_loss_db: Decibels | None = declare_stackable(None, mixes_with_null=True, ge=0)
+    path_loss_db: Decibels | None = declare_stackable(None, ge=0)
     """path loss of every device in dB, with which the SNR is physical; by default the SNR is
     normalised"""
     tx_power_dbm: Decibels = declare_stackable(20.0)

@@ -67,7 +67,6 @@ class Trace(Channel):
 
     class Settings(ChannelSettings):
         example: ClassVar = {"channel.scene": "munich"}
-        reads: ClassVar = ("path",)
 
         name: Literal["trace"] = "trace"
         path: str | None = Field(None, min_length=1)

@@ -89,8 +89,8 @@ def _explain(out: Console, table: str, name: str) -> None:
     from rich.padding import Padding
     from rich.table import Table
 
-    from otafl.scenario.examples import format_example
     from otafl.scenario.key_descriptions import describe_keys
+    from otafl.scenario.writing import format_example
 
     found, about = registry.TABLES[table], registry.read_info(table, name)
     out.print(f"{found.section}: {name}", style="bold")

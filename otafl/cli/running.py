@@ -21,8 +21,8 @@ from otafl.cli.app import (
     say,
 )
 from otafl.cli.process import interruption
+from otafl.core.console import Progress
 from otafl.core.errors import UserError
-from otafl.core.progress import Progress
 from otafl.core.suggestions import format_count
 
 if TYPE_CHECKING:

@@ -70,7 +70,7 @@ def _print_check(
 
     look = find_problems_on_data if on_data else find_problems
     found = report_on(path, overrides, trust, look)
-    typer.echo(format_settings(found.require_scenario(), found.points, full))
+    typer.echo(format_settings(found.require_scenario(), full))
     verdict = "valid, also on its data" if on_data else "valid"
     if found.unchecked:
         verdict = "nothing wrong without its code"

@@ -1,17 +1,12 @@
-"""Sections of a scenario whose settings class is known once they have a value.
+"""Sections of a scenario that choose a component from a table of `otafl.core.registry`.
 
-Such a section chooses from a table of `otafl.core.registry`, or its settings are defined in the
-file of the component that uses them. Their classes are imported when a value is validated, so
-reading the schema imports none.
+The class of their settings is imported when a value is validated.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 from pydantic import Field, GetJsonSchemaHandler
@@ -26,18 +21,8 @@ NO_SECTION = "no_section"
 """Types of the errors that this module raises."""
 
 
-class _Resolved:
-    """A validator for a field whose type is `Annotated[Any, this]`."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.validate)
-
-    def validate(self, value: Any) -> Settings:
-        raise NotImplementedError
-
-
 @dataclass(frozen=True)
-class Choice(_Resolved):
+class Choice:
     """A section that chooses a component by its `name`.
 
     A text stands for `{name: text}`. A section without a name has the default, by default that of
@@ -55,6 +40,9 @@ class Choice(_Resolved):
     def default_name(self) -> str:
         """The component of a section without a name, if no other section chooses it."""
         return self.default or registry.TABLES[self.table].default
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.validate)
 
     def validate(self, value: Any) -> Any:
         if isinstance(value, Settings) or (isinstance(value, str) and value in self.words):
@@ -135,38 +123,6 @@ class Choice(_Resolved):
         return {"anyOf": [*alone, {"oneOf": sections}], "default": default}
 
 
-@functools.cache
-def _import_settings_class(class_path: str) -> type[Settings]:
-    """Import the settings class `module:class`, once for all points of a sweep."""
-    module, _, name = class_path.partition(":")
-    found: type[Settings] = attrgetter(name)(importlib.import_module(module))
-    return found
-
-
-@dataclass(frozen=True)
-class Section(_Resolved):
-    """A section of one kind. class_path: `module:class` of its settings, possibly nested."""
-
-    class_path: str
-
-    @property
-    def settings_class(self) -> type[Settings]:
-        """The settings class."""
-        return _import_settings_class(self.class_path)
-
-    def validate(self, value: Any) -> Settings:
-        return self.settings_class.model_validate(value)
-
-    def make_default(self) -> Settings:
-        """Return the settings of a section that is not given."""
-        return self.settings_class()
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return handler(self.settings_class.__pydantic_core_schema__)
-
-
 def declare_choice(
     table: str,
     description: str,
@@ -175,23 +131,13 @@ def declare_choice(
     words: tuple[str, ...] = (),
 ) -> Any:
     """Declare a field that chooses from a table, of the type Any; see `Choice`."""
-    return _declare_field(Choice(table, default, chosen_by, words), description)
-
-
-def declare_section(class_path: str, description: str) -> Any:
-    """Declare a field that has the section of this kind, of the type Any."""
-    return _declare_field(Section(class_path), description)
-
-
-def _declare_field(marker: Choice | Section, description: str) -> Any:
-    make: Callable[..., Any] = marker.make_default
-    if isinstance(marker, Choice) and marker.chosen_by:
-        make = marker.make_chosen
+    choice = Choice(table, default, chosen_by, words)
+    make: Callable[..., Any] = choice.make_chosen if chosen_by else choice.make_default
     info: Any = Field(default_factory=make, description=description)
-    info.metadata.append(marker)
+    info.metadata.append(choice)
     return info
 
 
-def get_choice(field: Any) -> Choice | Section | None:
-    """Return the choice or section of a pydantic field, or None."""
-    return next((one for one in field.metadata if isinstance(one, Choice | Section)), None)
+def get_choice(field: Any) -> Choice | None:
+    """Return the choice of a pydantic field, or None."""
+    return next((one for one in field.metadata if isinstance(one, Choice)), None)

@@ -6,10 +6,14 @@ import functools
 import importlib
 import importlib.util
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
+
+Loop = Callable[..., Any]
 
 
 @functools.cache
@@ -33,3 +37,30 @@ def has_numba() -> bool:
 def load_loops(name: str, device: torch.device) -> ModuleType | None:
     """Return a module of compiled loops; None if tensor operations are to be used."""
     return importlib.import_module(name) if device.type == "cpu" and has_numba() else None
+
+
+def compile_loop(function: Loop, fastmath: frozenset[str] = frozenset()) -> Loop:
+    """Compile a function of arrays at its first call.
+
+    The code is cached beside its source or in the user's cache, if either is writable.
+
+    Parameters
+    ----------
+    function : callable
+        Loop over NumPy arrays.
+    fastmath : frozenset of str
+        LLVM's flags for inexact floating-point transformations; exact if empty.
+
+    Returns
+    -------
+    callable
+        The compiled function, which releases the interpreter's lock.
+    """
+    import numba
+
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
+    try:
+        made: Loop = numba.njit(cache=True, **options)(function)
+    except RuntimeError:
+        made = numba.njit(**options)(function)
+    return made

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import functools
-import hashlib
 import io
 import os
 import re
 import secrets
-import socket
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,7 +22,7 @@ HDF5 = b"\x89HDF\r\n\x1a\n"
 HASHED = re.compile(r"[0-9a-f]{16}\.(nc|pt)")
 """Names of the files of stacks, which tell them from a user's."""
 
-TEMPORARY = r"([0-9a-f]{12})-[0-9a-f]{8}-(\d+)\.tmp"
+TEMPORARY = r"[0-9a-f]{16}\.tmp"
 """How the names of temporary files end, see `create_beside`."""
 
 OWN_NAME = re.compile(
@@ -44,8 +41,8 @@ def write_atomically(path: Path, replaces: bool = False) -> Iterator[Path]:
     """Yield a temporary file next to `path`; afterwards it is flushed to disk and renamed.
 
     The file is new and has a name that others cannot guess, so it follows no link of theirs.
-    Temporary files of killed programs for the same path are removed. A device or a pipe, which a
-    user may name, is not replaced: `path` itself is yielded.
+    Temporary files of killed programs for the same path are removed once they are a day old. A
+    device or a pipe, which a user may name, is not replaced: `path` itself is yielded.
 
     Parameters
     ----------
@@ -142,59 +139,22 @@ def _is_special(path: Path) -> bool:
 
 
 def create_beside(path: Path) -> Path:
-    """Create a temporary file next to a path, under a name that others cannot guess.
-
-    The name contains the machine and the number of the process.
-    """
+    """Create a temporary file next to a path, under a name that others cannot guess."""
     only_new = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY
     while True:
-        token = f"{_hash_process_namespace()}-{secrets.token_hex(4)}-{os.getpid()}"
-        temporary = path.with_name(f".{path.name}.{token}.tmp")
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         with contextlib.suppress(FileExistsError):
             os.close(os.open(temporary, only_new, 0o666))
             return temporary
 
 
-@functools.cache
-def _hash_process_namespace() -> str:
-    """Return a hash of the scope in which process numbers are unique.
-
-    That is a container of a machine, between two starts of the machine.
-    """
-    parts = [socket.gethostname()]
-    with contextlib.suppress(OSError):  # not on Linux
-        parts += [os.readlink("/proc/self/ns/pid")]
-        parts += [Path("/proc/sys/kernel/random/boot_id").read_text()]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
-
-
 def _remove_stale(path: Path, written_at: float) -> None:
-    """Remove the temporary files of ended programs for a path.
-
-    written_at: the clock of the file system. A program of another container or machine counts as
-    ended once its file is old.
-    """
+    """Remove the temporary files for a path that are old by the clock of the file system."""
     pattern = re.compile(rf"\.{re.escape(path.name)}\.{TEMPORARY}")
-    for name in os.listdir(path.parent):
-        found = pattern.fullmatch(name)
-        if found is None:
-            continue
+    for name in filter(pattern.fullmatch, os.listdir(path.parent)):
         with contextlib.suppress(OSError):
-            dead = found[1] == _hash_process_namespace() and not _is_running(int(found[2]))
-            if dead or written_at - (path.parent / name).lstat().st_mtime > STALE_AFTER_S:
+            if written_at - (path.parent / name).lstat().st_mtime > STALE_AFTER_S:
                 (path.parent / name).unlink()
-
-
-def _is_running(pid: int) -> bool:
-    """Return whether a process runs; one that has ended and that nobody waits for does not."""
-    try:
-        os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # of another user, out of range, or not on Linux
-        return True
-    return state != "Z"
 
 
 def _flush(path: Path) -> None:

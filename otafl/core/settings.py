@@ -73,11 +73,8 @@ class Settings(BaseModel):
     small: ClassVar[Mapping[str, Any]] = {}
     """Own fields with which the component shows its purpose in a few rounds of few devices."""
 
-    reads: ClassVar[tuple[str, ...]] = ()
-    """Fields that name a file which results depend on."""
-
     begins_again: ClassVar[bool] = False
-    """Whether finished stacks are computed again if a file of `reads` has changed since."""
+    """Whether finished stacks are computed again if a file that it names has changed since."""
 
     idle_without: ClassVar[Mapping[str, str]] = {}
     """Fields without effect while another field has its default: field -> the other field."""
@@ -86,11 +83,6 @@ class Settings(BaseModel):
     def stackable_names(self) -> tuple[str, ...]:
         """The fields over which trials of one stack may differ."""
         return list_stackable_fields(type(self))
-
-    @property
-    def numbers_apart_from_null(self) -> frozenset[str]:
-        """The stackable fields whose numbers run in other stacks than their null."""
-        return list_numbers_apart_from_null(type(self))
 
     @property
     def values(self) -> Settings:
@@ -121,8 +113,7 @@ class Settings(BaseModel):
     def list_idle_settings(self) -> Iterable[str]:
         """Return a sentence for each given setting that no other setting lets have an effect.
 
-        Reported if the same holds at all points of a sweep that have the component. It is called
-        for the section `transport`.
+        Reported if the same holds at all points of a sweep that have the component.
         """
         return ()
 
@@ -150,26 +141,20 @@ def get_description(field: FieldInfo) -> str:
     return _join_lines(field.description or "")
 
 
-def declare_stackable(
-    default: Any = ..., *, mixes_with_null: bool = False, **constraints: Any
-) -> Any:
+def declare_stackable(default: Any = ..., **constraints: Any) -> Any:
     """Declare a numeric field that changes neither a tensor's shape nor the flow of control.
 
-    Points of a sweep that differ only in such fields run in one batched program.
+    Points of a sweep that differ only in such fields run in one batched program. Points with null
+    run in another one than points with numbers.
 
     Parameters
     ----------
     default : Any
         Default of the field; must be given if left out.
-    mixes_with_null : bool
-        Whether the program reads the field trial by trial, so that trials with null and with
-        numbers run together.
     **constraints : Any
         Constraints of pydantic's Field.
     """
-    extra: dict[str, Any] = {"stackable": True}
-    extra |= {"mixes_with_null": True} if mixes_with_null else {}
-    return Field(default, json_schema_extra=extra, **constraints)
+    return Field(default, json_schema_extra={"stackable": True}, **constraints)
 
 
 @functools.cache
@@ -179,16 +164,6 @@ def list_stackable_fields(settings: type[BaseModel]) -> tuple[str, ...]:
         name
         for name, info in settings.model_fields.items()
         if isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("stackable")
-    )
-
-
-@functools.cache
-def list_numbers_apart_from_null(settings: type[BaseModel]) -> frozenset[str]:
-    """List the stackable fields whose numbers run in other stacks than their null."""
-    return frozenset(
-        name
-        for name in list_stackable_fields(settings)
-        if not settings.model_fields[name].json_schema_extra.get("mixes_with_null")  # type: ignore[union-attr]
     )
 
 

@@ -298,7 +298,6 @@ class TraceAvailability(Availability):
 
     class Settings(Availability.Settings):
         example: ClassVar = {KEY: "availability.csv"}
-        reads: ClassVar = ("file",)
 
         name: Literal["trace"] = "trace"
         file: str = Field(min_length=1)

@@ -63,7 +63,7 @@ class Faults:
         attack: Any = declare_choice("attack", "attack of the Byzantine devices")
         scale: float = declare_stackable(1.0, gt=0)
         """strength of the attack, a factor on what an attacker sends"""
-        jammer_db: Decibels | None = declare_stackable(None, mixes_with_null=True)
+        jammer_db: Decibels | None = declare_stackable(None)
         """mean power of a jammer's white noise over the receiver's noise, in dB; it fades, and the
         server does not know of it; no jammer if not given"""
         crash_probability: float = declare_stackable(0.0, ge=0, le=1)

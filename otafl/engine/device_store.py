@@ -16,7 +16,7 @@ from torch import Tensor
 
 from otafl.core.contracts import Cohort, Tensors, take_rows
 from otafl.core.stateful import Stateful
-from otafl.scenario.sections import DeviceState
+from otafl.scenario.schema import DeviceState
 
 MAX_COMPARED = 4096
 """Number of devices up to which each is tested separately, if their models take little memory."""

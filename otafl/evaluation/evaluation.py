@@ -26,7 +26,7 @@ from otafl.evaluation.metrics import MetricNamer, Scores
 from otafl.evaluation.scoring import FineTuner, Tune, evaluate, evaluate_client
 from otafl.losses.base import Loss
 from otafl.models.base import Model
-from otafl.scenario.sections import TrainingSettings
+from otafl.scenario.schema import TrainingSettings
 
 _LEVEL = "level"
 PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}

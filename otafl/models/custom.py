@@ -1,8 +1,9 @@
 """Adapter for a user-defined model, which a callable named `module:callable` returns.
 
-It is called with the section's other keys, and with `input_shape` (of one sample) and `classes` if
-it has such arguments. It returns a `torch.nn.Module`, or an `otafl.models.Model`, which has a
-leading row dimension and is faster.
+    model(input_shape, classes, **options)
+
+The shape is that of one sample, and the options are the section's other keys. It returns a
+`torch.nn.Module`, or an `otafl.models.Model`, which has a leading row dimension and is faster.
 """
 
 from __future__ import annotations
@@ -23,36 +24,21 @@ class CustomModel(CustomFunction):
     """Section of a user-defined function that makes the model."""
 
     table: ClassVar = "model"
+    positional_names: ClassVar = ("input_shape", "classes")
 
     start: Any = declare_choice("start", "start of the weights")
 
-    def find_function(self) -> Any:
-        given = self._select_arguments(None, None)
-        return loading.load_checked(self.name, self.key, self.options | given)
-
-    def _select_arguments(self, input_shape: Any, classes: Any) -> dict[str, Any]:
-        """Return the arguments of a model's kind that the function has; it may have none."""
-        given = {"input_shape": input_shape, "classes": classes}
-        try:
-            parameters = loading.list_parameters(loading.load(self.name, self.key))
-        except ValueError:  # a function without a signature, which `load_checked` refuses
-            return given
-        takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
-        names = {one.name for one in parameters}
-        return {name: value for name, value in given.items() if takes_any or name in names}
-
     def build(self, input_shape: tuple[int, ...], classes: int) -> Model:
-        given = self._select_arguments(input_shape, classes)
         with isolate_torch():
-            model = self.find_function()(**self.options, **given)
+            model = self.call(input_shape, classes)
         if isinstance(model, torch.nn.Module):
             from otafl.models.module_model import ModuleModel, has_same_values
 
-            origin = {"name": self.name, "options": self.options | given}
+            origin = {"name": self.name, "options": self.options, "classes": classes}
             with loading.attribute_errors(self.name, self.key):
                 made = ModuleModel(model, input_shape, classes, origin)
             with isolate_torch():
-                again = self.find_function()(**self.options, **given)
+                again = self.call(input_shape, classes)
             if not has_same_values(model, again):
                 self.refuse(
                     "returned other weights when it was called again; expected the same, as from "

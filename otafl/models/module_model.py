@@ -102,7 +102,7 @@ class ModuleModel(Model):
     classes : int
         Number of classes.
     origin : mapping of str to any, optional
-        The "name" and the "options" of the user's callable, which can make it again.
+        The "name", "options" and "classes" of the user's callable, which can make it again.
 
     Raises
     ------

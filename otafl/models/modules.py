@@ -224,7 +224,7 @@ def _build_single(recipe: Recipe, params: Params) -> nn.Module:
     """Build the module of one of the combined models."""
     model, shape = recipe["model"], tuple(recipe["input_shape"])
     if model["kind"] == "module":
-        return _build_custom(model, params)
+        return _build_custom(model, shape, params)
     if model["kind"] == "transformer":
         return TransformerModule(model, params)
     if model["kind"] == "network":
@@ -242,11 +242,12 @@ def _build_single(recipe: Recipe, params: Params) -> nn.Module:
     return nn.Sequential(front | OrderedDict(module.named_children()))
 
 
-def _build_custom(model: Mapping[str, Any], params: Params) -> nn.Module:
+def _build_custom(model: Mapping[str, Any], shape: tuple[int, ...], params: Params) -> nn.Module:
     """Build the user-defined module with the trained parameters."""
-    options = {n: tuple(v) if n == "input_shape" else v for n, v in model["options"].items()}
+    name, options = model["name"], model["options"]
+    make = loading.load_checked(name, "model.name", options, "input_shape", "classes")
     with isolate_torch():  # a copy, because the function may return one module at each call
-        module = copy.deepcopy(loading.call(model["name"], "model.name", options))
+        module = copy.deepcopy(make(shape, model["classes"], **options))
     if not isinstance(module, nn.Module):
         raise UserError(
             f"model.name: '{model['name']}' gives a {type(module).__name__}; expected a "

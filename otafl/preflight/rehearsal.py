@@ -34,7 +34,7 @@ from otafl.results.dataset import to_dataset
 from otafl.running.memory import check_channel
 from otafl.scenario import Point, Scenario
 from otafl.scenario.keys import iterate_custom_sections
-from otafl.scenario.sections import EngineSettings
+from otafl.scenario.schema import EngineSettings
 from otafl.user_code import loading
 from otafl.user_code.custom_part import CustomPart
 

@@ -99,7 +99,7 @@ class Privacy(Stateful):
         clip: float | None = Field(None, gt=0)
         """largest norm C of a device's payload group, to which larger ones are scaled down; results
         then have dp_mu and dp_epsilon. No clipping if not given"""
-        epsilon: float | None = declare_stackable(None, mixes_with_null=True, gt=0)
+        epsilon: float | None = declare_stackable(None, gt=0)
         """bound on dp_epsilon over all rounds, which limits the devices' powers; no bound if not
         given"""
         delta: float = declare_stackable(1e-5, gt=0, lt=0.5)

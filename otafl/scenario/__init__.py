@@ -14,9 +14,8 @@ from otafl.scenario.identity import (
 )
 from otafl.scenario.loading import build_axes, expand, is_scenario, load_scenario
 from otafl.scenario.notes import list_notes
-from otafl.scenario.outline import find_idle_keys, format_settings
 from otafl.scenario.schema import Point, Scenario
-from otafl.scenario.writing import build_json_schema, to_yaml
+from otafl.scenario.writing import build_json_schema, format_settings, to_yaml
 
 __all__ = [
     "Point",
@@ -27,7 +26,6 @@ __all__ = [
     "compute_scenario_hash",
     "describe_scenario",
     "expand",
-    "find_idle_keys",
     "format_settings",
     "hash_custom_sources",
     "hash_named_files",

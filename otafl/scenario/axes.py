@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -17,17 +18,15 @@ from pydantic.fields import FieldInfo
 from otafl.core.problems import Path, Problem
 from otafl.core.registry import TABLES
 from otafl.core.settings import get_description
-from otafl.core.suggestions import format_suggestion
 from otafl.scenario.errors import format_value
-from otafl.scenario.hints import find_hint
 from otafl.scenario.key_descriptions import get_unit
 from otafl.scenario.keys import (
     CHOICES,
-    find_field,
+    find_settings_class,
     format_path,
     get_value,
     is_section,
-    iterate_fields,
+    iterate_settings_classes,
     set_value,
     split,
 )
@@ -150,16 +149,15 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
             problems.append(Problem(text, ("sweep", key)))
         if tracks:
             axes.append(tracks)
-    chosen = _list_choices(axes, tree)
     axes = [
-        [replace(track, field=find_field(root, track.path, chosen)) for track in tracks]
+        [replace(track, field=_find_field(track, axes, root, tree)) for track in tracks]
         for tracks in axes
     ]
     sound = []
     for tracks in axes:
         faults = []
         for track in tracks:
-            text = _find_fault(track, root, chosen, tree) or _find_lost_keys(track, axes, tree)
+            text = _find_fault(track, tree) or _find_lost_keys(track, axes, tree)
             faults += [Problem(text, track.place)] if text else []
         problems += faults
         if not faults:
@@ -285,30 +283,34 @@ def _read_joint(rows: Any) -> tuple[list[Track], list[Problem]]:
     ], []
 
 
-def _list_choices(sweep: Sweep, tree: Any) -> dict[Path, list[Any]]:
-    """Return section -> every value that it has at a point of the sweep."""
-    chosen = {}
-    for path in CHOICES:
-        tracks = (one for axis in sweep for one in axis if one.path == path)
-        chosen[path] = [get_value(tree, path), *(value for one in tracks for value in one.values)]
-    return chosen
+def _find_field(track: Track, sweep: Sweep, root: type[BaseModel], tree: Any) -> FieldInfo | None:
+    """Return the field of a key, if a component that the sweep may choose has it, else None."""
+    trees, depth = [tree], len(track.path)
+    for other in sorted(itertools.chain(*sweep), key=lambda one: len(one.path)):
+        above = other.path if len(other.path) < depth else ()
+        if other.chooses_component and above and above == track.path[: len(above)]:
+            values = {repr(value): value for value in other.values}.values()
+            with contextlib.suppress(KeyError):  # a section above it has a value without keys
+                trees += [set_value(one, above, value) for one in trees for value in values]
+    for one in trees:
+        kind = find_settings_class(root, track.path[:-1], one)
+        if kind is not None and track.path[-1] in kind.model_fields:
+            return kind.model_fields[str(track.path[-1])]
+    return None
 
 
-def _find_fault(
-    track: Track, root: type[BaseModel], choices: Mapping[Path, Sequence[Any]], tree: Any
-) -> str:
+def _find_fault(track: Track, tree: Any) -> str:
     """Describe the error of a track, or return an empty text."""
     key = track.key
     if track.path[0] in NOT_SWEPT:
         return f"sweep: '{key}' cannot be swept: it does not change what a trial computes"
-    if track.field is None and not _accepts_any_key(track, choices):
-        known = list(dict.fromkeys(name for name, _ in iterate_fields(root)))
-        if key not in known:
-            said = find_hint(track.path, tree, root, whole=True) or format_suggestion(key, known)
-            return f"sweep: '{key}' is no key of a scenario{said}"
     if track.field is not None and not track.chooses_component and is_section(track.field):
-        first = next(name for name, _ in iterate_fields(root) if name.startswith(f"{key}."))
-        return f"sweep: '{key}' is a section; sweep one of its keys, like {first}"
+        first = next(iter(next(iterate_settings_classes(track.field)).model_fields))
+        return f"sweep: '{key}' is a section; sweep one of its keys, like {key}.{first}"
+    try:
+        set_value(tree, track.path, None)
+    except KeyError as error:
+        return f"sweep: '{key}': {format_path(error.args[0])} has no keys of its own"
     if track.chooses_component:
         names = [v.get("name") if isinstance(v, Mapping) else v for v in track.values]
         bad = [v for v, name in zip(track.values, names, strict=True) if not isinstance(name, str)]
@@ -363,15 +365,6 @@ def _to_hashable(value: Any) -> Any:
     if isinstance(value, Mapping):
         return tuple((key, _to_hashable(one)) for key, one in value.items())
     return tuple(_to_hashable(one) for one in value) if isinstance(value, list | tuple) else value
-
-
-def _accepts_any_key(track: Track, choices: Mapping[Path, Sequence[Any]]) -> bool:
-    """Return whether the key may belong to a component with unknown keys, as a user-defined one."""
-    above = track.path[:-1]
-    if above not in CHOICES:
-        return False
-    kinds = [CHOICES[above].find_settings_class(one) for one in choices.get(above, ())]
-    return any(kind is not None and kind.model_config.get("extra") == "allow" for kind in kinds)
 
 
 def _find_doubled_keys(sweep: Sweep) -> list[Problem]:

@@ -5,19 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 from annotated_types import Le, Lt
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 
 from otafl.core import registry
 from otafl.core.choices import NO_SECTION, UNKNOWN
 from otafl.core.errors import UserError
 from otafl.core.problems import Path, Problem
-from otafl.core.suggestions import format_suggestion
-from otafl.scenario.hints import find_hint
-from otafl.scenario.keys import CHOICES, find_settings_class, format_path, get_child, get_value
+from otafl.core.suggestions import (
+    find_closest,
+    find_same,
+    find_synonym,
+    format_guess,
+    format_remark,
+    format_suggestion,
+)
+from otafl.scenario.keys import (
+    CHOICES,
+    find_settings_class,
+    format_path,
+    get_child,
+    get_value,
+    iterate_fields,
+)
 
 MAX_WHOLE = 10**9
 """The largest whole number for a key without a bound of its own; no count reaches it."""
@@ -140,71 +152,49 @@ def to_problems(
     return problems
 
 
-def find_slips(tree: Any, root: type[BaseModel]) -> list[Problem]:
-    """Find values that pydantic accepts, but that are certainly wrong.
+def find_slips(tree: Mapping[str, Any], settings: Any, above: Path = ()) -> Iterator[Problem]:
+    """Yield values that pydantic accepts, but that are certainly wrong.
 
     These are truth values for numbers (`trials: true`, read as one), whole numbers beyond any
     count, and texts that no file can contain.
+
+    Parameters
+    ----------
+    tree : mapping
+        The keys as given.
+    settings : Settings or Any
+        The same keys as validated.
+    above : Path
+        Path of the keys.
     """
-    problems = []
-    for path, value in _iterate_values(tree):
-        fault = _find_slip(path, value, tree, root)
-        if fault:
-            problems.append(
-                Problem(f"{format_path(path)}: got {format_value(value)}; {fault}", path)
-            )
-    return problems
+    for key, value in tree.items():
+        path, read = (*above, key), getattr(settings, str(key), None)
+        if path == ("sweep",):
+            continue
+        if isinstance(value, Mapping) and isinstance(read, BaseModel):
+            yield from find_slips(value, read, path)
+            continue
+        info = type(settings).model_fields.get(key) if isinstance(settings, BaseModel) else None
+        is_bounded = info is not None and any(isinstance(one, Le | Lt) for one in info.metadata)
+        yield from _find_value_slips(value, read, path, is_bounded)
 
 
-def _find_slip(path: Path, value: Any, tree: Any, root: type[BaseModel]) -> str:
-    """Describe the error of a value, or return an empty text."""
-    if isinstance(value, str):
-        if "\0" in value:
-            return "must have no NUL (\\0), which no file's name can have"
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return "must be text that UTF-8 can write"
-        return ""
-    truth = isinstance(value, bool)
-    if not isinstance(value, int) or (not truth and abs(value) <= MAX_WHOLE):
-        return ""
-    field = _find_field(path, tree, root)
-    kinds = _list_types(field.annotation) if field else set()
-    if truth:
-        return "must be a number" if kinds & {int, float} and bool not in kinds else ""
-    bounded = field is not None and any(isinstance(one, Le | Lt) for one in field.metadata)
-    if bounded or float in kinds:
-        return ""
-    if int in kinds or abs(value) >= 2**63:
-        return f"must be at most {MAX_WHOLE:,}"
-    return ""
-
-
-def _find_field(path: Path, tree: Any, root: type[BaseModel]) -> FieldInfo | None:
-    """Return the field of a value, or of the list that contains it."""
-    keys = [part for part in path if isinstance(part, str)]
-    section = path[: len(path) - 1 - path[::-1].index(keys[-1])]
-    model = find_settings_class(root, section, tree)
-    return model.model_fields.get(keys[-1]) if model else None
-
-
-def _iterate_values(tree: Any, above: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield every scalar value with its path, except those of the sweep."""
-    if isinstance(tree, Mapping):
-        for key, value in tree.items():
-            if above or key != "sweep":
-                yield from _iterate_values(value, (*above, key))
-    elif isinstance(tree, list | tuple):
-        for index, value in enumerate(tree):
-            yield from _iterate_values(value, (*above, index))
-    else:
-        yield above, tree
-
-
-def _list_types(annotation: Any) -> set[Any]:
-    """Return the types in an annotation."""
-    return {annotation}.union(*(_list_types(arg) for arg in get_args(annotation) if arg is not ...))
+def _find_value_slips(value: Any, read: Any, path: Path, is_bounded: bool) -> Iterator[Problem]:
+    if isinstance(value, list | tuple):
+        for index, one in enumerate(value):
+            yield from _find_value_slips(one, get_child(read, index), (*path, index), is_bounded)
+        return
+    fault = ""
+    if isinstance(value, str) and "\0" in value:
+        fault = "must have no NUL (\\0), which no file's name can have"
+    elif isinstance(value, str) and value != value.encode(errors="ignore").decode():
+        fault = "must be text that UTF-8 can write"
+    elif isinstance(value, bool) and isinstance(read, int | float) and not isinstance(read, bool):
+        fault = "must be a number"
+    elif isinstance(value, int) and isinstance(read, int) and not is_bounded:
+        fault = f"must be at most {MAX_WHOLE:,}" if abs(value) > MAX_WHOLE else ""
+    if fault:
+        yield Problem(f"{format_path(path)}: got {format_value(value)}; {fault}", path)
 
 
 def format_unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:
@@ -292,3 +282,64 @@ def _format_requirement(error: Any) -> str:
 def _list_literals(error: Any) -> list[str]:
     """Return the texts that a literal_error would accept."""
     return re.findall(r"'([^']*)'", error["ctx"]["expected"])
+
+
+def find_hint(path: Path, tree: Any, root: type[BaseModel]) -> str:
+    """Return the suggested key for an unknown one, after a semicolon, or an empty text.
+
+    A key of the same name or meaning comes before one with a similar spelling. The search is first
+    in the section, then in the section's other choices, then anywhere.
+
+    Parameters
+    ----------
+    path : Path
+        Path of the unknown key.
+    tree : Any
+        The scenario.
+    root : type of BaseModel
+        Class of its settings.
+    """
+    word, section = str(path[-1]), path[:-1]
+    model = find_settings_class(root, section, tree)
+    known = list(model.model_fields) if model else []
+    others = _list_choices(section)
+    beside = list(dict.fromkeys(key for keys in others.values() for key in keys))
+    for look in (find_same, find_closest):
+        own = look(word, known)
+        if own is None and (guess := look(word, beside)):
+            return _format_owners(word, guess, section, others, tree)
+        guess = own if look is find_closest else own or _find_in_other_sections(word, root)
+        if guess:
+            return f"{format_guess(guess)}{format_remark(word)}"
+    return ""
+
+
+def _list_choices(section: Path) -> dict[str, list[str]]:
+    """Return the keys of each component that a section may choose; empty for other sections."""
+    choice = CHOICES.get(section)
+    every = {} if choice is None else choice.load_all_settings_classes()
+    return {name: list(kind.model_fields) for name, kind in every.items()}
+
+
+def _format_owners(
+    word: str, guess: str, section: Path, keys: dict[str, list[str]], tree: Any
+) -> str:
+    """Write which components of a section have the suggested key."""
+    owners = [name for name, own in keys.items() if guess in own]
+    found = get_value(tree, section)
+    chosen = CHOICES[section].normalise({} if found is None else found)["name"]
+    subject = "it" if guess == word else f"did you mean '{guess}'? it"
+    return f"; {subject} is a key of {' and '.join(owners)}, not of {chosen}"
+
+
+def _find_in_other_sections(word: str, root: type[BaseModel]) -> str | None:
+    """Return the dotted key for which other programs use this word, or that has this name.
+
+    Of several keys of this name it is the one within the fewest sections.
+    """
+    if word == "name":
+        return None
+    key = find_synonym(word)
+    every = dict.fromkeys(one for one, _ in iterate_fields(root))
+    found = [one for one in every if one == key or one.endswith(f".{word}")]
+    return min(found, key=lambda one: one.count("."), default=None)

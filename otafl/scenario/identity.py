@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from otafl.scenario.keys import (
     iterate_sections,
     set_value,
 )
+from otafl.scenario.reading import INPUT_FILES
 from otafl.scenario.schema import Scenario
 from otafl.scenario.writing import to_tree, to_yaml
 from otafl.scenario.yaml_source import parse
@@ -41,9 +42,8 @@ def compute_scenario_hash(scenario: Scenario) -> str:
     """
     tree = {key: value for key, value in to_tree(scenario).items() if key not in ("name", "track")}
     for path, section in iterate_sections(scenario):
-        for field in section.reads:
-            if named := getattr(section, field):
-                tree = set_value(tree, (*path, field), Path(named).name)
+        for key, named in _iterate_files(section):
+            tree = set_value(tree, (*path, key), Path(named).name)
     output = tree["output"].items()
     tree["output"] = {key: value for key, value in output if key not in ("folder", "labels")}
     tree["engine"] = {"dtype": scenario.engine.dtype}
@@ -124,17 +124,19 @@ def _hash_files(scenario: Scenario, fits: Callable[[Settings], bool]) -> dict[st
 
     Files are named without their folders, unless two have the same name.
     """
-    named = (
-        getattr(section, field)
-        for _, section in iterate_sections(scenario)
-        for field in section.reads
-        if fits(section)
-    )
-    names = {path: Path(path).name for path in named if path}
+    sections = (section for _, section in iterate_sections(scenario) if fits(section))
+    names = {file: Path(file).name for section in sections for _, file in _iterate_files(section)}
     counts = Counter(names.values())
     return {
         path if counts[name] > 1 else name: sources.hash_file(path) for path, name in names.items()
     }
+
+
+def _iterate_files(section: Settings) -> Iterator[tuple[str, str]]:
+    """Yield each key of a section that names a file, and the file."""
+    for key in INPUT_FILES:
+        if key in type(section).model_fields and getattr(section, key):
+            yield key, getattr(section, key)
 
 
 def make_stack_key(scenario: Scenario) -> str:
@@ -164,15 +166,21 @@ def _fill_in(key: str, value: Any) -> Any:
 def extract_structure(settings: Any, outside: Set[str] = frozenset()) -> Any:
     """Return the settings that require a separate stack, as plain data, except these keys.
 
-    Of a stackable number only counts whether it is given, unless numbers mix with null.
+    Of a stackable number only counts whether it is given.
     """
     if isinstance(settings, Settings):
         every = vars(settings) | (settings.model_extra or {})
-        skip, apart = {*settings.stackable_names, *outside}, settings.numbers_apart_from_null
-        structure = {
-            name: extract_structure(value) for name, value in every.items() if name not in skip
+        given = {
+            name
+            for name, value in {**every, **settings.implied_settings}.items()
+            if value is not None
         }
-        return structure | {name: None for name in apart if every.get(name) is None}
+        together = given.intersection(settings.stackable_names)
+        return {
+            name: extract_structure(value)
+            for name, value in every.items()
+            if name not in outside and name not in together
+        }
     if isinstance(settings, list | tuple):
         return [extract_structure(item) for item in settings]
     return settings

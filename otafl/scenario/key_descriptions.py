@@ -5,7 +5,6 @@ The source are the pydantic classes of the schema.
 
 from __future__ import annotations
 
-import math
 import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from otafl.core.choices import Choice, Section, get_choice
+from otafl.core.choices import get_choice
 from otafl.core.registry import TABLES
 from otafl.core.settings import get_description, list_stackable_fields
 from otafl.scenario.keys import list_classes
@@ -38,6 +37,9 @@ UNITS = {
 """End of a key's name -> its unit."""
 
 NAMES = {float: "number", int: "whole number", bool: "true or false", str: "text"}
+
+
+BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
 @dataclass(frozen=True)
@@ -76,18 +78,14 @@ def describe_keys(
         key = f"{above}{name}"
         default, kind = format_default(info, section), format_type(info, key)
         yield Key(key, default, kind, get_description(info), name in stackable)
-        found = get_choice(info)
-        inner = (
-            [found.settings_class] if isinstance(found, Section) else list_classes(info.annotation)
-        )
-        for inside in () if get_table(info) else inner:
+        for inside in list_classes(info.annotation):
             yield from describe_keys(inside, section, (), f"{key}.")
 
 
 def get_table(info: FieldInfo) -> str | None:
     """Return the table that a field chooses a component of."""
-    found = get_choice(info)
-    return found.table if isinstance(found, Choice) else None
+    choice = get_choice(info)
+    return None if choice is None else choice.table
 
 
 def format_type(info: FieldInfo, key: str) -> str:
@@ -117,56 +115,21 @@ def _format_annotation(annotation: Any, metadata: list[Any]) -> str:
         return " or ".join(dict.fromkeys(words))
     if origin is Literal:
         return "one of " + ", ".join(str(one) for one in args)
-    if origin is tuple:
-        return _list(args, metadata)
-    if origin is list:
-        return f"list of {pluralise(_format_annotation(args[0], []))}"
-    if origin is dict and args[1] == list[Any]:
-        return "mapping of keys to lists"
+    if origin in (tuple, list):
+        count = f"of {len(args)}, " if origin is tuple and args[-1] is not Ellipsis else ""
+        return f"list, {count}each: {_format_annotation(args[0], [])}"
     if origin is dict:
-        keys, values = (pluralise(_format_annotation(one, [])) for one in args)
-        return f"mapping of {keys} to {values}"
+        key, value = (_format_annotation(one, []) for one in args)
+        return f"mapping, each: {key} to {value}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "mapping of the keys below"
-    return NAMES.get(annotation, "anything") + _format_bounds(metadata)
-
-
-def _list(args: tuple[Any, ...], metadata: list[Any]) -> str:
-    if args[-1] is Ellipsis:
-        least = next((m.min_length for m in metadata if hasattr(m, "min_length")), 0)
-        more = ", at least one" if least == 1 else ""
-        return f"list of {pluralise(_format_annotation(args[0], []))}{more}"
-    return f"list of {len(args)} {pluralise(_format_annotation(args[0], []))}"
-
-
-def pluralise(words: str) -> str:
-    """Return a kind in the plural: `number above 0` -> `numbers above 0`."""
-    for one, many in (("whole number", "whole numbers"), ("number", "numbers"), ("text", "texts")):
-        if words.startswith(one):
-            return many + words[len(one) :]
-    if words.startswith("mapping"):
-        return "mappings" + words[len("mapping") :]
-    return words
-
-
-def _format_bounds(metadata: list[Any]) -> str:
-    least, most = "", ""
-    for one in metadata:
-        for name, text in (("ge", "at least"), ("gt", "above")):
-            if getattr(one, name, None) is not None:
-                least = f" {text} {_format_number(getattr(one, name))}"
-        for name, text in (("le", "at most"), ("lt", "below")):
-            if getattr(one, name, None) is not None:
-                most = f" {text} {_format_number(getattr(one, name))}"
-    return f"{least} and{most}" if least and most else least or most
-
-
-def _format_number(value: float) -> str:
-    if value == math.pi:
-        return "pi"
-    if isinstance(value, int) and value >= 2**31 and value.bit_count() == 1:
-        return f"2^{value.bit_length() - 1}"
-    return f"{value:g}"
+    bounds = [
+        f"{text} {getattr(one, bound):g}"
+        for bound, text in BOUNDS.items()
+        for one in metadata
+        if getattr(one, bound, None) is not None
+    ]
+    return " ".join(filter(None, (NAMES.get(annotation, "anything"), " and ".join(bounds))))
 
 
 def format_default(info: FieldInfo, section: str) -> str | None:
@@ -174,9 +137,9 @@ def format_default(info: FieldInfo, section: str) -> str | None:
 
     It may follow from the component's name, the end of the section's: `channel-tdl-a`.
     """
-    found = get_choice(info)
-    if isinstance(found, Choice):
-        return found.default_name
+    choice = get_choice(info)
+    if choice is not None:
+        return choice.default_name
     if info.is_required():
         return None
     given = {"name": section.partition("-")[2]}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from otafl.core.choices import Choice, Section, get_choice
+from otafl.core.choices import Choice, get_choice
 from otafl.core.problems import Path
 from otafl.core.registry import TABLES
 from otafl.core.settings import Settings
@@ -76,40 +76,8 @@ def iterate_fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[st
     for name, info in root.model_fields.items():
         path = (*above, name)
         yield format_path(path), info
-        for kind in _iterate_settings_classes(info):
+        for kind in iterate_settings_classes(info):
             yield from iterate_fields(kind, path)
-
-
-def find_field(
-    root: type[BaseModel], path: Path, choices: Mapping[Path, Iterable[Any]]
-) -> FieldInfo | None:
-    """Return the field of a key, if one of the components that a scenario may choose has it.
-
-    Only those components are imported. None if none of them has the key.
-
-    Parameters
-    ----------
-    root : type of BaseModel
-        Settings class of the scenario.
-    path : Path
-        Path of the key.
-    choices : mapping
-        Section -> its possible values.
-    """
-    kinds = [root]
-    for depth, part in enumerate(path, 1):
-        fields = [kind.model_fields[str(part)] for kind in kinds if part in kind.model_fields]
-        if not fields or depth == len(path):
-            return fields[0] if fields else None
-        choice = CHOICES.get(path[:depth])
-        if choice is None:
-            kinds = [kind for one in fields for kind in _iterate_settings_classes(one)]
-        else:
-            found = [
-                choice.find_settings_class(section) for section in choices.get(path[:depth], ())
-            ]
-            kinds = [kind for kind in found if kind is not None]
-    return None
 
 
 def iterate_sections(settings: Settings, above: Path = ()) -> Iterator[tuple[Path, Settings]]:
@@ -142,23 +110,19 @@ def find_settings_class(root: type[BaseModel], path: Path, tree: Any) -> type[Ba
         if model is None or part not in model.model_fields:
             return None
         info = model.model_fields[part]
-        found = get_choice(info)
-        if isinstance(found, Choice):
-            model = found.find_settings_class(tree)
-        elif isinstance(found, Section):
-            model = found.settings_class
+        choice = get_choice(info)
+        if choice is not None:
+            model = choice.find_settings_class(tree)
         else:
             model = next(iter(list_classes(info.annotation)), None)
     return model
 
 
-def _iterate_settings_classes(info: FieldInfo) -> Iterator[type[BaseModel]]:
+def iterate_settings_classes(info: FieldInfo) -> Iterator[type[BaseModel]]:
     """Yield the settings classes of a field, except those in lists and alternatives."""
-    found = get_choice(info)
-    if isinstance(found, Choice):
-        yield from dict.fromkeys(found.load_all_settings_classes().values())
-    elif isinstance(found, Section):
-        yield found.settings_class
+    choice = get_choice(info)
+    if choice is not None:
+        yield from dict.fromkeys(choice.load_all_settings_classes().values())
     elif _is_settings(info.annotation):
         yield info.annotation  # type: ignore[misc]
 

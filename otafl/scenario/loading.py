@@ -15,10 +15,8 @@ from otafl.scenario import axes
 from otafl.scenario.axes import SweepAxis
 from otafl.scenario.checks import check
 from otafl.scenario.errors import ProblemLocator, find_slips, to_problems
-from otafl.scenario.extending import EXTENDS, add_base
 from otafl.scenario.keys import CHOICES, format_path, get_value, set_value, split
-from otafl.scenario.ranges import expand_range
-from otafl.scenario.reading import locate_files, read_file, read_text
+from otafl.scenario.reading import EXTENDS, add_base, locate_files, read_file
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.yaml_source import MAX_POINTS, dump_in_line, parse
 from otafl.user_code.sources import name_object
@@ -73,13 +71,11 @@ def load_points(
         folder = FilePath(source).parent
     tree, where = add_base(tree, where, folder)
     tree, where = _apply_overrides(tree, where, overrides)
-    problems: list[Problem] = []
     try:
         scenario = Scenario.model_validate(tree)
+        problems = list(find_slips(tree, scenario))
     except ValidationError as error:
         problems = to_problems(error, tree, Scenario)
-    faulty = {one.path for one in problems}
-    problems += [one for one in find_slips(tree, Scenario) if one.path not in faulty]
     sweep, faults = axes.read(tree.get("sweep"), Scenario, tree)
     at_sweep = {fault.path for fault in faults}
     problems = [one for one in problems if one.path not in at_sweep] + faults
@@ -100,16 +96,8 @@ def expand(scenario: Scenario) -> list[Point]:
 
 
 def is_scenario(file: FilePath) -> bool:
-    """Return whether a file is a scenario, by its name or its content."""
-    if file.suffix in (".yaml", ".yml"):
-        return True
-    try:
-        tree = parse(read_text(file)).data
-    except UserError:
-        return False
-    return (
-        isinstance(tree, dict) and "name" in tree and set(tree) <= {EXTENDS, *Scenario.model_fields}
-    )
+    """Return whether a file is a scenario, by its name."""
+    return file.suffix in (".yaml", ".yml")
 
 
 def read_sweep(scenario: Scenario) -> axes.Sweep:
@@ -170,12 +158,12 @@ def _apply_overrides(
             source = parse(value)
             if source.empty:
                 raise UserError("has no value, as with an unset variable; give one (null for none)")
-            new = expand_range(source.data) if path[:1] == ("sweep",) else source.data
+            new = source.data
             if isinstance(new, str) and path in CHOICES and CHOICES[path].find_settings_class(new):
                 path = (*path, "name")  # keeps the other keys of the section
                 texts[path] = text
             tree = set_value(tree, path, locate_files(new, FilePath(), path))
-        except UserError as error:  # of the YAML, or of a range
+        except UserError as error:  # of the YAML
             problems.append(Problem(str(error), path))
         except KeyError as error:
             holder = ".".join(error.args[0])
@@ -253,7 +241,7 @@ def _build_points(
             problems.add(to_problems(error, tree, Scenario), settings)
             continue
         changed = {name: value for name, value in tree.items() if name in swept}
-        found = [*(() if faults else check(one)), *find_slips(changed, Scenario)]
+        found = [*(() if faults else check(one)), *find_slips(changed, one)]
         if not found and not faults and further is not None:
             found = further(one)
         problems.add(found, settings)

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from otafl.algorithms.custom import sends_increments
 from otafl.core import registry
 from otafl.core.choices import Choice
+from otafl.core.problems import Path
+from otafl.core.settings import Settings
 from otafl.scenario.checks import find_otherwise
+from otafl.scenario.keys import format_path, iterate_sections
 from otafl.scenario.power_budgets import describe_power_budgets, find_power_constraint
 from otafl.scenario.schema import Point, Scenario
+from otafl.user_code.custom_part import CustomPart
 
 MAX_ASKED = 50
 """Largest number of combinations (of method and data, or of transport, topology and channel) that
 are asked for notes."""
 
+MAX_IDLE = 1_000
+"""Largest number of points that are asked for settings without effect."""
+
 
 def list_notes(points: Sequence[Point]) -> list[str]:
     """Return a sentence for each valid setting that is probably not intended.
 
-    These are power policies and settings of transports without effect, clipped models, power
-    budgets of different kinds, and the notes of methods, transports and topologies.
+    These are power policies and settings without effect, clipped models, power budgets of
+    different kinds, and the notes of methods, transports and topologies.
     """
     kinds = ((point.coords, find_power_constraint(point.scenario)) for point in points)
     budgets = describe_power_budgets([(at, kind) for at, kind in kinds if kind is not None])
@@ -72,42 +79,45 @@ def _collect_section_notes(points: Sequence[Point]) -> list[str]:
 
 
 def _note_idle_settings(points: Sequence[Point]) -> list[str]:
-    """Return the sentences of a transport's idle settings that hold at all points with it."""
-    idle: dict[str, dict[str, None]] = {}
-    for transport in (point.scenario.transport for point in points):
-        found = dict.fromkeys(transport.values.list_idle_settings())
-        earlier = idle.setdefault(transport.name, found)
-        idle[transport.name] = {text: None for text in earlier if text in found}
-    return [text for found in idle.values() for text in found]
+    """Return a sentence for each given setting without effect at all points with its component."""
+    idle: dict[tuple[Path, str], dict[str, None]] = {}
+    for scenario in (point.scenario for point in points[:MAX_IDLE]):
+        for path, section in iterate_sections(scenario):
+            found = dict.fromkeys(_list_idle_settings(format_path(path), section))
+            earlier = idle.setdefault((path, getattr(section, "name", "")), found)
+            for text in earlier.keys() - found.keys():
+                del earlier[text]
+    return list(dict.fromkeys(text for found in idle.values() for text in found))
+
+
+def _list_idle_settings(section: str, settings: Settings) -> Iterator[str]:
+    if isinstance(settings, CustomPart):
+        return
+    for key, other in settings.idle_without.items():
+        if not settings.is_default(key) and settings.is_default(other):
+            yield (
+                f"{section}.{key}: {getattr(settings, key)} without effect, because "
+                f"{section}.{other} has its default; set {other}, or leave {key} out"
+            )
+    yield from settings.list_idle_settings()
 
 
 def _note_idle_policies(points: Sequence[Point]) -> list[str]:
-    """Return a sentence for each transport without power policy, if one is given.
+    """Return a sentence if a power policy is given and no point's transport uses one.
 
-    Only the default policy does not count, even if it is written out, nor does one that has an
-    effect at other points of the sweep.
+    The default policy does not count.
     """
+    scenarios = [point.scenario for point in points]
+    transports = dict.fromkeys(scenario.transport.name for scenario in scenarios)
+    if any(registry.load_component("transport", name).obeys_power for name in transports):
+        return []
     default = Choice("power").make_default()
-    idle: dict[str, dict[str, bool]] = {}
-    obeyed = False
-    for scenario in (point.scenario for point in points):
-        kind = registry.load_component("transport", scenario.transport.name)
-        obeyed |= kind.obeys_power
-        if not kind.obeys_power and "power" in scenario.model_fields_set:
-            idle.setdefault(scenario.transport.name, {})[scenario.power.name] = (
-                scenario.power == default
-            )
-    reported = {
-        transport: policies
-        for transport, policies in idle.items()
-        if len(policies) > 1 or not (obeyed or all(policies.values()))
-    }
-    if not reported:  # the most frequent case, in which no other transport is imported
+    policies = dict.fromkeys(one.power.name for one in scenarios if one.power != default)
+    if not policies:
         return []
     obeying = registry.list_fitting("transport", lambda one: one.obeys_power)
     return [
         f"power: {' and '.join(map(repr, policies))} without effect, because transport "
-        f"'{transport}' uses no power policy: every device sends at full power; use transport "
-        f"{' or '.join(obeying)}"
-        for transport, policies in reported.items()
+        f"{' and '.join(map(repr, transports))} uses no power policy: every device sends at full "
+        f"power; use transport {' or '.join(obeying)}"
     ]

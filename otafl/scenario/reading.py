@@ -1,25 +1,37 @@
-"""Reading of a scenario's file: its text, its content, and the places of its keys."""
+"""Reading of a scenario's file: its text, its content, and the places of its keys.
+
+A scenario starts from a preset or from another file by the key `extends`. The base is merged into
+the scenario when it is read. A scenario has the same hash, whether its keys are written out or come
+from a base.
+"""
 
 from __future__ import annotations
 
 import codecs
+import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
+from otafl.core.choices import Choice
 from otafl.core.files import HDF5
 from otafl.core.inputs import open_regular
+from otafl.core.presets import list_presets
 from otafl.core.problems import Path, Problem
-from otafl.core.suggestions import format_near_file
-from otafl.scenario.errors import ProblemLocator, ScenarioError
-from otafl.scenario.keys import CHOICES, format_path, split
+from otafl.core.suggestions import format_near_file, format_suggestion
+from otafl.scenario.errors import ProblemLocator, ScenarioError, format_value
+from otafl.scenario.keys import CHOICES, format_path, get_value, split
 from otafl.scenario.yaml_source import YamlError, parse
 
-MAX_BYTES = 2_000_000
+MAX_BYTES = 500_000
 """Largest size of a scenario's file."""
 
-FILE_KEYS = ("path", "file", "root")
+INPUT_FILES = ("path", "file")
+"""Keys of components that name a file which results depend on."""
+
+FILE_KEYS = (*INPUT_FILES, "root")
 """Keys of components that name a file or folder of input."""
 
 
@@ -114,3 +126,140 @@ def _format_unreadable(file: FilePath, error: OSError) -> str:
         return "is a folder; give the YAML file of a scenario"
     near = format_near_file(file, "*.y*ml")
     return f"cannot be read ({error.strerror}){near or ';'} give the YAML file of a scenario"
+
+
+EXTENDS = "extends"
+"""Key that names a preset or a file."""
+
+Base = tuple[dict[str, Any], ProblemLocator]
+
+
+def add_base(
+    tree: dict[str, Any],
+    locator: ProblemLocator,
+    folder: FilePath,
+    seen: tuple[FilePath, ...] = (),
+) -> Base:
+    """Return a scenario with the keys of the base that it names, and the places of all keys.
+
+    Parameters
+    ----------
+    tree : dict
+        The scenario.
+    locator : ProblemLocator
+        The places of its keys.
+    folder : Path
+        Folder to which the path of a base is relative.
+    seen : tuple of Path, optional
+        Files that have led to this one.
+
+    Raises
+    ------
+    ScenarioError
+        If there is no such base, or if files extend each other in a circle.
+    """
+    if EXTENDS not in tree:
+        return tree, locator
+    tree = dict(tree)
+    file, label = _find_base(tree.pop(EXTENDS), locator, folder)
+    if file.resolve() in seen:
+        text = f"extends: {file}: files extend each other in a circle; let one of them extend none"
+        raise locator.make_error([Problem(text, (EXTENDS,))])
+    try:
+        base, places = read_file(file, label)
+    except ScenarioError as error:
+        raise locator.make_error([Problem(f"extends: {error}", (EXTENDS,))]) from error
+    base, places = add_base(base, places, file.parent, (*seen, file.resolve()))
+    base.pop("name", None)
+    problems = list(_find_swept(base, tree))
+    if problems:
+        raise locator.make_error(problems)
+    replaced: set[Path] = {("name",)}
+    merged = _merge(base, tree, (), replaced)
+    return merged, _merge_places(places, locator, replaced)
+
+
+def _find_base(given: Any, locator: ProblemLocator, folder: FilePath) -> tuple[FilePath, str]:
+    """Return the file of a base, and its name in messages."""
+    presets = list_presets()
+    text = ""
+    if not isinstance(given, str) or not given:
+        text = f"got {format_value(given)}; must be the name of a preset, or a YAML file"
+    elif given in presets:
+        return presets[given], f"preset {given}"
+    elif "/" not in given and not given.endswith((".yaml", ".yml")):
+        hint = format_suggestion(given, presets) or ";"
+        text = f"no preset {given!r}{hint} expected {', '.join(presets)}, or a file like base.yaml"
+    if text:
+        raise locator.make_error([Problem(f"extends: {text}", (EXTENDS,))])
+    file = folder / given
+    return file, str(file)
+
+
+def _merge(
+    base: Mapping[str, Any], tree: Mapping[str, Any], above: Path, replaced: set[Path]
+) -> dict[str, Any]:
+    """Return the keys of both; those of the tree hold. replaced: collects paths of base's values.
+
+    Sections merge key by key, unless they choose different components. The sweep and lists are
+    replaced.
+    """
+    merged = dict(base)
+    for key, value in tree.items():
+        path = (*above, key)
+        old = base.get(key)
+        if _are_mergeable(old, value, path):
+            merged[key] = _merge(_to_mapping(old), _to_mapping(value), path, replaced)
+        else:
+            merged[key] = value
+            replaced.add(path)
+    return merged
+
+
+def _to_mapping(section: Any) -> Mapping[str, Any]:
+    """Return a section as a mapping; a text is the name of its component."""
+    return {"name": section} if isinstance(section, str) else section
+
+
+def _are_mergeable(old: Any, new: Any, path: Path) -> bool:
+    """Return whether two values are sections with the same keys."""
+    choice = CHOICES.get(path)
+    if choice is None:
+        both = isinstance(old, Mapping) and isinstance(new, Mapping)
+        return both and path != ("sweep",)
+    if not isinstance(old, str | Mapping) or not isinstance(new, str | Mapping):
+        return False
+    chosen = _get_name(choice, new)
+    return (isinstance(new, Mapping) and "name" not in new) or chosen == _get_name(choice, old)
+
+
+def _get_name(choice: Choice, section: str | Mapping[str, Any]) -> Any:
+    return section if isinstance(section, str) else section.get("name", choice.default_name)
+
+
+def _merge_places(
+    base: ProblemLocator, locator: ProblemLocator, replaced: set[Path]
+) -> ProblemLocator:
+    """Return the places of the keys of a base and of the file that extends it."""
+    own = {path for path in locator.places if path}
+    kept = {
+        path: at
+        for path, at in base.places.items()
+        if path and path not in own and not any(path[: len(one)] == one for one in replaced)
+    }
+    files = {path: base.files.get(path, base.label) for path in kept}
+    return replace(locator, places=kept | dict(locator.places), files=files | dict(locator.files))
+
+
+def _find_swept(base: Mapping[str, Any], tree: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the keys that a base sweeps, and that the scenario sets without a sweep of its own."""
+    sweep = base.get("sweep")
+    if "sweep" in tree or not isinstance(sweep, Mapping):
+        return
+    rows = sweep.get("zip", ())
+    joint = itertools.chain(*rows) if isinstance(rows, list) else ()
+    for key in dict.fromkeys((*sweep, *joint)):
+        path = split(str(key).removesuffix(".name"))
+        if get_value(tree, path) is not None:
+            text = "is swept by the base; give sweep as well, or sweep: {} for no sweep"
+            yield Problem(f"{format_path(path)}: {text}", path)

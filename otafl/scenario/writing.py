@@ -1,15 +1,18 @@
-"""A scenario as text: YAML that reads back, and the JSON schema."""
+"""A scenario as text: YAML that reads back, the JSON schema, and an example of each component."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from otafl.core.choices import Choice, get_choice
+import yaml
+
+from otafl.core import registry
+from otafl.core.choices import get_choice
 from otafl.core.presets import list_presets
 from otafl.core.settings import get_description
 from otafl.scenario.axes import NOT_SWEPT, list_chosen_sections
-from otafl.scenario.extending import EXTENDS
 from otafl.scenario.keys import format_path, get_value, iterate_fields, iterate_sections, set_value
+from otafl.scenario.reading import EXTENDS
 from otafl.scenario.schema import Scenario
 from otafl.scenario.yaml_source import dump
 
@@ -17,6 +20,12 @@ from otafl.scenario.yaml_source import dump
 def to_yaml(scenario: Scenario) -> str:
     """Return the scenario with all defaults filled in, as YAML that `load_scenario` reads back."""
     return dump(to_tree(scenario))
+
+
+def format_settings(scenario: Scenario, full: bool = False) -> str:
+    """Return the keys that were set as YAML that reads back; all keys if full."""
+    given = scenario.model_dump(mode="json", exclude_unset=True)
+    return to_yaml(scenario) if full else dump(name_first(given))
 
 
 def to_tree(scenario: Scenario) -> dict[str, Any]:
@@ -35,7 +44,7 @@ def to_tree(scenario: Scenario) -> dict[str, Any]:
             )
     for key, info in type(scenario).model_fields.items():
         choice = get_choice(info)
-        chosen_by = choice.chosen_by if isinstance(choice, Choice) else ""
+        chosen_by = choice.chosen_by if choice else ""
         swept = chosen_by and any(axis.split(".")[0] == chosen_by for axis in axes)
         if swept and key not in scenario.model_fields_set:
             tree.pop(key)  # every point has its own
@@ -83,3 +92,22 @@ def name_first(tree: Any) -> Any:
         first = {"name": tree["name"]} if "name" in tree else {}
         return {key: name_first(value) for key, value in (first | tree).items()}
     return tree
+
+
+ORDER = ("data", "model", "algorithm", "channel", "csi", "receiver", "power", "codec", "transport")
+
+
+def build_example(table: str, name: str) -> dict[str, Any]:
+    """Return the keys of a small scenario that uses a component; other keys have their defaults."""
+    tree: dict[str, Any] = {"name": f"{table}_{name}"}
+    chosen = {f"{registry.TABLES[table].section}.name": name}
+    for key, value in (chosen | dict(registry.load_settings_class(table, name).example)).items():
+        tree = set_value(tree, tuple(key.split(".")), value)
+    tree = name_first(tree)
+    rank = {section: place for place, section in enumerate(("name", *ORDER))}
+    return dict(sorted(tree.items(), key=lambda item: rank.get(item[0], len(rank))))
+
+
+def format_example(table: str, name: str) -> str:
+    """Return the scenario of `build_example` as YAML."""
+    return str(yaml.safe_dump(build_example(table, name), sort_keys=False))

@@ -7,10 +7,12 @@ would block the program for long: very many values, aliases that stand for as ma
 
 from __future__ import annotations
 
+import itertools
 import json
+import operator
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -26,6 +28,8 @@ MAX_POINTS = 100_000
 
 MAX_DEPTH = 40
 """Largest depth of lists and mappings."""
+
+TOO_DEEP = f"bad YAML: is nested more than {MAX_DEPTH} deep, which no key of a scenario is"
 
 MAX_DIGITS = 100
 """Largest number of digits of a whole number; the largest number in double precision has 309."""
@@ -65,21 +69,21 @@ def parse(text: str) -> Source:
         node = loader.get_single_node()
         if node is None:
             return Source(None, empty={()})
-        walker = _NodeWalker()
-        places = {(): _get_place(node.start_mark)} | dict(walker.walk(node, (), ()))
-        return Source(loader.construct_document(node), places, walker.empty)
+        source = Source(None, {(): _get_place(node.start_mark)})
+        return replace(source, data=_Builder(source).build(node, (), ()))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         context = f"{error.context}: " if error.context else ""
         place = _get_place(mark) if mark else None
         raise YamlError(f"bad YAML: {context}{error.problem}", place) from error
     except (OverflowError, ValueError) as error:  # of `chr`
-        mark = loader.get_mark()
         raise YamlError(
             "bad YAML: an escape that begins with \\ is beyond Unicode, whose last character is "
             "\\U0010FFFF",
-            _get_place(mark),
+            _get_place(loader.get_mark()),
         ) from error
+    except RecursionError as error:
+        raise YamlError(TOO_DEEP, _get_place(loader.get_mark())) from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = (before.count("\n") + 1, error.position - before.rfind("\n"))
@@ -105,101 +109,80 @@ def _get_place(mark: yaml.Mark) -> tuple[int, int]:
     return mark.line + 1, mark.column + 1
 
 
-def _make_size_error(node: Any) -> YamlError:
-    text = (
-        f"bad YAML: holds more than {MAX_VALUES:,} values, with what its aliases stand for; keep "
-        "long lists in files of their own, or make several scenarios of it"
-    )
-    return YamlError(text, _get_place(node.start_mark))
+class _Builder:
+    """Conversion of nodes to plain data. It adds the places of keys and items to a source."""
 
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._count = 0
 
-def _make_depth_error(node: Any) -> YamlError:
-    text = f"bad YAML: is nested more than {MAX_DEPTH} deep, which no key of a scenario is"
-    return YamlError(text, _get_place(node.start_mark))
+    def build(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Any:
+        """Return the content of a node.
 
-
-class _NodeWalker:
-    """Traversal of a whole text, including aliases and merged mappings."""
-
-    def __init__(self) -> None:
-        self._seen = 0
-        self.empty: set[Path] = set()
-
-    def walk(
-        self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]
-    ) -> Iterator[tuple[Path, tuple[int, int]]]:
-        """Yield paths and places below a node.
-
-        Raises YamlError for a duplicate key, a key that is not text, and too large contents.
+        Raises YamlError for a duplicate key, a key that is not text, a tag of no plain value, and
+        too large contents.
         """
+        self._count += 1
         if node in above:
-            raise YamlError("bad YAML: an alias that contains itself", _get_place(node.start_mark))
-        self._seen += 1
-        if self._seen > MAX_VALUES:
-            raise _make_size_error(node)
+            raise _make_error("an alias that contains itself", node)
+        if self._count > MAX_VALUES:
+            raise _make_error(
+                f"holds more than {MAX_VALUES:,} values, with what its aliases stand for; keep "
+                "long lists in files of their own, or make several scenarios of it",
+                node,
+            )
         if len(above) > MAX_DEPTH:
-            raise _make_depth_error(node)
-        if node.tag == "tag:yaml.org,2002:null" and not node.value:
-            self.empty.add(path)
-        above = (*above, node)
-        if isinstance(node, yaml.SequenceNode):
+            raise YamlError(TOO_DEEP, _get_place(node.start_mark))
+        tag, above = node.tag.removeprefix("tag:yaml.org,2002:"), (*above, node)
+        if isinstance(node, yaml.SequenceNode) and tag == "seq":
             for index, item in enumerate(node.value):
-                yield (*path, index), _get_place(item.start_mark)
-                yield from self.walk(item, (*path, index), above)
-        elif isinstance(node, yaml.MappingNode):
-            yield from self._walk_mapping(node, path, above)
+                self._source.places.setdefault((*path, index), _get_place(item.start_mark))
+            return [self.build(item, (*path, i), above) for i, item in enumerate(node.value)]
+        if isinstance(node, yaml.MappingNode) and tag == "map":
+            return self._build_mapping(node, path, above)
+        if not isinstance(node, yaml.ScalarNode) or tag not in _SCALARS:
+            raise _make_error(f"could not determine a constructor for the tag {node.tag!r}", node)
+        if tag == "null" and not node.value:
+            self._source.empty.add(path)
+        try:
+            return _SCALARS[tag](node)
+        except (ValueError, KeyError) as error:
+            raise _make_error(f"'{_shorten(node.value)}' is no {tag}", node) from error
 
-    def _walk_mapping(
+    def _build_mapping(
         self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
-    ) -> Iterator[tuple[Path, tuple[int, int]]]:
-        seen: dict[str, tuple[int, int]] = {}
-        for key, value in node.value:
-            place = _get_place(key.start_mark)
-            if key.tag == "tag:yaml.org,2002:merge":
-                for _ in self.walk(value, path, above):
-                    pass  # counted; errors name the key that merges
-                continue
+    ) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        is_merge = [key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value]
+        for key, value in itertools.compress(node.value, map(operator.not_, is_merge)):
             if key.tag != "tag:yaml.org,2002:str":
                 shown = f" '{key.value}'" if isinstance(key, yaml.ScalarNode) else ""
-                raise YamlError(f"bad YAML: the key{shown} is not text; quote it", place)
-            if key.value in seen:
-                first = seen[key.value][0]
-                raise YamlError(
-                    f"the key '{key.value}' is given twice, first in line {first}; keep one", place
-                )
-            seen[key.value] = place
-            yield (*path, key.value), place
-            yield from self.walk(value, (*path, key.value), above)
+                raise _make_error(f"the key{shown} is not text; quote it", key)
+            here, place = (*path, key.value), _get_place(key.start_mark)
+            if key.value in own:
+                first = self._source.places[here][0]
+                text = f"the key '{key.value}' is given twice, first in line {first}; keep one"
+                raise YamlError(text, place)
+            self._source.places[here] = place
+            own[key.value] = self.build(value, here, above)
+        for _, value in itertools.compress(node.value, is_merge):
+            parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for part in reversed(parts):  # the first of them holds
+                if not isinstance(part, yaml.MappingNode):
+                    raise _make_error("<< stands before something else than mappings", part)
+                merged |= self.build(part, path, above)
+        return merged | own
+
+
+def _make_error(text: str, node: yaml.Node) -> YamlError:
+    return YamlError(f"bad YAML: {text}", _get_place(node.start_mark))
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's loader of plain data, of not more values than a scenario has."""
+    """PyYAML's parser, which finds the types of plain values as below."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 (PyYAML's own attribute)
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._composed = self._deep = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
-        self._composed += 1
-        self._deep += 1
-        if self._composed > MAX_VALUES:
-            raise _make_size_error(event)
-        if self._deep > MAX_DEPTH:
-            raise _make_depth_error(event)
-        node = super().compose_node(parent, index)
-        self._deep -= 1
-        return node
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, KeyError) as error:
-            kind = node.tag.rpartition(":")[2]
-            place = _get_place(node.start_mark)
-            raise YamlError(f"bad YAML: '{_shorten(node.value)}' is no {kind}", place) from error
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -231,20 +214,30 @@ for _name, (_pattern, _first) in _PLAIN_RESOLVERS.items():
         )
 
 
-def _construct_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    text = loader.construct_scalar(node).replace("_", "")
+def _read_int(node: yaml.ScalarNode) -> int:
+    text = node.value.replace("_", "")
     if len(text) > MAX_DIGITS:
-        raise YamlError(
-            f"bad YAML: the whole number {_shorten(text)} has {len(text):,} digits; must have at "
-            f"most {MAX_DIGITS}",
-            _get_place(node.start_mark),
+        raise _make_error(
+            f"the whole number {_shorten(text)} has {len(text):,} digits; must have at most "
+            f"{MAX_DIGITS}",
+            node,
         )
     return int(text, 16) if text.startswith("0x") else int(text)
 
 
-def _construct_float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
-    text = loader.construct_scalar(node).replace("_", "").lower()
+def _read_float(node: yaml.ScalarNode) -> float:
+    text = node.value.replace("_", "").lower()
     return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_SCALARS: dict[str, Callable[[yaml.ScalarNode], Any]] = {
+    "str": lambda node: node.value,
+    "bool": lambda node: {"true": True, "false": False}[node.value.lower()],
+    "null": lambda node: None,
+    "int": _read_int,
+    "float": _read_float,
+}
+"""Tag -> function that reads a value of it. Raises ValueError or KeyError if it is none."""
 
 
 def _shorten(text: str) -> str:
@@ -256,11 +249,4 @@ def _list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flat)
 
 
-_Loader.yaml_constructors = {
-    tag: made
-    for tag, made in yaml.SafeLoader.yaml_constructors.items()
-    if tag is None or tag.rpartition(":")[2] in (*_PLAIN_RESOLVERS, "str", "seq", "map")
-}
-_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
-_Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
 _Dumper.add_representer(list, _list)

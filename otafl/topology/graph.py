@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -64,7 +64,6 @@ class Graph(Topology):
     together = True
 
     class Settings(Topology.Settings):
-        reads: ClassVar = ("path",)
         name: Literal["graph"] = "graph"
         shape: Literal["ring", "torus", "complete", "geometric", "file"] = "ring"
         """neighbours of a device. ring: the two next. torus: the four next on a torus. complete:

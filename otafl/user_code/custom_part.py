@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
-from otafl.core.settings import Settings, list_numbers_apart_from_null, list_stackable_fields
+from otafl.core.settings import Settings, list_stackable_fields
 from otafl.core.suggestions import format_suggestion
 from otafl.user_code import loading
 
@@ -155,21 +155,10 @@ class CustomClass(CustomPart):
 
     @property
     def stackable_names(self) -> tuple[str, ...]:
-        kind = self._imported_settings_class
-        return () if kind is None else list_stackable_fields(kind)
-
-    @property
-    def numbers_apart_from_null(self) -> frozenset[str]:
-        kind = self._imported_settings_class
-        return frozenset() if kind is None else list_numbers_apart_from_null(kind)
-
-    @property
-    def _imported_settings_class(self) -> type[Settings] | None:
-        """The class's settings; None while its module must not be imported."""
         try:
-            return registry.get_settings_class(self.component_class)
+            return list_stackable_fields(registry.get_settings_class(self.component_class))
         except loading.NotImported:
-            return None
+            return ()
 
     def find_function(self) -> Any:
         return self.component_class

@@ -155,16 +155,6 @@ def hash_sources(path: str, key: str) -> Sources:
     return files | {path: sources.hash_object(path, found)}
 
 
-def list_parameters(function: Any, positional: int = 0) -> list[inspect.Parameter]:
-    """List the parameters of a callable that the keys of its section can be.
-
-    positional: the number of arguments before them, which it gets by position. Raises ValueError
-    if the callable does not state its parameters.
-    """
-    every = list(inspect.signature(function).parameters.values())[positional:]
-    return [one for one in every if one.kind not in (one.POSITIONAL_ONLY, one.VAR_POSITIONAL)]
-
-
 def load_checked(path: str, key: str, options: Mapping[str, Any], *positional: str) -> Any:
     """Return a user-defined callable that accepts the keys of its section.
 
@@ -179,9 +169,12 @@ def load_checked(path: str, key: str, options: Mapping[str, Any], *positional: s
             f"{section}: {path!r} does not state its parameters; wrap it in a Python function"
         ) from error
     except TypeError as error:
-        known = [one.name for one in list_parameters(function, len(positional))]
+        parameters = list(inspect.signature(function).parameters.values())[len(positional) :]
+        unnamed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+        known = [one.name for one in parameters if one.kind not in unnamed]
         missing = re.fullmatch(r"missing a required .*argument: '(\w+)'", str(error))
-        text = f"{section}: {path!r} does not fit the section's keys: {error}"
+        given = "".join(f"{name}, " for name in positional)
+        text = f"{section}: {path!r} does not fit its arguments ({given}**keys): {error}"
         if missing and missing[1] in known:
             text = f"{section}.{missing[1]}: must be given, as {path!r} has no default for it"
         elif unknown := next((word for word in options if word not in known), None):
@@ -190,14 +183,6 @@ def load_checked(path: str, key: str, options: Mapping[str, Any], *positional: s
             text = f"{section}.{unknown}: unknown key of {path!r}{hint}{keys}"
         raise UserError(text) from error
     return function
-
-
-def call(path: str, key: str, options: Mapping[str, Any]) -> Any:
-    """Return the result of a user-defined callable for the keys of its section.
-
-    Raises UserError if they do not fit it. Its own errors pass through.
-    """
-    return load_checked(path, key, options)(**options)
 
 
 def explain_error(error: Exception) -> Exception:

@@ -8,14 +8,13 @@ module reads, and code without a file (a notebook's cells).
 A scenario is plain data, so it records a function or class as `module:name`. An object that a
 module has under its name gets that name, and other processes import it. Functions inside functions,
 lambdas, bound methods and `functools.partial` objects are kept in this process. Their name ends
-with a hash of their content: their code and all values that they use.
+with a hash of their content: their code, without comments, and all values that they use.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
-import dis
 import functools
 import hashlib
 import importlib
@@ -27,7 +26,6 @@ import sysconfig
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextvars import ContextVar
-from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -169,7 +167,7 @@ def name_object(given: Any) -> str:
     if hasattr(given, "forward") and not inspect.isclass(given):
         raise UserError(
             f"expected a function or class that returns a module, got a {type(given).__name__}; "
-            "use lambda: module"
+            "use lambda input_shape, classes: module"
         )
     module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", "")
     if module not in sys.modules or vars(sys.modules[module]).get(name) is not given:
@@ -336,7 +334,9 @@ def _take_apart(value: Any) -> list[Any]:
     if isinstance(value, type):
         return _take_class_apart(value)
     if isinstance(value, CodeType):
-        return _take_code_apart(value)
+        code = value.co_code, value.co_consts, value.co_exceptiontable, value.co_flags
+        counts = value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount
+        return [*code, *counts, value.co_names, value.co_varnames, value.co_freevars]
     if isinstance(value, property | classmethod | staticmethod):
         return [getattr(value, name, None) for name in ("__func__", "fget", "fset")]
     reduced = value.__reduce_ex__(4)
@@ -346,32 +346,25 @@ def _take_apart(value: Any) -> list[Any]:
 
 
 def _take_function_apart(function: FunctionType) -> list[Any]:
-    """List the code of a function, and the values that it reads."""
-    codes = list(_iterate_codes(function.__code__))
-    names = {name for code in codes for name in code.co_names}
-    read = {
-        one.argval
-        for code in codes
-        for one in dis.get_instructions(code)
-        if one.opname.startswith("LOAD_") and one.opname.endswith(("GLOBAL", "GLOBALS", "NAME"))
-    }
+    """List the code of a function, and the values that it reads.
+
+    A global value whose name the function only has as an attribute counts too.
+    """
+    names = {name for code in _iterate_codes(function.__code__) for name in code.co_names}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     free = {name: cell.cell_contents for name, cell in cells}
-    values = _list_read({**function.__globals__, **free}, read | free.keys(), names)
+    values = _list_read({**function.__globals__, **free}, names | free.keys())
     own = function.__defaults__, function.__kwdefaults__, vars(function)
     return [function.__code__, *own, *values]
 
 
-def _list_read(space: Mapping[str, Any], read: Set[str], names: Set[str]) -> list[Any]:
-    """List the values that code reads from a namespace, and from the user's modules in it.
-
-    names: what the code reads from anything.
-    """
+def _list_read(space: Mapping[str, Any], names: Set[str]) -> list[Any]:
+    """List the values that code with these names reads from a namespace and the user's modules."""
     found = []
-    for name in sorted(read & space.keys()):
+    for name in sorted(names & space.keys()):
         value = space[name]
         if isinstance(value, ModuleType) and not _is_library_module(value.__name__):
-            value = _list_read(vars(value), names - {name}, names - {name})
+            value = _list_read(vars(value), names - {name})
         found.append((name, value))
     return found
 
@@ -385,16 +378,6 @@ def _take_class_apart(kind: type[Any]) -> list[Any]:
     }
     fields = kind.model_fields if issubclass(kind, BaseModel) else {}
     return [kind.__qualname__, kind.__bases__, sorted(own.items()), dict(fields)]
-
-
-def _take_code_apart(code: CodeType) -> list[Any]:
-    """List the arguments and instructions of code, without its lines and docstrings."""
-    steps = [(one.opname, one.argval) for one in dis.get_instructions(code)]
-    unread = ("__doc__", "__firstlineno__")
-    kept = [a for a, b in pairwise([*steps, ("", None)]) if b[1] not in unread]
-    flags = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
-    return [flags, counts, code.co_varnames, code.co_exceptiontable, *kept]
 
 
 def _iterate_codes(code: CodeType) -> Iterator[CodeType]:

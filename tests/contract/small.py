@@ -57,7 +57,7 @@ def trace() -> str:
 def section(channel: str) -> dict[str, Any]:
     """The channel's section with what it needs, kept small."""
     settings = registry.load_settings_class("channel", channel)
-    if "path" in settings.reads:
+    if "path" in settings.model_fields:
         return {"name": channel, "path": trace()}
     wide = "subcarrier_groups" in settings.model_fields
     return {"name": channel, **({"subcarrier_groups": 3} if wide else {})}

@@ -76,15 +76,3 @@ def test_numba_is_left_out_where_a_file_of_the_working_folder_directs_it(
     (tmp_path / ".numba_config.yaml").unlink()
     has_numba.cache_clear()
     assert has_numba()
-
-
-def test_a_missing_numba_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    has_numba.cache_clear()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.warns(RuntimeWarning, match="pip install numba"):
-        assert not has_numba()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert not has_numba()
-    monkeypatch.undo()
-    has_numba.cache_clear()

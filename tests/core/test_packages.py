@@ -10,10 +10,6 @@ from otafl.core.packages import import_extra
 pytestmark = pytest.mark.exact
 
 
-def test_the_last_module_is_returned() -> None:
-    assert import_extra("x", "y", "json", "math").sqrt(4.0) == 2.0
-
-
 def test_what_is_missing_is_told_with_the_remedies() -> None:
     with pytest.raises(UserError) as error:
         import_extra("--to onnx", "onnx", "json", "otafl_has_no_such", instead=", or --to torch")

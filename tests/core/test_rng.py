@@ -195,17 +195,6 @@ def test_rows_that_change_between_rounds_are_not_read_ahead() -> None:
         assert torch.equal(got, torch.stack(single))
 
 
-def test_several_rounds_at_once() -> None:
-    streams = Streams([1, 6], [0, 3])
-    trial, device = torch.tensor([0, 1, 1]), torch.tensor([2, 0, 8])
-    rounds = torch.tensor([5, 0, 77])
-    block = streams.draw_device_uniform_rounds("x", rounds, trial, device, (2, 2))
-    for row, round in enumerate(rounds.tolist()):
-        assert torch.equal(
-            block[row], streams.draw_device_uniform("x", round, trial, device, (2, 2))
-        )
-
-
 def test_interleaved_streams_do_not_disturb_each_other() -> None:
     streams = Streams([1], [0])
     for round in range(5):
@@ -214,15 +203,6 @@ def test_interleaved_streams_do_not_disturb_each_other() -> None:
         assert torch.equal(a, Streams([1], [0]).draw_uniform("a", round, (4,)))
         assert torch.equal(b, Streams([1], [0]).draw_uniform("b", round, (4,)))
         assert torch.equal(wide, Streams([1], [0]).draw_uniform("a", round, (9,)))
-
-
-def test_both_precisions_are_the_same_numbers() -> None:
-    single, double = (Streams([4], [1], dtype=t) for t in (torch.float32, torch.float64))
-    assert torch.equal(
-        single.draw_uniform("x", 2, (99,)).double(), double.draw_uniform("x", 2, (99,))
-    )
-    normal = single.draw_normal("x", 2, (99,)).double()
-    torch.testing.assert_close(normal, double.draw_normal("x", 2, (99,)), rtol=1e-5, atol=2e-6)
 
 
 def test_uniform_lies_in_the_open_interval() -> None:
@@ -235,22 +215,6 @@ def test_uniform_lies_in_the_open_interval() -> None:
     cells = values.double() * 2**23 - 0.5
     assert torch.equal(cells, cells.round())
     assert streams.draw_normal("x", 0, (4_000_000,)).abs().max() < math.sqrt(2 * 24 * math.log(2))
-
-
-def test_every_word_of_the_key_counts() -> None:
-    pair = torch.tensor([0]), torch.tensor([1])
-    base = Streams([1], [1]).draw_device_uniform("x", 1, *pair, (4,))
-    others = [
-        Streams([2], [1]).draw_device_uniform("x", 1, *pair, (4,)),
-        Streams([1], [2]).draw_device_uniform("x", 1, *pair, (4,)),
-        Streams([1], [1]).draw_device_uniform("y", 1, *pair, (4,)),
-        Streams([1], [1]).draw_device_uniform("x", 2, *pair, (4,)),
-        Streams([1], [1]).draw_device_uniform("x", 1, pair[0], torch.tensor([2]), (4,)),
-        Streams([1], [1]).draw_uniform("x", 1, (4,)),
-    ]
-    seen = {tuple(row.flatten().tolist()) for row in [base, *others]}
-    assert len(seen) == 7
-    assert len(torch.unique(torch.cat([base, *others]))) == 28
 
 
 def test_points_that_share_seed_and_trial_share_their_numbers() -> None:

@@ -40,7 +40,7 @@ def test_a_transformer_leaves_and_begins_again(tmp_path: Path) -> None:
     assert torch.equal(params["model"], flat)
 
 
-def frozen_net() -> nn.Module:
+def frozen_net(input_shape: tuple[int, ...], classes: int) -> nn.Module:
     module = nn.Sequential(nn.Linear(64, 3), nn.Tanh(), nn.Linear(3, 10))
     module[0].requires_grad_(False)
     return module
@@ -55,7 +55,7 @@ def test_frozen_parameters_are_in_the_file(tmp_path: Path) -> None:
         deployment.open_models(path, {}, 0, "global", None, trust=True), "safetensors", file
     )
     weights = safetensors.read(file)
-    frozen_net().load_state_dict(weights)  # which has all of them
+    frozen_net((64,), 10).load_state_dict(weights)  # which has all of them
     begins = {"model": section | {"start": {"name": "file", "path": str(file)}}}
     flat = torch.cat([weights["2.weight"].flatten(), weights["2.bias"]])
     assert torch.equal(engine(begins).server["model"], flat.expand(3, -1))

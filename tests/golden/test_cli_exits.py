@@ -14,7 +14,7 @@ from support.command import call
 
 from otafl import cli, open_results
 from otafl.cli import process, running
-from otafl.core import progress as bars
+from otafl.core import console as bars
 
 
 @pytest.mark.parametrize(

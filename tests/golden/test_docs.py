@@ -20,7 +20,7 @@ from otafl import cli
 from otafl.core import registry
 from otafl.core.registry import TABLES
 from otafl.results.variables import VARIABLES
-from otafl.scenario import Scenario, examples, load_scenario
+from otafl.scenario import Scenario, load_scenario, writing
 from otafl.scenario.keys import iterate_fields
 
 ROOT = Path(__file__).parents[2]
@@ -158,7 +158,7 @@ def test_the_scenario_of_each_entry_is_valid_and_uses_it(tmp_path: Path) -> None
     file, faults = tmp_path / "scenario.yaml", []
     for table in TABLES:
         for name in registry.list_names(table):
-            file.write_text(examples.format_example(table, name))
+            file.write_text(writing.format_example(table, name))
             try:
                 used = attrgetter(TABLES[table].section)(load_scenario(file)).name
             except otafl.UserError as error:
@@ -179,7 +179,7 @@ def test_entries_have_pages(generated: dict[str, str]) -> None:
             text = re.split(r"\n\.\. _entry-", text)[0]
             assert rst.escaped(about.summary) in text
             assert all(rst.escaped(one) in text for one in about.references)
-            example = rst.indented(examples.format_example(table, name).rstrip(), 3)
+            example = rst.indented(writing.format_example(table, name).rstrip(), 3)
             assert example in text
             for key in registry.load_settings_class(table, name).model_fields:
                 if key != "name":

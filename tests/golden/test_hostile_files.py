@@ -123,7 +123,7 @@ def named(tmp_path: Path, code: str, **options: Any) -> Path:
     path = make_trained_result(tmp_path)
     (file,) = trained.list_model_files(path)
     content = torch.load(file, weights_only=True)
-    model = {"kind": "module", "name": code, "options": options}
+    model = {"kind": "module", "name": code, "options": options, "classes": 10}
     content["views"]["global"]["recipe"]["model"] = model
     plain_data.save_archive(content, file)
     return path
@@ -143,7 +143,9 @@ def test_a_recipe_s_code_is_not_run(tmp_path: Path, mark: Path) -> None:
 def test_a_trusted_recipe_must_make_a_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "no_module.py").write_text("class Thing:\n    def __init__(self, a): ...\n")
+    (tmp_path / "no_module.py").write_text(
+        "class Thing:\n    def __init__(self, shape, classes, a): ...\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     path = named(tmp_path, "no_module:Thing", a=1)
     with pytest.raises(UserError, match=r"gives a Thing; expected a torch.nn.Module"):

@@ -11,7 +11,7 @@ import pytest
 import otafl
 from otafl import sweeping
 from otafl.cli import running
-from otafl.core.progress import Progress
+from otafl.core.console import Progress
 
 SMALL = {
     "name": "small",
@@ -61,8 +61,6 @@ def test_options_are_those_of_the_command(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"worker": 2}, "otafl.run: no argument is called 'worker'; did you mean 'workers'?"),
-        ({"training": 2}, "otafl.run: no argument is called 'training'; keys of the scenario"),
         ({"progress": "yes"}, "progress: expected True, False or a function"),
         ({"workers": 2}, "workers=2: works through files, .* also give out='NAME.nc'"),
         ({"checkpoint_every": 1}, "checkpoint_every=1: works through files"),

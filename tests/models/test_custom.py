@@ -298,7 +298,7 @@ def test_a_module_with_other_weights_at_each_call_is_refused() -> None:
     """A second call would give another module to the next stack, or to an export."""
     draw = np.random.default_rng(0)
 
-    def make(classes: int, drawn: bool) -> torch.nn.Module:
+    def make(input_shape: Any, classes: int, drawn: bool) -> torch.nn.Module:
         module = torch.nn.Linear(6, classes)
         numbers = draw if drawn else np.random.default_rng(0)
         module.bias = torch.nn.Parameter(torch.from_numpy(numbers.random(classes)).float())
@@ -326,13 +326,13 @@ def network(
     return mlp((*input_shape, width, classes))
 
 
-def draw_frozen() -> torch.nn.Module:
+def draw_frozen(input_shape: Any, classes: int) -> torch.nn.Module:
     """A frozen layer that torch's global generator draws."""
     return make_frozen()
 
 
 class OfShapeless(LayeredModel):
-    def __init__(self) -> None:
+    def __init__(self, input_shape: Any, classes: int) -> None:
         super().__init__(mlp((6, 4, 4)).layers)
         self.shapes["scale"] = ()
 
@@ -357,7 +357,8 @@ class TestCallables:
         assert model.describe() == {
             "kind": "module",
             "name": self.NAME,
-            "options": {"width": 3, "input_shape": (6,), "classes": 4},
+            "options": {"width": 3},
+            "classes": 4,
         }
 
     def test_neither(self) -> None:

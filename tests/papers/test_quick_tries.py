@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 import otafl
-from otafl.scenario import examples
+from otafl.scenario import writing
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +16,7 @@ TRIALS = 5
 
 
 def test_fedrlr_learns_local_models_and_fedrlr_plus_a_global_one() -> None:
-    scenario = examples.build_example("algorithm", "fedrlr") | {"trials": TRIALS}
+    scenario = writing.build_example("algorithm", "fedrlr") | {"trials": TRIALS}
     end = otafl.run(otafl.load_scenario(scenario)).isel(round=-1).mean("trial")
     assert 0.65 < end.local_test_accuracy < 0.85
     assert end.test_accuracy < 0.35

@@ -126,8 +126,7 @@ def test_a_missing_or_foreign_file_is_named(tmp_path: Path) -> None:
 def test_another_kind_of_file_is_named(tmp_path: Path) -> None:
     for name, text, said in (
         ("s.yaml", "name: x\n", "s.yaml: is a scenario; `otafl run {}` or `otafl sweep {}` makes"),
-        ("noted", "name: x\nseed: 1\n", "noted: is a scenario"),
-        ("other", "name: x\nversion: 1\n", "other: is no result of otafl; give a file that"),
+        ("other", "name: x\nseed: 1\n", "other: is no result of otafl; give a file that"),
         ("empty.nc", "", "empty.nc: is no result of otafl"),
         ("folder.nc", None, "folder.nc: is a folder; give a result file or the folder of an"),
     ):

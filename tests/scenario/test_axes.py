@@ -94,13 +94,9 @@ def test_other_axes_set_the_keys_of_a_swept_choice() -> None:
     ("key", "section", "names"),
     [
         ("algorithm", {"learning_rate": 0.2}, ["fedavg", "ditto", "scaffold"]),
-        # FedAvg's own step size, which is not Ditto's
-        ("algorithm", {"learning_rate": 0.1}, ["fedavg", "ditto"]),
         ("channel", {"snr_db": 0.0, "antennas": 4}, ["rayleigh", "awgn", "umi"]),
         ("data", {"validation": 0.25, "partition": {"name": "shards"}}, ["digits", "mnist"]),
         ("data.partition", {"classes_per_device": 2}, ["label_skew"]),
-        ("codec", {"keep": 0.3}, ["topk", "random_subset"]),
-        ("server", {"learning_rate": 0.3}, ["adam", "momentum"]),
         ("devices.compute", {"idle_w": 0.5}, ["fixed", "lognormal"]),
         ("model", {"hidden": [7]}, ["mlp", "my:Net"]),
     ],
@@ -136,15 +132,6 @@ def test_values_of_a_section_replace_it() -> None:
     sections = ["gbma", {"name": "tci", "threshold": 0.2}, {"name": "tci"}]
     swept = make_scenario(power={"name": "tci", "threshold": 0.3}, sweep={"power": sections})
     assert [point.scenario.power for point in expand(swept)] == [Gbma(), Tci(threshold=0.2), Tci()]
-
-
-def test_a_data_set_and_its_partition_are_two_axes() -> None:
-    swept = make_scenario(
-        sweep={"data.partition.name": ["iid", "shards"], "data": ["mnist", "digits"]}
-    )
-    names = [(p.scenario.data.name, p.scenario.data.partition.name) for p in expand(swept)]
-    assert names == [("mnist", "iid"), ("digits", "iid"), ("mnist", "shards"), ("digits", "shards")]
-    assert list(build_axes(swept)) == ["partition", "data"]
 
 
 def test_dims_that_collide_are_named_after_their_sections() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.faults_of import POLICIES, list_faults, list_file_faults
+from support.faults_of import TOP, list_faults, list_file_faults
 
 from otafl.core import registry
 from otafl.scenario import Scenario, ScenarioError, expand
@@ -18,27 +18,18 @@ pytestmark = pytest.mark.exact
     ("sweep", "said"),
     [
         (
-            {"channel.snrdb": [1]},
-            "sweep: 'channel.snrdb' is no key of a scenario; did you mean 'channel.snr_db'?",
+            {"power.treshold": [1]},
+            "sweep: power.treshold=1: power.treshold: unknown key; did you mean 'threshold'? it is "
+            "a key of tci, not of gbma (known keys: name, gain_target, reference, gamma)",
         ),
         (
             {"snr_db": [1]},
-            "sweep: 'snr_db' is no key of a scenario; did you mean 'channel.snr_db'?",
+            f"sweep: snr_db=1: snr_db: unknown key; did you mean 'channel.snr_db'? {TOP}",
         ),
-        ({"qqqq": [1]}, "sweep: 'qqqq' is no key of a scenario"),
-        (
-            {"training.learning_rate": [1]},
-            "sweep: 'training.learning_rate' is no key of a scenario; did you mean "
-            "'algorithm.learning_rate'?",
-        ),
+        ({"seed.x": [1]}, "sweep: 'seed.x': seed has no keys of its own"),
         (
             {"power": [3]},
             "sweep: power: got 3; must be names, or mappings with a name and settings",
-        ),
-        (
-            {"power": [{"threshold": 1}]},
-            "sweep: power: got {'threshold': 1}; must be names, or mappings with a name and "
-            "settings",
         ),
         (
             {"devices": [1]},
@@ -49,16 +40,8 @@ pytestmark = pytest.mark.exact
             "sweep: 'trials' cannot be swept: it does not change what a trial computes",
         ),
         (
-            {"engine.dtype": ["float64"]},
-            "sweep: 'engine.dtype' cannot be swept: it does not change what a trial computes",
-        ),
-        (
             {"channel.snr_db": 3},
             "sweep: channel.snr_db: got 3; must be a list of at least one value",
-        ),
-        (
-            {"channel.snr_db": []},
-            "sweep: channel.snr_db: got []; must be a list of at least one value",
         ),
         ({"channel.snr_db": [1, 1.0]}, "sweep: channel.snr_db: 1 is listed twice; keep one"),
         (
@@ -86,12 +69,7 @@ pytestmark = pytest.mark.exact
         ),
         (
             {"zip": [{"sed": 1}]},
-            "sweep: 'sed' is no key of a scenario; did you mean 'seed'?",
-        ),
-        (
-            {"power": ["gbam"]},
-            "sweep: power=gbam: power: unknown power policy 'gbam'; did you mean 'gbma'? known: "
-            f"{POLICIES}, or module:callable of your own",
+            f"sweep: sed=1: sed: unknown key; did you mean 'seed'? {TOP}",
         ),
         (
             {"channel.snr_db": [1, "a"]},
@@ -119,7 +97,7 @@ pytestmark = pytest.mark.exact
     ],
 )
 def test_a_sweep(sweep: Any, said: str) -> None:
-    assert list_faults({"sweep": sweep}) == [said]
+    assert list_faults({"seed": 0, "sweep": sweep}) == [said]
 
 
 @pytest.mark.parametrize(
@@ -201,13 +179,8 @@ def test_a_fault_that_no_axis_changes_is_said_once() -> None:
     ]
 
 
-def test_faults_of_sections_and_of_the_sweep_are_said_together() -> None:
-    tree = {"seed": -1, "sweep": {"channel.snrdb": [1], "channel.snr_db": 4}}
-    assert len(list_faults(tree)) == 3
-
-
 def test_expanding_a_scenario_that_was_made_by_hand_checks_it_too() -> None:
-    with pytest.raises(ScenarioError, match=r"'channel\.snrdb' is no key"):
+    with pytest.raises(ScenarioError, match=r"channel\.snrdb: unknown key; did you mean 'snr_db'"):
         expand(Scenario(name="x", sweep={"channel.snrdb": [1]}))
     with pytest.raises(ScenarioError, match=r"devices\.late: 'next' needs"):
         expand(Scenario.model_validate({"name": "x", "devices": {"late": "next"}}))
@@ -224,7 +197,7 @@ def test_a_bad_axis_and_a_bad_value_of_another_are_both_told() -> None:
     }
     told = list_faults({"devices": {"count": 2}, "sweep": sweep})
     assert len(told) == 3
-    assert any("'power.nmae' is no key of a scenario" in one for one in told)
+    assert any("power.nmae: unknown key" in one for one in told)
     assert any("channel.snr_db=loud: channel.snr_db: got 'loud'" in one for one in told)
     assert any("algorithm=fedavgg" in one and "did you mean 'fedavg'?" in one for one in told)
     for axis in ({"channel.snr_db": 3}, {"power": ["ci", "ci"]}):

@@ -70,11 +70,8 @@ def test_sections_that_do_not_fit(tree: dict[str, Any], said: str) -> None:
         {"algorithm": {"name": "fedrlr", "rank": 64}},
         {"algorithm": {"name": "fedrlr", "rank": [64, 10]}},
         {"algorithm": {"name": "fedrlr", "rank": 900}, "model": "my:Net"},
-        {"algorithm": {"name": "fedrlr", "rank": 900}, "data": "my:load"},
-        {"devices": {"participants": 10}},
         {"devices": {"late": "next", "deadline_s": 1}},
         {"training": {"stop_at": {"validation_accuracy": 0.9}}, "data": {"validation": 0.1}},
-        {"training": {"rounds": 3, "eval_every": 10}},
     ],
 )
 def test_sections_that_just_fit(tree: dict[str, Any]) -> None:
@@ -110,11 +107,6 @@ def test_blind_devices_need_the_sum_of_channels(receiver: str) -> None:
     )
 
 
-@pytest.mark.parametrize("receiver", ["auto", "mrc"])
-def test_receivers_that_would_do(receiver: str) -> None:
-    assert load_scenario({"name": "x", "power": "blind", "receiver": receiver})
-
-
 def test_an_average_plan_is_one_of_power() -> None:
     tree = {"transport": {"name": "over_the_air", "snr_convention": "total_energy"}}
     assert load_scenario({"name": "x", "power": "gbma", **tree})
@@ -129,13 +121,9 @@ def test_quadrature_pairs_reals_of_the_whole_payload() -> None:
 WHOLE: list[dict[str, Any]] = [
     {"name": "fedavg", "sends": "model"},
     {"name": "fedasync"},
-    {"name": "fedmid", "bias_mode": "ota"},
     {"name": "prox_sgd"},
-    {"name": "magnitude_pruning"},
     {"name": "tdpfed", "sends": "factors"},
     {"name": "fedamp"},
-    {"name": "fedfomo"},
-    {"name": "fedpac"},
     {"name": "fedrlr"},
 ]
 """Methods that send something else than increments."""
@@ -144,7 +132,6 @@ ASSUMING: list[dict[str, Any]] = [
     {"codec": "obda"},
     {"codec": "topk"},
     {"codec": {"name": "compressed_sensing", "keep": 0.1}},
-    {"codec": {"name": "shared_subset", "error_feedback": False}},
     {"codec": "random_subset"},
     {"transport": "fsk_majority_vote"},
     {"devices": {"count": 4, "participants": 2, "selection": "update_norm"}},
@@ -156,7 +143,6 @@ TAKING: list[dict[str, Any]] = [
     {"codec": {"name": "compressed_sensing", "error_feedback": False}},
     {"codec": {"name": "random_subset", "fill": "keep"}},
     {"codec": "qsgd"},
-    {"codec": "uniform"},
     {"transport": "reed"},
     {"transport": "type_based", "power": "ci"},
     {"server": "average"},
@@ -174,7 +160,7 @@ def test_models_are_no_increments(method: dict[str, Any], part: dict[str, Any]) 
 
 
 def test_what_goes_together() -> None:
-    for part, method in zip(TAKING, itertools.cycle(WHOLE[:6]), strict=False):
+    for part, method in zip(TAKING, itertools.cycle(WHOLE[:4]), strict=False):
         assert load_scenario({"name": "x", "algorithm": method} | part)
     increments = ["fedavg", "scaffold", "tdpfed", WHOLE[1] | {"sends": "increment"}]
     for part, method in zip(ASSUMING, itertools.cycle(increments), strict=False):

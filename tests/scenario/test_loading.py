@@ -10,7 +10,6 @@ from support.scenarios import make_scenario, write_scenario
 
 from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.channels.rayleigh import Rayleigh
-from otafl.core.registry import TABLES, list_names, load_settings_class
 from otafl.data.custom import CustomData
 from otafl.data.partitions.by_class import Dirichlet, LabelSkew
 from otafl.models.custom import CustomModel
@@ -23,8 +22,7 @@ from otafl.scenario import (
     to_yaml,
 )
 from otafl.scenario.errors import ProblemLocator
-from otafl.scenario.extending import add_base
-from otafl.scenario.reading import FILE_KEYS, read_file
+from otafl.scenario.reading import add_base, read_file
 from otafl.scenario.yaml_source import parse
 
 pytestmark = pytest.mark.exact
@@ -58,20 +56,6 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert got.training.rounds == 1500
     assert got.trials == 10
     assert list(got.sweep) == ["channel.snr_db", "devices.count", "power.name"]
-
-
-def test_a_name_is_enough() -> None:
-    got = make_scenario()
-    assert (got.data.name, got.model.name, got.algorithm.name) == ("digits", "mlp", "fedavg")
-    assert (got.channel.name, got.csi.name, got.power.name) == ("rayleigh", "perfect", "gbma")
-    assert (got.codec.name, got.transport.name) == ("identity", "over_the_air")
-    assert (got.devices.count, got.devices.participants) == (10, None)
-    assert (got.devices.compute.name, got.devices.late) == ("phone", "drop")
-    assert (got.devices.deadline_s, got.devices.downlink_rate_bps) == (None, 1e7)
-    assert (got.training.rounds, got.training.eval_every, got.training.batch_size) == (100, 10, 20)
-    assert (got.trials, got.seed, got.sweep) == (1, 0, {})
-    assert (got.engine.memory_gb, got.engine.chunk_mb, got.engine.dtype) == (2.0, None, "float32")
-    assert (got.output.folder, got.output.save_link) == ("results", False)
 
 
 def test_a_plain_name_and_a_section_without_a_name() -> None:
@@ -181,12 +165,3 @@ def test_relative_paths_count_from_where_they_are_written(
     near, keys = str(tmp_path / "near.npy"), {"name": "trace", "path": "near.npy"}
     assert load_scenario("study/s.yaml", ["channel.path=near.npy"]).channel.path == near
     assert load_scenario({"name": "s", "channel": keys}).channel.path == near
-
-
-def test_keys_of_input_files_are_found_by_their_names() -> None:
-    """So `reads` of a component and the names in `FILE_KEYS` are the same."""
-    for table in TABLES:
-        for name in list_names(table):
-            kind = load_settings_class(table, name)
-            named = {key for key in kind.model_fields if key in FILE_KEYS and key != "root"}
-            assert named == set(kind.reads), (table, name)

@@ -27,9 +27,7 @@ def test_a_policy_that_no_transport_asks() -> None:
         ]
     assert not noted(power="tci")
     (said,) = noted(transport="digital", sweep={"power": ["gbma", "ci"]})
-    assert said.startswith("power: 'gbma' and 'ci' without effect")
-    both = ["over_the_air", "digital"]
-    assert len(noted(sweep={"transport": both, "power": ["gbma", "ci"]})) == 1
+    assert said.startswith("power: 'ci' without effect")
 
 
 def test_what_is_no_mistake() -> None:
@@ -38,6 +36,38 @@ def test_what_is_no_mistake() -> None:
     assert not noted(transport="digital", power=registry.TABLES["power"].default)
     filled = load_scenario({"name": "s", "transport": "digital"})
     assert not noted(**{k: v for k, v in yaml.safe_load(to_yaml(filled)).items() if k != "name"})
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            {"impairments": {"adc_range": 2}},
+            "impairments.adc_range: 2.0 without effect, because impairments.adc_bits has its "
+            "default; set adc_bits, or leave adc_range out",
+        ),
+        ({"transport": {"name": "digital", "mcs_table": "256qam"}}, "transport.mcs_table: 256qam"),
+        ({"impairments": {"interferers": 2}}, "impairments.interferers: 2 "),
+        ({"devices": {"compute": {"jitter_scale": 0.1}}}, "devices.compute.jitter_scale: 0.1 "),
+        ({"training": {"fine_tune_learning_rate": 1}}, "training.fine_tune_learning_rate: 1.0 "),
+    ],
+)
+def test_keys_that_need_another(keys: dict[str, Any], said: str) -> None:
+    (found,) = noted(**keys)
+    assert found.startswith(said)
+
+
+def test_a_key_that_has_an_effect_at_some_points() -> None:
+    assert not noted(impairments={"adc_range": 2, "adc_bits": 8})
+    assert not noted(impairments={"adc_range": 2}, sweep={"impairments.adc_bits": [None, 8]})
+
+
+def test_declared_fields_exist() -> None:
+    for table in registry.TABLES:
+        for name in registry.list_names(table):
+            kind = registry.load_settings_class(table, name)
+            for pair in kind.idle_without.items():
+                assert {*pair} <= {*kind.model_fields}
 
 
 def test_settings_that_need_a_threshold() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command import call
 
 from otafl.scenario import expand, list_notes, load_scenario
 from otafl.scenario.power_budgets import describe_power_budgets, find_power_constraint
@@ -77,17 +75,3 @@ def test_points_that_no_single_coordinate_tells_apart_are_counted() -> None:
     assert said == (
         "power budgets differ: 1 of 4 points in every round, others on average over fading"
     )
-
-
-def test_a_number_has_its_name() -> None:
-    digital = {"name": "digital", "access": "ofdma"}
-    assert noted(transport=digital, sweep={"transport.gain_threshold": [0.0, 0.1]}) == [
-        "power budgets differ: gain_threshold=0.1 on average over fading, others in every round"
-    ]
-
-
-def test_check_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text("name: s\nsweep: {power: [gbma, tci]}\n")
-    call("check", path)
-    assert "power budgets differ: tci" in capsys.readouterr().err

@@ -11,7 +11,6 @@ from support.scenarios import LARGE, SCENARIO_FILES, SCENARIOS, make_scenario, w
 
 from otafl.core import registry
 from otafl.scenario import (
-    build_axes,
     build_json_schema,
     compute_scenario_hash,
     expand,
@@ -88,21 +87,6 @@ def test_keys_beside_a_swept_name_read_back_and_count_in_the_hash() -> None:
     assert compute_scenario_hash(once) != compute_scenario_hash(make_scenario(sweep=axis))
 
 
-def test_filled_in_yaml_shows_every_key() -> None:
-    text = to_yaml(make_scenario(model={"hidden": [3, 4]}, channel={"snr_db": -2.5}))
-    assert text.startswith("name: x\ndata:\n  name: digits\n  partition:\n    name: iid\n")
-    assert "channel:\n  name: rayleigh\n  snr_db: -2.5\n  path_loss_db: null\n" in text
-    assert "  hidden: [3, 4]\n" in text
-    assert "sweep" not in text
-
-
-def test_the_quickstart_runs_four_snrs_and_three_policies() -> None:
-    quickstart = load_scenario(SCENARIOS / "quickstart.yaml")
-    assert quickstart.data.name == "digits"
-    assert [len(axis.values) for axis in build_axes(quickstart).values()] == [4, 3]
-    assert len({make_stack_key(point.scenario) for point in expand(quickstart)}) == 3
-
-
 def test_json_schema() -> None:
     schema = build_json_schema()
     power = schema["properties"]["power"]["anyOf"]
@@ -122,23 +106,6 @@ def test_json_schema() -> None:
     partition = data["digits"]["properties"]["partition"]["anyOf"]
     assert partition[0] == {"enum": list(registry.list_names("partition"))}
     assert schema["required"] == ["name"]
-
-
-def test_every_reference_of_the_json_schema_resolves() -> None:
-    schema = build_json_schema()
-    found = list(_references(schema))
-    assert len(found) > 20
-    assert {one.removeprefix("#/$defs/") for one in found} <= set(schema["$defs"])
-
-
-def _references(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        if isinstance(tree.get("$ref"), str):
-            yield tree["$ref"]
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for item in tree:
-            yield from _references(item)
 
 
 @functools.cache

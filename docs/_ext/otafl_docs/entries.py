@@ -11,7 +11,7 @@ from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.registry import TABLES
 from otafl.scenario import load_scenario
-from otafl.scenario.examples import format_example
+from otafl.scenario.writing import format_example
 from otafl_docs import rst, words
 from otafl_docs.settings import settings_table
 

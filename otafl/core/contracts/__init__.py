@@ -7,11 +7,20 @@ a payload.
 
 from __future__ import annotations
 
-from otafl.core.contracts.cohort import Cohort
-from otafl.core.contracts.context import Context, LocalContext
+from otafl.core.contracts.cohort import (
+    MODEL,
+    VERSION,
+    Cohort,
+    Hyper,
+    Tensors,
+    take_rows,
+    unsqueeze_like,
+)
 from otafl.core.contracts.learning import (
     Batch,
+    Context,
     FineTuneSpec,
+    LocalContext,
     LocalData,
     MomentsFn,
     PredictFn,
@@ -35,7 +44,6 @@ from otafl.core.contracts.link import (
     apply_combiner,
 )
 from otafl.core.contracts.payload import Broadcast, DeliveredMasks, Group, Payload, Received
-from otafl.core.contracts.tensors import MODEL, VERSION, Hyper, Tensors, take_rows, unsqueeze_like
 
 __all__ = [
     "MIN_RATE",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from otafl.core.contracts.tensors import Hyper, Tensors
+from otafl.core.contracts.cohort import Hyper, Tensors
 
 NOISE_VARIANCE = 0.5
 """Variance N of one received real number, half the receiver's complex noise variance."""

@@ -11,8 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts.cohort import Cohort
-from otafl.core.contracts.tensors import Tensors, take_rows, unsqueeze_like
+from otafl.core.contracts.cohort import Cohort, Tensors, take_rows, unsqueeze_like
 
 
 @dataclass(frozen=True)

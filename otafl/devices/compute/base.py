@@ -132,9 +132,9 @@ class Quantities(Settings):
     joules"""
     frequency_min_share: float = declare_stackable(1.0, gt=0, le=1)
     """lowest clock frequency over the highest, for devices.cpu_frequency"""
-    memory_mb: float | None = declare_stackable(None, mixes_with_null=True, gt=0)
+    memory_mb: float | None = declare_stackable(None, gt=0)
     """memory for training in MiB; no bound if not given"""
-    battery_j: float | None = declare_stackable(None, mixes_with_null=True, gt=0)
+    battery_j: float | None = declare_stackable(None, gt=0)
     """capacity of the battery in J; on mains if not given"""
     charge: float = declare_stackable(1.0, ge=0, le=1)
     """share of the capacity that is charged at the start"""

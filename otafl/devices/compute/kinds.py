@@ -119,7 +119,6 @@ class Csv(NumericCompute):
     """
 
     example: ClassVar = {"devices.compute.file": "devices.csv"}
-    reads: ClassVar = ("file",)
     is_in_order: ClassVar[bool] = True
 
     name: Literal["csv"] = "csv"

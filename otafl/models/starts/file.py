@@ -32,7 +32,6 @@ class File(Start):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"model.start.path": "start.safetensors"}
-    reads: ClassVar = ("path",)
     begins_again: ClassVar = True
 
     name: Literal["file"] = "file"

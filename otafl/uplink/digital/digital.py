@@ -77,10 +77,6 @@ class Digital(Transport):
     counts: ClassVar[Counts] = "all"
 
     class Settings(Transport.Settings):
-        idle_without: ClassVar = {
-            "constraint": "gain_threshold",
-            "shares": "gain_threshold",
-        }
 
         name: Literal["digital"] = "digital"
         access: Literal["tdma", "ofdma"] = Field(

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core.compiling import compile_loop
+from otafl.core.compiled_module import compile_loop
 from otafl.uplink.noncoherent.energies import BLOCK
 from otafl.uplink.signal import Segments, Signal
 

@@ -234,7 +234,7 @@ def test_a_users_module_keeps_its_weights(monkeypatch: pytest.MonkeyPatch) -> No
 class Scaled(nn.Module):
     """A frozen layer of ones and a scale of shape ()."""
 
-    def __init__(self) -> None:
+    def __init__(self, input_shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
         self.frozen, self.out = nn.Linear(64, 3), nn.Linear(3, 10)
         self.scale = nn.Parameter(torch.tensor(2.0))
@@ -253,7 +253,7 @@ SCALED = {"name": f"{__name__}:Scaled"}
 def test_frozen_parameters_keep_their_values(kind: str, tmp_path: Path) -> None:
     start: Any = kind
     if kind == "file":
-        torch.save(Scaled().state_dict(), tmp_path / "start.pt")
+        torch.save(Scaled((64,), 10).state_dict(), tmp_path / "start.pt")
         start = {"name": "file", "path": str(tmp_path / "start.pt")}
     made = engine({"model": SCALED | {"start": start}})
     assert list(made.parts.model.shapes) == ["scale", "out.weight", "out.bias"]
