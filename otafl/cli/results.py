@@ -45,18 +45,12 @@ def diff(
     tolerance: Annotated[
         float, typer.Option(metavar="REL", help="Relative difference that counts as equal.")
     ] = 0.0,
-    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show what differs; exit code 1 if anything does."""
-    from otafl.analysis.comparison import compare
+    from otafl.analysis.comparison import compare, print_comparison
 
     found = compare(a, b, tolerance)
-    if json:
-        typer.echo(found.to_json())
-    else:
-        from otafl.analysis.comparison_printing import print_comparison
-
-        print_comparison(found)
+    print_comparison(found)
     if found.differs:
         raise typer.Exit(1)
 

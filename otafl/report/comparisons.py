@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.pair_rows import build_pair_rows
-from otafl.analysis.paired import MIN_PAIRS, compare_pairs
+from otafl.analysis.paired import MIN_PAIRS, build_pair_table, compare_pairs
 from otafl.analysis.points import find_main_variable, is_numeric, list_axes
 from otafl.plots.overviews import unzip_axis
 from otafl.results.coordinates import get_long_name
@@ -52,7 +51,8 @@ def build_comparisons(ds: xr.Dataset) -> list[PairTable]:
         tests = compare_pairs(ds, variable, axis)
         if int(tests["pairs"].max()) < MIN_PAIRS:
             continue
-        titles, rows = build_pair_rows(tests)
+        table = build_pair_table(tests)
+        titles, rows = table.titles, table.rows
         name = get_long_name(ds, axis)
         said = (
             f"Differences of {get_long_name(ds, variable)} from {name} {tests.attrs['baseline']}, "
