@@ -221,9 +221,9 @@ def compare_values(values: xr.DataArray, base: xr.DataArray, level: float = 0.95
 
     Trials that only one of them has are not pairs.
     """
-    values, base = xr.align(values, base, join="inner", exclude=set(values.dims) - {"trial"})
+    values, base = _align_trials(values, base)
     apart = _subtract(values, base)
-    own, other = (one.load().where(apart.notnull()) for one in (values, base))
+    own, other = (one.where(apart.notnull()) for one in (values, base))
     count = apart.count("trial")
     mean, variance = apart.mean("trial"), _compute_variance(apart)
     std_error = np.sqrt(variance / count)
@@ -254,12 +254,19 @@ def compare_values(values: xr.DataArray, base: xr.DataArray, level: float = 0.95
     return table
 
 
+def _align_trials(values: xr.DataArray, base: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """Return both in memory at the trials that both have; the base has no other coordinates."""
+    base = base.reset_coords(drop=True)
+    values, base = xr.align(values, base, join="inner", exclude=set(values.dims) - {"trial"})
+    return values.load(), base.load()
+
+
 def _subtract(values: xr.DataArray, base: xr.DataArray) -> xr.DataArray:
     """Subtract aligned trials; what rounding leaves of equal values or differences is no evidence.
 
     NaN where one of the two is not finite.
     """
-    values, base = (one.load().where(np.isfinite(one.load())) for one in (values, base))
+    values, base = (one.where(np.isfinite(one)) for one in (values, base))
     apart = values - base
     own, other = (abs(one.where(apart.notnull())).max("trial") for one in (values, base))
     rounding = ROUNDING * np.maximum(own, other)
@@ -281,10 +288,9 @@ def _compute_variance(values: xr.DataArray) -> xr.DataArray:
 def _compare_and_test(values: xr.DataArray, base: xr.DataArray, level: float) -> xr.Dataset:
     """Return `STATISTICS` and `TESTS` of values - base."""
     table = compare_values(values, base, level)
-    aligned = xr.align(values, base, join="inner", exclude=set(values.dims) - {"trial"})
     table["p_holm"] = table["p"].copy(data=adjust_p_values(table["p"].values))
     table["p_wilcoxon"] = xr.apply_ufunc(
-        _test_signed_ranks, _subtract(*aligned), input_core_dims=[["trial"]], vectorize=True
+        _test_signed_ranks, _subtract(*_align_trials(values, base)), input_core_dims=[["trial"]], vectorize=True
     )
     for name, said in TESTS.items():
         table[name].attrs = {"long_name": said}
