@@ -290,7 +290,10 @@ def _compare_and_test(values: xr.DataArray, base: xr.DataArray, level: float) ->
     table = compare_values(values, base, level)
     table["p_holm"] = table["p"].copy(data=adjust_p_values(table["p"].values))
     table["p_wilcoxon"] = xr.apply_ufunc(
-        _test_signed_ranks, _subtract(*_align_trials(values, base)), input_core_dims=[["trial"]], vectorize=True
+        _test_signed_ranks,
+        _subtract(*_align_trials(values, base)),
+        input_core_dims=[["trial"]],
+        vectorize=True,
     )
     for name, said in TESTS.items():
         table[name].attrs = {"long_name": said}

@@ -12,12 +12,10 @@ from matplotlib.figure import Figure
 
 from otafl.analysis.labels import AXES
 from otafl.analysis.paired import compute_quantile
-from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.plots.kinds import Kind, Spread
 from otafl.plots.style import format_split
-from otafl.plots.tables import COUNTS, build_table
 
 SUFFIXES = (".png", ".pdf", ".svg")
 MIN_WIDTH, MAX_WIDTH = 2.0, 20.0
@@ -117,17 +115,10 @@ def describe_figure(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
 
 
 def describe_in_words(data: xr.Dataset) -> str:
-    """Describe a figure for readers who cannot see it, by its variables and their ranges."""
+    """Describe a figure for readers who cannot see it, by its kind and its variables."""
     attrs = data.attrs
     shown = (attrs[f"{axis}_label"] for axis in reversed(AXES) if f"{axis}_label" in attrs)
-    rows = build_table(data).select_dtypes("number")
-    names = [name for name in rows if not name.endswith("_std") and name not in COUNTS]
-    ranges = (
-        f"{name} {format_number(rows[name].min(), 3)} to {format_number(rows[name].max(), 3)}"
-        for name in names
-    )
-    said = f"{Kind(attrs['kind']).noun} of {' against '.join(shown)}{format_split(data)}."
-    return f"{said} Values: {', '.join(ranges)}."
+    return f"{Kind(attrs['kind']).noun} of {' against '.join(shown)}{format_split(data)}."
 
 
 def save(figure: Figure, path: Path | str) -> None:
