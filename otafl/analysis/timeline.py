@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from otafl.analysis.points import select_point
 from otafl.analysis.summary import format_number, make_table
 from otafl.core.console import make_console
 from otafl.core.errors import UserError
-from otafl.core.files import write_csv
+from otafl.core.suggestions import format_count
 from otafl.devices.activities import ACTIVITIES
 from otafl.results.coordinates import format_values
 
@@ -115,30 +113,22 @@ def select_window(
     events: xr.Dataset,
     start_s: float | None = None,
     until_s: float | None = None,
-    devices: Collection[int] | None = None,
 ) -> xr.Dataset:
-    """Keep the events of some devices that lie in part or whole in a window of time.
+    """Keep the events that lie in part or whole in a window of time.
 
     Parameters
     ----------
     events : as `extract_timeline` gives them.
     start_s, until_s : of the window; None: where the trial starts and ends.
-    devices : None: all.
 
     Returns
     -------
-    The attributes start_s and until_s are the window's ends, rows the devices, ascending.
+    The attributes start_s and until_s are the window's ends.
 
     Raises
     ------
-    UserError : for an empty window, and for devices that are not there.
+    UserError : for an empty window.
     """
-    last = events.attrs["devices"] - 1
-    rows = list(range(last + 1)) if devices is None else sorted(devices)
-    absent = [device for device in rows if not 0 <= device <= last]
-    if absent or not rows:
-        got = f"not {absent[-1]}" if absent else "name one at least"
-        raise UserError(f"--devices: this result has devices 0 to {last}, {got}")
     end_s = events.attrs["end_s"]
     start_s = 0.0 if start_s is None else start_s
     until_s = end_s if until_s is None else min(until_s, end_s)
@@ -148,9 +138,7 @@ def select_window(
             f"{end_s:g} s"
         )
     inside = (events["end_s"] > start_s) & (events["start_s"] < until_s)
-    inside &= events["device"].isin(rows)
-    part = events.isel(event=inside.values)
-    return part.assign_attrs(start_s=start_s, until_s=until_s, rows=rows)
+    return events.isel(event=inside.values).assign_attrs(start_s=start_s, until_s=until_s)
 
 
 def sum_by_activity(part: xr.Dataset) -> xr.Dataset:
@@ -169,7 +157,7 @@ def sum_by_activity(part: xr.Dataset) -> xr.Dataset:
     names = [name for name in ACTIVITIES if name in activity]
     events = [float((activity == name).sum()) for name in names]
     seconds = [float((end - start)[activity == name].sum()) for name in names]
-    device_s = len(part.attrs["rows"]) * (until_s - start_s)
+    device_s = part.attrs["devices"] * (until_s - start_s)
     # one after the other on one axis, so that intervals of two devices never meet
     shift = part["device"].values * 2.0 * (until_s - start_s) - start_s
     starts, ends = merge_intervals(start + shift, end + shift)
@@ -204,25 +192,14 @@ def print_totals(part: xr.Dataset, console: Console | None = None) -> None:
     for row in sum_by_activity(part).to_dataframe().itertuples():
         count = "-" if np.isnan(row.events) else f"{row.events:.0f}"
         table.add_row(str(row.Index), count, format_number(row.seconds), f"{100 * row.share:.1f} %")
-    rows = about["rows"]
-    whose = f"{len(rows)} devices" if len(rows) > 1 else f"device {rows[0]}"
     start_s, until_s, end_s = (
         format_number(about[name]) for name in ("start_s", "until_s", "end_s")
     )
     span = f"{start_s} to {until_s} s of {end_s} s"
-    console.print(f"{about['title']}: {whose}, {span}\n", soft_wrap=True)
+    console.print(
+        f"{about['title']}: {format_count(about['devices'], 'device')}, {span}\n", soft_wrap=True
+    )
     console.print(table)
     counts = [f"{about[name]} {said}" for name, said in UPDATES.items() if about.get(name)]
     if counts:
         console.print(f"\nupdates of the whole trial: {', '.join(counts)}", soft_wrap=True)
-
-
-def write_events(part: xr.Dataset, path: Path) -> None:
-    """Write the events as a CSV, a row each, not clipped to the window.
-
-    Raises
-    ------
-    WriteError : where the file cannot be written.
-    """
-    rows = zip(*(part[name].values.tolist() for name in COLUMNS), strict=True)
-    write_csv(path, COLUMNS, rows)

@@ -30,9 +30,6 @@ Figure = Annotated[
     Path | None, typer.Option("--out", "-o", help="PNG, PDF or SVG; else beside the result.")
 ]
 
-MAX_DIGITS = 6
-"""Of the number of a device that is drawn."""
-
 
 @ignore_matplotlibrc()
 def plot(
@@ -159,28 +156,20 @@ def timeline(
         float | None,
         typer.Option(metavar="S", help="Last simulated second; else what can be read."),
     ] = None,
-    devices: Annotated[
-        str | None, typer.Option(metavar="LIST", help="E.g. 0-9 or 0,3,7; else all.")
-    ] = None,
     out: Figure = None,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the events as CSV.")
-    ] = None,
 ) -> None:
     """Draw what every device did, and add it up."""
-    chosen, rows = parse_selection(sel), None if devices is None else _parse_numbers(devices)
+    chosen = parse_selection(sel)
     from otafl.analysis import timeline as tables
     from otafl.plots import gantt
     from otafl.results.files import open_results
 
     events = tables.extract_timeline(open_results(result), trial, **chosen)
-    whole = tables.select_window(events, from_, until, rows)
+    whole = tables.select_window(events, from_, until)
     if from_ is None and until is None:
         until = gantt.find_readable_time(events)
     target = out or _make_output_path(result, "timeline.png")
-    if csv is not None:
-        tables.write_events(whole, csv)
-    gantt.draw_chart(events, target, from_, until, rows)
+    gantt.draw_chart(events, target, from_, until)
     tables.print_totals(whole)
     if until is not None and until < whole.attrs["until_s"]:
         typer.echo(f"drawn until {until:.4g} s; --from and --until choose")
@@ -204,15 +193,3 @@ def _print_chance_warning(result: xr.Dataset, drawn: Collection[str]) -> None:
 def _make_output_path(result: Path, name: str) -> Path:
     """Return the path of a file beside a result, or in the folder of a sweep."""
     return (result if result.is_dir() else result.parent) / f"{result.stem}_{name}"
-
-
-def _parse_numbers(text: str) -> set[int]:
-    """Read the devices of a list like 0-9,12."""
-    numbers: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = (piece.strip() for piece in part.partition("-"))
-        last = last if dash else first
-        if not all(one.isdecimal() and len(one) <= MAX_DIGITS for one in (first, last)):
-            raise UserError(f"--devices {text[:40]}: must be numbers and ranges, e.g. 0-9 or 0,3,7")
-        numbers |= set(range(int(first), int(last) + 1))
-    return numbers

@@ -10,7 +10,6 @@ Okabe, Ito 2008, "Color Universal Design".
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,32 +75,30 @@ def draw_chart(
     path: Path | str | None = None,
     start_s: float | None = None,
     until_s: float | None = None,
-    devices: Collection[int] | None = None,
 ) -> Figure:
-    """Draw events, clipped to a `timeline.window`. Slots are those of all devices.
+    """Draw events, clipped to a window.
 
     Parameters
     ----------
-    events : as `timeline.timeline_of` gives them.
+    events : as `extract_timeline` gives them.
     path : of a PNG, PDF or SVG file; None: it is not saved.
-    start_s, until_s, devices : as `timeline.window` takes them.
+    start_s, until_s : as `timeline.select_window` takes them.
 
     Raises
     ------
     UserError : for an empty window, and for a file that cannot be written.
     """
-    part = select_window(events, start_s, until_s, devices)
-    slots, rows = select_window(events, start_s, until_s), part.attrs["rows"]
+    part = select_window(events, start_s, until_s)
+    devices = part.attrs["devices"]
     # a row of 200 devices still has its pixels, and three devices do not fill a page
-    figure = make_figure((10.0, 1.1 + min(max(0.3 * len(rows), 1.5), 8.0)))
+    figure = make_figure((10.0, 1.1 + min(max(0.3 * devices, 1.5), 8.0)))
     ax = figure.subplots()
     scale, unit = _choose_unit(part.attrs["until_s"] - part.attrs["start_s"])
     _draw_bars(ax, part, scale)
-    _draw_slots(ax, slots, scale)
+    _draw_slots(ax, part, scale)
     ax.set_xlim(part.attrs["start_s"] / scale, part.attrs["until_s"] / scale)
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    step = -(-len(rows) // MAX_NAMED)
-    ax.set_yticks(range(0, len(rows), step), [str(device) for device in rows[::step]])
+    ax.set_ylim(devices - 0.4, -0.6)
+    ax.set_yticks(range(0, devices, -(-devices // MAX_NAMED)))
     ax.set(xlabel=f"simulated time [{unit}]", ylabel="device")
     ax.spines[["top", "right"]].set_visible(False)
     if ax.collections:
@@ -114,8 +111,7 @@ def draw_chart(
 
 def _draw_bars(ax: Axes, part: xr.Dataset, scale: float) -> None:
     """Draw the bars of each activity that occurs."""
-    rows = np.array(part.attrs["rows"])
-    row = np.searchsorted(rows, part["device"].values)
+    row = part["device"].values
     start = np.maximum(part["start_s"].values, part.attrs["start_s"]) / scale
     end = np.minimum(part["end_s"].values, part.attrs["until_s"]) / scale
     activity = part["activity"].values

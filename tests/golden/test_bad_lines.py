@@ -77,7 +77,6 @@ run s.yaml --workers 2 --scheduler tcp://127.0.0.1:1
 sweep s.yaml --scheduler nonsense
 sweep s.yaml --scheduler tcp://127.0.0.1:1
 sweep s.yaml --scheduler tcp://[::
-show r.nc --csv folder
 diff r.nc folder
 diff cut.nc r.nc
 diff r.nc r.nc --tolerance nan
@@ -109,8 +108,6 @@ timeline r.nc --trial 9
 timeline r.nc --sel x=1
 timeline r.nc --from 9 --until 1
 timeline r.nc --from nan
-timeline r.nc --devices 9-0
-timeline r.nc --devices 0-99999999999
 timeline r.nc --out x.bmp
 validate --device tpu
 validate --only no-such-law
