@@ -37,7 +37,6 @@ from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count
 from otafl.results.coordinates import format_value, format_values
 from otafl.results.end_values import select_end_total
-from otafl.results.header import read_scenario
 from otafl.results.variables import get_better_direction
 
 MIN_PAIRS = 3
@@ -157,8 +156,7 @@ def compare_results(
     -------
     xarray.Dataset
         Statistics of second - first, as `compare_pairs` returns them, with the dim `point` for
-        whole results, else with the axes that are left. The attribute `data_differ` names the keys
-        of section `data` that differ; pairs then do not share their samples.
+        whole results, else with the axes that are left.
 
     Raises
     ------
@@ -180,7 +178,6 @@ def compare_results(
             f"{seeds[0]} and {seeds[1]}"
         )
     variable = variable or find_main_variable(first)
-    differing = _list_differing_data(first, second)
     if is_whole(first) and is_whole(second):
         first, second = select_common_points(first, second)
     base, values = (
@@ -198,22 +195,7 @@ def compare_results(
     table = _compare_and_test(values, base, level)
     better = get_better_direction(variable) or ""
     about = {"variable": variable, "baseline": "the first", "better": better, "level": level}
-    return table.assign_attrs(about | {"data_differ": ", ".join(differing)})
-
-
-def _list_differing_data(first: xr.Dataset, second: xr.Dataset) -> list[str]:
-    """List the keys of section `data` whose values differ between two results."""
-    one, two = (_read_data_section(ds) for ds in (first, second))
-    return [f"data.{key}" for key in dict.fromkeys((*one, *two)) if one.get(key) != two.get(key)]
-
-
-def _read_data_section(ds: xr.Dataset) -> dict[str, Any]:
-    """Read the section `data` of a result's scenario; empty if there is none."""
-    try:
-        section = read_scenario(ds.attrs).get("data")
-    except UserError:
-        return {}
-    return section if isinstance(section, dict) else {}
+    return table.assign_attrs(about)
 
 
 def compare_values(values: xr.DataArray, base: xr.DataArray, level: float = 0.95) -> xr.Dataset:
@@ -405,11 +387,6 @@ def list_pair_notes(tests: xr.Dataset, diverged: Sequence[str]) -> list[str]:
     diverged : of each result how many trials diverged and how they count; "" for none.
     """
     notes = list(dict.fromkeys(filter(None, diverged)))
-    if keys := tests.attrs.get("data_differ"):
-        notes.append(
-            f"the results have different {keys}, so the trials of a pair do not have the same "
-            "samples; compare results with the same section `data`"
-        )
     if int(tests["pairs"].max()) < MIN_PAIRS:
         notes.append(f"fewer than {MIN_PAIRS} pairs tell no significance; raise `trials`")
     return notes

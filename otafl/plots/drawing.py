@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from otafl.analysis.labels import AXES
 from otafl.analysis.paired import compute_quantile
+from otafl.analysis.points import format_label
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.plots.kinds import Kind, Spread
-from otafl.plots.style import format_split
 
 SUFFIXES = (".png", ".pdf", ".svg")
 MIN_WIDTH, MAX_WIDTH = 2.0, 20.0
@@ -97,16 +97,15 @@ def compute_spread(data: xr.Dataset, spread: Spread) -> xr.Dataset:
 
 
 def describe_spread(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
-    """Describe what shading, bars and lines show, and of how many trials; empty for nothing."""
-    parts = [str(data.attrs["lines"])] if data.attrs.get("lines") else []
+    """Describe what shading and bars show, and of how many trials; empty for nothing."""
     if data.attrs.get("mark"):
         known = data["trials"].values[data["trials"].values > 0]
         least, most = known.min(initial=2**31), known.max(initial=0)
         if most > 1:
             said = PHRASES[spread].format(**data.attrs)
             count = f"{most}" if least == most else f"{least} to {most}"
-            parts.insert(0, f"{data.attrs['mark']}: {said}, n = {count} trials")
-    return "; ".join(parts)
+            return f"{data.attrs['mark']}: {said}, n = {count} trials"
+    return ""
 
 
 def describe_figure(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
@@ -118,7 +117,13 @@ def describe_in_words(data: xr.Dataset) -> str:
     """Describe a figure for readers who cannot see it, by its kind and its variables."""
     attrs = data.attrs
     shown = (attrs[f"{axis}_label"] for axis in reversed(AXES) if f"{axis}_label" in attrs)
-    return f"{Kind(attrs['kind']).noun} of {' against '.join(shown)}{format_split(data)}."
+    parts = {"colour": attrs.get("hue"), "panel": attrs.get("facet")}
+    split = [
+        f", a {word} for each {format_label(data[name], name)}"
+        for word, name in parts.items()
+        if name
+    ]
+    return f"{Kind(attrs['kind']).noun} of {' against '.join(shown)}{''.join(split)}."
 
 
 def save(figure: Figure, path: Path | str) -> None:

@@ -19,7 +19,7 @@ def build_table(data: xr.Dataset) -> pd.DataFrame:
 
     The axes' coordinates come first, then values under their variables' names: curves have the
     abscissa, y, y_std, trials; heatmap z, z_std, trials; pareto x, x_std, y, y_std, trials, front;
-    cdf x, share, share_std, devices, trials. The foot of each first step of a cdf, at which the
+    cdf x, share, devices, trials. The foot of each first step of a cdf, at which the
     share is still 0, has no row.
     """
     if "drawn" in data:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from support.swept_bench import make_dataset
 
 from otafl.core.errors import UserError
-from otafl.plots import MANY, curve_data, describe_figure, draw
+from otafl.plots import MANY, curve_data, draw
 
 pytestmark = pytest.mark.exact
 
@@ -147,18 +147,3 @@ def test_what_cannot_be_drawn_is_explained(arguments: dict, said: str) -> None:
     with pytest.raises(UserError) as caught:
         plot(make_dataset("snr_db", "power"), **arguments)
     assert str(caught.value).startswith(said)
-
-
-def test_personal_metrics_have_lines_of_the_controls_which_are_named() -> None:
-    ds = make_dataset("power").rename(test_accuracy="personal_own_test_r2")
-    for name, value in {"mean_control": 0.8, "line_control": 0.9}.items():
-        for metric, found in {"r2": value, "mse": 7.0}.items():
-            ds[f"{name}_{metric}"] = (("power", "trial"), np.full((2, 3), found))
-    data = curve_data(ds, "personal_own_test_r2", "round", hue="power")
-    assert data.attrs["controls"] == pytest.approx({"mean control": 0.8, "line control": 0.9})
-    named = "dotted: mean control 0.800; dash-dotted: line control 0.900"
-    assert describe_figure(data).endswith(named)
-    flat = [line for line in draw(data).axes[0].lines if len(set(line.get_ydata())) == 1]
-    assert [float(line.get_ydata()[0]) for line in flat] == pytest.approx([0.8, 0.9])
-    for name in ("aggregation_nmse", "airtime_s"):
-        assert not curve_data(ds, name, "round", hue="power").attrs["controls"]
