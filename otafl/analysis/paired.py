@@ -22,12 +22,12 @@ import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 from scipy import stats
 
-from otafl.analysis.labels import get_label
-from otafl.analysis.matching import is_whole, select_common_points
+from otafl.analysis.comparison import is_whole, select_common_points
 from otafl.analysis.points import (
     build_labels,
     find_main_variable,
     find_places,
+    get_label,
     list_axes,
     swap_to_coordinate,
 )

@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from otafl.analysis import chance
-from otafl.analysis.labels import get_label, read_labels, write_labels
-from otafl.analysis.points import build_labels, list_axes
+from otafl.analysis.points import build_labels, get_label, list_axes, read_labels, write_labels
 from otafl.analysis.power_budgets import describe_mixed_budgets
 from otafl.core.console import make_console
 from otafl.losses.metrics import list_variables

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 
-from otafl.analysis.labels import get_label
 from otafl.analysis.paired import adjust_p_values, compare_values
 from otafl.analysis.points import (
     build_labels,
     format_label,
     format_short_label,
+    get_label,
     get_unit,
     swap_to_coordinate,
 )

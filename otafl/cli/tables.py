@@ -130,8 +130,7 @@ def compare(
         flag = f"--axis {axis}" if axis else f"--baseline {baseline}"
         raise UserError(f"{flag}: two results are compared with each other; give one of the two")
     from otafl.analysis import paired
-    from otafl.analysis.labels import read_labels, write_labels
-    from otafl.analysis.points import find_main_variable, select_slices
+    from otafl.analysis.points import find_main_variable, read_labels, select_slices, write_labels
     from otafl.analysis.rows import choose_format
     from otafl.results.coordinates import get_long_name
     from otafl.results.end_values import describe_diverged
@@ -183,9 +182,14 @@ def _build_grid(
     ways : `--target` and `--tune`.
     labels : `--label`, which come before those of the scenario.
     """
-    from otafl.analysis.labels import read_labels, write_labels
     from otafl.analysis.overhead import select_soonest, tabulate_costs
-    from otafl.analysis.points import find_main_variable, is_numeric, list_axes
+    from otafl.analysis.points import (
+        find_main_variable,
+        is_numeric,
+        list_axes,
+        read_labels,
+        write_labels,
+    )
     from otafl.analysis.tables import build_grid
     from otafl.analysis.tuning import select_tuned
     from otafl.results.end_values import describe_diverged

@@ -89,7 +89,7 @@ def curve_data(
     choices = not parametric and not is_numeric(table[x])
     log_x = "at" in table and spans_decades(table["at"].max("round").values)
     table = table.assign_attrs(log_x=int(log_x), log_y=int(log_y), choices=int(choices))
-    table.attrs |= {"mark": "bars" if choices else "shading", "center": "mean"}
+    table.attrs["mark"] = "bars" if choices else "shading"
     return table.assign(drawn=_find_drawable(table))
 
 

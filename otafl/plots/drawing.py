@@ -7,14 +7,14 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 from matplotlib.figure import Figure
 
-from otafl.analysis.labels import AXES
 from otafl.analysis.paired import compute_quantile
-from otafl.analysis.points import format_label
+from otafl.analysis.points import AXES, format_label
 from otafl.core.errors import UserError
-from otafl.core.files import write_atomically
+from otafl.core.files import write_atomically, write_text
 from otafl.plots.kinds import Kind, Spread
 
 SUFFIXES = (".png", ".pdf", ".svg")
@@ -25,9 +25,9 @@ JOURNAL_FONT = 8.0
 NUMBERS = {"axes.formatter.useoffset": False, "axes.formatter.use_mathtext": True}
 """Settings of matplotlib: numbers of an axis have a power of ten in common, but no summand."""
 PHRASES = {
-    Spread.deviation: "{center} ± one standard deviation",
-    Spread.error: "{center} ± one standard error",
-    Spread.interval: "95 % confidence interval of the {center} (Student's t)",
+    Spread.deviation: "mean ± one standard deviation",
+    Spread.error: "mean ± one standard error",
+    Spread.interval: "95 % confidence interval of the mean (Student's t)",
 }
 
 
@@ -102,9 +102,8 @@ def describe_spread(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
         known = data["trials"].values[data["trials"].values > 0]
         least, most = known.min(initial=2**31), known.max(initial=0)
         if most > 1:
-            said = PHRASES[spread].format(**data.attrs)
             count = f"{most}" if least == most else f"{least} to {most}"
-            return f"{data.attrs['mark']}: {said}, n = {count} trials"
+            return f"{data.attrs['mark']}: {PHRASES[spread]}, n = {count} trials"
     return ""
 
 
@@ -141,3 +140,38 @@ def save(figure: Figure, path: Path | str) -> None:
     # journals refuse the fonts of type 3 that matplotlib writes into PDF
     with write_atomically(path) as temporary, matplotlib.rc_context({"pdf.fonttype": 42}):
         figure.savefig(temporary, dpi=160, format=suffix[1:])
+
+
+COUNTS = ("devices", "trials", "front")
+"""Columns that say of how many the others are, and which points form a front."""
+
+
+def build_table(data: xr.Dataset) -> pd.DataFrame:
+    """Return a row for each mark of a figure, from what `kinds.Recipe.data` gives.
+
+    The axes' coordinates come first, then values under their variables' names: curves have the
+    abscissa, y, y_std, trials; heatmap z, z_std, trials; pareto x, x_std, y, y_std, trials, front;
+    cdf x, share, devices, trials. The foot of each first step of a cdf, at which the
+    share is still 0, has no row.
+    """
+    if "drawn" in data:
+        data = data.where(data["drawn"])
+    columns = Kind(data.attrs["kind"]).recipe.columns
+    names = {name: column.format(**data.attrs) for name, column in columns.items()}
+    wanted = [name for name in (*names, *COUNTS) if name in data]
+    axes = [str(name) for name in data.coords if name not in ("step", *names)]
+    rows = data[wanted].to_dataframe().reset_index()
+    rows = rows.dropna(subset=[name for name in wanted if name in names and "std" not in name])
+    rows = rows[[*(name for name in axes if name in rows), *wanted]]
+    rows = rows.rename(columns=names).reset_index(drop=True)
+    return rows.astype({name: int for name in COUNTS[:2] if name in rows})
+
+
+def write_csv(data: xr.Dataset, path: Path | str) -> None:
+    """Write `build_table` as CSV.
+
+    Raises
+    ------
+    WriteError : where the file cannot be written.
+    """
+    write_text(Path(path), build_table(data).to_csv(index=False))

@@ -18,8 +18,7 @@ import jinja2
 import xarray as xr
 
 from otafl.analysis import chance
-from otafl.analysis.labels import read_labels, write_labels
-from otafl.analysis.points import describe_slices, select_slices
+from otafl.analysis.points import describe_slices, read_labels, select_slices, write_labels
 from otafl.analysis.power_budgets import describe_mixed_budgets
 from otafl.core.files import write_text
 from otafl.core.suggestions import format_count

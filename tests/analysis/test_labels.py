@@ -13,7 +13,7 @@ from support.command import call
 from support.swept_bench import make_dataset
 
 import otafl
-from otafl.analysis.labels import read_labels, write_labels
+from otafl.analysis.points import read_labels, write_labels
 from otafl.analysis.summary import print_ends
 from otafl.analysis.tables import build_grid
 from otafl.core.errors import UserError
