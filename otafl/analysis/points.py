@@ -182,38 +182,6 @@ def describe_slices(ds: xr.Dataset, sel: Mapping[str, Sequence[Any]]) -> str:
     )
 
 
-def select_point(
-    ds: xr.Dataset, sel: Mapping[str, Any], purpose: str
-) -> tuple[xr.Dataset, list[str]]:
-    """Pick one point of a sweep, and say in words which values were asked for.
-
-    Parameters
-    ----------
-    sel : coordinate -> value, for axes of several values at least.
-    purpose : is wanted of one point, for the error's message.
-
-    Raises
-    ------
-    UserError : for an axis or a value that is not there, and where several points are left.
-    """
-    axes, labels = list_axes(ds), []
-    known = list(dict.fromkeys(n for dim in axes for n in (*list_coordinates(ds, dim), dim)))
-    for name, value in sel.items():
-        if name not in known:
-            raise make_unknown_name_error(f"--sel {name}", "an axis of this sweep", name, known)
-        labels.append(format_coordinate(ds, name, value))
-        ds = pick(ds, name, value)
-    for dim in axes:
-        if ds.sizes.get(dim, 1) > 1:
-            raise UserError(
-                f"{purpose} also depends on {dim} ({format_values(ds[dim])}); pick one with "
-                f"--sel {dim}={format_value(ds[dim].values[0])}"
-            )
-        if dim in ds.dims:
-            ds = ds.isel({dim: 0})
-    return ds, labels
-
-
 AXES = ("x", "y", "z")
 """Attributes of a figure's data that name a variable or a dim."""
 

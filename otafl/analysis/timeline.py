@@ -11,13 +11,13 @@ import numpy as np
 import xarray as xr
 from rich.console import Console
 
-from otafl.analysis.points import select_point
+from otafl.analysis.points import describe_slices, list_axes, select_slices
 from otafl.analysis.summary import format_number, make_table
 from otafl.core.console import make_console
 from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count
 from otafl.devices.activities import ACTIVITIES
-from otafl.results.coordinates import format_values
+from otafl.results.coordinates import format_value, format_values
 
 COLUMNS = ("device", "round", "activity", "start_s", "end_s")
 TABLES = {name: f"timeline_{name}" for name in COLUMNS}
@@ -69,12 +69,21 @@ def extract_timeline(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
     title = str(ds.attrs.get("title", ""))
     wanted = [*TABLES.values(), "sim_time_s", "tx_energy_j", *UPDATES]
     ds = ds[[name for name in wanted if name in ds]].sel(trial=trial)
-    ds, labels = select_point(ds, sel, "the timeline")
+    slices = {name: [value] for name, value in sel.items()}
+    ds, whole = select_slices(ds, slices), ds
+    picked = describe_slices(whole, slices)
+    for dim in list_axes(ds):
+        if ds.sizes[dim] > 1:
+            raise UserError(
+                f"the timeline also depends on {dim} ({format_values(ds[dim])}); pick one with "
+                f"--sel {dim}={format_value(ds[dim].values[0])}"
+            )
+    ds = ds.isel(dict.fromkeys(list_axes(ds), 0))
     columns = _read_columns(ds)
     ends = (0.0, *columns["end_s"], *_drop_nan(ds, "sim_time_s"))
     counts = {name: int(values[-1]) for name in UPDATES if len(values := _drop_nan(ds, name))}
     about = {
-        "title": ", ".join(part for part in (title, f"trial: {trial}", *labels) if part),
+        "title": ", ".join(filter(None, (title, f"trial: {trial}", picked))),
         "devices": _count_devices(ds, columns["device"]),
         "end_s": float(max(ends)),
     }

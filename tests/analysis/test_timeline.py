@@ -46,7 +46,7 @@ def test_a_point_of_a_sweep() -> None:
             {},
             r"also depends on snr_db \(0, 10\); pick one with --sel snr_db=0",
         ),
-        (make_swept_result(), {"snr": 5}, r"--sel snr: not an axis .*did you mean 'snr_db'"),
+        (make_swept_result(), {"snr": 5}, r"--sel snr: not a dim .*did you mean 'snr_db'"),
     ],
 )
 def test_what_cannot_be_asked_is_named(ds: xr.Dataset, asked: dict, said: str) -> None:
