@@ -118,16 +118,6 @@ def test_senders_and_their_order() -> None:
     np.testing.assert_allclose(exact, np.average(x[some], 0, w[some]))
 
 
-def test_memory_belongs_to_its_device() -> None:
-    """Top one of two with error feedback: what a device held back comes in its next round, whoever
-    sends in between."""
-    uplink = WirelessUplink(2, transport="ideal", codec={"name": "topk", "keep": 0.5})
-    first, second = np.array([[3.0, 2.0]]), np.array([[0.0, 1.0]])
-    assert uplink(0, first, senders=[1])[0].tolist() == [3.0, 0.0]
-    assert uplink(1, second, senders=[0])[0].tolist() == [0.0, 1.0]
-    assert uplink(2, 0.1 * second, senders=[1])[0].tolist() == [0.0, pytest.approx(2.1)]
-
-
 def network() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
 

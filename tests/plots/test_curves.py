@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from support.swept_bench import make_dataset
 
 from otafl.core.errors import UserError
-from otafl.plots import MANY, curve_data, draw
+from otafl.plots import curve_data, draw
 
 pytestmark = pytest.mark.exact
 
@@ -95,16 +95,6 @@ def test_functions_of_a_notebook_are_in_the_legend() -> None:
     ds = make_dataset("power").assign_coords(power=["__main__:mine(share=0.1)", "_my:policy"])
     (legend,) = plot(ds, "test_accuracy", "round", "power").legends
     assert [text.get_text() for text in legend.get_texts()] == ["mine(share=0.1)", "my:policy"]
-
-
-def test_curves_differ_without_colour() -> None:
-    ds = xr.concat([make_dataset("power")] * 10, "power", data_vars="minimal").assign_coords(
-        power=[*"abcdefghijklmnopqrst"]
-    )
-    lines = plot(ds, "test_accuracy", "round", "power").axes[0].get_lines()
-    looks = {(line.get_marker(), str(line._dash_pattern)) for line in lines[: 2 * MANY]}
-    assert len(looks) == 2 * MANY
-    assert len({(line.get_color(), line.get_marker()) for line in lines}) == 20
 
 
 def test_choices_are_points_with_bars() -> None:

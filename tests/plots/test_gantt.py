@@ -6,7 +6,6 @@ import numpy as np
 from support.timeline_bench import make_result
 
 import otafl
-from otafl.devices.activities import ACTIVITIES
 from otafl.plots import gantt
 
 
@@ -35,15 +34,3 @@ def test_bars_are_the_clipped_events_and_bands_the_slots() -> None:
     assert ax.get_xlabel() == "simulated time [s]"
     assert ax.get_xlim() == (2.0, 9.5)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(bars)
-
-
-def test_activities_differ_without_colour() -> None:
-    """Those of one height are 0.1 apart in luminance."""
-    from matplotlib.colors import to_rgb
-
-    assert set(gantt.LOOKS) == set(ACTIVITIES)
-    for name, look in gantt.LOOKS.items():
-        for other, its in gantt.LOOKS.items():
-            if name < other and look.height == its.height:
-                grey = [np.dot(to_rgb(c), [0.2126, 0.7152, 0.0722]) for c in (look[0], its[0])]
-                assert abs(grey[0] - grey[1]) > 0.1, (name, other)
