@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -152,23 +151,21 @@ def find_best(table: TableGrid, over: str, level: float | None = None) -> np.nda
     names = (*table.row_names, *table.column_names)
     if over not in ("row", "column", *names):
         raise make_unknown_name_error(over, "row, column or a coordinate of the table", over, names)
-    groups: dict[tuple[str, object], list[tuple[int, int]]] = {}
-    for (i, row), (j, column) in itertools.product(enumerate(table.rows), enumerate(table.columns)):
-        others = tuple(t for name, t in zip(names, (*row, *column), strict=True) if name != over)
-        group = {"row": i, "column": j}.get(over, others)
-        groups.setdefault((table.variables[j][0], group), []).append((i, j))
-    marked = np.zeros(table.values.shape[:2], dtype=bool)
-    for (name, _), places in groups.items():
-        is_largest = get_better_direction(name) == "higher"
-        trials = np.array([table.values[place] for place in places])
-        means = np.array([compute_moments(row)[0] for row in trials])
-        seen = np.isfinite(means)
-        if seen.sum() < 2:
-            continue
-        won = int(np.nanargmax(means) if is_largest else np.nanargmin(means))
-        seen[won] = False
-        marked[places[won]] = level is None or _is_significant(trials[won], trials[seen], level)
-    return marked
+    cells = _build_frame(table)
+    rows, columns = table.values.shape[:2]
+    cells["row"] = np.repeat(np.arange(rows), columns)
+    cells["column"] = np.tile(np.arange(columns), rows)
+    others = [name for name in names if name not in (over, VARIABLE)]
+    keys = ["variable", *([over] if over in ("row", "column") else others)]
+    marked = np.zeros(len(cells), dtype=bool)
+    trials = table.values.reshape(len(cells), -1)
+    for _, group in cells.dropna(subset="mean").groupby(keys):
+        is_largest = get_better_direction(group["variable"].iloc[0]) == "higher"
+        won = group["mean"].idxmax() if is_largest else group["mean"].idxmin()
+        rest = group.index.drop(won)
+        if len(rest):
+            marked[won] = level is None or _is_significant(trials[won], trials[rest], level)
+    return marked.reshape(rows, columns)
 
 
 def build_text_table(table: TableGrid, bold: np.ndarray | None = None) -> TextTable:

@@ -18,8 +18,6 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 
 from otafl import channels, topology
-from otafl.channels.base import Channel
-from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import Recipe
@@ -73,16 +71,9 @@ def _build_panel(scenario: Scenario, trial: int) -> xr.Dataset:
     channel = servers.get_uplink_channel(own)
     places = servers.get_positions(channel, 0)
     if places is None:
-        able = [
-            name
-            for name in registry.list_names("channel")
-            if getattr(registry.load_component("channel", name), "places", None)
-            is not Channel.get_positions
-        ]
         raise UserError(
             f"channel '{scenario.channel.name}' with topology '{scenario.topology.name}' has no "
-            "places, so there is no map of it; those of "
-            f"{', '.join(able)} have"
+            "places, so there is no map of it; those of umi, uma, rma, trace have"
         )
     count = len(places.device_m)
     power = budget.budget.flatten()[:count].double()
