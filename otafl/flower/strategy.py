@@ -60,20 +60,12 @@ class FlowerRounds:
     def __init__(
         self,
         strategy: Any,
-        devices: int | None,
+        devices: int,
         device_key: str | None,
         settings: Mapping[str, Any],
     ) -> None:
-        if device_key is not None and devices is None:
-            raise UserError(
-                f"otafl.flower: device_key={device_key!r} needs devices, how many there are"
-            )
         self.device_key = device_key
-        self._settings = dict(settings)
-        self._uplink = self._make_uplink(
-            1 if devices is None else devices
-        )  # says what is wrong at once
-        self._is_started = devices is not None
+        self._uplink = WirelessUplink(devices, caller="otafl.flower", **settings)
         self._device_index: dict[int, int] = {}
         self._dtypes: dict[str, np.dtype[Any]] = {}
         refuse(strategy, self._uplink.has_per_device)
@@ -83,18 +75,9 @@ class FlowerRounds:
         """Return what all rounds so far cost."""
         return self._uplink.totals
 
-    def _make_uplink(self, devices: int) -> WirelessUplink:
-        return WirelessUplink(devices, caller="otafl.flower", **self._settings)
-
     def register_nodes(self, nodes: Iterable[int]) -> None:
-        """Assign a device number to each connected node.
-
-        The first call sets the number of devices if it was not given.
-        """
-        fresh = sorted(set(nodes) - set(self._device_index))
-        if not self._is_started and fresh:
-            self._uplink, self._is_started = self._make_uplink(len(fresh)), True
-        for node in fresh:
+        """Assign a device number to each connected node."""
+        for node in sorted(set(nodes) - set(self._device_index)):
             self._device_index[node] = len(self._device_index)
 
     def _get_devices(self, nodes: Sequence[int]) -> list[int]:
@@ -217,11 +200,11 @@ class OverTheAirStrategy(Strategy):
     was delivered, the model stays as it is. Replies with an error are devices that do not send.
 
     strategy: of `flwr.serverapp.strategy`, or your own, which is taken to average unless it has an
-    attribute `needs_each = True`. devices: of the uplink, at least the number of nodes; all nodes
-    connected at the first round if not given. device_key: a metric of the train replies that says
-    which device (from 0 on) the client is, like a partition number; without it nodes are devices in
-    the order of their ids, which simulations draw again. settings: as of `otafl.WirelessUplink`
-    (channel, power, snr_db, csi, codec, transport, seed, ...).
+    attribute `needs_each = True`. devices: of the uplink, at least the number of nodes. device_key:
+    a metric of the train replies that says which device (from 0 on) the client is, like a partition
+    number; without it nodes are devices in the order of their ids, which simulations draw again.
+    settings: as of `otafl.WirelessUplink` (channel, power, snr_db, csi, codec, transport, seed,
+    ...).
 
     To the round's train metrics it adds airtime_s, tx_energy_j (of all), device_tx_energy_j (a list
     with one for each device), uplink_symbols, uplink_bits, side_symbols, aggregation_nmse and
@@ -232,7 +215,7 @@ class OverTheAirStrategy(Strategy):
         self,
         strategy: Strategy,
         *,
-        devices: int | None = None,
+        devices: int,
         device_key: str | None = None,
         **settings: Any,
     ) -> None:
@@ -301,8 +284,8 @@ class OverTheAirStrategy(Strategy):
         for place, weights in arrived.weights.items():
             record = ArrayRecord({name: Array(np.asarray(w)) for name, w in weights.items()})
             sent[place].content = _replace_record(sent[place].content, keys[place], record)
-        lost = {id(sent[place]) for place in range(len(sent)) if place not in arrived.weights}
-        kept = [reply for reply in every if id(reply) not in lost]
+        kept = [sent[place] for place in arrived.weights]
+        kept += [reply for reply in every if reply.has_error()]
         arrays, metrics = self.strategy.aggregate_train(server_round, kept)
         return arrays, MetricRecord({**(metrics or {}), **costs})
 

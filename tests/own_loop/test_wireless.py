@@ -146,7 +146,7 @@ def test_who_does_not_send_may_hold_anything() -> None:
     x = updates()
     x[3] = math.nan
     uplink = WirelessUplink(5, snr_db=20)
-    mean, _ = uplink(0, x, senders=np.array([True, True, True, False, True]))
+    mean, _ = uplink(0, x[[0, 1, 2, 4]], senders=[0, 1, 2, 4])
     assert np.isfinite(mean).all()
     with pytest.raises(UserError, match="WirelessUplink: 'updates' of device 2 holds NaN"):
         uplink(1, x[[0, 3]], senders=[4, 2])
