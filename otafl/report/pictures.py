@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import find_first_known, find_main_variable
+from otafl.analysis.points import find_first_known, find_main_variable, is_numeric
 from otafl.core.errors import UserError
 from otafl.losses.metrics import MAIN, METRICS, list_variables
 from otafl.plots.cdf import PERSONAL, cdf_data
@@ -21,6 +21,7 @@ from otafl.plots.heatmap import list_free_axes as list_heatmap_axes
 from otafl.plots.overviews import choose_layout, list_free_axes, overview_data, unzip_axis
 from otafl.plots.pareto import pareto_data
 from otafl.plots.style import MANY
+from otafl.results.coordinates import get_long_name
 from otafl.results.variables import find_metric
 
 COSTS = {
@@ -113,9 +114,15 @@ def _name_metric(y: str) -> str:
 
 
 def _plan_curve(ds: xr.Dataset, y: str, x: str, title: str) -> Plan:
+    """Choose hue and facet; of more choices than can be distinguished the first are drawn."""
+    said = []
+    for dim in list_free_axes(ds):
+        if ds.sizes[dim] > MANY and not is_numeric(ds[dim]):
+            said.append(f"The first {MANY} of {ds.sizes[dim]} values of {get_long_name(ds, dim)}")
+            ds = ds.isel({dim: slice(MANY)})
     layout = choose_layout(ds)
     data = curve_data(layout.ds, y, x, layout.hue, layout.facet)
-    return title, data, layout.caption
+    return title, data, "; ".join(filter(None, (*said, layout.caption)))
 
 
 def _plan_front(ds: xr.Dataset, y: str) -> Iterator[Plan]:
