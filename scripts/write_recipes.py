@@ -33,7 +33,7 @@ from PIL import Image
 
 import otafl
 from otafl import cli
-from otafl.analysis.tables import build_grid, format_markdown
+from otafl.analysis.tables import build_grid, build_text_table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "recipes.md"
 PICTURES = PAGE.parent / "pictures" / "recipes"
@@ -93,7 +93,8 @@ def run_recipe(name: str, recipe: Recipe, folder: Path) -> str:
             run_command(line)
         result = otafl.open_results(f"results/{name}")
     reduce_colours(folder / f"{name}.png")
-    return f"\n{format_markdown(build_grid(result, recipe.variables)).rstrip()}\n\n"
+    table = build_text_table(build_grid(result, recipe.variables))
+    return f"\n{table.format_markdown()}\n\n"
 
 
 def run_command(line: str) -> None:

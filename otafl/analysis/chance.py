@@ -82,40 +82,30 @@ def describe(ds: xr.Dataset) -> str:
 
     Returns
     -------
-    A sentence without its full stop; empty where every accuracy exceeds a guess, and the first of
-    them, which tables and figures begin with, is not far behind another.
+    A sentence without its full stop; empty where every accuracy exceeds a guess.
     """
     judged = judge(ds)
     if not judged:
         return ""
     at = {name: one.is_at_chance for name, one in judged.items() if one.is_at_chance.any()}
     main, *others = judged
-    behind = judged[main].is_at_chance | _find_lagging(judged)
-    if not at and not behind.any():
+    if not at:
         return ""
-    said, which = ("at chance", at) if at else ("little learned", {main: behind})
     clauses = [
         f"{name} {_format_range(judged[name].accuracy[points])}{_name_points(ds, points)}"
-        for name, points in which.items()
+        for name, points in at.items()
     ]
-    guess = np.concatenate([judged[name].guess[points] for name, points in which.items()])
-    text = f"{said}: {', '.join(clauses)}; a guess gets {_format_range(guess)}"
-    better = {name: judged[name].accuracy[behind] for name in others if name not in at}
+    guess = np.concatenate([judged[name].guess[points] for name, points in at.items()])
+    text = f"at chance: {', '.join(clauses)}; a guess gets {_format_range(guess)}"
+    better = {
+        name: judged[name].accuracy[judged[main].is_at_chance] for name in others if name not in at
+    }
     gets = [
         f"{name} ({_format_range(values)})"
         for name, values in better.items()
         if np.isfinite(values).any()
     ]
     return f"{text}; the learning shows in {', '.join(gets)}" if gets else text
-
-
-def _find_lagging(judged: dict[str, Judged]) -> np.ndarray:
-    """Return the points, bool [points], at which the first accuracy lags behind another one.
-
-    It lags if it exceeds a guess by less than half as much as the other.
-    """
-    lifts = np.array([one.accuracy - one.guess for one in judged.values()])
-    return np.asarray((lifts[1:] > 2.0 * lifts[0]).any(0))
 
 
 def _name_points(ds: xr.Dataset, points: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""Find what differs between two results: in settings, and in numbers at the points that both have.
+"""Find what differs between two results, for `otafl diff`: in settings, and in common numbers.
 
 Points are matched by the settings that either sweep changes, not by position, so a sweep over the
 SNR can be compared with a run at one of them.
@@ -6,26 +6,33 @@ SNR can be compared with a run at one of them.
 
 from __future__ import annotations
 
+import functools
 import json
-import math
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
+from rich.console import Console
 
-from otafl.analysis.matching import MatchingSettings, match_points, read_source
-from otafl.analysis.points import flatten_points
+from otafl.analysis.points import flatten_points, list_axes
+from otafl.analysis.summary import format_number, make_table
+from otafl.core import registry
+from otafl.core.console import make_console
 from otafl.core.errors import UserError
 from otafl.core.problems import Path as Keys
-from otafl.results import origins
+from otafl.core.suggestions import format_count
+from otafl.results import header, origins
 from otafl.results.coordinates import format_value
-from otafl.scenario import axes
-from otafl.scenario.keys import CHOICES, get_value
+from otafl.results.files import open_results
+from otafl.scenario import Scenario, axes, load_scenario, restore_tree, to_yaml
+from otafl.scenario.keys import CHOICES, get_value, set_value
+from otafl.scenario.yaml_source import parse
+from otafl.user_code import loading
 
 ABOUT = re.compile(r"_version$|^(scenario_hash|seed|device_name|complete|format)$")
 """Attributes of a result that tell what it was made with."""
@@ -33,44 +40,8 @@ IGNORED = "wall_time_s"
 """Differs from run to run; shown, but no difference."""
 
 Pair = tuple[Any, Any]
-
-
-@dataclass(frozen=True)
-class VariableDifference:
-    """Difference of a variable between two results at the common points.
-
-    Parameters
-    ----------
-    compared, differing : values, and those that differ beyond the tolerance.
-    only_one_finite : values that one result has and the other has not.
-    largest, largest_relative : difference, absolute and over the larger of the two.
-    at, values : where the largest absolute difference is, and the two values there.
-    """
-
-    name: str
-    compared: int
-    differing: int
-    only_one_finite: int = 0
-    largest: float = 0.0
-    largest_relative: float = 0.0
-    at: dict[str, str] = field(default_factory=dict)
-    values: Pair = (math.nan, math.nan)
-
-
-@dataclass(frozen=True)
-class CodeDifference:
-    """Code or data by which points were computed that differs between A and B.
-
-    Parameters
-    ----------
-    what : user-defined file, otafl's source, the samples, or a file that the scenario names.
-    values : hashes in A and B, the commonest pair; None where one does not have it.
-    points : common points at which it differs.
-    """
-
-    what: str
-    values: Pair
-    points: int
+"""Value in A and value in B; None where one of them has none."""
+NUMBERS = ("variable", "values", "differ", "largest", "relative", "A", "B", "at")
 
 
 @dataclass(frozen=True)
@@ -79,35 +50,32 @@ class Comparison:
 
     Parameters
     ----------
-    settings : dotted key -> its values, None for a key that one lacks.
+    names : files of A and B.
+    settings : dotted key -> its values.
     about : versions, hash, processor and so on, which are no difference by themselves.
     common_points : how many points were compared; None if only settings were.
-    computed_by : code and data that differ, which are no difference by themselves.
-    lacking : what one of them has alone, in words.
-    ignored : variables that differ from run to run.
+    code : (file, hash in A, hash in B, points) of code and data that the points were computed by,
+        which are no difference by themselves.
+    lacking : sets of numbers that one of them has alone, in words.
+    numbers : a row for each common variable with the columns `NUMBERS`: how many values were
+        compared and how many differ beyond the tolerance; the largest difference, absolute and over
+        the larger of the two (infinite where one has no value); the two values there, and where.
     """
 
     names: Pair
     settings: dict[str, Pair]
-    about: dict[str, Pair]
+    about: dict[str, Pair] = field(default_factory=dict)
     common_points: int | None = None
-    computed_by: list[CodeDifference] = field(default_factory=list)
+    code: list[tuple[object, ...]] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
-    variables: list[VariableDifference] = field(default_factory=list)
-    ignored: list[VariableDifference] = field(default_factory=list)
+    numbers: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=NUMBERS))
     tolerance: float = 0.0
 
     @property
     def differs(self) -> bool:
         """Return whether settings, numbers or the sets of numbers differ."""
-        numbers = any(one.differing for one in self.variables)
-        return bool(self.settings or self.lacking or numbers)
-
-    def to_json(self) -> str:
-        """Write all of it, NaN and infinity as null."""
-        tree = asdict(self) | {"differs": self.differs}
-        text = json.dumps(tree, default=lambda v: v.item() if isinstance(v, np.generic) else str(v))
-        return json.dumps(json.loads(text, parse_constant=lambda _: None), indent=2)
+        counted = self.numbers[self.numbers["variable"] != IGNORED]
+        return bool(self.settings or self.lacking or counted["differ"].any())
 
 
 def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
@@ -124,14 +92,12 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     if not 0 <= tolerance < 1:
         raise UserError(f"--tolerance {tolerance:g}: must be at least 0 and below 1, like 1e-6")
     (one, first), (two, second) = read_source(a), read_source(b)
-    settings = _diff_settings(one, two)
+    paths = list(dict.fromkeys((*one.tracks, *two.tracks)))
+    settings = _diff_values(*(_flatten_settings(side, paths) for side in (one, two)))
     names = (str(a), str(b))
     if first is None or second is None:
-        return Comparison(names, settings, {})
-    flat_settings = [
-        {k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))} for ds in (first, second)
-    ]
-    paths = list(dict.fromkeys((*one.tracks, *two.tracks)))
+        return Comparison(names, settings)
+    about = [{k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))} for ds in (first, second)]
     matched, lacking = match_points(
         one.number_points(first, paths), two.number_points(second, paths)
     )
@@ -140,35 +106,92 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
         flatten_points(ds).isel(point=places)
         for ds, places in zip((first, second), matched, strict=True)
     )
-    found: list[VariableDifference] = []
+    rows = []
     if first.sizes["point"]:
         lacking += _list_missing(first, second)
         for name in [str(name) for name in first.data_vars if name in second]:
             if set(first[name].dims) == set(second[name].dims):
-                found.append(_diff_variable(first, second, name, tolerance))
+                rows.append(_diff_variable(first, second, name, tolerance))
             else:
                 lacking.append(f"{name} has other dims in A than in B")
+    numbers = pd.DataFrame(rows, columns=NUMBERS)
+    points = first.sizes["point"]
     return Comparison(
-        names,
-        settings,
-        _diff_values(*flat_settings),
-        first.sizes["point"],
-        code,
-        lacking,
-        [one for one in found if one.name != IGNORED],
-        [one for one in found if one.name == IGNORED and one.differing],
-        tolerance,
+        names, settings, _diff_values(*about), points, code, lacking, numbers, tolerance
     )
 
 
-def _diff_settings(one: MatchingSettings, two: MatchingSettings) -> dict[str, Pair]:
-    """Return the keys whose values differ.
+def print_comparison(found: Comparison, console: Console | None = None) -> None:
+    """Print a comparison in the console's width: as tables where they fit, else as records."""
+    console = console or make_console()
+    for side, name in zip("AB", found.names, strict=True):
+        console.print(f"{side}: {name}")
+    titles = ("", "A", "B")
+    if found.settings:
+        _print_rows(console, "settings that differ", titles, _list_pairs(found.settings))
+    else:
+        console.print("\nno setting differs")
+    if found.common_points is None:
+        console.print("\na scenario has no numbers; only settings were compared")
+        return
+    points = format_count(found.common_points, "point")
+    if found.code:
+        title = f"code and data that differ, by their hashes, so numbers of {points} may differ"
+        _print_rows(console, title, (*titles, "points"), found.code)
+    if found.about:
+        _print_rows(console, "made with", titles, _list_pairs(found.about))
+    console.print(f"\n{points} in common")
+    for line in found.lacking:
+        console.print(f"  {line}")
+    ignored = found.numbers["variable"] == IGNORED
+    if not (counted := found.numbers[~ignored]).empty:
+        _print_numbers(console, counted, found.tolerance)
+    for largest in found.numbers[ignored & (found.numbers["differ"] > 0)]["largest"]:
+        console.print(f"\nnot counted: {IGNORED} differs by up to {format_number(largest)}")
+    also = ", and so do code or data that they were computed by" if found.code else ""
+    console.print(f"\n{f'A and B differ{also}' if found.differs else 'nothing differs'}")
 
-    A swept key has its list of values; what it replaces is not told, and of a section that one of
-    the two sweeps the other has its choice.
-    """
-    swept = list(dict.fromkeys((*one.tracks, *two.tracks)))
-    return _diff_values(*(_flatten_settings(side, swept) for side in (one, two)))
+
+def _print_numbers(console: Console, numbers: pd.DataFrame, tolerance: float) -> None:
+    equal = numbers.loc[numbers["differ"] == 0, "variable"]
+    if len(equal):
+        how = f"equal within {tolerance:g}" if tolerance else "exactly equal"
+        console.print(f"\n{how} in {format_count(len(equal), 'variable')}: {', '.join(equal)}")
+    changed = numbers[numbers["differ"] > 0]
+    if not len(changed):
+        return
+    rows = []
+    for one in changed.to_dict("records"):
+        largest = format_number(one["largest"], 3), format_number(one["relative"], 2)
+        values = format_number(one["A"]), format_number(one["B"])
+        differ = f"{one['differ']} of {one['values']}"
+        rows.append((one["variable"], differ, *largest, *values, one["at"]))
+    title = "numbers that differ: the largest absolute and relative difference"
+    _print_rows(console, title, [one for one in NUMBERS if one != "values"], rows)
+    console.print("\notafl compare tests differences at the end, over pairs of trials")
+
+
+def _print_rows(
+    console: Console, title: str, titles: Sequence[str], rows: Sequence[Sequence[object]]
+) -> None:
+    console.print(f"\n{title}")
+    table = make_table()
+    for name in titles:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(str, row))
+    console.print(table)
+
+
+def _list_pairs(pairs: Mapping[str, Pair]) -> list[list[str]]:
+    """Return a row for each key: its name and its values."""
+    return [[key, *map(_format_setting, pair)] for key, pair in pairs.items()]
+
+
+def _format_setting(value: Any) -> str:
+    if value is None:
+        return "-"
+    return json.dumps(value, default=str) if isinstance(value, list | dict) else format_value(value)
 
 
 def _diff_values(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Pair]:
@@ -176,11 +199,17 @@ def _diff_values(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Pair]:
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _flatten_settings(side: MatchingSettings, swept: Collection[Keys]) -> dict[str, Any]:
+def _flatten_settings(side: MatchingSettings, swept: Sequence[Any]) -> dict[str, Any]:
+    """Return dotted key -> value; a key that either sweeps has its list of values, or its choice.
+
+    Keys below one that is swept are not told.
+    """
     replaced = {".".join(map(str, path)): path for path in swept}
-    below = tuple(f"{key}." for key in replaced)
-    flat = ((key, value) for key, value in _flatten(side.tree) if key not in replaced)
-    out = {key: value for key, value in flat if not key.startswith(below)}
+    out = {
+        key: value
+        for key, value in _flatten(side.tree)
+        if not any(f"{key}.".startswith(f"{above}.") for above in replaced)
+    }
     for key, path in replaced.items():
         value = get_value(side.tree, path)
         if path in side.tracks:
@@ -191,28 +220,31 @@ def _flatten_settings(side: MatchingSettings, swept: Collection[Keys]) -> dict[s
     return out
 
 
-def _diff_code(
-    a: xr.Dataset, b: xr.Dataset, points: Sequence[Sequence[int]]
-) -> list[CodeDifference]:
-    """Return what the common points (their numbers in A and in B) were computed by that differs.
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
-    What an older file does not say is no difference.
+
+def _diff_code(
+    a: xr.Dataset, b: xr.Dataset, matched: Sequence[Sequence[int]]
+) -> list[tuple[object, ...]]:
+    """List code and data by which common points (their numbers in A and in B) were computed.
+
+    Missing information of an older file is no difference.
     """
-    known = []
-    for ds in (a, b):
-        found = origins.read(ds.attrs)
-        known.append({number: one for one in found for number in one.points})
-    pairs: dict[str, Counter[Pair]] = {}
-    for numbers in zip(*points, strict=True):
-        one, two = (own.get(number) for own, number in zip(known, numbers, strict=True))
-        if one is None or two is None:
-            continue
-        for what, pair in origins.find_differences(one, two).items():
-            pairs.setdefault(what, Counter())[pair] += 1
-    return [
-        CodeDifference(what, counts.most_common(1)[0][0], counts.total())
-        for what, counts in pairs.items()
+    known = [
+        {number: one for one in origins.read(ds.attrs) for number in one.points} for ds in (a, b)
     ]
+    rows = [
+        (file, *(value or "-" for value in pair))
+        for i, j in zip(*matched, strict=True)
+        if i in known[0] and j in known[1]
+        for file, pair in origins.find_differences(known[0][i], known[1][j]).items()
+    ]
+    return [(*row, rows.count(row)) for row in dict.fromkeys(rows)]
 
 
 def _list_missing(a: xr.Dataset, b: xr.Dataset) -> list[str]:
@@ -223,53 +255,151 @@ def _list_missing(a: xr.Dataset, b: xr.Dataset) -> list[str]:
         if alone:
             out.append(f"variables in {name} alone: {', '.join(alone)}")
         for dim in [d for d in own.dims if d in other.dims and d not in ("point", "event")]:
-            more = [v for v in own[dim].values if v not in set(other[dim].values.tolist())]
-            if more:
-                ends = format_value(more[0]) + (
-                    f" ... {format_value(more[-1])}" if len(more) > 1 else ""
-                )
+            more = own[dim].values[~np.isin(own[dim].values, other[dim].values)]
+            if len(more):
+                ends = " ... ".join(map(format_value, dict.fromkeys((more[0], more[-1]))))
                 out.append(f"{dim} in {name} alone: {ends} ({len(more)})")
     return out
 
 
-def _diff_variable(a: xr.Dataset, b: xr.Dataset, name: str, tolerance: float) -> VariableDifference:
+def _diff_variable(a: xr.Dataset, b: xr.Dataset, name: str, tolerance: float) -> tuple[Any, ...]:
+    """Return the row of a variable: the columns `NUMBERS`."""
     one, two = xr.align(
         *(ds[name].drop_vars("final_round", errors="ignore").load() for ds in (a, b)),
         join="inner",
         exclude="point",
     )
     x, y = (v.transpose(*one.dims).values.astype(float) for v in (one, two))
-    both = np.isfinite(x) & np.isfinite(y)
     same = (x == y) | (np.isnan(x) & np.isnan(y))
-    with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.where(both, np.abs(x - y), 0.0)
-        size = np.where(both, np.maximum(np.abs(x), np.abs(y)), 1.0)
-        relative = np.divide(apart, size, out=np.zeros_like(apart), where=size > 0)
-    differing = ~same & (~both | (relative > tolerance))
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        apart = np.where(same, 0.0, np.nan_to_num(np.abs(x - y), nan=np.inf, posinf=np.inf))
+        size = np.fmax(np.abs(x), np.abs(y))
+        relative = np.where(np.isinf(apart), np.inf, np.where(same, 0.0, apart / size))
+    differing = relative > tolerance
+    apart = np.where(differing, apart, 0.0)
     if not differing.any():
-        return VariableDifference(name, x.size, 0)
-    beyond = np.where(differing & both, apart, -1.0)
-    first = (beyond if beyond.max() >= 0 else differing).argmax()
-    place = np.unravel_index(int(first), x.shape)
+        return (name, x.size, 0, 0.0, 0.0, np.nan, np.nan, "")
+    place = np.unravel_index(int(apart.argmax()), x.shape)
     at = {
         str(dim): format_value(one[dim].values[i]) for dim, i in zip(one.dims, place, strict=True)
     }
-    at = {"point": at.pop("point")} | at
-    return VariableDifference(
-        name,
-        x.size,
-        int(differing.sum()),
-        int((differing & ~both).sum()),
-        float(max(beyond.max(), 0.0)),
-        float(np.where(differing, relative, 0.0).max()),
-        at,
-        (float(x[place]), float(y[place])),
+    where = ", ".join([at.pop("point"), *(f"{dim} {value}" for dim, value in at.items())])
+    largest = apart.max(), relative[differing].max()
+    return (name, x.size, int(differing.sum()), *largest, x[place], y[place], where)
+
+
+@dataclass(frozen=True)
+class MatchingSettings:
+    """Settings of one of the two.
+
+    Parameters
+    ----------
+    tree : its scenario filled in, without the sweep.
+    sweep : its axes.
+    """
+
+    tree: dict[str, Any]
+    sweep: axes.Sweep
+
+    @property
+    def tracks(self) -> dict[Keys, axes.Track]:
+        """Return the keys that its sweep varies."""
+        return {track.path: track for axis in self.sweep for track in axis}
+
+    def number_points(self, ds: xr.Dataset, paths: Sequence[Keys]) -> dict[str, int]:
+        """Return the number of each point that ran, by its settings at these paths."""
+        ran, found = np.isfinite(ds["final_round"].values).ravel(), {}
+        for number, point in enumerate(axes.iterate_points(self.sweep)):
+            tree = axes.apply_point(self.tree, point)
+            for track, _ in point:
+                if track.chooses_component:
+                    section = json.dumps(get_value(tree, track.path))
+                    tree = set_value(tree, track.path, _fill_choice(track.path, section))
+            if ran[number]:
+                found[_make_key([get_value(tree, path) for path in paths])] = number
+        return found
+
+
+def read_source(source: Path) -> tuple[MatchingSettings, xr.Dataset | None]:
+    """Open a result, or load a scenario, and return its settings with it.
+
+    A scenario has no result. Raises UserError.
+    """
+    if source.suffix in (".yaml", ".yml") and not source.is_dir():
+        with loading.disable_imports():  # settings can be compared without it
+            stored, data = parse(to_yaml(load_scenario(source))).data, None
+    else:
+        data = open_results(source)
+        stored = restore_tree(data.attrs)
+    return read_settings(stored, source), data
+
+
+def read_settings(stored: dict[str, Any], source: Path | str) -> MatchingSettings:
+    """Read the settings of a scenario as it was stored.
+
+    source: what a message names. Raises UserError for a sweep that is not understood.
+    """
+    tree = dict(stored)
+    sweep, problems = axes.read(tree.pop("sweep", {}) or {}, Scenario, tree)
+    if problems:
+        raise UserError(f"{source}: its sweep is not understood: {problems[0].message}")
+    return MatchingSettings(tree, sweep)
+
+
+def match_points(a: dict[str, int], b: dict[str, int]) -> tuple[list[list[int]], list[str]]:
+    """Return the numbers of the points that both have, and in words how many only one has."""
+    common = [key for key in a if key in b]
+    lacking = [
+        f"{len(own) - len(common)} of the {len(own)} points are in {name} alone"
+        for name, own in (("A", a), ("B", b))
+        if len(own) > len(common)
+    ]
+    return [[own[key] for key in common] for own in (a, b)], lacking
+
+
+def is_whole(ds: xr.Dataset) -> bool:
+    """Return whether a result has all points of its scenario, and none was picked."""
+    if "sweep" not in ds.attrs or "scenario" not in ds.attrs:
+        return False
+    sizes = [(axis["dim"], axis["size"]) for axis in header.read_axes(ds.attrs)]
+    return sizes == [(dim, ds.sizes[dim]) for dim in list_axes(ds)]
+
+
+def select_common_points(first: xr.Dataset, second: xr.Dataset) -> tuple[xr.Dataset, xr.Dataset]:
+    """Return two whole results at the points that both have, with one dim `point`.
+
+    Points have the labels that they have in the first.
+
+    Raises
+    ------
+    UserError : where no point has the same settings in both.
+    """
+    one, two = (read_settings(restore_tree(ds.attrs), "result") for ds in (first, second))
+    paths = list(dict.fromkeys((*one.tracks, *two.tracks)))
+    places, _ = match_points(one.number_points(first, paths), two.number_points(second, paths))
+    if not places[0]:
+        raise UserError(
+            "no point has the same swept settings in both results; `otafl diff` lists what differs"
+        )
+    first, second = (
+        flatten_points(ds).isel(point=own) for ds, own in zip((first, second), places, strict=True)
     )
+    return first, second.assign_coords(point=first["point"])
 
 
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+@functools.lru_cache(maxsize=1024)
+def _fill_choice(path: Keys, section: str) -> Any:
+    """Return a choice (JSON) with its defaults, or as it is where this version does not know it."""
+    given = json.loads(section)
+    given = {"name": given} if isinstance(given, str) else given
+    try:
+        return registry.load_settings_class(CHOICES[path].table, given["name"])(**given).model_dump(
+            mode="json"
+        )
+    except Exception:  # another version's choice, or the user's own
+        return given
+
+
+def _make_key(values: list[Any]) -> str:
+    """Write settings so that equal ones are equal texts, 1 and 1.0 too."""
+    return json.dumps(json.loads(json.dumps(values), parse_int=float), sort_keys=True)

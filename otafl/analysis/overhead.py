@@ -14,7 +14,6 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, Literal
 
 import xarray as xr
@@ -59,8 +58,7 @@ def compute_cost_to_reach(result: xr.Dataset, variable: str, target: float) -> x
         record. The costs are those that the result contains: `uplink_symbols` as the transport
         counts them, `side_symbols`, `airtime_s` and `sim_time_s`. The energies are sums over
         devices: `tx_energy_j` (radiated), `compute_energy_j`, `device_energy_j` (drawn, with the
-        dim cause), and `energy_j`, the sum of the latter over causes. `device_symbols` are the
-        symbols of all devices together, and `bandwidth_time` [Hz s] is airtime times bandwidth.
+        dim cause), and `energy_j`, the sum of the latter over causes.
 
     Raises
     ------
@@ -84,7 +82,8 @@ def compute_cost_to_reach(result: xr.Dataset, variable: str, target: float) -> x
     reached = first.notnull().astype(float).where(ran)
     reached.attrs = {"units": "1", "long_name": f"whether {variable} {sign} {target:g} was reached"}
     out = {"round": first, "reached": reached}
-    for name, spent in _collect_costs(result).items():
+    for name in [name for name in COSTS if name in result]:  # a result kept small lacks some
+        spent = result[name]
         if "device" in spent.dims:
             spent = spent.sum("device", min_count=1, keep_attrs=True)
         out[name] = spent.where(rounds == first).max("round", keep_attrs=True)
@@ -143,46 +142,6 @@ def select_soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:
         rounds = rounds.fillna(result["stop_round"])
     late = rounds.fillna(10.0 * float(result["round"].max()))
     return result.isel({over: late.mean("trial").argmin(over)})
-
-
-def _collect_costs(result: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Return what has been spent by each record, as far as that is known."""
-    # a result kept without its per-device values lacks some
-    out = {name: result[name] for name in COSTS if name in result}
-    if "uplink_symbols" in result and "participants" in result:
-        with contextlib.suppress(UserError):  # a transport whose count is not known
-            out["device_symbols"] = _count_device_symbols(result)
-    bandwidth = _find_bandwidth_hz(result)
-    if bandwidth is not None and "airtime_s" in out:
-        about = {"units": "Hz s", "long_name": "uplink airtime times bandwidth"}
-        out["bandwidth_time"] = (out["airtime_s"] * bandwidth).assign_attrs(about)
-    return out
-
-
-def _count_device_symbols(result: xr.Dataset) -> xr.DataArray:
-    """Return the symbols sent by all devices together so far.
-
-    Those of an upload that only one is counted of, or that all share, count times the participants
-    (their mean since the record before).
-    """
-    symbols = result["uplink_symbols"].diff("round")
-    each = result["participants"].sel(round=symbols["round"])
-    sent = symbols * each.where(_find_counting_rule(result) != "all", 1.0)
-    so_far = sent.cumsum("round").assign_coords(round=symbols["round"]).where(symbols.notnull())
-    so_far = so_far.reindex(round=result["round"])
-    so_far = so_far.where(result["round"] != result["round"][0], 0.0)
-    about = {"units": "symbol", "long_name": "symbols that devices sent, added up over them"}
-    return so_far.transpose(*result["uplink_symbols"].dims).assign_attrs(about)
-
-
-def _find_bandwidth_hz(result: xr.Dataset) -> xr.DataArray | float | None:
-    """Return the bandwidth of each point, None where swept choices of channels may say it."""
-    if "bandwidth_hz" in result.coords:
-        return result["bandwidth_hz"]
-    if "channel" in result.coords and any("bandwidth" in str(c) for c in result["channel"].values):
-        return None
-    channel = _get_section(result, "channel")
-    return channel.get("bandwidth_hz") if isinstance(channel, dict) else None
 
 
 def compute_symbols_per_round(

@@ -14,19 +14,29 @@ Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure".
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 from scipy import stats
 
-from otafl.analysis.matching import is_whole, select_common_points
-from otafl.analysis.points import find_main_variable, find_places, list_axes, swap_to_coordinate
+from otafl.analysis.comparison import is_whole, select_common_points
+from otafl.analysis.points import (
+    build_labels,
+    find_main_variable,
+    find_places,
+    get_label,
+    list_axes,
+    swap_to_coordinate,
+)
+from otafl.analysis.rows import TextTable
+from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
+from otafl.core.suggestions import format_count
 from otafl.results.coordinates import format_value, format_values
 from otafl.results.end_values import select_end_total
-from otafl.results.header import read_scenario
 from otafl.results.variables import get_better_direction
 
 MIN_PAIRS = 3
@@ -42,8 +52,6 @@ STATISTICS = {
     "low": "lower end of the confidence interval",
     "high": "upper end of the confidence interval",
     "p": "p of the paired t-test, two-sided",
-    "p_wilcoxon": "p of Wilcoxon's signed-rank test, two-sided",
-    "effect": "mean difference over its standard deviation",
     "pairs": "pairs compared",
     "dropped": "pairs dropped, as one of the two is not there",
     "mean": "mean of the values in the pairs",
@@ -51,6 +59,11 @@ STATISTICS = {
     "variance_ratio": "variance of the difference if unpaired, over that of the pairs",
 }
 """Name -> what it is."""
+TESTS = {
+    "p_holm": "p of the paired t-test, corrected by Holm",
+    "p_wilcoxon": "p of Wilcoxon's signed-rank test, two-sided",
+}
+"""What a comparison that a reader sees has besides."""
 
 
 def compare_pairs(
@@ -84,8 +97,8 @@ def compare_pairs(
     xarray.Dataset
         Statistics with the dims (axis without the baseline, other axes): `difference` (value -
         baseline), its `std`, `std_error`, interval `low` and `high`, `p` of the paired t-test,
-        `p_holm` (corrected over all comparisons that are returned), `p_wilcoxon`, `effect`,
-        `pairs`, `dropped`, `mean`, `baseline_mean` and `variance_ratio`.
+        `p_holm` (corrected over all comparisons that are returned), `p_wilcoxon`, `pairs`,
+        `dropped`, `mean`, `baseline_mean` and `variance_ratio`.
         The attribute `better` is "higher" or "lower", as more or less of the variable is better.
 
     Raises
@@ -110,7 +123,7 @@ def compare_pairs(
             f"paired: {axis} has one value, {format_value(values[axis].values[0])}; two differ"
         )
     base = values.isel({axis: place}, drop=True)
-    table = _adjust(compare_values(values.isel({axis: others}), base, level))
+    table = _compare_and_test(values.isel({axis: others}), base, level)
     attributes = {
         "variable": variable,
         "dim": axis,
@@ -143,8 +156,7 @@ def compare_results(
     -------
     xarray.Dataset
         Statistics of second - first, as `compare_pairs` returns them, with the dim `point` for
-        whole results, else with the axes that are left. The attribute `data_differ` names the keys
-        of section `data` that differ; pairs then do not share their samples.
+        whole results, else with the axes that are left.
 
     Raises
     ------
@@ -166,7 +178,6 @@ def compare_results(
             f"{seeds[0]} and {seeds[1]}"
         )
     variable = variable or find_main_variable(first)
-    differing = _list_differing_data(first, second)
     if is_whole(first) and is_whole(second):
         first, second = select_common_points(first, second)
     base, values = (
@@ -181,58 +192,93 @@ def compare_results(
     base, values = xr.align(base, values, join="inner")
     if not base.size:
         raise UserError("paired: no point and trial is in both results")
-    table = _adjust(compare_values(values, base, level))
+    table = _compare_and_test(values, base, level)
     better = get_better_direction(variable) or ""
     about = {"variable": variable, "baseline": "the first", "better": better, "level": level}
-    return table.assign_attrs(about | {"data_differ": ", ".join(differing)})
+    return table.assign_attrs(about)
 
 
-def _list_differing_data(first: xr.Dataset, second: xr.Dataset) -> list[str]:
-    """List the keys of section `data` whose values differ between two results."""
-    one, two = (_read_data_section(ds) for ds in (first, second))
-    return [f"data.{key}" for key in dict.fromkeys((*one, *two)) if one.get(key) != two.get(key)]
-
-
-def _read_data_section(ds: xr.Dataset) -> dict[str, Any]:
-    """Read the section `data` of a result's scenario; empty if there is none."""
-    try:
-        section = read_scenario(ds.attrs).get("data")
-    except UserError:
-        return {}
-    return section if isinstance(section, dict) else {}
-
-
-def compare_values(
-    values: xr.DataArray, base: xr.DataArray, level: float = 0.95, *, has_tests: bool = True
-) -> xr.Dataset:
+def compare_values(values: xr.DataArray, base: xr.DataArray, level: float = 0.95) -> xr.Dataset:
     """Compute `STATISTICS` of values - base, both with dim trial; other dims are broadcast.
 
-    Trials that only one of them has are not pairs. Without tests, which take most of the time, both
-    p are NaN.
+    Trials that only one of them has are not pairs.
     """
-    values, base = xr.align(values, base, join="inner", exclude=set(values.dims) - {"trial"})
-    found = xr.apply_ufunc(
-        _compute_statistics,
-        values.load(),
-        base.load(),
-        input_core_dims=[["trial"], ["trial"]],
-        output_core_dims=[["statistic"]],
-        vectorize=True,
-        kwargs={"level": level, "has_tests": has_tests},
-    )
-    columns = dict(zip(STATISTICS, np.moveaxis(found.values, -1, 0), strict=True))
-    columns |= {name: columns[name].astype(int) for name in ("pairs", "dropped")}
-    table = {
-        name: (found.dims[:-1], columns[name], {"long_name": said})
-        for name, said in STATISTICS.items()
+    values, base = _align_trials(values, base)
+    apart = _subtract(values, base)
+    own, other = (one.where(apart.notnull()) for one in (values, base))
+    count = apart.count("trial")
+    mean, variance = apart.mean("trial"), _compute_variance(apart)
+    std_error = np.sqrt(variance / count)
+    half = std_error * xr.apply_ufunc(compute_quantile, count.where(count >= MIN_PAIRS), level)
+    # equal differences: 0 / 0 where they are 0, else a finite number / 0
+    student = abs(mean / std_error)
+    p = 2 * xr.apply_ufunc(stats.t.sf, student, count - 1)
+    p = p.where(student.notnull(), 1.0).where(count >= MIN_PAIRS)
+    found = {
+        "difference": mean,
+        "std": np.sqrt(variance),
+        "std_error": std_error,
+        "low": mean - half,
+        "high": mean + half,
+        "p": p,
+        "pairs": count,
+        "dropped": apart.sizes["trial"] - count,
+        "mean": own.mean("trial"),
+        "baseline_mean": other.mean("trial"),
+        "variance_ratio": (
+            (_compute_variance(own) + _compute_variance(other)) / variance.where(variance > 0)
+        ),
     }
-    return xr.Dataset(table, found.coords, found.attrs)
+    dims = [dim for dim in dict.fromkeys((*values.dims, *base.dims)) if dim != "trial"]
+    table = xr.Dataset({name: found[name].transpose(*dims) for name in STATISTICS})
+    for name, said in STATISTICS.items():
+        table[name].attrs = {"long_name": said}
+    return table
 
 
-def _adjust(table: xr.Dataset) -> xr.Dataset:
-    """Add the p-values corrected over all comparisons of a table."""
+def _align_trials(values: xr.DataArray, base: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """Return both in memory at the trials that both have; the base has no other coordinates."""
+    base = base.reset_coords(drop=True)
+    values, base = xr.align(values, base, join="inner", exclude=set(values.dims) - {"trial"})
+    return values.load(), base.load()
+
+
+def _subtract(values: xr.DataArray, base: xr.DataArray) -> xr.DataArray:
+    """Subtract aligned trials; what rounding leaves of equal values or differences is no evidence.
+
+    NaN where one of the two is not finite.
+    """
+    values, base = (one.where(np.isfinite(one)) for one in (values, base))
+    apart = values - base
+    own, other = (abs(one.where(apart.notnull())).max("trial") for one in (values, base))
+    rounding = ROUNDING * np.maximum(own, other)
+    apart = apart.where(~(abs(apart) <= rounding), 0.0)
+    is_equal = apart.max("trial") - apart.min("trial") <= rounding
+    return apart.where(~is_equal | apart.isnull(), apart.mean("trial"))
+
+
+def _compute_variance(values: xr.DataArray) -> xr.DataArray:
+    """Compute the variance over the finite trials, with n - 1; NaN for fewer than two."""
+    around = values - values.mean("trial")
+    # a mean of equal values need not be equal to them in its last bit
+    spread = values.max("trial") - values.min("trial")
+    squares = (around**2).sum("trial").where(spread != 0, 0.0)
+    count = values.count("trial")
+    return squares / (count - 1).where(count > 1)
+
+
+def _compare_and_test(values: xr.DataArray, base: xr.DataArray, level: float) -> xr.Dataset:
+    """Return `STATISTICS` and `TESTS` of values - base."""
+    table = compare_values(values, base, level)
     table["p_holm"] = table["p"].copy(data=adjust_p_values(table["p"].values))
-    table["p_holm"].attrs["long_name"] = "p of the paired t-test, corrected by Holm"
+    table["p_wilcoxon"] = xr.apply_ufunc(
+        _test_signed_ranks,
+        _subtract(*_align_trials(values, base)),
+        input_core_dims=[["trial"]],
+        vectorize=True,
+    )
+    for name, said in TESTS.items():
+        table[name].attrs = {"long_name": said}
     return table
 
 
@@ -251,35 +297,6 @@ def adjust_p_values(p: np.ndarray) -> np.ndarray:
     return out.reshape(np.shape(p))
 
 
-def _compute_statistics(
-    values: np.ndarray, base: np.ndarray, level: float, has_tests: bool
-) -> np.ndarray:
-    """Return `STATISTICS`, in their order, of two rows of trials [n]."""
-    there = np.isfinite(values) & np.isfinite(base)
-    own, other = values[there], base[there]
-    apart, n = own - other, int(there.sum())
-    # what rounding leaves of equal values, or of equal differences, is no evidence
-    rounding = ROUNDING * max(np.abs(own).max(initial=0.0), np.abs(other).max(initial=0.0))
-    apart[np.abs(apart) <= rounding] = 0.0
-    if n and np.ptp(apart) <= rounding:
-        apart[:] = apart.mean()
-    out = dict.fromkeys(STATISTICS, np.nan) | {"pairs": n, "dropped": len(values) - n}
-    if n:
-        out |= {"difference": apart.mean(), "mean": own.mean(), "baseline_mean": other.mean()}
-    if n > 1:
-        std = apart.std(ddof=1) if np.ptp(apart) else 0.0
-        out |= {"std": std, "std_error": std / np.sqrt(n)}
-        if std > 0:
-            out["effect"] = apart.mean() / std
-            out["variance_ratio"] = (own.var(ddof=1) + other.var(ddof=1)) / std**2
-    if n >= MIN_PAIRS:
-        half = float(compute_quantile(n, level)) * out["std_error"]
-        out |= {"low": apart.mean() - half, "high": apart.mean() + half}
-        if has_tests:
-            out |= dict(zip(("p", "p_wilcoxon"), _test_differences(apart), strict=True))
-    return np.array([out[name] for name in STATISTICS], dtype=float)
-
-
 def compute_quantile(count: Any, level: float = 0.95) -> np.ndarray:
     """Return Student's two-sided quantile t for means of `count` trials, of any shape.
 
@@ -290,15 +307,12 @@ def compute_quantile(count: Any, level: float = 0.95) -> np.ndarray:
     )
 
 
-def _test_differences(differences: np.ndarray) -> tuple[float, float]:
-    """Return p of the t-test and of the signed-rank test that differences [n] are around 0."""
-    if not np.any(differences):
-        return 1.0, 1.0
-    with warnings.catch_warnings():
-        # equal differences: their spread is 0, and the p-value with it
-        warnings.simplefilter("ignore", RuntimeWarning)
-        student = stats.ttest_1samp(differences, 0.0).pvalue
-    return float(student), float(stats.wilcoxon(differences).pvalue)
+def _test_signed_ranks(differences: np.ndarray) -> float:
+    """Return p of the signed-rank test that differences [n] are around 0; NaN for too few."""
+    differences = differences[np.isfinite(differences)]
+    if len(differences) < MIN_PAIRS:
+        return float("nan")
+    return float(stats.wilcoxon(differences).pvalue) if differences.any() else 1.0
 
 
 def _check_level(level: float) -> None:
@@ -324,3 +338,55 @@ def _find_position(values: xr.DataArray, axis: str, value: Any) -> int:
             f"paired: the baseline {format_value(value)!r} is no value of {axis}; it has "
             f"{format_values(values[axis])}"
         ) from error
+
+
+def build_pair_table(tests: xr.Dataset, variable: str = "", baseline: str = "") -> TextTable:
+    """Lay out `compare_pairs` or `compare_results`, a row for each comparison.
+
+    Parameters
+    ----------
+    variable : what differs, in words.
+    baseline : what is subtracted, in words.
+    """
+    dims = [str(dim) for dim in tests["p"].dims]
+    names, points = build_labels(tests, dims)
+    titles = [
+        *(get_label(tests, name) for name in names),
+        "difference",
+        f"{100 * tests.attrs['level']:g} % interval",
+        "p (t, Holm)",
+        "p (Wilcoxon)",
+        "n",
+        "unpaired trials per pair",
+    ]
+    columns = ["p_holm", *STATISTICS, "p_wilcoxon"]
+    frame = pd.DataFrame({one: tests[one].transpose(*dims).values.ravel() for one in columns})
+    rows = []
+    for point, one in zip(points, frame.to_dict("records"), strict=True):
+        said = {name: format_number(float(one[name]), 3) for name in columns}
+        interval = "-" if said["low"] == "-" else f"{said['low']} to {said['high']}"
+        count = f"{one['pairs']}" + (f", {one['dropped']} lost" if one["dropped"] else "")
+        ratio = format_number(one["variance_ratio"], 2)
+        tested = said["p_holm"], said["p_wilcoxon"]
+        rows.append([*point, said["difference"], interval, *tested, count, ratio])
+    caption = (
+        f"Differences of {variable} from {baseline}, mean over n pairs of trials with common "
+        f"random numbers; p is corrected by Holm over {format_count(len(rows), 'comparison')}"
+    )
+    _, bare = build_labels(tests, dims, units=False)
+    for place, name in enumerate(names):
+        frame.insert(place, name, [texts[place] for texts in bare])
+    return TextTable(caption, titles, rows, frame, max(1, len(names)))
+
+
+def list_pair_notes(tests: xr.Dataset, diverged: Sequence[str]) -> list[str]:
+    """List what a reader must know of the comparisons.
+
+    Parameters
+    ----------
+    diverged : of each result how many trials diverged and how they count; "" for none.
+    """
+    notes = list(dict.fromkeys(filter(None, diverged)))
+    if int(tests["pairs"].max()) < MIN_PAIRS:
+        notes.append(f"fewer than {MIN_PAIRS} pairs tell no significance; raise `trials`")
+    return notes

@@ -16,9 +16,9 @@ from otafl.results.coordinates import (
     format_coordinate,
     format_value,
     format_values,
-    get_long_name,
     pick,
 )
+from otafl.results.header import read_scenario
 
 MAIN_VARIABLES = list_variables("test", "personal_own_test", "personal_test", "local_test")
 
@@ -182,60 +182,68 @@ def describe_slices(ds: xr.Dataset, sel: Mapping[str, Sequence[Any]]) -> str:
     )
 
 
-def select_point(
-    ds: xr.Dataset, sel: Mapping[str, Any], purpose: str
-) -> tuple[xr.Dataset, list[str]]:
-    """Pick one point of a sweep, and say in words which values were asked for.
+AXES = ("x", "y", "z")
+"""Attributes of a figure's data that name a variable or a dim."""
+
+
+def read_labels(source: Any) -> dict[str, str]:
+    """Return name -> text of `output.labels` of a result's scenario, or of a scenario itself."""
+    if not isinstance(source, xr.Dataset):
+        return dict(getattr(getattr(source, "output", None), "labels", {}))
+    output = read_scenario(source.attrs).get("output") if "scenario" in source.attrs else None
+    found = output.get("labels") if isinstance(output, dict) else None
+    return {str(name): str(text) for name, text in found.items()} if isinstance(found, dict) else {}
+
+
+def write_labels(
+    ds: xr.Dataset,
+    labels: Mapping[str, str],
+    others: Mapping[str, str] | None = None,
+    known: tuple[str, ...] = (),
+) -> xr.Dataset:
+    """Write labels in place of the values of choices, and beside the names of all else.
 
     Parameters
     ----------
-    sel : coordinate -> value, for axes of several values at least.
-    purpose : is wanted of one point, for the error's message.
-
-    Raises
-    ------
-    UserError : for an axis or a value that is not there, and where several points are left.
-    """
-    axes, labels = list_axes(ds), []
-    known = list(dict.fromkeys(n for dim in axes for n in (*list_coordinates(ds, dim), dim)))
-    for name, value in sel.items():
-        if name not in known:
-            raise make_unknown_name_error(f"--sel {name}", "an axis of this sweep", name, known)
-        labels.append(format_coordinate(ds, name, value))
-        ds = pick(ds, name, value)
-    for dim in axes:
-        if ds.sizes.get(dim, 1) > 1:
-            raise UserError(
-                f"{purpose} also depends on {dim} ({format_values(ds[dim])}); pick one with "
-                f"--sel {dim}={format_value(ds[dim].values[0])}"
-            )
-        if dim in ds.dims:
-            ds = ds.isel({dim: 0})
-    return ds, labels
-
-
-def thin_points(ds: xr.Dataset, max_points: int) -> tuple[xr.Dataset, list[str]]:
-    """Halve the longest axes of a sweep until it has at most so many points.
-
-    Parameters
-    ----------
-    ds : result.
-    max_points : number of points that are kept at most.
+    ds : a result, or what is made of one. Nothing is selected by the replaced values afterwards.
+    labels : name of a variable or an axis, or text of a choice -> what is shown.
+    others : labels that come after these, and whose name may be absent.
+    known : names that may have a label and are not in `ds`.
 
     Returns
     -------
-    tuple
-        The result with the remaining values, which are evenly spaced and include the first and the
-        last, and a sentence for each axis that has fewer.
+    The same data. Choices are replaced; variables and coordinates have the attribute `label`.
+
+    Raises
+    ------
+    UserError : for a name of `labels` that is not there.
     """
-    whole = {dim: ds.sizes[dim] for dim in list_axes(ds)}
-    kept = dict(whole)
-    while int(np.prod(list(kept.values()))) > max(1, max_points):
-        longest = max(kept, key=lambda dim: kept[dim])
-        kept[longest] = max(1, kept[longest] // 2)
-    fewer = {dim: size for dim, size in kept.items() if size < whole[dim]}
-    places = {dim: np.linspace(0, whole[dim] - 1, size).astype(int) for dim, size in fewer.items()}
-    said = [
-        f"{get_long_name(ds, dim)}: {size} of {whole[dim]} values." for dim, size in fewer.items()
-    ]
-    return ds.isel(places), said
+    wanted = {**(others or {}), **labels}
+    texts = {
+        name: [format_value(value) for value in one.values]
+        for name, one in ds.coords.items()
+        if one.ndim == 1 and not is_numeric(one)
+    }
+    choices = dict.fromkeys(text for own in texts.values() for text in own)
+    shown = [str(ds.attrs[axis]) for axis in AXES if axis in ds.attrs]
+    there = dict.fromkeys((*choices, *map(str, ds.coords), *shown, *known, *map(str, ds.data_vars)))
+    for name in labels:
+        if name not in there:
+            raise make_unknown_name_error(f"--label {name}", "in this result", name, there)
+    changed = {
+        name: (ds[name].dims, np.array([wanted.get(one, one) for one in own]), ds[name].attrs)
+        for name, own in texts.items()
+        if wanted.keys() & set(own)
+    }
+    ds = ds.assign_coords(changed).copy()  # whose attributes are its own
+    for name in wanted.keys() & {str(one) for one in ds.variables}:
+        ds[name].attrs["label"] = wanted[name]
+    for axis in AXES:
+        if label := wanted.get(ds.attrs.get(axis, "")):
+            ds.attrs |= {f"{axis}_label": label, f"{axis}_short": label}
+    return ds
+
+
+def get_label(ds: xr.Dataset | xr.DataArray, name: str) -> str:
+    """Return the label of a variable or coordinate, else its name in words."""
+    return str(ds[name].attrs.get("label") or name.replace("_", " "))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from otafl.core.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
 
 
 class Format(StrEnum):
@@ -44,57 +49,96 @@ def choose_format(given: Format | None, path: Path | None) -> Format:
     return SUFFIXES[path.suffix.lower()]
 
 
-def format_text_rows(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows, the head first, aligned with spaces for a terminal."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join(lines)
-
-
-def format_markdown_rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as a table of GitHub's Markdown."""
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
-    lines = [escaped[0], ["---"] * len(head), *escaped[1:]]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def format_latex_rows(
-    heads: Sequence[Sequence[str]],
-    rows: Sequence[Sequence[str]],
-    caption: str,
-    left: int = 1,
-) -> str:
-    """Return rows as a table with rules of the LaTeX package booktabs.
+@dataclass(frozen=True)
+class TextTable:
+    """Table of texts that has a form in each format.
 
     Parameters
     ----------
-    heads, caption : texts, which are escaped; of each column its heads from above, of which equal
-        neighbours share a cell.
-    rows : cells in LaTeX.
+    caption : what the table shows.
+    titles : of the columns, in one line.
+    rows : cells; a mean has the form "0.80 ± 0.02", between stars where it is bold.
+    frame : what a CSV file has.
     left : how many columns name the row, and are aligned to the left; all others to the right.
+    heads : of each column its heads in LaTeX from above, of which equal neighbours share a cell;
+        None for the titles.
     """
-    import pandas as pd  # type: ignore[import-untyped]  # a third of a second, also of --help
 
-    escaped = [tuple(map(escape_latex, head)) for head in heads]
-    columns = pd.MultiIndex.from_tuples(escaped) if len(escaped[0]) > 1 else [h for (h,) in escaped]
-    cells = pd.DataFrame(rows)
-    names = cells.iloc[:, : left - 1]
-    repeated = (names == names.shift()).cummin(axis=1)  # in the row above, with all before it
-    cells = cells.mask(repeated.reindex(columns=cells.columns, fill_value=False), "")
-    return str(
-        cells.set_axis(columns, axis=1)
-        .style.hide(axis="index")
-        .to_latex(
-            column_format="l" * left + "r" * (len(heads) - left),
-            position_float="centering",
-            hrules=True,
-            caption=f"{escape_latex(caption)}.",
-            multicol_align="c",
+    caption: str
+    titles: list[str]
+    rows: list[list[str]]
+    frame: pd.DataFrame
+    left: int = 1
+    heads: Sequence[tuple[str, ...]] | None = None
+
+    def format(self, shape: Format) -> str:
+        """Return the whole text, with its caption except in CSV."""
+        if shape is Format.csv:
+            return str(self.frame.to_csv(index=False)).rstrip("\n")
+        if shape is Format.latex:
+            return self._format_latex()
+        body = self.format_markdown() if shape is Format.markdown else self._format_text()
+        return f"{self.caption}\n\n{body}"
+
+    def format_markdown(self) -> str:
+        """Return the table of GitHub's Markdown, without its caption."""
+        head, *rows = [
+            [cell.replace("|", "\\|") for cell in row] for row in (self.titles, *self.rows)
+        ]
+        lines = [head, ["---"] * len(head), *rows]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+    def _format_text(self) -> str:
+        """Return the table aligned with spaces for a terminal."""
+        rows = [self.titles, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        return "\n".join(lines)
+
+    def _format_latex(self) -> str:
+        """Return the table with rules of the LaTeX package booktabs."""
+        import pandas as pd  # a third of a second, also of --help
+
+        heads = self.heads or [(title,) for title in self.titles]
+        escaped = [tuple(map(escape_latex, head)) for head in heads]
+        columns = pd.MultiIndex.from_tuples(escaped)
+        left = self.left
+        cells = pd.DataFrame(
+            [*map(escape_latex, row[:left]), *map(_write_latex_cell, row[left:])]
+            for row in self.rows
         )
-    ).rstrip()
+        names = cells.iloc[:, : left - 1]
+        repeated = (names == names.shift()).cummin(axis=1)  # in the row above, with all before it
+        cells = cells.mask(repeated.reindex(columns=cells.columns, fill_value=False), "")
+        return str(
+            cells.set_axis(columns if len(escaped[0]) > 1 else columns.get_level_values(0), axis=1)
+            .style.hide(axis="index")
+            .to_latex(
+                column_format="l" * left + "r" * (len(heads) - left),
+                position_float="centering",
+                hrules=True,
+                caption=f"{escape_latex(self.caption)}.",
+                multicol_align="c",
+            )
+        ).rstrip()
+
+
+NUMBER = r"-?[\d.]+(?:e[+-]\d+)?"
+MEAN = re.compile(rf"(\*\*)?({NUMBER}( ± {NUMBER})?)(\*\*)?( \(n = (\d+)\))?")
+
+
+def _write_latex_cell(cell: str) -> str:
+    """Write a cell as LaTeX takes it: mean and deviation as a formula, bold between stars."""
+    found = MEAN.fullmatch(cell)
+    if not found:
+        return "--" if cell == "-" else escape_latex(cell)
+    said = found[2].replace("±", r"\pm")
+    said = re.sub(r"e([+-]\d+)", lambda power: rf" \times 10^{{{int(power[1])}}}", said)
+    count = f" ($n = {found[6]}$)" if found[6] else ""
+    return (rf"$\mathbf{{{said}}}$" if found[1] else f"${said}$") + count
 
 
 def escape_latex(words: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import xarray as xr
@@ -14,11 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from otafl.analysis import chance
-from otafl.analysis.labels import get_label, read_labels, write_labels
-from otafl.analysis.points import build_labels, list_axes
+from otafl.analysis.points import build_labels, get_label, list_axes, read_labels, write_labels
 from otafl.analysis.power_budgets import describe_mixed_budgets
 from otafl.core.console import make_console
-from otafl.core.files import write_csv
 from otafl.losses.metrics import list_variables
 from otafl.results import origins
 from otafl.results.end_values import describe_diverged, select_end_total
@@ -131,7 +128,7 @@ def print_ends(
     if mixed := describe_mixed_budgets(dataset):
         console.print(mixed)
     if hidden:
-        console.print(f"{hidden} points between are not shown; --all shows, --csv FILE writes them")
+        console.print(f"{hidden} points between are not shown; --all shows them")
     if left_out:
         console.print(f"no room in this terminal (--variables chooses): {', '.join(left_out)}")
     asked = variables is None or any(name.endswith("accuracy") for name in variables)
@@ -146,21 +143,6 @@ def print_environment(dataset: xr.Dataset, console: Console | None = None) -> No
     console.print()
     for name, value in rows:  # names of files are what somebody wrote
         console.print(" ".join(t if t.isprintable() else repr(t) for t in (f"{name}:", value)))
-
-
-def write_summary(dataset: xr.Dataset, path: Path) -> None:
-    """Write a CSV with one line per point: its coordinates, and moments of the `SHOWN` variables.
-
-    Raises
-    ------
-    WriteError : where the file cannot be written.
-    """
-    columns: dict[str, Sequence[object]] = dict(_format_coordinates(dataset))
-    for name in _list_known(dataset):
-        found = [compute_moments(trials) for trials in compute_end_values(dataset, name)]
-        columns |= {name: [m for m, _, _ in found], f"{name}_std": [s for _, s, _ in found]}
-    rows = ([_format_cell(cell) for cell in row] for row in zip(*columns.values(), strict=True))
-    write_csv(path, list(columns), rows)
 
 
 def format_headlines(dataset: xr.Dataset) -> list[str]:
@@ -244,10 +226,6 @@ def _format_coordinates(dataset: xr.Dataset) -> dict[str, tuple[str, ...]]:
     """Return the coordinates of the sweep: name -> their text at each point."""
     names, texts = build_labels(dataset, list_axes(dataset), units=False)
     return dict(zip(names, zip(*texts, strict=True), strict=True))
-
-
-def _format_cell(cell: object) -> str:
-    return "" if cell != cell else str(cell)
 
 
 def _measure_width(title: str, cells: Sequence[str]) -> int:

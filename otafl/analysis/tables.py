@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 
-from otafl.analysis.labels import get_label
 from otafl.analysis.paired import adjust_p_values, compare_values
 from otafl.analysis.points import (
     build_labels,
     format_label,
     format_short_label,
+    get_label,
     get_unit,
     swap_to_coordinate,
 )
-from otafl.analysis.rows import (
-    escape_latex,
-    format_latex_rows,
-    format_markdown_rows,
-    format_text_rows,
-)
+from otafl.analysis.rows import TextTable
 from otafl.analysis.summary import compute_moments, format_mean_std
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
@@ -156,84 +151,64 @@ def find_best(table: TableGrid, over: str, level: float | None = None) -> np.nda
     names = (*table.row_names, *table.column_names)
     if over not in ("row", "column", *names):
         raise make_unknown_name_error(over, "row, column or a coordinate of the table", over, names)
-    groups: dict[tuple[str, object], list[tuple[int, int]]] = {}
-    for (i, row), (j, column) in itertools.product(enumerate(table.rows), enumerate(table.columns)):
-        others = tuple(t for name, t in zip(names, (*row, *column), strict=True) if name != over)
-        group = {"row": i, "column": j}.get(over, others)
-        groups.setdefault((table.variables[j][0], group), []).append((i, j))
-    marked = np.zeros(table.values.shape[:2], dtype=bool)
-    for (name, _), places in groups.items():
-        is_largest = get_better_direction(name) == "higher"
-        trials = np.array([table.values[place] for place in places])
-        means = np.array([compute_moments(row)[0] for row in trials])
-        seen = np.isfinite(means)
-        if seen.sum() < 2:
-            continue
-        won = int(np.nanargmax(means) if is_largest else np.nanargmin(means))
-        seen[won] = False
-        marked[places[won]] = level is None or _is_significant(trials[won], trials[seen], level)
-    return marked
+    cells = _build_frame(table)
+    rows, columns = table.values.shape[:2]
+    cells["row"] = np.repeat(np.arange(rows), columns)
+    cells["column"] = np.tile(np.arange(columns), rows)
+    others = [name for name in names if name not in (over, VARIABLE)]
+    keys = ["variable", *([over] if over in ("row", "column") else others)]
+    marked = np.zeros(len(cells), dtype=bool)
+    trials = table.values.reshape(len(cells), -1)
+    for _, group in cells.dropna(subset="mean").groupby(keys):
+        is_largest = get_better_direction(group["variable"].iloc[0]) == "higher"
+        won = group["mean"].idxmax() if is_largest else group["mean"].idxmin()
+        rest = group.index.drop(won)
+        if len(rest):
+            marked[won] = level is None or _is_significant(trials[won], trials[rest], level)
+    return marked.reshape(rows, columns)
 
 
-def format_text(table: TableGrid, bold: np.ndarray | None = None) -> str:
-    """Return the table aligned with spaces, for a terminal; `bold` [rows, columns] marks cells."""
-    return format_text_rows([_build_head(table), *_build_body(table, bold)])
+def build_text_table(table: TableGrid, bold: np.ndarray | None = None) -> TextTable:
+    """Write the table as texts; `bold` [rows, columns] marks cells.
 
-
-def format_markdown(table: TableGrid, bold: np.ndarray | None = None) -> str:
-    """Return the table as GitHub's Markdown; `bold` [rows, columns] marks cells."""
-    return format_markdown_rows(_build_head(table), _build_body(table, bold))
-
-
-def build_csv(table: TableGrid) -> tuple[list[str], list[list[object]]]:
-    """Return the columns of a CSV file, and a row a cell.
-
-    A row has the coordinates, the variable with its unit, mean, standard deviation, and n, the
-    number of trials that they are of.
+    In LaTeX, more than one axis across makes a line of heads each. A CSV file has a row a cell: the
+    coordinates, the variable with its unit, mean, standard deviation, and n, the number of trials
+    that they are of.
     """
-    skipped = len(table.column_names) - table.num_column_axes
-    names = [*table.row_names, *table.column_names[skipped:]]
-    rows: list[list[object]] = []
-    for row, values in zip(table.rows, table.values, strict=True):
-        for column, (name, units), trials in zip(
-            table.columns, table.variables, values, strict=True
-        ):
-            mean, std, count = compute_moments(trials)
-            moments = ["" if one != one else one for one in (mean, std)]
-            rows.append([*row, *column[skipped:], name, units or "1", *moments, count])
-    return [*names, "variable", "units", "mean", "std", "n"], rows
-
-
-def format_latex(table: TableGrid, bold: np.ndarray | None = None) -> str:
-    """Return the table with rules of the LaTeX package booktabs; `bold` [rows, columns] marks it.
-
-    More than one axis across makes a line of heads each.
-    """
-    names = [table.labels[name] for name in table.row_names] or [""]
+    marks = np.zeros(table.values.shape[:2], bool) if bold is None else bold
+    cells = [
+        [_format_cell(trials, mark) for trials, mark in zip(values, row, strict=True)]
+        for values, row in zip(table.values, marks, strict=True)
+    ]
+    names = [table.labels[name] for name in table.row_names]
+    bare = [table.labels.get(name, name) for name in table.column_names]
+    titles = [", ".join(map(_format_label, bare, column)) for column in table.columns]
     heads = table.columns if table.column_names else [(table.title,)]
     if table.across:
         heads = [(table.across, *head) for head in heads]
     empty = ("",) * (len(heads[0]) - 1)
-    marks = np.zeros(table.values.shape[:2], bool) if bold is None else bold
+    return TextTable(
+        table.caption,
+        [*names, *(titles if table.column_names else [table.title])],
+        [[*texts, *row] for texts, row in zip(table.rows, cells, strict=True)],
+        _build_frame(table),
+        len(names),
+        [*((*empty, name) for name in names), *heads],
+    )
+
+
+def _build_frame(table: TableGrid) -> pd.DataFrame:
+    """Return the columns of a CSV file, and a row a cell."""
+    skipped = len(table.column_names) - table.num_column_axes
+    names = [*table.row_names, *table.column_names[skipped:]]
     rows = [
-        [
-            *(map(escape_latex, texts) if texts else [""]),
-            *(_format_latex_cell(trials, mark) for trials, mark in zip(values, row, strict=True)),
-        ]
-        for texts, values, row in zip(table.rows, table.values, marks, strict=True)
+        (*row, *column[skipped:], name, units or "1", *compute_moments(trials))
+        for row, values in zip(table.rows, table.values, strict=True)
+        for column, (name, units), trials in zip(
+            table.columns, table.variables, values, strict=True
+        )
     ]
-    heads = [*((*empty, name) for name in names), *heads]
-    return format_latex_rows(heads, rows, table.caption, len(names))
-
-
-def _format_latex_cell(trials: np.ndarray, is_bold: bool) -> str:
-    """Write mean and deviation as a formula, with powers of ten as LaTeX takes them."""
-    said = format_mean_std(trials).replace("±", r"\pm")
-    if said == "-":
-        return "--"
-    said = re.sub(r"e([+-]\d+)", lambda found: rf" \times 10^{{{int(found[1])}}}", said)
-    count = re.sub(r"n = (\d+)", r"$n = \1$", _format_count(trials))
-    return (rf"$\mathbf{{{said}}}$" if is_bold else f"${said}$") + count
+    return pd.DataFrame(rows, columns=[*names, "variable", "units", "mean", "std", "n"])
 
 
 def _is_significant(winner: np.ndarray, others: np.ndarray, level: float) -> bool:
@@ -242,38 +217,16 @@ def _is_significant(winner: np.ndarray, others: np.ndarray, level: float) -> boo
     return bool((adjust_p_values(p.values) < level).all())
 
 
-def _build_head(table: TableGrid) -> list[str]:
-    names = [table.labels[name] for name in table.row_names]
-    if not table.column_names:
-        return [*names, table.title]
-    bare = [table.labels.get(name, name) for name in table.column_names]
-    return [*names, *(", ".join(map(_format_label, bare, column)) for column in table.columns)]
-
-
 def _format_label(name: str, words: str) -> str:
     """Name a number that has no unit, which says nothing alone."""
     return f"{name} {words}" if re.fullmatch(r"-?[\d.e+-]+", words) else words
 
 
-def _build_body(table: TableGrid, bold: np.ndarray | None = None) -> list[list[str]]:
-    """Return the cells of each row in words, after its names; `bold` cells between stars."""
-    stars = np.where(np.zeros(table.values.shape[:2], bool) if bold is None else bold, "**", "")
-    return [
-        [
-            *names,
-            *(
-                f"{star}{format_mean_std(trials)}{star}{_format_count(trials)}"
-                for trials, star in zip(values, row, strict=True)
-            ),
-        ]
-        for names, values, row in zip(table.rows, table.values, stars, strict=True)
-    ]
-
-
-def _format_count(trials: np.ndarray) -> str:
-    """State of how many trials a cell is, where that is not of all."""
-    count = int(np.isfinite(trials).sum())
-    return f" (n = {count})" if 0 < count < len(trials) else ""
+def _format_cell(trials: np.ndarray, is_bold: bool) -> str:
+    """Write mean and deviation, between stars if bold, and n where that is not of all trials."""
+    star, count = "**" if is_bold else "", int(np.isfinite(trials).sum())
+    fewer = f" (n = {count})" if 0 < count < len(trials) else ""
+    return f"{star}{format_mean_std(trials)}{star}{fewer}"
 
 
 def _format_title(ds: xr.Dataset, name: str) -> str:

@@ -5,19 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from rich.console import Console
 
-from otafl.analysis.points import select_point
+from otafl.analysis.points import describe_slices, list_axes, select_slices
 from otafl.analysis.summary import format_number, make_table
 from otafl.core.console import make_console
 from otafl.core.errors import UserError
+from otafl.core.suggestions import format_count
 from otafl.devices.hardware import ACTIVITIES
-from otafl.results.coordinates import format_values
+from otafl.results.coordinates import format_value, format_values
 
 COLUMNS = ("device", "round", "activity", "start_s", "end_s")
 TABLES = {name: f"timeline_{name}" for name in COLUMNS}
@@ -69,12 +69,21 @@ def extract_timeline(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
     title = str(ds.attrs.get("title", ""))
     wanted = [*TABLES.values(), "sim_time_s", "tx_energy_j", *UPDATES]
     ds = ds[[name for name in wanted if name in ds]].sel(trial=trial)
-    ds, labels = select_point(ds, sel, "the timeline")
+    slices = {name: [value] for name, value in sel.items()}
+    ds, whole = select_slices(ds, slices), ds
+    picked = describe_slices(whole, slices)
+    for dim in list_axes(ds):
+        if ds.sizes[dim] > 1:
+            raise UserError(
+                f"the timeline also depends on {dim} ({format_values(ds[dim])}); pick one with "
+                f"--sel {dim}={format_value(ds[dim].values[0])}"
+            )
+    ds = ds.isel(dict.fromkeys(list_axes(ds), 0))
     columns = _read_columns(ds)
     ends = (0.0, *columns["end_s"], *_drop_nan(ds, "sim_time_s"))
     counts = {name: int(values[-1]) for name in UPDATES if len(values := _drop_nan(ds, name))}
     about = {
-        "title": ", ".join(part for part in (title, f"trial: {trial}", *labels) if part),
+        "title": ", ".join(filter(None, (title, f"trial: {trial}", picked))),
         "devices": _count_devices(ds, columns["device"]),
         "end_s": float(max(ends)),
     }
@@ -113,30 +122,22 @@ def select_window(
     events: xr.Dataset,
     start_s: float | None = None,
     until_s: float | None = None,
-    devices: Collection[int] | None = None,
 ) -> xr.Dataset:
-    """Keep the events of some devices that lie in part or whole in a window of time.
+    """Keep the events that lie in part or whole in a window of time.
 
     Parameters
     ----------
     events : as `extract_timeline` gives them.
     start_s, until_s : of the window; None: where the trial starts and ends.
-    devices : None: all.
 
     Returns
     -------
-    The attributes start_s and until_s are the window's ends, rows the devices, ascending.
+    The attributes start_s and until_s are the window's ends.
 
     Raises
     ------
-    UserError : for an empty window, and for devices that are not there.
+    UserError : for an empty window.
     """
-    last = events.attrs["devices"] - 1
-    rows = list(range(last + 1)) if devices is None else sorted(devices)
-    absent = [device for device in rows if not 0 <= device <= last]
-    if absent or not rows:
-        got = f"not {absent[-1]}" if absent else "name one at least"
-        raise UserError(f"--devices: this result has devices 0 to {last}, {got}")
     end_s = events.attrs["end_s"]
     start_s = 0.0 if start_s is None else start_s
     until_s = end_s if until_s is None else min(until_s, end_s)
@@ -146,9 +147,7 @@ def select_window(
             f"{end_s:g} s"
         )
     inside = (events["end_s"] > start_s) & (events["start_s"] < until_s)
-    inside &= events["device"].isin(rows)
-    part = events.isel(event=inside.values)
-    return part.assign_attrs(start_s=start_s, until_s=until_s, rows=rows)
+    return events.isel(event=inside.values).assign_attrs(start_s=start_s, until_s=until_s)
 
 
 def sum_by_activity(part: xr.Dataset) -> xr.Dataset:
@@ -167,7 +166,7 @@ def sum_by_activity(part: xr.Dataset) -> xr.Dataset:
     names = [name for name in ACTIVITIES if name in activity]
     events = [float((activity == name).sum()) for name in names]
     seconds = [float((end - start)[activity == name].sum()) for name in names]
-    device_s = len(part.attrs["rows"]) * (until_s - start_s)
+    device_s = part.attrs["devices"] * (until_s - start_s)
     # one after the other on one axis, so that intervals of two devices never meet
     shift = part["device"].values * 2.0 * (until_s - start_s) - start_s
     starts, ends = merge_intervals(start + shift, end + shift)
@@ -202,13 +201,13 @@ def print_totals(part: xr.Dataset, console: Console | None = None) -> None:
     for row in sum_by_activity(part).to_dataframe().itertuples():
         count = "-" if np.isnan(row.events) else f"{row.events:.0f}"
         table.add_row(str(row.Index), count, format_number(row.seconds), f"{100 * row.share:.1f} %")
-    rows = about["rows"]
-    whose = f"{len(rows)} devices" if len(rows) > 1 else f"device {rows[0]}"
     start_s, until_s, end_s = (
         format_number(about[name]) for name in ("start_s", "until_s", "end_s")
     )
     span = f"{start_s} to {until_s} s of {end_s} s"
-    console.print(f"{about['title']}: {whose}, {span}\n", soft_wrap=True)
+    console.print(
+        f"{about['title']}: {format_count(about['devices'], 'device')}, {span}\n", soft_wrap=True
+    )
     console.print(table)
     counts = [f"{about[name]} {said}" for name, said in UPDATES.items() if about.get(name)]
     if counts:

@@ -82,7 +82,7 @@ def plot(
     chosen, labels = parse_selection(sel), parse_labels(label)
     import xarray as xr
 
-    from otafl.analysis.labels import read_labels, write_labels
+    from otafl.analysis.points import read_labels, write_labels
     from otafl.plots import describe_figure, draw, draw_overview, write_csv
     from otafl.results.files import open_results
 

@@ -17,15 +17,12 @@ def show(
         str | None,
         typer.Option(metavar="LIST", help="E.g. aggregation_nmse,tx_energy_j; else what fits."),
     ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write every point and variable as CSV.")
-    ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Also versions, commit, hashes and processor.")
     ] = False,
 ) -> None:
     """Summarise a result."""
-    from otafl.analysis.summary import print_environment, print_summary, write_summary
+    from otafl.analysis.summary import print_environment, print_summary
     from otafl.results.files import check_foreign, open_results
 
     check_foreign(result)
@@ -34,9 +31,6 @@ def show(
     print_summary(dataset, every=all_, variables=chosen)
     if full:
         print_environment(dataset)
-    if csv is not None:
-        write_summary(dataset, csv)
-        typer.echo(str(csv))
 
 
 def diff(
@@ -45,18 +39,12 @@ def diff(
     tolerance: Annotated[
         float, typer.Option(metavar="REL", help="Relative difference that counts as equal.")
     ] = 0.0,
-    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show what differs; exit code 1 if anything does."""
-    from otafl.analysis.comparison import compare
+    from otafl.analysis.comparison import compare, print_comparison
 
     found = compare(a, b, tolerance)
-    if json:
-        typer.echo(found.to_json())
-    else:
-        from otafl.analysis.comparison_printing import print_comparison
-
-        print_comparison(found)
+    print_comparison(found)
     if found.differs:
         raise typer.Exit(1)
 

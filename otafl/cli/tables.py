@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +21,6 @@ from otafl.cli.app import (
 from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
-    import numpy as np
     import xarray as xr
 
     from otafl.analysis.tables import TableGrid
@@ -75,7 +72,7 @@ def table(
         raise UserError(f"--level {level:g}: must be above 0 and below 1, like 0.05")
     from otafl.analysis.points import select_slices
     from otafl.analysis.rows import choose_format
-    from otafl.analysis.tables import find_best
+    from otafl.analysis.tables import build_text_table, find_best
     from otafl.results.files import open_results
 
     shape = choose_format(format_, out)
@@ -83,7 +80,7 @@ def table(
     across = None if columns is None else split_names(columns)
     grid = _build_grid(ds, names, across, (target, tune), shape != Format.csv, texts)
     bold = find_best(grid, best, level) if best else None
-    _write(_format_grid(grid, shape, bold), out)
+    _write(build_text_table(grid, bold).format(shape), out)
     if shape is Format.csv or out is not None:
         typer.echo(grid.caption, err=True)
     _print_notes(ds, [name for name, _ in grid.variables])
@@ -116,16 +113,9 @@ def compare(
     if other is not None and (axis or baseline is not None):
         flag = f"--axis {axis}" if axis else f"--baseline {baseline}"
         raise UserError(f"{flag}: two results are compared with each other; give one of the two")
-    from otafl.analysis import pair_rows, paired
-    from otafl.analysis.labels import read_labels, write_labels
-    from otafl.analysis.points import find_main_variable, select_slices
-    from otafl.analysis.rows import (
-        choose_format,
-        escape_latex,
-        format_latex_rows,
-        format_markdown_rows,
-        format_text_rows,
-    )
+    from otafl.analysis import paired
+    from otafl.analysis.points import find_main_variable, read_labels, select_slices, write_labels
+    from otafl.analysis.rows import choose_format
     from otafl.results.coordinates import get_long_name
     from otafl.results.end_values import describe_diverged
     from otafl.results.files import open_results
@@ -148,20 +138,8 @@ def compare(
     else:
         base = f"{result} to {other}"
     title = labels.get(variable, get_long_name(sets[0], variable))
-    caption = pair_rows.describe_pairs(tests, title, base)
-    titles, rows = pair_rows.build_pair_rows(tests)
-    if shape is Format.csv:
-        text = _format_csv(*pair_rows.build_pair_csv(tests))
-    elif shape is Format.latex:
-        cells = [[escape_latex(cell) for cell in row] for row in rows]
-        heads, left = [(title,) for title in titles], len(tests["p"].dims)
-        text = format_latex_rows(heads, cells, caption, left)
-    elif shape is Format.markdown:
-        text = f"{caption}\n\n{format_markdown_rows(titles, rows)}"
-    else:
-        text = f"{caption}\n\n{format_text_rows([titles, *rows])}"
-    _write(text, out)
-    for note in pair_rows.list_pair_notes(tests, [describe_diverged(ds) for ds in sets]):
+    _write(paired.build_pair_table(tests, title, base).format(shape), out)
+    for note in paired.list_pair_notes(tests, [describe_diverged(ds) for ds in sets]):
         typer.echo(note, err=True)
     for ds in sets:
         _print_notes(ds, [variable])
@@ -184,9 +162,14 @@ def _build_grid(
     ways : `--target` and `--tune`.
     labels : `--label`, which come before those of the scenario.
     """
-    from otafl.analysis.labels import read_labels, write_labels
     from otafl.analysis.overhead import select_soonest, tabulate_costs
-    from otafl.analysis.points import find_main_variable, is_numeric, list_axes
+    from otafl.analysis.points import (
+        find_main_variable,
+        is_numeric,
+        list_axes,
+        read_labels,
+        write_labels,
+    )
     from otafl.analysis.tables import build_grid
     from otafl.analysis.tuning import select_tuned
     from otafl.results.end_values import describe_diverged
@@ -228,23 +211,6 @@ def _parse_target(text: str, ds: xr.Dataset) -> tuple[str, float]:
         raise UserError(
             f"--target {text}: expected a number or VARIABLE=NUMBER, like test_accuracy=0.8"
         ) from error
-
-
-def _format_grid(grid: TableGrid, shape: Format, bold: np.ndarray | None) -> str:
-    from otafl.analysis import tables
-
-    if shape is Format.csv:
-        return _format_csv(*tables.build_csv(grid))
-    if shape is Format.latex:
-        return tables.format_latex(grid, bold)
-    write = tables.format_markdown if shape is Format.markdown else tables.format_text
-    return f"{grid.caption}\n\n{write(grid, bold)}"
-
-
-def _format_csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows([columns, *rows])
-    return buffer.getvalue().rstrip("\n")
 
 
 def _write(text: str, out: Path | None) -> None:

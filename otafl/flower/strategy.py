@@ -1,8 +1,12 @@
-"""Wrappers of strategies of Flower's message API (`flwr.serverapp.strategy`), with ArrayRecords."""
+"""Wrapper of strategies of Flower's message API (`flwr.serverapp.strategy`), with ArrayRecords.
+
+The clients' increments, their new weights minus the weights that they began with, pass the uplink.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -11,8 +15,176 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from otafl.core.errors import UserError
-from otafl.flower.rounds import FlowerRounds, delegate, get_metrics
-from otafl.own_loop.reports import UplinkTotals
+from otafl.own_loop.reports import UplinkReport, UplinkTotals
+from otafl.own_loop.wireless import WirelessUplink
+
+Arrays = Mapping[str, np.ndarray]
+
+NEEDS_EACH = (
+    "Krum",
+    "MultiKrum",
+    "Bulyan",
+    "FedMedian",
+    "FedTrimmedAvg",
+    "QFedAvg",
+    "DifferentialPrivacyServerSideFixedClipping",
+    "DifferentialPrivacyServerSideAdaptiveClipping",
+    "DPFedAvgFixed",
+    "DPFedAvgAdaptive",
+)
+"""Flower's strategies that look at each client's update."""
+
+NO_MODELS = ("FedXgbBagging", "FedXgbCyclic", "FedXgbNnAvg")
+"""Strategies whose clients do not send weights of one model."""
+
+
+@dataclass(frozen=True)
+class RoundOutcome:
+    """Server's view of a round.
+
+    weights: of each client that is to be aggregated, by its place among those that sent; of none if
+    no update was delivered. report: what it cost.
+    """
+
+    weights: dict[int, dict[str, np.ndarray]]
+    report: UplinkReport
+
+
+class FlowerRounds:
+    """Keep the uplink of a run of Flower, and which of its devices each node is.
+
+    Nodes are devices in the order of their ids at the first round, later ones after them; or as the
+    clients say, in a metric `device_key`. Raises UserError for a strategy that cannot be served.
+    """
+
+    def __init__(
+        self,
+        strategy: Any,
+        devices: int,
+        device_key: str | None,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self.device_key = device_key
+        self._uplink = WirelessUplink(devices, caller="otafl.flower", **settings)
+        self._device_index: dict[int, int] = {}
+        self._dtypes: dict[str, np.dtype[Any]] = {}
+        refuse(strategy, self._uplink.has_per_device)
+
+    @property
+    def totals(self) -> UplinkTotals:
+        """Return what all rounds so far cost."""
+        return self._uplink.totals
+
+    def register_nodes(self, nodes: Iterable[int]) -> None:
+        """Assign a device number to each connected node."""
+        for node in sorted(set(nodes) - set(self._device_index)):
+            self._device_index[node] = len(self._device_index)
+
+    def _get_devices(self, nodes: Sequence[int]) -> list[int]:
+        self.register_nodes(nodes)
+        places = [self._device_index[node] for node in nodes]
+        if max(places) >= self._uplink.devices:
+            raise UserError(
+                f"otafl.flower: {len(self._device_index)} nodes have been seen, but the uplink has "
+                f"{self._uplink.devices} devices; set devices={len(self._device_index)}"
+            )
+        return places
+
+    def send(
+        self,
+        server_round: int,
+        base: Arrays,
+        new: Sequence[Arrays],
+        weights: Sequence[float],
+        nodes: Sequence[int],
+        devices: Sequence[int] | None = None,
+    ) -> RoundOutcome:
+        """Return the weights that reach the server in a round (from 1 on).
+
+        base: what the clients began with. devices: of each client, where the clients say.
+        """
+        for arrays, node in zip(new, nodes, strict=True):
+            if set(arrays) != set(base):
+                other = ", ".join(sorted(set(arrays) ^ set(base)))
+                raise UserError(
+                    f"otafl.flower: the arrays of node {node} are not those of the model that it "
+                    f"was sent: {other}"
+                )
+        updates = [
+            {name: _compute_increment(arrays[name], start) for name, start in base.items()}
+            for arrays in new
+        ]
+        if not self._dtypes:  # server optimisers make double precision of the model
+            self._dtypes = {name: array.dtype for name, array in updates[0].items()}
+        updates = [
+            {name: a.astype(self._dtypes[name], copy=False) for name, a in arrays.items()}
+            for arrays in updates
+        ]
+        senders = self._get_devices(nodes) if devices is None else list(devices)
+        delivery = self._uplink.deliver(server_round - 1, updates, weights, senders)
+        if delivery.per_device is not None:
+            found = {
+                k: _add_increment(base, one)
+                for k, one in enumerate(delivery.per_device)
+                if one is not None
+            }
+        elif delivery.report.participants:
+            model = _add_increment(base, delivery.mean)
+            found = dict.fromkeys(range(len(new)), model)
+        else:
+            found = {}
+        return RoundOutcome(found, delivery.report)
+
+
+def refuse(strategy: Any, has_per_device: bool) -> None:
+    """Raise UserError for a strategy that the uplink cannot serve, or that wraps such a one."""
+    name = type(strategy).__name__
+    kinds = {kind.__name__ for kind in type(strategy).__mro__}
+    if kinds & set(NO_MODELS):
+        raise UserError(f"otafl.flower: the clients of {name} do not send weights of one model")
+    each = bool(kinds & set(NEEDS_EACH)) or bool(getattr(strategy, "needs_each", False))
+    if each and not has_per_device:
+        raise UserError(
+            f"otafl.flower: {name} looks at each client's update, but over the air the server gets "
+            "only their weighted mean; use transport='digital', or a strategy that averages, "
+            "like FedAvg or FedAdam"
+        )
+    inner = getattr(strategy, "strategy", None)
+    if inner is not None:
+        refuse(inner, has_per_device)
+
+
+def get_metrics(report: UplinkReport) -> dict[str, float]:
+    """Return what a round's metrics say of the uplink, under otafl's names."""
+    return {
+        "airtime_s": report.airtime_s,
+        "tx_energy_j": float(report.energy_j.sum()),
+        "uplink_symbols": report.symbols,
+        "uplink_bits": report.bits,
+        "side_symbols": report.side_symbols,
+        "aggregation_nmse": report.nmse,
+        "participants": float(report.participants),
+    }
+
+
+def _compute_increment(new: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Return new - start; truth values as they are."""
+    if new.shape != start.shape:
+        raise UserError(
+            f"otafl.flower: a client's array has shape {list(new.shape)}, and the model's "
+            f"{list(start.shape)}"
+        )
+    return new if new.dtype == bool else np.asarray(new - start.astype(new.dtype, copy=False))
+
+
+def _add_increment(base: Arrays, increment: Arrays) -> dict[str, np.ndarray]:
+    """Return the model plus an increment, in the model's dtypes."""
+    return {
+        name: increment[name]
+        if start.dtype == bool
+        else np.asarray(start + increment[name]).astype(start.dtype, copy=False)
+        for name, start in base.items()
+    }
 
 
 class OverTheAirStrategy(Strategy):
@@ -28,11 +200,11 @@ class OverTheAirStrategy(Strategy):
     was delivered, the model stays as it is. Replies with an error are devices that do not send.
 
     strategy: of `flwr.serverapp.strategy`, or your own, which is taken to average unless it has an
-    attribute `needs_each = True`. devices: of the uplink, at least the number of nodes; all nodes
-    connected at the first round if not given. device_key: a metric of the train replies that says
-    which device (from 0 on) the client is, like a partition number; without it nodes are devices in
-    the order of their ids, which simulations draw again. settings: as of `otafl.WirelessUplink`
-    (channel, power, snr_db, csi, codec, transport, seed, ...).
+    attribute `needs_each = True`. devices: of the uplink, at least the number of nodes. device_key:
+    a metric of the train replies that says which device (from 0 on) the client is, like a partition
+    number; without it nodes are devices in the order of their ids, which simulations draw again.
+    settings: as of `otafl.WirelessUplink` (channel, power, snr_db, csi, codec, transport, seed,
+    ...).
 
     To the round's train metrics it adds airtime_s, tx_energy_j (of all), device_tx_energy_j (a list
     with one for each device), uplink_symbols, uplink_bits, side_symbols, aggregation_nmse and
@@ -43,7 +215,7 @@ class OverTheAirStrategy(Strategy):
         self,
         strategy: Strategy,
         *,
-        devices: int | None = None,
+        devices: int,
         device_key: str | None = None,
         **settings: Any,
     ) -> None:
@@ -62,9 +234,17 @@ class OverTheAirStrategy(Strategy):
         """Return what the uplink of all rounds so far cost."""
         return self._rounds.totals
 
-    summary = delegate(Strategy.summary)
-    configure_evaluate = delegate(Strategy.configure_evaluate)
-    aggregate_evaluate = delegate(Strategy.aggregate_evaluate)
+    def summary(self) -> None:
+        """Print the summary of the wrapped strategy."""
+        self.strategy.summary()
+
+    def configure_evaluate(self, *args: Any, **kwargs: Any) -> Iterable[Message]:
+        """Configure evaluation as the strategy does."""
+        return self.strategy.configure_evaluate(*args, **kwargs)
+
+    def aggregate_evaluate(self, *args: Any, **kwargs: Any) -> MetricRecord | None:
+        """Aggregate evaluation as the strategy does."""
+        return self.strategy.aggregate_evaluate(*args, **kwargs)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -104,8 +284,8 @@ class OverTheAirStrategy(Strategy):
         for place, weights in arrived.weights.items():
             record = ArrayRecord({name: Array(np.asarray(w)) for name, w in weights.items()})
             sent[place].content = _replace_record(sent[place].content, keys[place], record)
-        lost = {id(sent[place]) for place in range(len(sent)) if place not in arrived.weights}
-        kept = [reply for reply in every if id(reply) not in lost]
+        kept = [sent[place] for place in arrived.weights]
+        kept += [reply for reply in every if reply.has_error()]
         arrays, metrics = self.strategy.aggregate_train(server_round, kept)
         return arrays, MetricRecord({**(metrics or {}), **costs})
 

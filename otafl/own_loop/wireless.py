@@ -153,8 +153,7 @@ class WirelessUplink:
         weights : array, optional
             [n] weights of the mean, equal by default.
         senders : array, optional
-            [n] int, the device of each row, from 0 to K - 1; or [K] bool, with updates and weights
-            of all devices, where true marks the transmitters. By default row k is device k.
+            [n] int, the device of each row, from 0 to K - 1. By default row k is device k.
 
         Returns
         -------
@@ -187,7 +186,7 @@ class WirelessUplink:
         weights : array, optional
             [n] weights of the mean, equal by default.
         senders : array, optional
-            Device of each row or mask of the devices, as for `__call__`.
+            Device of each row, as for `__call__`.
 
         Returns
         -------
@@ -197,13 +196,7 @@ class WirelessUplink:
         round = _check_integer(round, "round", self._caller)
         sent = Updates.read(updates, self._caller)
         weight = _check_weights(weights, sent.count, self._caller)
-        device, rows = self._list_transmitters(senders, sent.count)
-        if rows is not None:
-            sent, weight = sent.take(rows), weight[rows]
-        if not weight.sum() > 0:
-            raise UserError(
-                f"{self._caller}: the transmitters' weights are all zero; one must be positive"
-            )
+        device = self._list_transmitters(senders, sent.count)
         share = weight / weight.sum()
         order = np.argsort(device, kind="stable")  # a cohort's rows are ordered by device
         ordered = sent if (order == np.arange(len(order))).all() else sent.take(order)
@@ -225,31 +218,26 @@ class WirelessUplink:
             mean = {name: torch.zeros_like(block) for name, block in mean.items()}
         return OwnDelivery(sent.to_input_kind(mean, share), report, each)
 
-    def _list_transmitters(self, senders: Any, count: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the device [n] of each transmitted row, and the rows, or None for all."""
-        all_devices = np.arange(self.devices)
+    def _list_transmitters(self, senders: Any, count: int) -> np.ndarray:
+        """Return the device [n] of each row."""
         if senders is None:
             if count != self.devices:
                 raise UserError(
                     f"{self._caller}: got {count} updates of {self.devices} devices; say which by "
                     "senders"
                 )
-            return all_devices, None
+            return np.arange(self.devices)
         try:
             given = np.asarray(senders.cpu() if isinstance(senders, Tensor) else senders)
         except (TypeError, ValueError):
             given = np.array(None)
-        if given.dtype == bool and given.shape == (self.devices,) and count == self.devices:
-            if given.any():
-                return all_devices[given], all_devices[given]
-        elif given.dtype.kind in "iu" and given.shape == (count,):
+        if given.dtype.kind in "iu" and given.shape == (count,):
             inside = ((given >= 0) & (given < self.devices)).all()
             if inside and len(np.unique(given)) == count:
-                return given.astype(np.int64), None
+                return given.astype(np.int64)
         raise UserError(
             f"{self._caller}: senders must be the device of each of the {count} updates, different "
-            f"whole numbers from 0 to {self.devices - 1}, or {self.devices} truth values, not all "
-            f"false, with updates of all devices; got {senders!r}"
+            f"whole numbers from 0 to {self.devices - 1}; got {senders!r}"
         )
 
     def _start(self, blocks: Tensors) -> None:

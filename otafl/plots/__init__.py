@@ -15,7 +15,7 @@ from typing import Any
 _HOMES = {
     "cdf": ("cdf_data",),
     "curves": ("curve_data",),
-    "drawing": ("describe_figure", "draw", "save"),
+    "drawing": ("build_table", "describe_figure", "draw", "save", "write_csv"),
     "heatmap": ("heatmap_data",),
     "map": ("map_data",),
     "overviews": ("draw_overview",),
@@ -23,7 +23,6 @@ _HOMES = {
     "partition": ("partition_data",),
     "quantities": ("find_main_variable",),
     "style": ("COLOURS", "LINES", "MANY", "MARKERS"),
-    "tables": ("build_table", "write_csv"),
 }
 
 

@@ -54,9 +54,8 @@ def cdf_data(
     -------
     With dims ([facet], [hue], step), a step of the function each. value: the finite values of all
     devices of all trials at the end of the trials, each once, in order; NaN beyond their number.
-    share: of all these devices, that which has at most `value`. std: standard deviation (n - 1) of
-    the trials' own shares there; NaN for one trial. devices, trials: how many are in `share`. Over
-    trials, likewise of these, without std and devices.
+    share: of all these devices, that which has at most `value`. devices, trials: how many are in
+    `share`. Over trials, likewise of these, without devices.
 
     Raises
     ------
@@ -78,89 +77,62 @@ def cdf_data(
         )
     # joules of devices are not summed over them
     ds, values = quantities.select_quantity(ds, x, [*drawn, over])
-    trials = over == "device" and "trial" in values.dims and "trial" not in drawn
-    pool = values if trials else values.expand_dims(pooled=[0])
-    pool = pool.transpose(*drawn, "trial" if trials else "pooled", over)
-    table = _compute_steps(pool.compute(), over)
-    table["share"].attrs["label"] = f"share of {over}s"
-    axes = {"x": values.rename(x), "y": table["share"]}
-    table.attrs = quantities.build_attributes("cdf", ds, axes, x=x, y="share", hue=hue, facet=facet)
-    said = {"mark": "shading" if trials else "", "center": "trials' shares"}
-    return table.assign_attrs(said, log_x=int(spans_decades(table["value"].values)))
-
-
-def draw_cdf(data: xr.Dataset, title: str = "") -> Figure:
-    """Draw a figure of `cdf_data`: a staircase for each hue, and the band of its trials."""
-    return draw_panels(data, title, _draw_panel)
-
-
-def compute_distribution(values: np.ndarray) -> np.ndarray:
-    """Compute value, share and std, as in `cdf_data`, of [trials, devices]: [3, trials * devices].
-
-    NaN where there is no device, and beyond the last step. Infinite values count as devices, but
-    have no step.
-    """
-    own = [row[~np.isnan(row)] for row in values]
-    own = [row for row in own if row.size]
-    pool = np.sort(np.concatenate(own)) if own else np.empty(0)
-    value = np.unique(pool[np.isfinite(pool)])
-    out = np.full((3, values.size), np.nan)
-    out[:2, : value.size] = value, np.searchsorted(pool, value, "right") / max(1, pool.size)
-    if len(own) > 1:
-        each = [np.searchsorted(np.sort(row), value, "right") / row.size for row in own]
-        out[2, : value.size] = np.std(each, 0, ddof=1)
-    return out
-
-
-def _compute_steps(pool: xr.DataArray, over: str) -> xr.Dataset:
-    """Compute the distributions of a variable.
-
-    Its dims are (..., trials, device), or (..., pooled, trial) for a distribution over trials.
-    """
-    across = [str(dim) for dim in pool.dims[-2:]]
-    pool = pool.drop_vars("final_round", errors="ignore")
-    found = xr.apply_ufunc(
+    values = values.rename("value").drop_vars("final_round", errors="ignore")
+    across = [dim for dim in values.dims if dim not in drawn]
+    steps = xr.apply_ufunc(
         compute_distribution,
-        pool,
+        values.compute(),
         input_core_dims=[across],
         output_core_dims=[["part", "step"]],
         vectorize=True,
     )
-    steps = found.assign_coords(part=["value", "share", "std"]).to_dataset("part")
-    steps = steps.dropna("step", how="all", subset=["value"])
-    there = pool.notnull()
+    table = steps.assign_coords(part=["value", "share"]).to_dataset("part")
+    table = table.dropna("step", how="all", subset=["value"]).transpose(*drawn, "step")
+    there = values.notnull()
     if over == "device":
-        steps = steps.assign(devices=there.sum(across), trials=there.any(over).sum(across[0]))
-    else:
-        steps = steps.assign(trials=there.sum(across))
-    # the coordinates in their order, which is that of a table's columns
-    known = pool.isel(dict.fromkeys(across, 0), drop=True).coords
-    return xr.Dataset(coords=dict(known)).assign(steps)
+        table["devices"] = there.sum(across)
+    trials = there.any(over) if over == "device" else there
+    table["trials"] = trials.sum([dim for dim in across if dim in trials.dims])
+    table["share"].attrs["label"] = f"share of {over}s"
+    axes = {"x": values.rename(x), "y": table["share"]}
+    table.attrs = quantities.build_attributes("cdf", ds, axes, x=x, y="share", hue=hue, facet=facet)
+    return table.assign_attrs(log_x=int(spans_decades(table["value"].values)))
+
+
+def draw_cdf(data: xr.Dataset, title: str = "") -> Figure:
+    """Draw a figure of `cdf_data`: a staircase for each hue."""
+    return draw_panels(data, title, _draw_panel)
+
+
+def compute_distribution(values: np.ndarray) -> np.ndarray:
+    """Compute value and share, as in `cdf_data`, of values of any shape: [2, size].
+
+    NaN where there is no device, and beyond the last step. Infinite values count as devices, but
+    have no step.
+    """
+    pool = np.sort(values[~np.isnan(values)])
+    value = np.unique(pool[np.isfinite(pool)])
+    out = np.full((2, values.size), np.nan)
+    out[:, : value.size] = value, np.searchsorted(pool, value, "right") / max(1, pool.size)
+    return out
 
 
 def _draw_panel(ax: Axes, data: xr.Dataset) -> None:
     for i, (name, curve) in enumerate(split_parts(data, "hue")):
-        value, share, std = _build_staircase(curve)
-        ends = (np.clip(share + way * std, 0, 1) for way in (-1, 1))
-        draw_banded_line(ax, i, name, (value, share, *ends), markers=8, step="post")
+        seen = np.isfinite(curve["value"].values)
+        value, share = (curve[name].values[seen] for name in ("value", "share"))
+        # with the foot of the first step in front
+        value, share = np.r_[value[:1], value], np.r_[0.0 * share[:1], share]
+        band = np.full_like(share, np.nan)
+        draw_banded_line(ax, i, name, (value, share, band, band), markers=8, step="post")
     style_axes(ax, x=data.attrs["log_x"])
     ax.set_ylim(0, 1.03)
-
-
-def _build_staircase(curve: xr.Dataset) -> tuple[np.ndarray, ...]:
-    """Return value, share and std of one curve, with the foot of the first step in front."""
-    seen = np.isfinite(curve["value"].values)
-    value, share, std = (curve[name].values[seen] for name in ("value", "share", "std"))
-    if not value.size:
-        return value, share, std
-    foot = 0.0 * std[:1]  # NaN where there is no band
-    return np.r_[value[:1], value], np.r_[0.0, share], np.r_[foot, std]
 
 
 RECIPE = Recipe(
     cdf_data,
     draw_cdf,
-    {"value": "{x}", "share": "share", "std": "share_std"},
+    {"value": "{x}", "share": "share"},
     "{x}_cdf",
     NO_CELLS | {"y": "upwards is the share of devices; give the variable with --x"},
 )

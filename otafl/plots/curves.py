@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from otafl.analysis.points import is_numeric, list_axes
-from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
@@ -25,7 +24,6 @@ from otafl.plots.layout import (
     style_axes,
 )
 from otafl.plots.style import (
-    DECADES,
     LARGEST,
     draw_banded_line,
     get_style,
@@ -34,13 +32,8 @@ from otafl.plots.style import (
 )
 from otafl.results.coordinates import format_value
 from otafl.results.end_values import SUMMED_DIMS, SUMS, sum_over_devices
-from otafl.results.variables import list_controls
 
 LOG_ALWAYS = ("aggregation_nmse",)
-CONTROL_LINES = {"mean": ("dotted", ":"), "line": ("dash-dotted", "-.")}
-"""First word of a control -> name and style of the line at its value."""
-SAME_END = 3.0
-"""Curves whose ends lie within this factor differ in length, not in scale."""
 
 
 def curve_data(
@@ -94,16 +87,9 @@ def curve_data(
     table.attrs = quantities.build_attributes("curves", ds, axes, y=y, x=x, hue=hue, facet=facet)
     log_y = y in LOG_ALWAYS or spans_decades(table["mean"].values)
     choices = not parametric and not is_numeric(table[x])
-    table = table.assign_attrs(
-        log_x=int(_uses_log_x(table)), log_y=int(log_y), choices=int(choices)
-    )
-    table.attrs |= {"mark": "bars" if choices else "shading", "center": "mean"}
-    table.attrs["controls"] = controls = _compute_controls(ds, y)
-    # as "dotted: mean control 0.787"
-    table.attrs["lines"] = "; ".join(
-        f"{CONTROL_LINES[said.partition(' ')[0]][0]}: {said} {format_number(value, 3)}"
-        for said, value in controls.items()
-    )
+    log_x = "at" in table and spans_decades(table["at"].max("round").values)
+    table = table.assign_attrs(log_x=int(log_x), log_y=int(log_y), choices=int(choices))
+    table.attrs["mark"] = "bars" if choices else "shading"
     return table.assign(drawn=_find_drawable(table))
 
 
@@ -113,13 +99,6 @@ def draw_curves(data: xr.Dataset, title: str = "") -> Figure:
     if data.attrs["choices"] and not get_width(data):
         width, _ = fit_names(_list_names(data), width)
     return draw_panels(data, title, _draw_panel, (width, height))
-
-
-def _compute_controls(ds: xr.Dataset, y: str) -> dict[str, float]:
-    """Return control -> mean over all trials, of the controls that the result has for y."""
-    names = {name: name.rpartition("_")[0].replace("_", " ") for name in list_controls(y)}
-    means = {said: float(ds[name].mean()) for name, said in names.items() if name in ds}
-    return {said: mean for said, mean in means.items() if np.isfinite(mean)}
 
 
 def _check_abscissa(ds: xr.Dataset, x: str, y: str) -> None:
@@ -140,15 +119,6 @@ def _check_abscissa(ds: xr.Dataset, x: str, y: str) -> None:
     )
 
 
-def _uses_log_x(data: xr.Dataset) -> bool:
-    """Return whether abscissae span two decades, unless all curves end at about the same value."""
-    if "at" not in data:
-        return False
-    at = data["at"].where(data["at"] > 0)
-    ends = at.max("round")
-    return bool(at.max() / at.min() > DECADES and ends.max() > SAME_END * ends.min())
-
-
 def _find_drawable(data: xr.Dataset) -> xr.DataArray:
     """Return a mask of the values to draw: up to LARGEST, and positive on a logarithmic x axis."""
     seen: xr.DataArray = abs(data["mean"]) < LARGEST
@@ -165,9 +135,6 @@ def _draw_panel(ax: Axes, data: xr.Dataset) -> None:
             _draw_points(ax, curve, i, len(curves), name)
         else:
             _draw_line(ax, curve, i, name)
-    for said, value in data.attrs["controls"].items():
-        style = CONTROL_LINES[said.partition(" ")[0]][1]
-        ax.axhline(value, color="0.4", linewidth=1.0, linestyle=style, zorder=1)
     style_axes(ax, x=data.attrs["log_x"], y=data.attrs["log_y"])
     if data.attrs["choices"]:
         names = _list_names(data)

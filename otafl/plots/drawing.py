@@ -7,17 +7,15 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 from matplotlib.figure import Figure
 
-from otafl.analysis.labels import AXES
 from otafl.analysis.paired import compute_quantile
-from otafl.analysis.summary import format_number
+from otafl.analysis.points import AXES, format_label
 from otafl.core.errors import UserError
-from otafl.core.files import write_atomically
+from otafl.core.files import write_atomically, write_text
 from otafl.plots.kinds import Kind, Spread
-from otafl.plots.style import format_split
-from otafl.plots.tables import COUNTS, build_table
 
 SUFFIXES = (".png", ".pdf", ".svg")
 MIN_WIDTH, MAX_WIDTH = 2.0, 20.0
@@ -27,9 +25,9 @@ JOURNAL_FONT = 8.0
 NUMBERS = {"axes.formatter.useoffset": False, "axes.formatter.use_mathtext": True}
 """Settings of matplotlib: numbers of an axis have a power of ten in common, but no summand."""
 PHRASES = {
-    Spread.deviation: "{center} ± one standard deviation",
-    Spread.error: "{center} ± one standard error",
-    Spread.interval: "95 % confidence interval of the {center} (Student's t)",
+    Spread.deviation: "mean ± one standard deviation",
+    Spread.error: "mean ± one standard error",
+    Spread.interval: "95 % confidence interval of the mean (Student's t)",
 }
 
 
@@ -99,16 +97,14 @@ def compute_spread(data: xr.Dataset, spread: Spread) -> xr.Dataset:
 
 
 def describe_spread(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
-    """Describe what shading, bars and lines show, and of how many trials; empty for nothing."""
-    parts = [str(data.attrs["lines"])] if data.attrs.get("lines") else []
+    """Describe what shading and bars show, and of how many trials; empty for nothing."""
     if data.attrs.get("mark"):
         known = data["trials"].values[data["trials"].values > 0]
         least, most = known.min(initial=2**31), known.max(initial=0)
         if most > 1:
-            said = PHRASES[spread].format(**data.attrs)
             count = f"{most}" if least == most else f"{least} to {most}"
-            parts.insert(0, f"{data.attrs['mark']}: {said}, n = {count} trials")
-    return "; ".join(parts)
+            return f"{data.attrs['mark']}: {PHRASES[spread]}, n = {count} trials"
+    return ""
 
 
 def describe_figure(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
@@ -117,17 +113,16 @@ def describe_figure(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
 
 
 def describe_in_words(data: xr.Dataset) -> str:
-    """Describe a figure for readers who cannot see it, by its variables and their ranges."""
+    """Describe a figure for readers who cannot see it, by its kind and its variables."""
     attrs = data.attrs
     shown = (attrs[f"{axis}_label"] for axis in reversed(AXES) if f"{axis}_label" in attrs)
-    rows = build_table(data).select_dtypes("number")
-    names = [name for name in rows if not name.endswith("_std") and name not in COUNTS]
-    ranges = (
-        f"{name} {format_number(rows[name].min(), 3)} to {format_number(rows[name].max(), 3)}"
-        for name in names
-    )
-    said = f"{Kind(attrs['kind']).noun} of {' against '.join(shown)}{format_split(data)}."
-    return f"{said} Values: {', '.join(ranges)}."
+    parts = {"colour": attrs.get("hue"), "panel": attrs.get("facet")}
+    split = [
+        f", a {word} for each {format_label(data[name], name)}"
+        for word, name in parts.items()
+        if name
+    ]
+    return f"{Kind(attrs['kind']).noun} of {' against '.join(shown)}{''.join(split)}."
 
 
 def save(figure: Figure, path: Path | str) -> None:
@@ -145,3 +140,38 @@ def save(figure: Figure, path: Path | str) -> None:
     # journals refuse the fonts of type 3 that matplotlib writes into PDF
     with write_atomically(path) as temporary, matplotlib.rc_context({"pdf.fonttype": 42}):
         figure.savefig(temporary, dpi=160, format=suffix[1:])
+
+
+COUNTS = ("devices", "trials", "front")
+"""Columns that say of how many the others are, and which points form a front."""
+
+
+def build_table(data: xr.Dataset) -> pd.DataFrame:
+    """Return a row for each mark of a figure, from what `kinds.Recipe.data` gives.
+
+    The axes' coordinates come first, then values under their variables' names: curves have the
+    abscissa, y, y_std, trials; heatmap z, z_std, trials; pareto x, x_std, y, y_std, trials, front;
+    cdf x, share, devices, trials. The foot of each first step of a cdf, at which the
+    share is still 0, has no row.
+    """
+    if "drawn" in data:
+        data = data.where(data["drawn"])
+    columns = Kind(data.attrs["kind"]).recipe.columns
+    names = {name: column.format(**data.attrs) for name, column in columns.items()}
+    wanted = [name for name in (*names, *COUNTS) if name in data]
+    axes = [str(name) for name in data.coords if name not in ("step", *names)]
+    rows = data[wanted].to_dataframe().reset_index()
+    rows = rows.dropna(subset=[name for name in wanted if name in names and "std" not in name])
+    rows = rows[[*(name for name in axes if name in rows), *wanted]]
+    rows = rows.rename(columns=names).reset_index(drop=True)
+    return rows.astype({name: int for name in COUNTS[:2] if name in rows})
+
+
+def write_csv(data: xr.Dataset, path: Path | str) -> None:
+    """Write `build_table` as CSV.
+
+    Raises
+    ------
+    WriteError : where the file cannot be written.
+    """
+    write_text(Path(path), build_table(data).to_csv(index=False))

@@ -10,7 +10,6 @@ Okabe, Ito 2008, "Color Universal Design".
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,8 +55,6 @@ READABLE = 60
 """More events than this in a row run into each other."""
 MAX_NAMED = 32
 """Rows whose device is named; of more, every nth."""
-UNITS = ((3 * 86400.0, 86400.0, "d"), (3 * 3600.0, 3600.0, "h"), (600.0, 60.0, "min"))
-"""(smallest span in seconds, seconds of the unit, unit) of the axis of time."""
 
 
 def find_readable_time(events: xr.Dataset) -> float:
@@ -75,33 +72,30 @@ def draw_chart(
     path: Path | str | None = None,
     start_s: float | None = None,
     until_s: float | None = None,
-    devices: Collection[int] | None = None,
 ) -> Figure:
-    """Draw events, clipped to a `timeline.window`. Slots are those of all devices.
+    """Draw events, clipped to a window.
 
     Parameters
     ----------
-    events : as `timeline.timeline_of` gives them.
+    events : as `extract_timeline` gives them.
     path : of a PNG, PDF or SVG file; None: it is not saved.
-    start_s, until_s, devices : as `timeline.window` takes them.
+    start_s, until_s : as `timeline.select_window` takes them.
 
     Raises
     ------
     UserError : for an empty window, and for a file that cannot be written.
     """
-    part = select_window(events, start_s, until_s, devices)
-    slots, rows = select_window(events, start_s, until_s), part.attrs["rows"]
+    part = select_window(events, start_s, until_s)
+    devices = part.attrs["devices"]
     # a row of 200 devices still has its pixels, and three devices do not fill a page
-    figure = make_figure((10.0, 1.1 + min(max(0.3 * len(rows), 1.5), 8.0)))
+    figure = make_figure((10.0, 1.1 + min(max(0.3 * devices, 1.5), 8.0)))
     ax = figure.subplots()
-    scale, unit = _choose_unit(part.attrs["until_s"] - part.attrs["start_s"])
-    _draw_bars(ax, part, scale)
-    _draw_slots(ax, slots, scale)
-    ax.set_xlim(part.attrs["start_s"] / scale, part.attrs["until_s"] / scale)
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    step = -(-len(rows) // MAX_NAMED)
-    ax.set_yticks(range(0, len(rows), step), [str(device) for device in rows[::step]])
-    ax.set(xlabel=f"simulated time [{unit}]", ylabel="device")
+    _draw_bars(ax, part)
+    _draw_slots(ax, part)
+    ax.set_xlim(part.attrs["start_s"], part.attrs["until_s"])
+    ax.set_ylim(devices - 0.4, -0.6)
+    ax.set_yticks(range(0, devices, -(-devices // MAX_NAMED)))
+    ax.set(xlabel="simulated time [s]", ylabel="device")
     ax.spines[["top", "right"]].set_visible(False)
     if ax.collections:
         figure.legend(loc="outside right upper", handlelength=1.6)
@@ -111,12 +105,11 @@ def draw_chart(
     return figure
 
 
-def _draw_bars(ax: Axes, part: xr.Dataset, scale: float) -> None:
+def _draw_bars(ax: Axes, part: xr.Dataset) -> None:
     """Draw the bars of each activity that occurs."""
-    rows = np.array(part.attrs["rows"])
-    row = np.searchsorted(rows, part["device"].values)
-    start = np.maximum(part["start_s"].values, part.attrs["start_s"]) / scale
-    end = np.minimum(part["end_s"].values, part.attrs["until_s"]) / scale
+    row = part["device"].values
+    start = np.maximum(part["start_s"].values, part.attrs["start_s"])
+    end = np.minimum(part["end_s"].values, part.attrs["until_s"])
     activity = part["activity"].values
     for name in (name for name in ACTIVITIES if name in activity):
         chosen = activity == name
@@ -131,13 +124,13 @@ def _draw_bars(ax: Axes, part: xr.Dataset, scale: float) -> None:
         _draw_rectangles(ax, corners, label=name, **style)
 
 
-def _draw_slots(ax: Axes, slots: xr.Dataset, scale: float) -> None:
+def _draw_slots(ax: Axes, slots: xr.Dataset) -> None:
     """Draw the uplink slots, over all rows."""
     sending = slots["activity"].values == "transmit"
     start, end = merge_intervals(slots["start_s"].values[sending], slots["end_s"].values[sending])
     if not len(start):
         return
-    corners = start / scale, end / scale, np.zeros_like(start), np.ones_like(start)
+    corners = start, end, np.zeros_like(start), np.ones_like(start)
     style: dict[str, Any] = {"color": SLOT, "linewidth": 0.8, "zorder": 0}
     _draw_rectangles(ax, corners, label="uplink slot", transform=ax.get_xaxis_transform(), **style)
 
@@ -147,11 +140,3 @@ def _draw_rectangles(ax: Axes, corners: tuple[np.ndarray, ...], **style: Any) ->
     x0, x1, low, high = corners
     places = np.stack([x0, low, x0, high, x1, high, x1, low], 1).reshape(-1, 4, 2)
     ax.add_collection(PolyCollection(list(places), **style), autolim=False)
-
-
-def _choose_unit(span_s: float) -> tuple[float, str]:
-    """Return the seconds of the unit in which a window reads well, and the unit."""
-    for least, seconds, unit in UNITS:
-        if span_s >= least:
-            return seconds, unit
-    return (1.0, "s") if span_s >= 0.1 else (1e-3, "ms")

@@ -39,8 +39,6 @@ LEAST_PANEL = 0.7
 """Inches: narrower panels are refused."""
 AROUND = 2.5
 """Inches around the panels before their need is known; constrained layout fails with too few."""
-FOLDED = {0: 32, 30: 32, 90: 40}
-"""Angle of names under ticks -> letters of a line."""
 MAX_TICKS = 8
 """Values of an axis that each have a tick."""
 
@@ -179,25 +177,20 @@ def fit_names(names: list[str], width: float) -> tuple[float, int]:
 
     Names that do not fit beside each other are turned, so that their lines do.
     """
-    texts = {
-        angle: [wrap_text(name, letters) for name in names] for angle, letters in FOLDED.items()
-    }
-    height = {
-        angle: 1.3 * matplotlib.rcParams["font.size"] / 72 * max(one.count("\n") + 1 for one in own)
-        for angle, own in texts.items()
-    }
-    for angle, least in ((0, _measure(texts[0])), (30, 2 * height[30])):
-        if len(names) * least <= width:
-            return width, angle
-    return min(max(width, len(names) * height[90]), WIDEST), 90
+    texts = [wrap_text(name) for name in names]
+    if len(names) * _measure(texts) <= width:
+        return width, 0
+    lines = max(text.count("\n") + 1 for text in texts)
+    height = 1.3 * matplotlib.rcParams["font.size"] / 72 * lines
+    return min(max(width, len(names) * height), WIDEST), 90
 
 
 def name_ticks(axis: Axis, names: list[str], angle: int = 0, most: int = sys.maxsize) -> None:
     """Write names, folded, at the places 0, 1, ... of choices; of more than `most`, every nth."""
     step = math.ceil(len(names) / most)
-    texts = [wrap_text(name, FOLDED[angle]) for name in names[::step]]
-    style: dict[str, Any] = {"rotation": angle, "ha": "right", "rotation_mode": "anchor"}
-    style["va"] = "center" if angle == 90 else "top"
+    texts = [wrap_text(name) for name in names[::step]]
+    style: dict[str, Any] = {"rotation": angle, "ha": "right", "va": "center"}
+    style["rotation_mode"] = "anchor"
     axis.set_ticks(range(0, len(names), step), texts, **(style if angle else {}))
     axis.set_ticks([], minor=True)
 

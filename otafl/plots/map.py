@@ -18,8 +18,6 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 
 from otafl import channels, topology
-from otafl.channels.base import Channel
-from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import Recipe
@@ -46,8 +44,8 @@ def map_data(
     Parameters
     ----------
     scenario : as `load_scenario` returns it.
-    facet : an axis of the sweep whose values are panels; None: the first that changes the map.
-    sel : axis -> the value of it that is drawn; trial is 0 if it is not given.
+    facet : an axis of the sweep whose values are panels.
+    sel : axis -> the value of it that is drawn; else its first value, which the note says.
 
     Returns
     -------
@@ -57,17 +55,11 @@ def map_data(
 
     Raises
     ------
-    UserError : for a channel without places, unknown names, and for an axis that is neither drawn
-        nor picked.
+    UserError : for a channel without places, and for unknown names.
     """
-    shown = select_panels(scenario, "map", _make_key, facet, sel)
+    shown = select_panels(scenario, "map", facet, sel)
     made = [_build_panel(one, shown.trial) for one in shown.scenarios]
     return _build_table(made, shown)
-
-
-def _make_key(scenario: Scenario) -> str:
-    parts = scenario.channel.model_dump_json(), scenario.topology.model_dump_json()
-    return f"{' '.join(parts)} {scenario.devices.count} {scenario.seed}"
 
 
 def _build_panel(scenario: Scenario, trial: int) -> xr.Dataset:
@@ -79,16 +71,9 @@ def _build_panel(scenario: Scenario, trial: int) -> xr.Dataset:
     channel = servers.get_uplink_channel(own)
     places = servers.get_positions(channel, 0)
     if places is None:
-        able = [
-            name
-            for name in registry.list_names("channel")
-            if getattr(registry.load_component("channel", name), "places", None)
-            is not Channel.get_positions
-        ]
         raise UserError(
             f"channel '{scenario.channel.name}' with topology '{scenario.topology.name}' has no "
-            "places, so there is no map of it; those of "
-            f"{', '.join(able)} have"
+            "places, so there is no map of it; those of umi, uma, rma, trace have"
         )
     count = len(places.device_m)
     power = budget.budget.flatten()[:count].double()
@@ -127,7 +112,7 @@ def _build_table(panels: list[xr.Dataset], shown: Panels) -> xr.Dataset:
     lost = int(np.isneginf(snr.values).sum())
     attribution = "; ".join(dict.fromkeys(one.attrs["attribution"] for one in panels))
     plural = "device has" if lost == 1 else "devices have"
-    notes = [f"{lost} {plural} no path" if lost else "", attribution]
+    notes = [shown.note, f"{lost} {plural} no path" if lost else "", attribution]
     names = {"x": "east_m", "y": "north_m", "hue": None, "facet": shown.facet}
     axes = {"x": table["east_m"], "y": table["north_m"], "z": snr}
     table.attrs = quantities.build_attributes("map", shown.table, axes, **names)

@@ -9,8 +9,14 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from otafl.analysis.labels import read_labels, write_labels
-from otafl.analysis.points import find_main_variable, is_numeric, list_axes, list_coordinates
+from otafl.analysis.points import (
+    find_main_variable,
+    is_numeric,
+    list_axes,
+    list_coordinates,
+    read_labels,
+    write_labels,
+)
 from otafl.plots.curves import curve_data
 from otafl.plots.drawing import draw
 from otafl.plots.quantities import label_joint_axis

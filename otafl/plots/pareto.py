@@ -91,7 +91,7 @@ def pareto_data(
     table.attrs = quantities.build_attributes("pareto", ds, axes, y=y, x=x, hue=hue, facet=facet)
     table.attrs |= {"x_better": ways[0], "y_better": ways[1]}
     logs = {f"log_{one}": int(spans_decades(table[one].values)) for one in "xy"}
-    return table.assign_attrs(logs, mark="bars", center="mean")
+    return table.assign_attrs(logs, mark="bars")
 
 
 def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:

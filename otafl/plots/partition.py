@@ -42,9 +42,8 @@ def partition_data(
     Parameters
     ----------
     scenario : as `load_scenario` returns it; its data set is read and partitioned as in a run.
-    facet : an axis of the sweep whose values are panels; None: the first that changes the
-        partition.
-    sel : axis -> the value of it that is drawn; trial is 0 if it is not given.
+    facet : an axis of the sweep whose values are panels.
+    sel : axis -> the value of it that is drawn; else its first value, which the note says.
 
     Returns
     -------
@@ -52,16 +51,11 @@ def partition_data(
 
     Raises
     ------
-    UserError : for data that cannot be had, unknown names, and for an axis that is neither drawn
-        nor picked.
+    UserError : for data that cannot be had, and for unknown names.
     """
-    shown = select_panels(scenario, "partition", _make_key, facet, sel)
+    shown = select_panels(scenario, "partition", facet, sel)
     counts = [_count_classes(one, shown.trial) for one in shown.scenarios]
     return _build_table(counts, shown)
-
-
-def _make_key(scenario: Scenario) -> str:
-    return f"{scenario.data.model_dump_json()} {scenario.devices.count} {scenario.seed}"
 
 
 def _count_classes(scenario: Scenario, trial: int) -> np.ndarray:
@@ -96,7 +90,7 @@ def _build_table(counts: list[np.ndarray], shown: Panels) -> xr.Dataset:
     axes = {"x": samples["device"], "y": samples}
     table = samples.to_dataset()
     table.attrs = quantities.build_attributes("partition", shown.table, axes, **names)
-    return table.assign_attrs(note=_format_sizes(samples))
+    return table.assign_attrs(note="; ".join(filter(None, (shown.note, _format_sizes(samples)))))
 
 
 def _format_sizes(samples: xr.DataArray) -> str:

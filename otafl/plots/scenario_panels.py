@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from otafl.plots import quantities
+from otafl.plots.style import format_coordinate
 from otafl.results.dataset import build_point_grid
 from otafl.results.files import open_results
 from otafl.scenario import (
@@ -42,7 +42,7 @@ def open_scenario(path: Path, trust: bool) -> Scenario:
 class Panels:
     """Panels of a figure: a scenario for each value of the facet, and the trial.
 
-    coords: of the facet. table: the points, after `quantities.picked`.
+    coords: of the facet. table: the points. note: the first values of axes that are not drawn.
     """
 
     scenarios: list[Scenario]
@@ -50,46 +50,33 @@ class Panels:
     facet: str | None
     coords: dict[Any, Any]
     table: xr.Dataset
+    note: str
 
 
 def select_panels(
-    scenario: Scenario,
-    kind: str,
-    identity: Callable[[Scenario], str],
-    facet: str | None,
-    sel: quantities.Selection | None,
+    scenario: Scenario, kind: str, facet: str | None, sel: quantities.Selection | None
 ) -> Panels:
-    """Return the panels: values of the facet, else of the first axis that changes what is drawn.
+    """Return the panels: values of the facet; axes that are neither drawn nor picked are at 0.
 
     Parameters
     ----------
     kind : of figures.
-    identity : says what the figure of a point depends on.
     facet, sel : flags of `otafl plot`; trial is 0 if it is not picked.
 
     Raises
     ------
-    UserError : for unknown names, and for an axis that is neither drawn nor picked.
+    UserError : for unknown names.
     """
     table = build_point_grid(scenario).assign_coords(trial=np.arange(scenario.trials))
     table = table.rename(point_index=kind).broadcast_like(table["trial"])
     ds = quantities.select_values(table, {"trial": 0, **(sel or {})}, facet=facet)
-    numbers = ds[kind]
-    scenarios = [point.scenario for point in expand(scenario)]
-    for dim in numbers.dims:
-        if dim != facet and _is_constant([identity(one) for one in scenarios], numbers, str(dim)):
-            ds = ds.isel({dim: 0}, drop=True)
-    left = [str(dim) for dim in ds[kind].dims if ds.sizes[dim] > 1]
-    facet = facet or (left[0] if left else None)
     drawn = [facet] if facet else []
     ds = quantities.swap_to_coordinates(ds, drawn, kind)
-    numbers = quantities.squeeze_undrawn(ds[kind], drawn, "--facet")
-    chosen = [scenarios[int(number)] for number in np.atleast_1d(numbers.values)]
-    coords = dict(numbers.drop_vars("trial").coords)
-    return Panels(chosen, int(ds["trial"]), facet, coords, ds)
-
-
-def _is_constant(identity_keys: list[str], numbers: xr.DataArray, dim: str) -> bool:
-    """Return whether points that differ only along a dim are drawn alike."""
-    keys = np.array(identity_keys, dtype=object)[numbers.transpose(dim, ...).values]
-    return bool((keys == keys[:1]).all())
+    first = {dim: 0 for dim in ds[kind].dims if dim not in drawn}
+    left = [str(dim) for dim in first if ds.sizes[dim] > 1]
+    note = ", ".join(format_coordinate(ds, dim, ds[dim].values[0]) for dim in left)
+    ds = ds.isel(first, drop=True)
+    points, numbers = expand(scenario), np.atleast_1d(ds[kind].values)
+    chosen = [points[int(number)].scenario for number in numbers]
+    coords = dict(ds[kind].drop_vars("trial").coords)
+    return Panels(chosen, int(ds["trial"]), facet, coords, ds, note)

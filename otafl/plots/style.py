@@ -17,7 +17,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from otafl.analysis.points import format_label
 from otafl.results import coordinates
 from otafl.results.coordinates import format_value
 
@@ -84,17 +83,6 @@ def split_parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
         texts = [re.sub("^(__main__:|_+)", "", format_value(part[dim].values)) for dim in dims]
         found.append((", ".join(texts), part))
     return found
-
-
-def format_split(data: xr.Dataset) -> str:
-    """Describe what distinguishes the curves and panels of the figure."""
-    said = ""
-    for flag, word in (("hue", "colour"), ("facet", "panel")):
-        name = data.attrs.get(flag)
-        if name:
-            values = ", ".join(format_value(value) for value in data[name].values)
-            said += f"; a {word} for each {format_label(data[name], name)}: {values}"
-    return said
 
 
 def format_coordinate(data: xr.Dataset, name: str, value: Any) -> str:

@@ -9,29 +9,29 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import markupsafe
 import xarray as xr
 
-from otafl.analysis.labels import read_labels, write_labels
-from otafl.analysis.points import describe_slices, select_slices
+from otafl.analysis import chance
+from otafl.analysis.points import describe_slices, read_labels, select_slices, write_labels
+from otafl.analysis.power_budgets import describe_mixed_budgets
 from otafl.core.files import write_text
-from otafl.report import comparisons, pictures, run_description, values
-from otafl.report.explorer import build_explorer
-from otafl.report.library import describe_missing, load_library
+from otafl.core.suggestions import format_count
+from otafl.report import pictures, tables
+from otafl.report.explorer import build_explorer, describe_missing, load_library
+from otafl.report.pictures import MAX_POINTS
 from otafl.results import origins
+from otafl.results.end_values import describe_diverged
 
 __all__ = ["describe_missing", "render_page", "write"]
 
-MAX_PAGE = 3_000_000
-"""Characters of a page."""
-MAX_VALUES = 800_000
-"""Characters of its numbers."""
-TOO_LARGE = "There is no part to explore, because its names do not fit; --sel chooses fewer values."
+MAX_SETTINGS = 100_000
+"""Characters of a scenario that a page contains."""
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
@@ -66,11 +66,10 @@ def render_page(
         undefined=jinja2.StrictUndefined,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    environment.filters["breakable"] = _escape_breakable
     style, _, _ = loader.get_source(environment, "page.css")
     program, _, _ = loader.get_source(environment, "explorer.js")
     library = load_library()
-    figures, figure_note = pictures.draw_figures(ds, announce)
+    figures = pictures.draw_figures(ds, announce)
     announce("tables and paired tests")
     texts: dict[str, Any] = {
         "style": style,
@@ -78,28 +77,23 @@ def render_page(
         "program": program,
         "policy": _make_policy(library, program) if library else POLICY,
         "title": ds.attrs["title"],
-        "facts": run_description.list_facts(ds),
+        "facts": list_facts(ds),
         "notices": [
             *([f"Only these values are shown: {said}."] if said else []),
-            *run_description.list_notices(ds),
+            *list_notices(ds),
         ],
-        "tables": values.build_tables(ds),
-        "comparisons": comparisons.build_comparisons(ds),
+        "tables": tables.build_value_tables(ds),
+        "comparisons": tables.build_comparisons(ds),
         "figures": figures,
-        "figure_note": figure_note,
-        "axes": run_description.list_swept_axes(ds),
-        "scenario": run_description.format_settings(ds),
-        "command": run_description.format_command(ds, Path(source)),
+        "scenario": format_settings(ds),
+        "command": format_command(ds, Path(source)),
         "environment": origins.list_environment(ds.attrs),
     }
     template = environment.get_template("page.html")
-    if library is None:
+    if library is None or ds["final_round"].size > MAX_POINTS:
         return template.render(texts, explorer=None)
     announce("part to explore")
-    page = template.render(texts, explorer=build_explorer(ds, MAX_VALUES))
-    if len(page.encode()) <= MAX_PAGE:
-        return page
-    return template.render(texts, explorer=None, notices=[*texts["notices"], TOO_LARGE])
+    return template.render(texts, explorer=build_explorer(ds))
 
 
 def write(
@@ -130,7 +124,63 @@ def _make_policy(*scripts: str) -> str:
     return f"{POLICY}; script-src {allowed}; base-uri 'none'; form-action 'none'"
 
 
-def _escape_breakable(text: str) -> markupsafe.Markup:
-    """Escape a text, with places after brackets and underlines where a long name may be broken."""
-    escaped = str(markupsafe.escape(text))
-    return markupsafe.Markup(escaped.replace("(", "(<wbr>").replace("_", "_<wbr>"))
+def list_facts(ds: xr.Dataset) -> list[str]:
+    """Count how much ran: points, trials, rounds, devices."""
+    points, rounds = ds["final_round"], ds["round"]
+    facts = [format_count(points.size, "point")] if points.ndim else []
+    facts += [format_count(ds.sizes["trial"], "trial")]
+    facts += [
+        f"{format_count(int(rounds[-1]), 'round')} in {format_count(ds.sizes['round'], 'record')}"
+    ]
+    if "device" in ds.dims:
+        facts.append(format_count(ds.sizes["device"], "device"))
+    return facts
+
+
+def list_notices(ds: xr.Dataset) -> list[str]:
+    """List what a reader must know before using a number."""
+    points, said = ds["final_round"], []
+    if not ds.attrs["complete"]:
+        done = int(points.notnull().sum())
+        said.append(
+            f"Unfinished: {done} of {points.size} points are there, and perhaps not all of their "
+            "rounds. The command under Settings resumes it."
+        )
+    if several := origins.format_mixed_versions(ds.attrs):
+        said.append(f"{several[0].upper()}{several[1:]}.")
+    if lost := describe_diverged(ds):
+        said.append(f"{lost}.")
+    if mixed := describe_mixed_budgets(ds):
+        said.append(f"{mixed[0].upper()}{mixed[1:]}.")
+    trials = points.size * ds.sizes["trial"]
+    for name, text in (
+        ("end_round", "ended early, with no time or no devices left; their last values are kept"),
+        ("stop_round", "stopped at their target; their last values are kept"),
+    ):
+        count = int(ds[name].notnull().sum()) if name in ds else 0
+        if count:
+            said.append(f"{count} of {format_count(trials, 'trial')} {text}.")
+    if guessed := chance.describe(ds):
+        said.append(f"{guessed[0].upper()}{guessed[1:]}.")
+    if points.size > MAX_POINTS:
+        said.append(f"More than {MAX_POINTS} points are not drawn; --sel chooses fewer.")
+    return said
+
+
+def format_settings(ds: xr.Dataset) -> str:
+    """Return the scenario, or its beginning where it is too long for a page."""
+    text = str(ds.attrs["scenario"])
+    if len(text) <= MAX_SETTINGS:
+        return text
+    return (
+        f"{text[:MAX_SETTINGS]}\n... {len(text) - MAX_SETTINGS} more characters: "
+        'otafl.open_results(FILE).attrs["scenario"]'
+    )
+
+
+def format_command(ds: xr.Dataset, source: Path) -> str:
+    """Return what runs the same scenario again, or resumes it, once the settings are in a file."""
+    name = str(ds.attrs["title"])
+    verb = "run" if source.suffix == ".nc" else "sweep"
+    path = str(source).encode(errors="replace").decode()  # a name need not be UTF-8
+    return shlex.join(["otafl", verb, f"{name}.yaml", "--out", path])

@@ -1,7 +1,15 @@
-"""Numbers of the part of a report that one explores: means over trials, thinned to a given size."""
+"""Part of a report that one explores: its numbers, means over trials, and its library.
+
+Vega, Vega-Lite and Vega-Embed come as one script from the package vl-convert-python, which has them
+compiled in, so nothing is fetched from a network. Its JavaScript engine reserves tens of gigabytes
+of addresses and ends its process where it gets fewer, so it runs in a process of its own.
+"""
 
 from __future__ import annotations
 
+import functools
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,12 +22,11 @@ from otafl.analysis.points import (
     format_label,
     is_numeric,
     list_axes,
-    thin_points,
 )
 from otafl.analysis.summary import SHOWN
 from otafl.plots.overviews import list_free_axes, overview_data, unzip_axis
 from otafl.plots.quantities import hold_last_value
-from otafl.report.values import NOT_SHOWN
+from otafl.report.tables import NOT_SHOWN
 from otafl.results.coordinates import format_value
 from otafl.results.end_values import (
     SUMMED_DIMS,
@@ -28,19 +35,46 @@ from otafl.results.end_values import (
     sum_over_devices,
 )
 
-CHARACTERS = 20
-"""About how many characters a value has in the page: mean, deviation and trials."""
+MAX_VALUES = 40_000
+"""Means that the page contains, each of about 20 characters with its deviation and trials."""
 MAX_RECORDS = 30
 """Records of a curve."""
+PROGRAM = """\
+import sys, vl_convert
+sys.stdout.buffer.write(vl_convert.javascript_bundle().encode())
+"""
+FORBIDDEN = ("</script", "<script", "<!--", "\0", "\r")
+"""Texts that would end a script element, or that a browser would read differently."""
 
 
-def build_explorer(ds: xr.Dataset, room: int) -> dict[str, Any] | None:
-    """Build what the script of the page reads, in at most about `room` characters.
+@functools.cache
+def load_library() -> str | None:
+    """Return the script, or None where the package is missing or cannot be put into a page."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=False)
+    script = done.stdout.decode(errors="replace")
+    is_safe = not any(text in script.lower() for text in FORBIDDEN)
+    return script if done.returncode == 0 and is_safe else None
+
+
+def describe_missing() -> str:
+    """Write what a page without the library lacks, and how to get it; empty if it is there."""
+    if load_library() is not None:
+        return ""
+    return (
+        "the page has its figures and tables only; to explore it in the browser, run "
+        "pip install 'otafl[report]', and leave its memory unlimited (ulimit -v)"
+    )
+
+
+def build_explorer(ds: xr.Dataset, max_values: int = MAX_VALUES) -> dict[str, Any] | None:
+    """Build what the script of the page reads.
+
+    The first variables have curves, as far as there is room, the next values at the end only.
 
     Parameters
     ----------
     ds : result, as `open_results` returns it.
-    room : characters for the values.
+    max_values : means of all variables together, at most; the first has its end in any case.
 
     Returns
     -------
@@ -51,18 +85,17 @@ def build_explorer(ds: xr.Dataset, room: int) -> dict[str, Any] | None:
     main = find_main_variable(ds)
     if not bool(ds[main].notnull().any()):
         return None
-    ds, said = thin_points(_keep_free_axes(unzip_axis(ds)), room // (2 * CHARACTERS))
-    cost = ds["final_round"].size * CHARACTERS
-    names, rounds = _list_variables(ds, main), ds.sizes["round"]
-    ends = names[: max(1, room // 2 // cost)]
-    records = min(rounds, MAX_RECORDS)
-    candidates = [name for name in ends if "round" in ds[name].dims]
-    curves = candidates[: (room // cost - len(ends)) // records]
-    places = np.unique(np.linspace(0, rounds - 1, records).astype(int))
-    if curves and records < rounds:
-        said.append(f"Curves have {len(places)} of {rounds} records.")
-    for what, left in (("values", names[len(ends) :]), ("curves", candidates[len(curves) :])):
-        if left:
+    ds = unzip_axis(ds)
+    ds = ds.isel({dim: 0 for dim in list_axes(ds) if ds.sizes[dim] == 1})
+    names, points, said = _list_variables(ds, main), ds["final_round"].size, []
+    places = np.unique(np.linspace(0, ds.sizes["round"] - 1, MAX_RECORDS).astype(int))
+    ends = names[: max(1, max_values // 2 // points)]
+    room = (max_values // points - len(ends)) // len(places)
+    curves = [name for name in ends if "round" in ds[name].dims][:room]
+    if curves and len(places) < ds.sizes["round"]:
+        said.append(f"Curves have {len(places)} of {ds.sizes['round']} records.")
+    for what, shown in (("values", ends), ("curves", curves)):
+        if left := [name for name in names if name not in shown and "round" in ds[name].dims]:
             said.append(f"Variables without {what} here: {', '.join(left)}.")
     counts: set[int] = set()
     variables = [
@@ -76,11 +109,6 @@ def build_explorer(ds: xr.Dataset, room: int) -> dict[str, Any] | None:
         "start": _choose_start(ds, main, main in curves),
         "left_out": said,
     }
-
-
-def _keep_free_axes(ds: xr.Dataset) -> xr.Dataset:
-    """Drop the axes of the sweep that have one value."""
-    return ds.isel({dim: 0 for dim in list_axes(ds) if ds.sizes[dim] == 1})
 
 
 def _list_variables(ds: xr.Dataset, main: str) -> list[str]:

@@ -7,12 +7,10 @@ import io
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
 
-from otafl.analysis.points import find_first_known, find_main_variable, is_numeric, thin_points
+from otafl.analysis.points import find_first_known, find_main_variable, is_numeric
 from otafl.core.errors import UserError
 from otafl.losses.metrics import MAIN, METRICS, list_variables
 from otafl.plots.cdf import PERSONAL, cdf_data
@@ -22,9 +20,9 @@ from otafl.plots.heatmap import heatmap_data
 from otafl.plots.heatmap import list_free_axes as list_heatmap_axes
 from otafl.plots.overviews import choose_layout, list_free_axes, overview_data, unzip_axis
 from otafl.plots.pareto import pareto_data
-from otafl.plots.quantities import select_end
 from otafl.plots.style import MANY
-from otafl.results.variables import find_metric, get_better_direction
+from otafl.results.coordinates import get_long_name
+from otafl.results.variables import find_metric
 
 COSTS = {
     "sim_time_s": "against simulated seconds",
@@ -34,14 +32,8 @@ COSTS = {
 }
 MAX_POINTS = 2_000
 """Points of a sweep that figures show; more take minutes to draw."""
-LARGEST_SVG = 400_000
-"""Characters: figures of more marks are pixels."""
-MAX_SOURCES = 900_000
-"""Characters of all figures in the page; further ones are pixels."""
 PIXELS_PER_INCH = 80
-"""Pixels of the page; a figure of pixels has twice as many."""
-DATES = {"svg+xml": "Date", "png": "Creation Time"}
-"""Kind of a file -> its metadata that differ from day to day."""
+"""Pixels of the page; the figure has twice as many."""
 CELLS = 60
 """Rows or columns that a heat map has at most."""
 
@@ -66,40 +58,25 @@ Plan = tuple[str, xr.Dataset, str]
 
 def draw_figures(
     ds: xr.Dataset, announce: Callable[[str], None] = lambda step: None
-) -> tuple[list[Picture], str]:
-    """Draw all figures that the result has data for, and say which points they leave out.
+) -> list[Picture]:
+    """Draw all figures that the result has data for; none of more than `MAX_POINTS` points.
 
     announce : is called with each figure's title before it is drawn.
     """
-    if not bool(ds[find_main_variable(ds)].notnull().any()):
-        return [], ""
-    total = ds["final_round"].size
-    ds, said = thin_points(ds, MAX_POINTS)
-    points = ds["final_round"].size
-    note = f"Figures show {points} of {total} points. {' '.join(said)}" if said else ""
     pictures: list[Picture] = []
+    if not bool(ds[find_main_variable(ds)].notnull().any()) or ds["final_round"].size > MAX_POINTS:
+        return pictures
     for title, data, caption in _iterate_plans(ds):
         announce(f"figure: {title}")
         # the page has the notes above, and short labels do not wrap
         figure = draw(shorten_labels(data).assign_attrs(note=""))
         width, height = (int(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
-        room = min(LARGEST_SVG, MAX_SOURCES - sum(len(one.source) for one in pictures))
-        source = _embed(figure, "svg+xml")
-        source = source if len(source) <= room else _embed(figure, "png")
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=2 * PIXELS_PER_INCH)
+        source = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
         alt = describe_in_words(data)
         pictures.append(Picture(title, caption, alt, source, width, height))
-    return pictures, note
-
-
-def _embed(figure: Figure, kind: str) -> str:
-    """Return a figure as a data URI: "svg+xml", with letters as shapes, or "png"."""
-    buffer = io.BytesIO()
-    # the same result gives the same page
-    with matplotlib.rc_context({"svg.hashsalt": "otafl"}):
-        figure.savefig(
-            buffer, format=kind[:3], dpi=2 * PIXELS_PER_INCH, metadata={DATES[kind]: None}
-        )
-    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    return pictures
 
 
 def _iterate_plans(ds: xr.Dataset) -> Iterator[Plan]:
@@ -137,21 +114,12 @@ def _name_metric(y: str) -> str:
 
 
 def _plan_curve(ds: xr.Dataset, y: str, x: str, title: str) -> Plan:
-    """Choose hue and facet, and keep the best of choices that are too many.
-
-    They are the best at the end, in the mean over all else.
-    """
+    """Choose hue and facet; of more choices than can be distinguished the first are drawn."""
     said = []
-    names = [dim for dim in list_free_axes(ds) if ds.sizes[dim] > MANY and not is_numeric(ds[dim])]
-    if names:
-        ends = select_end(ds, y, [])
-        sign = 1.0 if get_better_direction(y) == "lower" else -1.0
-        mean = ends.mean([dim for dim in ends.dims if dim != names[0]]).fillna(sign * np.inf)
-        best = np.sort(np.argsort(sign * mean.values, kind="stable")[:MANY])
-        said.append(
-            f"The {MANY} of {mean.size} that are best at the end, in the mean over all else"
-        )
-        ds = ds.isel({names[0]: best})
+    for dim in list_free_axes(ds):
+        if ds.sizes[dim] > MANY and not is_numeric(ds[dim]):
+            said.append(f"The first {MANY} of {ds.sizes[dim]} values of {get_long_name(ds, dim)}")
+            ds = ds.isel({dim: slice(MANY)})
     layout = choose_layout(ds)
     data = curve_data(layout.ds, y, x, layout.hue, layout.facet)
     return title, data, "; ".join(filter(None, (*said, layout.caption)))

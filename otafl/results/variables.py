@@ -261,12 +261,6 @@ CONTROLS = ("mean_control_mse", "mean_control_r2", "line_control_mse", "line_con
 """Predictions from a device's labels only, beside which its personal model is judged."""
 
 
-def list_controls(name: str) -> list[str]:
-    """List the controls of a variable: those of its metric, if it is of own test samples."""
-    metric = find_metric(name)
-    return [c for c in CONTROLS if "_own_test_" in f"_{name}" and find_metric(c) == metric]
-
-
 ERRORS = ("excess_risk", "aggregation_nmse")
 """Variables beside the metrics that training lowers; others that are better lower add up."""
 

@@ -151,7 +151,7 @@ def compute_gain(values: xr.DataArray, base: xr.DataArray) -> np.ndarray:
     """Mean of values - base over pairs of trials, and the ends of its 95 % interval, [..., 3]."""
     from otafl.analysis.paired import compare_values
 
-    found = compare_values(values, base, has_tests=False)
+    found = compare_values(values, base)
     return np.stack([found[key].values for key in ("difference", "low", "high")], -1)
 
 

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 import xarray as xr
 from rich.console import Console
-from support.command import call
 from support.swept_bench import make_dataset
 
 import otafl
-from otafl.analysis.labels import read_labels, write_labels
+from otafl.analysis.points import read_labels, write_labels
 from otafl.analysis.summary import print_ends
 from otafl.analysis.tables import build_grid
 from otafl.core.errors import UserError
 from otafl.plots import curve_data, draw, pareto_data
-from otafl.plots.drawing import shorten_labels
 from otafl.scenario import compute_scenario_hash, load_scenario
 
 KEYS: dict[str, Any] = {
@@ -72,12 +70,6 @@ def test_a_figure_has_labels_of_the_command_first() -> None:
         write_labels(ds, {"gmba": "x"})
 
 
-def test_short_names_keep_units() -> None:
-    short = shorten_labels(curve_data(make_dataset("snr_db"), "airtime_s", "snr_db"))
-    assert short.attrs["y_label"] == "airtime [s]"
-    assert short.attrs["x_label"] == "signal-to-noise ratio [dB]"
-
-
 def test_points_of_a_front_are_named_by_their_labels() -> None:
     """Of a joint axis, by the parts that differ; numbers have their label or their unit."""
     ds = make_dataset("snr_db").rename_dims(snr_db="zip").drop_vars("snr_db")
@@ -105,15 +97,6 @@ def test_show_has_labels_in_place_of_names(file: Path) -> None:
     assert "test accuracy" not in text
     assert "inversion" in text
     assert " ci " not in text
-
-
-def test_compare_has_labels_in_place_of_names(file: Path, tmp_path: Path) -> None:
-    out = tmp_path / "pairs.txt"
-    call("compare", file, "--axis", "power", "--baseline", "gbma", "-o", out)
-    caption, _, title, *_, row = out.read_text().splitlines()
-    assert caption.startswith("Differences of accuracy from power gbma")
-    assert title.startswith("power      SNR [dB]")
-    assert row.startswith("inversion  10")
 
 
 def test_two_names_cannot_have_the_same_text() -> None:

@@ -9,7 +9,6 @@ from scipy import stats
 from support.rounding import assert_agree
 
 import otafl
-from otafl.analysis import pair_rows
 from otafl.analysis.paired import adjust_p_values, compare_pairs
 from otafl.core.errors import UserError
 
@@ -34,7 +33,6 @@ def test_worked_by_hand() -> None:
     assert found["difference"] == 3
     assert found["std"] == pytest.approx(np.sqrt(2.5))
     assert found["std_error"] == pytest.approx(np.sqrt(0.5))
-    assert found["effect"] == pytest.approx(3 / np.sqrt(2.5))
     assert found["low"] == pytest.approx(3 - 2.7764 * np.sqrt(0.5), abs=1e-4)
     assert found["high"] == pytest.approx(3 + 2.7764 * np.sqrt(0.5), abs=1e-4)
     assert found["p"] == found["p_holm"] == pytest.approx(0.01324, abs=1e-5)
@@ -158,14 +156,3 @@ def test_what_cannot_be_compared_is_said() -> None:
         otafl.compare_pairs(ds.isel(power=0))
     with pytest.raises(UserError, match="level: expected a number above 0 and below 1"):
         otafl.compare_pairs(ds, level=95)
-
-
-def test_different_data_are_named() -> None:
-    ds = result([10, 20, 30], [11, 22, 33])
-    other = "name: a\ndata: {name: digits, train_samples: 50}\ntrials: 3\n"
-    one = ds.sel(power="ci").assign_attrs(scenario=other)
-    two = one.assign_attrs(scenario=other.replace("50", "60").replace("trials: 3", "trials: 4"))
-    tests = otafl.compare_results(one, two)
-    assert tests.attrs["data_differ"] == "data.train_samples"
-    (note,) = pair_rows.list_pair_notes(tests, [])
-    assert "different data.train_samples" in note

@@ -14,7 +14,7 @@ import otafl
 from otafl.analysis.power_budgets import describe_mixed_budgets
 from otafl.analysis.summary import print_ends
 from otafl.plots import curve_data
-from otafl.report.run_description import list_notices
+from otafl.report import list_notices
 
 pytestmark = pytest.mark.exact
 

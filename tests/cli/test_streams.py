@@ -126,7 +126,8 @@ def test_names_that_are_no_utf_8(small: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [["show", "x.nc", "--csv", ""], ["sweep", "x.yaml", "--scheduler", ""], ["run", ""]]
+    "args",
+    [["show", "x.nc", "--variables", ""], ["sweep", "x.yaml", "--scheduler", ""], ["run", ""]],
 )
 def test_an_empty_argument_is_refused(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:

@@ -76,7 +76,6 @@ run s.yaml --workers 2 --scheduler tcp://127.0.0.1:1
 sweep s.yaml --scheduler nonsense
 sweep s.yaml --scheduler tcp://127.0.0.1:1
 sweep s.yaml --scheduler tcp://[::
-show r.nc --csv folder
 diff r.nc folder
 diff cut.nc r.nc
 diff r.nc r.nc --tolerance nan

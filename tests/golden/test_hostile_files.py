@@ -230,7 +230,7 @@ def test_plain_data_come_back(tmp_path: Path) -> None:
 
 NAMED = ("algorithm", "channel", "power", "codec", "csi", "server", "downlink", "model", "data")
 READERS = {
-    "show": ["show", "R", "--csv", "OUT"],
+    "show": ["show", "R", "--full"],
     "plot": ["plot", "R", "--out", "OUT.png"],
     "cdf": ["plot", "R", "--kind", "cdf", "--out", "OUT.png"],
     "report": ["report", "R", "--out", "OUT.html"],

@@ -25,9 +25,6 @@ def generated() -> dict[str, str]:
     [
         ("learning rate", "algorithm/fedavg", "key-algorithm-fedavg-learning-rate"),
         ("federated averaging", "algorithm/fedavg", "entry-algorithm-fedavg"),
-        ("clients", "scenario", "key-devices-count"),
-        ("path loss", "channel/rayleigh", "key-channel-rayleigh-path-loss-db"),
-        ("non-iid", "partition", "table-partition"),
         ("AirComp", "transport", "entry-transport-over-the-air"),
     ],
 )

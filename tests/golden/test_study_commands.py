@@ -87,17 +87,3 @@ def test_what_studies_name_exists() -> None:
         if found := find_faults(text):
             faults[str(file.relative_to(ROOT))] = found
     assert faults == {}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "otafl sweep studies/pfedbred/personal_small_data.yaml",
-        "for f in fig5 fig{6,99}; do otafl sweep studies/fedrlr/fedrlr_$f.yaml; done",
-        "python -m studies.fedrlr.analyze studies",
-        "`python\nstudies/fedrlr/analyse.py studies`",
-        "# python -m studies.field.analyse results/fields",
-    ],
-)
-def test_faults_are_found(text: str) -> None:
-    assert len(find_faults(text)) >= 1

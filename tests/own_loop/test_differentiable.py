@@ -67,21 +67,6 @@ def test_the_closed_form_is_the_mean_squared_error_of_what_superposes() -> None:
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=0)
 
 
-def test_gradients_by_hand() -> None:
-    """With p = a exp(-j angle h): dMSE/da_k = 2 m_k (c_k - 1) |h_k| / (sqrt(eta) K^2), and
-    dMSE/deta = -[sum m (c - 1) c + N / eta] / (eta K^2)."""
-    h, m = draw_complex(3, K), draw(3, K, seed=2).square()
-    a = draw(3, K, seed=3).abs().requires_grad_()
-    eta = draw(3, seed=4).square().requires_grad_()
-    aggregation_mse(h, cophase(a, h), eta, m).sum().backward()
-    with torch.no_grad():
-        c = a * h.abs() / eta.sqrt()[:, None]
-        by_a = 2 * m * (c - 1) * h.abs() / eta.sqrt()[:, None] / K**2
-        by_eta = -((m * (c - 1) * c).sum(1) + 0.5 / eta) / eta / K**2
-    torch.testing.assert_close(a.grad, by_a)
-    torch.testing.assert_close(eta.grad, by_eta)
-
-
 def test_the_optimum_is_stationary() -> None:
     """At the scalars of `cao_static` (Cao et al. 2020): no slope in eta nor in the amplitudes of
     devices that invert, and those at full power would want more."""

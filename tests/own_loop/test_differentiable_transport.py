@@ -8,7 +8,6 @@ import pytest
 import torch
 from support.gradients import K, check_gradients_fast, draw, draw_complex
 from support.link_bench import (
-    MAKE,
     WEIGHTS,
     Bench,
     add_setup,
@@ -21,7 +20,6 @@ from torch import Tensor
 
 from otafl.core.contracts import Group, Link
 from otafl.power.custom import CustomPolicy
-from otafl.power.least_error import CaoStatic
 from otafl.receivers.base import Eigen
 from otafl.uplink.impairments.impairments import Impairments
 
@@ -44,13 +42,9 @@ REALS = 19
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     # settings of the transport, the channel, and the impairments
     "plain": ({}, {}, {}),
-    "by_block": ({"normalise": "block"}, {}, {}),
     "quadrature": ({"quadrature": True, "centre": True}, {}, {"residual_phase_rad": 0.7}),
-    "antennas": ({}, {"antennas": 3}, {}),
     "many_segments": ({"centre": True}, {"blocks": 24, "block_symbols": 1}, {}),
-    "interference": ({}, {"antennas": 2}, {"interference_db": 3.0}),
     "tails": ({}, {}, {"interference": "alpha_stable", "interference_db": 3.0}),
-    "carrier": ({}, {}, {"carrier_offset": 0.3}),
     "late": ({}, {}, {"timing_offset": 0.8}),
     "everything": (
         {"quadrature": True},
@@ -86,18 +80,3 @@ def test_transport_by_updates_powers_and_scaling(case: str) -> None:
         return estimate(add_setup(link, policy=chosen(p, log_eta.exp())), x)
 
     check_gradients_fast(of, draw_updates(TRIALS * K, REALS), p, log_eta)
-
-
-@pytest.mark.parametrize(
-    ("policy", "case"),
-    [("full", "by_block"), ("gbma", "quadrature"), ("cao_static", "many_segments")],
-)
-def test_transport_by_updates_through_a_policy(policy: str, case: str) -> None:
-    """Powers answer to the updates' mean powers, so the estimate depends on updates twice."""
-    link = uplink(case)
-    made = CaoStatic() if policy == "cao_static" else MAKE[policy]()
-    known = link.transport.parts.alignment.statistics
-    if policy == "gbma":
-        known = make_bench("gbma", range(TRIALS), K).transport.parts.alignment.statistics
-    link = add_setup(link, policy=made, statistics=known)
-    check_gradients_fast(lambda x: estimate(link, x), draw_updates(TRIALS * K, REALS))

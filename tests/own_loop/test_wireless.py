@@ -55,27 +55,22 @@ def test_costs_by_hand() -> None:
     np.testing.assert_allclose(report.h, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shape"), [("float16", (5, 1)), ("float32", (5, 2, 3, 2)), ("float64", (1, 4))]
-)
-def test_numpy_in_numpy_out(dtype: str, shape: tuple[int, ...]) -> None:
-    x = updates(dtype, shape)
+def test_numpy_in_numpy_out() -> None:
+    x = updates("float16")
     before = x.copy()
     got, _ = over_the_air(x, power="ci", snr_db=100.0)
     assert isinstance(got, np.ndarray)
     assert got.dtype == x.dtype
-    assert got.shape == shape[1:]
-    tolerance = 3e-3 if dtype == "float16" else 1e-3
-    np.testing.assert_allclose(got.astype("float64"), x.astype("float64").mean(0), atol=tolerance)
+    assert got.shape == x.shape[1:]
+    np.testing.assert_allclose(got.astype("float64"), x.astype("float64").mean(0), atol=3e-3)
     assert (x == before).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_torch_in_torch_out(dtype: torch.dtype) -> None:
-    x = torch.from_numpy(updates()).to(dtype).requires_grad_()
+def test_torch_in_torch_out() -> None:
+    x = torch.from_numpy(updates()).to(torch.bfloat16).requires_grad_()
     got, _ = over_the_air(x, power="ci", snr_db=100.0)
     assert isinstance(got, torch.Tensor)
-    assert got.dtype == dtype
+    assert got.dtype == torch.bfloat16
     assert got.shape == (3, 4)
     assert got.requires_grad
     torch.testing.assert_close(
@@ -99,24 +94,6 @@ def test_a_dict_is_one_payload() -> None:
     np.testing.assert_allclose(got["b"].numpy().ravel(), whole[4:], rtol=1e-5, atol=1e-6)
     assert report.nmse == pytest.approx(same.nmse, rel=1e-5)
     assert report.symbols == 12
-
-
-def test_who_is_silent_is_not_active() -> None:
-    power = {"name": "tci", "threshold": 1.0}
-    _, report = over_the_air(updates(shape=(40, 6)), power=power)
-    assert report.h is not None
-    np.testing.assert_array_equal(report.active, np.abs(report.h) ** 2 >= 1.0)
-    assert (report.energy_j[~report.active] == 0).all()
-    assert 0 < report.active.sum() < 40
-
-
-def test_physical_snr_is_the_normalised_one_it_works_out_to() -> None:
-    """20 dBm, 110 dB of path loss, 1 MHz, 5 dB noise figure: 19 dB."""
-    x = updates()
-    one, report = over_the_air(x, channel={"name": "rayleigh", "path_loss_db": 110.0}, power="ci")
-    other, same = over_the_air(x, channel="rayleigh", snr_db=19.0, power="ci")
-    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(report.energy_j, same.energy_j, rtol=1e-6)
 
 
 X = updates()
@@ -169,7 +146,7 @@ def test_who_does_not_send_may_hold_anything() -> None:
     x = updates()
     x[3] = math.nan
     uplink = WirelessUplink(5, snr_db=20)
-    mean, _ = uplink(0, x, senders=np.array([True, True, True, False, True]))
+    mean, _ = uplink(0, x[[0, 1, 2, 4]], senders=[0, 1, 2, 4])
     assert np.isfinite(mean).all()
     with pytest.raises(UserError, match="WirelessUplink: 'updates' of device 2 holds NaN"):
         uplink(1, x[[0, 3]], senders=[4, 2])

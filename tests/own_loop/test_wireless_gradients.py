@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from support.gradients import K, check_gradients_fast
@@ -67,20 +65,6 @@ def test_over_the_air_by_updates_and_a_module(settings: dict[str, Any]) -> None:
     assert policy.log_eta.grad is not None
     assert policy.share.grad.abs() > 0
     assert policy.log_eta.grad.abs() > 0
-
-
-def test_the_report_is_plain_and_nothing_warns() -> None:
-    x = draw_updates(K, REALS).requires_grad_()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        got, report = otafl.over_the_air({"a": x, "b": x.float() ** 2}, power=Learned())
-    assert got["a"].requires_grad
-    assert got["b"].requires_grad
-    assert got["b"].dtype == torch.float32
-    for name in ("nmse", "symbols", "bits", "side_symbols", "airtime_s", "eta"):
-        assert type(getattr(report, name)) is float
-    for name in ("energy_j", "tx_power_w", "active", "h", "p", "c"):
-        assert type(getattr(report, name)) is np.ndarray
 
 
 WRONG: list[tuple[Any, str]] = [

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from support.swept_bench import make_dataset
 
 from otafl.core.errors import UserError
-from otafl.plots import MANY, curve_data, describe_figure, draw
+from otafl.plots import curve_data, draw
 
 pytestmark = pytest.mark.exact
 
@@ -97,16 +97,6 @@ def test_functions_of_a_notebook_are_in_the_legend() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["mine(share=0.1)", "my:policy"]
 
 
-def test_curves_differ_without_colour() -> None:
-    ds = xr.concat([make_dataset("power")] * 10, "power", data_vars="minimal").assign_coords(
-        power=[*"abcdefghijklmnopqrst"]
-    )
-    lines = plot(ds, "test_accuracy", "round", "power").axes[0].get_lines()
-    looks = {(line.get_marker(), str(line._dash_pattern)) for line in lines[: 2 * MANY]}
-    assert len(looks) == 2 * MANY
-    assert len({(line.get_color(), line.get_marker()) for line in lines}) == 20
-
-
 def test_choices_are_points_with_bars() -> None:
     ax = plot(make_dataset("power"), "test_accuracy", "power").axes[0]
     assert [text.get_text() for text in ax.get_xticklabels()] == ["gbma", "ci"]
@@ -147,18 +137,3 @@ def test_what_cannot_be_drawn_is_explained(arguments: dict, said: str) -> None:
     with pytest.raises(UserError) as caught:
         plot(make_dataset("snr_db", "power"), **arguments)
     assert str(caught.value).startswith(said)
-
-
-def test_personal_metrics_have_lines_of_the_controls_which_are_named() -> None:
-    ds = make_dataset("power").rename(test_accuracy="personal_own_test_r2")
-    for name, value in {"mean_control": 0.8, "line_control": 0.9}.items():
-        for metric, found in {"r2": value, "mse": 7.0}.items():
-            ds[f"{name}_{metric}"] = (("power", "trial"), np.full((2, 3), found))
-    data = curve_data(ds, "personal_own_test_r2", "round", hue="power")
-    assert data.attrs["controls"] == pytest.approx({"mean control": 0.8, "line control": 0.9})
-    named = "dotted: mean control 0.800; dash-dotted: line control 0.900"
-    assert describe_figure(data).endswith(named)
-    flat = [line for line in draw(data).axes[0].lines if len(set(line.get_ydata())) == 1]
-    assert [float(line.get_ydata()[0]) for line in flat] == pytest.approx([0.8, 0.9])
-    for name in ("aggregation_nmse", "airtime_s"):
-        assert not curve_data(ds, name, "round", hue="power").attrs["controls"]

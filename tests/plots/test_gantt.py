@@ -6,7 +6,6 @@ import numpy as np
 from support.timeline_bench import make_result
 
 import otafl
-from otafl.devices.hardware import ACTIVITIES
 from otafl.plots import gantt
 
 
@@ -20,32 +19,18 @@ def drawn(figure) -> dict:  # type: ignore[no-untyped-def]
 
 def test_bars_are_the_clipped_events_and_bands_the_slots() -> None:
     events = otafl.extract_timeline(make_result())
-    figure = gantt.draw_chart(events, None, 2.0, 9.5, [0, 2])
+    figure = gantt.draw_chart(events, None, 2.0, 9.5)
     bars = drawn(figure)
-    assert set(bars) == {"compute", "wait", "transmit", "uplink slot"}
+    assert set(bars) == {"compute", "wait", "transmit", "lost", "left", "empty", "uplink slot"}
     half = gantt.LOOKS["compute"].height / 2
     np.testing.assert_allclose(bars["compute"], [(2.0, -half, 3.0, half)])
     half = gantt.LOOKS["transmit"].height / 2
     np.testing.assert_allclose(
-        bars["transmit"], [(5.0, -half, 6.0, half), (9.0, 1 - half, 9.5, 1 + half)]
+        bars["transmit"], [(5.0, -half, 6.0, half), (9.0, 2 - half, 9.5, 2 + half)]
     )
     np.testing.assert_allclose(bars["uplink slot"], [(5, 0, 6, 1), (9, 0, 10, 1)])
     ax = figure.axes[0]
-    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["0", "2"]
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["0", "1", "2"]
     assert ax.get_xlabel() == "simulated time [s]"
     assert ax.get_xlim() == (2.0, 9.5)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(bars)
-    one = gantt.draw_chart(events, None, 2.0, 9.5, [0])
-    assert len(drawn(one)["uplink slot"]) == 2
-
-
-def test_activities_differ_without_colour() -> None:
-    """Those of one height are 0.1 apart in luminance."""
-    from matplotlib.colors import to_rgb
-
-    assert set(gantt.LOOKS) == set(ACTIVITIES)
-    for name, look in gantt.LOOKS.items():
-        for other, its in gantt.LOOKS.items():
-            if name < other and look.height == its.height:
-                grey = [np.dot(to_rgb(c), [0.2126, 0.7152, 0.0722]) for c in (look[0], its[0])]
-                assert abs(grey[0] - grey[1]) > 0.1, (name, other)

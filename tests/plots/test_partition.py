@@ -41,11 +41,11 @@ def test_counts_are_those_that_a_run_trains_on(keys: dict[str, Any]) -> None:
         np.testing.assert_array_equal(counts, wanted)
 
 
-def test_panels_are_the_axis_that_changes_the_partition() -> None:
-    """An SNR does not; of devices that a point does not have nothing is known."""
+def test_panels_are_those_that_are_asked_for() -> None:
+    """Other axes are at their first value; of devices that a point lacks nothing is known."""
     sweep = {"channel.snr_db": [0, 10], "devices.count": [2, 5]}
-    data = partition_data(scenario({**ALPHA, "sweep": sweep}))
-    assert data.attrs["facet"] == "device_count"
+    data = partition_data(scenario({**ALPHA, "sweep": sweep}), "device_count")
+    assert data.attrs["note"].startswith("normalised SNR: 0 dB; samples of a device: ")
     assert dict(data.sizes) == {"device_count": 2, "device": 5, "class": 10}
     samples = data["samples"].transpose("device_count", "device", "class")
     assert np.isnan(samples[0, 2:]).all()
@@ -56,8 +56,8 @@ def test_panels_are_the_axis_that_changes_the_partition() -> None:
     assert list(rows) == ["device_count", "device", "class", "samples"]
     assert len(rows) == (2 + 5) * 10
     two = scenario({**ALPHA, "sweep": {"devices.count": [2, 5], "data.train_samples": [100, 300]}})
-    with pytest.raises(UserError, match=r"^partition also depends on train_samples .* --facet tr"):
-        partition_data(two)
+    with pytest.raises(UserError, match=r"--sel train: not a dim .* did you mean"):
+        partition_data(two, sel={"train": 100})
     picked = partition_data(two, sel={"train_samples": 100, "device_count": 5})
     assert picked["samples"].sum() == 100
     assert not picked.attrs["facet"]

@@ -13,9 +13,9 @@ import xarray as xr
 from support.hostile_results import ODD_ORIGINS, iterate_changes
 from support.parts import TWO_AXES, make_parts, make_scenario, make_whole
 
-from otafl.analysis.summary import print_environment, print_summary, write_summary
+from otafl import report
+from otafl.analysis.summary import print_environment, print_summary
 from otafl.core.errors import UserError
-from otafl.report import run_description
 from otafl.results import header, origins
 from otafl.results.files import open_results, read_part, write_part
 
@@ -32,10 +32,8 @@ def read_everything(ds: xr.Dataset, folder: Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         print_summary(ds, every=True)
         print_environment(ds)
-    write_summary(ds, folder / "summary.csv")
-    run_description.list_facts(ds)
-    run_description.list_notices(ds)
-    run_description.list_swept_axes(ds)
+    report.list_facts(ds)
+    report.list_notices(ds)
 
 
 def refusal(ds: xr.Dataset, folder: Path) -> str | None:
