@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from otafl.models.attention import EPSILON
+from otafl.models.transformer import EPSILON
 
 Make = Mapping[str, Any]
 """Result of `Transformer.describe`."""
@@ -30,7 +30,7 @@ class TransformerModule(nn.Module):
 
     def __init__(self, made: Make, params: Mapping[str, Tensor]) -> None:
         super().__init__()
-        self.input, self.pooling = made["input"], made["pooling"]
+        self.input = made["input"]
         self.image, self.patch = tuple(made["image"]), made["patch"]
         if self.input == "tokens":
             self.embedding: nn.Module = nn.Embedding.from_pretrained(params["embedding"], False)
@@ -46,18 +46,13 @@ class TransformerModule(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         states = self.embedding(self._cut(x))
-        if self.pooling == "class_token":
+        if self.input != "tokens":
             token = self.class_token.expand(states.shape[0], 1, -1)
             states = torch.cat([token, states], 1)
         states = self.blocks(states + self.positions)
-        if self.pooling == "class_token":
+        if self.input != "tokens":
             states = states[:, 0]
-        elif self.pooling == "last":
-            states = states[:, -1]
-        states = self.norm(states)
-        if self.pooling == "mean":
-            states = states.mean(1)
-        scores: Tensor = self.head(states)
+        scores: Tensor = self.head(self.norm(states))
         return scores
 
     def _cut(self, x: Tensor) -> Tensor:
@@ -73,7 +68,7 @@ class TransformerModule(nn.Module):
 
 
 class Block(nn.Module):
-    """Pre-norm block of attention and a perceptron, as `attention.run_block`.
+    """Pre-norm block of attention and a perceptron, as `transformer.run_block`.
 
     Parameters
     ----------
@@ -94,7 +89,7 @@ class Block(nn.Module):
 
     def __init__(self, made: Make, params: Mapping[str, Tensor], name: str) -> None:
         super().__init__()
-        self.heads, self.causal = made["heads"], made["causal"]
+        self.heads, self.causal = made["heads"], made["input"] == "tokens"
         self.norm1, self.norm2 = (_make_norm(params, f"{name}.{n}") for n in ("norm1", "norm2"))
         for layer in ("query", "key", "value", "output", "up", "down"):
             setattr(self, layer, _make_linear(params, f"{name}.{layer}"))
