@@ -84,7 +84,7 @@ WORDS = {
     "flower",
     "model": "mlp cnn softmax_regression linear lstm ngram token_lstm transformer vgg8 conv_net "
     "resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg vgg16@vgg",
-    "start": "drawn file pretrained_here own",
+    "start": "drawn@given file@given pretrained_here own@given",
     "loss": "cross_entropy squared next_token@cross_entropy",
     "algorithm": "fedavg@baselines.fedavg fedrlr_plus@low_rank.fedrlr_plus fedrlr@low_rank.fedrlr "
     "fedmid@baselines.whole_model_methods prox_sgd@baselines.whole_model_methods "

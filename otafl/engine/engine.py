@@ -59,9 +59,8 @@ class Engine(Stateful):
         self.running = np.ones(self.num_trials, dtype=bool)
         self.ended = np.zeros(self.num_trials, dtype=bool)
         self.server, devices = parts.algorithm.init(parts.topology.init_streams, parts.hyper)
-        place = parts.scenario.engine.device_state
         cells = self.num_trials, self.num_devices, self.sample_share.device
-        self.devices = DeviceStore(*cells, place, hands_over=True)
+        self.devices = DeviceStore(*cells, hands_over=True)
         self.devices.add(devices)
         self.server_memory = parts.server.init(self.server, parts.server_hyper)
         self.memory = DeviceStore(*cells)

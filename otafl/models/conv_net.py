@@ -33,8 +33,6 @@ class ConvNet(Network):
 
         name: Literal["conv_net"] = "conv_net"
         channels: OutputChannels = (16, 32, 64)
-        last_pool: bool = True
-        """whether the last convolution has max-pooling too"""
         hidden: HiddenWidths = ()
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
@@ -45,11 +43,8 @@ class ConvNet(Network):
             steps += make_convolution(
                 settings, "", width, outputs, number=str(number), cut=number > 1
             )
-            if number < len(settings.channels) or settings.last_pool:
-                steps.append(MaxPool(2))  # before ReLU, which then has fewer numbers
-                high, wide = high // 2, wide // 2
-            steps.append(Relu())
-            width = outputs
+            steps += [MaxPool(2), Relu()]  # ReLU has fewer numbers after the pooling
+            width, high, wide = outputs, high // 2, wide // 2
         pixels = high * wide
         for number, outputs in enumerate(settings.hidden, 1):
             steps += [Linear(f"linear{number}", width, outputs, pixels), Relu()]

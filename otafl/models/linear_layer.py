@@ -14,6 +14,9 @@ from otafl.core.contracts import Tensors
 from otafl.models.base import Draw, ModelSettings
 from otafl.models.geometry import Window
 
+LEAKY_SLOPE = 0.1
+"""Slope of leaky ReLU below zero (Shi et al. 2023, PRIOR)."""
+
 BiasStart = Literal["zero", "uniform"]
 """Start of biases."""
 
@@ -22,16 +25,14 @@ class ActivationSettings(ModelSettings):
     """Settings that models of linear layers share."""
 
     activation: Literal["relu", "leaky_relu"] = "relu"
-    """activation after each layer except the last"""
-    leaky_slope: float = Field(0.1, gt=0, lt=1)
-    """slope of leaky_relu below zero; relu has none"""
+    """activation after each layer except the last; leaky_relu has the slope 0.1 below zero"""
     bias_start: BiasStart = "zero"
     """start of biases: zero, or uniform in +-1/sqrt(fan_in) as in PyTorch"""
 
     @property
     def slope(self) -> float:
         """The slope of the activation below zero."""
-        return self.leaky_slope if self.activation == "leaky_relu" else 0.0
+        return LEAKY_SLOPE if self.activation == "leaky_relu" else 0.0
 
 
 class DropoutSettings(ActivationSettings):

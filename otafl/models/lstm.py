@@ -2,10 +2,10 @@
 
 It is the sentiment model of Shi et al. 2023, appendix C, and (bidirectional, classifier [5000]) of
 its code. Samples are sequences [length, features], or [length] of single numbers. The classifier
-has leaky ReLU between its layers. Its input is the last state of the upper layer. With two
-directions it is both states at the last position and the final states of both directions, so the
-forward one occurs twice. Weights and biases start uniform, in +-1/sqrt(hidden) in the LSTM and
-+-1/sqrt(fan_in) in the classifier.
+has leaky ReLU with slope 0.1 between its layers. Its input is the last state of the upper layer.
+With two directions it is both states at the last position and the final states of both directions,
+so the forward one occurs twice. Weights and biases start uniform, in +-1/sqrt(hidden) in the LSTM
+and +-1/sqrt(fan_in) in the classifier.
 
 References
 ----------
@@ -31,7 +31,7 @@ from torch.nn import functional
 from otafl.core.contracts import Tensors
 from otafl.models.base import LOSS, Draw, HiddenWidths, Model, ModelSettings, Shapes
 from otafl.models.geometry import find_sequence_shape
-from otafl.models.linear_layer import draw_uniform_start, number_layers
+from otafl.models.linear_layer import LEAKY_SLOPE, draw_uniform_start, number_layers
 
 
 class Lstm(Model):
@@ -74,14 +74,11 @@ class Lstm(Model):
         bidirectional: bool = False
         """whether the sequence is read in both directions"""
         classifier: HiddenWidths = (100,)
-        leaky_slope: float = Field(0.1, ge=0, lt=1)
-        """slope below zero between the classifier's layers; 0 is ReLU"""
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         self.length, features = find_sequence_shape(input_shape, settings.name)
         ways = ("_ahead", "_back") if settings.bidirectional else ("_ahead",)
         self._layers = LstmLayers(features, settings.hidden, settings.layers, ways)
-        self._slope = settings.leaky_slope
         read = 4 * settings.hidden if settings.bidirectional else settings.hidden
         self._classifier = number_layers(pairwise([read, *settings.classifier, classes]))
         self.shapes = dict(self._layers.shapes)
@@ -108,7 +105,7 @@ class Lstm(Model):
         *front, top = self._classifier
         for one in front:
             z = torch.baddbmm(params[one.bias][:, None], last, params[one.weight])
-            last = functional.leaky_relu(z, self._slope)
+            last = functional.leaky_relu(z, LEAKY_SLOPE)
         return torch.baddbmm(params[top.bias][:, None], last, params[top.weight])
 
 

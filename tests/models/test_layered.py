@@ -28,8 +28,8 @@ def models() -> list[LayeredModel]:
     return [mlp(WIDTHS), regression]
 
 
-def leaky(slope: float) -> Mlp:
-    settings = Mlp.Settings(hidden=WIDTHS[1:-1], activation="leaky_relu", leaky_slope=slope)
+def make_leaky() -> Mlp:
+    settings = Mlp.Settings(hidden=WIDTHS[1:-1], activation="leaky_relu")
     return Mlp(settings, (WIDTHS[0],), WIDTHS[-1])
 
 
@@ -75,7 +75,7 @@ def test_sgd_is_a_step_along_the_gradient(index: int) -> None:
 
 def test_factored_weights_give_the_dense_gradient_in_thin_products() -> None:
     """Also fact 6 of FedRLR: G V and G^T U come without a dense gradient, at every layer."""
-    model, batch = leaky(0.3), draw_batch(weighted=True)
+    model, batch = make_leaky(), draw_batch(weighted=True)
     thin, full = factorise(model, draw_params(model), 3, 3)
     loss, pairs = model.compute_pairs(thin, batch)
     auto_loss, auto = Model.compute_gradients(model, full, batch)
@@ -131,7 +131,7 @@ def test_leaky_relu_of_convolutions() -> None:
 
 
 def test_leaky_relu_is_torchs() -> None:
-    model, x = leaky(0.1), draw_batch(False).x
+    model, x = make_leaky(), draw_batch(False).x
     params = draw_params(model)
     scores = model.logits(params, x)
     for i in range(3):

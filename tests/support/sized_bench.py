@@ -29,7 +29,7 @@ SMALL: dict[str, ResizableModel] = {
     ),
     "conv_net": ConvNet(ConvNet.Settings(channels=(4, 6), hidden=(8, 2)), SHAPE, CLASSES),
     "conv_net none": ConvNet(
-        ConvNet.Settings(channels=(4, 6), norm="none", hidden=(8,), last_pool=False), SHAPE, CLASSES
+        ConvNet.Settings(channels=(4, 6), norm="none", hidden=(8,)), SHAPE, CLASSES
     ),
     "resnet none": ResNet(
         ResNet.Settings(blocks=(1, 1), channels=(4, 6), norm="none"), SHAPE, CLASSES
