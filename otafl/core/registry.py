@@ -82,8 +82,9 @@ WORDS = {
     "parkinsons shakespeare hf@hugging_face",
     "partition": "iid shards dirichlet label_skew lognormal dirichlet_mix class_window natural "
     "flower",
-    "model": "mlp cnn softmax_regression linear lstm ngram token_lstm transformer vgg8 conv_net "
-    "resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg vgg16@vgg",
+    "model": "mlp cnn softmax_regression linear@softmax_regression lstm ngram token_lstm@lstm "
+    "transformer vgg8@cnn conv_net@vgg resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg "
+    "vgg16@vgg",
     "start": "drawn@given file@given pretrained_here own@given",
     "loss": "cross_entropy squared next_token@cross_entropy",
     "algorithm": "fedavg@baselines.fedavg fedrlr_plus@low_rank.fedrlr_plus fedrlr@low_rank.fedrlr "

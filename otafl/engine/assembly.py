@@ -34,8 +34,7 @@ from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware
 from otafl.devices.jitter import Jitter
 from otafl.downlink.base import Downlink
-from otafl.engine.submodel_workload import SubmodelWorkload
-from otafl.engine.workload import WorkloadPlanner
+from otafl.engine.workload import SubmodelWorkload, WorkloadPlanner
 from otafl.models import starts
 from otafl.models.base import Model
 from otafl.models.starts import ServerSamples

@@ -17,14 +17,12 @@ from torch import Tensor
 from otafl.core import contracts as c
 from otafl.core.stateful import Stateful
 from otafl.downlink.base import Delivery
-from otafl.engine import acknowledgement
 from otafl.engine.assembly import Parts
 from otafl.engine.cohorts import Cohorts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.local_training import LocalTraining
-from otafl.engine.payload_collector import encode
 from otafl.engine.round_means import RoundMeans, read_costs
-from otafl.engine.update import Update
+from otafl.engine.update import Update, acknowledge_updates, encode
 from otafl.topology.base import Exchange
 from otafl.uplink.delivery import Tally
 
@@ -320,9 +318,7 @@ class Engine(Stateful):
 
         report: of the past slot. It is None for updates that never reach one.
         """
-        acknowledgement.acknowledge_updates(
-            self.parts, self.devices, self.memory, update, report, t
-        )
+        acknowledge_updates(self.parts, self.devices, self.memory, update, report, t)
 
     def measure(
         self,

@@ -20,10 +20,8 @@ from otafl.core.contracts import FineTuneSpec, View
 from otafl.data.build import Samples
 from otafl.data.client_samples import ClientSamples
 from otafl.evaluation.batch_statistics import BatchStatistics
-from otafl.evaluation.controls import compute_control_errors
-from otafl.evaluation.excess_risk import ExcessRisk
-from otafl.evaluation.metrics import MetricNamer, Scores
-from otafl.evaluation.scoring import FineTuner, Tune, evaluate, evaluate_client
+from otafl.evaluation.references import ExcessRisk, compute_control_errors
+from otafl.evaluation.scoring import FineTuner, MetricNamer, Scores, Tune, evaluate, evaluate_client
 from otafl.losses.base import Loss
 from otafl.models.base import Model
 from otafl.scenario.sections import TrainingSettings

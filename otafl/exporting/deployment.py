@@ -9,6 +9,7 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,13 +19,16 @@ import xarray as xr
 from torch import nn
 
 from otafl import data as data_sets
+from otafl import models
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
-from otafl.engine.assembly import assemble
+from otafl.engine.assembly import assemble, build_algorithm
 from otafl.evaluation.evaluation import PREFIX
-from otafl.exporting import formats, litert, measure, peft
+from otafl.evaluation.trained_models import get_view_model
+from otafl.exporting import formats, litert, measure
 from otafl.exporting.measure import Latency, Run, Scored, Source
-from otafl.models.modules import build_module, count_macs, count_numbers
+from otafl.models.base import Model
+from otafl.models.modules import Params, build_module, count_macs, count_numbers, split_parts
 from otafl.results import header
 from otafl.results import models as trained
 from otafl.results.coordinates import format_value, format_values, pick
@@ -47,7 +51,7 @@ FORMATS = {
     "litert": Format("LiteRT", ".tflite", litert.write_litert),
     "pytorch": Format("torch.export", ".pt2", formats.write_pytorch),
     "safetensors": Format("safetensors", ".safetensors", formats.write_safetensors),
-    "peft": Format("adapters on their base", "", peft.write_peft),
+    "peft": Format("adapters on their base", "", formats.write_peft),
 }
 
 
@@ -75,7 +79,17 @@ class SelectedModel:
         Raises UserError if the method or the model has none, or if its code is not trusted.
         """
         with self.guard_imports():
-            return build_module(self.view.recipe, self.view.get_params(self.row, self.device or 0))
+            return build_module(self.make_model(), self.view.recipe, self.get_params())
+
+    def make_model(self) -> Model:
+        """Make the model of the parameters again, from the scenario."""
+        scenario, recipe = self.get_point().scenario, self.view.recipe
+        model = models.build(scenario.model, self.input_shape, recipe["classes"], scenario.loss)
+        return get_view_model(build_algorithm(scenario, model), self.name)
+
+    def get_params(self) -> Params:
+        """Return the parameters [*shape] of the model."""
+        return self.view.get_params(self.row, self.device or 0)
 
     def guard_imports(self) -> contextlib.AbstractContextManager[None]:
         """Import what the result names only if it is trusted, within it."""
@@ -287,10 +301,16 @@ def export(
     if path.suffix != suffix:
         what = f"a file that ends in {suffix}" if suffix else "a folder, without a suffix"
         raise UserError(f"--out {path}: must be the name of {what}")
-    module = selected.build_module().float()
-    params = selected.view.get_params(selected.row, selected.device or 0)
-    source = Source(module, selected.input_shape, selected.view.recipe, params)
+    module, params, recipe = (
+        selected.build_module().float(),
+        selected.get_params(),
+        selected.view.recipe,
+    )
     with selected.guard_imports():
+        model = selected.make_model()
+        build_fn = partial(build_module, model, recipe)
+        parts = list(split_parts(model, recipe, params))
+        source = Source(module, selected.input_shape, params, parts, build_fn)
         run = write(source, path, quantise)
     runs: dict[str, Run] = {"PyTorch": measure.make_run_fn(module), name: run}
     one = np.zeros((1, *selected.input_shape), dtype=np.float32)

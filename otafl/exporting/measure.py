@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from otafl.models.modules import Recipe
+from otafl.models.modules import Params
 
 Run = Callable[[np.ndarray], np.ndarray]
 """Samples [batch, *input_shape] -> scores [batch, classes], both float32."""
@@ -32,14 +32,15 @@ ROUNDS, CALLS, WARM_UP = 20, 10, 5
 class Source:
     """A trained model as formats write it.
 
-    module: the model in float32 and eval mode. recipe, params: what it is made of, for formats of
-    weights.
+    module: the model in float32 and eval mode. params: what it is made of, for formats of weights.
+    parts: those of each of several models that are combined. build_fn: makes a module of params.
     """
 
     module: nn.Module
     input_shape: tuple[int, ...]
-    recipe: Recipe = field(default_factory=dict)
-    params: Mapping[str, Tensor] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
+    parts: Sequence[Params] = ()
+    build_fn: Callable[[Params], nn.Module] | None = None
 
 
 @dataclass(frozen=True)

@@ -23,17 +23,20 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import LOSS, NORMALISING, Draw, Model, ModelSettings
-from otafl.models.geometry import find_image_shape, find_sequence_shape, require_tokens
-from otafl.models.linear_layer import add_bias, apply
-
-EPSILON = 1e-5
-"""Number that layer normalisation adds to a variance, as in PyTorch."""
+from otafl.models.linear_layer import (
+    add_bias,
+    apply,
+    find_image_shape,
+    find_sequence_shape,
+    require_tokens,
+)
+from otafl.models.transformer_module import TransformerModule
 
 GELU = 8
 """Operations of a GELU per number, the mean of 5 forward and 11 backward."""
@@ -214,16 +217,11 @@ class Transformer(Model):
         z = apply_linear(params, name, x.reshape(n, samples * self.length, -1))
         return z.unflatten(1, (samples, self.length))
 
-    def describe(self) -> dict[str, Any] | None:
+    def build_module(
+        self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
+    ) -> nn.Module | None:
         own = self.settings
-        return {
-            "kind": "transformer",
-            "input": own.input,
-            "image": list(self.image),
-            "patch": own.patch,
-            "depth": own.depth,
-            "heads": own.heads,
-        }
+        return TransformerModule(params, own.input, self.image, own.patch, own.heads)
 
 
 def count_patches(image: tuple[int, int, int], side: int) -> tuple[int, int]:
@@ -335,8 +333,8 @@ def normalise(params: Mapping[str, Any], name: str, x: Tensor) -> Tensor:
     """Normalise states [n or 1, M, width], with the scale `name` and the shift `name_bias`."""
     scale, shift = params[name], params[f"{name}_bias"]
     if len(scale) == len(shift) == 1:
-        return functional.layer_norm(x, x.shape[-1:], scale[0], shift[0], EPSILON)
-    unit = functional.layer_norm(x, x.shape[-1:], eps=EPSILON)
+        return functional.layer_norm(x, x.shape[-1:], scale[0], shift[0])
+    unit = functional.layer_norm(x, x.shape[-1:])
     return torch.addcmul(shift[:, None], unit, scale[:, None])
 
 

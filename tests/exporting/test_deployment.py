@@ -226,7 +226,7 @@ class TestRefused:
 
         object.__setattr__(engine.parts.algorithm, "build_views", other)
         one = collect(engine, points, [0, 1], 0).views["global"]
-        assert "no plain PyTorch module" in one.recipe["refused"]
+        assert "no plain PyTorch module" in str(one.recipe["refused"])
 
     def test_other_and_damaged_files(self, tmp_path: Path) -> None:
         (tmp_path / "a").mkdir()

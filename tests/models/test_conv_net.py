@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from otafl.core.errors import UserError
-from otafl.models.conv_net import ConvNet
 from otafl.models.resnet import ResNet
+from otafl.models.vgg import ConvNet
 
 pytestmark = pytest.mark.exact
 

@@ -354,11 +354,6 @@ class TestCallables:
         model = self.built(width=3)
         assert isinstance(model, ModuleModel)
         assert model.shapes["0.weight"] == (3, 6)
-        assert model.describe() == {
-            "kind": "module",
-            "name": self.NAME,
-            "options": {"width": 3, "input_shape": (6,), "classes": 4},
-        }
 
     def test_neither(self) -> None:
         with pytest.raises(UserError, match=r"returned a str; expected a torch.nn.Module or an"):

@@ -11,8 +11,7 @@ from contract.small import engine, run
 
 from otafl.core.contracts import Batch
 from otafl.losses.squared import Squared
-from otafl.models.linear import Linear
-from otafl.models.modules import build_module
+from otafl.models.softmax_regression import Linear
 
 pytestmark = pytest.mark.exact
 
@@ -72,9 +71,7 @@ def test_full_batches_lead_to_the_ridge_regression() -> None:
 
 def test_a_module_scores_alike() -> None:
     model, params, batch = make()
-    recipe = {"model": model.describe(), "form": "dense", "flat": None, "parts": 1}
-    recipe |= {"together": None, "input_shape": [INPUTS], "classes": OUTPUTS}
-    module = build_module(recipe, {name: block[0].float() for name, block in params.items()})
+    one = {name: block[0].float() for name, block in params.items()}
+    module = model.build_module(one, (INPUTS,))
     wanted = model.logits(params, batch.x)[0].float()
     torch.testing.assert_close(module(batch.x[0].float()), wanted)
-    assert make(bias=False)[0].describe() is None

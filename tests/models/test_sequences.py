@@ -11,8 +11,8 @@ from otafl.core.contracts import Batch
 from otafl.core.errors import UserError
 from otafl.losses.cross_entropy import NextToken
 from otafl.models.base import Model
+from otafl.models.lstm import TokenLstm
 from otafl.models.ngram import NGram
-from otafl.models.token_lstm import TokenLstm
 from otafl.models.transformer import Transformer
 
 pytestmark = pytest.mark.exact
