@@ -30,7 +30,7 @@ from otafl.models.modules import BASE
 OPSET = 20
 
 
-def write_pytorch(source: Source, path: Path, quantise: str | None = None) -> Run:
+def write_pytorch(source: Source, path: Path) -> Run:
     """Write a `torch.export` program, which PyTorch loads and runs without otafl.
 
     The file is for `torch.export.load(path).module()`; the batch's size is left open.
@@ -43,7 +43,7 @@ def write_pytorch(source: Source, path: Path, quantise: str | None = None) -> Ru
     return make_run_fn(torch.export.load(path).module())
 
 
-def write_onnx(source: Source, path: Path, quantise: str | None = None) -> Run:
+def write_onnx(source: Source, path: Path) -> Run:
     """Write one ONNX file of opset 20 with an open batch size, which onnxruntime runs.
 
     It maps "samples" [batch, *input_shape] to "scores" [batch, classes]. Raises UserError if a
@@ -83,7 +83,7 @@ def write_onnx(source: Source, path: Path, quantise: str | None = None) -> Run:
     return run
 
 
-def write_safetensors(source: Source, path: Path, quantise: str | None = None) -> Run:
+def write_safetensors(source: Source, path: Path) -> Run:
     """Write the weights by the model's names, in a file that `model.start` reads.
 
     The file also has the frozen parameters of a user-defined module. Raises UserError if the model
@@ -126,7 +126,7 @@ Parts = dict[str, tuple[Tensor, Tensor]]
 """Name of a layer -> its A [r, in] and B [out, r], or those of a convolution."""
 
 
-def write_peft(source: Source, path: Path, quantise: str | None = None) -> Run:
+def write_peft(source: Source, path: Path) -> Run:
     """Write low-rank adapters and their base to a folder, in the file layout of PEFT.
 
     The folder is created. It has `adapter_config.json` and `adapter_model.safetensors`, which PEFT

@@ -46,7 +46,8 @@ class TransformerModule(nn.Module):
         self.positions = nn.Parameter(params["positions"].clone())
         if "class_token" in params:
             self.class_token = nn.Parameter(params["class_token"].clone())
-        names = [name.removesuffix(".up") for name in params if name.endswith(".up")]
+        depth = sum(name.endswith(".up") for name in params)
+        names = (f"block{index}" for index in range(depth))
         blocks = (Block(params, name, heads, input == "tokens") for name in names)
         self.blocks = nn.Sequential(*blocks)
         self.norm, self.head = _make_norm(params, "norm"), _make_linear(params, "head")
