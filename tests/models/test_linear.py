@@ -44,13 +44,6 @@ def test_gradients_are_those_of_the_penalised_objective(bias: bool, ridge: float
     torch.testing.assert_close(list(grads.values()), list(wanted))
 
 
-def test_starts() -> None:
-    for start, largest in (("zero", 0.0), ("uniform", 0.5)):
-        model, _, _ = make(start=start)
-        params = model.init(lambda name, shape: torch.full((2, *shape), 1.0))
-        assert {float(block.max()) for block in params.values()} == {largest}
-
-
 def test_full_batches_lead_to_the_ridge_regression() -> None:
     keys = {
         "data": {"name": "ridge", "users": 4, "user_samples": 12, "features": 3},

@@ -132,11 +132,3 @@ def test_norms_and_biases() -> None:
         assert all(step.bias == (norm == "none") for step in convolutions)
         assert network.batch_norms == (norm == "batch")
         assert network.build_network(lambda c: c // 2).batch_norms == (norm == "batch")
-
-
-def test_dense_prefix_of_fedhms_networks() -> None:
-    for name, prefix in (("resnet18", 3), ("resnet34", 15)):
-        model = registry.load_component("model", name)(
-            registry.load_settings_class("model", name)(), SHAPE, 4
-        )
-        assert model.dense_prefix == make_full_network(model).dense_prefix == prefix
