@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from pydantic import Field
@@ -282,15 +282,6 @@ def draw_uniform_start(layers: Sequence[Layer], draw: Draw, bias: BiasStart = "z
             uniform = draw(layer.bias, (layer.outputs,))
             params[layer.bias] = (2.0 * uniform - 1.0) / layer.inputs**0.5
     return params
-
-
-def parse_layers(description: Mapping[str, Any]) -> list[Layer]:
-    """Make layers from the result of `LayeredModel.describe`."""
-    out = []
-    for one in description["layers"]:
-        window = one["window"]
-        out.append(Layer(**one | {"window": None if window is None else Window(**window)}))
-    return out
 
 
 class LinearMap(Protocol):

@@ -23,7 +23,6 @@ from support.sized_bench import (
 from otafl.core import registry
 from otafl.models import LayeredModel
 from otafl.models.layer_steps import Conv, Norm
-from otafl.models.network import ResizableModel
 from otafl.models.resnet import ResNet
 from otafl.models.step_lists import iterate_steps
 
@@ -98,28 +97,6 @@ def test_every_hidden_width_is_cut(name: str) -> None:
         return  # a norm's scores of zeros are its shift: zeros
     x = draw_normal(N, B, *wide.image, seed=99)
     torch.testing.assert_close(wide.logits(params, x), narrow.logits(small, x), **CLOSE)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("mlp", ("layer0", "layer1")),
-        ("cnn", ("layer0", "layer1", "layer2")),
-        ("conv_net", ("conv1", "conv2", "linear1", "linear2")),
-        (
-            "resnet none",
-            ("stem.conv", *(f"stage{s}.block1.conv{c}" for s in (1, 2) for c in (1, 2))),
-        ),
-        ("vgg none", ("stage1.conv1", "stage1.conv2", "stage2.conv1")),
-    ],
-)
-def test_factorisable(name: str, expected: tuple[str, ...]) -> None:
-    model = SMALL[name]
-    assert isinstance(model, ResizableModel)
-    assert make_full_network(model).factorisable_names == expected
-    low = make_full_network(model).replace_ranks(dict.fromkeys(expected, 2))
-    kept = [name for name in low.shapes if name.endswith((".left", ".right"))]
-    assert len(kept) == 2 * len(expected)
 
 
 def test_norms_and_biases() -> None:
