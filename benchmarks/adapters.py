@@ -121,9 +121,9 @@ def step_models(model: Transformer, shared: Tensors, batch: Batch) -> Callable[[
 
 
 def build_module(model: Transformer, shared: Tensors) -> TransformerModule:
-    described = model.describe()
-    assert described is not None
-    return TransformerModule(described, {name: one[0] for name, one in shared.items()})
+    module = model.build_module({name: one[0] for name, one in shared.items()}, model.image)
+    assert isinstance(module, TransformerModule)
+    return module
 
 
 def vmap_models(model: Transformer, shared: Tensors, batch: Batch) -> Callable[[], object]:

@@ -16,11 +16,9 @@ from page import duration, header, normal, orthonormal_point, row, three
 from timing import Pair, seconds, side_by_side
 from torch import Tensor, nn
 
-from otafl.core.contracts import View
 from otafl.factorised.lowrank import LowRank
 from otafl.models import LayeredModel
 from otafl.models.linear_layer import number_layers
-from otafl.models.modules import build_module, build_recipe
 from otafl.plots import COLOURS
 
 NETWORKS = {
@@ -36,7 +34,7 @@ TEXT = """
 ## Inference (the paper's Fig. 10)
 
 Time depends on shapes and on how many weights are kept, not on their values: weights are random.
-Factored: two thin linear layers in place of each (`otafl.models.modules`), R clipped to a
+Factored: two thin linear layers in place of each (`otafl.models.chain_network`), R clipped to a
 layer's smaller side. Dense is the uncompressed benchmark, and nuclear-norm training too, whose
 weights are dense though their numerical rank may be low. Pruned: the largest weights in compressed
 rows, indices not counted. int8: dynamically quantised linear layers, which quantise the activations
@@ -63,8 +61,9 @@ def build_factored(sides: Sequence[tuple[int, int]], points: Sequence[LowRank]) 
     params = {f"b{i}": torch.zeros(1, n) for i, (_, n) in enumerate(sides)}
     for i, point in enumerate(points):
         params |= {f"{part}{i}": block for part, block in zip("usv", point, strict=True)}
-    recipe = build_recipe(model, View(params, model.logits), "mlp", sides[0][:1], sides[-1][1])
-    return build_module(recipe, {name: block[0] for name, block in params.items()})
+    module = model.build_module({name: one[0] for name, one in params.items()}, sides[0][:1])
+    assert module is not None
+    return module
 
 
 def chain(layers: Sequence[nn.Module]) -> nn.Sequential:

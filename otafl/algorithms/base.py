@@ -28,7 +28,7 @@ from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.core.stateful import Stateful
 from otafl.models.base import Model, flatten
-from otafl.models.minibatch_span import choose_form
+from otafl.models.span import choose_form
 
 Needs = Literal["mean", "each"]
 

@@ -6,7 +6,7 @@
 2023). `take_nesterov_steps` is the accelerated method of TDPFed (Wang et al.). `take_envelope_step`
 solves the problem and then takes a step along the gradient of the Moreau envelope.
 
-    form = choose_form(model)                                  # otafl.models.minibatch_span
+    form = choose_form(model)                                  # otafl.models.span
     w, centre = form.copy_params(params), form.copy_params(others)     # [n, ...]
     span = form.make_span(work.draw_batch(index), w, subtract_params(centre, w))
     there = span.origin + span.directions[0]                   # the centre, as a point [n, Q]

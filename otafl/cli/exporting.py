@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 Target = StrEnum("Target", ["onnx", "litert", "pytorch", "safetensors", "peft"])
 """Formats of exported models."""
 
-Quantise = StrEnum("Quantise", ["dynamic", "float16"])
-"""How LiteRT keeps weights."""
-
 
 def export(
     result: ResultFile,
@@ -44,9 +41,6 @@ def export(
     sel: Annotated[
         list[str] | None, typer.Option(metavar="DIM=VALUE", help="Point of a sweep.")
     ] = None,
-    quantise: Annotated[
-        Quantise | None, typer.Option(help="Smaller weights, of --to litert.")
-    ] = None,
     trust: Trust = False,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Compare scores and accuracy.")
@@ -57,8 +51,7 @@ def export(
     from otafl.exporting import deployment
 
     model = deployment.open_models(result, chosen, trial, view, device, trust)
-    how = None if quantise is None else quantise.value
-    made = deployment.export(model, to.value, out, how, check)
+    made = deployment.export(model, to.value, out, check)
     _print(made)
     if made.faults:
         for fault in made.faults:

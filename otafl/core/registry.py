@@ -82,9 +82,10 @@ WORDS = {
     "sent140@leaf ridge parkinsons shakespeare@leaf hf@hugging_face",
     "partition": "iid@label_free shards@by_class dirichlet@by_class label_skew@by_class "
     "lognormal@label_free dirichlet_mix@by_class class_window natural@label_free flower",
-    "model": "mlp cnn softmax_regression linear lstm ngram token_lstm transformer vgg8 conv_net "
-    "resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg vgg16@vgg",
-    "start": "drawn file pretrained_here own",
+    "model": "mlp cnn softmax_regression linear@softmax_regression lstm ngram token_lstm@lstm "
+    "transformer vgg8@cnn conv_net@vgg resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg "
+    "vgg16@vgg",
+    "start": "drawn@given file@given pretrained_here own@given",
     "loss": "cross_entropy squared next_token@cross_entropy",
     "algorithm": "fedavg@baselines.fedavg fedrlr_plus@low_rank.fedrlr_plus fedrlr@low_rank.fedrlr "
     "fedmid@baselines.whole_model_methods prox_sgd@baselines.whole_model_methods "

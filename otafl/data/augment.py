@@ -20,7 +20,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_family
 from otafl.core.settings import Settings
 from otafl.data.dataset import DataSet
-from otafl.models.geometry import find_image
+from otafl.models.linear_layer import find_image
 
 AUGMENT = declare_family("augment", __name__)
 

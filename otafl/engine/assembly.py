@@ -34,8 +34,7 @@ from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware
 from otafl.devices.slowness import Jitter
 from otafl.downlink.base import Downlink
-from otafl.engine.submodel_workload import SubmodelWorkload
-from otafl.engine.workload import WorkloadPlanner
+from otafl.engine.workload import SubmodelWorkload, WorkloadPlanner
 from otafl.models import starts
 from otafl.models.base import Model
 from otafl.models.starts import ServerSamples
@@ -196,9 +195,8 @@ def get_server_samples(scenario: Scenario, samples: Samples) -> ServerSamples | 
     if data.x_server is None or data.y_server is None or server is None:
         return None
     place = samples.training_data.x.device
-    head = "trained" if server.classes is None else "drawn"
     x, y = (torch.from_numpy(one).to(place) for one in (data.x_server, data.y_server))
-    return ServerSamples(x, y, head)
+    return ServerSamples(x, y, server.classes is not None)
 
 
 def check_labels(scenario: Scenario, samples: Samples) -> None:

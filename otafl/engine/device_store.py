@@ -7,7 +7,6 @@ past participants, not with the population.
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,6 @@ from torch import Tensor
 
 from otafl.core.contracts import Cohort, Tensors, take_rows
 from otafl.core.stateful import Stateful
-from otafl.scenario.schema import DeviceState
 
 MAX_COMPARED = 4096
 """Number of devices up to which each is tested separately, if their models take little memory."""
@@ -39,9 +37,6 @@ class DeviceStore(Stateful):
         Number of devices, K.
     device : torch.device
         Torch device of the cohorts.
-    place : {"memory", "host", "disk"}
-        Memory of the torch device; host memory, for a GPU with less; or temporary files that the
-        system reads and writes as needed.
     hands_over : bool
         Whether rows of all devices are the tables themselves, and new rows replace them without a
         copy. Only for callers that keep no reference to the rows that they get and give.
@@ -52,11 +47,9 @@ class DeviceStore(Stateful):
         num_trials: int,
         num_devices: int,
         device: torch.device,
-        place: DeviceState = "memory",
         hands_over: bool = False,
     ) -> None:
-        self._num_trials, self._num_devices, self._place = num_trials, num_devices, place
-        self._hands_over = hands_over and place == "memory"
+        self._num_trials, self._num_devices, self._hands_over = num_trials, num_devices, hands_over
         self._start: Tensors = {}  # [S, 1, *shape]
         self._table: Tensors = {}  # [capacity, *shape]
         self._num_rows, self._device = num_trials * num_devices, device
@@ -76,7 +69,7 @@ class DeviceStore(Stateful):
             self._start[name] = block[:, :1].clone()  # the server may write to its tensors
             if name in self._table:  # loaded from a checkpoint
                 continue
-            self._table[name] = self._allocate_tensor(block, self._capacity)
+            self._table[name] = block.new_empty(self._capacity, *block.shape[2:])
             self._begin(name, self._find_allocated())
             if block.shape[1] > 1:
                 self._write_all()
@@ -119,8 +112,7 @@ class DeviceStore(Stateful):
             return
         rows = self._allocate_rows(cohort)
         for name, values in state.items():
-            table = self._table[name]
-            table.index_copy_(0, rows.to(table.device), values.to(table.device))
+            self._table[name].index_copy_(0, rows, values)
 
     def get_all(self) -> Tensors:
         """Return the state [S, K, *shape] of all devices."""
@@ -170,12 +162,8 @@ class DeviceStore(Stateful):
         self._clear_rows()
         self._row[cells] = torch.arange(len(cells), device=cells.device)
         self._count = self._capacity = len(cells)
-        for name, rows in state["rows"].items():
-            whole = self._place == "memory" and len(cells) == self._num_rows
-            # tables that were handed over keep their strides, on which the last bits depend
-            self._table[name] = (
-                rows if whole else self._allocate_tensor(rows[None], len(cells)).copy_(rows)
-            )
+        # tables that were handed over keep their strides, on which the last bits depend
+        self._table.update(state["rows"])
 
     def _clear_rows(self) -> None:
         self._row = torch.full((self._num_rows,), -1, device=self._device)
@@ -206,8 +194,7 @@ class DeviceStore(Stateful):
     def _begin(self, name: str, flat_index: Tensor) -> None:
         """Set the rows of devices to a tensor's initial state."""
         table, start = self._table[name], self._start[name].squeeze(1)
-        rows = self._row[flat_index].to(table.device)
-        table.index_copy_(0, rows, start[flat_index // self._num_devices].to(table.device))
+        table.index_copy_(0, self._row[flat_index], start[flat_index // self._num_devices])
 
     def _reserve(self, count: int) -> None:
         """Make room for `count` rows, and for the same number of later ones."""
@@ -215,7 +202,7 @@ class DeviceStore(Stateful):
             return
         self._capacity = 2 * count
         for name, old in self._table.items():
-            self._table[name] = self._allocate_tensor(old[None], self._capacity)
+            self._table[name] = old.new_empty(self._capacity, *old.shape[1:])
             self._table[name][: self._count] = old[: self._count]
 
     def _write_all(self) -> None:
@@ -229,25 +216,13 @@ class DeviceStore(Stateful):
         """Return new tables [S * K, *shape] of all devices."""
         cells, all_ = self._find_allocated(), {}
         for name, table in self._table.items():
-            whole = all_[name] = self._allocate_tensor(table[None], self._num_rows)
+            whole = all_[name] = table.new_empty(self._num_rows, *table.shape[1:])
             by_trial = whole.view(self._num_trials, -1, *whole.shape[1:])
             for own, start in zip(by_trial, self._start[name], strict=True):
                 own.copy_(start.expand_as(own))  # one by one, so that no second copy is made
-            having = take_rows(table, self._row[cells])
-            whole.index_copy_(0, cells.to(whole.device), having.to(whole.device))
+            whole.index_copy_(0, cells, take_rows(table, self._row[cells]))
         return all_
 
     def _view_table(self, name: str) -> Tensor:
         """View the table of a tensor, with a row for each device, as [S, K, *shape]."""
         return self._table[name].view(self._num_trials, -1, *self._table[name].shape[1:])
-
-    def _allocate_tensor(self, like: Tensor, num_rows: int) -> Tensor:
-        """Return room for `num_rows` rows of a tensor like [.., .., *shape]."""
-        shape = (num_rows, *like.shape[2:])
-        if self._place == "memory":
-            return like.new_empty(shape)
-        if self._place == "host" or not num_rows:
-            return torch.empty(shape, dtype=like.dtype)
-        with tempfile.NamedTemporaryFile(prefix="otafl-devices-") as file:
-            size = math.prod(shape)  # the mapping stays after the file's name is removed
-            return torch.from_file(file.name, shared=True, size=size, dtype=like.dtype).view(shape)

@@ -17,14 +17,12 @@ from torch import Tensor
 from otafl.core import contracts as c
 from otafl.core.stateful import Stateful
 from otafl.downlink.base import Delivery
-from otafl.engine import acknowledgement
 from otafl.engine.assembly import Parts
 from otafl.engine.cohorts import Cohorts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.local_training import LocalTraining
-from otafl.engine.payload_collector import encode
 from otafl.engine.round_means import RoundMeans, read_costs
-from otafl.engine.update import Update
+from otafl.engine.update import Update, acknowledge_updates, encode
 from otafl.topology.base import Exchange
 from otafl.uplink.delivery import Tally
 
@@ -59,9 +57,8 @@ class Engine(Stateful):
         self.running = np.ones(self.num_trials, dtype=bool)
         self.ended = np.zeros(self.num_trials, dtype=bool)
         self.server, devices = parts.algorithm.init(parts.topology.init_streams, parts.hyper)
-        place = parts.scenario.engine.device_state
         cells = self.num_trials, self.num_devices, self.sample_share.device
-        self.devices = DeviceStore(*cells, place, hands_over=True)
+        self.devices = DeviceStore(*cells, hands_over=True)
         self.devices.add(devices)
         self.server_memory = parts.server.init(self.server, parts.server_hyper)
         self.memory = DeviceStore(*cells)
@@ -321,9 +318,7 @@ class Engine(Stateful):
 
         report: of the past slot. It is None for updates that never reach one.
         """
-        acknowledgement.acknowledge_updates(
-            self.parts, self.devices, self.memory, update, report, t
-        )
+        acknowledge_updates(self.parts, self.devices, self.memory, update, report, t)
 
     def measure(
         self,

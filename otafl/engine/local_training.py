@@ -15,7 +15,7 @@ from otafl.downlink.base import Delivery
 from otafl.engine.assembly import Parts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.local_graphs import MAX_GRAPHS, LocalGraphs, UpdateInputs, make_recorder
-from otafl.engine.payload_collector import PayloadCollector, reorder_payload, select_transmitted
+from otafl.engine.update import PayloadCollector, reorder_payload, select_transmitted
 from otafl.user_code.custom_part import CustomPart
 
 CHUNK_MB = {"cpu": 8.0, "cuda": 2048.0}

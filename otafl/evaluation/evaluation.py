@@ -20,10 +20,8 @@ from otafl.core.contracts import FineTuneSpec, View
 from otafl.data.build import Samples
 from otafl.data.device_splits import ClientSamples
 from otafl.evaluation.batch_statistics import BatchStatistics
-from otafl.evaluation.controls import compute_control_errors
-from otafl.evaluation.excess_risk import ExcessRisk
-from otafl.evaluation.metrics import MetricNamer, Scores
-from otafl.evaluation.scoring import FineTuner, Tune, evaluate, evaluate_client
+from otafl.evaluation.references import ExcessRisk, compute_control_errors
+from otafl.evaluation.scoring import FineTuner, MetricNamer, Scores, Tune, evaluate, evaluate_client
 from otafl.losses.base import Loss
 from otafl.models.base import Model
 from otafl.scenario.schema import TrainingSettings
@@ -101,9 +99,8 @@ class Evaluation:
     ) -> dict[str, np.ndarray]:
         """Score all views: name of `variables.VARIABLES` -> [S], [S, K] or [S, K, classes]."""
         out: dict[str, np.ndarray] = {}
-        if round >= self._training.norm_from_round:
-            once = {id(view): self._statistics.add_statistics(view) for view in views.values()}
-            views = {name: once[id(view)] for name, view in views.items()}
+        once = {id(view): self._statistics.add_statistics(view) for view in views.values()}
+        views = {name: once[id(view)] for name, view in views.items()}
         if self._excess is not None and "global" in views:
             out["excess_risk"] = self._excess.compute(views["global"], running)
         levels = [views[name] for name in views if name.startswith(_LEVEL)]

@@ -8,12 +8,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from otafl.algorithms.base import Algorithm
 from otafl.core.contracts import View, take_rows
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.evaluation.batch_statistics import BatchStatistics
 from otafl.evaluation.scoring import FineTuner
-from otafl.models.modules import Recipe, build_module, build_recipe, select_params
+from otafl.models.base import Model
+from otafl.models.modules import Recipe, build_module, select_params
 from otafl.results.models import TrainedModels, TrainedView
 from otafl.scenario import Point
 
@@ -39,17 +41,16 @@ def collect(
     out = {}
     for name, given in views.items():
         view, data = prepared[id(given)], parts.samples.data
-        level = name.removeprefix("level")
-        network = parts.algorithm.levels[int(level)].network if level.isdigit() else None
-        recipe = build_recipe(
-            network or parts.algorithm.model,
-            view,
-            parts.scenario.model.name,
-            data.input_shape,
-            data.classes,
+        recipe = Recipe(
+            name=parts.scenario.model.name,
+            input_shape=list(data.input_shape),
+            classes=data.classes,
+            together=view.ensemble,
+            refused=None,
         )
-        params = select_params(recipe, view.params)
-        recipe |= _find_refusal(recipe, view, parts.samples.training_data.x[:PROBES].cpu())
+        params, model = select_params(view.params), get_view_model(parts.algorithm, name)
+        probes = parts.samples.training_data.x[:PROBES].cpu()
+        recipe["refused"] = _find_refusal(model, recipe, view, probes)
         servers = parts.topology.rows.servers
         devices = servers if servers > 1 else None  # each server's model counts as a device's
         if view.owner == "device":
@@ -57,6 +58,13 @@ def collect(
         blocks = {n: _store_block(b.unflatten(0, (len(rows), -1)), kept) for n, b in params.items()}
         out[name] = TrainedView(recipe, blocks, devices)
     return TrainedModels(rows, out)
+
+
+def get_view_model(algorithm: Algorithm, view: str) -> Model:
+    """Return the model of a view's parameters: the method's, or that of a level."""
+    level = view.removeprefix("level")
+    network = algorithm.levels[int(level)].network if level.isdigit() else None
+    return network or algorithm.model
 
 
 def _prepare_view(view: View, statistics: BatchStatistics, engine: Engine, round: int) -> View:
@@ -89,28 +97,26 @@ def _store_block(block: Tensor, stored: list[Tensor]) -> Tensor:
     return stored[-1]
 
 
-def _find_refusal(recipe: Recipe, view: View, x: Tensor) -> Recipe:
-    """Return {"refused": why} if the module of a model does not score as the view does.
+def _find_refusal(model: Model, recipe: Recipe, view: View, x: Tensor) -> str | None:
+    """Return the reason if the module of a model does not score as the view does.
 
     A method with a prediction of its own must not be exported as a different model.
     """
-    if "refused" in recipe:
-        return {}
     finite = [block.flatten(1).isfinite().all(1) for block in view.params.values()]
     rows = torch.stack(finite).all(0).nonzero()[:1, 0]
     if not len(rows):
-        return {}  # all have diverged
+        return None  # all have diverged
     params = {name: take_rows(block, rows).cpu() for name, block in view.params.items()}
     wanted = view.predict_fn(params, x[None])[0]
     try:
-        got = build_module(recipe, {name: block[0] for name, block in params.items()})(x)
+        got = build_module(model, recipe, {name: block[0] for name, block in params.items()})(x)
     except UserError as error:
-        return {"refused": str(error)}
+        return str(error)
     except Exception as error:  # in a user-defined module: no reason to lose the run
-        return {"refused": f"model.name: no PyTorch module can be made of it: {error}"}
+        return f"model.name: no PyTorch module can be made of it: {error}"
     if torch.allclose(got, wanted, rtol=1e-3, atol=1e-3 * float(wanted.abs().max())):
-        return {}
-    return {
-        "refused": "algorithm.name: this method predicts by more than a model's parameters, and "
-        "has no plain PyTorch module"
-    }
+        return None
+    return (
+        "algorithm.name: this method predicts by more than a model's parameters, and has no plain "
+        "PyTorch module"
+    )

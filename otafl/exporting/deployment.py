@@ -9,6 +9,7 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,13 +19,16 @@ import xarray as xr
 from torch import nn
 
 from otafl import data as data_sets
+from otafl import models
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
-from otafl.engine.assembly import assemble
+from otafl.engine.assembly import assemble, build_algorithm
 from otafl.evaluation.evaluation import PREFIX
-from otafl.exporting import formats, litert, measure, peft
+from otafl.evaluation.trained_models import get_view_model
+from otafl.exporting import formats, litert, measure
 from otafl.exporting.measure import Latency, Run, Scored, Source
-from otafl.models.modules import build_module, count_macs, count_numbers
+from otafl.models.base import Model
+from otafl.models.modules import Params, build_module, count_macs, count_numbers, split_parts
 from otafl.results import header
 from otafl.results import models as trained
 from otafl.results.coordinates import format_value, format_values, pick
@@ -33,13 +37,16 @@ from otafl.results.files import open_results
 from otafl.scenario import Point, expand, load_scenario, restore_tree
 from otafl.user_code import loading
 
+ACCURACY_TOLERANCE = 0.01
+"""Difference from the accuracy in the result, since rounding may exchange nearly equal scores."""
+
 
 class Format(NamedTuple):
     """A format of exported models: what runs its files, their suffix, and how they are written."""
 
     runtime: str
     suffix: str
-    write: Callable[[Source, Path, str | None], Run]
+    write: Callable[[Source, Path], Run]
 
 
 FORMATS = {
@@ -47,7 +54,7 @@ FORMATS = {
     "litert": Format("LiteRT", ".tflite", litert.write_litert),
     "pytorch": Format("torch.export", ".pt2", formats.write_pytorch),
     "safetensors": Format("safetensors", ".safetensors", formats.write_safetensors),
-    "peft": Format("adapters on their base", "", peft.write_peft),
+    "peft": Format("adapters on their base", "", formats.write_peft),
 }
 
 
@@ -75,7 +82,17 @@ class SelectedModel:
         Raises UserError if the method or the model has none, or if its code is not trusted.
         """
         with self.guard_imports():
-            return build_module(self.view.recipe, self.view.get_params(self.row, self.device or 0))
+            return build_module(self.make_model(), self.view.recipe, self.get_params())
+
+    def make_model(self) -> Model:
+        """Make the model of the parameters again, from the scenario."""
+        scenario, recipe = self.get_point().scenario, self.view.recipe
+        model = models.build(scenario.model, self.input_shape, recipe["classes"], scenario.loss)
+        return get_view_model(build_algorithm(scenario, model), self.name)
+
+    def get_params(self) -> Params:
+        """Return the parameters [*shape] of the model."""
+        return self.view.get_params(self.row, self.device or 0)
 
     def guard_imports(self) -> contextlib.AbstractContextManager[None]:
         """Import what the result names only if it is trusted, within it."""
@@ -227,10 +244,6 @@ def read_recorded_accuracy(selected: SelectedModel) -> float | None:
     result, name, device = selected.result, selected.name, selected.device
     if np.isfinite(result["diverged_round"]):
         return None
-    training = selected.get_point().scenario.training
-    statistics = any(".mean" in block for block in selected.view.blocks)
-    if statistics and training.norm_from_round > int(result["round"].max()):
-        return None  # tested on the statistics of the test samples, which no module has
     if name not in PREFIX:
         names, where = ["level_test_accuracy"], {"level": int(name.removeprefix("level"))}
     elif device is None:
@@ -275,7 +288,6 @@ def export(
     selected: SelectedModel,
     target: str,
     path: Path,
-    quantise: str | None = None,
     check: bool = True,
 ) -> Exported:
     """Write the model as a file of another runtime, `target` of FORMATS, in float32.
@@ -285,17 +297,21 @@ def export(
     """
     if target not in FORMATS:
         raise make_unknown_name_error(f"--to {target}", "a format", target, FORMATS)
-    if quantise is not None and target != "litert":
-        raise UserError(f"--quantise {quantise}: only for LiteRT; use --to litert")
     name, suffix, write = FORMATS[target]
     if path.suffix != suffix:
         what = f"a file that ends in {suffix}" if suffix else "a folder, without a suffix"
         raise UserError(f"--out {path}: must be the name of {what}")
-    module = selected.build_module().float()
-    params = selected.view.get_params(selected.row, selected.device or 0)
-    source = Source(module, selected.input_shape, selected.view.recipe, params)
+    module, params, recipe = (
+        selected.build_module().float(),
+        selected.get_params(),
+        selected.view.recipe,
+    )
     with selected.guard_imports():
-        run = write(source, path, quantise)
+        model = selected.make_model()
+        build_fn = partial(build_module, model, recipe)
+        parts = list(split_parts(model, recipe, params))
+        source = Source(module, selected.input_shape, params, parts, build_fn)
+        run = write(source, path)
     runs: dict[str, Run] = {"PyTorch": measure.make_run_fn(module), name: run}
     one = np.zeros((1, *selected.input_shape), dtype=np.float32)
     found: dict[str, Scored] = {}
@@ -306,7 +322,7 @@ def export(
             was = read_recorded_accuracy(selected)
         one = x[:1]
         found = {name: measure.score_samples(run, x, y) for name, run in runs.items()}
-        faults = _list_faults(found["PyTorch"], found[name], was, name, quantise)
+        faults = _list_faults(found["PyTorch"], found[name], was, name)
     size_of, times = {name: _measure_bytes(path)}, measure.measure_latencies(runs, one)
     right = {name: scored.accuracy for name, scored in found.items()}
     lines = [RuntimeResult(name, size_of.get(name), times[name], right.get(name)) for name in runs]
@@ -320,16 +336,13 @@ def _measure_bytes(path: Path) -> int:
     return sum(one.stat().st_size for one in files)
 
 
-def _list_faults(
-    before: Scored, after: Scored, was: float | None, name: str, quantise: str | None
-) -> list[str]:
+def _list_faults(before: Scored, after: Scored, was: float | None, name: str) -> list[str]:
     """List the differences between the module, the other runtime and the result."""
     out = []
-    wrong = measure.find_fault(before, after, quantise is not None)
+    wrong = measure.find_difference(before, after)
     if wrong is not None:
         out.append(f"{name}: {wrong}")
-    room = measure.compute_tie_share(before.scores) + 1e-9
-    if was is not None and not abs(before.accuracy - was) <= room:
+    if was is not None and not abs(before.accuracy - was) <= ACCURACY_TOLERANCE:
         out.append(
             f"PyTorch: the accuracy is {before.accuracy:.6f}, but the result says {was:.6f}; "
             "are these the same data?"

@@ -8,11 +8,9 @@ The file takes samples as PyTorch does, [batch, *input_shape]; inside, images ar
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,38 +25,28 @@ from otafl.exporting.measure import Run, Source
 from otafl.models.modules import Mean, Mixture
 from otafl.models.step_contract import Sum
 
-QUANTISED = ("dynamic", "float16")
 
-
-def write_litert(source: Source, path: Path, quantise: str | None = None) -> Run:
+def write_litert(source: Source, path: Path) -> Run:
     """Write a file with an open batch size, 1 by default.
 
-    quantise: "dynamic" (weights of 8 bits) or "float16". Raises UserError if a package is not
-    installed or a layer has no translation.
+    Raises UserError if a package is not installed or a layer has no translation.
     """
-    if quantise not in (None, *QUANTISED):
-        raise UserError(f"--quantise {quantise}: must be {' or '.join(QUANTISED)}")
-    tf = _import_tensorflow()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    tf = import_extra("--to litert", "tensorflow", "tensorflow")
+    runtime = import_extra("--to litert", "tensorflow", "ai_edge_litert.interpreter")
     layers = LayerTranslator(tf)
-    with _silence():
-        spec = tf.TensorSpec([None, *source.input_shape], tf.float32, name="samples")
-        function = tf.function(
-            lambda x: layers.translate_last(source.module, x), input_signature=[spec]
-        )
-        root = tf.Module()
-        root.function = function
-        concrete = function.get_concrete_function()
-        converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], root)
-        if quantise is not None:
-            converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        if quantise == "float16":
-            converter.target_spec.supported_types = [tf.float16]
-        content = converter.convert()
+    spec = tf.TensorSpec([None, *source.input_shape], tf.float32, name="samples")
+    function = tf.function(
+        lambda x: layers.translate_last(source.module, x), input_signature=[spec]
+    )
+    root = tf.Module()
+    root.function = function
+    concrete = function.get_concrete_function()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], root)
     with write_atomically(path) as temporary:
-        temporary.write_bytes(content)
-    with _silence():
-        interpreter = _import_interpreter()(model_path=str(path), num_threads=1)
-        interpreter.allocate_tensors()
+        temporary.write_bytes(converter.convert())
+    interpreter = runtime.Interpreter(model_path=str(path), num_threads=1)
+    interpreter.allocate_tensors()
     into, out = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()
     batch = 1
 
@@ -203,29 +191,3 @@ class LayerTranslator:
 def _to_numpy(values: torch.Tensor) -> np.ndarray:
     out: np.ndarray = values.detach().cpu().float().numpy()
     return out
-
-
-def _import_tensorflow() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with _silence():
-        return import_extra("--to litert", "tensorflow", "tensorflow")
-
-
-def _import_interpreter() -> Any:
-    try:
-        return importlib.import_module("ai_edge_litert.interpreter").Interpreter
-    except ImportError:
-        return _import_tensorflow().lite.Interpreter
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Hide what TensorFlow's C++ code writes to stderr on its own progress."""
-    kept = os.dup(2)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)

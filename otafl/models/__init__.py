@@ -11,9 +11,8 @@ from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.losses.base import Loss
 from otafl.models.base import Model
-from otafl.models.geometry import Window
 from otafl.models.layered import LayeredModel
-from otafl.models.linear_layer import Layer
+from otafl.models.linear_layer import Layer, Window
 from otafl.user_code.custom_part import CustomPart
 
 __all__ = ["Layer", "LayeredModel", "Model", "Window", "build", "list_layer_sides"]

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from otafl.core.choices import declare_choice
 from otafl.core.contracts import Batch, Tensors, unsqueeze_like
@@ -258,10 +258,23 @@ class Model(ABC):
         descend_(params, grads, step)
         return loss
 
-    def describe(self) -> dict[str, Any] | None:
-        """Return the model as plain data, from which `otafl.models.modules` makes a torch module.
+    def build_module(
+        self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
+    ) -> nn.Module | None:
+        """Build the `torch.nn.Module` of a trained model.
 
-        None if the model has no such description.
+        Parameters
+        ----------
+        params : mapping of str to Tensor [*shape]
+            Parameters of one row, which are copied.
+        input_shape : tuple of int
+            Shape of one sample.
+
+        Returns
+        -------
+        torch.nn.Module, or None
+            Module from samples [batch, *input_shape] to scores [batch, classes]; None if there is
+            none.
         """
         return None
 

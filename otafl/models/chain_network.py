@@ -3,58 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from torch import Tensor, nn
 
-from otafl.core.errors import UserError
-from otafl.models.geometry import Window
 from otafl.models.layer_steps import Conv, Linear, MaxPool, Relu
-from otafl.models.layered import LayeredModel
-from otafl.models.linear_layer import Layer
-from otafl.models.network import Network
-from otafl.models.step_contract import Channels, Image, Part, Step
-from otafl.models.step_lists import build_modules
-
-
-def to_network(model: LayeredModel, channels: Channels) -> Network:
-    """Convert a chain of layers to a network of another width.
-
-    It has the same functions of the samples, but other parameters. Convolutions and linear layers
-    are "layer0", "layer1", .... A convolution's weight is by output, input, height, width, and the
-    last images are read in the order channel, height, width. Weights start uniform in +-sqrt(6 /
-    fan_in).
-
-    Parameters
-    ----------
-    model : LayeredModel
-        Chain of layers.
-    channels : callable
-        Function of a number of channels that returns the new number.
-
-    Returns
-    -------
-    Network
-        The network.
-
-    Raises
-    ------
-    UserError
-        If the model has dropout, which a network has not.
-    """
-    if model.uses_dropout:
-        raise UserError(
-            f"model.dropout: got {model.dropout:g}, but submodels train without dropout; use "
-            "dropout: 0, or a method without submodels"
-        )
-    network = Network(*to_steps(model.layers, model.leaky_slope)).build_network(channels)
-    network.loss = model.loss
-    return network
+from otafl.models.linear_layer import Layer, Window
+from otafl.models.step_contract import Image, Part, Step
+from otafl.models.step_lists import add_reshaping, build_modules
 
 
 def to_steps(layers: Sequence[Layer], slope: float) -> tuple[Image, tuple[Step, ...]]:
     """Convert a chain of layers, with an activation of this slope below zero, to image and steps.
 
-    Convolutions and linear layers are "layer0", "layer1", ....
+    Convolutions and linear layers are "layer0", "layer1", .... A convolution's weight is by output,
+    input, height, width, and the last images are read in the order channel, height, width.
     """
     first = layers[0]
     image = (first.inputs, 1, 1)
@@ -77,11 +40,28 @@ def to_steps(layers: Sequence[Layer], slope: float) -> tuple[Image, tuple[Step, 
     return image, tuple(steps[:-1])
 
 
+Form = Literal["dense", "low_rank", "low_rank_with_bias", "cp"]
+"""Representation of the weights of a chain: dense; u, s, v, b of FedRLR; those with the bias as the
+last row of u of FedRLR+; or TDPFed's factors."""
+
+
+def detect_form(params: Mapping[str, Tensor]) -> Form:
+    """Detect the representation of weights by the names of parameters."""
+    if any(name.endswith(".A1") for name in params):
+        return "cp"
+    if not {"u0", "s0", "v0"} <= params.keys():
+        return "dense"
+    return "low_rank" if "b0" in params else "low_rank_with_bias"
+
+
 def build_chain(
-    layers: Sequence[Layer], form: str, slope: float, params: Mapping[str, Tensor]
+    layers: Sequence[Layer],
+    slope: float,
+    params: Mapping[str, Tensor],
+    input_shape: tuple[int, ...],
 ) -> nn.Sequential:
-    """Build the module of a trained chain of layers, in a form of weights as in `recipes`."""
-    parts, biases = {}, {}
+    """Build the module of a trained chain of layers, with weights in any form."""
+    form, parts, biases = detect_form(params), {}, {}
     for number, layer in enumerate(layers):
         matrices, biases[f"layer{number}.bias"] = _get_weights(form, number, layer, params)
         before = layers[number - 1].window if number else None
@@ -92,17 +72,18 @@ def build_chain(
             by_pixel = matrices[0].unflatten(1, (*before.pooled, -1))
             matrices[0] = by_pixel.permute(0, 3, 1, 2).flatten(1)
         parts[f"layer{number}"] = [Part(one) for one in matrices]
-    return build_modules(to_steps(layers, slope)[1], biases, parts=parts)
+    image, steps = to_steps(layers, slope)
+    return add_reshaping(build_modules(steps, biases, parts=parts), steps, image, input_shape)
 
 
 def _get_weights(
-    form: str, i: int, layer: Layer, params: Mapping[str, Tensor]
+    form: Form, i: int, layer: Layer, params: Mapping[str, Tensor]
 ) -> tuple[list[Tensor], Tensor]:
     """Return the matrices of a layer's weight, and its bias.
 
     Parameters
     ----------
-    form : str
+    form : Form
         Representation of the weights.
     i : int
         Index of the layer.
@@ -133,7 +114,7 @@ def _get_weights(
     return [(u * root).mT, v * root], bias
 
 
-def _list_kernels(matrices: Sequence[Tensor], window: Window, form: str) -> list[Part]:
+def _list_kernels(matrices: Sequence[Tensor], window: Window, form: Form) -> list[Part]:
     """List the kernels of a convolution.
 
     The columns of its first matrix are in the order height, width, channel; further matrices act on

@@ -1,21 +1,4 @@
-"""Convolutions with max-pooling, then fully connected layers, for images (CNN).
-
-Each convolution has max-pooling and ReLU (or leaky ReLU, as the layers that follow). Samples are
-images: [height, width], [channels, height, width], or a square number of grey pixels. Every weight
-is a matrix: that of a convolution has a row for each number of its window (height, width, channel)
-and a column for each output channel. The last images are read in the order height, width, channel.
-Weights start uniform in +-1/sqrt(fan_in), where fan_in is k k C for a convolution.
-
-On 28x28 pixels, channels [6, 16], padding valid and hidden [120, 84] are LeNet-5 (LeCun et al.
-1998) with max-pooling and ReLU, 44,426 parameters (62,006 on CIFAR-10); channels [32, 64] and
-hidden [512] are the network of McMahan et al. 2017, section 3, 1,663,370 parameters.
-
-References
-----------
-LeCun, Bottou, Bengio, Haffner 1998, "Gradient-Based Learning Applied to Document Recognition".
-McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning of Deep Networks from
-    Decentralized Data", section 3.
-"""
+"""Networks of convolutions with max-pooling, then fully connected layers."""
 
 from __future__ import annotations
 
@@ -29,10 +12,14 @@ from pydantic import Field
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.models.base import Count, HiddenWidths, OutputChannels
-from otafl.models.chain_network import to_network
-from otafl.models.geometry import Window, find_image_shape
 from otafl.models.layered import LayeredModel
-from otafl.models.linear_layer import DropoutSettings, Layer, number_layers
+from otafl.models.linear_layer import (
+    DropoutSettings,
+    Layer,
+    Window,
+    find_image_shape,
+    number_layers,
+)
 from otafl.models.network import Network
 from otafl.models.step_contract import Channels
 
@@ -77,9 +64,25 @@ class WindowSettings(DropoutSettings):
 
 
 class Cnn(LayeredModel):
-    """Convolutional network.
+    """Convolutions with max-pooling, then fully connected layers, for images (CNN).
+
+    Each convolution has max-pooling and ReLU (or leaky ReLU, as the layers that follow). Samples
+    are images: [height, width], [channels, height, width], or a square number of grey pixels. Every
+    weight is a matrix: that of a convolution has a row for each number of its window (height,
+    width, channel) and a column for each output channel. The last images are read in the order
+    height, width, channel. Weights start uniform in +-1/sqrt(fan_in), where fan_in is k k C for a
+    convolution.
+
+    On 28x28 pixels, channels [6, 16], padding valid and hidden [120, 84] are LeNet-5 (LeCun et al.
+    1998) with max-pooling and ReLU, 44,426 parameters (62,006 on CIFAR-10); channels [32, 64] and
+    hidden [512] are the network of McMahan et al. 2017, section 3, 1,663,370 parameters.
 
     The parameters are "weight0", "bias0", ... of the layers in their order.
+
+    References ---------- LeCun, Bottou, Bengio, Haffner 1998, "Gradient-Based Learning Applied to
+    Document Recognition". McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient
+    Learning of Deep Networks from
+        Decentralized Data", section 3.
 
     Examples
     --------
@@ -104,7 +107,7 @@ class Cnn(LayeredModel):
         super().__init__(layers, settings.slope, settings.bias_start, settings.dropout)
 
     def build_network(self, channels: Channels) -> Network:
-        return to_network(self, channels)
+        return self.narrow(channels)
 
 
 def build_layers(
@@ -161,3 +164,41 @@ def _build_windows(settings: WindowSettings, input_shape: tuple[int, ...]) -> li
         out.append(window)
         inputs, (height, width) = outputs, window.pooled
     return out
+
+
+class Vgg8(LayeredModel):
+    """Five 3x3 convolutions and three fully connected layers, for images (VGG8).
+
+    Five convolutions of 32, 64, 128, 256 and 256 channels, each with ReLU and 2x2 max-pooling. Then
+    come fully connected layers of 256, 256 and the classes, without batch normalisation. On 3x32x32
+    pixels it has 1,112,650 parameters. It is a `cnn` with these defaults, except that an image too
+    small for pooling stays as it is: 28x28 pixels end, like 32x32, as one pixel of 256 channels.
+
+    The parameters are "weight0", "bias0", ... of the layers in their order.
+
+    References
+    ----------
+    Wang et al., "Tensor Decomposition based Personalized Federated Learning" (TDPFed), Table I; by
+        Wang, Jin, Liu, Zong, Shao, Li.
+
+    Examples
+    --------
+    `model: vgg8` in a scenario with images.
+    """
+
+    class Settings(WindowSettings):
+        example: ClassVar[Mapping[str, Any]] = {"model.channels": [2, 3], "model.hidden": [4]}
+        pools_all: ClassVar[bool] = False
+
+        name: Literal["vgg8"] = "vgg8"
+        channels: OutputChannels = (32, 64, 128, 256, 256)
+        kernel: int = Field(3, ge=1)
+        """side of the convolutions' windows in pixels"""
+        hidden: HiddenWidths = (256, 256)
+
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
+        layers = build_layers(settings, input_shape, classes)
+        super().__init__(layers, settings.slope, settings.bias_start, settings.dropout)
+
+    def build_network(self, channels: Channels) -> Network:
+        return self.narrow(channels)

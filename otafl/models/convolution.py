@@ -1,21 +1,19 @@
-"""Convolutions of n rows with their own kernels, forward and backward, in two forms.
+"""Convolutions of n rows with their own kernels, forward and backward.
 
-Dense weights act in one grouped convolution on the rows' images side by side, [B, n C, H, W]. A
-factored weight acts on patches, the rows of a matrix [n, B positions, k k C]. On a CPU core (10
-rows of 6 images) the grouped form is 2 to 3 times faster than dense products with patches. Most of
-the time of patches goes into making and adding them. Images of both forms have their channels last
-in memory, where pooling is fastest.
+They are one grouped convolution on the rows' images side by side, [B, n C, H, W]. On a CPU core (10
+rows of 6 images) this is 2 to 3 times faster than dense products with patches of images. Images
+have their channels last in memory, where pooling is fastest.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.models.geometry import Window
+from otafl.models.linear_layer import Window
 
 
 class ConvolutionCache(NamedTuple):
@@ -25,8 +23,8 @@ class ConvolutionCache(NamedTuple):
     ----------
     image : Tensor
         Input image.
-    inputs : Tensor
-        Input of the weight, the image or its patches.
+    weight : Tensor [n, k k C, out], or KernelMap
+        Weight.
     z : Tensor
         Output before pooling.
     winners : Tensor, int64, or None
@@ -34,15 +32,9 @@ class ConvolutionCache(NamedTuple):
     """
 
     image: Tensor
-    inputs: Tensor
+    weight: Any
     z: Tensor
     winners: Tensor | None
-
-
-def to_images(x: Tensor, window: Window) -> Tensor:
-    """Reshape samples [n, B, *input] to images [n B, C, H, W]."""
-    shape = (window.channels, window.height, window.width)
-    return x.reshape(-1, *shape).contiguous(memory_format=torch.channels_last)
 
 
 def to_grouped_images(x: Tensor, window: Window) -> Tensor:
@@ -52,30 +44,13 @@ def to_grouped_images(x: Tensor, window: Window) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def to_features(image: Tensor, n: int) -> Tensor:
-    """Reshape images [n B, C, H, W] to vectors [n, B, H W C]."""
-    last = image.permute(0, 2, 3, 1)
-    return last.reshape(n, -1, last[0].numel())
-
-
 def to_grouped_features(image: Tensor, n: int) -> Tensor:
     """Reshape images [B, n C, H, W] to vectors [n, B, H W C]."""
     return image.unflatten(1, (n, -1)).permute(1, 0, 3, 4, 2).flatten(2)
 
 
-def to_score_images(z: Tensor, window: Window) -> Tensor:
-    """Reshape outputs of patches [n, B positions, out] to images [n B, out, H', W']."""
-    high, wide = window.positions_high, window.positions_wide
-    return z.reshape(-1, high, wide, z.shape[2]).permute(0, 3, 1, 2)
-
-
-def to_gradient_images(g: Tensor, window: Window) -> Tensor:
-    """Reshape gradients [n, B, H W C] of `to_features` to pooled images [n B, C, H, W]."""
-    return g.reshape(-1, *window.pooled, g.shape[2] // window.features).permute(0, 3, 1, 2)
-
-
 def to_grouped_gradient_images(g: Tensor, window: Window) -> Tensor:
-    """Reshape gradients [n, B, H W C] of `to_grouped_features` to images [B, n C, H, W]."""
+    """Reshape gradients [n, B, H W C] of `to_grouped_features` to pooled images."""
     n, b, size = g.shape
     g = g.view(n, b, *window.pooled, size // window.features).permute(1, 2, 3, 0, 4)
     return g.flatten(3).permute(0, 3, 1, 2)
@@ -190,58 +165,3 @@ def convolve_backward(
     )
     by_weight = by_kernel.view(n, out, -1, k, k).permute(0, 3, 4, 2, 1).reshape(weight.shape)
     return by_x, by_weight, by_bias.view(n, out)
-
-
-def extract_patches(image: Tensor, n: int, window: Window) -> Tensor:
-    """Extract the numbers in the window at each position.
-
-    Parameters
-    ----------
-    image : Tensor [n B, C, H, W]
-        Images.
-    n : int
-        Number of rows.
-    window : Window
-        Sizes.
-
-    Returns
-    -------
-    Tensor [n, B positions, k k C]
-        Patches.
-    """
-    k, s, p = window.kernel, window.stride, window.padding
-    seen = functional.pad(image, (p, p, p, p)).unfold(2, k, s).unfold(3, k, s)
-    seen = seen.unflatten(0, (n, -1))  # [n, B, C, H', W', k, k]
-    if window.channels == 1:  # copies long contiguous runs, below runs of length k
-        return seen.permute(0, 5, 6, 2, 1, 3, 4).reshape(n, k * k, -1).mT
-    return seen.permute(0, 1, 3, 4, 5, 6, 2).reshape(n, -1, window.inputs)
-
-
-def fold_patches(p: Tensor, window: Window) -> Tensor:
-    """Add patches where they overlap, as transpose of `extract_patches`.
-
-    Parameters
-    ----------
-    p : Tensor [n, B positions, k k C]
-        Patches.
-    window : Window
-        Sizes.
-
-    Returns
-    -------
-    Tensor [n B, C, H, W]
-        Images, added first along the height, then along the width.
-    """
-    k, s, pad = window.kernel, window.stride, window.padding
-    rows, columns = window.positions_high, window.positions_wide
-    high, wide = window.height + 2 * pad, window.width + 2 * pad
-    p = p.reshape(-1, rows, columns, k, k * window.channels)
-    tall = p.new_zeros(len(p), high, columns, k * window.channels)
-    for i in range(k):
-        tall[:, i : i + s * rows : s].add_(p[:, :, :, i])
-    tall = tall.unflatten(3, (k, -1))
-    image = p.new_zeros(len(p), high, wide, window.channels)
-    for i in range(k):
-        image[:, :, i : i + s * columns : s].add_(tall[:, :, :, i])
-    image = image[:, pad : pad + window.height, pad : pad + window.width]
-    return image.permute(0, 3, 1, 2)

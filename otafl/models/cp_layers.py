@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.models.geometry import Window
-from otafl.models.linear_layer import Layer
+from otafl.models.linear_layer import Layer, Window
 
 
 def get_modes(layer: Layer) -> tuple[int, ...]:

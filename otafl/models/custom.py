@@ -34,9 +34,8 @@ class CustomModel(CustomFunction):
         if isinstance(model, torch.nn.Module):
             from otafl.models.module_model import ModuleModel, has_same_values
 
-            origin = {"name": self.name, "options": self.options, "classes": classes}
             with loading.attribute_errors(self.name, self.key):
-                made = ModuleModel(model, input_shape, classes, origin)
+                made = ModuleModel(model, input_shape, classes)
             with isolate_torch():
                 again = self.call(input_shape, classes)
             if not has_same_values(model, again):

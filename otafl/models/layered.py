@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
-from otafl.models import convolution
+from otafl.core.errors import UserError
+from otafl.models import chain_network, convolution
 from otafl.models.base import LOSS, Draw, Model, copy_contiguous, descend_
 from otafl.models.convolution import ConvolutionCache
-from otafl.models.dropout import draw_dropout
 from otafl.models.linear_layer import (
     BiasStart,
     KernelMap,
     Layer,
+    LinearMap,
     add_bias,
     apply,
     apply_transposed,
+    draw_dropout,
     draw_uniform_start,
 )
+from otafl.models.network import Network
+from otafl.models.step_contract import Channels
 
 NARROW = 32
 """Outputs up to which the weight of a layer is trained transposed, [n, N, M] in memory.
@@ -32,8 +35,9 @@ NARROW = 32
 Products with matrices of few columns are two to five times slower than with matrices of few rows.
 """
 
-PATCHES_AT_ONCE = 1 << 21
-"""Numbers of the largest matrix of patches, all rows together, in the computation of scores.
+NUMBERS_AT_ONCE = 1 << 21
+"""Numbers that the windows of a convolution see at once, all rows together, in the computation of
+scores.
 
 At a kernel of 5 this is 25 times the images.
 """
@@ -45,10 +49,10 @@ class Pair(NamedTuple):
     Parameters
     ----------
     x : Tensor [n, B, M]
-        Input of the layer. For a convolution B counts the positions of each sample.
+        Input of the layer. For a convolution they are the M unit vectors and a zero vector.
     g : Tensor [n, B, N]
         Gradient by the output, with the weights of the samples. The dense gradient is x^T g [n, M,
-        N].
+        N], and that of the bias is the sum of g over B.
     """
 
     x: Tensor
@@ -117,9 +121,27 @@ class LayeredModel(Model):
     def draw_random_start(self, draw: Draw) -> Tensors:
         return draw_uniform_start(self.layers, draw)
 
-    def describe(self) -> dict[str, Any] | None:
-        layers = [asdict(layer) for layer in self.layers]
-        return {"kind": "layers", "layers": layers, "slope": self.leaky_slope}
+    def build_module(
+        self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
+    ) -> nn.Module | None:
+        return chain_network.build_chain(self.layers, self.leaky_slope, params, input_shape)
+
+    def narrow(self, channels: Channels) -> Network:
+        """Convert to a network with channels(c) instead of c channels in every hidden layer.
+
+        It has the same functions of the samples, but other parameters (`chain_network.to_steps`).
+        Weights start uniform in +-sqrt(6 / fan_in). Raises UserError if the model has dropout,
+        which a network has not.
+        """
+        if self.uses_dropout:
+            raise UserError(
+                f"model.dropout: got {self.dropout:g}, but submodels train without dropout; use "
+                "dropout: 0, or a method without submodels"
+            )
+        steps = chain_network.to_steps(self.layers, self.leaky_slope)
+        network = Network(*steps).build_network(channels)
+        network.loss = self.loss
+        return network
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         return self._score(params, x)
@@ -174,9 +196,15 @@ class LayeredModel(Model):
         if not self._front:
             loss, out, _ = self._compute_linear_pairs(params, batch.x.flatten(2), batch)
             return loss, out
-        x, kept = self._convolve_patches(params, batch.x)
+        x, kept = self._convolve(params, batch.x)
         loss, out, g = self._compute_linear_pairs(params, x, batch)
-        return loss, self._compute_patch_pairs(params, kept, g) + out
+        grads, front = self._compute_kernel_gradients(kept, g), []
+        for layer, _ in self._front:
+            by_weight, by_bias = grads[layer.weight], grads[layer.bias]
+            rest = by_bias - by_weight.sum(1)
+            unit = _make_unit_inputs(layer, by_weight)
+            front.append(Pair(unit, torch.cat([by_weight, rest[:, None]], 1)))
+        return loss, front + out
 
     def copy_trainable(self, params: Tensors) -> Tensors:
         return {
@@ -216,9 +244,9 @@ class LayeredModel(Model):
         """Compute loss, pairs of the fully connected layers, and gradients of the convolutions."""
         if not self._front:
             return *self._compute_linear_pairs(params, batch.x.flatten(2), batch)[:2], {}
-        x, kept = self._convolve_grouped(params, batch.x)
+        x, kept = self._convolve(params, batch.x)
         loss, pairs, g = self._compute_linear_pairs(params, x, batch)
-        return loss, pairs, self._compute_grouped_gradients(params, kept, g)
+        return loss, pairs, self._compute_kernel_gradients(kept, g)
 
     def _compute_linear_pairs(
         self, params: Mapping[str, Any], x: Tensor, batch: Batch
@@ -251,43 +279,40 @@ class LayeredModel(Model):
 
     def _compute_features(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         """Compute the inputs of the fully connected layers, a part of the samples at a time."""
-        weights = [params[layer.weight] for layer, _ in self._front]
-        biases = [params[layer.bias] for layer, _ in self._front]
-        rows = max(len(x), *(len(one) for one in biases + weights if isinstance(one, Tensor)))
-        largest = max(window.positions * window.inputs for _, window in self._front)
-        is_shared = all(isinstance(one, Tensor) and len(one) == 1 for one in weights + biases)
-        if is_shared and len(x) > 1:  # the images of all rows in one convolution
-            merged = self._compute_features(params, x.flatten(0, 1)[None])
+        blocks = [params[name] for layer, _ in self._front for name in (layer.weight, layer.bias)]
+        if len(x) > 1 and all(isinstance(one, Tensor) and len(one) == 1 for one in blocks):
+            merged = self._compute_features(params, x.flatten(0, 1)[None])  # in one convolution
             return merged.unflatten(1, x.shape[:2])[0]
-        is_grouped = all(
-            isinstance(one, KernelMap) or (isinstance(one, Tensor) and len(one) == rows)
-            for one in weights + biases
-        )
-        see = self._convolve_grouped if is_grouped else self._convolve_patches
-        parts = x.split(max(1, PATCHES_AT_ONCE // (rows * largest)), 1)
-        if len(parts) == 1:
-            return see(params, x)[0]
-        return torch.cat([see(params, part)[0] for part in parts], 1)
+        rows = self._count_rows(params, x)
+        largest = max(window.positions * window.inputs for _, window in self._front)
+        parts = x.split(max(1, NUMBERS_AT_ONCE // (rows * largest)), 1)
+        features = [self._convolve(params, part)[0] for part in parts]
+        return features[0] if len(parts) == 1 else torch.cat(features, 1)
 
-    def _convolve_grouped(
+    def _count_rows(self, params: Mapping[str, Any], x: Tensor) -> int:
+        """Count the rows of samples and of the parameters of convolutions."""
+        blocks = [params[name] for layer, _ in self._front for name in (layer.weight, layer.bias)]
+        return max(len(x), *(len(one) for one in blocks if isinstance(one, Tensor)))
+
+    def _convolve(
         self, params: Mapping[str, Any], x: Tensor
     ) -> tuple[Tensor, list[ConvolutionCache]]:
-        """Apply convolutions with weights of each row; return features [n, B, M] and the caches."""
+        """Apply the convolutions; return features [n, B, M] and values for the backward pass."""
         image, kept = convolution.to_grouped_images(x, self._front[0][1]), []
+        n = self._count_rows(params, x)
         for layer, window in self._front:
-            weight, bias = params[layer.weight], params[layer.bias]
+            weight, bias = params[layer.weight], params[layer.bias].expand(n, -1)
             if isinstance(weight, KernelMap):
                 z = weight.convolve(image, bias, window)
             else:
+                weight, bias = _form_kernels(weight, bias, layer)
                 z = convolution.convolve(image, weight, bias, window)
             pooled, winners = convolution.pool(z, window.pool)
-            kept.append(ConvolutionCache(image, image, z, winners))
+            kept.append(ConvolutionCache(image, weight, z, winners))
             image = self.activate_(pooled)
-        return convolution.to_grouped_features(image, bias.shape[0]), kept
+        return convolution.to_grouped_features(image, n), kept
 
-    def _compute_grouped_gradients(
-        self, params: Tensors, caches: list[ConvolutionCache], g: Tensor
-    ) -> Tensors:
+    def _compute_kernel_gradients(self, caches: list[ConvolutionCache], g: Tensor) -> Tensors:
         """Compute gradients of the convolutions from g [n, B, M] by the scores of the last one."""
         grads = {}
         above: Tensor | None = convolution.to_grouped_gradient_images(g, self._front[-1][1])
@@ -296,43 +321,29 @@ class LayeredModel(Model):
             assert above is not None
             by_z = convolution.unpool(above, one, window.pool)
             above, grads[layer.weight], grads[layer.bias] = convolution.convolve_backward(
-                by_z, one.image, params[layer.weight], window, by_image=index > 0
+                by_z, one.image, one.weight, window, by_image=index > 0
             )
             if above is not None:
                 above = self.backpropagate_activation(above, one.image)
         return grads
 
-    def _convolve_patches(
-        self, params: Mapping[str, Any], x: Tensor
-    ) -> tuple[Tensor, list[ConvolutionCache]]:
-        """Apply convolutions with weights of any kind; return features and caches."""
-        image, kept = convolution.to_images(x, self._front[0][1]), []
-        n = x.shape[0]
-        for layer, window in self._front:
-            met = convolution.extract_patches(image, n, window)
-            z = _apply_layer(params, layer, met)
-            n = z.shape[0]
-            z = convolution.to_score_images(z, window)
-            pooled, winners = convolution.pool(z, window.pool)
-            kept.append(ConvolutionCache(image, met, z, winners))
-            image = self.activate_(pooled)
-        return convolution.to_features(image, n), kept
 
-    def _compute_patch_pairs(
-        self, params: Mapping[str, Any], caches: list[ConvolutionCache], g: Tensor
-    ) -> list[Pair]:
-        """Compute pairs of the convolutions from g [n, B, M] by the scores of the last one."""
-        n, out = g.shape[0], []
-        above = convolution.to_gradient_images(g, self._front[-1][1])
-        for index in range(len(caches) - 1, -1, -1):
-            (layer, window), one = self._front[index], caches[index]
-            by_z = convolution.unpool(above, one, window.pool)
-            g = by_z.permute(0, 2, 3, 1).reshape(n, -1, layer.outputs)
-            out.append(Pair(one.inputs, g))
-            if index:
-                above = convolution.fold_patches(apply_transposed(params[layer.weight], g), window)
-                above = self.backpropagate_activation(above, one.image)
-        return out[::-1]
+def _form_kernels(weight: Tensor | LinearMap, bias: Tensor, layer: Layer) -> tuple[Tensor, Tensor]:
+    """Return the dense weight [n, M, N] and the bias [n, N] of a convolution of n rows.
+
+    A linear map gives them as its outputs of unit vectors and of a zero vector. The latter is 0, or
+    the bias of a map that has one.
+    """
+    if isinstance(weight, Tensor):
+        return weight.expand(len(bias), -1, -1), bias
+    outputs = weight.forward(_make_unit_inputs(layer, bias))
+    return outputs[:, :-1] - outputs[:, -1:], bias + outputs[:, -1]
+
+
+def _make_unit_inputs(layer: Layer, like: Tensor) -> Tensor:
+    """Make the unit vectors and a zero vector [n, M + 1, M], for a tensor like [n, ...]."""
+    unit = torch.eye(layer.inputs + 1, layer.inputs, dtype=like.dtype, device=like.device)
+    return unit.expand(len(like), -1, -1)
 
 
 def _apply_layer(params: Mapping[str, Any], layer: Layer, x: Tensor) -> Tensor:

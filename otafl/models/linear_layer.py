@@ -1,18 +1,168 @@
-"""A linear layer, its start and products, and settings of models of such layers."""
+"""Linear layers and convolutions: their sizes, start, products and dropout."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import Tensors
+from otafl.core.errors import UserError
+from otafl.core.rng import derive_words
 from otafl.models.base import Draw, ModelSettings
-from otafl.models.geometry import Window
+
+
+@dataclass(frozen=True)
+class Window:
+    """Sizes of a convolution and its image, in pixels.
+
+    Parameters
+    ----------
+    channels, height, width : int
+        Size of the image.
+    kernel : int
+        Side of the window.
+    stride : int
+        Step of the window.
+    padding : int
+        Zeros around the image.
+    pool : int
+        Side and step of the max-pooling after the convolution, 1 for none. A remainder at the far
+        edge is dropped.
+    """
+
+    channels: int
+    height: int
+    width: int
+    kernel: int
+    stride: int = 1
+    padding: int = 0
+    pool: int = 1
+
+    @property
+    def inputs(self) -> int:
+        """The number of values in the window, in the order height, width, channel."""
+        return self.kernel**2 * self.channels
+
+    @property
+    def positions_high(self) -> int:
+        """The number of positions of the window along the height."""
+        return (self.height + 2 * self.padding - self.kernel) // self.stride + 1
+
+    @property
+    def positions_wide(self) -> int:
+        """The number of positions of the window along the width."""
+        return (self.width + 2 * self.padding - self.kernel) // self.stride + 1
+
+    @property
+    def positions(self) -> int:
+        """The number of positions of the window in one image."""
+        return self.positions_high * self.positions_wide
+
+    @property
+    def pooled(self) -> tuple[int, int]:
+        """The height and width after the pooling."""
+        return self.positions_high // self.pool, self.positions_wide // self.pool
+
+    @property
+    def features(self) -> int:
+        """The number of pixels after the pooling."""
+        return math.prod(self.pooled)
+
+
+def find_image(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """Return channels, height and width of samples of a shape; None if they are no images."""
+    if len(shape) == 3:
+        return shape[0], shape[1], shape[2]
+    if len(shape) == 2:
+        return 1, shape[0], shape[1]
+    side = math.isqrt(math.prod(shape))
+    return (1, side, side) if len(shape) == 1 and side**2 == shape[0] else None
+
+
+def find_image_shape(shape: tuple[int, ...], model: str) -> tuple[int, int, int]:
+    """Return channels, height and width of samples.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of one sample.
+    model : str
+        Name of the model in the scenario, for the message.
+
+    Returns
+    -------
+    tuple of int
+        Channels, height and width.
+
+    Raises
+    ------
+    UserError
+        If the samples are not images.
+    """
+    image = find_image(shape)
+    if image is None:
+        raise UserError(
+            f"model.name: '{model}' needs images of shape [height, width] or [channels, height, "
+            "width], or a square number of grey pixels; a sample of the data set has shape "
+            f"{list(shape)}"
+        )
+    return image
+
+
+def require_tokens(shape: tuple[int, ...], model: str) -> int:
+    """Return the length of sequences [length] of tokens.
+
+    Raises
+    ------
+    UserError
+        If samples of this shape are none.
+    """
+    if len(shape) != 1:
+        raise UserError(
+            f"model.name: '{model}' needs sequences of tokens, but a sample of the data set has "
+            f"shape {list(shape)}; must be [length], as of data: shakespeare"
+        )
+    return shape[0]
+
+
+def find_sequence_shape(shape: tuple[int, ...], model: str) -> tuple[int, int]:
+    """Return length and features of samples.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of one sample.
+    model : str
+        Name of the model in the scenario, for the message.
+
+    Returns
+    -------
+    tuple of int
+        Length and features.
+
+    Raises
+    ------
+    UserError
+        If the samples are not sequences.
+    """
+    if len(shape) == 2:
+        return shape[0], shape[1]
+    if len(shape) == 1:
+        return shape[0], 1
+    raise UserError(
+        f"model.name: '{model}' needs sequences of shape [length, features] or [length]; a sample "
+        f"of the data set has shape {list(shape)}"
+    )
+
+
+LEAKY_SLOPE = 0.1
+"""Slope of leaky ReLU below zero (Shi et al. 2023, PRIOR)."""
 
 BiasStart = Literal["zero", "uniform"]
 """Start of biases."""
@@ -22,16 +172,14 @@ class ActivationSettings(ModelSettings):
     """Settings that models of linear layers share."""
 
     activation: Literal["relu", "leaky_relu"] = "relu"
-    """activation after each layer except the last"""
-    leaky_slope: float = Field(0.1, gt=0, lt=1)
-    """slope of leaky_relu below zero; relu has none"""
+    """activation after each layer except the last; leaky_relu has the slope 0.1 below zero"""
     bias_start: BiasStart = "zero"
     """start of biases: zero, or uniform in +-1/sqrt(fan_in) as in PyTorch"""
 
     @property
     def slope(self) -> float:
         """The slope of the activation below zero."""
-        return self.leaky_slope if self.activation == "leaky_relu" else 0.0
+        return LEAKY_SLOPE if self.activation == "leaky_relu" else 0.0
 
 
 class DropoutSettings(ActivationSettings):
@@ -136,15 +284,6 @@ def draw_uniform_start(layers: Sequence[Layer], draw: Draw, bias: BiasStart = "z
     return params
 
 
-def parse_layers(description: Mapping[str, Any]) -> list[Layer]:
-    """Make layers from the result of `LayeredModel.describe`."""
-    out = []
-    for one in description["layers"]:
-        window = one["window"]
-        out.append(Layer(**one | {"window": None if window is None else Window(**window)}))
-    return out
-
-
 class LinearMap(Protocol):
     """Linear map that acts like a weight [n, M, N] without its dense form."""
 
@@ -213,3 +352,42 @@ def add_bias(z: Tensor, bias: Tensor) -> Tensor:
     if bias.shape[0] > z.shape[0]:
         return z + bias[:, None]
     return z.add_(bias[:, None])
+
+
+def draw_dropout(
+    keys: Tensor, layer: int, shape: tuple[int, ...], share: float, dtype: torch.dtype
+) -> Tensor:
+    r"""Draw the factors of a dropout layer from the random streams of trials.
+
+    A minibatch has a key for each row, `Batch.keys`, from a stream of otafl. Factors are functions
+    of the key and the layer's number in the forward pass. So they are the same alone, in a stack of
+    trials, in any chunk of the cohort and after a resume.
+
+    Parameters
+    ----------
+    keys : Tensor, int64 [n], or []
+        Keys of the rows.
+    layer : int
+        Number of the layer in the forward pass.
+    shape : tuple of int
+        Shape of a row's factors.
+    share : float
+        Probability p that an output is set to 0.
+    dtype : torch.dtype
+        Type of the factors.
+
+    Returns
+    -------
+    Tensor [n, *shape], or [*shape]
+        Factors: 0 with probability p, and 1 / (1 - p) otherwise.
+
+    Notes
+    -----
+    The factors m are independent (Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural
+    Networks from Overfitting"), with
+
+    .. math:: \mathrm{E}[m] = 1, \quad \mathrm{E}[m^2] = \frac{1}{1 - p}
+    """
+    words = derive_words(keys, layer, math.prod(shape)).unflatten(-1, shape)
+    bound = min(round(share * 2.0**64) - 2**63, 2**63 - 1)
+    return (words >= bound).to(dtype) * (1.0 / (1.0 - share) if share < 1.0 else 0.0)

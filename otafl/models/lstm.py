@@ -1,19 +1,4 @@
-"""Long short-term memory, then fully connected layers, for sequences (LSTM).
-
-It is the sentiment model of Shi et al. 2023, appendix C, and (bidirectional, classifier [5000]) of
-its code. Samples are sequences [length, features], or [length] of single numbers. The classifier
-has leaky ReLU between its layers. Its input is the last state of the upper layer. With two
-directions it is both states at the last position and the final states of both directions, so the
-forward one occurs twice. Weights and biases start uniform, in +-1/sqrt(hidden) in the LSTM and
-+-1/sqrt(fan_in) in the classifier.
-
-References
-----------
-Hochreiter, Schmidhuber 1997, "Long Short-Term Memory".
-Gers, Schmidhuber, Cummins 2000, "Learning to Forget: Continual Prediction with LSTM".
-Shi et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information Overlooked in Federated
-    Learning", appendix C.
-"""
+"""Models with long short-term memory (LSTM), for sequences."""
 
 from __future__ import annotations
 
@@ -30,12 +15,24 @@ from torch.nn import functional
 
 from otafl.core.contracts import Tensors
 from otafl.models.base import LOSS, Draw, HiddenWidths, Model, ModelSettings, Shapes
-from otafl.models.geometry import find_sequence_shape
-from otafl.models.linear_layer import draw_uniform_start, number_layers
+from otafl.models.linear_layer import (
+    LEAKY_SLOPE,
+    draw_uniform_start,
+    find_sequence_shape,
+    number_layers,
+    require_tokens,
+)
 
 
 class Lstm(Model):
-    r"""LSTM with forget gates.
+    r"""Long short-term memory, then fully connected layers, for sequences (LSTM).
+
+    It is the sentiment model of Shi et al. 2023, appendix C, and (bidirectional, classifier [5000])
+    of its code. Samples are sequences [length, features], or [length] of single numbers. The
+    classifier has leaky ReLU with slope 0.1 between its layers. Its input is the last state of the
+    upper layer. With two directions it is both states at the last position and the final states of
+    both directions, so the forward one occurs twice. Weights and biases start uniform, in
+    +-1/sqrt(hidden) in the LSTM and +-1/sqrt(fan_in) in the classifier.
 
     Layer l has in direction d, "_ahead" or "_back", the parameters "input{l}{d}" W [features, 4
     hidden] and "hidden{l}{d}" U [hidden, 4 hidden], with columns in the order i, f, g, o, and
@@ -53,6 +50,11 @@ class Lstm(Model):
 
     Directions of a layer are rows too, so that a bidirectional layer takes as many calls as one
     direction.
+
+    References ---------- Hochreiter, Schmidhuber 1997, "Long Short-Term Memory". Gers, Schmidhuber,
+    Cummins 2000, "Learning to Forget: Continual Prediction with LSTM". Shi et al. 2023, "PRIOR:
+    Personalized Prior for Reactivating the Information Overlooked in Federated
+        Learning", appendix C.
 
     Examples
     --------
@@ -74,14 +76,11 @@ class Lstm(Model):
         bidirectional: bool = False
         """whether the sequence is read in both directions"""
         classifier: HiddenWidths = (100,)
-        leaky_slope: float = Field(0.1, ge=0, lt=1)
-        """slope below zero between the classifier's layers; 0 is ReLU"""
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         self.length, features = find_sequence_shape(input_shape, settings.name)
         ways = ("_ahead", "_back") if settings.bidirectional else ("_ahead",)
         self._layers = LstmLayers(features, settings.hidden, settings.layers, ways)
-        self._slope = settings.leaky_slope
         read = 4 * settings.hidden if settings.bidirectional else settings.hidden
         self._classifier = number_layers(pairwise([read, *settings.classifier, classes]))
         self.shapes = dict(self._layers.shapes)
@@ -108,7 +107,7 @@ class Lstm(Model):
         *front, top = self._classifier
         for one in front:
             z = torch.baddbmm(params[one.bias][:, None], last, params[one.weight])
-            last = functional.leaky_relu(z, self._slope)
+            last = functional.leaky_relu(z, LEAKY_SLOPE)
         return torch.baddbmm(params[top.bias][:, None], last, params[top.weight])
 
 
@@ -196,3 +195,63 @@ def compute_states(z: Tensor, u: Tensor) -> Tensor:
         h = torch.sigmoid(o) * torch.tanh(c)
         states.append(h)
     return torch.stack(states, 2)
+
+
+class TokenLstm(Model):
+    """Predict the next token at every position of a sequence by an LSTM.
+
+    Tokens are embedded in a few numbers, layers of LSTM cells read the sequence, and a fully
+    connected layer scores the next token from the state at each position. It is the model of LEAF's
+    Shakespeare (an embedding of 8 and two layers of 256 units), with scores at every position in
+    place of the last one. The embedding starts uniform in +-1, the LSTM in +-1/sqrt(hidden), and
+    the last layer in +-1/sqrt(fan_in), with biases too.
+
+    The parameters are "embedding" [tokens, embedding]; of layer l "input{l}" [features, 4 hidden],
+    "hidden{l}" [hidden, 4 hidden], "input_bias{l}" and "hidden_bias{l}" [4 hidden]; and
+    "weight0" [hidden, tokens] and "bias0" [tokens].
+
+    References
+    ----------
+    Caldas et al. 2018, "LEAF: A Benchmark for Federated Settings", arXiv:1812.01097.
+    Hochreiter, Schmidhuber 1997, "Long Short-Term Memory".
+    """
+
+    scores_positions = True
+
+    class Settings(ModelSettings):
+        example: ClassVar[Mapping[str, Any]] = {
+            "data.name": "shakespeare",
+            "model.embedding": 3,
+            "model.hidden": 4,
+        }
+
+        name: Literal["token_lstm"] = "token_lstm"
+        embedding: int = Field(8, ge=1)
+        """numbers that a token becomes"""
+        hidden: int = Field(64, ge=1)
+        """units of a layer"""
+        layers: int = Field(1, ge=1)
+        """LSTM layers, one above the other"""
+
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
+        self.length, self.tokens = require_tokens(input_shape, settings.name), classes
+        self._layers = LstmLayers(settings.embedding, settings.hidden, settings.layers)
+        self._top = number_layers([(settings.hidden, classes)])
+        self.shapes = {"embedding": (classes, settings.embedding)} | self._layers.shapes
+        self.shapes |= {"weight0": (settings.hidden, classes), "bias0": (classes,)}
+        self.macs, self.first_macs, self.elementwise = self._layers.count(self.length)
+        self.macs += self.length * settings.hidden * classes
+        self.elementwise += self.length * LOSS * classes
+        self.saved_activations = self._layers.count_saved(self.length) + self.length * classes
+
+    def init(self, draw: Draw) -> Tensors:
+        params = {"embedding": 2.0 * draw("embedding", self.shapes["embedding"]) - 1.0}
+        return params | self._layers.init(draw) | draw_uniform_start(self._top, draw, "uniform")
+
+    def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
+        table = params["embedding"]
+        first = torch.arange(len(table), device=x.device)[:, None, None] * self.tokens
+        seen = functional.embedding(x.long() + first, table.flatten(0, 1))
+        seen = self._layers.run(params, seen)
+        scores = torch.baddbmm(params["bias0"][:, None], seen.flatten(1, 2), params["weight0"])
+        return scores.unflatten(1, (x.shape[1], self.length))

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from otafl.models.base import Count
-from otafl.models.chain_network import to_network
 from otafl.models.layered import LayeredModel
 from otafl.models.linear_layer import DropoutSettings, number_layers
 from otafl.models.network import Network
@@ -44,4 +43,4 @@ class Mlp(LayeredModel):
         super().__init__(layers, settings.slope, settings.bias_start, settings.dropout)
 
     def build_network(self, channels: Channels) -> Network:
-        return to_network(self, channels)
+        return self.narrow(channels)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
-from otafl.models.dropout import draw_dropout
+from otafl.models.linear_layer import draw_dropout
 
 _OVER_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 _REPLACED = (nn.Dropout, *_OVER_CHANNELS, nn.modules.batchnorm._BatchNorm)

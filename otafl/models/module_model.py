@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,8 +102,6 @@ class ModuleModel(Model):
         Shape of one sample.
     classes : int
         Number of classes.
-    origin : mapping of str to any, optional
-        The "name", "options" and "classes" of the user's callable, which can make it again.
 
     Raises
     ------
@@ -122,9 +121,8 @@ class ModuleModel(Model):
         module: torch.nn.Module,
         input_shape: tuple[int, ...],
         classes: int,
-        origin: Mapping[str, Any] | None = None,
     ) -> None:
-        self._origin, self._name = origin, type(module).__name__
+        self._original, self._name = module, type(module).__name__
         _check_parameters(module)
         with torch.inference_mode(False):  # autograd saves no inference tensors
             self._module, self._control = replace_layers(module)
@@ -288,8 +286,33 @@ class ModuleModel(Model):
                 }
         return self._placed[key]
 
-    def describe(self) -> dict[str, Any] | None:
-        return None if self._origin is None else {"kind": "module"} | dict(self._origin)
+    def build_module(
+        self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
+    ) -> torch.nn.Module | None:
+        module = copy.deepcopy(self._original)
+        is_double = any(block.dtype == torch.float64 for block in params.values())
+        module = module.double() if is_double else module.float()
+        own = {_find_state_name(name, module): block for name, block in params.items()}
+        lacking = self.shapes.keys() - params.keys()
+        fault = f"{', '.join(sorted(lacking))} was not trained" if lacking else ""
+        try:
+            module.load_state_dict(module.state_dict() | own)
+        except RuntimeError as error:
+            fault = " ".join(str(error).split())
+        if fault:
+            raise UserError(
+                f"model.name: {self._name} has other parameters than the trained ones ({fault}); "
+                "use the module of the run"
+            )
+        return module
+
+
+def _find_state_name(name: str, module: torch.nn.Module) -> str:
+    """Return PyTorch's name of a parameter, or of a statistic of batch normalisation."""
+    path, _, last = name.rpartition(".")
+    running = {"mean": "running_mean", "variance": "running_var"}.get(last)
+    known = dict(module.named_buffers())
+    return f"{path}.{running}" if running and f"{path}.{running}" in known else name
 
 
 def _format_dtype(tensor: Tensor) -> str:

@@ -7,115 +7,51 @@ the method's model.
 
 from __future__ import annotations
 
-import copy
-import math
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from otafl.core.contracts import MODEL, Tensors, View
+from otafl.core.contracts import MODEL, Tensors
 from otafl.core.errors import UserError
-from otafl.models.base import Model
-from otafl.models.chain_network import build_chain, to_steps
-from otafl.models.custom import isolate_torch
-from otafl.models.layer_steps import Linear
-from otafl.models.linear_layer import parse_layers
-from otafl.models.module_model import list_trained
-from otafl.models.step_lists import build_modules, parse_steps
-from otafl.models.transformer_module import TransformerModule
-from otafl.user_code import loading
+from otafl.models.base import Model, unflatten
+from otafl.models.chain_network import detect_form
 
 BASE = "base."
 """Beginning of the names of weights without adapters, which no module needs."""
 
-Recipe = dict[str, Any]
-"""Description of an evaluated model as plain data, which is stored with its parameters.
 
-`build_module` makes a torch module of it and parameters, without the scenario or the method:
+class Recipe(TypedDict):
+    """How the module of an evaluated model is made, which is stored with its parameters.
 
-model        "layers" (a chain of `layered.Layer`), "network" (steps of `layer_steps`),
-"transformer" or "module" (user-defined), and its description, see `Model.describe`
-form         representation of the weights: "dense", "low_rank" (u, s, v, b of FedRLR),
-"low_rank_with_bias" (the bias as the last row of u, FedRLR+), "cp" (TDPFed's factors)
-flat         name -> shape of the parameters that are side by side in the tensor "model", or None
-parts        number of combined models
-together     combination of the models: "mixture" or, of values, "weighted_mean" (FedEM), "mean" of
-scores (Split-Mix), or None
-refused      reason why a torch module cannot be made, if so
-input_shape  shape of a sample
-classes      number of classes
-"""
+    name : name of the model in the scenario.
+    input_shape : shape of a sample.
+    classes : number of classes.
+    together : combination of several models whose parameters lie side by side: "mixture" or, of
+        values, "weighted_mean" (FedEM), "mean" of scores (Split-Mix), or None.
+    refused : reason why a torch module cannot be made, or None.
+    """
+
+    name: str
+    input_shape: list[int]
+    classes: int
+    together: str | None
+    refused: str | None
+
 
 PI = "mixing"
 """Name of the tensor of a mixture's weights, [n, M], their logarithm up to a constant."""
 
-
-def build_recipe(
-    model: Model, view: View, name: str, input_shape: Sequence[int], classes: int
-) -> Recipe:
-    """Build the recipe of a view.
-
-    Parameters
-    ----------
-    model : Model
-        Model of the view's parameters; one of several that are combined.
-    view : View
-        View.
-    name : str
-        Name of the model in the scenario.
-    input_shape : sequence of int
-        Shape of one sample.
-    classes : int
-        Number of classes.
-
-    Returns
-    -------
-    dict of str to any
-        The recipe.
-    """
-    recipe: Recipe = {
-        "input_shape": list(input_shape),
-        "classes": classes,
-        "parts": 1,
-        "form": _detect_form(view.params),
-        "flat": None,
-        "together": view.ensemble,
-    }
-    if MODEL in view.params:
-        recipe["flat"] = {name: list(shape) for name, shape in model.shapes.items()}
-        recipe["parts"] = view.params[MODEL].shape[1] // model.num_params
-    described = model.describe()
-    if described is None:
-        recipe["refused"] = (
-            f"model.name: '{name}' cannot be exported as a plain PyTorch module; use mlp, cnn, "
-            "resnet, vgg, conv_net, transformer, softmax_regression or your own torch.nn.Module"
-        )
-    else:
-        recipe["model"] = described
-    return recipe
+Params = Mapping[str, Tensor]
 
 
-def select_params(recipe: Recipe, params: Tensors) -> Tensors:
-    """Return those of a view's parameters that the recipe needs."""
-    if recipe["form"] == "dense":
+def select_params(params: Tensors) -> Tensors:
+    """Return those of a view's parameters that its module needs."""
+    if detect_form(params) == "dense":
         return params
     return {name: block for name, block in params.items() if name != "weight"}
-
-
-def _detect_form(params: Tensors) -> str:
-    """Detect the representation of the weights."""
-    if any(name.endswith(".A1") for name in params):
-        return "cp"
-    if not {"u0", "s0", "v0"} <= params.keys():
-        return "dense"
-    return "low_rank" if "b0" in params else "low_rank_with_bias"
-
-
-Params = Mapping[str, Tensor]
 
 
 class Mixture(nn.Module):
@@ -150,13 +86,15 @@ class Mean(nn.Module):
         return torch.stack([part(x) for part in self.parts], -1).mean(-1)
 
 
-def build_module(recipe: Recipe, params: Params) -> nn.Module:
-    """Build the module of one model.
+def build_module(model: Model, recipe: Recipe, params: Params) -> nn.Module:
+    """Build the module of an evaluated model.
 
     Parameters
     ----------
-    recipe : dict of str to any
-        Recipe of the model.
+    model : Model
+        Model of the parameters; one of several that are combined.
+    recipe : Recipe
+        Recipe of the module.
     params : mapping of str to Tensor [*shape]
         Parameters, which are copied.
 
@@ -168,12 +106,21 @@ def build_module(recipe: Recipe, params: Params) -> nn.Module:
     Raises
     ------
     UserError
-        If the recipe gives a reason why the module does not exist.
+        If there is no such module.
     """
-    if "refused" in recipe:
+    if recipe["refused"] is not None:
         raise UserError(recipe["refused"])
+    parts, shape = [], tuple(recipe["input_shape"])
     with torch.inference_mode(False), torch.no_grad():
-        parts = [_build_single(recipe, one) for one in split_parts(recipe, params)]
+        for one in split_parts(model, recipe, params):
+            part = model.build_module(one, shape)
+            if part is None:
+                raise UserError(
+                    f"model.name: '{recipe['name']}' cannot be exported as a plain PyTorch module; "
+                    "use mlp, cnn, resnet, vgg, conv_net, transformer, softmax_regression or your "
+                    "own torch.nn.Module"
+                )
+            parts.append(part)
         module = parts[0] if len(parts) == 1 else Mean(parts)
         if recipe["together"] in ("mixture", "weighted_mean"):
             of_values = recipe["together"] == "weighted_mean"
@@ -207,72 +154,13 @@ def count_numbers(module: nn.Module) -> int:
     return sum(one.numel() for one in every if one.is_floating_point())
 
 
-def split_parts(recipe: Recipe, params: Params) -> Iterator[Params]:
+def split_parts(model: Model, recipe: Recipe, params: Params) -> Iterator[Params]:
     """Yield the parameters of each of the combined models."""
-    if recipe["flat"] is None:
+    if MODEL not in params:
         yield {name: block for name, block in params.items() if not name.startswith(BASE)}
         return
-    shapes, several = recipe["flat"], recipe["together"] == "mean"
-    for index, flat in enumerate(params[MODEL].chunk(recipe["parts"])):
-        pieces = flat.split([math.prod(shape) for shape in shapes.values()])
-        own = {n: p.view(*shapes[n]) for n, p in zip(shapes, pieces, strict=True)}
+    several, count = recipe["together"] == "mean", len(params[MODEL]) // model.num_params
+    for index, flat in enumerate(params[MODEL].chunk(count)):
+        own = {name: one[0] for name, one in unflatten(flat[None], model.shapes).items()}
         other = {n: b for n, b in params.items() if n not in (MODEL, PI)}
         yield own | {n: b[index] if several else b for n, b in other.items()}
-
-
-def _build_single(recipe: Recipe, params: Params) -> nn.Module:
-    """Build the module of one of the combined models."""
-    model, shape = recipe["model"], tuple(recipe["input_shape"])
-    if model["kind"] == "module":
-        return _build_custom(model, shape, params)
-    if model["kind"] == "transformer":
-        return TransformerModule(model, params)
-    if model["kind"] == "network":
-        image, steps = tuple(model["image"]), parse_steps(model["steps"])
-        module = build_modules(steps, params, model["unroll"])
-    else:
-        layers = parse_layers(model)
-        image, steps = to_steps(layers, model["slope"])
-        module = build_chain(layers, recipe["form"], model["slope"], params)
-    front: OrderedDict[str, nn.Module] = OrderedDict()
-    if len(shape) > 1 and (shape != image or isinstance(steps[0], Linear)):
-        front["flatten"] = nn.Flatten()
-    if shape != image and not isinstance(steps[0], Linear):
-        front["image"] = nn.Unflatten(1, image)
-    return nn.Sequential(front | OrderedDict(module.named_children()))
-
-
-def _build_custom(model: Mapping[str, Any], shape: tuple[int, ...], params: Params) -> nn.Module:
-    """Build the user-defined module with the trained parameters."""
-    name, options = model["name"], model["options"]
-    make = loading.load_checked(name, "model.name", options, "input_shape", "classes")
-    with isolate_torch():  # a copy, because the function may return one module at each call
-        module = copy.deepcopy(make(shape, model["classes"], **options))
-    if not isinstance(module, nn.Module):
-        raise UserError(
-            f"model.name: '{model['name']}' gives a {type(module).__name__}; expected a "
-            "torch.nn.Module class, or a function that returns one"
-        )
-    is_double = any(block.dtype == torch.float64 for block in params.values())
-    module = module.double() if is_double else module.float()
-    own = {_find_state_name(name, module): block for name, block in params.items()}
-    lacking = list_trained(module).keys() - own.keys()
-    fault = f"{', '.join(sorted(lacking))} was not trained" if lacking else ""
-    try:
-        module.load_state_dict(module.state_dict() | own)
-    except RuntimeError as error:
-        fault = " ".join(str(error).split())
-    if fault:
-        raise UserError(
-            f"model.name: '{model['name']}' gives a module with other parameters than the trained "
-            f"ones ({fault}); use the module of the run"
-        )
-    return module
-
-
-def _find_state_name(name: str, module: nn.Module) -> str:
-    """Return PyTorch's name of a parameter, or of a statistic of batch normalisation."""
-    path, _, last = name.rpartition(".")
-    running = {"mean": "running_mean", "variance": "running_var"}.get(last)
-    known = dict(module.named_buffers())
-    return f"{path}.{running}" if running and f"{path}.{running}" in known else name

@@ -14,15 +14,16 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.models.base import Count, Draw, Model, ModelSettings, Shapes
 from otafl.models.layer_steps import Conv, Linear, Norm
 from otafl.models.step_contract import Axis, Channels, Image, Pass, Step, Unroll
 from otafl.models.step_lists import (
+    add_reshaping,
+    build_modules,
     count_costs,
-    describe_steps,
     iterate_steps,
     map_steps,
     run_steps,
@@ -123,13 +124,11 @@ class Network(Model):
             or (isinstance(step, Linear) and not step.last)
         )
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": "network",
-            "image": list(self.image),
-            "steps": describe_steps(self.steps),
-            "unroll": self.unroll,
-        }
+    def build_module(
+        self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
+    ) -> nn.Module | None:
+        module = build_modules(self.steps, params, self.unroll)
+        return add_reshaping(module, self.steps, self.image, input_shape)
 
     def init(self, draw: Draw) -> Tensors:
         return {

@@ -18,14 +18,13 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from otafl.core.contracts import Batch
 from otafl.models.base import HiddenWidths
-from otafl.models.geometry import require_tokens
 from otafl.models.layered import LayeredModel, Pair
-from otafl.models.linear_layer import ActivationSettings, number_layers
+from otafl.models.linear_layer import ActivationSettings, number_layers, require_tokens
 
 
 class NGram(LayeredModel):
@@ -63,7 +62,9 @@ class NGram(LayeredModel):
         self.elementwise *= self.length
         self.saved_activations = self.length * sum(widths)
 
-    def describe(self) -> dict[str, Any] | None:
+    def build_module(
+        self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
+    ) -> nn.Module | None:
         """Return None: a plain chain of layers does not look back over a sequence."""
         return None
 

@@ -19,8 +19,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from otafl.models.base import Count
-from otafl.models.geometry import find_image_shape
 from otafl.models.layer_steps import Linear, MeanPool, Relu
+from otafl.models.linear_layer import find_image_shape
 from otafl.models.network import Network, StageChannels, StagesSettings, make_convolution
 from otafl.models.step_contract import Image, Step, Unroll
 from otafl.models.step_lists import Residual

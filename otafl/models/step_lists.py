@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from otafl.core.errors import UserError
-from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu
+from otafl.models.layer_steps import Conv, Linear, Norm
 from otafl.models.step_contract import Costs, Image, Part, Pass, Step, Sum, Unroll, make_sequence
 
 
@@ -37,12 +36,6 @@ class Residual(Step):
 
     def build_module(self, params: Mapping[str, Tensor], unroll: Unroll, flat: bool) -> nn.Module:
         return Sum(*(build_modules(side, params, unroll) for side in (self.body, self.shortcut)))
-
-
-KINDS: dict[str, type[Step]] = {
-    one.__name__: one for one in (Conv, Linear, Norm, Relu, MaxPool, MeanPool, Residual)
-}
-"""Classes of the steps by name."""
 
 
 def iterate_steps(steps: Sequence[Step]) -> Iterator[Step]:
@@ -147,6 +140,19 @@ def build_modules(
     return nn.Sequential(named)
 
 
+def add_reshaping(
+    module: nn.Sequential, steps: Sequence[Step], image: Image, input_shape: tuple[int, ...]
+) -> nn.Sequential:
+    """Return the module of steps for samples of a shape: images, or vectors, or grey pixels."""
+    front: OrderedDict[str, nn.Module] = OrderedDict()
+    is_flat = isinstance(steps[0], Linear)
+    if len(input_shape) > 1 and (input_shape != image or is_flat):
+        front["flatten"] = nn.Flatten()
+    if input_shape != image and not is_flat:
+        front["image"] = nn.Unflatten(1, image)
+    return nn.Sequential(front | OrderedDict(module.named_children()))
+
+
 def map_steps(steps: Sequence[Step], change: Callable[[Step], Step]) -> tuple[Step, ...]:
     """Return the steps after a change of each, including those of residual blocks."""
     return tuple(
@@ -155,27 +161,3 @@ def map_steps(steps: Sequence[Step], change: Callable[[Step], Step]) -> tuple[St
         else change(step)
         for step in steps
     )
-
-
-def describe_steps(steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """Return steps as plain data for `parse_steps`."""
-    out: list[dict[str, Any]] = []
-    for step in steps:
-        if isinstance(step, Residual):
-            fields = {"body": describe_steps(step.body), "shortcut": describe_steps(step.shortcut)}
-        else:
-            assert is_dataclass(step)
-            fields = asdict(step)
-        out.append({"step": type(step).__name__} | fields)
-    return out
-
-
-def parse_steps(descriptions: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
-    """Make steps from the result of `describe_steps`."""
-    out: list[Step] = []
-    for one in descriptions:
-        fields = {name: value for name, value in one.items() if name != "step"}
-        if one["step"] == "Residual":
-            fields = {name: parse_steps(inner) for name, inner in fields.items()}
-        out.append(KINDS[one["step"]](**fields))
-    return tuple(out)

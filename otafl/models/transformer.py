@@ -1,11 +1,12 @@
 """Transformer: pre-norm blocks of attention with learned positions, of image patches or tokens.
 
 Patches of an image (a vision transformer, ViT), tokens or vectors of a sequence become states of
-one width. Blocks of attention and a perceptron change them. A linear layer scores the class token,
-the last position or the mean of all positions; of sequences with next tokens it scores every
-position. Weights start uniform with variance 1 / fan_in, the last layer's in +-1/sqrt(fan_in),
-positions with standard deviation 0.02, biases at 0. Dropout, if any, is that of Vaswani et al.,
-section 5.4: of the sums of states and positions, and of what attention and perceptron add.
+one width. Blocks of attention and a perceptron change them. A linear layer scores the class token
+of images and vectors. Of tokens it scores every position, which attends only to itself and those
+before it. Weights start uniform with variance 1 / fan_in, the last layer's in +-1/sqrt(fan_in),
+positions with standard deviation 0.02, biases at 0. States are [n or 1, B T, width] for T positions
+of B samples. Each step broadcasts over rows, so that they stay [1, B T, width] until a parameter of
+a row enters.
 
 References
 ----------
@@ -17,28 +18,31 @@ Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from otafl.core.contracts import Batch, Tensors
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
-from otafl.models.attention import apply_linear, list_block_params, normalise, run_block
 from otafl.models.base import LOSS, NORMALISING, Draw, Model, ModelSettings
-from otafl.models.dropout import draw_dropout
-from otafl.models.geometry import find_image_shape, find_sequence_shape, require_tokens
+from otafl.models.linear_layer import (
+    add_bias,
+    apply,
+    find_image_shape,
+    find_sequence_shape,
+    require_tokens,
+)
+from otafl.models.transformer_module import TransformerModule
 
 GELU = 8
 """Operations of a GELU per number, the mean of 5 forward and 11 backward."""
 
 POSITION_SCALE = 0.02
 """Standard deviation of the start of positions and class token, as in ViT."""
-
-Pooling = Literal["class_token", "mean", "last"]
 
 
 class Transformer(Model):
@@ -68,12 +72,10 @@ class Transformer(Model):
 
         name: Literal["transformer"] = "transformer"
         input: Literal["images", "tokens", "vectors"] = "images"
-        """samples: images, cut into patches; sequences of tokens; or sequences of vectors"""
+        """samples: images, cut into patches; sequences of tokens, whose next ones are predicted;
+        or sequences of vectors"""
         patch: int = Field(7, ge=1)
         """side of a patch of an image, in pixels"""
-        vocabulary: int | None = Field(None, ge=2)
-        """number of tokens of sequences with one label each; if not given, labels are the next
-        tokens, and every position is scored"""
         depth: int = Field(4, ge=1)
         """number of blocks"""
         width: int = Field(64, ge=1)
@@ -82,60 +84,27 @@ class Transformer(Model):
         """attention heads, which share the width"""
         mlp_ratio: float = Field(2.0, gt=0)
         """width of the layer inside a block's perceptron, in widths of the state"""
-        causal: bool | None = None
-        """whether a position attends only to itself and those before it; if not given, true where
-        every position is scored and false otherwise"""
-        pooling: Pooling | None = None
-        """state that is scored: of a class token before all positions, of the last position, or the
-        mean of all; if not given, the last one of a causal model and a class token otherwise"""
-        dropout: float = Field(0.0, ge=0, lt=1)
-        """probability with which a training step sets a number of the first states, or of what an
-        attention or a perceptron adds, to 0; no dropout if 0"""
 
         @property
         def scores_positions(self) -> bool:
             """Whether every position of a sequence of tokens is scored."""
-            return self.input == "tokens" and self.vocabulary is None
-
-        @property
-        def is_causal(self) -> bool:
-            """Whether a position attends only to itself and those before it."""
-            return self.scores_positions if self.causal is None else self.causal
-
-        @property
-        def pools(self) -> Pooling | None:
-            """The state that is scored; None where every position is."""
-            if self.scores_positions or self.pooling is not None:
-                return self.pooling
-            return "last" if self.is_causal else "class_token"
+            return self.input == "tokens"
 
         def find_conflicts(self) -> Iterable[str]:
             if self.width % self.heads:
                 yield f"width: got {self.width}; must be a multiple of heads, {self.heads}"
-            if self.input != "tokens" and self.vocabulary is not None:
-                yield f"vocabulary: only for input: tokens, and input is {self.input}; leave it out"
             if self.input != "images" and not self.is_default("patch"):
                 yield f"patch: only for input: images, and input is {self.input}; leave it out"
-            if self.scores_positions and self.causal is False:
-                yield "causal: got false, but a position would see its next token; leave it out"
-            if self.scores_positions and self.pooling is not None:
-                yield (
-                    f"pooling: got {self.pooling}, but every position is scored; leave it out, or "
-                    "give vocabulary for one label a sequence"
-                )
-            if self.is_causal and self.pooling == "class_token":
-                yield "pooling: a causal class token sees no position; use last or mean"
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         self.settings, self.scores_positions = settings, settings.scores_positions
         self.inner = max(1, round(settings.mlp_ratio * settings.width))
         self.image = self.sequence = (0, 0, 0)
-        self.uses_dropout = settings.dropout > 0
         first = self._declare_input(input_shape, classes)
         width, weights = settings.width, {}
-        if settings.pools == "class_token":
+        if not self.scores_positions:
             self.shapes["class_token"] = (width,)
-        self.num_positions = self.length + (settings.pools == "class_token")
+        self.num_positions = self.length + (not self.scores_positions)
         self.shapes["positions"] = (self.num_positions, width)
         norms = ["norm", "norm_bias"]
         for block in self._blocks:
@@ -169,7 +138,7 @@ class Transformer(Model):
         own = self.settings
         if own.input == "tokens":
             self.length = require_tokens(input_shape, own.name)
-            self.shapes = {"embedding": (own.vocabulary or classes, own.width)}
+            self.shapes = {"embedding": (classes, own.width)}
             return {}
         name, (self.length, features) = "input", (0, 0)
         if own.input == "images":
@@ -186,7 +155,7 @@ class Transformer(Model):
         if own.scores_positions:
             scored = t
         self.first_macs = self.length * sum(rows * columns for rows, columns in first.values())
-        pairs = t * (t + 1) // 2 if own.is_causal else t * t
+        pairs = t * (t + 1) // 2 if own.scores_positions else t * t
         linear = t * (4 * own.width**2 + 2 * own.width * self.inner)
         self.macs = self.first_macs + own.depth * (linear + 2 * pairs * own.width)
         self.macs += scored * own.width * classes
@@ -194,10 +163,7 @@ class Transformer(Model):
         states = (2 * NORMALISING + 5 + 2) * own.width + (1 + GELU) * self.inner
         self.elementwise = own.depth * (t * states + LOSS * pairs * own.heads + pairs * own.heads)
         self.elementwise += (len(first) * self.length + t) * own.width
-        normalised = t if own.pools == "mean" else scored
-        self.elementwise += NORMALISING * normalised * own.width + (1 + LOSS) * scored * classes
-        self.elementwise += t * own.width if own.pools == "mean" else 0
-        self.elementwise += (1 + 2 * own.depth) * t * own.width if self.uses_dropout else 0
+        self.elementwise += scored * (NORMALISING * own.width + (1 + LOSS) * classes)
         # Autograd keeps of a block the inputs of each layer and norm, q, k, v, and of fused
         # attention the logarithm of each softmax's sum.
         kept = t * (9 * own.width + 2 * self.inner + own.heads)
@@ -221,31 +187,20 @@ class Transformer(Model):
         return params
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
-        return self._run(params, x, None)
-
-    def score_batch(self, params: Mapping[str, Any], batch: Batch) -> Tensor:
-        return self._run(params, batch.x, batch.keys if self.uses_dropout else None)
-
-    def _run(self, params: Mapping[str, Any], x: Tensor, keys: Tensor | None) -> Tensor:
-        """Compute the scores of samples x [n or 1, B, *input], with dropout if there are keys."""
         samples, own = x.shape[1], self.settings
-        drop = _Dropout(keys, own.dropout)
         x = self._embed(params, x)  # [n or 1, B, length, width]
-        if own.pools == "class_token":
+        if not self.scores_positions:
             token = params["class_token"]
             rows = max(len(token), len(x))
             token = token[:, None, None].expand(rows, samples, 1, -1)
             x = torch.cat([token, x.expand(rows, -1, -1, -1)], 2)
-        x = drop((x + params["positions"][:, None]).flatten(1, 2))
+        x = (x + params["positions"][:, None]).flatten(1, 2)
         for block in self._blocks:
-            x = run_block(params, block, x, self.num_positions, own.heads, own.is_causal, drop)
-        if own.pools in ("class_token", "last"):
-            x = x.unflatten(1, (samples, -1))[:, :, 0 if own.pools == "class_token" else -1]
-        x = normalise(params, "norm", x)
-        if own.pools == "mean":
-            x = x.unflatten(1, (samples, -1)).mean(2)
-        scores = apply_linear(params, "head", x)
-        return scores.unflatten(1, (samples, -1)) if own.scores_positions else scores
+            x = run_block(params, block, x, self.num_positions, own.heads, self.scores_positions)
+        if not self.scores_positions:
+            x = x.unflatten(1, (samples, -1))[:, :, 0]
+        scores = apply_linear(params, "head", normalise(params, "norm", x))
+        return scores.unflatten(1, (samples, -1)) if self.scores_positions else scores
 
     def _embed(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         """Compute the states [n or 1, B, length, width] of samples before positions are added."""
@@ -262,31 +217,11 @@ class Transformer(Model):
         z = apply_linear(params, name, x.reshape(n, samples * self.length, -1))
         return z.unflatten(1, (samples, self.length))
 
-    def describe(self) -> dict[str, Any] | None:
+    def build_module(
+        self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
+    ) -> nn.Module | None:
         own = self.settings
-        return {
-            "kind": "transformer",
-            "input": own.input,
-            "image": list(self.image),
-            "patch": own.patch,
-            "depth": own.depth,
-            "heads": own.heads,
-            "causal": own.is_causal,
-            "pooling": own.pools,
-        }
-
-
-class _Dropout:
-    """Dropout of states [n or 1, M, width] in one forward pass; none without keys [n]."""
-
-    def __init__(self, keys: Tensor | None, share: float) -> None:
-        self._keys, self._share, self._layers = keys, share, 0
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if self._keys is None:
-            return x
-        self._layers += 1
-        return x * draw_dropout(self._keys, self._layers, tuple(x.shape[1:]), self._share, x.dtype)
+        return TransformerModule(params, own.input, self.image, own.patch, own.heads)
 
 
 def count_patches(image: tuple[int, int, int], side: int) -> tuple[int, int]:
@@ -317,3 +252,123 @@ def count_patches(image: tuple[int, int, int], side: int) -> tuple[int, int]:
             f"use {' or '.join([', '.join(fitting[:-1]), fitting[-1]] if fitting[1:] else fitting)}"
         )
     return (height // side) * (width // side), channels * side**2
+
+
+def list_block_params(
+    block: str, width: int, inner: int
+) -> Iterator[tuple[str, tuple[int, ...], bool]]:
+    """Yield name, shape and whether it is a linear weight, of each parameter of a block.
+
+    Parameters
+    ----------
+    block : str
+        Name of the block.
+    width, inner : int
+        Width of the states, and of the layer between "up" and "down".
+    """
+    sides = {"up": (width, inner), "down": (inner, width)}
+    for norm, layers in (("norm1", "query key value output"), ("norm2", "up down")):
+        yield f"{block}.{norm}", (width,), False
+        yield f"{block}.{norm}_bias", (width,), False
+        for layer in layers.split():
+            side = sides.get(layer, (width, width))
+            yield f"{block}.{layer}", side, True
+            yield f"{block}.{layer}_bias", side[1:], False
+
+
+def run_block(
+    params: Mapping[str, Any],
+    block: str,
+    x: Tensor,
+    positions: int,
+    heads: int,
+    causal: bool,
+) -> Tensor:
+    r"""Run a block.
+
+    Parameters
+    ----------
+    params : mapping of str to Tensor [n or 1, *shape], or LinearMap
+        Parameters.
+    block : str
+        Name of the block.
+    x : Tensor [n or 1, B T, width]
+        States.
+    positions : int
+        Number of positions T of a sample.
+    heads : int
+        Number of attention heads.
+    causal : bool
+        Whether a position attends only to itself and those before it.
+
+    Returns
+    -------
+    Tensor [n or 1, B T, width]
+        New states.
+
+    Notes
+    -----
+    With layer normalisations N and attention A it is
+
+    .. math::
+
+        x \leftarrow x + A(N_1(x)), \quad
+        x \leftarrow x + \mathrm{GELU}(N_2(x) W_{up} + b) W_{down} + b'
+    """
+    z = normalise(params, f"{block}.norm1", x)
+    q, k, v = (apply_linear(params, f"{block}.{name}", z) for name in ("query", "key", "value"))
+    mixed = attend(q, k, v, positions, heads, causal)
+    x = x + apply_linear(params, f"{block}.output", mixed)
+    z = normalise(params, f"{block}.norm2", x)
+    inner = functional.gelu(apply_linear(params, f"{block}.up", z))
+    return x + apply_linear(params, f"{block}.down", inner)
+
+
+def apply_linear(params: Mapping[str, Any], name: str, x: Tensor) -> Tensor:
+    """Compute x W + b of the layer with the parameters `name` and `name_bias`."""
+    return add_bias(apply(params[name], x), params[f"{name}_bias"])
+
+
+def normalise(params: Mapping[str, Any], name: str, x: Tensor) -> Tensor:
+    """Normalise states [n or 1, M, width], with the scale `name` and the shift `name_bias`."""
+    scale, shift = params[name], params[f"{name}_bias"]
+    if len(scale) == len(shift) == 1:
+        return functional.layer_norm(x, x.shape[-1:], scale[0], shift[0])
+    unit = functional.layer_norm(x, x.shape[-1:])
+    return torch.addcmul(shift[:, None], unit, scale[:, None])
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, positions: int, heads: int, causal: bool) -> Tensor:
+    r"""Compute the attention of several heads.
+
+    Parameters
+    ----------
+    q, k, v : Tensor [n or 1, B T, width]
+        Queries, keys and values.
+    positions : int
+        Number of positions T of a sample.
+    heads : int
+        Number of heads, which share the width.
+    causal : bool
+        Whether a position attends only to itself and those before it.
+
+    Returns
+    -------
+    Tensor [n or 1, B T, width]
+        The values' mixtures.
+
+    Notes
+    -----
+    In each head of width d,
+
+    .. math:: \mathrm{softmax}(q k^T / \sqrt{d}) v
+    """
+    rows, total = max(len(q), len(k), len(v)), q.shape[1]
+    q, k, v = (
+        one.expand(rows, -1, -1)
+        .reshape(-1, positions, heads, one.shape[2] // heads)
+        .transpose(1, 2)
+        for one in (q, k, v)
+    )
+    mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    return mixed.transpose(1, 2).reshape(rows, total, -1)

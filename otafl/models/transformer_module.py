@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-from otafl.models.attention import EPSILON
-
-Make = Mapping[str, Any]
-"""Result of `Transformer.describe`."""
 
 
 class TransformerModule(nn.Module):
@@ -22,16 +16,28 @@ class TransformerModule(nn.Module):
 
     Parameters
     ----------
-    made : mapping
-        Result of `Transformer.describe`.
     params : mapping of str to Tensor
         Parameters of one model, which are copied.
+    input : {"images", "tokens", "vectors"}
+        Kind of the samples.
+    image : tuple of int
+        Channels, height and width of images.
+    patch : int
+        Side of a patch.
+    heads : int
+        Number of attention heads.
     """
 
-    def __init__(self, made: Make, params: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self,
+        params: Mapping[str, Tensor],
+        input: str,
+        image: tuple[int, int, int],
+        patch: int,
+        heads: int,
+    ) -> None:
         super().__init__()
-        self.input, self.pooling = made["input"], made["pooling"]
-        self.image, self.patch = tuple(made["image"]), made["patch"]
+        self.input, self.image, self.patch = input, image, patch
         if self.input == "tokens":
             self.embedding: nn.Module = nn.Embedding.from_pretrained(params["embedding"], False)
         else:
@@ -40,24 +46,21 @@ class TransformerModule(nn.Module):
         self.positions = nn.Parameter(params["positions"].clone())
         if "class_token" in params:
             self.class_token = nn.Parameter(params["class_token"].clone())
-        blocks = (f"block{index}" for index in range(made["depth"]))
-        self.blocks = nn.Sequential(*(Block(made, params, name) for name in blocks))
+        depth = sum(name.endswith(".up") for name in params)
+        names = (f"block{index}" for index in range(depth))
+        blocks = (Block(params, name, heads, input == "tokens") for name in names)
+        self.blocks = nn.Sequential(*blocks)
         self.norm, self.head = _make_norm(params, "norm"), _make_linear(params, "head")
 
     def forward(self, x: Tensor) -> Tensor:
         states = self.embedding(self._cut(x))
-        if self.pooling == "class_token":
+        if self.input != "tokens":
             token = self.class_token.expand(states.shape[0], 1, -1)
             states = torch.cat([token, states], 1)
         states = self.blocks(states + self.positions)
-        if self.pooling == "class_token":
+        if self.input != "tokens":
             states = states[:, 0]
-        elif self.pooling == "last":
-            states = states[:, -1]
-        states = self.norm(states)
-        if self.pooling == "mean":
-            states = states.mean(1)
-        scores: Tensor = self.head(states)
+        scores: Tensor = self.head(self.norm(states))
         return scores
 
     def _cut(self, x: Tensor) -> Tensor:
@@ -73,16 +76,18 @@ class TransformerModule(nn.Module):
 
 
 class Block(nn.Module):
-    """Pre-norm block of attention and a perceptron, as `attention.run_block`.
+    """Pre-norm block of attention and a perceptron, as `transformer.run_block`.
 
     Parameters
     ----------
-    made : mapping
-        Result of `Transformer.describe`.
     params : mapping of str to Tensor
         Parameters of the model.
     name : str
         Name of the block.
+    heads : int
+        Number of attention heads.
+    causal : bool
+        Whether a position attends only to itself and those before it.
     """
 
     query: nn.Linear
@@ -92,9 +97,9 @@ class Block(nn.Module):
     up: nn.Linear
     down: nn.Linear
 
-    def __init__(self, made: Make, params: Mapping[str, Tensor], name: str) -> None:
+    def __init__(self, params: Mapping[str, Tensor], name: str, heads: int, causal: bool) -> None:
         super().__init__()
-        self.heads, self.causal = made["heads"], made["causal"]
+        self.heads, self.causal = heads, causal
         self.norm1, self.norm2 = (_make_norm(params, f"{name}.{n}") for n in ("norm1", "norm2"))
         for layer in ("query", "key", "value", "output", "up", "down"):
             setattr(self, layer, _make_linear(params, f"{name}.{layer}"))
@@ -124,6 +129,6 @@ def _make_linear(params: Mapping[str, Tensor], name: str) -> nn.Linear:
 def _make_norm(params: Mapping[str, Tensor], name: str) -> nn.LayerNorm:
     """Make the normalisation of this name."""
     scale = params[name]
-    layer = nn.LayerNorm(len(scale), eps=EPSILON, dtype=scale.dtype)
+    layer = nn.LayerNorm(len(scale), dtype=scale.dtype)
     layer.load_state_dict({"weight": scale, "bias": params[f"{name}_bias"]})
     return layer

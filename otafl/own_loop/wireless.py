@@ -19,9 +19,8 @@ from otafl.core.errors import UserError
 from otafl.core.registry import load_component
 from otafl.core.rng import Streams
 from otafl.core.suggestions import make_unknown_name_error
-from otafl.engine import acknowledgement
 from otafl.engine.device_store import DeviceStore
-from otafl.engine.payload_collector import encode
+from otafl.engine.update import acknowledge_memory, encode, get_delivered_masks
 from otafl.own_loop.reports import OwnDelivery, UplinkReport, UplinkTotals
 from otafl.own_loop.update_kinds import Updates
 from otafl.power.custom import CustomPolicy
@@ -277,10 +276,8 @@ class WirelessUplink:
         received, report = deliver(link.transport, coded, cohort, state, round)
         if link.codec.has_memory:
             context = Context(cohort, link.codec.hyper, self._streams, round)
-            delivered_masks = acknowledgement.get_delivered_masks(report, coded, cohort)
-            acknowledgement.acknowledge_memory(
-                link.codec, coded, self._memory, delivered_masks, context
-            )
+            delivered_masks = get_delivered_masks(report, coded, cohort)
+            acknowledge_memory(link.codec, coded, self._memory, delivered_masks, context)
         return link.codec.decode(received), self._signalling.charge(report)
 
     def _report(self, report: LinkReport) -> UplinkReport:

@@ -189,8 +189,7 @@ def _estimate_state(scenario: Scenario, model: Model) -> int:
     some = max(2, min(count, FEW_DEVICES))
     one, few = (_count_numbers(scenario, model, devices) for devices in (1, some))
     server = one.server + (count - 1) * (few.server - one.server) // (some - 1)
-    rows = _bound_rows(scenario) if scenario.engine.device_state == "memory" else 0
-    numbers = 4 * server + 2 * participants * few.payload + rows * few.device
+    numbers = 4 * server + 2 * participants * few.payload + _bound_rows(scenario) * few.device
     return numbers * _get_dtype(scenario).itemsize
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 else:
     Target = Literal[TARGETS]
 
-DeviceState = Literal["memory", "host", "disk"]
-
 
 class DevicesSettings(Settings):
     """The devices that train."""
@@ -118,9 +116,6 @@ class TrainingSettings(Settings):
     norm_samples: int | None = Field(None, ge=1)
     """training samples that the statistics of batch normalisation are estimated on before a test;
     all if not given"""
-    norm_from_round: int = Field(0, ge=0)
-    """round from which those statistics are estimated; before it, a model is tested on the
-    statistics of its test samples"""
     duration_s: float | None = declare_stackable(None, gt=0)
     """simulated seconds after which a trial ends, regardless of the rounds; no bound if not
     given"""
@@ -187,9 +182,6 @@ class EngineSettings(Settings):
     cuda_graphs: bool = True
     """whether a GPU records the local work of built-in methods and models in CUDA graphs, which it
     replays in later rounds"""
-    device_state: DeviceState = "memory"
-    """storage of the devices' own models between rounds: memory of the processor; host memory, for
-    a GPU with less; or disk, in temporary files ($TMPDIR)"""
     threads: int | None = Field(None, ge=1, le=1024)
     """processor threads; torch's choice if not given"""
 

@@ -145,7 +145,7 @@ def make_short_error(error: Exception) -> UserError:
     """Return the error of a single trial that there is no memory for."""
     return UserError(
         f"engine.memory_gb: there is no memory for a single trial ({_format_error(error)}); use a "
-        "smaller engine.chunk_mb, engine.device_state: disk, or fewer workers"
+        "smaller engine.chunk_mb, or fewer workers"
     )
 
 

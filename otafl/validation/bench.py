@@ -16,7 +16,7 @@ from otafl.core.contracts import Cohort, Group, LinkReport
 from otafl.core.rng import Streams, declare_family
 from otafl.engine.assembly import select_torch_device
 from otafl.engine.device_store import DeviceStore
-from otafl.engine.payload_collector import encode
+from otafl.engine.update import encode
 from otafl.scenario import load_scenario
 from otafl.topology import Rows
 from otafl.uplink import Uplink, build

@@ -34,7 +34,7 @@ def make_runs(
     for target in ("onnx", "litert"):
         runtime, suffix, write = deployment.FORMATS[target]
         path = folder / f"{name}{suffix}"
-        run = write(Source(module, chosen.input_shape), path, None)
+        run = write(Source(module, chosen.input_shape), path)
         out[runtime] = run, path.stat().st_size
     return out
 
@@ -53,7 +53,7 @@ def measure_width(result: Path, hidden: str, algorithms: list[str]) -> Iterator[
             x, y = deployment.load_samples(chosen)
             scores = [measure.score_samples(run, x, y) for run, _ in runs[name].values()]
             for one in scores[1:]:
-                if fault := measure.find_fault(scores[0], one, quantised=False):
+                if fault := measure.find_difference(scores[0], one):
                     raise otafl.UserError(f"{name}: {fault}")
             module = chosen.build_module()
             macs = count_macs(module, torch.from_numpy(x[:1]))

@@ -21,7 +21,7 @@ from otafl.core.rng import Streams
 from otafl.downlink.base import Delivery
 from otafl.engine.assembly import Parts, assemble, make_workload
 from otafl.engine.engine import Engine
-from otafl.engine.submodel_workload import SubmodelWorkload
+from otafl.engine.workload import SubmodelWorkload
 from otafl.scenario import Point, Scenario, expand, load_scenario
 
 BASE: dict[str, Any] = {

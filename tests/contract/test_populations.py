@@ -4,7 +4,6 @@ and records that are kept for those who take part alone are those that are kept 
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -57,15 +56,11 @@ def keys_of(algorithm: str) -> dict[str, Any]:
     return {"algorithm": algorithm, **example, "transport": over_fading(algorithm), **FEW}
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "place"), list(zip(ALGORITHMS, itertools.cycle(("memory", "disk")), strict=False))
-)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_state_of_who_takes_part_is_state_of_all(
-    algorithm: str, place: str, monkeypatch: pytest.MonkeyPatch
+    algorithm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = keys_of(algorithm) | {"engine.device_state": place}
-    if place == "disk" and not engine(keys).devices.num_coordinates:
-        pytest.skip("devices keep nothing")
+    keys = keys_of(algorithm)
     sparse = engine(keys)
     ours = taken(sparse)
     assert sparse.devices.num_allocated <= 18

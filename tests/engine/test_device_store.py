@@ -24,8 +24,8 @@ def starts() -> Tensors:
     return {"w": torch.tensor([1.0, 2.0]).view(S, 1, 1).expand(S, 1, 3), "n": torch.zeros(S, 1)}
 
 
-def store(place: Any = "memory", hands_over: bool = True) -> DeviceStore:
-    made = DeviceStore(S, K, CPU, place, hands_over)
+def store(hands_over: bool = True) -> DeviceStore:
+    made = DeviceStore(S, K, CPU, hands_over)
     made.add(starts())
     return made
 
@@ -74,12 +74,12 @@ def equal(one: Tensors, other: Tensors) -> None:
         assert torch.equal(block, other[name]), name
 
 
-@pytest.mark.parametrize(("place", "most"), [("memory", 5), ("disk", 25), ("host", K)])
-def test_rows_are_those_of_a_table_of_all(place: str, most: int) -> None:
+@pytest.mark.parametrize("most", [5, 25, K])
+def test_rows_are_those_of_a_table_of_all(most: int) -> None:
     """Few devices at a time, which get rows one by one; many, after which all have one; and all of
     them now and then, whose tables change hands."""
     generator = np.random.default_rng(most)
-    sparse, dense, came = store(place), Dense(), set()
+    sparse, dense, came = store(), Dense(), set()
     for t in range(12):
         every = most == K and t % 3 == 2
         some = cohort([*range(K)], [*range(K)]) if every else random_cohort(generator, most)
@@ -123,14 +123,14 @@ def test_a_block_that_comes_later_begins_at_its_start() -> None:
     assert one.get_rows(cohort([7, 9], [2]))["late"].tolist() == [3.0, 3.0, 4.0]
 
 
-@pytest.mark.parametrize(("place", "most"), [("disk", 3), ("memory", 30)])
-def test_it_goes_on_from_what_was_kept(place: str, most: int) -> None:
+@pytest.mark.parametrize("most", [3, 30])
+def test_it_goes_on_from_what_was_kept(most: int) -> None:
     generator = np.random.default_rng(1)
-    one, dense = store(place, hands_over=False), Dense()
+    one, dense = store(hands_over=False), Dense()
     for _ in range(4):
         some = random_cohort(generator, most)
         work(one, some), work(dense, some)
-    again = DeviceStore(S, K, CPU, place)  # as the engine makes a codec's, before any block
+    again = DeviceStore(S, K, CPU)  # as the engine makes a codec's, before any block
     again.load_state_dict(one.state_dict())
     again.add(starts())
     assert again.num_allocated == one.num_allocated

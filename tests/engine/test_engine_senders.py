@@ -36,13 +36,6 @@ def test_senders_alone_are_aggregated_and_all_train() -> None:
     assert not torch.equal(some.select_cohort(None, 1).transmit_mask, who.transmit_mask)
 
 
-def test_senders_in_chunks() -> None:
-    keys = {"devices.senders": 2, "engine.dtype": "float64", "algorithm": "fedrlr"}
-    whole = run(engine(keys), 2)
-    again = run(engine(keys | {"engine.chunk_mb": 1e-6}), 2)
-    torch.testing.assert_close(again.server, whole.server, rtol=1e-9, atol=1e-12)
-
-
 def test_more_senders_than_participants() -> None:
     with pytest.raises(ScenarioError, match=r"devices.senders: got 5, more than the 4 devices"):
         engine({"devices.senders": 5})

@@ -15,7 +15,6 @@ from contract.small import engine, run, scenario, tree
 
 import otafl
 from otafl.core.contracts import Cohort, Payload, Workload
-from otafl.devices.hardware import ACTIVITIES
 from otafl.engine.engine import Engine
 from otafl.results.end_values import select_final
 from otafl.running.stack_run import run_stack
@@ -228,18 +227,3 @@ def test_trials_end_at_their_time_or_when_nobody_will_come() -> None:
     assert (result["end_round"] < 200).all()
     assert (select_final(result, "present") == 0).all()
     np.testing.assert_allclose(select_final(result, "charge_j"), 0.0, atol=2e-13)
-
-
-def test_timeline() -> None:
-    """Who did what when, as the clock kept it; transmissions add up to the updates used."""
-    keys = PROTOCOLS["periodic"] | LEAVING | {"devices.compute": SLOW, "transport": "ideal"}
-    result = otafl.run(tree(keys | {"output.save_timeline": True, "training.rounds": 20}))
-    activity = result["timeline_activity"]
-    assert activity.attrs["flag_meanings"].split() == list(ACTIVITIES)
-    start, end = result["timeline_start_s"], result["timeline_end_s"]
-    assert (end > start).sum() == np.isfinite(activity).sum()
-    last = result.isel(round=-1)
-    for kind, count in (("transmit", "updates_used"), ("lost", "updates_lost")):
-        found = (activity == ACTIVITIES.index(kind)).sum("event")
-        np.testing.assert_array_equal(found, last[count])
-    assert float(end.max()) <= float(last["sim_time_s"].max())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from otafl.core.contracts import MODEL, Group
-from otafl.engine.payload_collector import PayloadCollector, reorder_payload
+from otafl.engine.update import PayloadCollector, reorder_payload
 
 pytestmark = pytest.mark.exact
 

@@ -127,15 +127,3 @@ def test_what_the_method_made_stays_with_what_is_sent() -> None:
         first.join(second)
     )
     assert contents(both) == contents(halved(first.join(second)))
-
-
-def test_a_payload_that_was_changed_joins_one_that_was_not() -> None:
-    first, second = update([(1, 2)], 0), update([(0, 1)], 1)
-    doubled = tuple(
-        replace(group, tensors={name: 2 * block for name, block in group.tensors.items()})
-        for group in first.payload
-    )
-    both = first.replace_payload(doubled).join(second)
-    assert both.payload[0].tensors["a"].tolist() == [[101.0], [24.0]]
-    assert both.original_payload[0].tensors["a"].tolist() == [[101.0], [12.0]]
-    assert first.replace_payload(first.payload).join(second).original == ()

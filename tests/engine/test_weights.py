@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from contract.small import engine, prepare_first_round
@@ -32,13 +30,3 @@ def test_the_mean_is_weighted_as_asked(weights: str) -> None:
     start = one.server["model"].clone()
     one.run_round(0)
     torch.testing.assert_close(one.server["model"] - start, hand, rtol=0, atol=1e-5)
-
-
-def test_of_some_devices() -> None:
-    """Of a cohort uniform weights are one over all devices, as shares of samples are of all."""
-    some: dict[str, Any] = {"devices.participants": 2, "training.weights": "uniform"}
-    one = engine({**UNEQUAL, **some})
-    _, cohort = prepare_first_round(one)
-    devices = one.parts.samples.sample_share.shape[1]
-    assert cohort.num_rows == 4 < 2 * devices
-    torch.testing.assert_close(cohort.weight, torch.full((4,), 1.0 / devices).to(cohort.weight))

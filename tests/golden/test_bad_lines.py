@@ -87,7 +87,6 @@ export s.yaml --to pytorch -o a.pt2
 export r.nc --to x -o a.onnx
 export r.nc --to pytorch -o a.pt2 --view x
 export r.nc --to pytorch -o a.pt2 --device 9
-export r.nc --to pytorch -o a.pt2 --quantise dynamic
 export sw --to pytorch -o a.pt2
 export sw --to pytorch -o a.pt2 --sel snr_db=99
 plot sw --kind x

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 import yaml
 from contract.small import scenario
 from support.marks import first_is_fast
@@ -119,19 +120,19 @@ def test_models_are_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
 
 
 def named(tmp_path: Path, code: str, **options: Any) -> Path:
-    """A result whose model is what a stranger's code makes, as its file says."""
+    """A result whose model is what a stranger's code makes, as its scenario says."""
     path = make_trained_result(tmp_path)
-    (file,) = trained.list_model_files(path)
-    content = torch.load(file, weights_only=True)
-    model = {"kind": "module", "name": code, "options": options, "classes": 10}
-    content["views"]["global"]["recipe"]["model"] = model
-    plain_data.save_archive(content, file)
+    with xr.open_dataset(path) as held:
+        whole = held.load()
+    tree = yaml.safe_load(whole.attrs["scenario"]) | {"model": {"name": code, **options}}
+    whole.attrs["scenario"] = yaml.safe_dump(tree)
+    write_part(whole, path)
     return path
 
 
-def test_a_recipe_s_code_is_not_run(tmp_path: Path, mark: Path) -> None:
+def test_a_model_s_code_is_not_run(tmp_path: Path, mark: Path) -> None:
     path = named(tmp_path, "os:mkdir", path=str(mark))
-    with pytest.raises(UserError, match=r"^model.name: .* names 'os:mkdir'.* trust=True"):
+    with pytest.raises(UserError, match=r"names 'os:mkdir'.* trust=True"):
         otafl.load_model(path)
     for check in ("--check", "--no-check"):
         out = str(tmp_path / "model.pt2")
@@ -140,19 +141,15 @@ def test_a_recipe_s_code_is_not_run(tmp_path: Path, mark: Path) -> None:
         assert end.value.code == 2
 
 
-def test_a_trusted_recipe_must_make_a_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "no_module.py").write_text(
-        "class Thing:\n    def __init__(self, shape, classes, a): ...\n"
-    )
+def test_trusted_code_must_make_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "no_module.py").write_text("class Thing:\n    def __init__(self, a): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
     path = named(tmp_path, "no_module:Thing", a=1)
-    with pytest.raises(UserError, match=r"gives a Thing; expected a torch.nn.Module"):
+    with pytest.raises(UserError, match=r"returned a Thing; expected a torch.nn.Module"):
         otafl.load_model(path, trust=True)
 
 
-def test_no_command_runs_what_a_recipe_names_of_python(tmp_path: Path, mark: Path) -> None:
+def test_no_command_runs_what_a_model_names_of_python(tmp_path: Path, mark: Path) -> None:
     """Trusted or not."""
     path = named(tmp_path, "os:mkdir", path=str(mark))
     with pytest.raises(UserError, match="part of Python itself"):

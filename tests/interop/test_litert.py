@@ -97,19 +97,6 @@ def test_layers_give_what_they_give_in_pytorch(tmp_path: Path) -> None:
     assert wrong == []
 
 
-def test_quantised_weights_are_smaller(tmp_path: Path) -> None:
-    path = make_trained_result(tmp_path, model={"name": "mlp", "hidden": [64, 64]}, trials=1)
-    chosen = deployment.open_models(path, {}, 0, "global", None)
-    sizes = []
-    for how in (None, "float16", "dynamic"):
-        made = deployment.export(chosen, "litert", tmp_path / "model.tflite", how)
-        assert made.faults == []
-        sizes.append(made.path.stat().st_size)
-    assert sizes[0] > 1.5 * sizes[1] > 2 * sizes[2]
-    with pytest.raises(UserError, match="--quantise int4: must be dynamic or float16"):
-        deployment.export(chosen, "litert", tmp_path / "model.tflite", "int4")
-
-
 def test_what_has_no_translation_is_named(tmp_path: Path) -> None:
     for module, shape, match in [
         (nn.Sequential(nn.Softplus()), (4,), "no translation of a Softplus; use --to onnx"),

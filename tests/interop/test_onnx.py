@@ -16,7 +16,6 @@ from torch import nn
 from otafl.cli import exporting
 from otafl.core.errors import UserError
 from otafl.exporting import deployment, measure
-from otafl.exporting.measure import Scored
 from otafl.models.modules import count_macs
 
 onnx = pytest.importorskip("onnx")
@@ -108,35 +107,11 @@ def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = deployment.open_models(make_trained_result(tmp_path), {}, 0, "global", None)
     with pytest.raises(UserError, match=r"--out .*model\.tflite: must .* ends in \.onnx"):
         deployment.export(chosen, "onnx", tmp_path / "model.tflite")
-    with pytest.raises(UserError, match=r"--quantise dynamic: only for LiteRT"):
-        deployment.export(chosen, "onnx", tmp_path / "model.onnx", "dynamic")
     for missing in ("onnxscript", "onnxruntime"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, missing, None)
             with pytest.raises(UserError, match=missing + r" .*; run pip install 'otafl\[onnx\]'"):
                 deployment.export(chosen, "onnx", tmp_path / "model.onnx")
-
-
-class TestFault:
-    good = Scored(np.array([[2.0, 1.0], [0.0, 4.0], [1.0, 1.0 + 1e-6]]), 1.0)
-
-    def test_rounding_is_none(self) -> None:
-        near = Scored(self.good.scores + 1e-5, 1.0)
-        assert measure.find_fault(self.good, near, quantised=False) is None
-
-    def test_accuracy(self) -> None:
-        """One sample of three is a tie, which rounding may decide."""
-        assert measure.compute_tie_share(self.good.scores) == pytest.approx(1 / 3)
-        one, two = (Scored(self.good.scores, accuracy) for accuracy in (2 / 3, 1 / 3))
-        assert measure.find_fault(self.good, one, quantised=False) is None
-        assert "accuracy is 0.333333" in str(measure.find_fault(self.good, two, quantised=False))
-
-    def test_quantised_weights_may_cost_a_hundredth(self) -> None:
-        for accuracy, fine in [(0.995, True), (0.985, False), (float("nan"), False)]:
-            found = measure.find_fault(
-                self.good, Scored(self.good.scores * 2, accuracy), quantised=True
-            )
-            assert (found is None) == fine
 
 
 def test_a_torch_program(tmp_path: Path) -> None:

@@ -42,8 +42,3 @@ def test_points_of_a_sweep_over_data_have_losses_of_their_own() -> None:
     again = load_scenario(parse(to_yaml(swept)).data)
     assert [point.scenario.loss.name for point in expand(again)] == ["cross_entropy", "squared"]
     assert compute_scenario_hash(again) == compute_scenario_hash(swept)
-
-
-def test_losses_are_an_axis() -> None:
-    swept = load(sweep={"loss": ["cross_entropy", "squared"]})
-    assert [point.scenario.loss.name for point in expand(swept)] == ["cross_entropy", "squared"]

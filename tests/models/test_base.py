@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import torch
-from support.layered_bench import WIDTHS, draw_params
-from twins.setting import mlp
 
 from otafl.core import registry
 from otafl.models import list_layer_sides
-from otafl.models.base import flatten, unflatten
 
 pytestmark = pytest.mark.exact
-
-
-def test_flatten_and_back() -> None:
-    blocks = draw_params(mlp(WIDTHS))
-    shapes = {name: tuple(block.shape[1:]) for name, block in blocks.items()}
-    flat = flatten(blocks)
-    back = unflatten(flat, shapes)
-    assert list(back) == list(blocks)
-    assert all(torch.equal(back[name], block) for name, block in blocks.items())
-    back["bias1"].fill_(7.0)
-    assert (flat == 7.0).sum() == back["bias1"].numel()
 
 
 def test_sides_are_those_of_the_layers() -> None:

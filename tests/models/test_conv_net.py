@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from otafl.core.errors import UserError
-from otafl.models.conv_net import ConvNet
 from otafl.models.resnet import ResNet
+from otafl.models.vgg import ConvNet
 
 pytestmark = pytest.mark.exact
 
@@ -24,7 +24,7 @@ def normal(kind: str, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("kind", ["batch", "group"])
 def test_conv_net_against_torch(kind: str) -> None:
-    settings = ConvNet.Settings(channels=(4, 6), norm=kind, hidden=(3,), last_pool=kind == "batch")
+    settings = ConvNet.Settings(channels=(4, 6), norm=kind, hidden=(3,))
     network = ConvNet(settings, SHAPE, CLASSES)
     params, batch = draw_params(network), draw_normal(N, B, *SHAPE, seed=99)
     scores = score_training(network, params, batch)
@@ -33,8 +33,7 @@ def test_conv_net_against_torch(kind: str) -> None:
         for number in (1, 2):
             x = functional.conv2d(x, p[f"conv{number}.weight"], padding=1)
             x = normal(kind, x, p[f"norm{number}.weight"], p[f"norm{number}.bias"]).relu()
-            if number == 1 or settings.last_pool:
-                x = functional.max_pool2d(x, 2)
+            x = functional.max_pool2d(x, 2)
         x = (x.flatten(1) @ p["linear1.weight"] + p["linear1.bias"]).relu()
         expected = x @ p["classifier.weight"] + p["classifier.bias"]
         torch.testing.assert_close(scores[row], expected, **CLOSE)
@@ -42,7 +41,7 @@ def test_conv_net_against_torch(kind: str) -> None:
 
 def test_groups_of_a_narrower_network() -> None:
     """Four groups of 8 channels, gcd(4, 6) = 2 of 6: as torch has them."""
-    settings = ConvNet.Settings(channels=(8,), norm="group", groups=4, last_pool=False)
+    settings = ConvNet.Settings(channels=(8,), norm="group", groups=4)
     network = ConvNet(settings, SHAPE, CLASSES)
     for channels, groups in ((8, 4), (6, 2), (3, 1)):
         narrow = network.build_network(lambda _, channels=channels: channels)
@@ -50,7 +49,8 @@ def test_groups_of_a_narrower_network() -> None:
         scores = narrow.logits(params, x)
         p = {name: block[1] for name, block in params.items()}
         seen = functional.conv2d(x[1], p["conv1.weight"], padding=1)
-        seen = functional.group_norm(seen, groups, p["norm1.weight"], p["norm1.bias"]).relu()
+        seen = functional.group_norm(seen, groups, p["norm1.weight"], p["norm1.bias"])
+        seen = functional.max_pool2d(seen, 2).relu()
         expected = seen.flatten(1) @ p["classifier.weight"] + p["classifier.bias"]
         torch.testing.assert_close(scores[1], expected, **CLOSE)
 
@@ -58,5 +58,4 @@ def test_groups_of_a_narrower_network() -> None:
 def test_too_small_images() -> None:
     with pytest.raises(UserError, match="images of 1x3 pixels are too small for a max-pooling"):
         ConvNet(ConvNet.Settings(), (4, 12), 10)
-    ConvNet(ConvNet.Settings(last_pool=False), (4, 12), 10)
     assert ResNet(ResNet.Settings(), (1, 1), 10).macs > 0

@@ -71,6 +71,6 @@ def test_whole_model(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     maps = {name: cp_layers.make_map(f) for name, f in own.items()} | biases
     ours = model.logits(maps, x)
     assert float((ours - expected).norm() / expected.norm()) < 1e-12
-    monkeypatch.setattr(layered, "PATCHES_AT_ONCE", 2 * 64 * 4 * 3)
+    monkeypatch.setattr(layered, "NUMBERS_AT_ONCE", 2 * 64 * 4 * 3)
     in_parts = model.logits(maps, x)
     torch.testing.assert_close(in_parts, ours)

@@ -138,18 +138,6 @@ def test_batch_normalisation_is_torchs() -> None:
         score_training(model, params, x[:, :1])
 
 
-def test_dropout_follows_the_keys_of_rows() -> None:
-    model = ModuleModel(make_normed(), (6,), 4)
-    params, x = draw_module_params(model), torch.randn(2, 9, 6, dtype=torch.float64)
-    keys = torch.tensor([11, 12])
-    both = score_training(model, params, x, None, keys)
-    alone = score_training(model, {n: b[1:] for n, b in params.items()}, x[1:], None, keys[1:])
-    torch.testing.assert_close(alone, both[1:])
-    others = score_training(model, params, x, None, keys + 1)
-    assert not torch.isclose(others, both).all()
-    assert torch.equal(model.logits(params, x), model.logits(params, x))
-
-
 def test_dropout_of_channels() -> None:
     layers = torch.nn.Conv2d(1, 3, 3, padding=1), torch.nn.Dropout2d(0.5), torch.nn.Flatten()
     model = ModuleModel(torch.nn.Sequential(*layers), (1, 2, 2), 12)
@@ -354,12 +342,6 @@ class TestCallables:
         model = self.built(width=3)
         assert isinstance(model, ModuleModel)
         assert model.shapes["0.weight"] == (3, 6)
-        assert model.describe() == {
-            "kind": "module",
-            "name": self.NAME,
-            "options": {"width": 3},
-            "classes": 4,
-        }
 
     def test_neither(self) -> None:
         with pytest.raises(UserError, match=r"returned a str; expected a torch.nn.Module or an"):

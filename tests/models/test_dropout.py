@@ -9,10 +9,8 @@ from support.rounding import assert_agree
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Model, differentiate
-from otafl.models.chain_network import to_network
-from otafl.models.dropout import draw_dropout
 from otafl.models.layered import LayeredModel
-from otafl.models.linear_layer import number_layers
+from otafl.models.linear_layer import draw_dropout, number_layers
 
 pytestmark = pytest.mark.exact
 KEYS = torch.tensor([3, -4], dtype=torch.int64)
@@ -67,4 +65,4 @@ def test_a_test_is_without_dropout() -> None:
 
 def test_submodels_refuse_dropout() -> None:
     with pytest.raises(UserError, match=r"^model.dropout: got 0.5, but submodels"):
-        to_network(make_layered(0.5), lambda width: width)
+        make_layered(0.5).narrow(lambda width: width)

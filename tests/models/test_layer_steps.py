@@ -1,4 +1,4 @@
-"""The steps of a network: their start, and their form as plain data."""
+"""The start of the steps of a network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from support.network_bench import F64, IMAGE, STEPS
 from otafl.core.rng import Streams
 from otafl.models.layer_steps import Conv, Linear, MeanPool, Relu
 from otafl.models.network import Network
-from otafl.models.step_lists import describe_steps, parse_steps
 
 pytestmark = pytest.mark.exact
 
@@ -42,9 +41,3 @@ def test_factors_start_with_the_variance_of_their_product() -> None:
     params = low.init(lambda name, shape: draws.draw_uniform(f"init/{name}", 0, shape))
     product = params["a.left"] @ params["a.right"]
     assert abs(float(product.var()) * 3 * 90 / 6 - 1) < 0.15
-
-
-def test_steps_come_back_from_plain_data() -> None:
-    again = parse_steps(describe_steps(STEPS))
-    assert again == STEPS
-    assert describe_steps(again) == describe_steps(STEPS)

@@ -11,8 +11,7 @@ from contract.small import engine, run
 
 from otafl.core.contracts import Batch
 from otafl.losses.squared import Squared
-from otafl.models.linear import Linear
-from otafl.models.modules import build_module
+from otafl.models.softmax_regression import Linear
 
 pytestmark = pytest.mark.exact
 
@@ -45,13 +44,6 @@ def test_gradients_are_those_of_the_penalised_objective(bias: bool, ridge: float
     torch.testing.assert_close(list(grads.values()), list(wanted))
 
 
-def test_starts() -> None:
-    for start, largest in (("zero", 0.0), ("uniform", 0.5)):
-        model, _, _ = make(start=start)
-        params = model.init(lambda name, shape: torch.full((2, *shape), 1.0))
-        assert {float(block.max()) for block in params.values()} == {largest}
-
-
 def test_full_batches_lead_to_the_ridge_regression() -> None:
     keys = {
         "data": {"name": "ridge", "users": 4, "user_samples": 12, "features": 3},
@@ -72,9 +64,7 @@ def test_full_batches_lead_to_the_ridge_regression() -> None:
 
 def test_a_module_scores_alike() -> None:
     model, params, batch = make()
-    recipe = {"model": model.describe(), "form": "dense", "flat": None, "parts": 1}
-    recipe |= {"together": None, "input_shape": [INPUTS], "classes": OUTPUTS}
-    module = build_module(recipe, {name: block[0].float() for name, block in params.items()})
+    one = {name: block[0].float() for name, block in params.items()}
+    module = model.build_module(one, (INPUTS,))
     wanted = model.logits(params, batch.x)[0].float()
     torch.testing.assert_close(module(batch.x[0].float()), wanted)
-    assert make(bias=False)[0].describe() is None

@@ -13,6 +13,7 @@ from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.losses.cross_entropy import CrossEntropy
+from otafl.models.linear_layer import LEAKY_SLOPE
 from otafl.models.lstm import Lstm
 
 pytestmark = pytest.mark.exact
@@ -22,7 +23,7 @@ N, B, LENGTH, FEATURES, CLASSES = 3, 4, 6, 5, 2
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
 SETTINGS = [
     Lstm.Settings(hidden=2, layers=1, classifier=()),
-    Lstm.Settings(hidden=4, classifier=(7, 3), bidirectional=True, leaky_slope=0.3),
+    Lstm.Settings(hidden=4, classifier=(7, 3), bidirectional=True),
 ]
 
 
@@ -82,7 +83,7 @@ def scores(settings: Lstm.Settings, params: Tensors, row: int, x: Tensor) -> tup
     for i in range(last + 1):
         read = read @ leaves[f"weight{i}"] + leaves[f"bias{i}"]
         if i < last:
-            read = functional.leaky_relu(read, settings.leaky_slope)
+            read = functional.leaky_relu(read, LEAKY_SLOPE)
     return read, {k: v for k, v in leaves.items() if not k.startswith("torch/")}
 
 

@@ -11,13 +11,13 @@ from twins.setting import mlp
 
 from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.core import registry
-from otafl.core.contracts import Tensors, View
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank
 from otafl.models import LayeredModel, build
 from otafl.models.linear_layer import number_layers
-from otafl.models.modules import build_module, build_recipe
+from otafl.models.modules import Recipe, build_module
 
 pytestmark = pytest.mark.exact
 
@@ -27,9 +27,9 @@ def module(point: LowRank, bias: Tensor, row: int = 0) -> Any:
     inputs, outputs = point.u.shape[1], point.v.shape[1]
     model = LayeredModel(number_layers([(inputs, outputs)]))
     params = {"u0": point.u, "s0": point.s, "v0": point.v, "b0": bias}
-    recipe = build_recipe(model, View(params, model.logits), "mlp", (inputs,), outputs)
-    (thin,) = build_module(recipe, {name: block[row] for name, block in params.items()})
-    return thin
+    one = model.build_module({name: block[row] for name, block in params.items()}, (inputs,))
+    assert isinstance(one, nn.Sequential)
+    return one[0]
 
 
 def test_by_hand() -> None:
@@ -49,8 +49,8 @@ def test_it_scores_as_fedrlr_does() -> None:
         server = {name: b + 0.1 if name[0] == "b" else b for name, b in server.items()}
         seen = algorithm.build_views(server, devices)["local"]
         row = len(seen.params["u0"]) - 1
-        recipe = build_recipe(model, seen, "mlp", (2, 3), 3)
-        one = build_module(recipe, {name: block[row] for name, block in seen.params.items()})
+        params = {name: block[row] for name, block in seen.params.items()}
+        one = build_module(model, make_recipe("mlp", (2, 3)), params)
     x = torch.randn(7, 2, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     scores = one(x)
     torch.testing.assert_close(scores, seen.predict_fn(seen.params, x.flatten(1)[None])[row])
@@ -72,19 +72,23 @@ def started(model: Any) -> Tensors:
     return model.init(lambda name, shape: streams.draw_uniform(f"init/{name}", 0, shape))
 
 
-def test_a_model_is_its_description() -> None:
-    """The module of a model's description scores as it does, or it has none and says so."""
+def make_recipe(name: str, shape: tuple[int, ...]) -> Recipe:
+    return Recipe(name=name, input_shape=list(shape), classes=3, together=None, refused=None)
+
+
+def test_a_module_scores_as_its_model() -> None:
+    """Or there is none, which is said."""
     x = torch.randn(1, 5, 144, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
     wrong = []
     for name in ("mlp", "cnn", "transformer", "conv_net", "resnet", "vgg", "lstm"):
         model = small(name)
         params = started(model)
         params |= model.moments(params, x)
-        recipe = build_recipe(model, View(params, model.logits), name, (144,), 3)
+        recipe = make_recipe(name, (144,))
         one = {key: block[0] for key, block in params.items()}
         if name == "lstm":
             with pytest.raises(UserError, match="'lstm' cannot be exported as a plain PyTorch"):
-                build_module(recipe, one)
-        elif not torch.allclose(build_module(recipe, one)(x[0]), model.logits(params, x)[0]):
+                build_module(model, recipe, one)
+        elif not torch.allclose(build_module(model, recipe, one)(x[0]), model.logits(params, x)[0]):
             wrong.append(name)
     assert wrong == []

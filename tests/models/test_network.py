@@ -13,10 +13,8 @@ from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams
 from otafl.models.layer_steps import Conv, MeanPool, Norm, Relu
 from otafl.models.network import Network
-from otafl.models.resnet import ResNet
 from otafl.models.step_contract import Unroll, roll_weight, to_kernels, unroll_weight
 
 pytestmark = pytest.mark.exact
@@ -86,22 +84,6 @@ def test_low_rank_is_the_convolution_of_its_product(unroll: Unroll) -> None:
     dense = Network((2, 6, 9), (Conv("a", 2, 5), Relu(0.1), MeanPool()), unroll)
     expected = dense.logits({"a.weight": weight}, x)
     torch.testing.assert_close(low.logits(params, x), expected, **CLOSE)
-
-
-def test_a_whole_resnet_at_full_rank() -> None:
-    """In training, at its own start."""
-    network = ResNet(ResNet.Settings(), (3, 16, 16), 10)
-    network = Network(network.image, network.steps, "horizontal_first")
-    draws = Streams([1], [0], dtype=F64)
-    params = network.init(lambda name, shape: draws.draw_uniform(f"init/{name}", 0, shape))
-    low, factors = lossless(network, params)
-    assert low.factorisable_names == network.factorisable_names
-    assert sum(name.endswith(".left") for name in factors) == 7
-    x = draw_normal(1, 2, 3, 16, 16)
-    with torch.no_grad():
-        scores = score_training(network, params, x)
-        torch.testing.assert_close(score_training(low, factors, x), scores, **CLOSE)
-    assert scores.std() > 0.1
 
 
 def test_padding_is_in_no_statistics() -> None:

@@ -23,7 +23,6 @@ from support.sized_bench import (
 from otafl.core import registry
 from otafl.models import LayeredModel
 from otafl.models.layer_steps import Conv, Norm
-from otafl.models.network import ResizableModel
 from otafl.models.resnet import ResNet
 from otafl.models.step_lists import iterate_steps
 
@@ -100,28 +99,6 @@ def test_every_hidden_width_is_cut(name: str) -> None:
     torch.testing.assert_close(wide.logits(params, x), narrow.logits(small, x), **CLOSE)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("mlp", ("layer0", "layer1")),
-        ("cnn", ("layer0", "layer1", "layer2")),
-        ("conv_net", ("conv1", "conv2", "linear1", "linear2")),
-        (
-            "resnet none",
-            ("stem.conv", *(f"stage{s}.block1.conv{c}" for s in (1, 2) for c in (1, 2))),
-        ),
-        ("vgg none", ("stage1.conv1", "stage1.conv2", "stage2.conv1")),
-    ],
-)
-def test_factorisable(name: str, expected: tuple[str, ...]) -> None:
-    model = SMALL[name]
-    assert isinstance(model, ResizableModel)
-    assert make_full_network(model).factorisable_names == expected
-    low = make_full_network(model).replace_ranks(dict.fromkeys(expected, 2))
-    kept = [name for name in low.shapes if name.endswith((".left", ".right"))]
-    assert len(kept) == 2 * len(expected)
-
-
 def test_norms_and_biases() -> None:
     """Norms are listed for FedBN; a convolution has a bias where no norm follows it."""
     for norm in ("batch", "group", "none"):
@@ -132,11 +109,3 @@ def test_norms_and_biases() -> None:
         assert all(step.bias == (norm == "none") for step in convolutions)
         assert network.batch_norms == (norm == "batch")
         assert network.build_network(lambda c: c // 2).batch_norms == (norm == "batch")
-
-
-def test_dense_prefix_of_fedhms_networks() -> None:
-    for name, prefix in (("resnet18", 3), ("resnet34", 15)):
-        model = registry.load_component("model", name)(
-            registry.load_settings_class("model", name)(), SHAPE, 4
-        )
-        assert model.dense_prefix == make_full_network(model).dense_prefix == prefix

@@ -76,32 +76,6 @@ def test_parameters_and_multiplications() -> None:
         assert (other.num_params, other.macs) == (network.num_params, network.macs)
 
 
-@pytest.mark.parametrize(
-    ("dense", "millions"), [(1, [4.108, 2.148, 1.168]), (2, [4.133, 2.179, 1.202])]
-)
-def test_other_dense_prefixes(dense: int, millions: list[float]) -> None:
-    sizes = [hybrid(EIGHTEEN, dense, ratio).num_params for ratio in (0.5, 0.25, 0.125)]
-    assert [round(size / 1e6, 3) for size in sizes] == millions
-
-
-def test_factorisable_steps() -> None:
-    names = EIGHTEEN.factorisable_names
-    assert len(names) == 17
-    assert len(CIFAR.factorisable_names) == 33
-    assert names[:4] == (
-        "stem.conv",
-        "stage1.block1.conv1",
-        "stage1.block1.conv2",
-        "stage1.block2.conv1",
-    )
-    assert names[-1] == "stage4.block2.conv2"
-    assert [round(0.35 * c) for c in (64, 512)] == [22, 179]
-    narrow = slim(EIGHTEEN, 0.35).shapes
-    assert narrow["stem.conv.weight"] == (22, 3, 3, 3)
-    assert narrow["stage4.block1.shortcut.conv.weight"] == (179, 90, 1, 1)
-    assert narrow["classifier.weight"] == (179, 10)
-
-
 CASES: dict[str, dict[str, Any]] = {
     "deep stem": {"blocks": (2, 1, 1), "channels": (2, 4, 3), "stem_stride": 2},
     "group": {"blocks": (1, 1), "channels": (6, 4), "norm": "group", "groups": 4},

@@ -19,12 +19,8 @@ pytestmark = pytest.mark.exact
 ROWS, SAMPLES, CLASSES = 3, 4, 5
 CASES: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "class token": ({"patch": 3}, (2, 6, 9)),
-    "mean": ({"patch": 3, "pooling": "mean"}, (36,)),
-    "last": ({"patch": 4, "causal": True}, (8, 8)),
     "next tokens": ({"input": "tokens"}, (7,)),
-    "one label of tokens": ({"input": "tokens", "vocabulary": 9, "pooling": "mean"}, (7,)),
-    "many positions": ({"input": "vectors", "pooling": "mean"}, (34, 3)),
-    "vectors": ({"input": "vectors", "causal": True}, (6, 3)),
+    "vectors": ({"input": "vectors"}, (34, 3)),
 }
 
 
@@ -68,9 +64,9 @@ def compute_torch_scores(model: Transformer, own: dict[str, Tensor], x: Tensor) 
         states = torch.cat([own["class_token"].expand(len(x), 1, -1), states], 1)
     states = states + own["positions"]
     t = states.shape[1]
-    mask = (
-        nn.Transformer.generate_square_subsequent_mask(t).double() if settings.is_causal else None
-    )
+    mask = None
+    if model.scores_positions:
+        mask = nn.Transformer.generate_square_subsequent_mask(t).double()
     for block in range(settings.depth):
         layer = nn.TransformerEncoderLayer(
             *(settings.width, settings.heads, model.inner, 0.0),
@@ -95,12 +91,7 @@ def compute_torch_scores(model: Transformer, own: dict[str, Tensor], x: Tensor) 
             state[f"norm{number}.bias"] = own[f"block{block}.norm{number}_bias"]
         states = torch.func.functional_call(layer, state, (states,), {"src_mask": mask})
     states = nn.functional.layer_norm(states, (settings.width,), own["norm"], own["norm_bias"])
-    states = {
-        "class_token": lambda: states[:, 0],
-        "last": lambda: states[:, -1],
-        "mean": lambda: states.mean(1),
-        None: lambda: states,
-    }[settings.pools]()
+    states = states if model.scores_positions else states[:, 0]
     return states @ own["head"] + own["head_bias"]
 
 
@@ -125,11 +116,7 @@ def test_scores_and_gradients_are_those_of_torchs_encoder(case: str) -> None:
     ("keys", "text"),
     [
         ({"width": 10, "heads": 3}, "width: got 10; must be a multiple of heads, 3"),
-        ({"vocabulary": 5}, "vocabulary: only for input: tokens, and input is images"),
         ({"input": "vectors", "patch": 3}, "patch: only for input: images, and input is vectors"),
-        ({"input": "tokens", "causal": False}, "a position would see its next token"),
-        ({"input": "tokens", "pooling": "mean"}, "every position is scored; leave it out"),
-        ({"causal": True, "pooling": "class_token"}, "a causal class token sees no position"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(keys: dict[str, Any], text: str) -> None:

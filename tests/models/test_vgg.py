@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from otafl.models.layer_steps import MaxPool
 from otafl.models.resnet import ResNet
-from otafl.models.vgg import Vgg, Vgg16
+from otafl.models.vgg import Vgg
 
 pytestmark = pytest.mark.exact
 
@@ -35,13 +35,6 @@ def test_vgg_against_torch() -> None:
                 x = functional.max_pool2d(x, 2)
         expected = x.mean((2, 3)) @ p["classifier.weight"] + p["classifier.bias"]
         torch.testing.assert_close(scores[row], expected, **CLOSE)
-
-
-def test_vgg_of_28_pixels_is_that_of_32() -> None:
-    settings = Vgg16.Settings()
-    small, large = (Vgg16(settings, (3, side, side), 10) for side in (28, 32))
-    assert small.shapes == large.shapes
-    assert [sum(isinstance(s, MaxPool) for s in one.steps) for one in (small, large)] == [4, 5]
 
 
 def test_a_width_for_each_stage() -> None:

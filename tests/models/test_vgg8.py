@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from otafl.models import LayeredModel, build, cp_layers, list_layer_sides
-from otafl.models.vgg8 import Vgg8
+from otafl.models.cnn import Vgg8
 
 pytestmark = pytest.mark.exact
 

@@ -33,7 +33,6 @@ def estimate(one: Scenario) -> int:
         ({}, 4 * MLP + 2 * 4 * MLP),
         ({"devices.participants": 2}, 4 * MLP + 2 * 2 * MLP),
         ({"algorithm": "ditto"}, 4 * MLP + 2 * 4 * MLP + 2 * 4 * MLP),
-        ({"algorithm": "ditto", "engine.device_state": "disk"}, 4 * MLP + 2 * 4 * MLP),
     ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

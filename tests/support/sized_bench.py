@@ -9,11 +9,10 @@ from torch import Tensor
 
 from otafl.core.contracts import Tensors
 from otafl.models.cnn import Cnn
-from otafl.models.conv_net import ConvNet
 from otafl.models.mlp import Mlp
 from otafl.models.network import Network, ResizableModel
 from otafl.models.resnet import ResNet
-from otafl.models.vgg import Vgg
+from otafl.models.vgg import ConvNet, Vgg
 
 F64 = torch.float64
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-11}
@@ -29,7 +28,7 @@ SMALL: dict[str, ResizableModel] = {
     ),
     "conv_net": ConvNet(ConvNet.Settings(channels=(4, 6), hidden=(8, 2)), SHAPE, CLASSES),
     "conv_net none": ConvNet(
-        ConvNet.Settings(channels=(4, 6), norm="none", hidden=(8,), last_pool=False), SHAPE, CLASSES
+        ConvNet.Settings(channels=(4, 6), norm="none", hidden=(8,)), SHAPE, CLASSES
     ),
     "resnet none": ResNet(
         ResNet.Settings(blocks=(1, 1), channels=(4, 6), norm="none"), SHAPE, CLASSES

@@ -64,7 +64,7 @@ from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.factorised.measures import coherence
 from otafl.models.base import Model, flatten
-from otafl.models.span import FormParams, Gradient, InPlaceDifference, Span, subtract_params
+from otafl.models.span import FormParams, Gradient, Span, subtract_params
 
 
 class PFedMe(Algorithm):
@@ -143,7 +143,8 @@ class PFedMe(Algorithm):
         span = self.form.make_span(batch, w)
         at, steps = span.origin, self.settings.prox_steps
         solved, moved, loss = take_envelope_step(span, at, at, at, rates, steps)
-        span.write_each_((moved, w), (solved, theta))
+        span.write_(moved, w)
+        span.write_(solved, theta)
         return loss
 
     def _take_published_step_(
@@ -164,7 +165,8 @@ class PFedMe(Algorithm):
         solved, loss = take_gradient_steps(span, span.origin, shrunk, rate, both, steps)
         along = (rates["learning_rate"] * rates["penalty"])[:, None]
         moved = torch.addcmul(local, along, solved - local)
-        span.write_each_((moved, w), (solved, theta))
+        span.write_(moved, w)
+        span.write_(solved, theta)
         return loss
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
@@ -309,7 +311,7 @@ class PFedBreD(Algorithm):
         update: c.Tensors = {}
         loss = torch.zeros_like(rates["penalty"])
         for index in range(work.steps):
-            pull = [] if last is None else [InPlaceDifference(theta, last)]
+            pull = [] if last is None else [subtract_params(last, theta, out=theta)]
             beside = work.draw_batch(index, draw_index=1) if self._two_batches else None
             span = form.make_span(work.draw_batch(index), w, *pull, second_batch=beside)
             prior = self._choose_prior(
@@ -323,7 +325,8 @@ class PFedBreD(Algorithm):
             if settings.coherence and index == work.steps - 1:
                 step = flatten(form.to_params(span.subtract_points(solved, prior.mean)))
                 update = {UPDATE: step * rates["penalty"][:, None]}
-            span.write_each_((moved, w), (solved, theta))
+            span.write_(moved, w)
+            span.write_(solved, theta)
         local = form.to_params(w)
         state = add_prefix("personal", form.to_params(theta)) | update
         if self.has_memory:

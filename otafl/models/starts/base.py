@@ -26,13 +26,13 @@ class ServerSamples(NamedTuple):
         Samples.
     y : Tensor
         Their labels.
-    head : {"drawn", "trained"}
-        Treatment of the last layer: drawn if the samples are of chosen classes.
+    draws_head : bool
+        Whether each trial draws the last layer, because the samples are of chosen classes only.
     """
 
     x: Tensor
     y: Tensor
-    head: str = "trained"
+    draws_head: bool = False
 
 
 class Start(Settings):

@@ -1,9 +1,14 @@
 """Start from weights that the server trains on its own samples before round 0.
 
-The samples are those of `data.server`, which no device holds. Weights depend only on the model, the
-samples, the loss and these settings, with the seed of this section, not on the scenario's. Every
-trial starts from the same weights. They are kept in the user's cache folder, under a hash of all
-that they depend on.
+The samples are those of `data.server`, which no device holds. Adam takes the steps. Weights depend
+only on the model, the samples, the loss and these settings, not on the scenario's seed, and every
+trial starts from them. If the server holds chosen classes, devices have a new task, and each trial
+draws the last layer. The weights are kept in the user's cache folder, under a hash of all that they
+depend on.
+
+References
+----------
+Kingma, Ba 2015, "Adam: A Method for Stochastic Optimization", Algorithm 1.
 """
 
 from __future__ import annotations
@@ -22,18 +27,18 @@ from torch import Tensor
 
 from otafl.core import safetensors
 from otafl.core.adam import BETAS, EPSILON
-from otafl.core.contracts import Batch, Tensors, unsqueeze_like
+from otafl.core.contracts import Batch
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_family
-from otafl.models.base import START_BITS, Model, descend_
+from otafl.models.base import START_BITS, Model
 from otafl.models.starts.base import ServerSamples, Start, check_weights
 from otafl.user_code import loading
 from otafl.user_code.custom_part import CustomPart
 
 PRETRAINING = declare_family("pretraining", __name__)
 
-VERSION = 1
+VERSION = 2
 """Number of the training, which changes with what it computes."""
 
 
@@ -57,15 +62,8 @@ class PretrainedHere(Start):
     """passes over the server's samples"""
     batch_size: int = Field(64, ge=1)
     """samples in a minibatch"""
-    optimiser: Literal["adam", "sgd"] = "adam"
-    """rule of the steps"""
     learning_rate: float = Field(0.001, gt=0)
-    """step size"""
-    seed: int = Field(0, ge=0, lt=2**63)
-    """seed of the weights before the training, and of the order of the samples"""
-    head: Literal["drawn", "trained"] | None = None
-    """last layer: drawn for each trial, for devices with a new task, or as trained; if not given,
-    drawn where the server holds chosen classes, and trained otherwise"""
+    """step size of Adam"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         if scenario.data.server is None:
@@ -74,7 +72,7 @@ class PretrainedHere(Start):
 
     def count_bits(self, scenario: Any, model: Model) -> int:
         server = scenario.data.server
-        if self.head != "drawn" and (self.head or server is None or server.classes is None):
+        if server is None or server.classes is None:
             return super().count_bits(scenario, model)
         kept = (shape for name, shape in model.shapes.items() if name not in model.head)
         return START_BITS * sum(math.prod(shape) for shape in kept)
@@ -90,13 +88,13 @@ class PretrainedHere(Start):
         if weights is None:
             weights = self.train(model, samples)
             _write_cached(weights, path)
-        if (self.head or samples.head) == "drawn":
+        if samples.draws_head:
             weights = {name: one for name, one in weights.items() if name not in model.head}
         return weights
 
     def compute_key(self, section: Any, model: Model, samples: ServerSamples) -> str:
         """Return a hash of everything that the trained weights depend on."""
-        own = self.model_dump(mode="json", exclude={"head"})
+        own = self.model_dump(mode="json")
         made = section.model_dump(mode="json", exclude={"start"})
         code: dict[str, str] = {}
         if isinstance(section, CustomPart):
@@ -132,44 +130,25 @@ class PretrainedHere(Start):
         """
         x, y = samples.x.float(), samples.y
         y = y.float() if y.is_floating_point() else y
-        streams = Streams([self.seed], [0], x.device)
+        streams = Streams([0], [0], x.device)
         params = model.draw_random_start(
             lambda name, shape: streams.draw_uniform(PRETRAINING / f"init/{name}", 0, shape).clone()
         )
-        memory: list[Tensors] = [
-            {name: torch.zeros_like(one) for name, one in params.items()} for _ in BETAS
-        ]
-        rate, count = torch.full((1,), self.learning_rate, device=x.device), 0
+        adam = torch.optim.Adam(list(params.values()), self.learning_rate, BETAS, EPSILON)
         for epoch in range(self.epochs):
             order = streams.draw_uniform(PRETRAINING / "order", epoch, (len(x),))[0].argsort()
             for chosen in order.split(self.batch_size):
-                count += 1
                 batch = Batch(x[chosen][None], y[chosen][None], None)
                 loss, grads = model.compute_gradients(params, batch)
-                if self.optimiser == "sgd":
-                    descend_(params, grads, rate)
-                else:
-                    _take_adam_step_(params, grads, memory, rate, count)
+                for name, grad in grads.items():
+                    params[name].grad = grad
+                adam.step()
             if not bool(loss.isfinite().all()):
                 raise UserError(
                     f"model.start.learning_rate: the training diverged at {self.learning_rate:g}; "
                     "use a smaller one"
                 )
         return {name: one[0] for name, one in params.items()}
-
-
-def _take_adam_step_(
-    params: Tensors, grads: Tensors, memory: list[Tensors], rate: Tensor, count: int
-) -> None:
-    """Take a step of Adam in place (Kingma, Ba 2015, algorithm 1)."""
-    first, second = memory
-    (b1, b2), bias = BETAS, [1.0 - beta**count for beta in BETAS]
-    for name, grad in grads.items():
-        mean = first[name].mul_(b1).add_(grad, alpha=1.0 - b1)
-        square = second[name].mul_(b2).addcmul_(grad, grad, value=1.0 - b2)
-        root = (square / bias[1]).sqrt_().add_(EPSILON)
-        step = unsqueeze_like(rate, mean) / bias[0]
-        params[name].addcdiv_(mean * step, root, value=-1.0)
 
 
 def _read_cached(path: Path, model: Model) -> dict[str, Tensor] | None:

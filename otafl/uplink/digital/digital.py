@@ -77,7 +77,6 @@ class Digital(Transport):
     counts: ClassVar[Counts] = "all"
 
     class Settings(Transport.Settings):
-
         name: Literal["digital"] = "digital"
         access: Literal["tdma", "ofdma"] = Field(
             "tdma",

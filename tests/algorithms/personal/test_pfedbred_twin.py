@@ -21,7 +21,7 @@ from otafl.core.contracts import LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.data.training_data import TrainingData
 from otafl.models.base import Model
-from otafl.models.minibatch_span import SpanForm
+from otafl.models.span import SpanForm
 
 WIDTHS = (6, 8, 5, 3)
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]

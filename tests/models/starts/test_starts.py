@@ -172,20 +172,14 @@ def test_pretraining_learns_and_is_kept(cache: Path) -> None:
 
 def test_other_settings_are_another_start(cache: Path) -> None:
     first = engine(pretrained()).parts.model.start_params
-    second = engine(pretrained(optimiser="sgd")).parts.model.start_params
+    second = engine(pretrained(epochs=3)).parts.model.start_params
     assert not torch.equal(first["weight0"], second["weight0"])
     assert len(list(cache.iterdir())) == 2
 
 
-@pytest.mark.parametrize(
-    ("keys", "is_drawn"),
-    [
-        ({"by_class": True}, True),
-        ({"by_class": True, "head": "trained"}, False),
-    ],
-)
-def test_the_head_is_drawn_for_a_new_task(keys: dict[str, Any], is_drawn: bool) -> None:
-    made = engine(pretrained(**keys))
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_the_head_is_drawn_for_a_new_task(is_drawn: bool) -> None:
+    made = engine(pretrained(by_class=is_drawn))
     given = set(made.parts.model.start_params)
     assert given == {"weight0", "bias0", *(() if is_drawn else ("weight1", "bias1"))}
     heads = made.server["model"][:, -50:-10]
@@ -205,7 +199,7 @@ def test_a_checkpoint_of_another_file_is_not_continued(tmp_path: Path) -> None:
 
 def test_divergence_is_a_sentence() -> None:
     with pytest.raises(UserError, match="the training diverged at 1e"):
-        engine(pretrained(optimiser="sgd", learning_rate=1e30))
+        engine(pretrained(learning_rate=1e30))
 
 
 def test_pretraining_needs_samples() -> None:

@@ -1,8 +1,4 @@
-"""Start from the weights in a file, safetensors or one that torch.load reads with weights_only.
-
-Names, shapes and dtypes must be those of the model. Nothing in the file is executed. Every trial
-starts from the same weights. The result holds a hash of the file.
-"""
+"""Starts with given weights: drawn ones, those of a file, and those of a user's own module."""
 
 from __future__ import annotations
 
@@ -17,14 +13,39 @@ from torch import Tensor
 from otafl.core import safetensors
 from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
+from otafl.core.problems import Problem, make_problem
 from otafl.models.base import Model
 from otafl.models.starts.base import ServerSamples, Start, check_weights
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 
 
+class Drawn(Start):
+    """Draw the weights at random, for each trial from the scenario's seed.
+
+    The page of a model says from which law.
+
+    Examples
+    --------
+    `docs/starts.md` compares it with the other starts.
+    """
+
+    gives_weights: ClassVar[bool] = False
+
+    name: Literal["drawn"] = "drawn"
+
+    def load(
+        self, section: Any, model: Model, samples: ServerSamples | None
+    ) -> Mapping[str, Tensor]:
+        return {}
+
+
 class File(Start):
-    """Weights of a file.
+    """Start from the weights in a file, safetensors or one that `torch.load` reads.
+
+    Names, shapes and dtypes must be those of the model. Nothing in the file is executed, because
+    `weights_only` is set. Every trial starts from the same weights. The result holds a hash of the
+    file.
 
     Examples
     --------
@@ -47,6 +68,40 @@ class File(Start):
         self, section: Any, model: Model, samples: ServerSamples | None
     ) -> Mapping[str, Tensor]:
         return check_weights(read_weights(Path(self.path)), model, self.path)
+
+
+class Own(Start):
+    """Start from the weights that a user-defined module comes with.
+
+    The callable makes the module once for each stack, with torch's generator in a fixed state.
+    Every trial starts from the same weights.
+
+    Examples
+    --------
+    `docs/starts.md` has a module that reads its own weights.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"model.name": "my_module:build_model"}
+
+    name: Literal["own"] = "own"
+
+    def check(self, scenario: Any) -> Iterable[Problem]:
+        if ":" not in scenario.model.name:
+            text = (
+                f"model '{scenario.model.name}' comes with no weights; use drawn, file or "
+                "pretrained_here, or a module of your own"
+            )
+            yield make_problem(text, "model.start", "model")
+
+    def load(
+        self, section: Any, model: Model, samples: ServerSamples | None
+    ) -> Mapping[str, Tensor]:
+        if model.own_weights is None:
+            raise UserError(
+                f"model.start: '{section.name}' returns an otafl model, which comes with no "
+                "weights; return a torch.nn.Module, or use start: file"
+            )
+        return check_weights(model.own_weights, model, section.name)
 
 
 def read_weights(path: Path) -> Mapping[str, Any]:
