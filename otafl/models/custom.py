@@ -1,14 +1,14 @@
 """Adapter for a user-defined model, which a callable named `module:callable` returns.
 
-    model(input_shape, classes, **options)
-
-The shape is that of one sample, and the options are the section's other keys. It returns a
-`torch.nn.Module`, or an `otafl.models.Model`, which has a leading row dimension and is faster.
+It is called with the section's other keys, and with `input_shape` (of one sample) and `classes` if
+it declares such arguments. It returns a `torch.nn.Module`, or an `otafl.models.Model`, which has a
+leading row dimension and is faster.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -24,20 +24,33 @@ class CustomModel(CustomFunction):
     """Section of a user-defined function that makes the model."""
 
     table: ClassVar = "model"
-    positional_names: ClassVar = ("input_shape", "classes")
 
     start: Any = declare_choice("start", "start of the weights")
 
+    def find_function(self) -> Any:
+        declared = self._select_declared((), 0)
+        return loading.load_checked(self.name, self.key, self.options | declared)
+
+    def _select_declared(self, input_shape: tuple[int, ...], classes: int) -> dict[str, Any]:
+        """Return the shape and the number of classes if the callable declares them."""
+        given = {"input_shape": input_shape, "classes": classes}
+        try:
+            declared = inspect.signature(loading.load(self.name, self.key)).parameters
+        except ValueError:  # it does not state its parameters, which `load_checked` refuses
+            return {}
+        return {name: value for name, value in given.items() if name in declared}
+
     def build(self, input_shape: tuple[int, ...], classes: int) -> Model:
+        given = self._select_declared(input_shape, classes)
         with isolate_torch():
-            model = self.call(input_shape, classes)
+            model = self.call(**given)
         if isinstance(model, torch.nn.Module):
             from otafl.models.module_model import ModuleModel, has_same_values
 
             with loading.attribute_errors(self.name, self.key):
                 made = ModuleModel(model, input_shape, classes)
             with isolate_torch():
-                again = self.call(input_shape, classes)
+                again = self.call(**given)
             if not has_same_values(model, again):
                 self.refuse(
                     "returned other weights when it was called again; expected the same, as from "

@@ -167,7 +167,7 @@ def name_object(given: Any) -> str:
     if hasattr(given, "forward") and not inspect.isclass(given):
         raise UserError(
             f"expected a function or class that returns a module, got a {type(given).__name__}; "
-            "use lambda input_shape, classes: module"
+            "use lambda: module"
         )
     module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", "")
     if module not in sys.modules or vars(sys.modules[module]).get(name) is not given:
