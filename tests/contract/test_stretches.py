@@ -85,8 +85,6 @@ def blocks_of(one: Engine, names: list[str]) -> Tensor:
         ({"name": "fedavg", "sends": "model", "server_learning_rate": 0.5}, 0.5),
         ({"name": "prox_sgd", "bias_mode": "ota"}, 1.0),
         ({"name": "fedasync", "sends": "model", "mixing": 0.6}, 0.6),
-        ({"name": "tdpfed", "sends": "factors", "server_learning_rate": 0.5}, 0.5),
-        ({"name": "tdpfed", "sends": "factors", "weights": "uniform"}, 1.0),
     ],
 )
 def test_whole_models(

@@ -42,7 +42,7 @@ def test_everything_is_in_one_report() -> None:
     assert found.error is None
     assert [point.index for point in found.points] == [0, 1, 2, 3]
     (note,) = found.warnings
-    assert note.startswith("power: 'ci' and 'gbma' without effect")
+    assert note.startswith("power: 'ci' without effect")
     one = found.points[0].scenario
     assert found.trial_bytes == estimate_trial(one, read_shape(one.data)).bytes
     # 4 devices, 3 minibatches of 5 samples; forward and backward passes
