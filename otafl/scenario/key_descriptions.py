@@ -17,6 +17,7 @@ from otafl.core.choices import get_choice
 from otafl.core.registry import TABLES
 from otafl.core.settings import get_description, list_stackable_fields
 from otafl.scenario.keys import list_classes
+from otafl.scenario.yaml_source import dump_in_line
 
 UNITS = {
     "db": "dB",
@@ -144,19 +145,4 @@ def format_default(info: FieldInfo, section: str) -> str | None:
         return None
     given = {"name": section.partition("-")[2]}
     value = info.get_default(call_default_factory=True, validated_data=given)
-    return "of its keys" if isinstance(value, BaseModel) else format_value(value)
-
-
-def format_value(value: Any) -> str:
-    """Return a default in YAML's notation."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(format_value(one) for one in value)}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k}: {format_value(v)}" for k, v in value.items()) + "}"
-    return str(value) if str(value) else '""'
+    return "of its keys" if isinstance(value, BaseModel) else dump_in_line([value])[1:-1]

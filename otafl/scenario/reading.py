@@ -25,7 +25,7 @@ from otafl.scenario.errors import ProblemLocator, ScenarioError, format_value
 from otafl.scenario.keys import CHOICES, format_path, get_value, split
 from otafl.scenario.yaml_source import YamlError, parse
 
-MAX_BYTES = 500_000
+MAX_BYTES = 1_000_000
 """Largest size of a scenario's file."""
 
 INPUT_FILES = ("path", "file")

@@ -1,9 +1,9 @@
 """Content of user-defined code: hashes of its files and of the objects that Python programs give.
 
 The hash of a module covers its file, every .py file of its package, and the modules and packages in
-the same folder that its import statements name, with their imports. Comments, docstrings and layout
-do not count. It does not cover installed packages, imports by a computed name, files that the
-module reads, and code without a file (a notebook's cells).
+the same folder that its import statements name, with their imports. Comments and layout do not
+count. It does not cover installed packages, imports by a computed name, files that the module
+reads, and code without a file (a notebook's cells).
 
 A scenario is plain data, so it records a function or class as `module:name`. An object that a
 module has under its name gets that name, and other processes import it. Functions inside functions,
@@ -210,22 +210,15 @@ def _hash_files(module: ModuleType) -> Sources:
 
 
 def _list_files(place: Path) -> list[Path]:
-    """List a file, or the .py files of a package that are not hidden."""
-    if not place.is_dir():
-        return [place]
-    every = sorted(place.rglob("*.py"))
-    return [
-        file
-        for file in every
-        if not any(part.startswith(".") for part in file.relative_to(place).parts)
-    ]
+    """List a file, or the .py files of a package."""
+    return sorted(place.rglob("*.py")) if place.is_dir() else [place]
 
 
 @functools.lru_cache(maxsize=1024)
 def _parse(text: bytes) -> tuple[frozenset[str], bytes]:
     """Return the first parts of the names in a text's import statements, and its normal form.
 
-    That form has no comments, docstrings and layout; it is the text itself if it is no Python.
+    That form has no comments and layout; it is the text itself if it is no Python.
     """
     names = set()
     with contextlib.suppress(SyntaxError, ValueError, RecursionError):
@@ -236,15 +229,8 @@ def _parse(text: bytes) -> tuple[frozenset[str], bytes]:
                 names |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 names.add(node.module.partition(".")[0])
-        text = ast.unparse(_Statements().visit(tree)).encode()
+        text = ast.unparse(tree).encode()
     return frozenset(names), text
-
-
-class _Statements(ast.NodeTransformer):
-    """Removal of docstrings."""
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        return None if isinstance(node.value, ast.Constant) else node
 
 
 def _read_bytes(file: Path) -> bytes:

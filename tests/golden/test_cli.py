@@ -111,14 +111,11 @@ def test_sweep_keeps_what_is_there(swept: Path, capsys: pytest.CaptureFixture) -
     assert f"result: {swept}" in capsys.readouterr().out
 
 
-def test_check_prints_what_is_set_and_what_matters(
-    small: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_check_prints_what_is_set(small: Path, capsys: pytest.CaptureFixture) -> None:
     call("check", "sweep.yaml", "--set", "seed=5")
     captured = capsys.readouterr()
     filled = yaml.safe_load(captured.out)
     assert filled["seed"] == 5
-    assert filled["channel"]["name"] == "rayleigh"
     assert "impairments" not in filled
     assert captured.err == (
         "sweep.yaml: valid; 6 points; one trial takes 0.04 MB at least\n"

@@ -46,7 +46,6 @@ def test_what_is_no_mistake() -> None:
             "impairments.adc_range: 2.0 without effect, because impairments.adc_bits has its "
             "default; set adc_bits, or leave adc_range out",
         ),
-        ({"transport": {"name": "digital", "mcs_table": "256qam"}}, "transport.mcs_table: 256qam"),
         ({"impairments": {"interferers": 2}}, "impairments.interferers: 2 "),
         ({"devices": {"compute": {"jitter_scale": 0.1}}}, "devices.compute.jitter_scale: 0.1 "),
         ({"training": {"fine_tune_learning_rate": 1}}, "training.fine_tune_learning_rate: 1.0 "),
