@@ -22,7 +22,7 @@ _HOMES = {
     "pareto": ("pareto_data",),
     "partition": ("partition_data",),
     "quantities": ("find_main_variable",),
-    "style": ("COLOURS", "LINES", "MANY", "MARKERS"),
+    "layout": ("COLOURS", "LINES", "MANY", "MARKERS"),
 }
 
 

@@ -11,11 +11,12 @@ from otafl.core.errors import UserError
 from otafl.losses.metrics import list_variables
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
-from otafl.plots.layout import draw_panels, style_axes
-from otafl.plots.style import (
+from otafl.plots.layout import (
     draw_banded_line,
+    draw_panels,
     spans_decades,
     split_parts,
+    style_axes,
 )
 
 PERSONAL = list_variables(

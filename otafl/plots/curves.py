@@ -15,20 +15,18 @@ from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
 from otafl.plots.layout import (
+    LARGEST,
+    draw_banded_line,
     draw_panels,
     fit_names,
     get_panel_size,
+    get_style,
     get_width,
     name_ticks,
     set_numeric_ticks,
-    style_axes,
-)
-from otafl.plots.style import (
-    LARGEST,
-    draw_banded_line,
-    get_style,
     spans_decades,
     split_parts,
+    style_axes,
 )
 from otafl.results.coordinates import format_value
 from otafl.results.end_values import SUMMED_DIMS, SUMS, sum_over_devices

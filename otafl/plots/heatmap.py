@@ -29,8 +29,9 @@ from otafl.plots.layout import (
     fit_names,
     make_panels,
     name_ticks,
+    spans_decades,
+    wrap_text,
 )
-from otafl.plots.style import spans_decades, wrap_text
 from otafl.results.coordinates import format_value
 
 COLOURS = "cividis"

@@ -16,11 +16,14 @@ from otafl.analysis.points import format_label, list_axes
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
-from otafl.plots.layout import add_legend, finish, make_panels, style_axes
-from otafl.plots.style import (
+from otafl.plots.layout import (
+    add_legend,
+    finish,
     get_style,
+    make_panels,
     spans_decades,
     split_parts,
+    style_axes,
 )
 from otafl.results.end_values import DIVERGED
 from otafl.results.variables import get_better_direction
