@@ -21,7 +21,6 @@ _HOMES = {
     "overviews": ("draw_overview",),
     "pareto": ("pareto_data",),
     "partition": ("partition_data",),
-    "quantities": ("find_main_variable",),
     "layout": ("COLOURS", "LINES", "MANY", "MARKERS"),
 }
 

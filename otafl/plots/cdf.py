@@ -7,6 +7,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from otafl.analysis.points import find_first_known, find_main_variable
 from otafl.core.errors import UserError
 from otafl.losses.metrics import list_variables
 from otafl.plots import quantities
@@ -62,11 +63,7 @@ def cdf_data(
     ------
     UserError : for unknown names, and for a dim that is neither drawn nor picked.
     """
-    x = (
-        x
-        or quantities.find_first_known(ds, (*PERSONAL, *JOULES))
-        or quantities.find_main_variable(ds)
-    )
+    x = x or find_first_known(ds, (*PERSONAL, *JOULES)) or find_main_variable(ds)
     quantities.check_variable(ds, "--x", x)
     over = "device" if "device" in ds[x].dims else "trial"
     ds = quantities.select_values(ds, sel, hue=hue, facet=facet)

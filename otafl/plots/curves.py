@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from otafl.analysis.points import is_numeric, list_axes
+from otafl.analysis.points import find_main_variable, is_numeric, list_axes
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
@@ -66,7 +66,7 @@ def curve_data(
     ------
     UserError : for unknown names, and for a dim that is neither drawn nor picked.
     """
-    y = y or quantities.find_main_variable(ds)
+    y = y or find_main_variable(ds)
     quantities.check_variable(ds, "--y", y)
     parametric = x in ds.data_vars
     if parametric:
