@@ -37,7 +37,7 @@ from otafl.user_code import loading
 ABOUT = re.compile(r"_version$|^(scenario_hash|seed|device_name|complete|format)$")
 """Attributes of a result that tell what it was made with."""
 IGNORED = "wall_time_s"
-"""Differs from run to run; shown, but no difference."""
+"""Differs from run to run, and is not compared."""
 
 Pair = tuple[Any, Any]
 """Value in A and value in B; None where one of them has none."""
@@ -74,8 +74,7 @@ class Comparison:
     @property
     def differs(self) -> bool:
         """Return whether settings, numbers or the sets of numbers differ."""
-        counted = self.numbers[self.numbers["variable"] != IGNORED]
-        return bool(self.settings or self.lacking or counted["differ"].any())
+        return bool(self.settings or self.lacking or self.numbers["differ"].any())
 
 
 def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
@@ -109,7 +108,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     rows = []
     if first.sizes["point"]:
         lacking += _list_missing(first, second)
-        for name in [str(name) for name in first.data_vars if name in second]:
+        for name in [str(name) for name in first.data_vars if name in second and name != IGNORED]:
             if set(first[name].dims) == set(second[name].dims):
                 rows.append(_diff_variable(first, second, name, tolerance))
             else:
@@ -143,11 +142,8 @@ def print_comparison(found: Comparison, console: Console | None = None) -> None:
     console.print(f"\n{points} in common")
     for line in found.lacking:
         console.print(f"  {line}")
-    ignored = found.numbers["variable"] == IGNORED
-    if not (counted := found.numbers[~ignored]).empty:
-        _print_numbers(console, counted, found.tolerance)
-    for largest in found.numbers[ignored & (found.numbers["differ"] > 0)]["largest"]:
-        console.print(f"\nnot counted: {IGNORED} differs by up to {format_number(largest)}")
+    if not found.numbers.empty:
+        _print_numbers(console, found.numbers, found.tolerance)
     also = ", and so do code or data that they were computed by" if found.code else ""
     console.print(f"\n{f'A and B differ{also}' if found.differs else 'nothing differs'}")
 

@@ -12,9 +12,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from otafl.analysis import chance
+from otafl.analysis import cautions
+from otafl.analysis.cautions import describe_mixed_budgets
 from otafl.analysis.points import build_labels, get_label, list_axes, read_labels, write_labels
-from otafl.analysis.power_budgets import describe_mixed_budgets
 from otafl.core.console import make_console
 from otafl.losses.metrics import list_variables
 from otafl.results import origins
@@ -132,7 +132,7 @@ def print_ends(
     if left_out:
         console.print(f"no room in this terminal (--variables chooses): {', '.join(left_out)}")
     asked = variables is None or any(name.endswith("accuracy") for name in variables)
-    if asked and (guessed := chance.describe(dataset)):
+    if asked and (guessed := cautions.describe_chance(dataset)):
         console.print(guessed)
 
 

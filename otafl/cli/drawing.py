@@ -179,12 +179,12 @@ def _print_chance_warning(result: xr.Dataset, drawn: Collection[str]) -> None:
 
     drawn : variables and dims that were asked for; the main accuracy where none was.
     """
-    from otafl.analysis import chance
+    from otafl.analysis import cautions
 
     asked = [name for name in drawn if name in result.data_vars]
     if asked and not any(name.endswith("accuracy") for name in asked):
         return
-    if guessed := chance.describe(result):
+    if guessed := cautions.describe_chance(result):
         say(guessed)
 
 

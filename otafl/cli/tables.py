@@ -226,12 +226,12 @@ def _write(text: str, out: Path | None) -> None:
 
 def _print_notes(ds: xr.Dataset, names: Sequence[str]) -> None:
     """Print what a reader must know of a result before believing a number."""
-    from otafl.analysis import chance
-    from otafl.analysis.power_budgets import describe_mixed_budgets
+    from otafl.analysis import cautions
+    from otafl.analysis.cautions import describe_mixed_budgets
 
     if not ds.attrs["complete"]:
         typer.echo("the sweep is unfinished: - marks what has not been run", err=True)
     if mixed := describe_mixed_budgets(ds):
         typer.echo(mixed, err=True)
-    if any(name.endswith("accuracy") for name in names) and (said := chance.describe(ds)):
+    if any(name.endswith("accuracy") for name in names) and (said := cautions.describe_chance(ds)):
         typer.echo(said, err=True)

@@ -21,8 +21,7 @@ _HOMES = {
     "overviews": ("draw_overview",),
     "pareto": ("pareto_data",),
     "partition": ("partition_data",),
-    "quantities": ("find_main_variable",),
-    "style": ("COLOURS", "LINES", "MANY", "MARKERS"),
+    "layout": ("COLOURS", "LINES", "MANY", "MARKERS"),
 }
 
 

@@ -7,15 +7,17 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from otafl.analysis.points import find_first_known, find_main_variable
 from otafl.core.errors import UserError
 from otafl.losses.metrics import list_variables
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
-from otafl.plots.layout import draw_panels, style_axes
-from otafl.plots.style import (
+from otafl.plots.layout import (
     draw_banded_line,
+    draw_panels,
     spans_decades,
     split_parts,
+    style_axes,
 )
 
 PERSONAL = list_variables(
@@ -61,11 +63,7 @@ def cdf_data(
     ------
     UserError : for unknown names, and for a dim that is neither drawn nor picked.
     """
-    x = (
-        x
-        or quantities.find_first_known(ds, (*PERSONAL, *JOULES))
-        or quantities.find_main_variable(ds)
-    )
+    x = x or find_first_known(ds, (*PERSONAL, *JOULES)) or find_main_variable(ds)
     quantities.check_variable(ds, "--x", x)
     over = "device" if "device" in ds[x].dims else "trial"
     ds = quantities.select_values(ds, sel, hue=hue, facet=facet)

@@ -10,25 +10,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from otafl.analysis.points import is_numeric, list_axes
+from otafl.analysis.points import find_main_variable, is_numeric, list_axes
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
 from otafl.plots.layout import (
+    LARGEST,
+    draw_banded_line,
     draw_panels,
     fit_names,
     get_panel_size,
+    get_style,
     get_width,
     name_ticks,
     set_numeric_ticks,
-    style_axes,
-)
-from otafl.plots.style import (
-    LARGEST,
-    draw_banded_line,
-    get_style,
     spans_decades,
     split_parts,
+    style_axes,
 )
 from otafl.results.coordinates import format_value
 from otafl.results.end_values import SUMMED_DIMS, SUMS, sum_over_devices
@@ -68,7 +66,7 @@ def curve_data(
     ------
     UserError : for unknown names, and for a dim that is neither drawn nor picked.
     """
-    y = y or quantities.find_main_variable(ds)
+    y = y or find_main_variable(ds)
     quantities.check_variable(ds, "--y", y)
     parametric = x in ds.data_vars
     if parametric:

@@ -17,7 +17,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from otafl.analysis.points import is_numeric
+from otafl.analysis.points import find_main_variable, is_numeric
 from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
@@ -29,8 +29,9 @@ from otafl.plots.layout import (
     fit_names,
     make_panels,
     name_ticks,
+    spans_decades,
+    wrap_text,
 )
-from otafl.plots.style import spans_decades, wrap_text
 from otafl.results.coordinates import format_value
 
 COLOURS = "cividis"
@@ -83,7 +84,7 @@ def heatmap_data(
     UserError : for unknown names, where there are no two axes, and for a dim that is neither drawn
         nor picked.
     """
-    z = z or quantities.find_main_variable(ds)
+    z = z or find_main_variable(ds)
     quantities.check_variable(ds, "--z", z)
     ds = quantities.select_values(ds, sel, x=x, y=y, facet=facet)
     x, y = _choose_axes(ds, z, x, y, facet)

@@ -19,8 +19,8 @@ from otafl.analysis.points import (
 )
 from otafl.plots.curves import curve_data
 from otafl.plots.drawing import draw
+from otafl.plots.layout import MANY, format_coordinate
 from otafl.plots.quantities import label_joint_axis
-from otafl.plots.style import MANY, format_coordinate
 
 PANELS = 9
 OWN = ("device", "cause", "level", "class")

@@ -12,15 +12,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from otafl.analysis.points import format_label, list_axes
+from otafl.analysis.points import find_main_variable, format_label, list_axes
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
-from otafl.plots.layout import add_legend, finish, make_panels, style_axes
-from otafl.plots.style import (
+from otafl.plots.layout import (
+    add_legend,
+    finish,
     get_style,
+    make_panels,
     spans_decades,
     split_parts,
+    style_axes,
 )
 from otafl.results.end_values import DIVERGED
 from otafl.results.variables import get_better_direction
@@ -63,7 +66,7 @@ def pareto_data(
     UserError : for unknown names, for a variable of which it is not known which way it is better,
         and where there is one point alone.
     """
-    y, x = y or quantities.find_main_variable(ds), x or find_main_cost(ds)
+    y, x = y or find_main_variable(ds), x or find_main_cost(ds)
     ways = [_get_direction(ds, flag, name) for flag, name in (("--x", x), ("--y", y))]
     if x == y:
         raise UserError(f"--x and --y must differ; got {x}")

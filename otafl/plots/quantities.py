@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import find_first_known as find_first_known
-from otafl.analysis.points import find_main_variable as find_main_variable
+from otafl.analysis.cautions import describe_mixed_budgets
 from otafl.analysis.points import format_label, format_short_label, get_unit, list_coordinates
-from otafl.analysis.power_budgets import describe_mixed_budgets
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.results.coordinates import format_value, format_values, get_long_name, pick

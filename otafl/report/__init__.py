@@ -17,9 +17,9 @@ from typing import Any
 import jinja2
 import xarray as xr
 
-from otafl.analysis import chance
+from otafl.analysis import cautions
+from otafl.analysis.cautions import describe_mixed_budgets
 from otafl.analysis.points import describe_slices, read_labels, select_slices, write_labels
-from otafl.analysis.power_budgets import describe_mixed_budgets
 from otafl.core.files import write_text
 from otafl.core.suggestions import format_count
 from otafl.report import pictures, tables
@@ -160,7 +160,7 @@ def list_notices(ds: xr.Dataset) -> list[str]:
         count = int(ds[name].notnull().sum()) if name in ds else 0
         if count:
             said.append(f"{count} of {format_count(trials, 'trial')} {text}.")
-    if guessed := chance.describe(ds):
+    if guessed := cautions.describe_chance(ds):
         said.append(f"{guessed[0].upper()}{guessed[1:]}.")
     if points.size > MAX_POINTS:
         said.append(f"More than {MAX_POINTS} points are not drawn; --sel chooses fewer.")

@@ -18,9 +18,9 @@ from otafl.plots.curves import curve_data
 from otafl.plots.drawing import describe_in_words, draw, shorten_labels
 from otafl.plots.heatmap import heatmap_data
 from otafl.plots.heatmap import list_free_axes as list_heatmap_axes
+from otafl.plots.layout import MANY
 from otafl.plots.overviews import choose_layout, list_free_axes, overview_data, unzip_axis
 from otafl.plots.pareto import pareto_data
-from otafl.plots.style import MANY
 from otafl.results.coordinates import get_long_name
 from otafl.results.variables import find_metric
 

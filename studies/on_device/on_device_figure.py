@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib import pyplot as plt
 
-from otafl.plots.style import get_style
+from otafl.plots.layout import get_style
 from studies.common.tables import command, find_file, parse_study_arguments
 from studies.on_device.latencies import NAME, Latency, print_tables, read_rows, split_by_runtime
 

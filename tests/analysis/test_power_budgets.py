@@ -11,7 +11,7 @@ import xarray as xr
 from support.command import call
 
 import otafl
-from otafl.analysis.power_budgets import describe_mixed_budgets
+from otafl.analysis.cautions import describe_mixed_budgets
 from otafl.analysis.summary import print_ends
 from otafl.plots import curve_data
 from otafl.report import list_notices

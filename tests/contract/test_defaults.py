@@ -10,7 +10,7 @@ import pytest
 from contract.small import ALGORITHMS, is_normed
 
 import otafl
-from otafl.analysis import chance
+from otafl.analysis import cautions
 from otafl.core import registry
 from otafl.results.end_values import select_end_total
 from otafl.scenario.yaml_source import parse
@@ -40,9 +40,9 @@ def test_what_a_method_trains_is_above_60_percent(algorithm: str) -> None:
     text = TEN_LINES.format(model=model, algorithm=algorithm)
     assert len(text.splitlines()) == 10
     result = otafl.run(otafl.load_scenario(parse(text).data))
-    trained = [name for name in chance.judge(result) if name not in slow]
+    trained = [name for name in cautions.judge(result) if name not in slow]
     assert trained
     for name in trained:
         assert float(select_end_total(result, name).mean()) > 0.6, name
-    said = chance.describe(result)
+    said = cautions.describe_chance(result)
     assert ("the learning shows in local_test_accuracy" in said) == bool(slow), said

@@ -1,4 +1,4 @@
-"""Find models that classify no better than a guess, and the models of the same run that do.
+"""What a reader must know of a result: models that only guess, and power budgets that differ.
 
 A guess names the most frequent class of the test samples, or a device's most frequent class for a
 personal model on the device's own samples. An accuracy is at chance if its mean over the trials
@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import build_labels, list_axes
+from otafl.analysis.points import build_labels, list_axes, list_coordinates
 from otafl.results.end_values import select_end_total
+from otafl.scenario.power_budgets import KINDS, describe_power_budgets
 
 ACCURACIES = {
     "test_accuracy": ("majority_share", "test_samples"),
@@ -77,7 +78,7 @@ def judge(ds: xr.Dataset) -> dict[str, Judged]:
     return found
 
 
-def describe(ds: xr.Dataset) -> str:
+def describe_chance(ds: xr.Dataset) -> str:
     """Describe which accuracies are at chance, at which points, and which one shows the learning.
 
     Returns
@@ -137,3 +138,31 @@ def _average(values: np.ndarray) -> np.ndarray:
     count = np.isfinite(values).sum(1)
     total = np.nansum(values, 1)
     return np.asarray(np.where(count, total / np.maximum(count, 1), np.nan))
+
+
+def describe_mixed_budgets(ds: xr.Dataset) -> str:
+    """Describe which points hold which kind of power budget.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        A combined dataset, or points of one.
+
+    Returns
+    -------
+    str
+        A sentence without its full stop; empty if all points that are there hold the same kind, or
+        if the result does not record the kinds.
+    """
+    axes = list_axes(ds)
+    if "power_constraint" not in ds or not axes:
+        return ""
+    kinds = ds["power_constraint"].max("trial").transpose(*axes)
+    names = [(i, name) for i, dim in enumerate(axes) for name in list_coordinates(ds, dim)]
+    values = {name: ds[name].values.tolist() for _, name in names}
+    points = []
+    for place, number in np.ndenumerate(kinds.values):
+        if number in range(len(KINDS)):  # not NaN, and nothing that only another program writes
+            labels = {name: values[name][place[i]] for i, name in names}
+            points.append((labels, KINDS[int(number)]))
+    return describe_power_budgets(points)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from otafl.analysis import chance
+from otafl.analysis import cautions
 
 pytestmark = pytest.mark.exact
 
@@ -34,24 +34,24 @@ def result(trials: int = 1, own: bool = False, **accuracies: list[float]) -> xr.
 @pytest.mark.parametrize("trials", [1, 25])
 def test_the_margin_is_three_standard_errors_of_a_guess(trials: int) -> None:
     limit = GUESS + 3 * (GUESS * (1 - GUESS) / (SAMPLES * trials)) ** 0.5
-    assert chance.describe(result(trials, test_accuracy=[limit - 1e-9]))
-    assert not chance.describe(result(trials, test_accuracy=[limit + 1e-9]))
+    assert cautions.describe_chance(result(trials, test_accuracy=[limit - 1e-9]))
+    assert not cautions.describe_chance(result(trials, test_accuracy=[limit + 1e-9]))
 
 
 def test_it_names_the_points() -> None:
-    assert chance.describe(result(test_accuracy=[0.1, 0.5, 0.12])) == (
+    assert cautions.describe_chance(result(test_accuracy=[0.1, 0.5, 0.12])) == (
         "at chance: test_accuracy 0.10 to 0.12 at 2 of 3 points (snr_db=0, snr_db=20); a guess "
         "gets 0.10"
     )
-    many = chance.describe(result(test_accuracy=[0.1] * 5 + [0.5]))
+    many = cautions.describe_chance(result(test_accuracy=[0.1] * 5 + [0.5]))
     assert "at 5 of 6 points (snr_db=0, snr_db=10, snr_db=20, ...)" in many
-    assert chance.describe(result(test_accuracy=[0.1, 0.1])) == (
+    assert cautions.describe_chance(result(test_accuracy=[0.1, 0.1])) == (
         "at chance: test_accuracy 0.10; a guess gets 0.10"
     )
 
 
 def test_it_says_where_the_learning_is() -> None:
-    local = chance.describe(result(test_accuracy=[0.1], local_test_accuracy=[0.7]))
+    local = cautions.describe_chance(result(test_accuracy=[0.1], local_test_accuracy=[0.7]))
     assert local == (
         "at chance: test_accuracy 0.10; a guess gets 0.10; the learning shows in "
         "local_test_accuracy (0.70)"
@@ -60,16 +60,18 @@ def test_it_says_where_the_learning_is() -> None:
 
 def test_a_personal_model_is_held_to_its_devices_most_frequent_class() -> None:
     keys = {"test_accuracy": [0.4], "personal_own_test_accuracy": [0.52]}
-    assert chance.describe(result(own=True, **keys)) == (
+    assert cautions.describe_chance(result(own=True, **keys)) == (
         "at chance: personal_own_test_accuracy 0.52; a guess gets 0.50"
     )
-    assert not chance.describe(result(own=True, **keys | {"personal_own_test_accuracy": [0.7]}))
+    assert not cautions.describe_chance(
+        result(own=True, **keys | {"personal_own_test_accuracy": [0.7]})
+    )
 
 
 def test_missing_values_count_for_nothing() -> None:
     ds = result(2, test_accuracy=[0.1, 0.9])
     ds["test_accuracy"][0, 1] = np.nan
-    assert "0.10 at 1 of 2 points (snr_db=0)" in chance.describe(ds)
+    assert "0.10 at 1 of 2 points (snr_db=0)" in cautions.describe_chance(ds)
     ds["test_accuracy"][0] = np.nan
-    assert chance.describe(ds) == ""
-    assert chance.describe(result(test_accuracy=[0.1]).drop_vars("majority_share")) == ""
+    assert cautions.describe_chance(ds) == ""
+    assert cautions.describe_chance(result(test_accuracy=[0.1]).drop_vars("majority_share")) == ""
