@@ -193,7 +193,7 @@ def sweep(
     WriteError
         Where the disk does not take more.
     FailedStacks
-        If some stacks failed twice.
+        If some stacks failed.
     """
     store = Store(folder.absolute())
     store.refuse_links()

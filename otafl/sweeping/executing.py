@@ -20,7 +20,7 @@ The last argument: whether to wait for stacks that another program computes.
 
 
 class FailedStacks(Exception):
-    """Stacks of a sweep that failed twice, with the reasons; the others are finished."""
+    """Stacks of a sweep that failed, with the reasons; the others are finished."""
 
 
 Progress = Callable[[int, int, str], None]
@@ -79,8 +79,7 @@ def run_jobs(
 ) -> list[Job]:
     """Carry out all jobs, and return those that memory was too short for.
 
-    Those that fail do not harm the others and are tried once more at the end, but not for what the
-    user must mend. What another program computes is waited for at the end.
+    Those that fail do not harm the others. What another program computes is waited for at the end.
 
     tell: called with what is worth knowing.
 
@@ -91,12 +90,6 @@ def run_jobs(
     busy = [one.job for one in outcomes if one.state == "busy"]
     outcomes += _attempt(busy, execute, meter, tell, waits=True)
     failed = [one for one in outcomes if one.state == "failed"]
-    again = [one.job for one in failed if one.kind == "other"]
-    if again and len(jobs) > 1:
-        later = _attempt(again, execute, meter, tell, waits=True)
-        outcomes += [one for one in later if one.state == "short"]
-        failed = [one for one in failed if one.kind != "other"]
-        failed += [one for one in later if one.state == "failed"]
     if failed:
         order = [job.stack.name for job in jobs]
         _raise(sorted(failed, key=lambda one: order.index(one.job.stack.name)), len(jobs))

@@ -122,7 +122,6 @@ def test_check_prints_what_is_set_and_what_matters(
     assert "impairments" not in filled
     assert captured.err == (
         "sweep.yaml: valid; 6 points; one trial takes 0.04 MB at least\n"
-        "local work: 1 step = 0.0083 epochs of 479 samples\n"
         "--full prints every setting\n"
     )
     call("check", "sweep.yaml", "--full")
