@@ -127,7 +127,7 @@ def test_check_prints_what_is_set_and_what_matters(
     call("check", "sweep.yaml", "--full")
     captured = capsys.readouterr()
     assert "impairments" in yaml.safe_load(captured.out)
-    assert captured.err.endswith("epochs of 479 samples\n")
+    assert captured.err.endswith("MB at least\n")
 
 
 def test_check_prints_every_error(small: Path, capsys: pytest.CaptureFixture) -> None:
