@@ -19,7 +19,7 @@ import torch
 from otafl.engine import assembly
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
-from otafl.results import plain_data
+from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError
 from otafl.results.origins import get_versions
 from otafl.scenario import Point, compute_scenario_hash, hash_custom_sources
@@ -60,7 +60,7 @@ class Checkpoint:
             "rounds": state.rounds,
             "seconds": state.seconds,
         }
-        plain_data.save(
+        trained.save_plain(
             _build_identity(points, trials, parts.streams.device.type) | body, self.path
         )
 
@@ -73,7 +73,7 @@ class Checkpoint:
         if not self.path.exists():
             return None
         with self._note_refusal():
-            found = plain_data.load(self.path)
+            found = trained.load_plain(self.path)
             device = assembly.select_torch_device(points[0].scenario.engine.device)
             self.refusal = _format_difference(_build_identity(points, trials, device.type), found)
         if self.refusal:
