@@ -18,7 +18,7 @@ from support.stopped_sweeps import same
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.results.files import list_parts, read_part
-from otafl.running import checkpoints
+from otafl.running import stack_run
 from otafl.running.memory import is_out_of_memory
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import FailedStacks, stack_job, store
@@ -156,7 +156,7 @@ def test_a_worker_of_other_versions_refuses(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_program_is_not_gone_on_from(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = checkpoints.Checkpoint(tmp_path / "kept", every=1)
+    kept = stack_run.Checkpoint(tmp_path / "kept", every=1)
 
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
@@ -168,7 +168,7 @@ def test_a_checkpoint_of_another_program_is_not_gone_on_from(
     assert found is not None
     assert found.rounds == 1
     if what == "versions":
-        monkeypatch.setattr(checkpoints, "get_versions", lambda: {"otafl": "0.0.1"})
+        monkeypatch.setattr(stack_run, "get_versions", lambda: {"otafl": "0.0.1"})
     else:
         points = expand(short({"channel.snr_db": 3}))
     assert kept.load(points, [0]) is None
