@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, Trust, parse_selection, say
+from otafl.cli.app import ResultFile, Slices, Trust, parse_selection, say
 from otafl.core.console import make_console
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ def export(
         int | None, typer.Option(metavar="K", help="Whose, where each device has its own.")
     ] = None,
     trial: Annotated[int, typer.Option(metavar="N", help="Of which trial.")] = 0,
-    sel: Annotated[
-        list[str] | None, typer.Option(metavar="DIM=VALUE", help="Point of a sweep.")
-    ] = None,
+    sel: Slices = None,
     trust: Trust = False,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Compare scores and accuracy.")

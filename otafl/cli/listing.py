@@ -32,9 +32,7 @@ def _list_words() -> list[str]:
 def list_(
     name: Annotated[
         str | None,
-        typer.Argument(
-            help="A table, e.g. power, or what is in one, e.g. tci.", autocompletion=_list_words
-        ),
+        typer.Argument(help="A table, e.g. power, or what is in one, e.g. tci."),
     ] = None,
 ) -> None:
     """List what a scenario can name, or explain one."""

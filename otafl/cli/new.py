@@ -53,16 +53,10 @@ def list_shipped() -> dict[str, Path]:
     return {file.stem: file for file in files}
 
 
-def _list_names() -> list[str]:
-    return [*list_shipped(), *list_presets()]
-
-
 def new(
     name: Annotated[
         str | None,
-        typer.Argument(
-            help="Of the list, e.g. quickstart, or a preset.", autocompletion=_list_names
-        ),
+        typer.Argument(help="Of the list, e.g. quickstart, or a preset."),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Else NAME.yaml.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the scenarios there are.")] = False,

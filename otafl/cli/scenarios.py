@@ -65,7 +65,6 @@ def _print_check(
     Within `loading.disable_imports` they are those known without user-defined code.
     """
     from otafl.preflight.rehearsal import find_problems, find_problems_on_data
-    from otafl.preflight.reporting import describe_local_work
     from otafl.scenario import format_settings
 
     look = find_problems_on_data if on_data else find_problems
@@ -76,8 +75,6 @@ def _print_check(
         verdict = "nothing wrong without its code"
     size = "".join(f"; {text}" for text in _describe_size(found))
     typer.echo(f"{path}: {verdict}; {format_count(len(found.points), 'point')}{size}", err=True)
-    for text in describe_local_work(found.points):
-        typer.echo(text, err=True)
     for text in found.unchecked:
         say(f"not checked: {text}")
     print_warnings(found)

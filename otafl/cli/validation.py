@@ -26,9 +26,6 @@ def validate(
     only: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Laws whose name contains this.")
     ] = None,
-    json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write every check as JSON.")
-    ] = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write every check as CSV.")
     ] = None,
@@ -39,7 +36,7 @@ def validate(
     quiet: Quiet = False,
 ) -> None:
     """Check the installation against closed forms."""
-    for file in (json, csv, figure):
+    for file in (csv, figure):
         if file is not None:
             check_writable(file.parent)
     from otafl.validation import report, suite
@@ -58,8 +55,6 @@ def validate(
         outcomes = suite.run(bench, chosen, show)
     report.print_table(outcomes, make_console())
     typer.echo(report.format_summary(outcomes))
-    if json is not None:
-        report.write_json(outcomes, json)
     if csv is not None:
         report.write_checks(outcomes, csv)
     if figure is not None:

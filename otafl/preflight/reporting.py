@@ -13,16 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from otafl.core.contracts.learning import count_epoch_steps
 from otafl.core.problems import Problem
-from otafl.core.suggestions import format_count
-from otafl.data.device_splits import get_training_sizes
 from otafl.data.loading import get_declared_shape
 from otafl.models.starts.base import Start
 from otafl.preflight.rehearsal import find_problems
-from otafl.running.memory import bound_seconds, estimate_trial, find_excess_bound, find_shortage
+from otafl.running.memory import bound_seconds, estimate_trial, find_shortage
 from otafl.scenario import Point, Scenario, ScenarioError, list_notes, make_stack_key
 from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.scenario.loading import load_points
@@ -30,9 +25,6 @@ from otafl.user_code import loading
 
 Look = Callable[[Scenario, bool], list[Problem]]
 """(point, whether this machine has enough memory for it) -> the errors that would stop its run."""
-
-MAX_ASKED = 50
-"""Largest number of points whose local work is compared."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +101,6 @@ def report(
     unchecked = {point.index: _find_unimported(point.scenario) for point in points}
     known = [point for point in points if not unchecked[point.index]]
     warnings = [one.shortage for one in sizes]
-    if sizes and known:
-        warnings.insert(0, find_excess_bound(known[0].scenario))
     if known:
         warnings += list_notes(known)
     bytes_, seconds = [one.bytes for one in sizes], [one.seconds for one in sizes]
@@ -123,24 +113,6 @@ def report(
         seconds=sum(seconds) if all(seconds) and seconds else None,
         start_bits=max((one.start_bits for one in sizes), default=0),
     )
-
-
-def describe_local_work(points: Sequence[Point]) -> list[str]:
-    """Describe the local work of a scenario in steps and epochs.
-
-    Parameters
-    ----------
-    points : sequence of Point
-        Points of the scenario.
-
-    Returns
-    -------
-    list of str
-        A sentence, such as "local work: 10 steps = 2.0 epochs of 100 samples". Nothing if the data
-        set declares no number of samples, or if points differ.
-    """
-    found = {_describe_work(point.scenario) for point in points[:MAX_ASKED]}
-    return [text for text in found if text] if len(found) == 1 else []
 
 
 class _Size(NamedTuple):
@@ -202,33 +174,3 @@ def _find_unimported(scenario: Scenario) -> list[str]:
         f"{format_path(path)}.name: {own.name!r}" for path, own in iterate_custom_sections(scenario)
     )
     return [f"{name}, its keys and what depends on it" for name in names]
-
-
-def _describe_work(scenario: Scenario) -> str:
-    training = scenario.training
-    sizes = np.array(get_training_sizes(scenario.data, scenario.devices.count))
-    if not len(sizes) or sizes.min() < 1:
-        return ""
-    low, high = int(sizes.min()), int(sizes.max())
-    samples = f"{low:,} samples" if low == high else f"{low:,} to {high:,} samples"
-    if len(sizes) < scenario.devices.count:
-        samples = f"{low:,} samples on average"
-    if training.local_epochs is None:
-        work = format_count(training.local_steps, "step")
-        per_epoch = count_epoch_steps(sizes, training.batch_size, 1)
-        share = _format_range(training.local_steps / per_epoch)
-        unit = "epoch" if share == "1" else "epochs"
-        return f"local work: {work} = {share} {unit} of {samples}"
-    work = format_count(training.local_epochs, "epoch")
-    steps = count_epoch_steps(sizes, training.batch_size, training.local_epochs)
-    taken = _format_range(steps)
-    return f"local work: {work} = {taken} {'step' if taken == '1' else 'steps'} for {samples}"
-
-
-def _format_range(values: np.ndarray) -> str:
-    """Format the least and the largest value, or the value that all have."""
-    low, high = (
-        f"{value:,.0f}" if value == round(value) and value >= 10 else f"{value:.2g}"
-        for value in (float(values.min()), float(values.max()))
-    )
-    return low if low == high else f"{low} to {high}"

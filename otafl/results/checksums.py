@@ -11,6 +11,9 @@ import os
 import re
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from otafl.core.errors import DamagedError
 from otafl.core.files import write_atomically
 from otafl.core.inputs import MIB, open_regular, read_bytes
 
@@ -70,3 +73,15 @@ def find_digest(path: Path) -> str | None:
             if found and found[2] == path.name:
                 return found[1]
     return None
+
+
+def format_reason(error: BaseException) -> str:
+    """Return in a line what an error found in a file: its first fault."""
+    if isinstance(error, DamagedError):
+        return error.reason
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -18,9 +18,9 @@ from otafl.core.files import HDF5, list_own, write_atomically
 from otafl.core.inputs import MIB, open_regular, read_text
 from otafl.core.suggestions import format_near_file
 from otafl.results import checksums, header
-from otafl.results.checksums import ChecksumError
+from otafl.results.checksums import ChecksumError, format_reason
 from otafl.results.dataset import FORMAT, combine, select_points
-from otafl.results.foreign import format_reason, limit_reading
+from otafl.results.foreign import limit_reading
 from otafl.results.origins import check_format
 
 Result = TypeVar("Result")

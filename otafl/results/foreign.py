@@ -1,4 +1,7 @@
-"""Files that others may have written: their faults in words, and reading within limits."""
+"""Files that others may have written, read by a child with limits of time and memory.
+
+This module imports little, so that the child starts quickly.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,12 @@ from pathlib import Path
 
 import h5py
 from loky import ProcessPoolExecutor
-from pydantic import ValidationError
 
-from otafl.core.errors import DamagedError
 from otafl.results.checksums import ChecksumError
 
 LIMIT_S = 60.0
 LIMIT_BYTES = 2**32
 """Time and memory within which a child reads a file."""
-
-
-def format_reason(error: BaseException) -> str:
-    """Return in a line what an error found in a file: its first fault."""
-    if isinstance(error, DamagedError):
-        return error.reason
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 Read = Callable[[Path], None]

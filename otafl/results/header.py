@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from otafl.core.errors import UserError
 from otafl.results import origins
-from otafl.results.foreign import format_reason
+from otafl.results.checksums import format_reason
 from otafl.results.origins import get_versions
 from otafl.results.variables import get_variable
 from otafl.scenario.yaml_source import MAX_POINTS, parse

@@ -8,6 +8,9 @@ Kept are the views that a method is tested by ("global", "local", "personal", ..
 share. A model that is tested fine-tuned (Per-FedAvg's personal one) is kept fine-tuned, on the
 minibatches of the last round; batch normalisation comes with the statistics that it is tested on. A
 trial that stopped, ended or diverged before the last round has the models that it had then.
+
+Models and checkpoints are plain data, which run nothing of what a file holds: tensors, NumPy
+arrays, numbers, texts, None, and dicts, lists, tuples and sets of these.
 """
 
 from __future__ import annotations
@@ -17,13 +20,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from otafl.core.contracts import Tensors
 from otafl.core.errors import DamagedError, UserError
-from otafl.core.files import list_own
+from otafl.core.files import list_own, write_atomically
 from otafl.models.modules import Recipe
-from otafl.results import checksums, plain_data
+from otafl.results import checksums
 from otafl.results.origins import check_format, get_versions
 from otafl.scenario import Scenario, compute_scenario_hash, describe_scenario
 
@@ -86,7 +90,7 @@ def write(trained: TrainedModels, path: Path, scenario: Scenario) -> None:
         "otafl_version": get_versions()["otafl"],
         **describe_scenario(scenario),
     }
-    plain_data.save_archive(head | trained.state_dict(), path)
+    save_archive(head | trained.state_dict(), path)
 
 
 def read(path: Path) -> tuple[TrainedModels, dict[str, Any]]:
@@ -130,3 +134,67 @@ def get_models_folder(result: Path) -> Path:
 def list_model_files(result: Path) -> list[Path]:
     """List the files of models beside a result, which may be none."""
     return list_own(get_models_folder(result), ".pt")
+
+
+_ARRAY = "numpy array"
+
+
+def save_plain(tree: Any, path: Path) -> None:
+    """Write plain data; the file is whole or not there.
+
+    Raises WriteError where the disk does not allow it, TypeError for what is not plain.
+    """
+    save_archive(_to_tensors(tree), path)
+
+
+def save_archive(tree: Any, path: Path) -> None:
+    """Write what `torch.save` takes, with a checksum; the file is whole or not there.
+
+    Raises WriteError where the disk does not allow it.
+    """
+    with write_atomically(path, replaces=True) as temporary:
+        try:
+            torch.save(tree, temporary)
+        except RuntimeError as error:  # of its C++, on a full disk say
+            raise OSError(str(error).partition("\n")[0]) from error
+        checksums.forget(path)
+    checksums.write(path)
+
+
+def load_plain(path: Path) -> Any:
+    """Read plain data, tensors to the device that they were on.
+
+    Raises OSError if the file cannot be read; ChecksumError where its checksum differs; torch's and
+    pickle's errors where it holds anything else, which is not run.
+    """
+    if path.is_symlink():
+        raise checksums.ChecksumError("it is a link, and otafl makes none")
+    checksums.check(path)
+    return _from_tensors(torch.load(path, weights_only=True))
+
+
+def _to_tensors(tree: Any) -> Any:
+    """Return arrays as tensors, so that the file names no code."""
+    if isinstance(tree, np.ndarray):
+        return {_ARRAY: torch.from_numpy(np.ascontiguousarray(tree).copy()), "shape": tree.shape}
+    if isinstance(tree, np.generic):
+        return tree.item()
+    if isinstance(tree, dict):
+        return {key: _to_tensors(value) for key, value in tree.items()}
+    if type(tree) in (list, tuple, set):
+        return type(tree)(_to_tensors(value) for value in tree)
+    if isinstance(tree, torch.Size):
+        return tuple(tree)
+    if tree is None or isinstance(tree, torch.Tensor | str | bool | int | float | complex):
+        return tree
+    raise TypeError(f"a {type(tree).__name__} is no plain data")
+
+
+def _from_tensors(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        if _ARRAY in tree:
+            return tree[_ARRAY].numpy().reshape(tree["shape"])
+        return {key: _from_tensors(value) for key, value in tree.items()}
+    if type(tree) in (list, tuple, set):
+        return type(tree)(_from_tensors(value) for value in tree)
+    return tree

@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
 
 from otafl.core.errors import UserError
-from otafl.results.foreign import format_reason
+from otafl.results.checksums import format_reason
 from otafl.user_code.sources import Sources
 
 WITH_CHANGES = " with changes"

@@ -112,17 +112,6 @@ def find_shortage(scenario: Scenario, trial: TrialEstimate) -> str:
     )
 
 
-def find_excess_bound(scenario: Scenario) -> str:
-    """Return a sentence if `engine.memory_gb` is more than this machine has, else an empty one."""
-    there = _get_total_memory(scenario)
-    if _bound(scenario) <= there:
-        return ""
-    return (
-        f"engine.memory_gb: {scenario.engine.memory_gb:g} is more than the {there / 2**30:.0f} GiB "
-        "of this machine, where a stack may run out of memory and is then split"
-    )
-
-
 def bound_seconds(scenario: Scenario, shape: DataShape, model: Model) -> float:
     """Return a lower bound on the computing time of a trial, in seconds of all threads.
 

@@ -1,25 +1,127 @@
-"""The run of one stack of trials, from its points to the record."""
+"""The run of one stack of trials, from its points to the record, and its checkpoints.
+
+A checkpoint is the state of a stack on disk, from which a killed run continues. It contains plain
+data: the tensors of server and devices, counters, the `state_attrs` of the round's parts. To
+continue, the parts are assembled again and load their state. SimPy processes cannot be saved, so a
+clock of them repeats its journal. On the same kind of processor the numbers continue bit by bit.
+Reading a checkpoint runs no code from it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
-from otafl.engine.assembly import assemble
+from otafl.engine import assembly
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
 from otafl.evaluation.trained_models import collect
+from otafl.results import models as trained
+from otafl.results.checksums import ChecksumError
 from otafl.results.dataset import Record
-from otafl.running.checkpoints import Checkpoint, CheckpointState
+from otafl.results.origins import get_versions
 from otafl.running.memory import check_room
 from otafl.running.run_tracking import RunTracking, TrackingOutput
-from otafl.scenario import Point
+from otafl.scenario import Point, compute_scenario_hash, hash_custom_sources
 
 Progress = Callable[[int, int], None]
 """Function that is called after each round with (rounds done, rounds in total)."""
+
+
+class CheckpointState(NamedTuple):
+    """A stack after a number of rounds and seconds of computing."""
+
+    recorder: Recorder
+    rounds: int
+    seconds: float
+
+
+@dataclass
+class Checkpoint:
+    """File for the state of a stack, and the number of rounds between saves.
+
+    refusal: the reason why an existing checkpoint was not used, or empty.
+    """
+
+    path: Path
+    every: int
+    refusal: str = field(default="", init=False)
+
+    def is_due(self, rounds: int) -> bool:
+        """Return whether the state is saved after this number of rounds."""
+        return rounds % self.every == 0
+
+    def save(self, state: CheckpointState, points: Sequence[Point], trials: Sequence[int]) -> None:
+        """Save the state, instead of the previous one.
+
+        Raises WriteError if the disk does not allow it, and TypeError if an attribute in the
+        `state_attrs` of a user-defined part is not plain data.
+        """
+        parts = state.recorder.engine.parts
+        body = {
+            "recorder": state.recorder.state_dict(),
+            "rounds": state.rounds,
+            "seconds": state.seconds,
+        }
+        trained.save_plain(
+            _build_identity(points, trials, parts.streams.device.type) | body, self.path
+        )
+
+    def load(self, points: Sequence[Point], trials: Sequence[int]) -> CheckpointState | None:
+        """Return the saved state; None without one.
+
+        A state is refused, with the reason in `refusal`, if it is damaged or belongs to other
+        points and trials, versions of programs, user-defined modules, or another kind of processor.
+        """
+        if not self.path.exists():
+            return None
+        with self._note_refusal():
+            found = trained.load_plain(self.path)
+            device = assembly.select_torch_device(points[0].scenario.engine.device)
+            self.refusal = _format_difference(_build_identity(points, trials, device.type), found)
+        if self.refusal:
+            return None
+        parts = assembly.assemble(points, trials)
+        with self._note_refusal():
+            recorder = Recorder(Engine(parts), len(points), len(trials))
+            recorder.load_state_dict(found["recorder"])
+            return CheckpointState(recorder, int(found["rounds"]), float(found["seconds"]))
+        return None
+
+    @contextlib.contextmanager
+    def _note_refusal(self) -> Iterator[None]:
+        """Record the reason why a saved state could not be used."""
+        try:
+            yield
+        except ChecksumError as error:
+            self.refusal = f"it is damaged: {error}"
+        except Exception as error:  # foreign or damaged bytes may raise any error
+            self.refusal = f"it cannot be read ({type(error).__name__})"
+
+
+def _build_identity(points: Sequence[Point], trials: Sequence[int], device: str) -> dict[str, Any]:
+    """Return the values that must be equal for a run to continue bit by bit."""
+    return {
+        "scenario": [compute_scenario_hash(point.scenario) for point in points],
+        "trials": list(trials),
+        "versions": get_versions(),
+        "sources": hash_custom_sources(points[0].scenario),
+        "processor": device,
+        "threads": torch.get_num_threads(),
+        "chunk_mb": points[0].scenario.engine.chunk_mb,
+    }
+
+
+def _format_difference(expected: dict[str, Any], found: dict[str, Any]) -> str:
+    """Name the unequal parts of an identity; empty if all are equal."""
+    other = [name for name, value in expected.items() if found.get(name) != value]
+    return f"it was made with other {' and '.join(other)}" if other else ""
 
 
 def run_stack(
@@ -73,7 +175,7 @@ def _start_or_resume(
     kept = None if checkpoint is None else checkpoint.load(points, trials)
     if kept is not None:
         return kept
-    engine = Engine(assemble(points, trials))
+    engine = Engine(assembly.assemble(points, trials))
     if checkpoint is not None:
         engine.parts.clock.journal = []
     recorder = Recorder(engine, len(points), len(trials))

@@ -32,16 +32,20 @@ from otafl.running.run_tracking import TrackingOutput
 from otafl.scenario import Scenario, expand
 from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.sweeping.earlier import is_finished, name_own_file
-from otafl.sweeping.executing import (
+from otafl.sweeping.planning import Row, Stack, hash_sources, name_points, plan, select_missing
+from otafl.sweeping.stack_job import (
     Execute,
     FailedStacks,
+    Job,
     Meter,
     Progress,
+    free_memory,
+    make_short_error,
     run_here,
     run_jobs,
+    run_rows,
+    to_part,
 )
-from otafl.sweeping.planning import Row, Stack, hash_sources, name_points, plan, select_missing
-from otafl.sweeping.stack_job import Job, free_memory, make_short_error, run_rows, to_part
 from otafl.sweeping.store import TRACK, UNFINISHED, Store, hold_folder
 from otafl.user_code import sources
 
@@ -193,7 +197,7 @@ def sweep(
     WriteError
         Where the disk does not take more.
     FailedStacks
-        If some stacks failed twice.
+        If some stacks failed.
     """
     store = Store(folder.absolute())
     store.refuse_links()

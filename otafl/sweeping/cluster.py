@@ -19,8 +19,7 @@ from urllib.parse import urlsplit
 
 from otafl.core.errors import UserError
 from otafl.core.inputs import MIB, read_text
-from otafl.sweeping.executing import Execute
-from otafl.sweeping.stack_job import Job, Outcome, Report, run_remote_job
+from otafl.sweeping.stack_job import Execute, Job, Outcome, Report, run_remote_job
 
 TOPIC = "otafl"
 LOOK_EVERY_S = 0.2

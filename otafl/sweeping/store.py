@@ -35,6 +35,7 @@ from otafl.core.inputs import MIB, read_bytes, read_text
 from otafl.core.suggestions import format_count
 from otafl.results import checksums
 from otafl.results import models as trained
+from otafl.results.checksums import format_reason
 from otafl.results.files import (
     MAX_SWEEP_BYTES,
     PARTS,
@@ -46,7 +47,6 @@ from otafl.results.files import (
     read_sweep_file,
     write_sweep_file,
 )
-from otafl.results.foreign import format_reason
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.planning import Row, Stack
 from otafl.user_code.sources import list_changed

@@ -1,7 +1,7 @@
 """Verification of all files that a run or a sweep has written.
 
 Each file is compared with its SHA-256 (`otafl.results.checksums`) and read as far as it says what
-it is. A result without one is first read to its end by a child, see `otafl.results.foreign`.
+it is. A result without one is first read to its end by a child, see `otafl.results.files`.
 Nothing that a file names is imported or called.
 """
 
@@ -19,9 +19,9 @@ from otafl.core.inputs import open_regular
 from otafl.core.suggestions import format_count, format_near_file
 from otafl.results import checksums
 from otafl.results import models as trained
-from otafl.results.checksums import ChecksumError
+from otafl.results.checksums import ChecksumError, format_reason
 from otafl.results.files import PARTS, SWEEP_FILE, list_parts, open_part, read_sweep_file
-from otafl.results.foreign import Read, format_reason, limit_reading
+from otafl.results.foreign import Read, limit_reading
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.store import RUNNING, UNFINISHED, Store
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from otafl.core.files import write_csv, write_text
+from otafl.core.files import write_csv
 from otafl.validation.checks import LEVEL, MOST_CHECKS, SUITE_LEVEL, Check
 from otafl.validation.suite import LawOutcome
 
@@ -61,11 +60,6 @@ def format_summary(outcomes: Sequence[LawOutcome]) -> str:
         f"{result} ({count} checks, each at a false-alarm level of {LEVEL:.0e}; {SUITE_LEVEL:.0e} "
         f"for up to {MOST_CHECKS} of them)"
     )
-
-
-def write_json(outcomes: Sequence[LawOutcome], path: Path) -> None:
-    """Write a list of objects, one for each check; numbers that are not finite are null."""
-    write_text(path, json.dumps(build_rows(outcomes), indent=1) + "\n")
 
 
 def write_checks(outcomes: Sequence[LawOutcome], path: Path) -> None:

@@ -17,8 +17,7 @@ from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble, make_workload
 from otafl.engine.engine import Engine
-from otafl.running.checkpoints import Checkpoint
-from otafl.running.stack_run import run_stack
+from otafl.running.stack_run import Checkpoint, run_stack
 from otafl.scenario import compute_scenario_hash, expand, load_scenario, to_yaml
 
 pytestmark = pytest.mark.exact

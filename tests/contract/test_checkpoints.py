@@ -16,7 +16,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
 from otafl.results.dataset import Record
-from otafl.running.checkpoints import Checkpoint, CheckpointState
+from otafl.running.stack_run import Checkpoint, CheckpointState
 
 BEFORE, ROUNDS, TRIALS = 3, 6, [0, 1]
 

@@ -109,7 +109,7 @@ timeline r.nc --from nan
 timeline r.nc --out x.bmp
 validate --device tpu
 validate --only no-such-law
-validate --json text.txt/x
+validate --csv text.txt/x
 data x
 data get x
 """

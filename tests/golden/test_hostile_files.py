@@ -27,7 +27,6 @@ from otafl.clock.event_clock import EventClock
 from otafl.core.errors import UserError
 from otafl.data import loading as data_loading
 from otafl.results import models as trained
-from otafl.results import plain_data
 from otafl.results.files import write_part
 from otafl.sweeping.verifying import verify
 
@@ -212,8 +211,8 @@ def test_plain_data_come_back(tmp_path: Path) -> None:
         "c": {1, 2},
         "d": (np.array(7), np.float64(0.1), np.zeros((0, 3), bool)),
     }
-    plain_data.save(tree, tmp_path / "kept.pt")
-    back = plain_data.load(tmp_path / "kept.pt")
+    trained.save_plain(tree, tmp_path / "kept.pt")
+    back = trained.load_plain(tmp_path / "kept.pt")
     np.testing.assert_array_equal(back["a"], tree["a"])
     assert back["b", 1][1:] == tree["b", 1][1:]
     assert back["c"] == {1, 2}
@@ -222,7 +221,7 @@ def test_plain_data_come_back(tmp_path: Path) -> None:
     assert back["d"][2].shape == (0, 3)
     assert back["d"][2].dtype == bool
     with pytest.raises(TypeError, match="Path is no plain data"):
-        plain_data.save({"x": [tmp_path]}, tmp_path / "other.pt")
+        trained.save_plain({"x": [tmp_path]}, tmp_path / "other.pt")
 
 
 NAMED = ("algorithm", "channel", "power", "codec", "csi", "server", "downlink", "model", "data")

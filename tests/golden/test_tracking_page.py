@@ -14,9 +14,8 @@ from contract.small import scenario
 
 from otafl import sweeping
 from otafl.cli import main
-from otafl.running.checkpoints import Checkpoint
 from otafl.running.run_tracking import TrackingOutput
-from otafl.running.stack_run import run_stack
+from otafl.running.stack_run import Checkpoint, run_stack
 from otafl.scenario import expand
 
 pytestmark = pytest.mark.slow

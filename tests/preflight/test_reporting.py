@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from contract.small import points
 
 from otafl import preflight
 from otafl.cli.app import load
@@ -15,7 +14,6 @@ from otafl.core.problems import Problem
 from otafl.data.loading import read_shape
 from otafl.preflight import rehearsal
 from otafl.preflight.rehearsal import find_problems, find_problems_on_data
-from otafl.preflight.reporting import describe_local_work
 from otafl.running import memory
 from otafl.running.memory import MAX_FLOPS_PER_S, estimate_trial
 from otafl.scenario import Point, Scenario, ScenarioError
@@ -137,18 +135,3 @@ def test_points_of_one_structure_are_tried_once() -> None:
         look=lambda one, fits: asked.append(one) or [],
     )
     assert [one.power.name for one in asked] == ["gbma", "ci"]
-
-
-def test_steps_and_epochs_by_hand() -> None:
-    equal = {"data": {"name": "digits", "train_samples": 400, "partition": "iid"}}
-    for (epochs, steps, batch), text in {
-        (None, 10, 20): "10 steps = 2 epochs of 100 samples",
-        (None, 3, 30): "3 steps = 0.75 epochs of 100 samples",
-        (2, 1, 30): "2 epochs = 8 steps for 100 samples",
-        (1, 1, 1): "1 epoch = 100 steps for 100 samples",
-    }.items():
-        training = {"local_epochs": epochs, "local_steps": steps, "batch_size": batch}
-        found = points(equal | {f"training.{key}": value for key, value in training.items()})
-        assert describe_local_work(found) == [f"local work: {text}"]
-    assert describe_local_work(points(equal | {"sweep": {"training.local_steps": [1, 2]}})) == []
-    assert len(describe_local_work(points(equal | {"sweep": {"seed": [1, 2]}}))) == 1

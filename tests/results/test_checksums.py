@@ -12,7 +12,7 @@ from contract.small import scenario
 from support.parts import make_parts, make_scenario
 
 from otafl.core.errors import DamagedError, UserError
-from otafl.results import checksums, plain_data
+from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.files import read_part, write_part
 from otafl.results.models import TrainedModels, TrainedView
@@ -39,11 +39,11 @@ def models(path: Path) -> None:
 
 
 def save_plain_data(path: Path) -> None:
-    plain_data.save({"state": torch.arange(50.0), "rounds": 3, "texts": ["a", "b"]}, path)
+    trained.save_plain({"state": torch.arange(50.0), "rounds": 3, "texts": ["a", "b"]}, path)
 
 
 WRITERS = {"a.nc": a_result, "models.pt": models, "plain.pt": save_plain_data}
-READERS = {"a.nc": read_part, "models.pt": trained.read, "plain.pt": plain_data.load}
+READERS = {"a.nc": read_part, "models.pt": trained.read, "plain.pt": trained.load_plain}
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -26,7 +26,7 @@ from support.stopped_sweeps import same
 
 from otafl import sweeping
 from otafl.core.errors import UserError, WriteError
-from otafl.results import plain_data
+from otafl.results import models as trained
 from otafl.results.files import read_part, write_part
 from otafl.sweeping import FailedStacks
 from otafl.sweeping.verifying import verify
@@ -175,17 +175,17 @@ def test_files_that_hdf5_and_torch_cannot_write(tmp_path: Path) -> None:
     """Their own programs write beyond a limit on the size of files, as on a full disk: the error
     is the user's, and what was there stays."""
     write_part(sweeping.run(scenario({"training.rounds": 1, "trials": 1})), tmp_path / "a.nc")
-    plain_data.save({"a": torch.zeros(10)}, tmp_path / "a.pt")
+    trained.save_plain({"a": torch.zeros(10)}, tmp_path / "a.pt")
     large, names = read_part(tmp_path / "a.nc"), list_names(tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:
         with pytest.raises(WriteError, match=r"a\.pt: cannot be written"):
-            plain_data.save({"a": torch.zeros(100_000)}, tmp_path / "a.pt")
+            trained.save_plain({"a": torch.zeros(100_000)}, tmp_path / "a.pt")
         with pytest.raises(WriteError, match=r"a\.nc: cannot be written"):
             write_part(large, tmp_path / "a.nc")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert plain_data.load(tmp_path / "a.pt")["a"].tolist() == [0.0] * 10
+    assert trained.load_plain(tmp_path / "a.pt")["a"].tolist() == [0.0] * 10
     same(read_part(tmp_path / "a.nc"), large)
     assert list_names(tmp_path) == names

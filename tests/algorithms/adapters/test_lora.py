@@ -21,7 +21,7 @@ from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
-from otafl.running.checkpoints import Checkpoint, CheckpointState
+from otafl.running.stack_run import Checkpoint, CheckpointState
 
 pytestmark = pytest.mark.exact
 
