@@ -158,8 +158,9 @@ class Power:
         spent = self._spent
         if self.plain:
             if joules is not None:
-                for device in stops:
-                    spent[TRANSMIT][device] += joules[device]
+                for device, stop_s in stops.items():
+                    if stop_s > opened_s:
+                        spent[TRANSMIT][device] += joules[device]
             return
         now_s = self._env.now
         for device, stop_s in stops.items():
