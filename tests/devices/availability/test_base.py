@@ -56,21 +56,3 @@ def test_what_a_day_cannot_be() -> None:
     DiurnalAvailability.Settings(mean=0.3, amplitude=most * 0.999, mean_session_s=21600)
     with pytest.raises(ValidationError, match=f"at most {most:.4g}"):
         DiurnalAvailability.Settings(mean=0.3, amplitude=most * 1.001, mean_session_s=21600)
-
-
-@pytest.mark.parametrize("name", LAWS)
-def test_lives_are_of_the_form_that_the_clock_reads(name: str) -> None:
-    availability = make_availability(name, [7], [0], 30)
-    begins = set()
-    for device in range(30):
-        life = take_changes(availability.list_changes(0, device))
-        times, values = [at for at, _ in life], [there for _, there in life]
-        assert all(a < b for a, b in itertools.pairwise(times))
-        assert all(a != b for a, b in itertools.pairwise(values))
-        assert not values[0]  # it is away from the start, or leaves first
-        begins.add(times[0] == 0.0)
-    assert begins == {True, False}
-    assert (
-        len({tuple(take_changes(availability.list_changes(0, device), 3)) for device in range(30)})
-        == 30
-    )
