@@ -56,3 +56,11 @@ def test_what_a_day_cannot_be() -> None:
     DiurnalAvailability.Settings(mean=0.3, amplitude=most * 0.999, mean_session_s=21600)
     with pytest.raises(ValidationError, match=f"at most {most:.4g}"):
         DiurnalAvailability.Settings(mean=0.3, amplitude=most * 1.001, mean_session_s=21600)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_some_devices_are_absent_at_first(name: str) -> None:
+    availability = make_availability(name, [7], [0], 30)
+    firsts = [next(availability.list_changes(0, device)) for device in range(30)]
+    assert {at == 0.0 for at, _ in firsts} == {True, False}
+    assert not any(there for _, there in firsts)
