@@ -69,9 +69,6 @@ class ArrayClock(Clock):
             IDLE: hardware.idle_w,
         }
         self._sleep_w = hardware.sleep_w
-        watts = (*self._watts.values(), self._sleep_w)
-        # trials whose devices draw power only to compute and to radiate, as in `Power.plain`
-        self._is_frugal: np.ndarray = ~np.any([one.any(1) for one in watts], axis=0)
         self._now_s = np.zeros(self._trials)
         self._started = np.zeros(self._trials, np.int64)
         self._running = np.ones(self._trials, bool)
@@ -169,26 +166,20 @@ class ArrayClock(Clock):
     def _charge(self, opened_s: np.ndarray, stop_s: np.ndarray, joules: np.ndarray | None) -> None:
         """Add the energy of the round to the totals, in the same order of operations as `Power`."""
         cell, spent = self._cell, self._spent.reshape(len(CAUSES), -1)
-        frugal = bool(self._is_frugal.all())
-        if not frugal:
-            at = self._trial, cell % self._devices
-            asleep = self._asleep_s.reshape(-1)
-            slept_s = self._sent_s - asleep[cell]
-            spent[IDLE, cell] += np.where(slept_s > 0, self._sleep_w[at] * slept_s, 0.0)
-            seconds = {
-                RECEIVE: self._began_s - self._sent_s,
-                IDLE: opened_s - self._ready_s,
-                CIRCUIT: stop_s - opened_s,
-            }
-            for cause, lasts_s in seconds.items():
-                spent[cause, cell] += self._watts[cause][at] * lasts_s
-            asleep[cell] = np.where(self._is_frugal[self._trial], asleep[cell], stop_s)
+        at = self._trial, cell % self._devices
+        asleep = self._asleep_s.reshape(-1)
+        spent[IDLE, cell] += self._sleep_w[at] * np.maximum(0.0, self._sent_s - asleep[cell])
+        asleep[cell] = stop_s
+        seconds = {
+            RECEIVE: self._began_s - self._sent_s,
+            IDLE: opened_s - self._ready_s,
+            CIRCUIT: stop_s - opened_s,
+        }
+        for cause, lasts_s in seconds.items():
+            spent[cause, cell] += self._watts[cause][at] * lasts_s
         spent[COMPUTE, cell] += self._compute_w * (self._ready_s - self._began_s)
         if joules is not None:
-            if not frugal:
-                radiates = self._is_frugal[self._trial] | (stop_s > opened_s)
-                joules = np.where(radiates, joules, 0.0)
-            spent[TRANSMIT, cell] += joules
+            spent[TRANSMIT, cell] += np.where(stop_s > opened_s, joules, 0.0)
 
     def synchronise(self, trials: int, seconds: Sequence[float]) -> None:
         met_s = self._meet(self._now_s, trials)
@@ -207,9 +198,8 @@ class ArrayClock(Clock):
 
     def compute_spent_j(self) -> np.ndarray:
         spent = np.ascontiguousarray(np.moveaxis(self._spent, 0, -1))
-        if not self._is_frugal.all():
-            asleep_s = self._now_s[:, None] - self._asleep_s
-            spent[..., IDLE] += np.where(self._is_frugal[:, None], 0.0, self._sleep_w * asleep_s)
+        if self._sleep_w.any():
+            spent[..., IDLE] += self._sleep_w * (self._now_s[:, None] - self._asleep_s)
         return spent
 
     def compute_charge_j(self) -> np.ndarray:

@@ -27,6 +27,8 @@ class Battery:
         Charge at time 0.
     harvest_w : float
         Power that charges the battery.
+    draw_w : float
+        Power that is drawn from time 0 on.
 
     Attributes
     ----------
@@ -38,16 +40,14 @@ class Battery:
 
     __slots__ = ("_draw_w", "_harvest_w", "_plan", "at_s", "capacity_j", "charge_j", "harvested_j")
 
-    def __init__(self, capacity_j: float, charge_j: float, harvest_w: float) -> None:
+    def __init__(
+        self, capacity_j: float, charge_j: float, harvest_w: float, draw_w: float = 0.0
+    ) -> None:
         self.capacity_j, self.charge_j = capacity_j, charge_j
         self.at_s, self.harvested_j = 0.0, 0.0
         self._harvest_w = harvest_w
-        self._draw_w = 0.0
+        self._draw_w = draw_w
         self._plan: list[Draw] = []
-
-    def take_over(self, at_s: float, harvested_j: float, draw_w: float) -> None:
-        """Continue the account of another battery from `at_s` on, with the current draw."""
-        self.at_s, self.harvested_j, self._draw_w = at_s, harvested_j, draw_w
 
     def plan(self, now_s: float, draws: Sequence[Draw]) -> float:
         """Replace the planned draw from now on.
@@ -111,7 +111,7 @@ class Battery:
 class Resting:
     """Batteries of the devices that have slept since the start of a trial, [K] each.
 
-    Their charges are equal to those of `Battery`, up to rounding.
+    Their charges are equal to those of `Battery`, up to rounding, because their draw is constant.
 
     Parameters
     ----------
@@ -125,40 +125,28 @@ class Resting:
     """
 
     def __init__(self, hardware: Hardware) -> None:
-        self._capacity_j, self._harvest_w = hardware.battery_j, hardware.harvest_w
-        self._sleep_w = hardware.sleep_w
-        self._charge_j = hardware.charge_j.copy()
-        self._harvested_j = np.zeros_like(self._charge_j)
-        self._at_s = 0.0
-        falls = self._sleep_w - self._harvest_w
-        full = np.full_like(self._charge_j, np.inf)
-        self.empty_s = np.divide(self._charge_j, falls, out=full, where=falls > 0)
+        self._own = hardware
+        falls = hardware.sleep_w - hardware.harvest_w
+        never = np.full_like(falls, np.inf)
+        self.empty_s = np.divide(hardware.charge_j, falls, out=never, where=falls > 0)
 
     def is_on_mains(self, device: int) -> bool:
         """Return whether a device has no battery."""
-        return bool(np.isinf(self._capacity_j[device]))
+        return bool(np.isinf(self._own.battery_j[device]))
 
-    def update_charge(self, now_s: float) -> np.ndarray:
-        """Update the charges [K] until now and return them in joules, inf on mains."""
-        seconds = now_s - self._at_s
-        if seconds > 0:
-            drawn = self._sleep_w * seconds
-            charge = self._charge_j + self._harvest_w * seconds - drawn
-            charge = np.minimum(self._capacity_j, np.maximum(0.0, charge))
-            with np.errstate(invalid="ignore"):  # inf - inf on mains
-                self._harvested_j += charge - self._charge_j + drawn
-            self._charge_j, self._at_s = charge, now_s
-        return self._charge_j.copy()
+    def compute_charge_j(self, now_s: float) -> np.ndarray:
+        """Compute the charges [K] in joules, inf on mains."""
+        charge = self._own.charge_j + (self._own.harvest_w - self._own.sleep_w) * now_s
+        return np.clip(charge, 0.0, self._own.battery_j)
 
-    def compute_harvested_j(self) -> np.ndarray:
-        """Return the harvested energy [K] so far."""
-        return self._harvested_j.copy()
+    def compute_harvested_j(self, now_s: float) -> np.ndarray:
+        """Compute the harvested energy [K] so far, nan on mains."""
+        with np.errstate(invalid="ignore"):  # inf - inf on mains
+            stored = self.compute_charge_j(now_s) - self._own.charge_j
+        return stored + self._own.sleep_w * now_s
 
     def remove_device(self, device: int) -> Battery:
-        """Return the battery of a device that stops resting."""
-        numbers = self._capacity_j[device], self._charge_j[device], self._harvest_w[device]
-        battery = Battery(*map(float, numbers))
-        battery.take_over(
-            self._at_s, float(self._harvested_j[device]), float(self._sleep_w[device])
-        )
-        return battery
+        """Return the battery of a device that stops resting, as it was at time 0."""
+        own = self._own
+        numbers = own.battery_j, own.charge_j, own.harvest_w, own.sleep_w
+        return Battery(*(float(one[device]) for one in numbers))

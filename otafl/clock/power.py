@@ -158,8 +158,9 @@ class Power:
         spent = self._spent
         if self.plain:
             if joules is not None:
-                for device in stops:
-                    spent[TRANSMIT][device] += joules[device]
+                for device, stop_s in stops.items():
+                    if stop_s > opened_s:
+                        spent[TRANSMIT][device] += joules[device]
             return
         now_s = self._env.now
         for device, stop_s in stops.items():
@@ -201,7 +202,7 @@ class Power:
         now_s = float(self._env.now)
         if self._resting is None:
             return np.full(len(self._asleep_s), math.inf)
-        charge_j = self._resting.update_charge(now_s)
+        charge_j = self._resting.compute_charge_j(now_s)
         for device, battery in self.batteries.items():
             charge_j[device] = battery.update_charge(now_s)
         return charge_j
@@ -210,7 +211,7 @@ class Power:
         """Compute the harvested energy [K] up to the last update of each battery; nan on mains."""
         out = np.full(len(self._asleep_s), math.nan)
         if self._resting is not None:
-            out = self._resting.compute_harvested_j()
+            out = self._resting.compute_harvested_j(float(self._env.now))
         for device, battery in self.batteries.items():
             out[device] = battery.harvested_j
         return out

@@ -8,7 +8,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -31,14 +31,8 @@ _SEED = 0
 """Seed of the draws of users and of their test samples, the same in all trials."""
 
 
-@dataclass(frozen=True)
-class User:
-    """Training and test samples of one user, in the form that the data set has until then."""
-
-    x_train: NDArray[Any]
-    y_train: Labelled
-    x_test: NDArray[Any]
-    y_test: Labelled
+User = tuple[NDArray[Any], Labelled, NDArray[Any], Labelled]
+"""Training samples and labels, and test samples and labels, of one user."""
 
 
 def split_user(x: NDArray[Any], y: Indices, generator: np.random.Generator) -> User:
@@ -55,14 +49,14 @@ def split_user(x: NDArray[Any], y: Indices, generator: np.random.Generator) -> U
 
     Returns
     -------
-    User
-        Nine tenths of the samples for training and the others for testing, at least one each. Both
-        parts keep the order.
+    tuple of ndarray
+        Nine tenths of the samples and labels for training and the others for testing, at least one
+        each. Both parts keep the order.
     """
     kept = min(max(1, int(_TRAIN_SHARE * len(y))), len(y) - 1)
     train = np.zeros(len(y), bool)
     train[generator.permutation(len(y))[:kept]] = True
-    return User(x[train], y[train], x[~train], y[~train])
+    return x[train], y[train], x[~train], y[~train]
 
 
 def draw_users(
@@ -109,13 +103,13 @@ def draw_users(
 
 def join_users(users: Sequence[User], classes: int) -> DataSet:
     """Join the samples of all users, user by user, with their owners."""
-    parts = ("x_train", "y_train", "x_test", "y_test")
-    joined = {part: np.concatenate([getattr(user, part) for user in users]) for part in parts}
+    x_train, y_train, x_test, y_test = (np.concatenate(parts) for parts in zip(*users, strict=True))
     owner, owner_test = (
-        np.repeat(np.arange(len(users)), [len(getattr(user, part)) for user in users])
-        for part in ("y_train", "y_test")
+        np.repeat(np.arange(len(users)), [len(user[part]) for user in users]) for part in (1, 3)
     )
-    return DataSet(**joined, classes=classes, owner=owner, owner_test=owner_test)
+    return DataSet(
+        x_train, y_train, x_test, y_test, classes=classes, owner=owner, owner_test=owner_test
+    )
 
 
 _SIDE = 28
@@ -427,7 +421,7 @@ class Shakespeare(DataSource):
                 )
             x, y = (tokens[s : s + number * self.seq_len].reshape(number, -1) for s in (0, 1))
             x = x.astype(np.float32)
-            speakers.append(User(x[:kept], y[:kept], x[kept:], y[kept:]))
+            speakers.append((x[:kept], y[:kept], x[kept:], y[kept:]))
         return join_users(speakers, self.classes)
 
 

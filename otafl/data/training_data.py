@@ -32,8 +32,6 @@ DROPOUT = declare_family("dropout", __name__)
 
 _ROUNDS_AHEAD = 64
 _NUMBERS_AHEAD = 2**18  # the temporary tensors of a block then fit into the processor's cache
-_FEW_NUMBERS = 2**12  # computing so many takes less time than dispatching a draw's operations
-_FEATURES_AHEAD = 2**19  # so many features of a round's minibatches are gathered at once
 
 
 class TrainingData:
@@ -108,8 +106,8 @@ class TrainingData:
         self._some_full, self._all_full = bool(count.min() <= width), width == self.max_samples
         self._small = bool(count.min() < batch_size)
         self._equal = bool(count.min() == self.max_samples)
-        self._numbers = self.num_trials * self.num_devices * steps * width
-        self._ahead = min(_ROUNDS_AHEAD, _NUMBERS_AHEAD // self._numbers)
+        numbers = self.num_trials * self.num_devices * steps * width
+        self._ahead = min(_ROUNDS_AHEAD, _NUMBERS_AHEAD // numbers)
         self._drawn_ahead: dict[int, tuple[int, Tensor]] = {}
         self._presence: Tensor | None = None
 
@@ -153,11 +151,6 @@ class TrainingData:
         start = (round - first) * self.steps
         return block[start : start + self.steps]
 
-    def can_gather_rounds(self, num_rows: int) -> bool:
-        """Return whether to gather the minibatches of all steps of n rows at once."""
-        size = num_rows * self.batch_size * self.flat_x.shape[1]
-        return self.steps > 1 and self.steps * size <= _FEATURES_AHEAD
-
     def draw_test_batch(self, round: int, step: int, flat_index: Tensor) -> Batch:
         """Draw a minibatch of the rows flat_index [n] for fine-tuning before a test.
 
@@ -169,12 +162,8 @@ class TrainingData:
         return self.gather(sample, self.compute_batch_weight(flat_index))
 
     def uses_lookahead(self, cohort: Cohort) -> bool:
-        """Return whether to draw for the whole population and several rounds at once.
-
-        This is faster if all devices take part, or if there are few numbers.
-        """
-        has_all_devices = cohort.num_rows == self.num_trials * self.num_devices
-        return self._ahead > 1 and (has_all_devices or self._numbers <= _FEW_NUMBERS)
+        """Return whether to draw several rounds at once, which pays if all devices take part."""
+        return self._ahead > 1 and cohort.num_rows == self.num_trials * self.num_devices
 
     def draw_samples(
         self, ticks: Tensor, flat_index: Tensor, trial: Tensor, device: Tensor, draw: int | str
@@ -246,7 +235,7 @@ class TrainingData:
         return self.y.dim() == 1
 
     def gather(self, sample: Tensor, weight: Tensor | None) -> Batch:
-        """Return copies of the samples [n, B], or of T steps [T, n, B]."""
+        """Return copies of the samples [n, B]."""
         x = torch.embedding(self.flat_x, sample)  # index_select that keeps the shape, in one call
         if self.x.dim() > 2:
             x = x.view(*sample.shape, *self.x.shape[1:])
@@ -267,9 +256,7 @@ class CohortData:
             self.steps = self._epochs.num_steps
         self._flat_index = cohort.flat_index
         self._ahead = not torch.is_tensor(round) and data.uses_lookahead(cohort)
-        self._gathers_ahead = self._ahead and data.can_gather_rounds(cohort.num_rows)
         self._drawn_ahead: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
-        self._gathered: dict[int, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
 
     def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
         """Draw the minibatch of a local step: B different samples of each row.
@@ -343,15 +330,8 @@ class CohortData:
         weight = data.compute_batch_weight(self._flat_index)
         if not self._ahead:
             return data.gather(self._draw_samples(step, draw), weight)
-        if not self._gathers_ahead:
-            sample = data.draw_ahead(int(self.round), draw)[step].index_select(0, self._flat_index)
-            return data.gather(sample, weight)
-        if draw not in self._gathered:
-            sample = data.draw_ahead(int(self.round), draw).index_select(1, self._flat_index)
-            whole = data.gather(sample, None)
-            self._gathered[draw] = whole.x.unbind(0), whole.y.unbind(0)
-        x, y = self._gathered[draw]
-        return Batch(x[step], y[step], weight)
+        sample = data.draw_ahead(int(self.round), draw)[step].index_select(0, self._flat_index)
+        return data.gather(sample, weight)
 
     def _draw_samples(self, step: int, draw: int) -> Tensor:
         """Return samples [n, B] int64, drawn for as many steps at once as memory allows."""

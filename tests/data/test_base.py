@@ -9,7 +9,6 @@ import pytest
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data import load
-from otafl.data.base import DataSource
 
 pytestmark = pytest.mark.exact
 
@@ -21,21 +20,6 @@ KNOWN = [
     or registry.load_component("data", name).ships_with
 ]
 """All but those of which the scenario says where they are."""
-
-
-@pytest.mark.parametrize("name", KNOWN)
-def test_a_set_says_what_the_program_must_know(name: str) -> None:
-    kind = registry.load_component("data", name)
-    assert issubclass(kind, DataSource)
-    source = kind()
-    assert source.name == name
-    assert all(side > 0 for side in source.input_shape)
-    assert source.classes >= (1 if source.labels == "values" else 2)
-    assert (source.files is None) == bool(source.ships_with)
-    if source.files is not None:
-        assert source.files.size
-        assert source.files.downloads
-        assert all(one.checksum.startswith(("md5:", "sha256:")) for one in source.files.downloads)
 
 
 @pytest.mark.parametrize("name", KNOWN)

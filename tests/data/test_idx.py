@@ -73,6 +73,3 @@ def test_counts_of_images_and_labels_must_agree(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(encode_idx(np.zeros(TRAIN - 1))))
     with pytest.raises(UserError, match=r"12 images but .*train-labels.* 11 labels"):
         load(FashionMnist(root=str(tmp_path)))
-
-
-"""Of training pixels, the ones used to normalise, 4 digits."""

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-import otafl.data.training_data as work_module
 from otafl.core.contracts import Cohort
 from otafl.core.rng import Streams
 from otafl.data.device_splits import pack
@@ -87,9 +86,7 @@ def all_batches(
     return torch.stack([w.draw_batch(s, d).x for w in works for s in range(steps) for d in (0, 1)])
 
 
-@pytest.mark.parametrize("few", [0, 2**12])
-def test_the_same_in_chunks_and_cohorts(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_module, "_FEW_NUMBERS", few)
+def test_the_same_in_chunks_and_cohorts() -> None:
     whole = all_batches(some_data(SIZES, 6)[0], everybody(3, 4), [2, 3])
     data = some_data(SIZES, 6)[0]
     chunks = [everybody(3, 4).slice_rows(a, b) for a, b in ((0, 5), (5, 6), (6, 12))]
@@ -114,22 +111,6 @@ def test_a_small_device_uses_all_it_has() -> None:
     # A small neighbour changes the weights' form, not the samples.
     large = some_data([[3, 40, 1, 5]], 1)[0].select_cohort(0, everybody(1, 4)).draw_batch(0)
     assert large.weight is None
-
-
-@pytest.mark.parametrize("size", [4, 5])
-def test_minibatches_gathered_at_once_are_those_of_single_steps(
-    size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data, again = (some_data([[20, 30, 9]] * 2, size, steps=3)[0] for _ in range(2))
-    cohort = cohort_of([0, 0, 1, 1], [0, 2, 1, 2], 2, 3)
-    assert data.can_gather_rounds(4)
-    monkeypatch.setattr(again, "can_gather_rounds", lambda num_rows: False)
-    for round in (0, 1, 70):
-        at_once, alone = (one.select_cohort(round, cohort) for one in (data, again))
-        for step in (0, 2, 1, 1):
-            got, expected = at_once.draw_batch(step), alone.draw_batch(step)
-            assert torch.equal(got.x, expected.x)
-            assert torch.equal(got.y, expected.y)
 
 
 @pytest.mark.parametrize(

@@ -42,20 +42,6 @@ def test_every_kind_says_all_of_its_devices(
     assert made.has_frequency_scaling() >= bool((many.frequency_min_hz < many.frequency_hz).any())
 
 
-def test_by_default_devices_are_on_mains_and_draw_nothing_beside_computing() -> None:
-    one = make_hardware(Fixed(flops_per_s=8e9, flops_per_cycle=4, kappa=2e-28), 3)
-    assert one.flops_per_s.tolist() == [8e9] * 3
-    assert one.frequency_hz.tolist() == one.frequency_min_hz.tolist() == [2e9] * 3
-    assert one.kappa.tolist() == [2e-28] * 3
-    for name in ("memory_mb", "battery_j", "charge_j"):
-        assert getattr(one, name).tolist() == [np.inf] * 3, name
-    for name in ("restart_j", "harvest_w", "circuit_w", "receive_w", "idle_w", "sleep_w"):
-        assert getattr(one, name).tolist() == [0.0] * 3, name
-    assert one.efficiency.tolist() == [1.0] * 3
-    assert one.power_db.tolist() == [0.0] * 3
-    assert one.is_on_mains
-
-
 def test_every_part_can_be_given() -> None:
     same = {
         "memory_mb": 64.0,
@@ -116,19 +102,6 @@ def test_classes_in_order_keep_to_their_shares_and_have_parts_of_their_own() -> 
     assert np.where(fast, 10.0, 50.0).tolist() == devices.battery_j.tolist()
     assert np.where(fast, 10.0, 25.0).tolist() == devices.charge_j.tolist()
     assert np.where(fast, 1.0, 5.0).tolist() == devices.restart_j.tolist()
-
-
-def test_rows_of_stacked_hardware() -> None:
-    trials = [
-        make_hardware(Fixed(flops_per_s=f, flops_per_cycle=2, kappa=f / 1e30), 2)
-        for f in (1e9, 3e9)
-    ]
-    stacked = Hardware.stack(trials)
-    assert stacked.flops_per_s.tolist() == [[1e9, 1e9], [3e9, 3e9]]
-    rows = stacked.select_rows(np.array([1, 0, 1]), np.array([0, 1, 1]))
-    assert rows.flops_per_s.tolist() == [3e9, 1e9, 3e9]
-    assert rows.frequency_hz.tolist() == [1.5e9, 0.5e9, 1.5e9]
-    assert rows.kappa.tolist() == [3e9 / 1e30, 1e9 / 1e30, 3e9 / 1e30]
 
 
 def test_a_cycle_costs_kappa_times_frequency_squared() -> None:

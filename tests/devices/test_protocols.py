@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -10,24 +9,10 @@ from contract.small import scenario
 from support.cells import make_clock, start_round
 
 from otafl.clock.local_work import Slot
-from otafl.core import registry
-from otafl.devices.protocols import Asynchronous, Periodic, Quorum, Rules
+from otafl.devices.protocols import Asynchronous, Periodic, Quorum
 from otafl.scenario.errors import ScenarioError
 
 pytestmark = pytest.mark.exact
-
-
-def test_rules_say_what_the_protocol_says_of_itself() -> None:
-    for name in registry.list_names("protocol"):
-        protocol = registry.load_settings_class("protocol", name)()
-        rules = protocol.build_rules(math.inf, "drop")
-        assert rules.late == ("next" if protocol.goes_on else "drop"), name
-        assert rules.deadline_s == math.inf, name
-        deadline_s = protocol.build_rules(2.0, "drop").deadline_s
-        assert deadline_s == (2.0 if protocol.has_deadline else math.inf), name
-    rounds = registry.load_settings_class("protocol", "rounds")()
-    assert rounds.build_rules(math.inf, "drop") == Rules()
-    assert rounds.build_rules(2.0, "next") == Rules(deadline_s=2.0, late="next")
 
 
 def test_asynchronous_serves_who_was_ready_first() -> None:

@@ -15,12 +15,12 @@ pytestmark = pytest.mark.exact
 def test_a_user_keeps_nine_tenths_for_training() -> None:
     for count, kept in ((2, 1), (3, 2), (5, 4), (10, 9), (11, 9), (40, 36)):
         x = np.arange(count)
-        user = split_user(x, x + 100, np.random.default_rng(count))
-        assert len(user.x_train) == kept
-        assert_array_equal(np.sort(np.concatenate([user.x_train, user.x_test])), x)
-        assert_array_equal(user.y_train, user.x_train + 100)
-        assert_array_equal(user.y_test, user.x_test + 100)
-        assert (np.diff(user.x_train) > 0).all()
+        x_train, y_train, x_test, y_test = split_user(x, x + 100, np.random.default_rng(count))
+        assert len(x_train) == kept
+        assert_array_equal(np.sort(np.concatenate([x_train, x_test])), x)
+        assert_array_equal(y_train, x_train + 100)
+        assert_array_equal(y_test, x_test + 100)
+        assert (np.diff(x_train) > 0).all()
 
 
 def test_users_are_drawn_until_they_have_enough() -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.made_devices import make_battery_hardware
 from support.rounding import assert_agree
 
-from otafl.clock.batteries import Battery, Resting
+from otafl.clock.batteries import Resting
 from otafl.devices.hardware import Hardware
 
 pytestmark = pytest.mark.exact
@@ -42,22 +42,13 @@ def sleepers(seed: int) -> Hardware:
 
 def test_charges_are_those_of_batteries() -> None:
     own, at = sleepers(0), np.cumsum(np.random.default_rng(1).exponential(9.0, 20)).tolist()
-    resting = Resting(own)
-    numbers = zip(own.battery_j.tolist(), own.charge_j, own.harvest_w.tolist(), strict=True)
-    each = [Battery(capacity, float(charge), harvest) for capacity, charge, harvest in numbers]
-    empty_s = [
-        battery.plan(0.0, [(0.0, watts)])
-        for battery, watts in zip(each, own.sleep_w.tolist(), strict=True)
-    ]
-    has = np.isfinite(own.battery_j)
-    assert_agree(resting.empty_s[has], np.array(empty_s)[has])
+    resting, has = Resting(own), np.flatnonzero(np.isfinite(own.battery_j)).tolist()
+    each = [resting.remove_device(device) for device in has]
+    empty_s = [one.plan(0.0, [(0.0, own.sleep_w[k])]) for k, one in zip(has, each, strict=True)]
+    assert_agree(resting.empty_s[has], np.array(empty_s))
     for now_s in at:
-        charge = resting.update_charge(now_s)
-        expected = np.array([each[k].update_charge(now_s) for k in np.flatnonzero(has)])
-        assert_agree(charge[has], expected)
-        assert np.isinf(charge[~has]).all()
-    for device in np.flatnonzero(has).tolist():
-        taken = resting.remove_device(device)
-        assert taken.harvested_j == pytest.approx(each[device].harvested_j, rel=1e-9)
-        expected = each[device].update_charge(at[-1] + 3.0)
-        assert taken.update_charge(at[-1] + 3.0) == pytest.approx(expected, rel=1e-9)
+        charge = resting.compute_charge_j(now_s)
+        assert_agree(charge[has], np.array([one.update_charge(now_s) for one in each]))
+        assert np.isinf(np.delete(charge, has)).all()
+    harvested = resting.compute_harvested_j(at[-1])
+    assert_agree(harvested[has], np.array([one.harvested_j for one in each]))
