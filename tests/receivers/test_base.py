@@ -10,7 +10,6 @@ import torch
 from scipy import optimize
 from support.combiners import compute_weakest_power, draw_channels
 
-from otafl import receivers
 from otafl.core import registry
 from otafl.core.contracts import apply_combiner
 from otafl.power.least_error import Full
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.exact
 
 ANTENNAS = 4
 MADE = {
-    name: receivers.build(registry.load_settings_class("receiver", name)(), Full(), ANTENNAS)
+    name: registry.load_settings_class("receiver", name)().match_policy(Full(), ANTENNAS)
     for name in registry.list_names("receiver")
 }
 
@@ -74,7 +73,7 @@ def test_eigen_receives_the_most_power() -> None:
 )
 def test_it_is_the_receiver_that_the_policy_is_made_for(power: str, scale: str) -> None:
     policy = registry.make_component("power", registry.load_settings_class("power", power)())
-    many, one = (receivers.build(Auto(scale=scale), policy, count) for count in (2, 1))
+    many, one = (Auto(scale=scale).match_policy(policy, count) for count in (2, 1))
     assert many.name == policy.receiver
     assert one.name == ("mrc" if power == "blind" else "scalar")
     assert many.scale == one.scale == scale
@@ -84,7 +83,7 @@ def test_a_receiver_that_is_named_is_taken() -> None:
     section = registry.load_settings_class("receiver", "eigen")(scale="mmse")
     policy = registry.load_settings_class("power", "ci")()
     for count in (1, 4):
-        assert receivers.build(section, policy, count) is section
+        assert section.match_policy(policy, count) is section
 
 
 def test_uniform_forcing_beats_random_combiners_and_the_eigenvector() -> None:

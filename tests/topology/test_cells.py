@@ -1,6 +1,4 @@
-"""Servers that share a band: each is a run of its own but for what it hears, the clock of their
-slots, and the part of the band that it has.
-"""
+"""Servers that share a band, and a cloud over them."""
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ from support.rounding import SINGLE, assert_agree
 from otafl.topology.base import derive_trial_number
 
 pytestmark = pytest.mark.exact
+
 
 CELLS = {"name": "cells", "servers": 3}
 
@@ -106,3 +105,108 @@ def test_what_does_not_go_with_neighbours() -> None:
     near = {"topology": CELLS | {"cross_gain_db": -10}}
     refused = [((near | keys,), said) for keys, said in cases]
     assert_refused(lambda case: scenario(case[0]), refused)
+
+
+CLOUD = {"name": "hierarchical", "servers": 3, "cloud_every": 1}
+WHOLE = {  # full batches, so that who draws what makes no difference
+    "transport": "ideal",
+    "engine.dtype": "float64",
+    "data": {"name": "digits", "train_samples": 300, "partition": {"name": "lognormal"}},
+    "training": {"rounds": 4, "batch_size": 300, "local_steps": 2, "eval_samples": 40},
+}
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold"])
+def test_a_cloud_in_every_round_is_a_star_of_all(algorithm: str) -> None:
+    """Over ideal links, each device counting by its samples."""
+    keys: dict[str, Any] = WHOLE | {"algorithm": algorithm}
+    cloud = run(engine(keys | {"topology": CLOUD, "devices.count": 4}, [0]), 3)
+    star = run(engine(keys | {"devices.count": 12}, [0]), 3)
+    for name, block in star.server.items():
+        expected = block.expand_as(cloud.server[name])
+        torch.testing.assert_close(cloud.server[name], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_in_between_each_is_on_its_own() -> None:
+    one = engine({"topology": CLOUD | {"cloud_every": 2}}, [0])
+    start = one.server["model"].clone()
+    assert torch.equal(start[0], start[2])
+    run(one, 1)
+    assert not torch.allclose(one.server["model"][0], one.server["model"][1])
+    one.run_round(1)
+    assert_agree(one.server["model"][0], one.server["model"][1])
+
+
+def test_the_mean_of_low_rank_models_is_truncated() -> None:
+    """It is the best approximation of the dense mean, by the dense singular values."""
+    one = run(engine({"algorithm": {"name": "fedrlr", "rank": 2}, "topology": CLOUD}, [0, 1]), 1)
+    apart = {n: b.unflatten(0, (2, 3)).double() for n, b in one.server.items()}
+    generator = torch.Generator().manual_seed(1)
+    apart = {n: b + 0.1 * torch.randn(b.shape, generator=generator) for n, b in apart.items()}
+    share = torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.1, 0.3]]).double()
+    method = one.parts.algorithm
+    told = method.export_shared({name: block.flatten(0, 1) for name, block in apart.items()})
+    told = {
+        n: torch.einsum("tc,tc...->t...", share, b.unflatten(0, (2, 3))) for n, b in told.items()
+    }
+    merged = method.import_shared({name: block[:, 0] for name, block in apart.items()}, told)
+    for i in range(2):
+        u, s, v = (apart[f"{name}{i}"].numpy() for name in "usv")
+        dense = np.einsum("tc,tcmr,tcr,tcnr->tmn", share.numpy(), u, s, v)
+        a, sigma, b = np.linalg.svd(dense, full_matrices=False)
+        best = np.einsum("tmr,tr,trn->tmn", a[..., :2], sigma[:, :2], b[:, :2])
+        u, s, v = (merged[f"{name}{i}"].numpy() for name in "usv")
+        np.testing.assert_allclose(np.einsum("tmr,tr,tnr->tmn", u, s, v), best, atol=1e-10)
+
+
+def test_the_momentum_is_carried_to_the_mean() -> None:
+    """FedRLR+'s, to the tangent space there: P(M) = M V V^T + U U^T M (I - V V^T)."""
+    keys = {"algorithm": {"name": "fedrlr_plus", "rank": 2}, "topology": CLOUD}
+    one = run(engine(keys | {"engine.dtype": "float64"}, [0]), 2)
+    one.parts.topology.settings = one.parts.topology.settings.model_copy(update={"cloud_every": 9})
+    one.run_round(2)
+    before = {name: block.numpy() for name, block in one.server.items()}
+    told = {
+        n: b.mean(0, True).expand_as(b)
+        for n, b in one.parts.algorithm.export_shared(one.server).items()
+    }
+    after = {n: b.numpy() for n, b in one.parts.algorithm.import_shared(one.server, told).items()}
+    for i in range(2):
+        u, v, d, e = (before[f"{name}{i}"] for name in "uvde")
+        momentum = d @ v.mT + u @ e.mT
+        to_u, to_v = after[f"u{i}"], after[f"v{i}"]
+        onto = momentum @ to_v @ to_v.mT
+        onto += to_u @ to_u.mT @ (momentum - momentum @ to_v @ to_v.mT)
+        found = after[f"d{i}"] @ to_v.mT + to_u @ after[f"e{i}"].mT
+        np.testing.assert_allclose(found, onto, atol=1e-12)
+        assert np.abs(onto - momentum).max() > 1e-6
+
+
+def test_the_cloud_waits_for_all_and_takes_time() -> None:
+    keys = {"devices.compute": {"name": "lognormal"}, "transport": "ideal"}
+    each = [
+        run(engine(keys, [derive_trial_number(0, c)]), 1).parts.clock.get_time_s()[0]
+        for c in range(3)
+    ]
+    cloud = CLOUD | {"backhaul_rate_bps": 1e6, "deal": "each"}
+    one = run(engine(keys | {"topology": cloud}, [0]), 1)
+    bits = 32 * one.server["model"].shape[1]
+    assert one.parts.clock.get_time_s() == pytest.approx(np.full(3, max(each) + 2 * bits / 1e6))
+    assert one.parts.topology.bits.tolist() == [2.0 * bits] * 3
+    assert min(each) < max(each)
+
+
+def test_a_resumed_run_is_bit_equal() -> None:
+    keys = {"topology": CLOUD | {"cloud_every": 2, "cross_gain_db": -10}}
+    whole = run(engine(keys, [0, 1]), 4)
+    first = engine(keys, [0, 1])
+    first.parts.clock.journal = []
+    run(first, 2)
+    kept = first.state_dict()
+    second = engine(keys, [0, 1])
+    second.load_state_dict(kept)
+    for t in (2, 3):
+        second.run_round(t)
+    assert torch.equal(second.server["model"], whole.server["model"])
+    np.testing.assert_array_equal(second.parts.clock.get_time_s(), whole.parts.clock.get_time_s())
+    assert second.parts.topology.bits.tolist() == whole.parts.topology.bits.tolist()
