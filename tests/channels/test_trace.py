@@ -136,23 +136,6 @@ def test_impulse_responses_by_their_formula(direction: str, tmp_path: Path) -> N
                 assert np.allclose(state.h[0, k, :, 0, f].numpy(), h, rtol=1e-9)
 
 
-def test_sionnas_responses_go_in_as_they_are(tmp_path: Path) -> None:
-    """A TDL's, without a batch axis as ray tracing has it; the file's delays are the profile's."""
-    from sionna.phy.channel.tr38901 import TDL
-
-    a, tau = TDL("A", 1e-7, 3.5e9, num_rx_ant=2, device="cpu")(1, 6, 1e3)
-    export_impulse_responses(a[0], tau[0], tmp_path / "t.nc", **BAND)
-    state = replay(tmp_path / "t.nc", 1).get_state(5)
-    assert state.h.shape == (1, 1, 2, 1, 1)
-    expected = a[0, 0, :, 0, 0, :, 5].sum(-1)
-    ratio = state.h[0, 0, :, 0, 0] / expected
-    torch.testing.assert_close(ratio[0], ratio[1], rtol=1e-5, atol=0)
-    with pytest.raises(UserError, match=r"impulse responses \(downlink\): .* \[batch, 1 server"):
-        export_impulse_responses(a, tau, tmp_path / "u.nc", direction="downlink", **BAND)
-    with pytest.raises(UserError, match="amplitudes a: got the type float32; expected complex"):
-        export_impulse_responses(a.real, tau, tmp_path / "u.nc", **BAND)
-
-
 def test_files_that_will_not_do(tmp_path: Path) -> None:
     def refusal(path: Path, devices: int = 3, **settings: Any) -> str:
         with pytest.raises(UserError) as error:

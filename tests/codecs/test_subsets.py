@@ -164,16 +164,6 @@ def test_positions_by_hand() -> None:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("count", [2, 239])
-def test_positions_of_many_coordinates(count: int) -> None:
-    """The count by logarithms is that of the whole number of subsets, and never above a list or a
-    map."""
-    bits = count_position_bits(5000, count, "enumerative")
-    assert bits == (math.comb(5000, count) - 1).bit_length()
-    assert bits <= count_position_bits(5000, count)
-
-
-@pytest.mark.exact
 def test_topk_with_memory_by_hand() -> None:
     """Two of five. Round 0 leaves (0, 1, 0, -2, 0); round 1 sends 3 + 1 and -1 - 2."""
     codec = make_codec(TopK, TopK.Settings(keep=0.4))

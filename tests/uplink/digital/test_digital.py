@@ -18,16 +18,13 @@ from support.digital_bench import (
     compute_amplitude,
     draw_rows,
     make_cohort,
-    to_channel,
 )
 from support.link_bench import make_bench
-from torch import Tensor
 
-from otafl.core.contracts import ChannelState, Group
+from otafl.core.contracts import Group
 from otafl.core.errors import UserError
 from otafl.running.stack_run import run_stack
 from otafl.scenario import Point, load_scenario
-from otafl.uplink.base import deliver
 from otafl.uplink.impairments.impairments import Impairments
 
 pytestmark = pytest.mark.exact
@@ -81,24 +78,6 @@ def test_rate_is_the_mean_over_cells_after_combining() -> None:
     snr = budget[0, :, None, None] * (np.abs(h[0]) ** 2).sum(1) / 10**0.3
     hand = 320 / np.log2(1 + snr).mean((1, 2))
     np.testing.assert_allclose(report.energy_j[0], hand * budget[0] * WATT / BANDWIDTH)
-
-
-def test_a_longer_payload_sees_more_blocks() -> None:
-    """Blocks of 4 channel uses: 10 reals see three of them."""
-    blocks = compute_amplitude([1, 3, 7])[None, None, None, :, None]
-    link = Bench(blocks[:, :, :, :1])
-    asked = []
-
-    def later(count: int) -> Tensor:
-        asked.append(count)
-        return to_channel(blocks)
-
-    state = ChannelState(link.h, link.gain, block_symbols=4, blocks_fn=later)
-    _, report = deliver(
-        link.link, (Group({"a": draw_rows(1, 10)}),), make_cohort((1,), 1), state, 0
-    )
-    assert asked == [3]
-    assert report.symbols.item() == pytest.approx(320 / 2)
 
 
 def test_a_bound_on_the_slot_by_hand() -> None:
