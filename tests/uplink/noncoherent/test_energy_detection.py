@@ -146,6 +146,15 @@ def test_without_rivals_the_mean_arrives() -> None:
     assert report.nmse.item() < 1e-5
 
 
+def test_energies_of_antennas_are_averaged() -> None:
+    """Four antennas without fading give the mean that one gives."""
+    x = torch.tensor([[2.0, 0.0], [0.0, -3.0]]).double()
+    h = torch.ones(1, 2, 4, 1, 1, dtype=torch.complex128)
+    received, _ = sent((Group({"x": x}),), [0.75, 0.25], h, block=8)
+    hand = torch.tensor([[1.5, -0.75]]).double()
+    torch.testing.assert_close(received.mean[0]["x"], hand, atol=2e-3, rtol=0)
+
+
 def test_masks_groups_and_sums() -> None:
     x = torch.tensor([[2.0, 4.0], [0.0, 6.0]]).double()
     mask = {"x": torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double()}
