@@ -98,31 +98,6 @@ def compute_minimax_threshold(share: float) -> float:
     return a
 
 
-def take_amp_step(
-    y: Tensor, x: Tensor, z: Tensor, matrix: Tensor, a: float
-) -> tuple[Tensor, Tensor]:
-    """Take one step of approximate message passing.
-
-    Parameters
-    ----------
-    y : Tensor, float [..., m]
-        Measurements.
-    x, z : Tensor, float [..., n] and [..., m]
-        Estimate and residual.
-    matrix : Tensor, float [m, n]
-        Matrix A.
-    a : float
-        Threshold, relative to the noise.
-
-    Returns
-    -------
-    tuple of Tensor [..., n] and Tensor [..., m]
-        Next estimate and residual.
-    """
-    x, misfit, onsager = _step(y, x, z, matrix, a)
-    return x, torch.addcmul(misfit, z, onsager)
-
-
 def run_amp(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
     r"""Recover x from measurements by approximate message passing from x = 0.
 

@@ -118,7 +118,7 @@ WORDS = {
     "downlink": "ideal@downlinks analog@downlinks random_subset@downlinks digital@downlinks",
     "codec": "identity@quantisers uniform@quantisers qsgd@quantisers topk@subsets "
     "random_subset@subsets shared_subset@subsets obda@quantisers compressed_sensing@sensing "
-    "matrix_sensing@sensing count_sketch laser",
+    "matrix_sensing@sensing count_sketch@subsets laser",
     "selection": "uniform@selections round_robin@selections best_channel@selections "
     "proportional_fair@selections threshold@selections update_norm@selections "
     "poisson@selections",

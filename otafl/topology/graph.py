@@ -47,7 +47,6 @@ DRAWS = 100
 """Largest number of draws of positions until they make a connected graph."""
 
 _EDGES = {"ring": mixing.ring_edges, "torus": mixing.torus_edges, "complete": mixing.complete_edges}
-_WEIGHTS = {"metropolis": mixing.metropolis_weights, "max_degree": mixing.max_degree_weights}
 
 WHOLE = {
     "codec": "identity",
@@ -73,9 +72,6 @@ class Graph(Topology):
         """with geometric, the largest distance of neighbours in the unit square"""
         path: str | None = Field(None, min_length=1)
         """with file, a CSV file of the weights W with a line for each device"""
-        weights: Literal["metropolis", "max_degree"] = "metropolis"
-        """weights W_ij of neighbours. metropolis: 1 / (1 + max(d_i, d_j)) (Xiao, Boyd, Lall 2005).
-        max_degree: 1 / (1 + max d)"""
 
         def find_conflicts(self) -> Iterator[str]:
             if (self.shape == "file") != (self.path is not None):
@@ -170,9 +166,9 @@ class Graph(Topology):
         """Compute W [N, N] of a trial. Raises UserError if the graph is not connected."""
         settings, nodes = self.settings, self.rows.servers
         if settings.shape == "geometric":
-            return _WEIGHTS[settings.weights](self._draw_edges(trial))
+            return mixing.metropolis_weights(self._draw_edges(trial))
         if settings.path is None:
-            return _WEIGHTS[settings.weights](_EDGES[settings.shape](nodes))
+            return mixing.metropolis_weights(_EDGES[settings.shape](nodes))
         weights = mixing.read_weights(settings.path)
         if len(weights) != nodes:
             raise UserError(

@@ -5,14 +5,11 @@ References
 Xiao, Boyd, Lall 2005, "A Scheme for Robust Distributed Sensor Fusion Based on Average Consensus",
 IPSN: Metropolis weights.
 Xiao, Boyd 2004, "Fast linear iterations for distributed averaging", Systems & Control Letters 53:
-maximum-degree weights and convergence factors.
-Brelaz 1979, "New methods to color the vertices of a graph", Communications of the ACM 22(4): the
-order in which slots are searched.
+convergence factors.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 
 import numpy as np
@@ -22,9 +19,6 @@ from otafl.core.inputs import MIB, read_text
 
 MAX_BYTES = 256 * MIB
 """Largest size of a file of weights, for about 5,000 nodes."""
-
-SEARCH = 20
-"""Steps per node of the search for fewer slots."""
 
 TOLERANCE = 1e-6
 """Largest deviation from 1 of the sums of rows and columns of weights."""
@@ -94,35 +88,6 @@ def metropolis_weights(edges: np.ndarray) -> np.ndarray:
     return _fill_diagonal(edges / (1.0 + np.maximum(degree[:, None], degree)))
 
 
-def max_degree_weights(edges: np.ndarray) -> np.ndarray:
-    r"""Compute the maximum-degree weights of a graph.
-
-    Parameters
-    ----------
-    edges : ndarray, bool [N, N]
-        Neighbours of each node.
-
-    Returns
-    -------
-    ndarray, float64 [N, N]
-        Doubly stochastic weights W.
-
-    Notes
-    -----
-    For neighbours i and j,
-
-    .. math:: W_{ij} = 1 / (1 + \max_k d_k), \qquad W_{ii} = 1 - \sum_{j \ne i} W_{ij}.
-
-    Xiao and Boyd's weight is 1 / max d, with which an even ring never agrees, because its W_ii are
-    0. Xiao, Boyd and Lall give the same name to 1 / N, which needs no degree.
-
-    References
-    ----------
-    Xiao, Boyd 2004.
-    """
-    return _fill_diagonal(edges / (1.0 + edges.sum(1).max()))
-
-
 def _fill_diagonal(weights: np.ndarray) -> np.ndarray:
     """Return the weights with a diagonal that makes the rows sum to one."""
     return weights + np.diag(1.0 - weights.sum(1))
@@ -142,8 +107,7 @@ def assign_slots(edges: np.ndarray) -> np.ndarray:
 
     Two nodes share a slot if neither is the other's neighbour and they have no neighbour in common.
     A node cannot receive while it transmits, and it can invert only one channel at a time. The
-    assignment is greedy, and starts with the nodes that clash with most others. If it takes more
-    slots than the largest neighbourhood has nodes, a search (`_search_colours`) looks for fewer.
+    assignment is greedy, and starts with the nodes that clash with most others.
     """
     near = edges | edges.T
     clash = (near | (near.astype(int) @ near.astype(int) > 0)) & complete_edges(len(edges))
@@ -151,44 +115,7 @@ def assign_slots(edges: np.ndarray) -> np.ndarray:
     for node in np.argsort(-clash.sum(1), kind="stable"):
         taken = set(slot[clash[node]].tolist())
         slot[node] = next(number for number in range(len(edges)) if number not in taken)
-    least = 1 + int(near.sum(1).max())
-    better: np.ndarray | None = slot
-    while better is not None:
-        slot = better
-        better = _search_colours(clash, int(slot.max())) if slot.max() >= least else None
     return slot
-
-
-def _search_colours(clash: np.ndarray, colours: int) -> np.ndarray | None:
-    """Colour the nodes [N] so that no two that clash [N, N] have the same colour.
-
-    Backtracking in the order of Brelaz: next is the node for which most colours are taken. The
-    result is None if no colouring exists, or none is found within `SEARCH` steps per node.
-    """
-    nodes = len(clash)
-    colour, taken = np.full(nodes, -1), np.zeros((nodes, colours), int)
-    degree = clash.sum(1)
-    trail: list[tuple[int, list[int]]] = []  # coloured nodes, and the colours left to try
-
-    def paint(node: int, now: int) -> None:
-        taken[clash[node], colour[node] if now < 0 else now] += -1 if now < 0 else 1
-        colour[node] = now
-
-    for _ in range(SEARCH * nodes):
-        if len(trail) == nodes:
-            return colour
-        first = (taken > 0).sum(1) * nodes + degree
-        node = int(np.where(colour < 0, first, -1).argmax())
-        fresh = int(colour.max()) + 1  # one new colour is as good as another
-        left = [one for one in np.flatnonzero(taken[node] == 0).tolist() if one <= fresh]
-        while not left:
-            if not trail:
-                return None
-            node, left = trail.pop()
-            paint(node, -1)
-        paint(node, left.pop(0))
-        trail.append((node, left))
-    return None
 
 
 def read_weights(path: str) -> np.ndarray:
@@ -212,16 +139,17 @@ def read_weights(path: str) -> np.ndarray:
     key = "topology.path"
     try:
         text = read_text(path, MAX_BYTES)
-        rows = [[float(cell) for cell in row] for row in csv.reader(text.splitlines()) if row]
-        weights = np.array(rows, dtype=float)
-    except (OSError, ValueError, csv.Error) as error:
+        weights = np.loadtxt(text.splitlines(), delimiter=",", ndmin=2)
+    except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
         raise UserError(
             f"{key}: '{path}' cannot be read as a table of numbers ({reason}); must be a CSV file "
             "with a line for each node"
         ) from None
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
-        raise UserError(f"{key}: '{path}' has {len(rows)} lines; must have as many numbers in each")
+        raise UserError(
+            f"{key}: '{path}' has {len(weights)} lines; must have as many numbers in each"
+        )
     sums = np.concatenate([weights.sum(0), weights.sum(1)])
     if not np.isfinite(sums).all() or (weights < 0).any() or np.abs(sums - 1).max() > TOLERANCE:
         raise UserError(

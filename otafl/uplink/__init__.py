@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from otafl import channels, codecs, csi, receivers
+from otafl import channels, codecs, csi
 from otafl.channels.base import Channel
 from otafl.codecs.base import Codec
 from otafl.core import registry
@@ -96,9 +96,8 @@ def build(
     known = csi.build([row.csi for row in rows], channel, budget, streams)
     if policy is None:
         policy = registry.make_component("power", scenario.power)
-    receiver = receivers.build(
-        scenario.receiver, policy, channel.get_large_scale_state(0).h.shape[2]
-    )
+    antennas = channel.get_large_scale_state(0).h.shape[2]
+    receiver = scenario.receiver.match_policy(policy, antennas)
     jammer = compute_jammer_power([row.faults for row in rows], streams)
     growth = [getattr(row.channel, "snr_growth", 0.0) for row in rows]
     impairments = Impairments([row.impairments for row in rows], jammer, streams, growth)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
 from support.made_channels import make_channel
 
-from otafl import channels
 from otafl.channels.base import ChannelSettings, compute_link_budget
 from otafl.channels.cell import Cell
 from otafl.channels.rayleigh import Rayleigh
@@ -99,18 +97,6 @@ def test_budgets_of_single_devices(keys: dict[str, float]) -> None:
     torch.testing.assert_close(budget.budget, base.budget * factor)
     torch.testing.assert_close(budget.tx_power_w, base.tx_power_w * factor)
     assert torch.equal(budget.gain, base.gain)
-
-
-@pytest.mark.exact
-def test_devices_whose_hardware_has_more_power() -> None:
-    """power_db [S, K] is on top of the section's budgets."""
-    sections = [Rayleigh.Settings(snr_db=10.0, device_budget_db=(0.0, 3.0))] * 2
-    streams = Streams([0, 0], [0, 1], dtype=torch.float64)
-    more = np.array([[0.0, 10.0, -3.0], [7.0, 0.0, 0.0]])
-    budget, _ = channels.build(sections, 3, streams, more)
-    base, _ = channels.build(sections, 3, streams, 0.0 * more)
-    torch.testing.assert_close(budget.budget, base.budget * torch.from_numpy(10.0 ** (more / 10.0)))
-    assert torch.equal(base.budget, budget_of(sections, 3).budget)
 
 
 @pytest.mark.exact

@@ -121,29 +121,6 @@ def test_draws_depend_on_round_trial_device_and_place_alone() -> None:
     assert torch.equal(fixed, later.draw_uniform(2, fixed=True))
 
 
-@pytest.mark.exact
-def test_a_class_is_made_once_with_the_keys() -> None:
-    gains = [0.5, 1.5, math.sqrt(0.5)]  # mean square 1
-    found = link(section("Table", gains=gains)).channel
-    assert found.correlation_rounds == 7
-    for round in (0, 1, 2, 63, 64, 65):
-        assert torch.allclose(
-            found.get_state(round).h.real, torch.tensor(gains[round % 3]).double()
-        )
-
-
-@pytest.mark.exact
-def test_common_keys_still_work() -> None:
-    """Physical budgets, unequal devices; and the long-term statistics, which are averages here."""
-    own = link(section("rayleigh", path_loss_db=110.0, device_budget_db=[0.0, 3.0]))
-    built_in = link({"name": "rayleigh", "path_loss_db": 110.0, "device_budget_db": [0.0, 3.0]})
-    assert torch.equal(own.budget.budget, built_in.budget.budget)
-    assert torch.equal(own.budget.gain, built_in.budget.gain)
-    mean = own.statistics.mean_amplitude() / own.budget.gain.sqrt()
-    assert (mean - math.sqrt(math.pi) / 2).abs().max() < 0.03  # 4096 states: four standard errors
-    assert torch.equal(own.statistics.mean_power(), own.budget.gain)
-
-
 ON = "channel.name: 'my_own_channels:"
 WRONG = [
     (section("absent"), f"{ON}absent': 'absent' does not exist in module"),

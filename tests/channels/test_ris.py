@@ -1,4 +1,4 @@
-"""Reflecting surfaces by hand and by search."""
+"""Reflecting surfaces, set by the truth and by estimates."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import torch
 from support.made_channels import make_channel
 from torch import Tensor
 
+from otafl import csi
+from otafl.channels.base import Channel
 from otafl.channels.ris import RisSettings, align_phases, align_to_sum, align_to_weakest
-
-pytestmark = pytest.mark.exact
+from otafl.core import registry
+from otafl.csi.base import Csi
 
 
 def random_paths(devices: int, antennas: int, elements: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -23,6 +25,7 @@ def random_paths(devices: int, antennas: int, elements: int) -> tuple[Tensor, Te
     return draws[0], draws[1], draws[2]
 
 
+@pytest.mark.exact
 def test_aligned_elements_of_one_antenna_add_up() -> None:
     """|y| = c |d| + sum_n |g_n| |r_n|, in phase with d."""
     direct, to_server, to_surface = random_paths(1, 1, 7)
@@ -34,6 +37,7 @@ def test_aligned_elements_of_one_antenna_add_up() -> None:
     torch.testing.assert_close(y[:, 0], expected * torch.sgn(d[:, 0]))
 
 
+@pytest.mark.exact
 def test_aligned_elements_of_several_antennas() -> None:
     """No phase alone can be bettered by more than 1e-3 of |y|, on a grid of 64 phases, and no
     random phases come near."""
@@ -56,6 +60,7 @@ def test_aligned_elements_of_several_antennas() -> None:
     assert (others <= best).all()
 
 
+@pytest.mark.exact
 def test_weakest_device_and_sum() -> None:
     """By hand, with the large-scale gain."""
     direct, _, to_surface = random_paths(3, 2, 4)
@@ -76,6 +81,7 @@ def test_weakest_device_and_sum() -> None:
     torch.testing.assert_close(r, hand)
 
 
+@pytest.mark.exact
 def test_surface_of_one_device() -> None:
     """The direct path is that of the channel without a surface; aligned, the reflected one is in
     phase with it, and `blocked` takes its share of the power."""
@@ -91,3 +97,43 @@ def test_surface_of_one_device() -> None:
         first = reflected if first is None else first
         torch.testing.assert_close(reflected, first)
         torch.testing.assert_close(torch.sgn(reflected), torch.sgn(d))
+
+
+def surface(
+    name: str, trials: int = 2, devices: int = 1, *, seen: dict[str, Any] | None = None, **keys: Any
+) -> tuple[Channel, Csi]:
+    """Rayleigh fading with a surface, set by this channel state information (`seen`: its keys)."""
+    channel = make_channel("rayleigh", devices, range(trials), **keys)
+    section = registry.load_settings_class("csi", name)(name=name, **(seen or {}))
+    return channel, csi.build([section] * trials, channel, channel.budget, channel.streams)
+
+
+def ris(elements: int = 6, **keys: Any) -> RisSettings:
+    return RisSettings(elements=elements, **keys)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(("name", "rule"), [("pilots", "align_weakest"), ("perfect", "align_sum")])
+def test_a_block_is_the_same_however_many_there_are(name: str, rule: str) -> None:
+    """And whatever it is stacked with; perfect knowledge is the truth, an estimate is not."""
+    keys: dict[str, Any] = {"antennas": 2, "ris": ris(rule=rule), "block_symbols": 4}
+    channel, _ = surface(name, 3, 4, **keys)
+    state = channel.get_state(2)
+    whole = state.extend_to(28)  # seven blocks
+    for symbols in (4, 12, 16):
+        torch.testing.assert_close(state.extend_to(symbols), whole[:, :, :, : symbols // 4])
+    torch.testing.assert_close(state.h, whole[:, :, :, :1])
+    alone, _ = surface(name, 1, 4, **keys)
+    torch.testing.assert_close(alone.get_state(2).extend_to(28)[0], whole[0])
+    truth = make_channel("rayleigh", 4, range(3), **keys).get_state(2).extend_to(28)
+    for b in range(7):
+        same = torch.allclose(truth[:, :, :, b], whole[:, :, :, b], atol=1e-6)
+        assert same == (name == "perfect")
+
+
+@pytest.mark.exact
+def test_pilots_of_the_paths_are_counted() -> None:
+    """L for the channel, and L for the direct path and each of six elements."""
+    for rule, paths in (("align_sum", 7), ("random", 0)):
+        _, known = surface("pilots", seen={"length": 3}, ris=ris(rule=rule))
+        assert known.num_pilot_symbols == 3 * (1 + paths)

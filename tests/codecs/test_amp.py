@@ -10,11 +10,7 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from otafl.codecs.amp import (
-    compute_minimax_threshold,
-    run_amp,
-    take_amp_step,
-)
+from otafl.codecs.amp import compute_default_threshold, compute_minimax_threshold, run_amp
 
 pytestmark = pytest.mark.exact
 
@@ -32,19 +28,10 @@ def test_at_8_by_256_it_diverges_and_the_best_is_kept() -> None:
     assert ((y - best @ matrix.T).norm(dim=1) <= y.norm(dim=1) * (1.0 + 1e-9)).all()
 
 
-def test_a_step_by_hand() -> None:
-    """Donoho, Maleki, Montanari 2009, eq. (1), (2): the residual has Onsager's term."""
-    rng = np.random.default_rng(1)
-    matrix, y = rng.standard_normal((6, 9)) / math.sqrt(6), rng.standard_normal(6)
-    x, z = rng.standard_normal(9), rng.standard_normal(6)
-    ahead = x + matrix.T @ z
-    level = 1.1 * math.sqrt((z @ z) / 6)
-    expected = np.sign(ahead) * np.maximum(np.abs(ahead) - level, 0.0)
-    rest = y - matrix @ expected + z * np.count_nonzero(expected) / 6
-    assert 0 < np.count_nonzero(expected) < 9
-    found = take_amp_step(*map(torch.from_numpy, (y, x, z, matrix)), 1.1)
-    np.testing.assert_allclose(found[0], expected, atol=1e-12)
-    np.testing.assert_allclose(found[1], rest, atol=1e-12)
+def test_the_default_threshold_falls_with_the_ratio_of_measurements() -> None:
+    """As the setting's description says."""
+    values = [round(compute_default_threshold(m, 1000), 2) for m in (27, 100, 500)]
+    assert values == [2.35, 1.95, 1.4]
 
 
 def test_minimax_threshold_has_the_least_worst_risk() -> None:

@@ -10,12 +10,10 @@ import pytest
 import torch
 from contract.small import TRANSPORTS, engine, first_of_each, run, scenario, section, small
 from support.rounding import assert_agree
-from torch import Tensor
 
 from otafl.channels.base import FadingSettings
-from otafl.channels.rayleigh import Rayleigh
 from otafl.core import registry
-from otafl.core.contracts import ChannelState, Tensors
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.engine.engine import Engine
@@ -73,39 +71,6 @@ def test_channel(name: str) -> None:
     for t in (-1, 70):
         assert_agree(alone.get_state(t).h[0], states[t].h[1])
         assert_agree(fewer.get_state(t).h, states[t].h[:, :2])
-
-
-@pytest.mark.parametrize(
-    ("keys", "asked"),
-    [
-        ({"transport": "ideal"}, []),
-        ({"transport": "ideal", "devices.participants": 2}, []),
-        ({"transport": "over_the_air", "devices.participants": 2}, [0, 1]),
-        (
-            {
-                "transport": "ideal",
-                "devices": {"count": 4, "participants": 2, "selection": "best_channel"},
-            },
-            [0, 1],
-        ),
-    ],
-)
-def test_fading_that_nobody_hears_is_not_drawn(
-    keys: dict[str, Any], asked: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, true, rounds = engine(keys), Rayleigh.get_state_of_devices, []
-
-    def state(self: Rayleigh, t: int) -> ChannelState:
-        rounds.append(t)
-        return true(self, t, torch.arange(4))
-
-    def among(self: Rayleigh, t: int, devices: Tensor) -> ChannelState:
-        return state(self, t) if len(devices) else true(self, t, devices)
-
-    monkeypatch.setattr(Rayleigh, "get_state", state)
-    monkeypatch.setattr(Rayleigh, "get_state_of_devices", among)
-    run(one, 2)
-    assert rounds == asked
 
 
 @pytest.mark.parametrize("name", registry.list_names("csi"))

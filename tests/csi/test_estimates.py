@@ -1,15 +1,30 @@
-"""Estimates without pilots, by hand and against a twin written out."""
+"""Channel estimates against twins written out and numbers worked by hand."""
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from support.csi_bench import DOUBLE, K, Recorded, S, compute_link_budget, draw_normal, make_csi
+from scipy import stats
+from support.csi_bench import (
+    DOUBLE,
+    LEVEL,
+    K,
+    Recorded,
+    S,
+    compute_link_budget,
+    draw_normal,
+    make_csi,
+    make_links,
+)
+from torch import Tensor
 
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import Streams
-from otafl.csi.estimates import Delay, NormalError, PhaseFeedback
+from otafl.csi.estimates import Delay, NormalError, PhaseFeedback, Pilots
 
 
 @pytest.mark.exact
@@ -103,3 +118,96 @@ def test_phase_levels() -> None:
     for row, (bits, level) in enumerate(levels.items()):
         turned = amplitude.numpy() * np.exp(2j * np.pi * np.array(level) / 2**bits)
         np.testing.assert_allclose(got[row].flatten().numpy(), turned, atol=1e-12)
+
+
+BUDGET = torch.tensor([[4.0, 1.0, 9.0], [100.0, 25.0, 2.0]], dtype=DOUBLE)
+
+GAIN = torch.tensor([[1.0, 0.5, 0.1], [1e-2, 3.0, 2.0]], dtype=DOUBLE)
+
+
+def pilots(
+    h: Tensor,
+    budget: Tensor = BUDGET,
+    gain: Tensor = GAIN,
+    power_db: float = 0.0,
+    state_gain: Tensor | None = None,
+    trials: tuple[int, ...] = (0, 1),
+    **config: Any,
+) -> Pilots:
+    channel = Recorded(ChannelState(h, gain if state_gain is None else state_gain))
+    streams = Streams([5] * len(trials), trials, dtype=budget.dtype)
+    hyper = {"power_db": torch.full((len(trials),), power_db, dtype=budget.dtype)}
+    return make_csi("pilots", channel, compute_link_budget(budget, gain), streams, hyper, **config)
+
+
+@pytest.mark.exact
+@pytest.mark.twin
+@pytest.mark.parametrize("estimator", ["ls", "mmse"])
+def test_pilots_twin(estimator: str) -> None:
+    """h_ls = h + e / sqrt(L P beta), e ~ CN(0, 1) of each device's own; MMSE shrinks it by
+    1 + 1 / (L P beta). P is twice the budget."""
+    h = draw_normal(S, K, 2, 3, 4)
+    csi = pilots(h, estimator=estimator, length=5, power_db=10 * math.log10(2))
+    got = csi.estimate(h, GAIN, 7)
+    streams = Streams([5, 5], [0, 1], dtype=DOUBLE)
+    for s in range(S):
+        for k in range(K):
+            pair = torch.tensor([s]), torch.tensor([k])
+            draw = streams.draw_device_normal("csi_pilots", 7, *pair, (2, 3, 4, 2))[0].numpy()
+            energy = 5 * 2 * float(BUDGET[s, k] * GAIN[s, k])
+            error = (draw[..., 0] + 1j * draw[..., 1]) / np.sqrt(2 * energy)
+            expected = h[s, k].numpy() + error
+            if estimator == "mmse":
+                expected = expected / (1 + 1 / energy)
+            np.testing.assert_allclose(got[s, k].numpy(), expected, rtol=1e-12)
+    assert csi.num_pilot_symbols == 5 * 4
+
+
+@pytest.mark.exact
+def test_a_variance_is_claimed_where_it_is_one_and_independent_of_h() -> None:
+    flat = draw_normal(S, K, 1, 1, 1)
+    even = torch.tensor([[8.0] * K, [2.0] * K], dtype=DOUBLE)
+    ones = torch.ones_like(even)
+    csi = pilots(flat, even, ones, length=4)
+    assert csi.variance is not None
+    torch.testing.assert_close(csi.variance, torch.tensor([1 / 32, 1 / 8], dtype=DOUBLE))
+    assert pilots(flat, BUDGET, ones).variance is None
+    assert pilots(flat, even, GAIN).variance is None
+    assert pilots(flat, even, ones, state_gain=2 * ones).variance is None
+    assert pilots(flat, even, ones, estimator="mmse").variance is None
+
+
+def build_sionna_estimator(groups: int) -> Any:
+    """Sionna's least-squares estimator with a pilot of value 1 on each of so many sub-carriers."""
+    with torch.random.fork_rng():
+        from sionna.phy.ofdm import LSChannelEstimator, PilotPattern, ResourceGrid
+
+    where = {"precision": "double", "device": "cpu"}
+    mask = torch.ones(1, 1, 1, groups, dtype=torch.bool)
+    pattern = PilotPattern(mask, torch.ones(1, 1, groups, dtype=torch.complex128), **where)
+    grid = ResourceGrid(1, groups, subcarrier_spacing=1.0, pilot_pattern=pattern, **where)
+    return LSChannelEstimator(grid, interpolation_type="lin", **where)
+
+
+@pytest.mark.exact
+@pytest.mark.twin
+def test_sionna_least_squares() -> None:
+    """Sionna's LSChannelEstimator on a grid with pilots on every cell states the error variance
+    N0 / |p|^2 that ours has at L = 1, and both estimates' mean squared errors over 48,000 cells are
+    within 4.1 standard deviations of it: |e|^2 is exponential, of relative variance 1."""
+    cells, groups, power = 6000, 8, 5.0
+    budget = torch.full((1, cells), power, dtype=DOUBLE)
+    channel, link, streams = make_links(budget, torch.ones_like(budget))
+    csi = make_csi("pilots", channel, link, streams, {"power_db": torch.zeros(1, dtype=DOUBLE)})
+    generator = torch.Generator().manual_seed(1)
+    h = torch.randn(1, cells, 1, 1, groups, dtype=torch.complex128, generator=generator)
+    noise = torch.randn(cells, 1, 1, 1, groups, dtype=torch.complex128, generator=generator)
+    y = h.view(cells, 1, 1, 1, groups) + noise / power**0.5
+    h_sionna, stated = build_sionna_estimator(groups)(y, torch.tensor(1 / power, dtype=DOUBLE))
+    ours = csi.error_variance(link.gain)
+    for variance in (stated, ours):
+        torch.testing.assert_close(variance, torch.full_like(variance, 1 / power))
+    bound = stats.norm.isf(LEVEL / 4) / (cells * groups) ** 0.5
+    for estimate in (h_sionna.view_as(h), csi.estimate(h, link.gain, 0)):
+        error = float((estimate - h).abs().square().mean()) * power
+        assert abs(error - 1) < bound

@@ -1,11 +1,19 @@
-"""Facts that all power policies share."""
+"""What all policies share: budgets, twins of the sheet, common scales and receive scaling."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from scipy import special
+from support.energy_slots import F64, Slots, make_budget_paced, make_slot_link
+from support.link_bench import make_bench
 from support.power_links import (
+    HYPER,
     SEGMENTS,
+    TRIALS,
+    N,
     compute_received_gain,
     make_link,
     make_policy,
@@ -15,9 +23,8 @@ from support.power_links import (
 from support.sheet_twins import TWINS
 
 from otafl.core import registry
-from otafl.core.contracts import Link
-
-pytestmark = pytest.mark.exact
+from otafl.core.contracts import Coefficients, Cohort, Group, Link
+from otafl.power.base import apply_mmse_scaling
 
 ALL = (
     {name: make_policy(name) for name in registry.list_names("power")}
@@ -27,6 +34,7 @@ ALL = (
 PEAK = [name for name, policy in ALL.items() if policy.power_constraint == "peak"]
 
 
+@pytest.mark.exact
 def test_every_policy_is_here() -> None:
     assert set(registry.list_names("power")) <= set(ALL)
 
@@ -36,6 +44,7 @@ def used_power(link: Link, p: torch.Tensor) -> torch.Tensor:
     return p.abs().square() * link.symbol_power / link.budget[:, None]
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("name", PEAK)
 def test_peak_policies_are_within_every_budget(name: str) -> None:
     """|p|^2 m <= P for every device and segment. `full` meets it with equality, `ci`, `gbma` and
@@ -52,6 +61,7 @@ def test_peak_policies_are_within_every_budget(name: str) -> None:
         assert (tight >= 1).all()
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("name", ALL)
 def test_silence_and_the_scale_of_symbols(name: str) -> None:
     """Who does not send is neither on air nor in the way: the others' scalars depend neither on its
@@ -85,6 +95,7 @@ def test_silence_and_the_scale_of_symbols(name: str) -> None:
     assert (torch.isfinite(nobody.eta) & (nobody.eta > 0)).all()
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("name", ["full", "cao_static", "gbma", "tci"])
 def test_gradients_reach_channels_budgets_and_symbol_powers(name: str) -> None:
     """By finite differences, in a link where no tie, cap or threshold is near."""
@@ -97,3 +108,187 @@ def test_gradients_reach_channels_budgets_and_symbol_powers(name: str) -> None:
 
     inputs = [one.clone().requires_grad_() for one in (link.h, link.budget, link.symbol_power)]
     assert torch.autograd.gradcheck(scalars, inputs, eps=1e-7, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("linear", [True, False])
+@pytest.mark.parametrize("name", TWINS)
+def test_equal_to_the_formula_sheet(name: str, linear: bool) -> None:
+    policy, twin = TWINS[name]
+    link = make_link(0, linear)
+    got = solve(policy, link)
+    for s in range(TRIALS):
+        for q in range(SEGMENTS):
+            row = (
+                link.h[s, q],
+                link.gain[s],
+                link.budget[s],
+                link.symbol_power[s, q],
+                link.transmit_mask[s],
+            )
+            p, eta, active = twin(*(value.numpy() for value in row), linear)
+            assert got.p[s, q].numpy() == pytest.approx(p, rel=1e-9, abs=1e-12)
+            assert got.eta[s, q].item() == pytest.approx(eta, rel=1e-9)
+            assert (got.active_mask[s, q].numpy() == active).all()
+
+
+POLICY = {name: policy for name, (policy, _) in TWINS.items()}
+
+
+@pytest.mark.exact
+def test_mean_reference_is_the_papers_oracle_scaling() -> None:
+    """reference mean: gamma = P / mean m for gbma, P / (mean m E1(g_th)) for tci, over the devices
+    that send. gbma is then an average policy."""
+    link = make_link(7)
+    link = perturb(link, budget=link.budget[:, :1].expand_as(link.budget))
+    count = link.transmit_mask.sum(-1)[:, None]
+    gamma = link.budget[:, :1] * count / (link.symbol_power * link.transmit_mask[:, None]).sum(-1)
+    policy = make_policy("gbma", reference="mean")
+    assert policy.power_constraint == "average"
+    got = solve(policy, link)
+    torch.testing.assert_close(got.p.abs().amax(-1).square(), gamma)
+    ratio = (HYPER["threshold"] / link.gain).numpy()
+    cost = torch.from_numpy(special.exp1(ratio))[:, :1] / link.gain[:, :1]
+    policy = make_policy("tci", reference="mean", relative=False)
+    torch.testing.assert_close(solve(policy, link).eta, gamma / cost)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(("name", "options"), [("tci", {"constraint": "peak"}), ("cotaf", {})])
+def test_relative_thresholds_mean_the_same_with_a_path_loss(
+    name: str, options: dict[str, Any]
+) -> None:
+    """A path loss of 120 dB that every device's power makes up for changes nothing that arrives; at
+    a mean gain of 1, relative and absolute are the same."""
+    link = make_link(11)
+    one = perturb(link, h=link.h / link.gain.mean(1).sqrt()[:, None, None])
+    one = perturb(one, gain=link.gain / link.gain.mean(1, keepdim=True))
+    far = perturb(one, h=1e-6 * one.h, gain=1e-12 * one.gain, budget=1e12 * one.budget)
+    near, absolute, distant = (
+        solve(make_policy(name, relative=relative, **options), which)
+        for relative, which in ((True, one), (False, one), (True, far))
+    )
+    assert 0 < near.active_mask.sum() < near.active_mask.numel()
+    for got, h in ((absolute, one.h), (distant, far.h)):
+        assert torch.equal(got.active_mask, near.active_mask)
+        arrives = got.p * h / got.eta.sqrt()[..., None]
+        torch.testing.assert_close(arrives, near.p * one.h / near.eta.sqrt()[..., None])
+    torch.testing.assert_close(distant.p, 1e6 * near.p)
+    torch.testing.assert_close(distant.eta, near.eta)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("name", ["ci", "blind"])
+def test_mmse_scaling_is_the_best_for_what_arrives(name: str) -> None:
+    """sum m (c - 1)^2 + N / eta at the policy's p, phases included: no neighbour of eta does
+    better; and a trial that receives nothing useful keeps the policy's eta."""
+    link = make_link(6)
+    got = solve(POLICY[name], link)
+    p = got.p.clone()
+    p[0] = -torch.conj(link.h[0])  # all of it arrives with the wrong sign
+    scaled = apply_mmse_scaling(Coefficients(p, got.eta, got.active_mask), link)
+    assert torch.equal(scaled.p, p)
+    assert torch.equal(scaled.eta[0], got.eta[0])
+    a = (link.h * p).real
+
+    def error(eta: torch.Tensor) -> torch.Tensor:
+        c = a / eta.sqrt()[..., None]
+        return (link.symbol_power * (c - 1).square() * got.active_mask).sum(-1) + N / eta
+
+    useful = (link.symbol_power * a).sum(-1) > 0
+    assert useful[1:].any()
+    for factor in (0.5, 0.98, 1.02, 2.0):
+        better = error(factor * scaled.eta) < error(scaled.eta)
+        assert not (better & useful).any()
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("policy", "weighting", "snr_db"),
+    [("gbma", "mean", 40.0), ("gbma", "none", -30.0), ("tci", "none", 40.0)],
+)
+def test_transmit_power_is_gamma(policy: str, weighting: str, snr_db: float) -> None:
+    """Rows of power 1 (as they would be without sqrt(w_k) = 1/2): |p|^2 is gamma or gamma / |h|^2,
+    eta what makes the sum unbiased, and the recorded power gamma, whatever the SNR asks."""
+    gamma, devices = 2.5, 4
+    options = {"gamma": gamma}
+    link = make_bench(policy, range(TRIALS), devices, snr_db, threshold=0.1, policy_options=options)
+    pair = torch.arange(TRIALS * devices)
+    weight = torch.full((TRIALS * devices,), 1 / devices, dtype=F64)
+    cohort = Cohort.create(pair // devices, pair % devices, weight, (devices,) * TRIALS, devices)
+    x = torch.ones(TRIALS * devices, 6, dtype=F64) * (0.5 if weighting == "none" else 1.0)
+    _, report = link.deliver((Group({"x": x}, weighting=weighting),), cohort)
+    h, p = report.saved_tensors["h/0"][:, 0], report.saved_tensors["p/0"][:, 0]
+    scale = gamma * (devices if weighting == "none" else 1)
+    active = h.abs().square() >= 0.1 if policy == "tci" else torch.ones_like(h, dtype=torch.bool)
+    expected = scale / h.abs().square() if policy == "tci" else torch.full_like(h.abs(), scale)
+    torch.testing.assert_close(p.abs().square(), expected * active)
+    assert (h * p).imag.abs().max() < 1e-9
+    target = torch.pi / 4 if policy == "gbma" and weighting == "mean" else 1.0
+    torch.testing.assert_close(
+        report.saved_tensors["eta/0"][:, 0], torch.full((TRIALS,), scale * target, dtype=F64)
+    )
+    power = gamma / h.abs().square() if policy == "tci" else torch.full_like(h.abs(), gamma)
+    torch.testing.assert_close(report.power, power * active)
+
+
+@pytest.mark.exact
+def test_slots_of_nobody_are_not_counted() -> None:
+    """As a trial alone would not have them; and stacked trials have budgets of their own."""
+    one = make_slot_link([1.0])
+    nobody = perturb(one, transmit_mask=torch.tensor([[False]]))
+    with_them, without = make_budget_paced(), make_budget_paced()
+    got = [float(with_them.power(x).sum()) for x in (one, nobody, nobody, one)]
+    assert got == pytest.approx([1.0, 0.0, 0.0, 1.0])
+    assert [float(without.power(one).sum()) for _ in range(2)] == pytest.approx([1.0, 1.0])
+    queue, other = (Slots("lyapunov", v=10.0, average_db=-6.0) for _ in range(2))
+    for x in (one, nobody, one):
+        queue(x)
+    for x in (one, one):
+        other(x)
+    assert torch.equal(queue.state, other.state)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("name", ["budget_paced", "lyapunov"])
+def test_groups_of_a_slot_are_one_slot(name: str) -> None:
+    """Two groups of six and four symbols are paced and charged as one of ten; a queue's second
+    group sees what the first was charged, so V is large here."""
+
+    def made() -> Slots:
+        return (
+            make_budget_paced() if name == "budget_paced" else Slots(name, v=1e9, average_db=-3.0)
+        )
+
+    whole, cut = made(), made()
+    one = make_slot_link([1.0])
+    parts = [perturb(one, segment_lengths=torch.tensor([x], dtype=F64)) for x in (6.0, 4.0)]
+    for _ in range(3):
+        together = float(whole.power(one).sum())
+        assert [float(cut.power(part).sum()) for part in parts] == pytest.approx([together] * 2)
+        if name == "lyapunov":
+            torch.testing.assert_close(cut.state, whole.state)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("name", ["budget_paced", "lyapunov"])
+def test_segments_are_charged_by_their_symbols(name: str) -> None:
+    """Three segments of 2, 3 and 5 symbols and unlike channels: the charge is sum |p|^2 m times
+    symbols, for a queue in slots at full power."""
+    lengths = torch.tensor([2.0, 3.0, 5.0], dtype=F64)
+    link = perturb(
+        make_slot_link([1.0, 0.5]),
+        h=torch.tensor([[1.0, 0.5], [0.3, 1.2], [2.0, 0.1]], dtype=torch.complex128)[None],
+        symbol_power=torch.tensor([[1.0, 2.0], [0.5, 1.0], [3.0, 1.0]], dtype=F64)[None],
+        segment_lengths=lengths,
+    )
+    if name == "budget_paced":
+        slots = make_budget_paced()
+        energy = (slots.power(link) * lengths[:, None]).sum(1)
+        torch.testing.assert_close(slots.state.left, 40.0 - energy)
+        assert slots.state.ahead.item() == 3.0
+    else:
+        slots = Slots(name, v=10.0, average_db=-20.0)
+        energy = (slots.power(link) * lengths[:, None]).sum(1)
+        torch.testing.assert_close(slots.state, energy / 20.0 - 0.01)
+    assert (energy > 0).all()

@@ -1,12 +1,14 @@
-"""Average power: budgets on the states planned for, and what a plan depends on."""
+"""Average power budgets: the plan of multipliers, and the policy."""
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from scipy import optimize
 from support.power_links import (
     N,
     make_link,
@@ -18,8 +20,81 @@ from support.power_links import (
 
 from otafl.core.contracts import ChannelStatistics
 from otafl.core.problems import Problem
+from otafl.power.cao_average import inverse_scaling, solve_multipliers
 
 pytestmark = pytest.mark.exact
+
+
+def lagrangian(log_eta: float, amplitude: np.ndarray, *args: np.ndarray) -> float:
+    m, g, lam = args
+    root = math.exp(log_eta / 2)
+    c = np.sqrt(g) * amplitude / root
+    return float((m * (c - 1) ** 2).sum() + N / root**2 + (lam * m * amplitude**2).sum())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_state_minimises_the_lagrangian_with_unequal_symbol_powers(seed: int) -> None:
+    """Over eta and all amplitudes, by a quasi-Newton method from another start: the equations of
+    the paper with m_k as weights."""
+    rng = np.random.default_rng(seed)
+    m, g = 10 ** rng.uniform(-1, 1, 4), rng.exponential(size=4) + 0.05
+    lam = 10 ** rng.uniform(-2, -0.5, 4)
+    tensors = (torch.from_numpy(x)[None] for x in (g, lam, m))
+    s = inverse_scaling(*tensors, torch.tensor([N], dtype=torch.float64)).item()
+    eta = 1 / s
+    assert (m * lam * g * eta**2 / (g + eta * lam) ** 2).sum() == pytest.approx(N)
+    amplitude = math.sqrt(eta) * np.sqrt(g) / (g + eta * lam)
+    here = lagrangian(math.log(eta), amplitude, m, g, lam)
+    found = optimize.minimize(
+        lambda x: lagrangian(x[0], x[1:], m, g, lam), np.r_[0.0, np.full(4, 0.5)], tol=1e-12
+    )
+    assert here <= found.fun * (1 + 1e-12)
+    assert here == pytest.approx(found.fun, rel=1e-6)
+    np.testing.assert_allclose(found.x[1:], amplitude, rtol=1e-3)
+
+
+def test_one_device_has_a_closed_form() -> None:
+    """K = 1: |p|^2 = sqrt(N / (lambda g)) - N / g above g = lambda N, else silent (the paper's
+    channel-inversion water-filling without a second device)."""
+    rng = np.random.default_rng(7)
+    g = torch.from_numpy(rng.exponential(size=(2000, 1, 1)))
+    noise = torch.tensor([N], dtype=torch.float64)
+    lam = solve_multipliers(g, noise)
+
+    def power(level: float) -> np.ndarray:
+        gain = g[:, 0, 0].numpy()
+        return np.maximum(np.sqrt(N / (level * gain)) - N / gain, 0.0)
+
+    root = optimize.brentq(lambda level: power(level).mean() - 1, 1e-6, 1e3, xtol=1e-14)
+    assert lam.item() == pytest.approx(root, rel=1e-8)
+    s = inverse_scaling(g[:, 0], lam.expand(2000, 1), torch.ones(2000, 1), noise)
+    np.testing.assert_allclose(
+        (g[:, 0, 0] * s / (g[:, 0, 0] * s + lam[0, 0]) ** 2).numpy(), power(root), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "kind", "spread_db"), [(40, "rayleigh", 100), (2, "static", 20), (10, "rician", 0)]
+)
+def test_the_plan_converges(devices: int, kind: str, spread_db: float) -> None:
+    """To 1e-8 of every budget, from -10 to 60 dB, qualities over up to ten decades (a cell), with
+    and without fading."""
+    rng = np.random.default_rng(devices)
+    z = rng.standard_normal((2, 200, 3, devices))
+    line = {"rayleigh": 0.0, "rician": 3.0, "static": 3.0}[kind]
+    g = (z[0] + line) ** 2 + z[1] ** 2 if kind != "static" else np.full(z[0].shape, 1.0)
+    snr = 10 ** (
+        np.array([-1.0, 1.0, 6.0])[:, None]
+        + rng.uniform(-0.5, 0.5, (3, devices)) * (spread_db / 10)
+    )
+    q = torch.from_numpy(g * snr)
+    lam = solve_multipliers(q, torch.full((3,), N, dtype=torch.float64))
+    s = inverse_scaling(q, lam.expand_as(q), torch.ones_like(q), torch.full((200, 3), N).double())
+    s = s[..., None]
+    mean = (q * s / (q * s + lam).square()).mean(0)
+    assert (mean <= 1 + 1e-8).all()
+    np.testing.assert_allclose(mean[lam > 0].numpy(), 1.0, rtol=1e-5)
+    assert (lam > 0).any()
 
 
 @pytest.mark.parametrize("snr", [1.0, 100.0])

@@ -10,7 +10,6 @@ import torch
 from support.power_links import make_link, perturb, solve
 from support.refusals import assert_refused
 
-from otafl.core import registry
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.custom import CustomPolicy
 
@@ -101,10 +100,3 @@ def test_what_is_wrong_is_said() -> None:
         ("absent", {}, "'absent' does not exist in module 'my_own_policies'"),
     ]  # fmt: skip
     assert_refused(run, [({"function": f, **keys}, re.escape(said)) for f, keys, said in cases])
-
-
-def test_the_table_takes_it() -> None:
-    config = registry.load_settings_class("power", "my_own_policies:share")
-    made = registry.make_component("power", config(name="my_own_policies:share", part=0.5))
-    assert isinstance(made, CustomPolicy)
-    assert made.receiver == "eigen"

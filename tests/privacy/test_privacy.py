@@ -53,20 +53,6 @@ def test_payloads_are_clipped_to_the_norm() -> None:
     torch.testing.assert_close(estimate, expected.view(S, K, P).mean(1), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("power", ["full", "tci", "budget_paced"])
-def test_transmit_scales_say_nothing_of_the_payload(power: str) -> None:
-    saved = []
-    for scale in (1e-3, 1e3):
-        one = rig(power)
-        x = rows(one, scale)
-        x[::2] *= 0.1
-        _, report = one.send(x, 0)
-        saved.append(report.saved_tensors)
-        assert report.side_symbols.tolist() == [0.0] * S
-    for name in ("p/0", "eta/0", "m/0", "active/0"):
-        torch.testing.assert_close(saved[0][name], saved[1][name], rtol=0.0, atol=0.0)
-
-
 @pytest.mark.parametrize("transport", [{}, {"normalise": "payload", "quadrature": True}])
 def test_power_is_within_the_budget_and_the_bound(transport: dict[str, Any]) -> None:
     """A payload of norm C takes all of the budget at full power, a smaller one less; with the

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, equal, points, run, small
+from contract.small import engine, equal, points, run
 from support.numbered import Numbered
 
-from otafl.core import registry
 from otafl.core.contracts import NO_LIMITS, Group, TransmitLimits
 from otafl.engine.engine import Engine
 from otafl.robust.grouping import draw_groups
@@ -54,22 +53,6 @@ def test_groups_are_equal_to_one_device_and_differ_from_round_to_round() -> None
     assert len({groups.tobytes() for groups in drawn}) == 20
     together = np.mean([groups[:, 0] == groups[:, 1] for groups in drawn])
     assert 0.1 < together < 0.5  # 5 of 21 pairs
-
-
-@pytest.mark.parametrize("transport", ["over_the_air", "digital"])
-def test_one_group_is_the_uplink_without_the_section(transport: str) -> None:
-    """Models, costs and links, as one group is the default."""
-    kind = registry.load_component("transport", transport)
-    keys = {"transport": small("transport", transport), "channel": "rayleigh"}
-    keys |= {"power": "ci"} if kind.obeys_power else {}
-    keys |= {"output.save_link": True} if kind.uses_fading and kind.counts != "all" else {}
-    plain, grouped = run(engine(keys), 3), run(engine(keys | {"robust": {"groups": 1}}), 3)
-    equal(plain.server, grouped.server)
-    first, second = costs(plain), costs(grouped)
-    for name, value in first.items():
-        np.testing.assert_array_equal(value, second[name])
-    for before, after in zip(plain.link, grouped.link, strict=True):
-        equal(before, after)
 
 
 @pytest.mark.parametrize("transport", ["over_the_air", "digital"])
@@ -179,26 +162,6 @@ def test_a_rule_s_memory_is_in_a_checkpoint() -> None:
     second.load_state_dict(first.state_dict())
     assert second.parts.robust.memory.keys() == {"last"}
     equal(first.parts.robust.memory, second.parts.robust.memory)
-
-
-def test_scaffold_is_the_same_in_groups() -> None:
-    """Groups change how updates travel, and not which devices the server has received: the
-    devices' control variates follow from the masks of delivery of all groups."""
-    keys = {
-        "algorithm": "scaffold",
-        "channel": {"name": "rayleigh", "snr_db": 200.0},
-        "power": "tci",
-        "engine.dtype": "float64",
-        "devices.count": 6,
-        "devices.participants": 4,
-    }
-    plain, grouped = run(engine(keys), 4), run(engine(keys | {"robust.groups": 2}), 4)
-    for first, second in (
-        (plain.server, grouped.server),
-        (plain.devices.get_all(), grouped.devices.get_all()),
-    ):
-        for name, block in first.items():
-            torch.testing.assert_close(block, second[name], rtol=1e-5, atol=1e-7)
 
 
 # examples: parts with slots, codes or receivers of their own

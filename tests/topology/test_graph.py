@@ -1,4 +1,4 @@
-"""Devices that average with their neighbours."""
+"""Graphs of neighbours: exchanges, weights and slots."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from otafl.engine.engine import Engine
 from otafl.topology import mixing
 
 pytestmark = pytest.mark.exact
+
 
 RING: dict[str, Any] = {"name": "graph", "shape": "ring"}
 IDEAL = {"transport": "ideal", "engine.dtype": "float64"}
@@ -142,3 +143,76 @@ def test_what_does_not_go_with_it() -> None:
         ({"topology": RING, "devices.participants": 2}, "all devices take part in every round"),
     ]
     assert_refused(lambda case: scenario(case[0]), [((keys,), said) for keys, said in cases])
+
+
+GRAPHS = {
+    "ring": mixing.ring_edges(7),
+    "two": mixing.ring_edges(2),
+    "torus": mixing.torus_edges(12),
+    "complete": mixing.complete_edges(5),
+    "geometric": mixing.geometric_edges(np.random.default_rng(1).random((12, 2)), 0.5),
+}
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_weights_are_doubly_stochastic_and_contract(graph: str) -> None:
+    edges = GRAPHS[graph]
+    made = mixing.metropolis_weights(edges)
+    np.testing.assert_allclose(made.sum(0), 1.0)
+    np.testing.assert_allclose(made.sum(1), 1.0)
+    np.testing.assert_allclose(made, made.T, rtol=1e-12)
+    assert (made >= 0).all()
+    assert ((made > 0) & mixing.complete_edges(len(edges)) == edges).all()
+    eigenvalues = np.sort(np.abs(np.linalg.eigvalsh(made)))
+    assert mixing.compute_second_modulus(made) == pytest.approx(eigenvalues[-2], abs=1e-12)
+    assert eigenvalues[-2] < 1 == mixing.is_connected(edges)
+
+
+def test_weights_worked_by_hand() -> None:
+    """A path of three nodes: degrees 1, 2, 1; and a star of four, whose centre has three."""
+    path = np.diag([True, True], 1) | np.diag([True, True], -1)
+    third = np.array([[2, 1, 0], [1, 1, 1], [0, 1, 2]]) / 3.0
+    np.testing.assert_allclose(mixing.metropolis_weights(path), third)
+    tail = np.zeros((4, 4), bool)  # 0 - 1, and the triangle 1, 2, 3: degrees 1, 3, 2, 2
+    for one, other in ((0, 1), (1, 2), (1, 3), (2, 3)):
+        tail[one, other] = tail[other, one] = True
+    quarter = np.array([[3, 1, 0, 0], [1, 1, 1, 1], [0, 1, 2, 1], [0, 1, 1, 2]]) / 4.0
+    quarter[2, 3] = quarter[3, 2] = 1.0 / 3.0
+    quarter[2, 2] = quarter[3, 3] = 1.0 - 1.0 / 4.0 - 1.0 / 3.0
+    np.testing.assert_allclose(mixing.metropolis_weights(tail), quarter)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_nobody_hears_while_it_sends_nor_sends_to_two(graph: str) -> None:
+    edges = GRAPHS[graph]
+    slot = mixing.assign_slots(edges)
+    for number in range(slot.max() + 1):
+        hears = np.flatnonzero(slot == number)
+        sends = edges[hears]
+        assert sends.sum(0).max() <= 1  # each to one at most
+        assert not sends[:, hears].any()
+    assert set(slot.tolist()) == set(range(slot.max() + 1))
+
+
+def test_few_slots_for_rings_and_complete_graphs() -> None:
+    """The square of a cycle takes 3 colours if 3 divides N; greedily at most 5."""
+    assert mixing.assign_slots(mixing.ring_edges(2)).max() + 1 == 2
+    for nodes in (*range(3, 41), 101):
+        slots = mixing.assign_slots(mixing.ring_edges(nodes)).max() + 1
+        assert slots == 3 if nodes % 3 == 0 else slots in (4, 5)
+    assert mixing.assign_slots(mixing.complete_edges(5)).max() + 1 == 5
+
+
+def test_files_that_are_no_weights(tmp_path: Path) -> None:
+    cases = [
+        ("0.5,0.5\n0.5,x\n", "cannot be read as a table of numbers"),
+        ("0.5,0.5\n", "has 1 lines; must have as many numbers"),
+        ("0.5,0.5\n0.6,0.4\n", "are not doubly stochastic"),
+        ("1.5,-0.5\n-0.5,1.5\n", "are not doubly stochastic"),
+    ]
+
+    def read(text: str) -> None:
+        (tmp_path / "w.csv").write_text(text)
+        mixing.read_weights(str(tmp_path / "w.csv"))
+
+    assert_refused(read, cases)

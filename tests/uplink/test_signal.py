@@ -50,14 +50,6 @@ def test_groups_of_some_rows_and_of_repeated_rows(transport: str) -> None:
     assert report.participants.tolist() == [2, 1]
 
 
-def test_repeated_rows_with_masks_are_averaged_where_they_are_known() -> None:
-    x = torch.tensor([[2.0, 2.0, 2.0], [6.0, 6.0, 6.0], [1.0, 1.0, 1.0]]).double()
-    mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
-    group = Group({"a": x}, row_index=torch.tensor([0, 0, 1]), mask={"a": mask})
-    received, _ = make_bench(transport="ideal", devices=2).deliver((group,), make_cohort((2,), 2))
-    assert received.mean[0]["a"][0].tolist() == [2.5, 1.5, 0.0]  # (4 + 1)/2, (2 + 1)/2
-
-
 @pytest.mark.parametrize(("counts", "learns"), [((3, 3), False), ((3, 0), True)])
 def test_two_sums_of_each_trial_by_hand(counts: tuple[int, ...], learns: bool) -> None:
     """Also of a trial without rows; and their gradient."""

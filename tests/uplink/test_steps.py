@@ -21,7 +21,7 @@ from support.uplink_steps import (
     two,
 )
 
-from otafl.core.contracts import Coefficients, Group, Link, TransmitLimits
+from otafl.core.contracts import Coefficients, Group, Link
 from otafl.power.inversion import ChannelInversion
 from otafl.receivers.base import Receiver
 from otafl.uplink.coherent.over_the_air import superpose
@@ -39,10 +39,6 @@ BLOCKS = torch.stack([H, 3.0 * H], 1)[:, None, :, None]
 SILENCE = torch.zeros(1, 2, dtype=F64)
 FIVE = torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 0.0, -1.0, 0.0, 2.0]], dtype=F64)
 SENT = make_signal(Group({"a": FIVE[:, :2], "b": FIVE[:, 2:]}), two())
-
-
-def limited(**tables: list[float]) -> TransmitLimits:
-    return TransmitLimits(**{n: torch.tensor([row], dtype=F64) for n, row in tables.items()})
 
 
 def delivered(made: Delivery, on_air: Transmission) -> list[Any]:
@@ -65,17 +61,6 @@ def test_groups_follow_each_other_over_the_blocks() -> None:
     assert slot.h_hat is slot.h
     assert slot.budget.tolist() == [[10.0, 36.0]]
     assert made.report().side_symbols.tolist() == [8.0]
-
-
-def test_a_symbol_of_four_channel_uses() -> None:
-    """Two symbols over blocks of four channel uses end after one and two; each has the circuits'
-    energy of four channel uses."""
-    limits = limited(energy_budget=[100.0, 20.0], energy_per_symbol=[3.0, 3.0])
-    slot = slot_of(delivery(h=BLOCKS, block_symbols=4, limits=limits), (2,), 4)
-    assert (slot.symbols, slot.uses_per_symbol, slot.cell_stops) == (8, 4, [1, 2])
-    assert slot.bounds is not None
-    assert slot.bounds.energy is not None
-    close(slot.bounds.energy, [[76.0, 0.0]])
 
 
 # ---- segments

@@ -20,6 +20,7 @@ from torch import Tensor
 from otafl.core.contracts import Cohort
 from otafl.uplink import noise
 from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.signal import sum_quadratures
 from otafl.uplink.transmission import Transmission
 
 CHUNK = 1 << 18
@@ -47,11 +48,17 @@ def superpose_distorted(on_air: Transmission, impairments: Impairments) -> Tenso
     delay = from_first(sent.cohort, sent.take_rows(delay), on)
     peak = sent.take_rows((impairments.clip[:, None] * slot.budget).sqrt())
     weight = torch.stack([1.0 - delay, delay], 1)
-    chunks = _iterate_distorted(on_air, peak, sent.take_rows(carrier))
-    sums = [[sent.sum(weight, part) for part in parts] for parts in chunks]
+    if impairments.shifts_carrier or impairments.clips:
+        chunks = _iterate_distorted(on_air, peak, sent.take_rows(carrier))
+        sums = [[sent.sum(weight, part) for part in parts] for parts in chunks]
+        quadratures = [torch.cat(parts, 2) for parts in zip(*sums, strict=True)]
+    else:  # symbols are only scaled
+        total = sum_quadratures(sent, on_air.row_gain[..., None] * weight[:, None], on_air.segments)
+        stops = [on_air.segments.symbols] * (on_air.segments.halves - 1)
+        quadratures = list(total.tensor_split(stops, 2))
     flat = []
-    for quadrature in zip(*sums, strict=True):
-        own, late = torch.cat(quadrature, 2).unbind(1)
+    for quadrature in quadratures:
+        own, late = quadrature.unbind(1)
         flat.append(own + torch.nn.functional.pad(late[:, :-1], (1, 0)))
     given = impairments.streams, sent.index, slot.round, sent.num_coordinates
     added = noise.draw_noise(*given) * on_air.expand(on_air.noise_std)

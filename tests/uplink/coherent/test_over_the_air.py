@@ -1,17 +1,33 @@
-"""The over-the-air uplink against a plain complex simulation, closed forms, and means by hand."""
+"""The over-the-air sum against plain simulations, its error, power and cost."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy import stats
-from support.link_bench import POLICIES, WEIGHTS, draw_updates, make_bench, make_cohort
+from scipy import special, stats
+from support.impaired_bench import K, P, deliver, make_impaired, map_cells
+from support.link_bench import (
+    POLICIES,
+    WEIGHTS,
+    add_setup,
+    draw_updates,
+    make_bench,
+    make_cohort,
+    make_given,
+)
+from torch import Tensor
 from twins.over_the_air import plain
 
-from otafl.core.contracts import Group
+import otafl
+from otafl.core import registry
+from otafl.core.contracts import Group, LinkReport
+from otafl.core.errors import UserError
+from otafl.receivers.base import Eigen
+from otafl.uplink import noise
 
 pytestmark = pytest.mark.exact
 
@@ -166,3 +182,216 @@ def test_everybody_silent_is_a_no_op() -> None:
     assert report.participants.tolist() == [0, 0]
     assert (report.energy_j == 0).all()
     torch.testing.assert_close(report.nmse, torch.ones(2).double())
+
+
+def energy_of_rows(report: LinkReport, x: np.ndarray, group: int = 0) -> np.ndarray:
+    """[K]: |p|^2 |K w x|^2 of the first trial, from saved p, one segment."""
+    w = report.saved_tensors[f"weight/{group}"][0].numpy()
+    p = report.saved_tensors[f"p/{group}"][0, 0].numpy()
+    return np.abs(p) ** 2 * ((len(x) * w[:, None] * x) ** 2).sum(1)
+
+
+@pytest.mark.parametrize("policy", ["ci", "gbma"])
+def test_power_energy_and_airtime_by_hand(policy: str) -> None:
+    """Default 20 dBm = 0.1 W is the budget of 10 (10 dB): one noise unit is 0.01 W. 12 symbols at
+    1 MHz last 12 us. Joules = watts x airtime of who is on air."""
+    link = make_bench(policy)
+    x = draw_updates(6, 12)
+    _, report = link.deliver((Group({"a": x}),), make_cohort(weight=WEIGHTS))
+    energy = energy_of_rows(report, x.numpy())
+    np.testing.assert_allclose(report.energy_j[0].numpy(), energy * 0.01 * 1e-6, rtol=1e-9)
+    np.testing.assert_allclose(report.power[0].numpy(), energy / 12, rtol=1e-9)
+    assert report.airtime_s[0].item() == pytest.approx(12e-6)
+    np.testing.assert_allclose(
+        report.energy_j[0].numpy(), report.power[0].numpy() * 0.01 * 12e-6, rtol=1e-9
+    )
+    assert report.symbols[0] == 12
+    assert report.bits[0] == 0
+    assert report.participants[0] == report.saved_tensors["active/0"].sum()
+
+
+@pytest.mark.parametrize(
+    ("policy", "normalise", "variance"),
+    [("full", "block", 0.2), ("ci", "block", 0.0), ("gbma", "payload", 0.2)],
+)
+def test_peak_policies_stay_within_the_budget(policy: str, normalise: str, variance: float) -> None:
+    """Unequal weights and powers, blocks of very different scale, two groups, several rounds: each
+    device's mean symbol power is within P in every block, and `full` is at P."""
+    link = make_bench(policy, (0, 1), variance=variance, normalise=normalise)
+    a, b, c = draw_updates(12, 8), 1e3 * draw_updates(12, 5, 1), 1e-2 * draw_updates(12, 3, 2)
+    payload = (Group({"a": a, "b": b}), Group({"c": c}, weighting="none"))
+    for round in range(5):
+        _, report = link.deliver(payload, make_cohort((6, 6), weight=WEIGHTS * 2), round)
+        assert (report.power <= link.budget[:, None] * (1 + 1e-9)).all()
+        for group in (0, 1):
+            saved = (report.saved_tensors[f"{name}/{group}"] for name in ("p", "m"))
+            used = next(saved).abs().square() * next(saved)
+            assert (used <= link.budget[:, None, None] * (1 + 1e-9)).all()
+        if policy == "full":
+            torch.testing.assert_close(report.power, link.budget[:, None].expand(2, 6))
+
+
+@pytest.mark.parametrize("policy", ["gbma", "tci"])
+def test_total_energy_is_the_papers_literal_scaling(policy: str) -> None:
+    """gamma = P sigma^2 / (c_p mean_k |S_k|^2), S_k the whole payload, c_p = 1 or E1(0.3)."""
+    link = make_bench(
+        policy, policy_options={"reference": "mean"}, snr_convention="total_energy", snr_db=25.0
+    )
+    x = {"u": draw_updates(6, 12), "v": 0.1 * draw_updates(6, 20, 1)}
+    _, report = link.deliver((Group(x, weighting="none"),), make_cohort())
+    energy = torch.cat(list(x.values()), 1).square().sum(1).mean().item()
+    gamma = 10**2.5 / energy / (1.0 if policy == "gbma" else special.exp1(0.3))
+    assert report.saved_tensors["eta/0"].item() == pytest.approx(gamma)
+
+
+@pytest.mark.parametrize("normalise", ["payload", "block"])
+def test_total_energy_bounds_the_whole_payload(normalise: str) -> None:
+    """At full power the energy of a device over both groups is P, whatever the segments; the
+    receive scalar is the minimiser at the power that a symbol then has."""
+    link = make_bench("full", normalise=normalise, snr_convention="total_energy", snr_db=20.0)
+    a, b, c = draw_updates(6, 8), 1e2 * draw_updates(6, 4, 1), draw_updates(6, 8, 2)
+    payload = (Group({"a": a, "b": b}), Group({"c": c}))
+    received, report = link.deliver(payload, make_cohort())
+    torch.testing.assert_close(report.power[0] * 20, torch.full((6,), 100.0).double())
+    h = report.saved_tensors["h/0"][0, 0].numpy()
+    expected = plain("full", c.numpy(), np.ones(6), h, h, link.draw_noise(8, 0, 1)[0], 100.0 / 20)
+    np.testing.assert_allclose(received.mean[1]["c"][0].numpy(), expected, rtol=1e-6)
+
+
+def test_total_energy_counts_what_a_device_sends() -> None:
+    """Device 0 sends 10 symbols, device 1 sends 30 (both groups): both radiate P in all."""
+    link = make_bench("full", devices=2, snr_convention="total_energy", snr_db=10.0)
+    groups = (
+        Group({"a": draw_updates(2, 10)}),
+        Group({"b": draw_updates(1, 20)}, row_index=torch.tensor([1])),
+    )
+    _, report = link.deliver(groups, make_cohort((2,), 2))
+    torch.testing.assert_close(report.energy_j[0], torch.full((2,), 10 * 0.01 * 1e-6).double())
+
+
+def draw_correlated() -> Tensor:
+    """Updates of unequal powers with a common part."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.3, 1.3, (K, 1)) * rng.standard_normal((K, P)) + rng.standard_normal(P)
+    return torch.from_numpy(x)
+
+
+@pytest.mark.parametrize("power", ["gbma", "ci", "tci", "cao_average"])
+def test_error_with_delayed_estimates(power: str) -> None:
+    """The saved h, p and eta give the error, though the estimate's correlation is -0.4:
+    a_k = c_k / K_a - 1 / K with c_k = Re(h_k p_k) / sqrt(eta), beside a noise 200 dB down."""
+    channel = {"name": "rayleigh", "speed_kmh": 3.0, "round_interval_s": 0.0626}
+    own = registry.load_component("power", power).example_without_noise
+    keys = {"channel": channel, "csi": "delay", "power": {"name": power, **own}}
+    _, report = otafl.over_the_air(draw_correlated().float(), round=1, snr_db=200.0, **keys)
+    active = np.asarray(report.active)
+    c = (report.h * report.p).real / np.sqrt(report.eta) * active
+    x = draw_correlated().float().double().numpy()
+    error = (c / active.sum() - 1.0 / K) @ x
+    hand = (error**2).sum() / (x.mean(0) ** 2).sum()
+    assert report.nmse == pytest.approx(hand, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"channel": {"name": "rayleigh", "device_budget_db": [0.0, 300.0]}},
+        {
+            "channel": {"name": "rayleigh", "path_loss_db": 90.0, "tx_power_dbm": 250.0},
+            "snr_db": None,
+        },
+    ],
+)
+def test_budgets_beyond_single_precision_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"channel: .* from -300 to 300 dB .* device_budget_db"):
+        otafl.over_the_air(draw_correlated().float(), **{"snr_db": 10.0, **settings})
+
+
+CASES = [
+    ("full", (None, 1, 1), True, "mean"),
+    ("ci", (None, 1, 4), False, "none"),
+    ("tci", (10, 5, 1), False, "mean"),
+    ("full", (16, 3, 4), True, "none"),
+    ("ci", (1, 41, 1), False, "mean"),
+    ("tci", (2, 21, 2), True, "mean"),
+]
+"""Policy, grid of cells, whether symbols have two quadratures, and the weighting."""
+
+
+@pytest.mark.parametrize(("policy", "grid", "quadrature", "weighting"), CASES)
+def test_against_the_complex_baseband(
+    policy: str, grid: tuple[int | None, int, int], quadrature: bool, weighting: str
+) -> None:
+    """y_a[i] = sum_k sqrt(gain) h_ka[i] p_k[i] x_k[i] + z_a[i] of three antennas, combined by the
+    first eigenvector of each cell, from the saved p and eta; imperfect estimates, residual
+    phases."""
+    block_symbols, blocks, groups = grid
+    link = make_bench(policy, (0, 1), variance=0.1, quadrature=quadrature)
+    link = make_given(add_setup(link, receiver=Eigen()), 3, blocks, groups, block_symbols)
+    link = make_impaired(link, residual_phase_rad=0.4)
+    got, x, report = deliver(link, weighting)
+    symbols = -(-P // 2) if quadrature else P
+    cell = map_cells(block_symbols, blocks, groups, symbols)
+    used = sorted(set(cell))
+    saved = {name.split("/")[0]: value.numpy() for name, value in report.saved_tensors.items()}
+    channel = link.channel.get_state(3)
+    root, fading = channel.gain.sqrt()[..., None, None, None], channel.extend_to(symbols)
+    h = (root * fading).flatten(3).numpy()
+    estimate = link.transport.parts.alignment.csi.estimate(fading, channel.gain, 3)
+    h_hat = (root * estimate).flatten(3).numpy()
+    phase = noise.draw_phases(link.transport.parts.alignment.impairments, K, 3).numpy()
+    budget = link.transport.budget.budget.numpy()
+    drawn = link.draw_noise(P, 3)
+    w = np.array(WEIGHTS) / sum(WEIGHTS)
+    for s in range(2):
+        u = x[s]
+        if quadrature:
+            u = u[:, :symbols] + 1j * np.pad(u[:, symbols:], ((0, 0), (0, 2 * symbols - P)))
+        sent = u * (K * w[:, None] if weighting == "mean" else 1.0)
+        np.testing.assert_allclose(saved["m"][s, 0], (np.abs(sent) ** 2).mean(1))
+        for q, c in enumerate(used):
+            here = np.flatnonzero(cell == c)
+            a = np.sqrt(budget[s]) * h_hat[s, :, :, c].T  # [A, K]
+            f = np.linalg.eigh(a @ a.conj().T)[1][:, -1]
+            f = f * np.exp(-1j * np.angle(f[0]))
+            p = saved["p"][s, q] * np.exp(1j * phase[s])
+            clean = h[s, :, :, c].T @ (p[:, None] * sent[:, here])  # [A, symbols here]
+            combined = f.conj() @ clean / math.sqrt(saved["eta"][s, q])
+            on = saved["active"][s, q]
+            unit = 1 / (K * w[on].sum()) if weighting == "mean" else 1.0
+            spread = 1 / math.sqrt(saved["eta"][s, q])
+            expected = (combined.real + drawn[s, here] * spread) * unit
+            np.testing.assert_allclose(got[s, here], expected, rtol=1e-5, atol=1e-6)
+            if quadrature:
+                second = here[here + symbols < P]
+                keep = here + symbols < P
+                expected = (combined.imag[keep] + drawn[s, second + symbols] * spread) * unit
+                np.testing.assert_allclose(got[s, second + symbols], expected, rtol=1e-5, atol=1e-6)
+            scalar = f.conj() @ h[s, :, :, c].T * np.exp(1j * phase[s])
+            np.testing.assert_allclose(saved["h"][s, q], scalar, rtol=1e-5, atol=1e-6)
+    assert report.symbols.tolist() == [symbols] * 2
+    energy = (np.abs(saved["p"]) ** 2).max(1) * saved["m"][:, 0]
+    assert (report.power.numpy() <= energy + 1e-9).all()
+
+
+@pytest.mark.parametrize(("normalise", "quadrature"), [("payload", True), ("block", False)])
+def test_deviations_from_the_mean(normalise: str, quadrature: bool) -> None:
+    """What is sent has mean zero in a normalised stretch, and less power; the estimate without
+    noise is the same, and the means are counted."""
+    blocks = {"a": draw_updates(K, 6) + 3.0, "b": draw_updates(K, 11, 1) - 7.0}
+    reports = []
+    for centre in (False, True):
+        options = {"normalise": normalise, "centre": centre, "quadrature": quadrature}
+        link = make_bench("ci", snr_db=300.0, **options)
+        received, report = link.deliver((Group(blocks),), make_cohort(weight=WEIGHTS))
+        w = torch.tensor(WEIGHTS, dtype=torch.float64)
+        for name, block in blocks.items():
+            mean = (w[:, None] * block).sum(0) / w.sum()
+            torch.testing.assert_close(received.mean[0][name][0], mean)
+        reports.append(report)
+    plain, centred = reports
+    assert (centred.saved_tensors["m/0"] < plain.saved_tensors["m/0"]).all()
+    assert torch.equal(centred.side_symbols, 2 * plain.side_symbols)
+    if normalise == "block":
+        rows = (K * w / w.sum())[:, None] * blocks["b"]
+        torch.testing.assert_close(centred.saved_tensors["m/0"][0, 1], rows.var(1, correction=0))

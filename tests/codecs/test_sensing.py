@@ -1,6 +1,4 @@
-"""Codec matrix_sensing and the recovery by AMP: what is measured, how many reals go on air, what
-comes back. (Rounds with it: test_fedrlr_baselines.)
-"""
+"""Measurements by Gaussian matrices, and what is recovered of them."""
 
 from __future__ import annotations
 
@@ -9,17 +7,61 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.codec_bench import acknowledge, draw_normal, encode, make_codec
 from support.refusals import assert_refused
 from torch import Tensor
 from twins import baselines as twin
 
 from otafl.codecs import amp as amp_module
 from otafl.codecs.amp import run_amp
-from otafl.codecs.sensing import MatrixSensing
+from otafl.codecs.sensing import CompressedSensing, MatrixSensing
 from otafl.core.contracts import Cohort, Group, Payload, Received
 from otafl.core.rng import Streams
 
 pytestmark = pytest.mark.exact
+
+
+def sparse_rows(rows: int, reals: int, count: int) -> torch.Tensor:
+    """[rows, reals] with the same `count` of non-zero coordinates."""
+    out = torch.zeros(rows, reals).double()
+    place = torch.randperm(reals, generator=torch.Generator().manual_seed(3))[:count]
+    out[:, place] = draw_normal(rows, count, seed=4)
+    return out
+
+
+def test_compressed_sensing_projects_every_cth_real() -> None:
+    """50 reals in three chunks of 17 (the last real is padding): chunk c has reals c, c + 3, ..."""
+    config = CompressedSensing.Settings(keep=0.2, ratio=0.5, chunk=20)
+    codec, x = make_codec(CompressedSensing, config), draw_normal(4, 5, 10)
+    (coded,), memory = encode(codec, (Group({"a": x[:, :2], "b": x[:, 2:]}),))
+    assert coded.tensors["measured"].shape == (4, 24)
+    matrix = (
+        Streams([0], [0], dtype=torch.float64).draw_normal("matrix", 0, (8, 17))[0].numpy() / 8**0.5
+    )
+    for k in range(4):
+        row = x[k].flatten().numpy()
+        kept = np.where(np.abs(row) >= np.sort(np.abs(row))[-10], row, 0)
+        padded = np.append(kept, 0.0)
+        hand = np.concatenate([matrix @ padded[c::3] for c in range(3)])
+        np.testing.assert_allclose(coded.tensors["measured"][k].numpy(), hand, rtol=1e-10)
+        now = acknowledge(codec, (coded,), memory)["rest/0"][k].numpy()
+        np.testing.assert_allclose(now, row - kept, atol=1e-15)
+
+
+def test_compressed_sensing_recovers_the_mean_and_each() -> None:
+    """60 of 999 reals in two chunks, half as many measurements: error below 1e-6 of the whole."""
+    config = CompressedSensing.Settings(keep=0.06, chunk=500, iterations=100)
+    codec, x = make_codec(CompressedSensing, config), sparse_rows(3, 999, 60)
+    payload = (Group({"a": x[:, :400].view(3, 20, 20), "b": x[:, 400:]}),)
+    (coded,), _ = encode(codec, payload)
+    mean = {name: block.mean(0, keepdim=True) for name, block in coded.tensors.items()}
+    back = codec.decode(Received((mean,), (torch.ones(1),), (coded.tensors,), None))
+    assert back.per_device is not None
+    for got, true in ((back.mean[0], x.mean(0, keepdim=True)), (back.per_device[0], x)):
+        assert got["a"].shape == (len(true), 20, 20)
+        flat = torch.cat([got["a"].flatten(1), got["b"]], 1)
+        assert ((flat - true).norm(dim=1) <= 1e-6 * true.norm(dim=1)).all()
+
 
 PAPER = {"weight0": (784, 256), "weight1": (256, 256), "weight2": (256, 10)}
 
@@ -33,7 +75,7 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def encode(codec: MatrixSensing, payload: Payload) -> Payload:
+def encode_matrices(codec: MatrixSensing, payload: Payload) -> Payload:
     rows = len(next(iter(payload[0].tensors.values())))
     device = torch.arange(rows)
     weight = torch.full((rows,), 1.0 / rows, dtype=torch.float64)
@@ -53,7 +95,7 @@ def test_reals_of_the_paper_s_network() -> None:
     """Fact 18: 1,050 reals a row of A, the last layer's side of 10 and the first's of 784 kept."""
     rows, reals = 8, 8_400
     blocks = {name: torch.zeros(1, *shape) for name, shape in PAPER.items()}
-    (coded,) = encode(made(torch.float32, rows=rows), (Group(blocks),))
+    (coded,) = encode_matrices(made(torch.float32, rows=rows), (Group(blocks),))
     assert coded.num_coordinates == reals
     shapes = {name: tuple(block.shape[1:]) for name, block in coded.tensors.items()}
     assert shapes == {"weight0": (784, rows), "weight1": (rows, 256), "weight2": (rows, 10)}
@@ -69,7 +111,7 @@ def test_the_side_that_is_measured(side: int | None, measured: str) -> None:
     blocks = {"a": normal(2, 12, 30), "b": normal(2, 30, 12)}
     if side is not None:
         blocks["c"] = normal(2, 12, 9)
-    (coded,) = encode(made(rows=5, side=side), (Group(blocks),))
+    (coded,) = encode_matrices(made(rows=5, side=side), (Group(blocks),))
     expected = dict(blocks)
     for text in measured.split(", "):
         name, which = text.split()
@@ -88,7 +130,7 @@ def test_sparse_matrices_come_back() -> None:
     a = torch.from_numpy(sparse)
     filters = a[:, :6].mT.reshape(3, 256, 2, 3)
     codec = made(rows=200)
-    (coded,) = encode(codec, (Group({"a": a, "bias": normal(3, 7), "filters": filters}),))
+    (coded,) = encode_matrices(codec, (Group({"a": a, "bias": normal(3, 7), "filters": filters}),))
     assert coded.num_coordinates == 20 * 200 + 7 + 200 * 6
     # columns of the mean of three have up to 24 non-zeros, which 200 rows recover too
     mean = {name: block.mean(0, keepdim=True) for name, block in coded.tensors.items()}
@@ -128,4 +170,4 @@ def test_what_it_refuses() -> None:
         ((plain, {"side": 10}), "no matrix has a side of 10; use one of 9, 12"),
         ((plain, {"rows": 12}), "12 measurements of 12 coordinates compress"),
     ]
-    assert_refused(lambda case: encode(made(**case[1]), (case[0],)), cases)
+    assert_refused(lambda case: encode_matrices(made(**case[1]), (case[0],)), cases)

@@ -1,0 +1,233 @@
+"""Policies of least squared error: numerical minimisation, Sionna, numbers worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import optimize
+from support.power_links import (
+    DRAWS,
+    SEGMENTS,
+    TRIALS,
+    N,
+    compute_capped_errors,
+    compute_mse,
+    compute_received_gain,
+    draw_fading,
+    draw_links,
+    make_link,
+    make_plain_link,
+    make_policy,
+    perturb,
+    solve,
+)
+
+from otafl.core.contracts import Link
+
+pytestmark = pytest.mark.exact
+
+
+def test_full_minimises_the_mean_squared_error() -> None:
+    link = make_link(0)
+    got = solve(make_policy("full"), link)
+    arrives = (link.h * got.p).real.numpy()
+    for s in range(TRIALS):
+        for q in range(SEGMENTS):
+            args = (arrives[s, q], link.symbol_power[s, q].numpy() * link.transmit_mask[s].numpy())
+            found = optimize.minimize_scalar(
+                lambda log_root, args=args: compute_mse(math.exp(log_root), *args),
+                bounds=(-10, 10),
+                method="bounded",
+                options={"xatol": 1e-10},
+            )
+            root = got.eta[s, q].sqrt().item()
+            assert root == pytest.approx(math.exp(found.x), rel=1e-6)
+            assert compute_mse(root, *args) <= found.fun * (1 + 1e-12)
+
+
+def one_device(**fields: object) -> Link:
+    """h = 1, P = 2, m = 1."""
+    one = torch.ones(1, 1, 1, dtype=torch.float64)
+    link = Link(
+        h=one.to(torch.complex128),
+        gain=one[0],
+        budget=2 * one[0],
+        symbol_power=one,
+        noise_variance=N * one[0, 0],
+        transmit_mask=one[0].bool(),
+        is_linear=True,
+        hyper={},
+    )
+    return perturb(link, **fields)
+
+
+@pytest.mark.parametrize("name", ["full", "cao_static"])
+def test_one_device_by_hand(name: str) -> None:
+    """Unit power, h = 1, P = 2: sqrt(eta) = (1/2 + 2) / sqrt(2), c = 4/5, and the error (1/5)^2 +
+    1/2 / (25/8) = 1/5."""
+    got = solve(make_policy(name), one_device())
+    assert got.eta.item() == pytest.approx(25 / 8)
+    assert (got.p.real / got.eta.sqrt()).item() == pytest.approx(0.8)
+    assert compute_mse(
+        got.eta.sqrt().item(), got.p.real.numpy(), torch.ones(1).numpy()
+    ) == pytest.approx(0.2)
+
+
+def test_open_loop_is_the_3gpp_formula_of_sionna() -> None:
+    """One resource block, path losses of 70 to 130 dB, noise of -120 dBm: watts as Sionna's."""
+    from otafl.channels.fading import keep_global_state
+
+    with keep_global_state():
+        from sionna.sys import open_loop_uplink_power_control
+
+    noise_dbm, p0_dbm, max_dbm = -120.0, -80.0, 23.0
+    loss_db = torch.linspace(70, 130, 13).double()[None]
+    gain = 10 ** (-loss_db / 10)
+    for alpha in (0.0, 0.5, 0.8, 1.0):
+        hyper = {"alpha": torch.tensor([alpha]), "p0_db": torch.tensor([p0_dbm - noise_dbm])}
+        link = make_plain_link(
+            draw_fading(1, 13) * gain.sqrt(),
+            10 ** ((max_dbm - noise_dbm) / 10),
+            gain=gain,
+            hyper={name: value.double() for name, value in hyper.items()},
+            symbol_power=torch.full((1, 1, 13), 0.3).double(),
+        )
+        got = solve(make_policy("open_loop"), link)
+        watts = (got.p.abs().square() * link.symbol_power)[0, 0] * 10 ** ((noise_dbm - 30) / 10)
+        sionna = open_loop_uplink_power_control(
+            1 / gain[0],
+            torch.full((13,), 12),
+            alpha=alpha,
+            p0_dbm=p0_dbm,
+            ut_max_power_dbm=max_dbm,
+            precision="double",
+        )
+        torch.testing.assert_close(watts, sionna.to(watts), rtol=1e-6, atol=0)
+
+
+def test_open_loop_ignores_fading_and_compensates_fully_at_one() -> None:
+    """alpha = 1 below the budget: all devices are received at P_0 on average over fading."""
+    gain = torch.tensor([[1e-3, 1e-2, 0.1, 1.0]], dtype=torch.float64)
+    hyper = {"alpha": torch.ones(1).double(), "p0_db": torch.full((1,), 10.0).double()}
+    powers = []
+    for seed in range(3):
+        h = draw_fading(1, 4, seed=seed) * gain.sqrt()
+        got = solve(make_policy("open_loop"), make_plain_link(h, 1e6, gain=gain, hyper=hyper))
+        powers.append(got.p.abs().square()[:, 0])
+        torch.testing.assert_close(powers[-1] * gain, torch.full((1, 4), 10.0).double())
+    torch.testing.assert_close(powers[0], powers[1])
+
+
+def numerical_optimum(link: Link) -> tuple[np.ndarray, np.ndarray]:
+    """sqrt(eta) and the error: a grid of 200 points over 8 decades, then golden sections between
+    the neighbours of its best, for all draws at once."""
+    grid = np.geomspace(1e-4, 1e4, 200)
+    draws = len(link.h)
+    errors = np.stack([compute_capped_errors(np.full(draws, root), link) for root in grid])
+    best = errors.argmin(0).clip(1, len(grid) - 2)
+    low, high = np.log(grid[best - 1]), np.log(grid[best + 1])
+    ratio = (math.sqrt(5) - 1) / 2
+    for _ in range(60):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        worse = compute_capped_errors(np.exp(left), link) > compute_capped_errors(
+            np.exp(right), link
+        )
+        low, high = np.where(worse, left, low), np.where(worse, high, right)
+    root = np.exp((low + high) / 2)
+    return root, compute_capped_errors(root, link)
+
+
+@pytest.mark.parametrize("devices", [2, 20])
+def test_static_equals_numerical_optimisation(devices: int) -> None:
+    """500 draws each, unequal budgets and symbol powers, to 1e-6."""
+    link = draw_links(DRAWS // 2, devices, seed=devices)
+    got = solve(make_policy("cao_static"), link)
+    root, least = numerical_optimum(link)
+    m = (link.symbol_power[:, 0] * link.transmit_mask).numpy()
+    c = compute_received_gain(link, got)[:, 0].numpy()
+    error = (m * (c - 1) ** 2).sum(-1) + N / got.eta[:, 0].numpy()
+    np.testing.assert_allclose(error, least, rtol=1e-6)
+    assert (error <= least * (1 + 1e-12)).all()
+    np.testing.assert_allclose(got.eta[:, 0].sqrt().numpy(), root, rtol=1e-6)
+    used = got.p.abs().square() * link.symbol_power / link.budget[:, None]
+    assert (used <= 1 + 1e-12).all()
+    full = (used > 1 - 1e-9).sum(-1)  # every number of devices at full power occurs
+    assert len(full.unique()) > min(devices, 10) - 1
+
+
+def test_static_by_hand() -> None:
+    """q = (1, 9), m = 1, N = 1/2: sqrt(eta) = min(1.5 / 1, 10.5 / 4) = 1.5, so the first sends at
+    full power, c = 2/3, the second inverts, and the error is 1/9 + (1/2) / (9/4) = 1/3."""
+    link = perturb(
+        draw_links(1, 2, 0),
+        h=torch.tensor([[[1j, 3.0]]], dtype=torch.complex128),
+        budget=torch.ones(1, 2, dtype=torch.float64),
+        symbol_power=torch.ones(1, 1, 2, dtype=torch.float64),
+        transmit_mask=torch.ones(1, 2, dtype=torch.bool),
+    )
+    got = solve(make_policy("cao_static"), link)
+    assert got.eta.item() == pytest.approx(2.25)
+    np.testing.assert_allclose(got.p[0, 0].numpy(), [-1j, 0.5])
+    c = compute_received_gain(link, got)
+    assert ((c - 1).square().sum() + N / got.eta).item() == pytest.approx(1 / 3)
+
+
+def objective(c: np.ndarray, s: np.ndarray, m: np.ndarray, beta: float) -> np.ndarray:
+    """beta sum d^2 + (sum d)^2 + (1 + beta) N s^2 of c [..., K] and s = 1 / sqrt(eta) [...]."""
+    d = np.sqrt(m) * (c - 1)
+    return beta * (d**2).sum(-1) + d.sum(-1) ** 2 + (1 + beta) * N * s**2
+
+
+def parts(link: Link, row: int) -> tuple[np.ndarray, np.ndarray]:
+    """sqrt(q) and m of the devices of a draw that send."""
+    there = link.transmit_mask[row]
+    reach = (link.budget[row] / link.symbol_power[row, 0]).sqrt() * link.h[row, 0].abs()
+    return reach[there].numpy(), link.symbol_power[row, 0][there].numpy()
+
+
+def of_draws(link: Link, beta: float) -> Link:
+    return perturb(link, hyper={"variation": torch.full((len(link.h),), beta).double()})
+
+
+@pytest.mark.parametrize(("devices", "beta"), [(2, 0.05), (5, 5.0), (12, 0.7)])
+def test_equals_numerical_minimisation(devices: int, beta: float) -> None:
+    """Over s and all c_k <= s sqrt(q_k), jointly, by sequential quadratic programming from full
+    power, in 15 draws of unequal budgets and symbol powers; to 1e-6."""
+    link = of_draws(draw_links(15, devices, seed=devices), beta)
+    got = solve(make_policy("smcv", variation=beta), link)
+    c, s = compute_received_gain(link, got)[:, 0].numpy(), got.eta[:, 0].rsqrt().numpy()
+    for row in range(15):
+        reach, m = parts(link, row)
+        scale = 1 / np.median(reach)  # of s, so that the search is well conditioned
+        found = optimize.minimize(
+            lambda x, m=m, scale=scale: objective(x[1:], x[0] * scale, m, beta),
+            np.r_[1.0, reach * scale],
+            method="SLSQP",
+            bounds=[(1e-9, None)] * (len(m) + 1),
+            constraints={
+                "type": "ineq",
+                "fun": lambda x, reach=reach, scale=scale: x[0] * scale * reach - x[1:],
+            },
+            options={"maxiter": 500, "ftol": 1e-13},
+        )
+        mine = objective(c[row][link.transmit_mask[row].numpy()], s[row], m, beta)
+        assert mine == pytest.approx(found.fun, rel=1e-6)
+
+
+def test_the_uncapped_make_up_for_the_capped() -> None:
+    """t = -sum_capped d / (beta + u): two devices, the first capped. beta = 1, m = 1, N = 1/2, q =
+    (1, 100): from the two derivatives, s = 3/5 and d = (-2/5, 1/5), so c_2 = 6/5."""
+    link = perturb(
+        of_draws(draw_links(1, 2, 0), 1.0),
+        h=torch.tensor([[[1.0, 10.0]]], dtype=torch.complex128),
+        budget=torch.ones(1, 2, dtype=torch.float64),
+        symbol_power=torch.ones(1, 1, 2, dtype=torch.float64),
+        transmit_mask=torch.ones(1, 2, dtype=torch.bool),
+    )
+    got = solve(make_policy("smcv", variation=1.0), link)
+    # s = [L + A B / (beta + u)] / [2 N + E + A^2 / (beta + u)] = (1 + 1/2) / (1 + 1 + 1/2)
+    assert got.eta.rsqrt().item() == pytest.approx(0.6)
+    np.testing.assert_allclose(compute_received_gain(link, got)[0, 0].numpy(), [0.6, 1.2])
