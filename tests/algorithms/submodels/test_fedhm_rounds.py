@@ -18,7 +18,6 @@ from torch import Tensor
 from twins.setting import local_data
 
 from otafl.algorithms.baselines.fedavg import FedAvg
-from otafl.algorithms.submodel_training import train_
 from otafl.algorithms.submodels.fedhm import FedHm
 from otafl.core.contracts import Context
 from otafl.core.errors import UserError
@@ -61,73 +60,6 @@ def test_all_dense_is_fedavg() -> None:
 
 def resnet() -> ResNet:
     return ResNet(ResNet.Settings(blocks=(1, 1), channels=(3, 4)), (1, 4, 4), 3)
-
-
-@pytest.mark.parametrize(
-    ("sends", "unroll"),
-    [("factors", "horizontal_first"), ("product", "vertical_first"), ("tangent", "vertical_first")],
-)
-def test_one_device_of_a_low_rank_level(sends: str, unroll: str) -> None:
-    """The server's model is then what it trained, as scores and as weights; of coordinates up to
-    second order in the step."""
-    streams = Streams([5], [0], dtype=DOUBLE)
-    data = local_data([[30]], 16, 3, streams, 8, 2)
-    cohort = make_cohort([[0]])
-    settings = {"unroll": unroll, "dense_prefix": 1, "masked_loss": False}
-    ours = make_method(resnet(), levels=(0.5,), sends=sends, **settings)
-    assert {layer.name for layer in ours.layout.layers.values()} == {
-        *(f"stage{a}.block1.conv{b}" for a in (1, 2) for b in (1, 2))
-    }
-    rate = 1e-4 if sends == "tangent" else 0.1
-    values = make_hyper(1, learning_rate=rate, frobenius_decay=0.0, weight_decay=0.0)
-    server, _ = ours.init(streams, values)
-    work = data.select_cohort(0, cohort)
-    network = ours.layout.networks[0]
-    params = unflatten(
-        ours.build_views(server, {})["level0"].params["model"].clone(), network.shapes
-    )
-    with torch.inference_mode():
-        train_(network, params, work, ours.settings, values)
-        new, _ = run_round(ours, server, cohort, work, values, streams)
-    x = work.load_full_batch().x
-    views = ours.build_views(new, {})
-    expected = network.logits(params, x)
-    for name in ("global", "level0"):
-        view = views[name]
-        assert view.moments_fn is not None
-        close(view.predict_fn(view.params, x), expected, 1e-6 if sends == "tangent" else 1e-10)
-    before = ours.build_views(server, {})["level0"]
-    assert float((before.predict_fn(before.params, x) - expected).abs().max()) > 1e-4
-
-
-@SENDS
-def test_a_mix_is_its_devices_one_by_one(sends: str) -> None:
-    """What a row sends, and its loss, do not depend on the other rows; a level may have none."""
-    streams = Streams([5, 5], [0, 1], dtype=DOUBLE)
-    data = local_data(SIZES, 6, 5, streams, 4, 3)
-    ours = make_method(make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends)
-    values = make_hyper(2)
-    server, _ = ours.init(streams, values)
-    cohort = make_cohort(MIXED)
-    payload, loss = run_local_updates(
-        ours, server, cohort, data.select_cohort(0, cohort), values, streams
-    )
-    for row in range(10):
-        part = cohort.take(torch.tensor([row]))
-        one, own = run_local_updates(
-            ours, server, part, data.select_cohort(0, part), values, streams
-        )
-        close(own[0], loss[row])
-        assert len(one) == len(payload)
-        for group, whole in zip(one, payload, strict=True):
-            at = torch.arange(10) if whole.row_index is None else whole.row_index
-            assert group.mask is not None
-            assert whole.mask is not None
-            assert len(group.tensors["model"]) == int((at == row).sum())
-            close(group.tensors["model"], whole.tensors["model"][at == row])
-            assert torch.equal(group.mask["model"], whole.mask["model"][at == row])
-    if sends == "factors":
-        assert [len(group.tensors["model"]) for group in payload] == [2, 4, 4]
 
 
 @SENDS
