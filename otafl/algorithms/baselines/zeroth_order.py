@@ -21,7 +21,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
-from otafl.algorithms.whole_models import compute_step_size
+from otafl.algorithms.parameters import compute_step_size
 from otafl.core import contracts as c
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_purpose

@@ -30,10 +30,10 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
+from otafl.algorithms.baselines.whole_model_methods import BiasMode, build_bias_group
 from otafl.algorithms.deliveries import replace_delivered
 from otafl.algorithms.low_rank import low_rank_layers
 from otafl.algorithms.low_rank.low_rank_layers import LowRankSettings, get_point, name_point
-from otafl.algorithms.whole_models import BiasMode, build_bias_group
 from otafl.core import contracts as c
 from otafl.core.rng import Streams, declare_purpose
 from otafl.core.settings import declare_stackable

@@ -96,31 +96,6 @@ def test_columns_of_absent_classes_stay(sends: str) -> None:
         assert float(alone[..., 3].abs().max()) > 1e-3
 
 
-def test_average_of_factors_is_fedavg_on_the_low_rank_model() -> None:
-    streams = Streams([5], [0], dtype=DOUBLE)
-    data = local_data([SIZES[0]], 6, 5, streams, 4, 3)
-    settings = {"levels": (0.5,), "homogeneous_mode": "factor", "masked_loss": False}
-    ours = make_method(make_perceptron(WIDTHS), **settings)
-    assert ours.describe_payload(ours.settings).needs == "mean"
-    values = make_hyper(1, momentum=0.0, weight_decay=0.0, frobenius_decay=0.0)
-    values |= {"server_learning_rate": torch.ones(1, dtype=DOUBLE), "decay": torch.zeros(1)}
-    other = FedAvg(FedAvg.Settings(), ours.layout.networks[0], 5)
-    server, _ = ours.init(streams, values)
-    assert list(server) == ["model"]
-    first = make_method(make_perceptron(WIDTHS), levels=(0.5,))
-    begin, _ = first.init(streams, values)
-    view = first.build_views(begin, {})["level0"]
-    close(server["model"], view.params["model"])  # the spectral start
-    theirs, cohort = server, make_cohort([[0] * 5])
-    for t in range(3):
-        work = data.select_cohort(t, cohort)
-        server, _ = run_round(ours, server, cohort, work, values, streams)
-        theirs, _ = run_round(other, theirs, cohort, work, values, streams)  # type: ignore[arg-type]
-        close(server["model"], theirs["model"])
-    assert ours.compute_metrics(server, {}) == {}
-    assert set(ours.build_views(server, {})) == {"global", "level0"}
-
-
 def test_what_goes_down_and_up() -> None:
     """Parameters of a level's model; of coordinates a device of smaller rank knows fewer, and a
     dense one gets the frame too."""
@@ -191,12 +166,6 @@ def test_refusals() -> None:
         ({"levels": (0.5, 1.0)}, r"use \[1.0, 0.5\]"),
         ({"levels": (0.5, 0.5)}, "levels must decrease"),
         ({"temperature": 1e-3}, "temperature: 0.001 gives level 0.125"),
-        ({"homogeneous_mode": "factor"}, "one ratio below 1"),
-        ({"homogeneous_mode": "factor", "levels": (1.0,)}, "one ratio below 1"),
-        (
-            {"homogeneous_mode": "factor", "levels": (0.5,), "keep_server_history": True},
-            "keep_server_history needs a mean of weights",
-        ),
     ):
         with pytest.raises(ValidationError, match=said):
             FedHm.Settings.model_validate(settings)
