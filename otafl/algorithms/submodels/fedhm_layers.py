@@ -113,7 +113,13 @@ class LowRankLayout:
     """
 
     def __init__(self, settings: Any, model: Model) -> None:
-        self.dense = _build_dense_network(settings.unroll, model)
+        if not isinstance(model, ResizableModel):
+            raise UserError(
+                "algorithm.name: 'fedhm' needs a model whose layers can have a lower rank; use "
+                "mlp, cnn, conv_net, resnet or vgg"
+            )
+        whole = model.build_network(lambda channels: channels)  # full width and rank
+        self.dense = whole.replace_unroll(settings.unroll)
         self.candidates = _select_low_rank_layers(settings, self.dense)
         self.networks = tuple(
             self.dense.replace_ranks(
@@ -197,17 +203,6 @@ class LowRankLayout:
         """Return parameters of these shapes, and the factors of the frame."""
         out = unflatten(tensors[MODEL], shapes)
         return out | (unflatten(tensors[FRAME], self.frame) if self.frame else {})
-
-
-def _build_dense_network(unroll: Unroll, model: Model) -> Network:
-    """Build the model as a network of full width and rank."""
-    if not isinstance(model, ResizableModel):
-        raise UserError(
-            "algorithm.name: 'fedhm' needs a model whose layers can have a lower rank; use mlp, "
-            "cnn, conv_net, resnet or vgg"
-        )
-    whole = model.build_network(lambda channels: channels)
-    return whole.replace_unroll(unroll)
 
 
 def _select_low_rank_layers(settings: Any, dense: Network) -> tuple[LowRankLayer, ...]:
