@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from otafl.core import contracts as c
-from otafl.core.rng import Streams, declare_family
+from otafl.core.rng import Round, Streams, declare_family
 from otafl.models.base import Draw, Model, Shapes, compute_increment, unflatten
 
 START = declare_family("init", __name__)
@@ -87,6 +87,25 @@ def get_received_params(broadcast: c.Broadcast, model: Model) -> c.Tensors:
 def copy_received_params(broadcast: c.Broadcast, model: Model) -> c.Tensors:
     """Copy the broadcast model as parameters to train in place."""
     return model.copy_trainable(get_received_params(broadcast, model))
+
+
+def compute_step_size(hyper: c.Hyper, round: Round) -> Tensor:
+    """Compute the step size of a round.
+
+    Parameters
+    ----------
+    hyper : mapping of str to Tensor [S]
+        Stackable settings, with `learning_rate` and `decay`.
+    round : int, or Tensor, int64 []
+        Index of the round, t.
+
+    Returns
+    -------
+    Tensor [S]
+        learning_rate / (1 + decay t), the paper's q / (nu + t) for q = nu learning_rate and nu = 1
+        / decay.
+    """
+    return hyper["learning_rate"] / (1.0 + hyper["decay"] * round)
 
 
 def run_sgd_(model: Model, params: c.Tensors, rate: Tensor, context: c.LocalContext) -> Tensor:

@@ -41,7 +41,7 @@ from otafl.models.starts import ServerSamples
 from otafl.robust.aggregation import RobustAggregation
 from otafl.scenario import Point, Scenario
 from otafl.selection.base import Selection
-from otafl.server.base import ServerOptimiser
+from otafl.server.optimisers import ServerOptimiser
 from otafl.topology.base import Topology
 from otafl.uplink import Uplink
 from otafl.uplink.base import deliver

@@ -66,6 +66,7 @@ def compute_distortion(
     mean_square: Tensor,
     weight: Tensor,
     rank: int,
+    fourth: float = 1.0,
 ) -> Tensor:
     r"""Compute the expected squared error of the product of sums without noise.
 
@@ -81,6 +82,9 @@ def compute_distortion(
         Weights w_k.
     rank : int
         Rank R.
+    fourth : float
+        E a^4 of independent gains with E a^2 = 1: 1 for unit gains, 2 for GBMA over Rayleigh fading
+        (a = |h|, the same for both factors).
 
     Returns
     -------
@@ -90,19 +94,19 @@ def compute_distortion(
     Notes
     -----
     Device k sends sqrt(w_k) U_k sqrt(S_k) F_k and sqrt(w_k) V_k sqrt(S_k) F_k, where F_k [R, R] has
-    independent entries +-1/sqrt(R). With unit gains the server has sums X_U and X_V, and X_U X_V^T
-    has the expectation T = sum_k w_k Theta_k. The distortion is
+    independent entries +-1/sqrt(R). With gains a_k the server has sums X_U and X_V, and X_U X_V^T
+    has the expectation T = sum_k w_k Theta_k if E a^2 = 1. The distortion is
 
     .. math::
 
         E \|X_U X_V^T - T\|^2.
 
-    The product has terms of one device, w (Theta_k + A O B^T), where O = F F^T - 1 is symmetric
+    The product has terms of one device, a^2 w (Theta_k + A O B^T), where O = F F^T - 1 is symmetric
     with variance 1/R off the diagonal. Terms of a pair have F_k F_j^T with entries of variance 1/R.
     The terms (k, j) and (j, k) share it, so their inner product is <Theta_k, Theta_j> / R. All
     others are uncorrelated.
     """
-    own = (nuclear.square() - squares) / rank
+    own = (fourth - 1.0) * squares + fourth * (nuclear.square() - squares) / rank
     pairs = (weight * nuclear).sum(-1).square() - (weight * nuclear).square().sum(-1)
     crossed = mean_square - (weight.square() * squares).sum(-1)
     return (weight.square() * own).sum(-1) + (pairs + crossed) / rank

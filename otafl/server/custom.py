@@ -1,6 +1,6 @@
 """Adapter for a user-defined server optimiser, a class that the scenario names `module:Class`.
 
-It derives from `otafl.server.base.ServerOptimiser` or from an optimiser of this package, and is its
+It derives from `otafl.server.optimisers.ServerOptimiser` or from another class there, and is its
 settings: its fields are the keys of the section. A UserError names tensors that change their
 shapes.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from otafl.server.base import ServerOptimiser
+from otafl.server.optimisers import ServerOptimiser
 from otafl.user_code.custom_part import CustomClass, check_blocks, check_parts, check_tensors
 
 

@@ -10,15 +10,13 @@ import pytest
 import torch
 from support.rounding import assert_agree
 
-import otafl
 from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.algorithms.custom import CustomAlgorithm, averages_increments, get_class
 from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble, make_workload
 from otafl.engine.engine import Engine
-from otafl.running.stack_run import Checkpoint, run_stack
-from otafl.scenario import compute_scenario_hash, expand, load_scenario, to_yaml
+from otafl.scenario import expand, load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -205,14 +203,6 @@ def models(algorithm: Any, **keys: Any) -> torch.Tensor:
     return torch.stack(rounds)
 
 
-def test_a_class_that_changes_nothing_is_the_method_that_it_derives_from() -> None:
-    """The section's keys are the settings of that method."""
-    keys = {"learning_rate": 0.3, "decay": 0.1, "server_learning_rate": 0.7}
-    own, built_in = models(section("Same", **keys)), models({"name": "fedavg", **keys})
-    assert_agree(own, built_in)
-    assert not torch.allclose(own, models(section("Same")), rtol=1e-3)
-
-
 def test_a_part_of_its_own_is_used_and_gets_its_keys() -> None:
     """Three steps of the mean of increments no longer than 0.01 leave the model within 0.03."""
     start = models(section("Clipped", clip=1e-9))
@@ -243,20 +233,6 @@ def test_a_method_that_derives_from_none(name: str) -> None:
     ) == ["whatever"]
 
 
-@pytest.mark.parametrize(("name", "key"), [("Clipped", "clip"), ("Scaled", "factor")])
-def test_a_point_of_a_sweep_is_what_it_is_alone(name: str, key: str) -> None:
-    """Also of a field of the user's own, stacked or not."""
-    swept = otafl.run(scenario(section(name), sweep={f"algorithm.{key}": [0.05, 0.2]}))
-    assert swept[key].values.tolist() == [0.05, 0.2]
-    losses = []
-    for value in (0.05, 0.2):
-        alone = otafl.run(scenario(section(name, **{key: value})))
-        found = swept.sel({key: value}).test_loss.values
-        assert abs(found - alone.test_loss.values).max() < 1e-5
-        losses.append(found[..., -1].mean())
-    assert losses[1] < losses[0] - 1e-3
-
-
 def test_what_is_known_of_it() -> None:
     for name, settings, needs, moves_by_means in [
         ("Same", FedAvg.Settings, "mean", True),
@@ -282,35 +258,6 @@ def test_what_goes_with_it_is_checked_by_its_settings() -> None:
     load_scenario(scenario(section("Same"), server="adam"))
     levels = {"count": 4, "capacity_levels": {"name": "fixed", "shares": [0.5, 0.5]}}
     load_scenario(scenario(section("Widths", levels=[1.0, 0.5]), model="mlp", devices=levels))
-
-
-def test_it_is_written_out_and_hashed_with_its_keys(tmp_path: Path) -> None:
-    one = load_scenario(scenario(section("Clipped", clip=0.5)))
-    path = tmp_path / "again.yaml"
-    path.write_text(to_yaml(one))
-    assert load_scenario(path) == one
-    assert isinstance(one.algorithm, CustomAlgorithm)
-    assert one.algorithm.options == {"clip": 0.5}
-    other = load_scenario(scenario(section("Clipped", clip=0.6)))
-    assert compute_scenario_hash(one) != compute_scenario_hash(other)
-
-
-def test_a_checkpoint_keeps_it(tmp_path: Path) -> None:
-    """A run that is stopped after two of three rounds goes on as if it had not been."""
-    points = expand(load_scenario(scenario(section("HeavyBall"))))
-    whole = run_stack(points)
-    kept = Checkpoint(tmp_path / "kept", every=2)
-
-    def stop(done: int, total: int) -> None:
-        if done == 2:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        run_stack(points, stop, checkpoint=kept)
-    rest: list[int] = []
-    again = run_stack(points, lambda done, total: rest.append(done), checkpoint=kept)
-    assert rest == [3]
-    assert (again.variables["test_loss"] == whole.variables["test_loss"]).all()
 
 
 OWN = "algorithm.name: 'my_own_methods:"

@@ -51,7 +51,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "heterofl": [{"clip_norm": None}],
     "fedhm": [
         {"sends": "product"},
-        {"levels": [0.5], "homogeneous_mode": "factor"},
         {"levels": [0.5], "sends": "tangent", "clip_norm": 1.0},
     ],
 }

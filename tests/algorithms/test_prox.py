@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from otafl.algorithms.prox import take_envelope_step, take_gradient_steps, take_nesterov_steps
+from otafl.algorithms.prox import take_gradient_steps, take_nesterov_steps
 from otafl.models.span import FormParams, Gradient
 
 
@@ -44,22 +44,6 @@ def vectors(seed: int) -> Tensor:
 B, C, START, MEAN = (vectors(seed) for seed in range(4))
 PENALTY = torch.tensor([15.0, 30.0], dtype=torch.float64)
 STEP = torch.tensor([0.01, 0.01], dtype=torch.float64)
-
-
-@pytest.mark.exact
-def test_linear_loss() -> None:
-    """It gives lambda (mu - theta_K) = (1 - rho^K) c - lambda rho^K (s - mu), rho = 1 - alpha
-    lambda."""
-    span = Curved(0.0, B, C)
-    kept = ((1 - STEP * PENALTY) ** 5)[:, None]
-    assert (1 - kept).flatten().tolist() == pytest.approx([0.5562946875, 0.83193], abs=1e-12)
-    rate = torch.tensor([0.01, 0.03], dtype=torch.float64)
-    rates = {"personal_learning_rate": STEP, "penalty": PENALTY, "learning_rate": rate}
-    theta, moved, loss = take_envelope_step(span, B, START, MEAN, rates, 5)
-    expected = (1 - kept) * C - PENALTY[:, None] * kept * (START - MEAN)
-    torch.testing.assert_close(PENALTY[:, None] * (MEAN - theta), expected)
-    torch.testing.assert_close(moved, B - rate[:, None] * expected)
-    torch.testing.assert_close(loss, (C * START).sum(1))
 
 
 @pytest.mark.exact

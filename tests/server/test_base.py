@@ -20,7 +20,7 @@ from otafl.core.contracts import Hyper, Tensors
 from otafl.core.hyper import build_hyper
 from otafl.core.rng import Streams
 from otafl.scenario import ScenarioError
-from otafl.server.base import ServerOptimiser
+from otafl.server.optimisers import ServerOptimiser
 
 pytestmark = pytest.mark.exact
 

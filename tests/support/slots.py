@@ -6,18 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
-from contract.small import engine, run
 from support.rival_rounds import CLASSES, INPUTS, SIZES, STEPS, receive_exactly, to_arrays
 from torch import Tensor
 from twins.rivals import Params
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.core import registry
-from otafl.core.contracts import Cohort, Group, LocalContext, Received
+from otafl.core.contracts import Cohort, Group, LocalContext
 from otafl.core.rng import Streams
-from otafl.engine.engine import Engine
 from otafl.models.base import unflatten
 
 MODEL = mlp((INPUTS, 5, CLASSES))
@@ -128,33 +125,3 @@ def list_deliveries(slots: int, most: int = 1) -> list[list[tuple[int, int]]]:
             who += [(s, int(k)) for k in chosen]
         out.append(sorted(who))
     return out
-
-
-def run_in_engine(
-    algorithm: dict[str, Any], transport: str, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Engine, Tensor, Tensor]:
-    """Run twenty slots of devices of unlike speeds, each for itself; return the engine, and of the
-    last ten slots the staleness and the weights."""
-    keys: dict[str, Any] = {
-        "algorithm": {"learning_rate": 0.3, **algorithm},
-        "transport": transport,
-        "channel": {"name": "awgn", "snr_db": 30.0},
-        "devices.count": 6,
-        "devices.protocol": "asynchronous",
-        "devices.compute": {"name": "lognormal"},
-        "engine.dtype": "float64",
-    }
-    one, cohorts = engine(keys), []
-    combine = one.update_server
-
-    def told(received: Received, cohort: Cohort, t: int) -> None:
-        cohorts.append(cohort)
-        combine(received, cohort, t)
-
-    monkeypatch.setattr(one, "update_server", told)
-    run(one, 20)
-    assert {cohort.counts for cohort in cohorts} == {(1, 1, 1)}
-    late = torch.stack([cohort.staleness for cohort in cohorts[10:]])
-    assert late.ge(1).all()
-    assert one.server["model"].isfinite().all()
-    return one, late, torch.stack([cohort.weight for cohort in cohorts[10:]])

@@ -59,9 +59,8 @@ from otafl.algorithms.adapters.lora_factors import (
 )
 from otafl.algorithms.adapters.lora_settings import LoraSettings, count_adapter_flops
 from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
-from otafl.algorithms.parameters import draw_start, make_view
+from otafl.algorithms.parameters import compute_step_size, draw_start, make_view
 from otafl.algorithms.submodel_training import broadcast_to_submodels
-from otafl.algorithms.whole_models import compute_step_size
 from otafl.core import contracts as c
 from otafl.core.constants import get_constant
 from otafl.core.rng import Streams

@@ -32,14 +32,15 @@ from otafl.algorithms.base import (
     declare_penalty,
     find_overshoot,
 )
+from otafl.algorithms.baselines.whole_model_methods import build_payload, get_received_model
 from otafl.algorithms.parameters import (
     build_increment,
+    compute_step_size,
     copy_received_params,
     run_sgd_,
     train_increment,
     train_penalised,
 )
-from otafl.algorithms.whole_models import build_payload, compute_step_size, get_received_model
 from otafl.core import contracts as c
 from otafl.core.settings import declare_stackable
 from otafl.models.base import flatten, unflatten

@@ -12,7 +12,7 @@ Chen, Yang, Li, Park, Quek 2025, "Zeroth-Order Over-the-Air Federated Large Mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
-from otafl.algorithms.whole_models import compute_step_size
+from otafl.algorithms.parameters import compute_step_size
 from otafl.core import contracts as c
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_purpose
@@ -83,8 +83,18 @@ class ZerothOrder(Algorithm):
         """distance mu of the two evaluations from the model, per unit of a coordinate's standard
         deviation"""
 
-        def check(self, scenario: Any) -> Iterable[Problem]:
-            return _find_problems(scenario)
+        def check(self, scenario: Any) -> Iterator[Problem]:
+            """Yield the parts that would use slopes along the directions of another round."""
+            devices, name = scenario.devices, scenario.algorithm.name
+            wrong = f"does not go with algorithm '{name}', whose directions are those of one round;"
+            if devices.protocol.goes_on:
+                text = f"'{devices.protocol.name}' {wrong} use protocol: rounds"
+                yield make_problem(text, "devices.protocol", "algorithm")
+            if devices.late == "next":
+                yield make_problem(f"'next' {wrong} use late: drop", "devices.late", "algorithm")
+            if getattr(scenario.codec.values, "error_feedback", False):
+                text = f"true {wrong} use error_feedback: false"
+                yield make_problem(text, "codec.error_feedback", "algorithm")
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
@@ -184,17 +194,3 @@ def draw_directions(context: c.Context, trial: Tensor, index: Tensor, size: int)
     """
     streams: Streams = context.streams
     return streams.draw_device_normal(DIRECTION, context.round, trial, index, (size,))
-
-
-def _find_problems(scenario: Any) -> Iterator[Problem]:
-    """Yield the parts that would use slopes along the directions of another round."""
-    devices, name = scenario.devices, scenario.algorithm.name
-    wrong = f"does not go with algorithm '{name}', whose directions are those of one round;"
-    if devices.protocol.goes_on:
-        text = f"'{devices.protocol.name}' {wrong} use protocol: rounds"
-        yield make_problem(text, "devices.protocol", "algorithm")
-    if devices.late == "next":
-        yield make_problem(f"'next' {wrong} use late: drop", "devices.late", "algorithm")
-    if getattr(scenario.codec.values, "error_feedback", False):
-        text = f"true {wrong} use error_feedback: false"
-        yield make_problem(text, "codec.error_feedback", "algorithm")

@@ -30,10 +30,10 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
+from otafl.algorithms.baselines.whole_model_methods import BiasMode, build_bias_group
 from otafl.algorithms.deliveries import replace_delivered
 from otafl.algorithms.low_rank import low_rank_layers
 from otafl.algorithms.low_rank.low_rank_layers import LowRankSettings, get_point, name_point
-from otafl.algorithms.whole_models import BiasMode, build_bias_group
 from otafl.core import contracts as c
 from otafl.core.rng import Streams, declare_purpose
 from otafl.core.settings import declare_stackable
@@ -162,7 +162,11 @@ class FedRLR(Algorithm):
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
         layers, work, cohort = self._layers, context.local_data, context.cohort
-        eta, mu = (value[cohort.trial] for value in self._compute_schedule(context))
+        eta = context.gather_hyper("q") / (context.gather_hyper("nu") + context.round)
+        if self.settings.mu_schedule == "constant":
+            mu = context.gather_hyper("mu")
+        else:
+            mu = context.gather_hyper("c1") / eta
         own = [get_point(devices, i) for i in layers]
         global_model = low_rank_layers.unpack_broadcast(broadcast, self._shapes)
         anchor = [get_point(global_model, i) for i in layers]
@@ -191,13 +195,6 @@ class FedRLR(Algorithm):
                 own = [lowrank.reorthonormalise(one) for one in own]
         state = {"weight": cohort.weight[:, None].clone()} | _name_tensors(own, bias)
         return state, self._encode(own, bias, context), loss / work.steps
-
-    def _compute_schedule(self, context: c.Context) -> tuple[Tensor, Tensor]:
-        """Compute eta [S] and mu [S] of a round."""
-        hyper = context.hyper
-        eta = hyper["q"] / (hyper["nu"] + context.round)
-        mu = hyper["mu"] if self.settings.mu_schedule == "constant" else hyper["c1"] / eta
-        return eta, mu
 
     def _encode(self, points: list[LowRank], bias: list[Tensor], context: c.Context) -> c.Payload:
         """Code the factors by eqs. (21), (25), (26), with the square root of the weight.

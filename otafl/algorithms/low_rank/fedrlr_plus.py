@@ -27,7 +27,7 @@ from torch import Tensor
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome, Views
 from otafl.algorithms.low_rank import low_rank_layers
 from otafl.algorithms.low_rank.low_rank_layers import LowRankSettings, get_point, name_point
-from otafl.algorithms.whole_models import compute_step_size
+from otafl.algorithms.parameters import compute_step_size
 from otafl.core import contracts as c
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable

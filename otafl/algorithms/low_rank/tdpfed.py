@@ -305,7 +305,9 @@ class TDPFed(Algorithm):
         if self.settings.weights == "uniform":
             each = {name: block * self.num_devices for name, block in each.items()}
         each = {name: block + server[name][cohort.trial] for name, block in each.items()}
-        weight = self._compute_device_weights(received, cohort)
+        by_samples = self.settings.weights == "samples"
+        weight = cohort.weight if by_samples else torch.ones_like(cohort.weight)
+        weight = compute_delivered_shares(weight, received, (0,), cohort)
         new: c.Tensors = {}
         residual, whole = torch.zeros_like(beta), torch.zeros_like(beta)
         tensors: c.Tensors = {}
@@ -347,12 +349,6 @@ class TDPFed(Algorithm):
             * context.streams.draw_normal(GUESS / name, context.round, self.cp.shapes[name])
             for name in names
         ]
-
-    def _compute_device_weights(self, received: c.Received, cohort: c.Cohort) -> Tensor:
-        """Compute each device's weight [n] in the mean over the delivered updates of a trial."""
-        by_samples = self.settings.weights == "samples"
-        weight = cohort.weight if by_samples else torch.ones_like(cohort.weight)
-        return compute_delivered_shares(weight, received, (0,), cohort)
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         local = {

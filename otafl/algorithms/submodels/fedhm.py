@@ -83,8 +83,8 @@ class FedHm(Algorithm):
     r"""Federated learning of heterogeneous models by low-rank factorisation.
 
     The server's tensors are "model" [S, P], dense, and "frame" [S, F]. The frame is the spectral
-    factors at the largest rank of the layers that are low-rank at some level. With
-    `homogeneous_mode: factor` there is only "model", the low-rank model. Devices have no state.
+    factors at the largest rank of the layers that are low-rank at some level. Devices have no
+    state.
 
     Notes
     -----
@@ -149,9 +149,6 @@ class FedHm(Algorithm):
         base: Literal["truncated", "whole"] = "truncated"
         """base of the increments: truncated, the mean of the models from which devices start, which
         makes (2); whole, the server's model, with the part that truncation removes"""
-        homogeneous_mode: Literal["weight", "factor"] = "weight"
-        """aggregation with one level: weight, averages of weights, factorised again in each round;
-        factor, averages of factors, which is FedAvg on the low-rank model"""
         keep_server_history: bool = False
         """whether the server's model replaces the dense level in a round without a device of that
         level"""
@@ -180,28 +177,16 @@ class FedHm(Algorithm):
                     f"temperature: {self.temperature} gives level {self.levels[-1]} a weight of "
                     f"{lightest:.0e} relative to a dense model; use a larger temperature"
                 )
-            averages_factors = self.homogeneous_mode == "factor"
-            if averages_factors and (len(self.levels) > 1 or self.levels[0] == 1.0):
-                yield (
-                    "homogeneous_mode: factor needs levels with one ratio below 1; got "
-                    f"{list(self.levels)}"
-                )
-            if averages_factors and self.keep_server_history:
-                yield (
-                    "keep_server_history needs a mean of weights, which homogeneous_mode: factor "
-                    "does not have; use homogeneous_mode: weight"
-                )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.layout = LowRankLayout(settings, model)
-        super().__init__(settings, self.layout.network, devices)
+        super().__init__(settings, self.layout.dense, devices)
         networks = self.layout.networks
         self.levels = make_submodels(settings.levels, networks, self._count_level_flops)
 
     @classmethod
     def describe_payload(cls, settings: Any) -> PayloadKind:
-        products = settings.sends == "factors" and settings.homogeneous_mode == "weight"
-        return PayloadKind("each" if products else "mean")
+        return PayloadKind("each" if settings.sends == "factors" else "mean")
 
     def _count_level_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
         """Count the operations of training and of computing what is sent.
@@ -227,14 +212,8 @@ class FedHm(Algorithm):
         ]
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
-        """Return the dense model's start, truncated with `homogeneous_mode: factor`."""
-        params = draw_start(self.layout.dense, streams)
-        if self.settings.homogeneous_mode == "factor":
-            for layer in self.layout.candidates:
-                rank = layer.compute_rank(self.settings.levels[0])
-                both = truncation.factorise(layer.to_matrix(params[layer.weight]), rank)
-                params |= dict(zip(layer.pair, both, strict=True))
-        return self.layout.factorise_params({name: params[name] for name in self.model.shapes}), {}
+        """Return the dense model's start, with its spectral factors."""
+        return self.layout.factorise_params(draw_start(self.model, streams)), {}
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         """Broadcast dense layers and factors, of which a device receives those of its level.

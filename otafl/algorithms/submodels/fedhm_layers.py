@@ -91,8 +91,6 @@ class LowRankLayout:
     ----------
     dense : Network
         Network at full rank.
-    network : Network
-        Network of the server: the dense one, or the low-rank one with `homogeneous_mode: factor`.
     networks : tuple of Network
         Network of each level, from the largest.
     has_dense : bool
@@ -115,19 +113,23 @@ class LowRankLayout:
     """
 
     def __init__(self, settings: Any, model: Model) -> None:
-        self.dense = _build_dense_network(settings.unroll, model)
+        if not isinstance(model, ResizableModel):
+            raise UserError(
+                "algorithm.name: 'fedhm' needs a model whose layers can have a lower rank; use "
+                "mlp, cnn, conv_net, resnet or vgg"
+            )
+        whole = model.build_network(lambda channels: channels)  # full width and rank
+        self.dense = whole.replace_unroll(settings.unroll)
         self.candidates = _select_low_rank_layers(settings, self.dense)
-        averages_factors = settings.homogeneous_mode == "factor"
         self.networks = tuple(
             self.dense.replace_ranks(
                 {layer.name: layer.compute_rank(ratio) for layer in self.candidates if ratio < 1.0}
             )
             for ratio in settings.levels
         )
-        self.network = self.networks[0] if averages_factors else self.dense
         self.has_dense = settings.levels[0] == 1.0
-        self.sends: Sends = "product" if averages_factors else settings.sends
-        factored = self.candidates if settings.rank_ratios and not averages_factors else ()
+        self.sends: Sends = settings.sends
+        factored = self.candidates if settings.rank_ratios else ()
         self.layers = {layer.weight: layer for layer in factored}
         widest = max(settings.rank_ratios, default=1.0)
         self.ranks: dict[str, list[int]] = {}
@@ -146,7 +148,7 @@ class LowRankLayout:
         Without a dense level these are no weights that are factorised.
         """
         kept = {} if self.has_dense else self.layers
-        return {name: shape for name, shape in self.network.shapes.items() if name not in kept}
+        return {name: shape for name, shape in self.dense.shapes.items() if name not in kept}
 
     @property
     def uplink_shapes(self) -> Shapes:
@@ -155,9 +157,9 @@ class LowRankLayout:
         The second of two coordinates is transposed.
         """
         if self.sends != "tangent":
-            return self.network.shapes
+            return self.dense.shapes
         shapes: Shapes = {}
-        for name, shape in self.network.shapes.items():
+        for name, shape in self.dense.shapes.items():
             if name not in self.layers:
                 shapes[name] = shape
                 continue
@@ -201,17 +203,6 @@ class LowRankLayout:
         """Return parameters of these shapes, and the factors of the frame."""
         out = unflatten(tensors[MODEL], shapes)
         return out | (unflatten(tensors[FRAME], self.frame) if self.frame else {})
-
-
-def _build_dense_network(unroll: Unroll, model: Model) -> Network:
-    """Build the model as a network of full width and rank."""
-    if not isinstance(model, ResizableModel):
-        raise UserError(
-            "algorithm.name: 'fedhm' needs a model whose layers can have a lower rank; use mlp, "
-            "cnn, conv_net, resnet or vgg"
-        )
-    whole = model.build_network(lambda channels: channels)
-    return whole.replace_unroll(unroll)
 
 
 def _select_low_rank_layers(settings: Any, dense: Network) -> tuple[LowRankLayer, ...]:

@@ -91,7 +91,7 @@ def _compute_increments(
 ) -> Tensors:
     """Return increments of dense parameters, and D_p or its coordinates of low-rank layers."""
     out: Tensors = {}
-    for name in layout.network.shapes:
+    for name in layout.dense.shapes:
         layer = layout.layers.get(name)
         if layer is not None and layout.sends == "tangent":
             both = _compute_coordinates(
@@ -240,12 +240,12 @@ def sum_factors(
         Weights, as of `sum_superposed`.
     """
     assert received.per_device is not None
-    moved = {name: torch.zeros_like(old[name]) for name in layout.network.shapes}
-    known = {name: torch.zeros_like(old[name]) for name in layout.network.shapes}
+    moved = {name: torch.zeros_like(old[name]) for name in layout.dense.shapes}
+    known = {name: torch.zeros_like(old[name]) for name in layout.dense.shapes}
     for level, (rows, own) in enumerate(zip(rows_per_trial, weight, strict=True)):
         shapes, total = layout.networks[level].shapes, num_levels[:, level]
         mean, count = _get_means(received, level, shapes)
-        for name in layout.network.shapes:
+        for name in layout.dense.shapes:
             if name in shapes:
                 known[name] += count[name] * unsqueeze_like(total, moved[name])
                 moved[name] += mean[name] * count[name] * unsqueeze_like(total, moved[name])

@@ -26,6 +26,7 @@ from support.rival_rounds import (
 from twins.network import Minibatch
 from twins.rivals import Params, gradient, plus
 
+from otafl.core.contracts import Group
 from otafl.models.base import unflatten
 
 pytestmark = pytest.mark.exact
@@ -82,3 +83,16 @@ def test_a_trial_that_hears_nothing_stays() -> None:
     for name, block in after.items():
         assert not torch.equal(block[0], ours.server[name][0])
         assert torch.equal(block[1], ours.server[name][1])
+
+
+def test_an_estimate_changes_by_what_was_received() -> None:
+    """All of it, none, and the first three numbers."""
+    ours = Rounds("feddyn", MODEL, learning_rate=RATE, penalty=ALPHA)
+    cohort = ours.all.take(torch.tensor([0, 1, 2]))
+    sent = torch.randn(3, MODEL.num_params, dtype=torch.float64)
+    heard = torch.ones(3, MODEL.num_params, dtype=torch.bool)
+    heard[1], heard[2, 3:] = False, False
+    payload = (Group({"model": sent}),)
+    state = {"slope": torch.zeros_like(sent)}
+    after = ours.method.on_ack(state, payload, (heard,), ours.make_context(cohort, 0))["slope"]
+    torch.testing.assert_close(after, -ALPHA[0] * sent * heard)

@@ -230,24 +230,3 @@ def test_the_twins_gradient_is_the_papers(modes: tuple[int, ...]) -> None:
             form(theta, factors, mode, 1.7) for form in (twin.gradient, twin.same_gradient)
         )
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
-
-
-def test_sent_blocks_are_nobody_elses() -> None:
-    model = network("mlp")
-    for settings in ({}, {"aggregation": "tangent"}):
-        ours = TDPFed(TDPFed.Settings.model_validate({"rank": 2, **settings}), model, 3)
-        streams = Streams([5], [0], dtype=torch.float64)
-        cohort = everyone(torch.full((1, 3), 1 / 3, dtype=torch.float64))
-        data = local_data(SIZES[:1], 6, 3, streams, batch_size=4, steps=1)
-        hyper = {name: torch.tensor(v[:1], dtype=torch.float64) for name, v in RATES.items()}
-        server, _ = ours.init(streams, hyper)
-        broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, 3)
-        context = LocalContext(cohort, hyper, streams, 0, data.select_cohort(0, cohort))
-        state, (group,), _ = ours.run_local_update(broadcast, {}, context)
-        held = {b.untyped_storage().data_ptr() for b in state.values()}
-        sent = {b.untyped_storage().data_ptr() for b in group.tensors.values()}
-        kept = {b.untyped_storage().data_ptr() for b in server.values()}
-        assert not held & sent
-        assert not held & kept
-        assert len(held) == len(state)
-        assert list(group.tensors) == list(server)

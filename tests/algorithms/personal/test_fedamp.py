@@ -102,19 +102,6 @@ def test_attention_by_hand() -> None:
     torch.testing.assert_close(far_off.double(), weights, rtol=1e-5, atol=1e-7)
 
 
-def test_mixture_is_a_gradient_step_on_the_attention() -> None:
-    """u_i = w_i - alpha_k d/dw_i of sum_{j<k} A(|w_j - w_k|^2) / 2, A(x) = 1 - exp(-x / sigma)."""
-    generator = torch.Generator().manual_seed(1)
-    models = torch.randn(1, 4, 7, generator=generator, dtype=torch.float64)
-    leaf = models.clone().requires_grad_()
-    square = (leaf[:, :, None] - leaf[:, None]).square().sum(3)
-    total = (1.0 - torch.exp(-square / 3.0)).sum() / 2  # each pair is in it twice
-    (grad,) = torch.autograd.grad(total / 2, leaf)
-    weights = compute_kernel_weights(models, 3 * ONE, ONE)
-    mixed = torch.bmm(weights + torch.diag_embed(1.0 - weights.sum(2)), models)
-    torch.testing.assert_close(mixed, models - (3.0 / 4) * grad, rtol=0, atol=1e-13)
-
-
 def test_cosine_by_hand() -> None:
     """Vectors are at 0, 60 and 90 degrees; all of them are scaled, which must not matter."""
     models = torch.tensor([[[2.0, 0.0], [0.5, math.sqrt(0.75)], [0.0, 5.0]]], dtype=torch.float64)

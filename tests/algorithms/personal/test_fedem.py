@@ -32,7 +32,7 @@ from twins.network import Array
 from twins.setting import minibatch
 
 from otafl.algorithms.personal.fedem import FedEM
-from otafl.core.contracts import Batch, Tensors
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import Draw, Model, flatten, unflatten
@@ -112,19 +112,6 @@ def hand() -> tuple[FedEM, Tensors, Tensors]:
     odds = torch.tensor([[math.log(3), 0.0, math.log(0.25), 0.0]], dtype=F64)
     pi = torch.tensor([[[0.5, 0.5], [0.2, 0.8]]], dtype=F64)
     return method, {"model": odds}, {"mixing": pi}
-
-
-def test_posterior_by_hand() -> None:
-    method, server, devices = hand()
-    labels = Batch(torch.zeros(1, 2, 1, dtype=F64), torch.tensor([[0, 1]]), None)
-    parts = method._split_components(server["model"])
-    for k, expected in (
-        # pi_m times the likelihood: (3/8, 1/10) and (1/8, 4/10); (3/20, 4/25) and (1/20, 16/25)
-        (0, [[15 / 19, 5 / 21], [4 / 19, 16 / 21]]),
-        (1, [[15 / 31, 5 / 69], [16 / 31, 64 / 69]]),
-    ):
-        q = method._compute_posterior(parts, devices["mixing"][:, k].log(), labels)
-        np.testing.assert_allclose(q[0], expected, rtol=1e-12)
 
 
 def test_views_mix_probabilities() -> None:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from contract.small import engine, run
 from support.rival_rounds import (
-    CLASSES,
-    INPUTS,
     MODEL,
     OWN,
     RATE,
@@ -33,7 +30,7 @@ from support.rival_rounds import (
 )
 from twins import rivals as twin
 
-from otafl.algorithms.personal.own_models import Apfl, Ditto
+from otafl.algorithms.personal.own_models import Ditto
 from otafl.core import registry
 
 pytestmark = pytest.mark.exact
@@ -152,31 +149,3 @@ def test_apfl(adaptive: bool, rate: list[float]) -> None:
     if adaptive and rate is not OWN:
         assert {0.0, 1.0} & set(seen)
     assert (len(set(seen)) > 2) == adaptive
-
-
-def test_apfl_at_the_ends() -> None:
-    """At alpha = 0 v does not move and the personal model is the averaged one; at alpha = 1 v
-    trains alone."""
-    own = {"personal_learning_rate": OWN}
-    none = Rounds("apfl", MODEL, {"adaptive": False}, mixing=[0.0, 0.0], **own, **RATES)
-    start = {name: block.clone() for name, block in none.devices.items()}
-    full = Rounds("apfl", MODEL, {"adaptive": False}, mixing=[1.0, 1.0], **own, **RATES)
-    alone = Rounds("local_only", MODEL, **own)
-    for t, who in enumerate(WHO):
-        for one in (none, full, alone):
-            one.run_round(t, who)
-    assert all(torch.equal(block, start[name]) for name, block in none.devices.items())
-    x = torch.randn(1, 4, INPUTS, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    views = none.method.build_views(none.server, none.devices)
-    personal, shared = (views[n].predict_fn(views[n].params, x) for n in ("personal", "global"))
-    torch.testing.assert_close(personal.view(2, 5, 4, CLASSES), shared[:, None].expand(2, 5, 4, -1))
-    own_models = [
-        o.method.build_views(o.server, o.devices)["personal"].params for o in (full, alone)
-    ]
-    for name, block in own_models[0].items():
-        np.testing.assert_allclose(block, own_models[1][name], rtol=0, atol=1e-12)
-
-
-def test_refuses_a_share_above_one() -> None:
-    with pytest.raises(ValueError, match="mixing"):
-        Apfl.Settings(mixing=1.5)

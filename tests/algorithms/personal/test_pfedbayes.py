@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import torch
 from support.exchange_bench import SIZES, WHO, WIDTHS, Bench, S, assert_close, make_cohort
-from torch.distributions import Normal, kl_divergence
 from twins import pfedbayes
 from twins.setting import mlp
 
-from otafl.algorithms.personal.pfedbayes import PFedBayes, _limit_step, _take_copy_step_
+from otafl.algorithms.personal.pfedbayes import PFedBayes, _limit_step
 from otafl.core.errors import UserError
 from otafl.models.cnn import Cnn
 
@@ -80,22 +79,6 @@ def test_equals_the_looped_twin() -> None:
     views = bench.method.build_views(bench.server, bench.devices.get_all())
     assert torch.equal(views["personal"].params["model"][2], bench.get_state("personal")[0, 2])
     assert torch.equal(views["global"].params["model"], bench.server["model"])
-
-
-def test_the_copy_goes_down_the_divergence() -> None:
-    """It is that of zeta KL(q || w) by torch.distributions and autograd."""
-    generator = torch.Generator().manual_seed(0)
-    mu, rho, w_mu, w_rho = (
-        torch.randn(2, 6, generator=generator, dtype=torch.float64) for _ in range(4)
-    )
-    zeta, rate = torch.tensor([[0.3], [2.0]]).double(), torch.tensor([[0.1], [0.02]]).double()
-    softplus = torch.nn.functional.softplus
-    leaves = (w_mu.clone().requires_grad_(), w_rho.clone().requires_grad_())
-    q, w = Normal(mu, softplus(rho)), Normal(leaves[0], softplus(leaves[1]))
-    grads = torch.autograd.grad((zeta * kl_divergence(q, w)).sum(), leaves)
-    expected = [leaf - rate * grad for leaf, grad in zip((w_mu, w_rho), grads, strict=True)]
-    _take_copy_step_((w_mu, w_rho), softplus(w_rho), mu, softplus(rho), zeta * rate)
-    torch.testing.assert_close([w_mu, w_rho], expected, rtol=0, atol=1e-12)
 
 
 def test_refuses_convolutions() -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from support.exchange_bench import (
     LOST,
     WHO,
@@ -17,13 +16,12 @@ from support.exchange_bench import (
     assert_close,
     make_cohort,
     make_delivered_mask,
-    make_received,
 )
 from twins import exchange, pfedhn
 from twins.setting import mlp
 
 from otafl.algorithms.personal.pfedhn import PFedHN
-from otafl.core.contracts import Group, Tensors
+from otafl.core.contracts import Tensors
 
 HYPER = {
     "learning_rate": [0.3, 0.1],
@@ -74,26 +72,3 @@ def test_equals_the_looped_twin() -> None:
     for s in range(S):
         for k in range(K):  # absent ones too
             assert_close(view.params["model"][s * K + k], pfedhn.seen(nets[s], k)[-1])
-
-
-def test_step_is_the_gradient_of_the_squared_distance() -> None:
-    """Where one device of each trial takes part, phi and v_i go down |h(v_i; phi) - theta~_i|^2 /
-    2."""
-    bench = Bench(SETTINGS, mlp(WIDTHS), HYPER)
-    cohort = make_cohort(([3], [1]))
-    goal = torch.linspace(-1, 1, 2 * bench.model.num_params, dtype=torch.float64).view(2, -1)
-    leaves = {name: block.clone().requires_grad_() for name, block in bench.server.items()}
-    with torch.enable_grad():
-        x = leaves["embedding"][[0, 1], [3, 1]][:, None]
-        for layer in LAYERS:
-            x = x @ leaves[f"hyper_weight{layer}"] + leaves[f"hyper_bias{layer}"][:, None]
-            x = x.relu() if layer < 2 else x
-        theta = x[:, 0]
-        grads = torch.autograd.grad((theta - goal).square().sum() / 2, list(leaves.values()))
-    sent = (Group({"model": goal - theta.detach()}),)
-    arrived = make_received(sent, cohort, None)
-    new = bench.method.update_server(bench.server, arrived, bench.make_context(cohort, 0))
-    for (name, block), grad in zip(bench.server.items(), grads, strict=True):
-        which = "embedding" if name == "embedding" else "server"
-        step = bench.hyper[f"{which}_learning_rate"].view(-1, *[1] * (block.dim() - 1))
-        torch.testing.assert_close(new[name], block - step * grad, rtol=0, atol=1e-13)

@@ -18,7 +18,6 @@ from torch import Tensor
 from twins.setting import local_data
 
 from otafl.algorithms.baselines.fedavg import FedAvg
-from otafl.algorithms.submodel_training import train_
 from otafl.algorithms.submodels.fedhm import FedHm
 from otafl.core.contracts import Context
 from otafl.core.errors import UserError
@@ -63,73 +62,6 @@ def resnet() -> ResNet:
     return ResNet(ResNet.Settings(blocks=(1, 1), channels=(3, 4)), (1, 4, 4), 3)
 
 
-@pytest.mark.parametrize(
-    ("sends", "unroll"),
-    [("factors", "horizontal_first"), ("product", "vertical_first"), ("tangent", "vertical_first")],
-)
-def test_one_device_of_a_low_rank_level(sends: str, unroll: str) -> None:
-    """The server's model is then what it trained, as scores and as weights; of coordinates up to
-    second order in the step."""
-    streams = Streams([5], [0], dtype=DOUBLE)
-    data = local_data([[30]], 16, 3, streams, 8, 2)
-    cohort = make_cohort([[0]])
-    settings = {"unroll": unroll, "dense_prefix": 1, "masked_loss": False}
-    ours = make_method(resnet(), levels=(0.5,), sends=sends, **settings)
-    assert {layer.name for layer in ours.layout.layers.values()} == {
-        *(f"stage{a}.block1.conv{b}" for a in (1, 2) for b in (1, 2))
-    }
-    rate = 1e-4 if sends == "tangent" else 0.1
-    values = make_hyper(1, learning_rate=rate, frobenius_decay=0.0, weight_decay=0.0)
-    server, _ = ours.init(streams, values)
-    work = data.select_cohort(0, cohort)
-    network = ours.layout.networks[0]
-    params = unflatten(
-        ours.build_views(server, {})["level0"].params["model"].clone(), network.shapes
-    )
-    with torch.inference_mode():
-        train_(network, params, work, ours.settings, values)
-        new, _ = run_round(ours, server, cohort, work, values, streams)
-    x = work.load_full_batch().x
-    views = ours.build_views(new, {})
-    expected = network.logits(params, x)
-    for name in ("global", "level0"):
-        view = views[name]
-        assert view.moments_fn is not None
-        close(view.predict_fn(view.params, x), expected, 1e-6 if sends == "tangent" else 1e-10)
-    before = ours.build_views(server, {})["level0"]
-    assert float((before.predict_fn(before.params, x) - expected).abs().max()) > 1e-4
-
-
-@SENDS
-def test_a_mix_is_its_devices_one_by_one(sends: str) -> None:
-    """What a row sends, and its loss, do not depend on the other rows; a level may have none."""
-    streams = Streams([5, 5], [0, 1], dtype=DOUBLE)
-    data = local_data(SIZES, 6, 5, streams, 4, 3)
-    ours = make_method(make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends)
-    values = make_hyper(2)
-    server, _ = ours.init(streams, values)
-    cohort = make_cohort(MIXED)
-    payload, loss = run_local_updates(
-        ours, server, cohort, data.select_cohort(0, cohort), values, streams
-    )
-    for row in range(10):
-        part = cohort.take(torch.tensor([row]))
-        one, own = run_local_updates(
-            ours, server, part, data.select_cohort(0, part), values, streams
-        )
-        close(own[0], loss[row])
-        assert len(one) == len(payload)
-        for group, whole in zip(one, payload, strict=True):
-            at = torch.arange(10) if whole.row_index is None else whole.row_index
-            assert group.mask is not None
-            assert whole.mask is not None
-            assert len(group.tensors["model"]) == int((at == row).sum())
-            close(group.tensors["model"], whole.tensors["model"][at == row])
-            assert torch.equal(group.mask["model"], whole.mask["model"][at == row])
-    if sends == "factors":
-        assert [len(group.tensors["model"]) for group in payload] == [2, 4, 4]
-
-
 @SENDS
 def test_columns_of_absent_classes_stay(sends: str) -> None:
     """A class that nobody has keeps its weights; one that a single device has gets that device's,
@@ -162,31 +94,6 @@ def test_columns_of_absent_classes_stay(sends: str) -> None:
         alone = unflatten(group.tensors["model"][row : row + 1], shapes)[name]
         close(after[name][..., 3], before[name][..., 3] + alone[..., 3])
         assert float(alone[..., 3].abs().max()) > 1e-3
-
-
-def test_average_of_factors_is_fedavg_on_the_low_rank_model() -> None:
-    streams = Streams([5], [0], dtype=DOUBLE)
-    data = local_data([SIZES[0]], 6, 5, streams, 4, 3)
-    settings = {"levels": (0.5,), "homogeneous_mode": "factor", "masked_loss": False}
-    ours = make_method(make_perceptron(WIDTHS), **settings)
-    assert ours.describe_payload(ours.settings).needs == "mean"
-    values = make_hyper(1, momentum=0.0, weight_decay=0.0, frobenius_decay=0.0)
-    values |= {"server_learning_rate": torch.ones(1, dtype=DOUBLE), "decay": torch.zeros(1)}
-    other = FedAvg(FedAvg.Settings(), ours.layout.networks[0], 5)
-    server, _ = ours.init(streams, values)
-    assert list(server) == ["model"]
-    first = make_method(make_perceptron(WIDTHS), levels=(0.5,))
-    begin, _ = first.init(streams, values)
-    view = first.build_views(begin, {})["level0"]
-    close(server["model"], view.params["model"])  # the spectral start
-    theirs, cohort = server, make_cohort([[0] * 5])
-    for t in range(3):
-        work = data.select_cohort(t, cohort)
-        server, _ = run_round(ours, server, cohort, work, values, streams)
-        theirs, _ = run_round(other, theirs, cohort, work, values, streams)  # type: ignore[arg-type]
-        close(server["model"], theirs["model"])
-    assert ours.compute_metrics(server, {}) == {}
-    assert set(ours.build_views(server, {})) == {"global", "level0"}
 
 
 def test_what_goes_down_and_up() -> None:
@@ -259,12 +166,6 @@ def test_refusals() -> None:
         ({"levels": (0.5, 1.0)}, r"use \[1.0, 0.5\]"),
         ({"levels": (0.5, 0.5)}, "levels must decrease"),
         ({"temperature": 1e-3}, "temperature: 0.001 gives level 0.125"),
-        ({"homogeneous_mode": "factor"}, "one ratio below 1"),
-        ({"homogeneous_mode": "factor", "levels": (1.0,)}, "one ratio below 1"),
-        (
-            {"homogeneous_mode": "factor", "levels": (0.5,), "keep_server_history": True},
-            "keep_server_history needs a mean of weights",
-        ),
     ):
         with pytest.raises(ValidationError, match=said):
             FedHm.Settings.model_validate(settings)

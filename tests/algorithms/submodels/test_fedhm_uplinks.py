@@ -62,11 +62,6 @@ def test_the_tangent_is_near_the_product() -> None:
     assert 3.0 < gaps[0] / gaps[1] < 5.0
 
 
-def test_chunks_do_not_matter() -> None:
-    keys = {"transport": "ideal", "devices.capacity_levels": "fixed"}
-    near(after("tangent", chunk_mb=1e-6, **keys), after("tangent", **keys), 1e-11)
-
-
 def bits(sends: str, level: int, **keys: Any) -> float:
     """Of a round up, per device, all devices at one level."""
     shares = [float(i == level) for i in range(4)]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from support.training_scores import score_training
-from torch import Tensor
-from twins.setting import everyone, local_data
 
 from otafl.algorithms.submodels.narrow_networks import HeteroFL
 from otafl.algorithms.submodels.width_slices import (
@@ -19,7 +16,7 @@ from otafl.algorithms.submodels.width_slices import (
     slice_params,
     write_slices_,
 )
-from otafl.core.contracts import Cohort, LocalContext, Payload, Workload
+from otafl.core.contracts import Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu
@@ -30,47 +27,6 @@ from otafl.models.step_contract import Axis, Step
 from otafl.models.step_lists import Residual
 
 pytestmark = pytest.mark.exact
-
-SIZES = [[20, 10, 2, 30, 1], [9, 9, 25, 4, 40]]
-LEVEL = [[0, 1, 2, 2, 1], [2, 1, 1, 2, 2]]
-LEVELS = (1.0, 0.5, 0.25)
-HYPER = {"learning_rate": [0.3, 0.05], "momentum": [0.9, 0.5], "weight_decay": [0.01, 0.1]}
-
-
-def test_bucketed_is_one_by_one() -> None:
-    """Each device alone sends what it does among others of any size, with batch normalisation."""
-    config = HeteroFL.Settings(levels=LEVELS)
-    method = HeteroFL(config, convolutional(), 5)
-    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
-    cohort = replace(
-        everyone(torch.tensor(SIZES, dtype=torch.float64)),
-        capacity_level=torch.tensor(LEVEL).flatten(),
-    )
-    data = local_data(SIZES, 16, 3, streams, 4, 2)
-    hyper = {name: torch.tensor(v, dtype=torch.float64) for name, v in HYPER.items()}
-    server, _ = method.init(streams, hyper)
-
-    def local(part: Cohort) -> tuple[Payload, Tensor]:
-        broadcast = method.broadcast(server, part).expand_rows(part, 0, part.num_rows)
-        context = LocalContext(part, hyper, streams, 0, data.select_cohort(0, part))
-        return method.run_local_update(broadcast, {}, context)[1:]
-
-    whole, loss = local(cohort)
-    for row in range(10):
-        alone, own_loss = local(cohort.take(torch.tensor([row])))
-        torch.testing.assert_close(own_loss[0], loss[row], rtol=1e-12, atol=0)
-        for group, own in zip(whole, alone, strict=True):
-            at = row if group.row_index is None else (group.row_index == row).nonzero().flatten()
-            for name in own.masked_tensors:
-                expected, got = (
-                    group.masked_tensors[name][at].view(-1),
-                    own.masked_tensors[name].view(-1),
-                )
-                torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-13)
-                assert torch.equal(
-                    own.full_mask[name].view(-1),
-                    group.full_mask[name][at].view(-1),  # type: ignore[index]
-                )
 
 
 def convolutional() -> Network:
@@ -166,14 +122,6 @@ def test_windows_by_hand() -> None:
     assert channels_of(Axis(4), Axis(4), 2) == [0, 1, 2, 3]  # all of them, in their order
     assert channels_of(Axis(3, 2), Axis(2, 2), 1) == [2, 3, 4, 5]
     assert channels_of(Axis(3, 2), Axis(2, 2), 2) == [4, 5, 0, 1]  # two pixels a channel
-
-
-@pytest.mark.parametrize("kept", [1, 3, 4])
-def test_every_channel_is_trained_equally_often(kept: int) -> None:
-    counts = np.zeros(5, int)
-    for t in range(7, 12):  # as many rounds as channels
-        counts[channels_of(Axis(5), Axis(kept), t)] += 1
-    assert counts.tolist() == [kept] * 5
 
 
 def residual() -> Network:

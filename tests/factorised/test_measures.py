@@ -1,14 +1,15 @@
-"""Generalised coherence."""
+"""Generalised coherence, and the distortion of products of randomly coded factors."""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
 import torch
 
 from otafl.factorised import measures as module
-from otafl.factorised.measures import coherence
+from otafl.factorised.measures import coherence, compute_distortion
 
 pytestmark = pytest.mark.exact
 
@@ -51,3 +52,31 @@ def test_no_vector_or_one() -> None:
     value, log_det = coherence(torch.tensor([[[0.0, 0.0]], [[0.0, 2.0]]]))
     assert value.tolist() == [0.0, 0.0]
     assert log_det.tolist() == [0.0, 0.0]
+
+
+def test_one_device_of_rank_one_has_only_its_gain_s_distortion() -> None:
+    """A nuclear norm of 3 at unit gains, and at gains with E a^4 = 2."""
+    nuclear, square, one = torch.tensor([[3.0]]), torch.tensor([9.0]), torch.ones(1, 1)
+    for fourth, expected in ((1.0, 0.0), (2.0, 9.0)):
+        found = compute_distortion(nuclear, square[:, None], square, one, 1, fourth)
+        assert found.tolist() == [expected]
+
+
+def test_distortion_is_that_of_all_signs_of_two_coders() -> None:
+    """Two models of rank 2 with weights of their own, over all 2^8 pairs of coders."""
+    rank, weight = 2, torch.tensor([0.3, 0.7], dtype=torch.float64)
+    random = torch.Generator().manual_seed(0)
+    models = torch.randn(2, 4, 3, generator=random, dtype=torch.float64)
+    u, s, vt = torch.linalg.svd(models, full_matrices=False)
+    u, s, v = u[:, :, :rank], s[:, :rank], vt[:, :rank].mT
+    theta = (u * s[:, None]) @ v.mT
+    target = (weight[:, None, None] * theta).sum(0)
+    signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=2 * rank**2))).double()
+    coder = signs.view(-1, 2, rank, rank) / rank**0.5
+    scale = (weight[:, None] * s).sqrt()[:, None]
+    left, right = (((side * scale) @ coder).sum(1) for side in (u, v))
+    found = (left @ right.mT - target).square().sum((1, 2)).mean()
+    law = compute_distortion(
+        s.sum(1)[None], s.square().sum(1)[None], target.square().sum()[None], weight[None], rank
+    )
+    torch.testing.assert_close(found[None], law)

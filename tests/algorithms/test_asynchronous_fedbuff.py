@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine
-from support.slots import F64, RATES, Slots, assert_close, list_deliveries, run_in_engine
+from support.slots import F64, RATES, Slots, assert_close, list_deliveries
 from torch import Tensor
 from twins import asynchronous as twin
 from twins.rivals import Params
@@ -124,16 +124,6 @@ def test_a_slot_with_more_than_are_missing_steps_once() -> None:
     got = buffered(None, 1.0, [0, 0, 0, 0], 1)
     assert got["version"] == 1
     assert got["model"].item() == pytest.approx(3.0)
-
-
-def test_in_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The steps are the arrivals over the buffer where devices of unlike speeds work for
-    themselves."""
-    one, late, weight = run_in_engine({"name": "fedbuff", "buffer": 3}, "digital", monkeypatch)
-    assert not late.gt(2).any()
-    torch.testing.assert_close(weight, (1.0 + late.double()).rsqrt())
-    assert one.server["version"].tolist() == [6] * 3
-    assert one.server["came"].tolist() == [2] * 3
 
 
 def test_refuses_a_server_optimiser() -> None:

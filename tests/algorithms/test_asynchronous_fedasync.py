@@ -18,7 +18,6 @@ from support.slots import (
     Slots,
     assert_close,
     list_deliveries,
-    run_in_engine,
 )
 from twins import asynchronous as twin
 from twins.rivals import Params, plus
@@ -130,12 +129,6 @@ def test_mixing_by_hand() -> None:
         got = ours.method.update_server({"model": one}, received, ours.make_context(cohort))
         assert got["model"][0].item() == pytest.approx(x)
         assert got["model"][1].item() == 1.0
-
-
-def test_in_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Staleness comes up where devices of unlike speeds work for themselves."""
-    _, late, _ = run_in_engine({"name": "fedasync"}, "over_the_air", monkeypatch)
-    assert late.gt(2).any()
 
 
 def test_refuses_a_step_that_jumps_over_the_received_model() -> None:
