@@ -138,6 +138,16 @@ def test_batch_normalisation_is_torchs() -> None:
         score_training(model, params, x[:, :1])
 
 
+def test_dropout_of_channels() -> None:
+    layers = torch.nn.Conv2d(1, 3, 3, padding=1), torch.nn.Dropout2d(0.5), torch.nn.Flatten()
+    model = ModuleModel(torch.nn.Sequential(*layers), (1, 2, 2), 12)
+    params = {"0.weight": torch.zeros(1, 3, 1, 3, 3), "0.bias": torch.ones(1, 3)}
+    scores = score_training(model, params, torch.ones(1, 50, 1, 2, 2), None, torch.tensor([5]))
+    channels = scores.view(50, 3, 4)
+    assert (channels == channels[..., :1]).all()
+    assert scores.unique().tolist() == [0.0, 2.0]
+
+
 def make_frozen() -> torch.nn.Sequential:
     layers = torch.nn.Linear(6, 5), torch.nn.LayerNorm(5), torch.nn.ReLU(), torch.nn.Linear(5, 4)
     module = torch.nn.Sequential(*layers)
