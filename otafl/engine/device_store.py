@@ -86,12 +86,6 @@ class DeviceStore(Stateful):
         """Count the real numbers of one device's state."""
         return sum(math.prod(start.shape[2:]) for start in self._start.values())
 
-    @property
-    def row_bytes(self) -> int:
-        """Count the bytes of one device's state."""
-        starts = self._start.values()
-        return sum(math.prod(start.shape[2:]) * start.element_size() for start in starts)
-
     def get_rows(self, cohort: Cohort) -> Tensors:
         """Return the state [n, *shape] of the cohort's rows."""
         if not self._table:

@@ -47,19 +47,12 @@ class LocalTraining:
         return LocalGraphs(recorder, self._update, device)
 
     def train_cohort(
-        self,
-        broadcast: Broadcast | Delivery,
-        cohort: Cohort,
-        t: int,
-        rows_at_once: int | None = None,
+        self, broadcast: Broadcast | Delivery, cohort: Cohort, t: int
     ) -> tuple[Payload, Tensor]:
         """Train every row of the cohort.
 
         Returns the payload of the transmitting rows, in their order, and the loss [N] of all.
-        rows_at_once: rows of this and later chunks, by default those of `engine.chunk_mb`.
         """
-        if rows_at_once is not None:
-            self._rows_at_once = rows_at_once
         if self._rows_at_once is None:
             chunk_mb = self._parts.scenario.engine.chunk_mb
             kind = self._parts.streams.device.type

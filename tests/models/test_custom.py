@@ -155,51 +155,6 @@ def make_frozen() -> torch.nn.Sequential:
     return module
 
 
-def test_frozen_parameters_are_constants() -> None:
-    """Their layer costs a forward pass, 30 MACs, and the last one also a gradient, 2 x 20."""
-    module = make_frozen().double()
-    model = ModuleModel(module, (6,), 4)
-    assert model.shapes == {"3.weight": (4, 5), "3.bias": (4,)}
-    assert (model.macs, model.count_training_flops(1), model.norms) == (50, 2 * (30 + 2 * 20), ())
-    assert model.own_weights is not None
-    assert list(model.own_weights) == ["3.weight", "3.bias"]
-    params, x = model.init(draw_uniform), torch.randn(N, 7, 6, dtype=torch.float64)
-    for row, scores in enumerate(model.logits(params, x)):
-        weight, bias = params["3.weight"][row], params["3.bias"][row]
-        expected = torch.nn.functional.linear(module[:3](x[row]), weight, bias)
-        torch.testing.assert_close(scores, expected)
-
-
-class Scaled(torch.nn.Module):
-    """Multiplies scores by a number, and has a layer and an empty parameter without use."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear, self.unused = torch.nn.Linear(6, 4), torch.nn.Linear(2, 2)
-        self.scale = torch.nn.Parameter(torch.tensor(3.0))
-        self.empty = torch.nn.Parameter(torch.zeros(0, 5))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.scale * self.linear(x)
-        return out
-
-
-def test_scalar_and_unused_parameters() -> None:
-    """The scale is one coordinate, and parameters without use have the gradient 0."""
-    model = ModuleModel(Scaled(), (6,), 4)
-    assert model.shapes["scale"] == (1,)
-    assert model.num_params == 1 + 6 * 4 + 4 + 2 * 2 + 2
-    assert model.init(draw_uniform)["scale"].tolist() == [[3.0]] * N
-    params, batch = draw_module_params(model, N), draw_batch(weighted=False)
-    linear = {"0.weight": params["linear.weight"], "0.bias": params["linear.bias"]}
-    plain = ModuleModel(torch.nn.Sequential(torch.nn.Linear(6, 4)), (6,), 4)
-    scores = params["scale"][:, :, None] * plain.logits(linear, batch.x)
-    torch.testing.assert_close(model.logits(params, batch.x), scores)
-    _, grads = model.compute_gradients(params, batch)
-    assert grads["scale"].shape == (N, 1)
-    assert not any(grads[f"unused.{name}"].any() for name in ("weight", "bias"))
-
-
 class Net(torch.nn.Module):
     """A layer in a function of the layer and samples."""
 
