@@ -147,6 +147,6 @@ def test_bad_input_exits_with_2(
 
 def test_a_sweep_that_is_not_understood_is_named(tmp_path: Path) -> None:
     ds = made(SNR)
-    ds.attrs["scenario"] = ds.attrs["scenario"].replace("power.name:", "pover.name:")
-    with pytest.raises(UserError, match=r"r\.nc: its sweep is not understood: .*pover"):
+    ds.attrs["scenario"] = ds.attrs["scenario"].replace("power.name:", "zip:")
+    with pytest.raises(UserError, match=r"r\.nc: its sweep is not understood: .*zip"):
         compare(written(ds, tmp_path / "r.nc"), tmp_path / "r.nc")
