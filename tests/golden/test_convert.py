@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import xarray as xr
 from golden.made_results import made, written
@@ -81,22 +80,6 @@ def test_csv_has_a_line_for_each_point_trial_and_round(ran: Path, tmp_path: Path
         assert float(row["test_accuracy"]) == float(one)
         assert row["power"] == str(one["power"].values)
         assert row["stop_round"] == ""
-
-
-def test_csv_of_devices_and_in_blocks(
-    ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen = ["tx_energy_j", "test_accuracy"]
-    assert convert(ran, tmp_path / "whole.csv", chosen) == []
-    table = pd.read_csv(tmp_path / "whole.csv")
-    ds = open_results(ran)
-    assert len(table) == int(ds["test_accuracy"].notnull().sum()) * 3
-    assert table["tx_energy_j"].notna().sum() == int(ds["tx_energy_j"].notnull().sum())
-    assert table["tx_energy_j"].sum() == pytest.approx(float(ds["tx_energy_j"].sum()), rel=1e-9)
-    for rows in (1, 7, 20, 60):
-        monkeypatch.setattr(converting, "CSV_ROWS", rows)
-        convert(ran, tmp_path / "parts.csv", chosen, force=True)
-        assert (tmp_path / "parts.csv").read_text() == (tmp_path / "whole.csv").read_text()
 
 
 def test_what_is_there_is_kept_unless_forced(ran: Path, tmp_path: Path) -> None:
@@ -185,15 +168,3 @@ def test_a_narrow_terminal_folds_cells(
     told = capsys.readouterr().out
     assert max(map(len, told.splitlines())) <= 40
     assert any("0.410 ± 0.010" in line for line in told.splitlines())
-
-
-def test_cells_are_whole_where_there_is_room(
-    ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    """A column's title is folded before its cells are."""
-    for columns in range(60, 120, 5):
-        show(monkeypatch, columns, ran)
-        told = capsys.readouterr().out
-        rows = [line for line in told.splitlines() if line.strip().startswith(("gbma", "tci"))]
-        assert len(rows) == 4
-        assert all("±" in row and not row.rstrip().endswith("±") for row in rows)

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from contract.small import engine
-from support.power_links import compute_capped_errors, draw_links, make_policy, solve
 from support.programs import run
 
 from otafl import open_results
-from otafl.power.custom import CustomPolicy
 
 DOC = Path(__file__).parents[2] / "docs" / "extending.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -85,26 +83,6 @@ def test_what_was_not_received_is_owed(folder: Path, monkeypatch: pytest.MonkeyP
     owed = one.devices.get_all()["owed"].abs().sum(2)
     assert 0 < strong.sum() < strong.numel()
     assert torch.equal(owed == 0, strong)
-
-
-def test_the_policy_against_the_optimum(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The document's function in isolation: within budget, and between the optimum and inversion by
-    the weakest in the mean error of 100 fading states."""
-    monkeypatch.syspath_prepend(folder)
-    own = CustomPolicy(CustomPolicy.Settings(name="my_power:quantile", share=0.2))
-    link = draw_links(100, 10, seed=1)
-    errors = {}
-    for name, policy in {
-        "own": own,
-        "optimum": make_policy("cao_static"),
-        "weakest": make_policy("ci"),
-    }.items():
-        got = solve(policy, link)
-        used = got.p.abs().square() * link.symbol_power / link.budget[:, None]
-        assert used.max() <= 1 + 1e-9
-        root = got.eta[:, 0].sqrt().numpy()
-        errors[name] = compute_capped_errors(root, link).mean()
-    assert errors["optimum"] < errors["own"] < errors["weakest"]
 
 
 @pytest.mark.slow

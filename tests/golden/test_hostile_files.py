@@ -66,12 +66,6 @@ Way = Callable[[Path, Path], None]
 WAYS: list[Way] = [as_pickle, as_torch, inside_a_checkpoint]
 
 
-def test_a_bomb_goes_off_where_it_is_let(tmp_path: Path) -> None:
-    as_pickle(tmp_path / "file", tmp_path / "was_run")
-    pickle.loads((tmp_path / "file").read_bytes())
-    assert (tmp_path / "was_run").exists()
-
-
 @pytest.mark.parametrize("way", first_is_fast(WAYS))
 def test_a_checkpoint_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
     one, folder = scenario({"trials": 1}), tmp_path / "s"
@@ -85,12 +79,6 @@ def test_a_checkpoint_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
     assert len(said) == 1
     assert "computed again" in said[0]
     same(again, sweeping.run(one))
-
-
-def test_a_journal_names_methods_of_a_clock_alone() -> None:
-    clock = EventClock.__new__(EventClock)
-    with pytest.raises(ValueError, match="__init__"):
-        clock.load_state_dict({"journal": [("__init__", None, None, None)]})
 
 
 @pytest.mark.parametrize(
@@ -208,26 +196,6 @@ def test_the_copy_in_a_folder_is_not_believed(
         assert "names 'os:getcwd'" in capsys.readouterr().err
 
 
-def test_plain_data_come_back(tmp_path: Path) -> None:
-    tree = {
-        "a": np.arange(6.0).reshape(2, 3)[:, ::2],
-        ("b", 1): [torch.arange(3), None, True, 2**80, 1.5, "text"],
-        "c": {1, 2},
-        "d": (np.array(7), np.float64(0.1), np.zeros((0, 3), bool)),
-    }
-    plain_data.save(tree, tmp_path / "kept.pt")
-    back = plain_data.load(tmp_path / "kept.pt")
-    np.testing.assert_array_equal(back["a"], tree["a"])
-    assert back["b", 1][1:] == tree["b", 1][1:]
-    assert back["c"] == {1, 2}
-    assert back["d"][0].shape == ()
-    assert back["d"][1] == 0.1
-    assert back["d"][2].shape == (0, 3)
-    assert back["d"][2].dtype == bool
-    with pytest.raises(TypeError, match="Path is no plain data"):
-        plain_data.save({"x": [tmp_path]}, tmp_path / "other.pt")
-
-
 NAMED = ("algorithm", "channel", "power", "codec", "csi", "server", "downlink", "model", "data")
 READERS = {
     "show": ["show", "R", "--csv", "OUT"],
@@ -281,3 +249,29 @@ def test_no_command_imports_what_a_result_s_scenario_names(
     assert end.value.code in (0, None, 1, 2)
     if reader not in ("export", "diff with its scenario"):
         assert end.value.code in (0, None)
+
+
+def test_a_journal_names_methods_of_a_clock_alone() -> None:
+    clock = EventClock.__new__(EventClock)
+    with pytest.raises(ValueError, match="__init__"):
+        clock.load_state_dict({"journal": [("__init__", None, None, None)]})
+
+
+def test_plain_data_come_back(tmp_path: Path) -> None:
+    tree = {
+        "a": np.arange(6.0).reshape(2, 3)[:, ::2],
+        ("b", 1): [torch.arange(3), None, True, 2**80, 1.5, "text"],
+        "c": {1, 2},
+        "d": (np.array(7), np.float64(0.1), np.zeros((0, 3), bool)),
+    }
+    plain_data.save(tree, tmp_path / "kept.pt")
+    back = plain_data.load(tmp_path / "kept.pt")
+    np.testing.assert_array_equal(back["a"], tree["a"])
+    assert back["b", 1][1:] == tree["b", 1][1:]
+    assert back["c"] == {1, 2}
+    assert back["d"][0].shape == ()
+    assert back["d"][1] == 0.1
+    assert back["d"][2].shape == (0, 3)
+    assert back["d"][2].dtype == bool
+    with pytest.raises(TypeError, match="Path is no plain data"):
+        plain_data.save({"x": [tmp_path]}, tmp_path / "other.pt")

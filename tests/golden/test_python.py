@@ -10,7 +10,6 @@ import pytest
 
 import otafl
 from otafl import sweeping
-from otafl.cli import running
 from otafl.core.progress import Progress
 
 SMALL = {
@@ -52,14 +51,6 @@ def test_options_reach_the_code_that_the_commands_call(
     found = called(monkeypatch, name, SMALL, tmp_path / "r.nc", scheduler="tls://x", device="cpu")
     assert (found["scheduler"], found["scenario"].engine.device) == ("tls://x", "cpu")
     assert found["progress"] is None
-
-
-@pytest.mark.parametrize("name", ["run", "sweep"])
-def test_options_are_those_of_the_command(name: str) -> None:
-    shell = set(inspect.signature(getattr(running, name)).parameters)
-    python = set(inspect.signature(getattr(otafl, name)).parameters)
-    missing = shell - python - {"set_", "trust", "quiet", "out"}
-    assert not missing, "load_scenario takes overrides; the rest is of the shell"
 
 
 @pytest.mark.parametrize(
