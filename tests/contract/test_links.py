@@ -10,12 +10,10 @@ import pytest
 import torch
 from contract.small import TRANSPORTS, engine, first_of_each, run, scenario, section, small
 from support.rounding import assert_agree
-from torch import Tensor
 
 from otafl.channels.base import FadingSettings
-from otafl.channels.rayleigh import Rayleigh
 from otafl.core import registry
-from otafl.core.contracts import ChannelState, Group, Tensors
+from otafl.core.contracts import Group, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.engine.engine import Engine
@@ -83,57 +81,6 @@ def test_who_hears_no_fading_gives_the_same_over_any(name: str) -> None:
     parts = (one.server, other.server), (taken, again)
     same = all(torch.equal(a[name], b[name]) for a, b in parts for name in a)
     assert same != registry.load_component("transport", name).uses_fading
-
-
-@pytest.mark.parametrize(
-    ("keys", "asked"),
-    [
-        ({"transport": "ideal"}, []),
-        ({"transport": "ideal", "devices.participants": 2}, []),
-        ({"transport": "over_the_air", "devices.participants": 2}, [0, 1]),
-        (
-            {
-                "transport": "ideal",
-                "devices": {"count": 4, "participants": 2, "selection": "best_channel"},
-            },
-            [0, 1],
-        ),
-    ],
-)
-def test_fading_that_nobody_hears_is_not_drawn(
-    keys: dict[str, Any], asked: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, true, rounds = engine(keys), Rayleigh.get_state_of_devices, []
-
-    def state(self: Rayleigh, t: int) -> ChannelState:
-        rounds.append(t)
-        return true(self, t, torch.arange(4))
-
-    def among(self: Rayleigh, t: int, devices: Tensor) -> ChannelState:
-        return state(self, t) if len(devices) else true(self, t, devices)
-
-    monkeypatch.setattr(Rayleigh, "get_state", state)
-    monkeypatch.setattr(Rayleigh, "get_state_of_devices", among)
-    run(one, 2)
-    assert rounds == asked
-
-
-@pytest.mark.parametrize("name", registry.list_names("csi"))
-@pytest.mark.parametrize("channel", FADES[:2])
-def test_csi(name: str, channel: str) -> None:
-    keys = {"csi": name, "channel": section(channel), "output.save_link": True}
-    keys["power"] = NO_STATISTICS
-    one = run(engine(keys), 2)
-    alone = run(engine(keys, trials=[1]), 2)
-    for whole, part in zip(one.link, alone.link, strict=True):
-        assert whole["h_hat/0"].shape == whole["h/0"].shape
-        assert whole["h/0"].shape[::2] == (3, 4)
-        assert whole["h_hat/0"].isfinite().all()
-        assert_agree(part["h_hat/0"][0], whole["h_hat/0"][1])
-    if registry.load_component("csi", name).is_perfect:
-        assert all(torch.equal(saved["h_hat/0"], saved["h/0"]) for saved in one.link)
-    elif channel != FADES[0]:  # whose phase and past are what they are
-        assert not torch.equal(one.link[-1]["h_hat/0"], one.link[-1]["h/0"])
 
 
 def saved_link(

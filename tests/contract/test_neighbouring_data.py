@@ -104,26 +104,13 @@ AXES: dict[str, list[str]] = {
 }
 
 
-def test_axes() -> None:
-    """What is refused as a whole: it would be found, as the mutations below are."""
-    refused = {
-        table: sorted(set(registry.list_names(table)) - set(AXES[table]))
-        for table in ("topology", "selection", "codec")
-    }
-    assert refused == {"topology": ["graph"], "selection": ["update_norm"], "codec": []}
-
-
 @pytest.mark.parametrize("algorithm", AXES["algorithm"])
 def test_methods(algorithm: str) -> None:
-    """Three combinations with a topology, a selection and a codec, which change from method to
-    method."""
+    """With a topology, a selection and a codec, which change from method to method."""
     place = AXES["algorithm"].index(algorithm)
     others = {table: names for table, names in AXES.items() if table != "algorithm"}
-    cases = []
-    for turn in range(3):
-        row = {table: names[(3 * place + turn) % len(names)] for table, names in others.items()}
-        cases.append(keys(algorithm=algorithm, **row))
-    assert list_leaks(cases) == {}
+    row = {table: names[place % len(names)] for table, names in others.items()}
+    assert list_leaks([keys(algorithm=algorithm, **row)]) == {}
 
 
 def list_leaks(cases: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
@@ -145,7 +132,6 @@ def test_other_components(table: str) -> None:
 BLOCKS = {"name": "rayleigh", "antennas": 2, "block_symbols": 40}
 UNEQUAL = {"name": "digits", "train_samples": 100, "partition": "dirichlet"}
 CIRCUMSTANCES: list[dict[str, Any]] = [
-    {"channel": BLOCKS},
     {"channel": BLOCKS, "topology": {"name": "cells", **SERVERS}},
     {"channel": BLOCKS, "topology": {"name": "cells", **SERVERS}, "privacy.epsilon": 2.0},
     {"channel": BLOCKS, "transport": {"name": "over_the_air", "interleave": True}},
@@ -154,29 +140,19 @@ CIRCUMSTANCES: list[dict[str, Any]] = [
     {"transport": {"name": "over_the_air", "snr_convention": "total_energy"}},
     {"privacy.adversary": "honest", "channel": "awgn"},
     {"privacy.adjacency": "add_remove"},
-    {"privacy.epsilon": 3.0, "privacy.split": "left"},
     {"faults.crash_probability": 0.7},
     {"faults.duplicate_probability": 0.7},
-    {"faults.duplicate_probability": 0.7, "privacy.epsilon": 3.0},
     {"faults": {"byzantine": 1, "attack": "gaussian"}},
-    {"faults": {"byzantine": 2, "attack": "scale", "scale": 1e30}},
     {"faults": {"byzantine": 1, "attack": "nan", "refuse_nonfinite": False}},
-    {"faults.fade_probability": 0.5},
     {"faults.jammer_db": 3.0},
-    {"faults.straggler_probability": 0.5},
     {"impairments.residual_phase_rad": 0.5},
     {"impairments.carrier_offset": 0.01},
-    {"impairments.timing_offset": 0.4},
-    {"impairments.clip_db": 1.0},
-    {"impairments.adc_bits": 4},
-    {"impairments.interference_db": 3.0},
     {"impairments.interference_db": 3.0, "impairments.interference": "alpha_stable"},
     {"devices": {"count": 3, "participants": 2}},
     {"devices": {"count": 3, "senders": 2}, "algorithm": "scaffold"},
     {"devices": {"count": 3, "late": "next", "deadline_s": 1e-3}},
     {"devices": {"count": 3, "protocol": "asynchronous"}, "algorithm": "fedbuff"},
     {"devices": {"count": 3, "selection": {"name": "poisson", "probability": 0.2}}},
-    {"training": TRAINING | {"weights": "samples"}, "data": UNEQUAL},
     {"training": TRAINING | {"weights": "samples"}, "data": UNEQUAL, "algorithm": "fedrlr"},
 ]
 

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from contract.small import chosen, engine, run
+from contract.small import engine, run
 from torch import Tensor
 
 import otafl
@@ -29,12 +29,8 @@ RECEIVERS = [name for name in registry.list_names("receiver") if name != "auto"]
 DIGITAL: dict[str, dict[str, Any]] = {
     "shannon": {},
     "ofdma": {"access": "ofdma"},
-    "no outage": {"outage": False},
     "mcs": {"rate": "mcs"},
-    "mcs ofdma, no outage": {"rate": "mcs", "access": "ofdma", "outage": False},
-    "one mcs": {"rate": "mcs", "mcs_index": 0},
     "ldpc": {"rate": "mcs", "mcs_index": 0, "coding": "ldpc"},
-    "bound": {"max_symbols": 4e4},
     "fitted": {"max_symbols": 4e4, "over_budget": "quantise", "access": "ofdma"},
 }
 
@@ -186,30 +182,3 @@ def test_a_path_loss_beyond_all_measure(csi: str) -> None:
     like a channel."""
     far = {"name": "rayleigh", "path_loss_db": 300.0}
     check({"channel": far, "csi": csi, "power": "tci"}, 4)
-
-
-@pytest.mark.parametrize("power", ["tci", "cao_average", "lyapunov"])
-def test_plans_of_a_channel_without_gain(power: str) -> None:
-    """Long-term statistics in closed form."""
-    check({"channel": {"name": "awgn", "path_loss_db": 300.0}, "power": power}, 4)
-
-
-@pytest.mark.parametrize("selection", registry.list_names("selection"))
-def test_selections(selection: str) -> None:
-    """Whoever is chosen."""
-    keys = {"devices.selection": chosen("selection", selection), "devices.participants": 2}
-    if registry.load_settings_class("selection", selection)().assumes_increments:
-        keys["algorithm"] = "fedavg"
-    check(keys | {"channel": channel(1), "transport": "digital"}, 1)
-
-
-@pytest.mark.parametrize("access", ["tdma", "ofdma"])
-def test_joint_frequency(access: str) -> None:
-    """A device that cannot make its deadline by any power works and is silent."""
-    keys = {
-        "devices.deadline_s": 0.2,
-        "devices.cpu_frequency": "joint",
-        "transport": {"name": "digital", "access": access},
-    }
-    for dead in (1, 4):
-        check(keys | {"channel": channel(dead)}, dead)

@@ -18,7 +18,6 @@ from otafl.channels.base import Channel
 from otafl.channels.rayleigh import Rayleigh
 from otafl.core import registry
 from otafl.core.contracts import ChannelState
-from otafl.engine import device_store
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
@@ -131,35 +130,3 @@ def test_every_channel_knows_some_of_its_devices(channel: str) -> None:
     outline = one.get_large_scale_state(1)
     assert outline.h.shape == one.get_state(1).h.shape
     assert_agree(outline.gain, one.get_state(1).gain)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "keys"),
-    [
-        *((name, {}) for name in ("scaffold", "ditto", "apfl", "fedrep")),
-        ("pfedbayes", {"data.test": "per_device", "data.partition": "iid"}),
-    ],
-)
-def test_devices_at_the_start_are_tested_together(
-    algorithm: str, keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Scores are those of a test of each, up to the rounding of sums over other chunks."""
-    keys = keys_of(algorithm) | {"engine.dtype": "float64"} | keys
-    each = taken(engine(keys))
-    monkeypatch.setattr(device_store, "MODELS_CHUNK", 0)
-    asked = []
-    different = DeviceStore.get_distinct
-
-    def counted(store: DeviceStore, model_reals: int) -> Any:
-        blocks, whose = different(store, model_reals)
-        asked.append(whose is not None and next(iter(blocks.values())).shape[1])
-        return blocks, whose
-
-    monkeypatch.setattr(DeviceStore, "get_distinct", counted)
-    together = taken(engine(keys))
-    assert asked[0] == 1
-    assert 3 <= asked[-1] <= 10
-    assert together.keys() == each.keys()
-    for name, value in each.items():
-        exact = name.endswith("accuracy")
-        np.testing.assert_allclose(together[name], value, 0 if exact else 1e-12, err_msg=name)
