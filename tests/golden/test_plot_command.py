@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from matplotlib.image import imread
+from support.marks import first_is_fast
 from support.plot_bench import make_ramp, make_result
 
 from otafl import cli
@@ -33,18 +34,20 @@ def call(*args: object, code: int = 0) -> None:
 
 @pytest.mark.parametrize(
     ("args", "name", "columns", "rows"),
-    [
-        (["--hue", "power", "--sel", "snr_db=0"], "r_test_accuracy_round", "round", 6),
-        (["--kind", "heatmap"], "r_test_accuracy_heatmap", "test_accuracy_std", 6),
-        (
-            ["--kind", "pareto", "--hue", "power"],
-            *("r_test_accuracy_tx_energy_j_pareto", "front", 6),
-        ),
-        (
-            ["--kind", "cdf", "--hue", "power", "--facet", "snr_db"],
-            *("r_device_personal_own_test_accuracy_cdf", "share", 6 * 8),
-        ),
-    ],
+    first_is_fast(
+        [
+            (["--hue", "power", "--sel", "snr_db=0"], "r_test_accuracy_round", "round", 6),
+            (["--kind", "heatmap"], "r_test_accuracy_heatmap", "test_accuracy_std", 6),
+            (
+                ["--kind", "pareto", "--hue", "power"],
+                *("r_test_accuracy_tx_energy_j_pareto", "front", 6),
+            ),
+            (
+                ["--kind", "cdf", "--hue", "power", "--facet", "snr_db"],
+                *("r_device_personal_own_test_accuracy_cdf", "share", 6 * 8),
+            ),
+        ]
+    ),
 )
 def test_every_kind_on_the_command_line(
     stored: Path,
