@@ -8,7 +8,6 @@ import pytest
 import torch
 from support.gradients import K, check_gradients_fast, draw, draw_complex
 from support.link_bench import (
-    MAKE,
     WEIGHTS,
     Bench,
     add_setup,
@@ -17,10 +16,10 @@ from support.link_bench import (
     make_cohort,
     make_given,
 )
+from support.power_links import make_policy
 from torch import Tensor
 
 from otafl.core.contracts import Group, Link
-from otafl.power.cao_static import CaoStatic
 from otafl.power.custom import CustomPolicy
 from otafl.receivers.combiners import Eigen
 from otafl.uplink.impairments.impairments import Impairments
@@ -96,7 +95,7 @@ def test_transport_by_updates_powers_and_scaling(case: str) -> None:
 def test_transport_by_updates_through_a_policy(policy: str, case: str) -> None:
     """Powers answer to the updates' mean powers, so the estimate depends on updates twice."""
     link = uplink(case)
-    made = CaoStatic() if policy == "cao_static" else MAKE[policy]()
+    made = make_policy(policy)
     known = link.transport.parts.alignment.statistics
     if policy == "gbma":
         known = make_bench("gbma", range(TRIALS), K).transport.parts.alignment.statistics
