@@ -4,10 +4,8 @@ charged, and the others' mean is theirs. Where nobody has one, the round changes
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -16,7 +14,6 @@ from torch import Tensor
 
 import otafl
 from otafl.channels.custom import Draws
-from otafl.channels.trace_files import SCHEMA
 from otafl.core import registry
 
 pytestmark = pytest.mark.exact
@@ -68,35 +65,6 @@ def check(keys: dict[str, Any], dead: int) -> dict[str, np.ndarray]:
     assert (one.counts["updates_used"] <= (4 - dead) * ROUNDS).all()
     assert taken["airtime_s"].max() < 10
     return taken
-
-
-def make_trace(path: Path) -> None:
-    """Write a trace of 6 rounds, 4 devices, 3 antennas and 2 paths, of which DEAD has none."""
-    draw = np.random.default_rng(0)
-    a = 1e-5 * draw.standard_normal((2, 6, 4, 3, 2))
-    a[:, :, DEAD] = 0.0
-    with h5py.File(path, "w") as file:
-        file.attrs.update({"schema": SCHEMA, "carrier_hz": 3.5e9, "bandwidth_hz": 1e6})
-        file["a_real"], file["a_imag"] = a
-        file["tau_s"] = draw.uniform(0.0, 1e-6, (6, 4, 2))
-
-
-@pytest.mark.usefixtures("fewest_states")
-def test_a_trace_without_a_path(tmp_path: Path) -> None:
-    """The large-scale gain is zero as well, and so is what is believed of the channel."""
-    make_trace(tmp_path / "place.nc")
-    trace = {"name": "trace", "path": str(tmp_path / "place.nc"), "snr_db": 30.0, "antennas": 1}
-    band = {"subcarrier_groups": 3, "bandwidth_hz": 1e7, "block_symbols": 40}
-    absolute = {"snr_db": None, "gains": "absolute"}
-    cases: list[dict[str, Any]] = [
-        *({"power": power} for power in registry.list_names("power")[::3]),
-        *({"csi": csi, "power": "tci"} for csi in registry.list_names("csi")),
-        {"receiver": RECEIVERS[0], "power": "ci", "channel": trace | {"antennas": 3}},
-        *({"transport": {"name": "digital", **DIGITAL[rule]}} for rule in ("shannon", "mcs")),
-        *({"channel": trace | band | more} for more in (absolute, {"gains": "relative"})),
-    ]
-    for keys in cases:
-        check({"channel": trace} | keys, 1)
 
 
 DEAD_AND_SCALE = pytest.mark.parametrize(("dead", "scale"), [(1, 0.0), (4, 1e-9)])
@@ -174,11 +142,3 @@ def test_digital_mean_is_that_of_the_others(access: str) -> None:
     assert [one is None for one in sent.per_device] == [k == DEAD for k in range(4)]
     assert sent.report.participants == 3
     assert sent.report.bits == 3 * 50 * 32
-
-
-@pytest.mark.parametrize("csi", [one for one in registry.list_names("csi") if one != "pilots"])
-def test_a_path_loss_beyond_all_measure(csi: str) -> None:
-    """300 dB leave no channel, whatever is believed of the fading. Only the noise of pilots looks
-    like a channel."""
-    far = {"name": "rayleigh", "path_loss_db": 300.0}
-    check({"channel": far, "csi": csi, "power": "tci"}, 4)

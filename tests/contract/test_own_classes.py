@@ -39,10 +39,6 @@ def own(table: str, name: str) -> str:
     return f"{kind.__module__}:{kind.__name__}"
 
 
-def test_tables() -> None:
-    assert set(TABLES) == {"algorithm", "codec", "csi", "selection", "downlink", "server"}
-
-
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
 def test_a_class_does_what_it_does_by_its_name(table: str, name: str) -> None:
     section, example = small(table, name), registry.load_settings_class(table, name).example

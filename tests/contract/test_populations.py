@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import ALGORITHMS, chosen, engine, over_fading, section, small
-from support.rounding import SINGLE, assert_agree
+from contract.small import ALGORITHMS, engine, over_fading, section, small
+from support.rounding import assert_agree
 from torch import Tensor
 
-from otafl.channels.base import Channel
-from otafl.channels.rayleigh import Rayleigh
 from otafl.core import registry
 from otafl.core.contracts import ChannelState
 from otafl.engine.device_store import DeviceStore
@@ -26,8 +24,6 @@ pytestmark = pytest.mark.exact
 
 FEW: dict[str, Any] = {"devices.count": 40, "devices.participants": 3, "trials": 2}
 """Of 40 devices nine take part in three rounds, at most."""
-LINKS = ("power", "receiver", "csi", "transport")
-
 Values = dict[str, np.ndarray]
 
 
@@ -93,28 +89,6 @@ def _rows_of_all(store: DeviceStore, cohort: Any) -> Tensor:
     """A dense table: the old way."""
     store._write_all()
     return cohort.flat_index
-
-
-@pytest.mark.parametrize(
-    ("table", "name"),
-    [(table, name) for table in LINKS for name in registry.list_names(table)[:2]],
-)
-@pytest.mark.usefixtures("fewest_states")
-def test_only_the_channels_of_who_sends_matter(
-    table: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Others' may be anything: ones, as most of these are, or what they really are."""
-    path = registry.TABLES[table].section
-    keys = {**registry.load_settings_class(table, name).example, path: chosen(table, name)}
-    keys |= {**FEW, "devices.count": 200, "data.train_samples": 300, "output.save_link": False}
-    keys |= {"data.partition": "iid"}
-    if table == "csi":  # a channel of which an outdated estimate still knows something
-        keys["channel"] = {"name": "rayleigh", "speed_kmh": 1.0}
-    ours = taken(engine(keys))
-    assert all(np.isfinite(value).all() for key, value in ours.items() if key.startswith("left"))
-    monkeypatch.setattr(Rayleigh, "get_state_of_devices", Channel.get_state_of_devices)
-    theirs = taken(engine(keys))
-    assert_agree(ours, theirs, tolerance=3 * SINGLE)  # after three rounds
 
 
 @pytest.mark.parametrize("channel", ["awgn", "rayleigh", "rician", "tdl-a", "umi", "trace"])
