@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 import sys
 from pathlib import Path
@@ -93,18 +92,6 @@ def test_what_is_there_is_kept_unless_forced(ran: Path, tmp_path: Path) -> None:
     assert set(xr.open_zarr(tmp_path / "o.zarr").data_vars) == {"stop_round"}
     assert set(open_results(tmp_path / "o.nc").data_vars) == {"stop_round"}
     assert "stop_round" in (tmp_path / "o.csv").read_text().splitlines()[0]
-
-
-def test_a_planted_link_is_not_followed(ran: Path, tmp_path: Path) -> None:
-    """Whose name another user could guess."""
-    pytest.importorskip("zarr")
-    victim = tmp_path / "victim"
-    victim.mkdir()
-    (victim / "thesis.tex").write_text("")
-    for kind in ("tmp", "old"):
-        (tmp_path / f".o.zarr.{os.getpid()}.{kind}").symlink_to(victim)
-    convert(ran, tmp_path / "o.zarr")
-    assert os.listdir(victim) == ["thesis.tex"]
 
 
 def test_what_cannot_be_is_said(
