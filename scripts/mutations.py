@@ -4,8 +4,8 @@
 
 The mistakes are those of `tests/mutations.yaml`. Each is put into a copy of the tree, in which run
 first the tests of the file, then the law that the mistake names (`otafl validate --quick --only
-LAW`, or a test of tests/laws), then the tests of its package, then the contract tests (of a
-command, the golden ones), and with --all the rest of the fast ones, up to the first failure.
+LAW`), then the tests of its package, then those of laws, then the contract tests (of a command, the
+golden ones), and with --all the rest of the fast ones, up to the first failure.
 The exit code is 1 if one is not noticed: a change of the tests is to leave none.
 """
 
@@ -26,30 +26,31 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "mutations.yaml"
+CHANGE = re.compile(r"<\|(.*?) => (.*?)\|>", re.DOTALL)
+"""In a line, what stands there and what takes its place."""
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """A mistake: in `file`, a path below otafl/, `old` becomes `new`.
+    """A mistake: in `file`, a path below otafl/, a `line` is another one: `a <|+ => -|> b`.
 
-    A `law` is a text in the names of the laws of `otafl validate` that then fail, or a file of
-    tests/laws that then does.
+    A `law` is a text in the names of the laws of `otafl validate` that then fail.
     """
 
     what: str
     file: str
-    old: str
-    new: str
+    line: str
     law: str | None = None
 
     def apply(self, text: str) -> str:
-        """Return the file's text with the mistake; raise ValueError unless `old` is there once."""
-        if (times := text.count(self.old)) != 1:
+        """Return the text with the mistake; raise ValueError unless the line is there once."""
+        old, new = (CHANGE.sub(rf"\{group}", self.line) for group in (1, 2))
+        if (times := text.count(old)) != 1:
             raise ValueError(
-                f"otafl/{self.file} has {times} times, not once: {self.old} (give the mutation of "
+                f"otafl/{self.file} has {times} times, not once: {old} (give the mutation of "
                 f"{LIST.relative_to(ROOT)} the line as it is now)"
             )
-        return text.replace(self.old, self.new)
+        return text.replace(old, new)
 
 
 def list_mutations() -> list[Mutation]:
@@ -65,9 +66,9 @@ def iterate_checks(mutation: Mutation, everything: bool) -> Iterator[list[str]]:
     tests = near.glob(f"test_{Path(mutation.file).stem}*.py")
     yield [str(path.relative_to(ROOT)) for path in tests]
     if mutation.law is not None:
-        is_test = mutation.law.startswith("tests/")
-        yield [mutation.law] if is_test else ["--only", mutation.law]
+        yield ["--only", mutation.law]
     yield [f"tests/{package}"]
+    yield ["tests/laws"]
     yield ["tests/golden" if package == "cli" else "tests/contract"]
     if everything:
         yield ["tests"]

@@ -10,12 +10,13 @@ generator is asked once in so many rounds for each trial.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 from contract.small import EVERY_METHOD, EVERY_PAYLOAD, engine, over_fading
-from support.dispatches import DispatchCounter
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from otafl.core import rng
 from otafl.core.contracts import ChannelState
@@ -35,6 +36,18 @@ class Drawn:
 
     def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
         return self.states[round]
+
+
+class DispatchCounter(TorchDispatchMode):
+    """Counts the operations that are dispatched inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
 
 
 def blobs() -> DataSet:

@@ -21,15 +21,10 @@ TRAINED = 6 * 5 + 5 + 2 * 5 + 5 * 10 + 10 + 1
 
 SYMBOLS = {
     "fedavg": TRAINED,
-    "fedprox": TRAINED,
-    "ditto": TRAINED,
-    "apfl": TRAINED,
-    "pfedme": TRAINED,
     "fedbuff": TRAINED,
     "scaffold": 2 * TRAINED,
     "fedbn": TRAINED - 2 * 5,
     "fedrep": TRAINED - 5 * 10 - 10,
-    "local_only": 0,
 }
 """Symbols of two rounds over the air, one for each coordinate that a device sends, halved."""
 

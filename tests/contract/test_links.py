@@ -30,16 +30,19 @@ def fading_kind(channel: type[Any]) -> tuple[bool, bool]:
 
 
 MODULES = registry.TABLES["channel"].modules
+
 FIRST_OF_MODULE = set({module: name for name, module in reversed(MODULES.items())}.values())
+
 FADES = first_of_each("channel", fading_kind)
+
 POLICIES = [(power, FADES[place % len(FADES)]) for place, power in enumerate(POWERS)]
+
 POLICIES += [
     (POWERS[place % len(POWERS)], channel)
     for place, channel in enumerate(CHANNELS)
     if channel in FIRST_OF_MODULE and channel not in FADES
 ]
 """Every policy over a kind of fading in turn, and a channel of every module with one policy."""
-
 
 NO_STATISTICS = "ci"
 """A policy that needs no long-term statistics, for tests of other parts: they take longest."""
@@ -71,24 +74,6 @@ def test_channel(name: str) -> None:
     for t in (-1, 70):
         assert_agree(alone.get_state(t).h[0], states[t].h[1])
         assert_agree(fewer.get_state(t).h, states[t].h[:, :2])
-
-
-@pytest.mark.parametrize("name", registry.list_names("csi"))
-@pytest.mark.parametrize("channel", FADES[:2])
-def test_csi(name: str, channel: str) -> None:
-    keys = {"csi": name, "channel": section(channel), "output.save_link": True}
-    keys["power"] = NO_STATISTICS
-    one = run(engine(keys), 2)
-    alone = run(engine(keys, trials=[1]), 2)
-    for whole, part in zip(one.link, alone.link, strict=True):
-        assert whole["h_hat/0"].shape == whole["h/0"].shape
-        assert whole["h/0"].shape[::2] == (3, 4)
-        assert whole["h_hat/0"].isfinite().all()
-        assert_agree(part["h_hat/0"][0], whole["h_hat/0"][1])
-    if registry.load_component("csi", name).is_perfect:
-        assert all(torch.equal(saved["h_hat/0"], saved["h/0"]) for saved in one.link)
-    elif channel != FADES[0]:  # whose phase and past are what they are
-        assert not torch.equal(one.link[-1]["h_hat/0"], one.link[-1]["h/0"])
 
 
 def saved_link(
@@ -180,8 +165,11 @@ def train_uncompressed(transport: str, sends_model: bool) -> Tensors:
 
 
 CODECS = registry.list_names("codec")
+
 CODED = {(codec, TRANSPORTS[i % len(TRANSPORTS)]) for i, codec in enumerate(CODECS)}
+
 CODED |= {(CODECS[i % len(CODECS)], transport) for i, transport in enumerate(TRANSPORTS, 1)}
+
 CODED |= {(codec, "over_the_air") for codec in CODECS}
 """Every codec over the air, and over a transport in turn; every transport with a codec in turn."""
 

@@ -9,13 +9,9 @@ import pytest
 import torch
 from contract.small import (
     ALGORITHMS,
-    EVERY_PAYLOAD,
-    close,
     engine,
     over_fading,
     points,
-    run,
-    scores,
 )
 
 from otafl.core.errors import UserError
@@ -75,11 +71,3 @@ def test_device_trains_alone_as_among_others(algorithm: str) -> None:
                 torch.testing.assert_close(block[copy], found, rtol=1e-8, atol=1e-11)
                 compared += 1
     assert compared or not payload
-
-
-@pytest.mark.parametrize("algorithm", EVERY_PAYLOAD)
-def test_trial_alone_is_trial_in_a_stack(algorithm: str) -> None:
-    keys = make_keys(algorithm)
-    whole = scores(run(engine(keys), 1))
-    alone = scores(run(engine(keys, trials=[1]), 1))
-    close(alone, {name: value[1:] for name, value in whole.items()}, 1e-9)

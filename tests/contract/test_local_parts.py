@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 from contract import small
-from contract.small import engine, run, scenario
-from support.decks import assign_samples
-from support.rounding import assert_agree
 
 from otafl import models
 from otafl.core import registry
 from otafl.core.contracts import Batch
 from otafl.core.rng import Streams
-from otafl.devices.hardware import CAUSES, Hardware
 from otafl.losses.cross_entropy import NextToken
 from otafl.models.base import Model
 
 MODELS = pytest.mark.parametrize("name", registry.list_names("model"))
+
 SHAPE, CLASSES, ROWS, BATCH = (64,), 10, 3, 5
 
 
@@ -85,55 +78,3 @@ def test_model_gradients_and_step(name: str) -> None:
     for key, grad in grads.items():
         by = step.view(-1, *[1] * (grad.dim() - 1)) * grad
         torch.testing.assert_close(moved[key], params[key] - by)
-
-
-PARTITIONS = [
-    pytest.param(name, marks=pytest.mark.slow) if name == "flower" else name
-    for name in registry.list_names("partition")
-    if not registry.load_settings_class("partition", name).groups_users
-]
-
-
-@pytest.mark.parametrize("name", PARTITIONS)
-def test_partition(name: str) -> None:
-    if name == "flower":
-        pytest.importorskip("flwr_datasets")
-    keys = small.chosen("partition", name)
-    config = registry.load_settings_class("partition", name)(**keys)
-    labels = np.random.default_rng(0).integers(0, 10, 500)
-    parts = assign_samples(config, labels, 7, np.random.default_rng(1))
-    again = assign_samples(config, labels, 7, np.random.default_rng(1))
-    other = assign_samples(config, labels, 7, np.random.default_rng(2))
-    together = np.concatenate(parts)
-    assert len(parts) == 7
-    assert all(len(part) for part in parts)
-    assert len(np.unique(together)) == len(together)
-    assert together.min() >= 0
-    assert together.max() < 500
-    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
-    assert any(not np.array_equal(a, b) for a, b in zip(parts, other, strict=True))
-    one = run(engine({"data.partition": keys}), 1)
-    assert all(block.isfinite().all() for block in one.server.values())
-    assert one.sample_share.ge(1).all()
-
-
-@pytest.mark.parametrize("name", registry.list_names("compute"))
-def test_compute(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "devices.csv").write_text("flops_per_s\n1e9\n2e9\n")
-    monkeypatch.chdir(tmp_path)
-    keys = small.chosen("compute", name)
-    config = scenario({"devices.compute": keys}).devices.compute
-    hardware = config.build_hardware(6, np.random.default_rng(3))
-    fewer = config.build_hardware(4, np.random.default_rng(3))
-    for field in fields(Hardware):
-        values = getattr(hardware, field.name)
-        assert values.shape == (6,)
-        assert values.dtype == np.float64
-        assert_agree(getattr(fewer, field.name), values[:4])
-    for positive in ("flops_per_s", "frequency_hz", "frequency_min_hz", "kappa", "efficiency"):
-        assert (getattr(hardware, positive) > 0).all()
-    assert (hardware.frequency_min_hz <= hardware.frequency_hz).all()
-    assert (hardware.charge_j <= hardware.battery_j).all()
-    one = run(engine({"devices.compute": keys}), 2)
-    assert (one.parts.clock.compute_spent_j()[..., CAUSES.index("compute")] > 0).all()
-    assert (one.parts.clock.get_time_s() > 0).all()

@@ -10,7 +10,6 @@ import functools
 import itertools
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,6 @@ from otafl.data import DataSet
 from otafl.evaluation.recorder import Recorder
 from otafl.scenario import ScenarioError
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 LENGTH, VOCABULARY = 5, 6
 
 VALUES: dict[str, Any] = {
@@ -119,19 +117,6 @@ def test_a_method_trains_or_is_refused_in_a_sentence(method: str, kind: str) -> 
     assert any(not torch.equal(value, start[view]) for view, value in out.items())
 
 
-def test_the_page_says_which_methods_run_under_which_loss() -> None:
-    """Under cross-entropy all run, as the tests of methods show. A new method may have no row."""
-    page = (DOCS / "objectives.md").read_text()
-    told = dict(re.findall(r"^\| (\w+) \| yes \| (.*) \|$", page, re.M))
-    found = {
-        name: " | ".join("no" if find_refusal(name, kind) else "yes" for kind in KINDS)
-        for name in ALGORITHMS
-        if name in told
-    }
-    assert told
-    assert told == found
-
-
 @pytest.mark.parametrize(
     ("changes", "key", "said"),
     [
@@ -181,19 +166,3 @@ def test_a_metric_without_meaning_is_absent(kind: str) -> None:
         assert (f"personal_test_{name}" in found) == (name in mine), name
     assert not any("majority" in name or "accuracy" in name for name in found)
     assert all(np.isfinite(found[f"test_{name}"]).all() for name in mine)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"privacy": {"clip": 1.0, "epsilon": 5.0}, "power": "full"},
-        {"transport": "fsk_majority_vote", "algorithm": {"name": "fedavg"}},
-        {"codec": "obda", "transport": "over_the_air"},
-        {"transport": "reed"},
-        {"algorithm": "pfedbayes", "transport": "over_the_air"},
-        {"transport": "digital"},
-    ],
-)
-def test_float_labels_meet_privacy_votes_and_bayes(changes: dict[str, Any]) -> None:
-    found = scores(run(engine(VALUES | changes), 2))
-    assert all(value.isfinite().all() for value in found.values())

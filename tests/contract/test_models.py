@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +12,7 @@ from support.training_scores import score_training
 from torch import Tensor
 
 from otafl.core import registry
-from otafl.core.contracts import Batch
 from otafl.core.rng import Streams
-from otafl.losses.cross_entropy import NextToken
 from otafl.models import LayeredModel, build
 
 MODULES = registry.TABLES["model"].modules
@@ -78,37 +75,6 @@ def test_stacked_is_alone(name: str, algorithm: str) -> None:
         alone = scores(run(engine(stack, trials=[trial], chosen=[point]), 2))
         row = slice(2 * point + trial, 2 * point + trial + 1)
         close(alone, {view: value[row] for view, value in whole.items()}, 2e-10)
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_a_model_keeps_its_contract(name: str) -> None:
-    """Sizes and the start are said alike, and scores do not depend on the other rows."""
-    section = registry.load_settings_class("model", name).model_validate(model(name))
-    made = build(section, SHAPE, CLASSES)
-    assert made.macs > 0
-    assert made.num_params == sum(math.prod(shape) for shape in made.shapes.values())
-    streams = Streams([1, 2], [0, 0], dtype=torch.float64)
-    params = made.init(lambda key, shape: streams.draw_uniform(f"init/{key}", 0, shape).clone())
-    assert {key: tuple(block.shape) for key, block in params.items()} == {
-        key: (2, *shape) for key, shape in made.shapes.items()
-    }
-    x = torch.rand(1, 5, *SHAPE, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    x = torch.floor(CLASSES * x) if name in TOKENS else x
-    both = made.logits(params, x)
-    assert both.shape == (2, 5, *(SHAPE if name in TOKENS else ()), CLASSES)
-    alone = made.logits({key: block[1:] for key, block in params.items()}, x)
-    torch.testing.assert_close(both[1:], alone, rtol=0, atol=1e-12)
-    batch = Batch(x.expand(2, -1, -1).clone(), x[..., 0].expand(2, -1).long(), None)
-    if name in TOKENS:
-        made.loss, batch = NextToken(), replace(batch, y=batch.x.flip(1).long())
-    loss, grads = made.compute_gradients(params, batch)
-    assert loss.shape == (2,)
-    assert {key: grad.shape for key, grad in grads.items()} == {
-        key: value.shape for key, value in params.items()
-    }
-    assert {loss.dtype, both.dtype, *(grad.dtype for grad in grads.values())} == {torch.float64}
-    assert set(made.norms) <= made.shapes.keys()
-    assert bool(made.moments(params, x)) == made.batch_norms
 
 
 class Dense:

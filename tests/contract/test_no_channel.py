@@ -4,19 +4,16 @@ charged, and the others' mean is theirs. Where nobody has one, the round changes
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import torch
-from contract.small import chosen, engine, run
+from contract.small import engine, run
 from torch import Tensor
 
 import otafl
 from otafl.channels.custom import Draws
-from otafl.channels.trace_files import SCHEMA
 from otafl.core import registry
 
 pytestmark = pytest.mark.exact
@@ -73,35 +70,6 @@ def check(keys: dict[str, Any], dead: int) -> dict[str, np.ndarray]:
     return taken
 
 
-def make_trace(path: Path) -> None:
-    """Write a trace of 6 rounds, 4 devices, 3 antennas and 2 paths, of which DEAD has none."""
-    draw = np.random.default_rng(0)
-    a = 1e-5 * draw.standard_normal((2, 6, 4, 3, 2))
-    a[:, :, DEAD] = 0.0
-    with h5py.File(path, "w") as file:
-        file.attrs.update({"schema": SCHEMA, "carrier_hz": 3.5e9, "bandwidth_hz": 1e6})
-        file["a_real"], file["a_imag"] = a
-        file["tau_s"] = draw.uniform(0.0, 1e-6, (6, 4, 2))
-
-
-@pytest.mark.usefixtures("fewest_states")
-def test_a_trace_without_a_path(tmp_path: Path) -> None:
-    """The large-scale gain is zero as well, and so is what is believed of the channel."""
-    make_trace(tmp_path / "place.nc")
-    trace = {"name": "trace", "path": str(tmp_path / "place.nc"), "snr_db": 30.0, "antennas": 1}
-    band = {"subcarrier_groups": 3, "bandwidth_hz": 1e7, "block_symbols": 40}
-    absolute = {"snr_db": None, "gains": "absolute"}
-    cases: list[dict[str, Any]] = [
-        *({"power": power} for power in registry.list_names("power")[::3]),
-        *({"csi": csi, "power": "tci"} for csi in registry.list_names("csi")),
-        {"receiver": RECEIVERS[0], "power": "ci", "channel": trace | {"antennas": 3}},
-        *({"transport": {"name": "digital", **DIGITAL[rule]}} for rule in ("shannon", "mcs")),
-        *({"channel": trace | band | more} for more in (absolute, {"gains": "relative"})),
-    ]
-    for keys in cases:
-        check({"channel": trace} | keys, 1)
-
-
 DEAD_AND_SCALE = pytest.mark.parametrize(("dead", "scale"), [(1, 0.0), (4, 1e-9)])
 
 
@@ -140,30 +108,3 @@ def test_digital(rule: str, dead: int, scale: float) -> None:
     if dead == 4:
         assert (taken["airtime_s"] == 0).all()
         assert (taken["uplink_bits"] == 0).all()
-
-
-@pytest.mark.parametrize("power", ["tci", "cao_average", "lyapunov"])
-def test_plans_of_a_channel_without_gain(power: str) -> None:
-    """Long-term statistics in closed form."""
-    check({"channel": {"name": "awgn", "path_loss_db": 300.0}, "power": power}, 4)
-
-
-@pytest.mark.parametrize("selection", registry.list_names("selection"))
-def test_selections(selection: str) -> None:
-    """Whoever is chosen."""
-    keys = {"devices.selection": chosen("selection", selection), "devices.participants": 2}
-    if registry.load_settings_class("selection", selection)().assumes_increments:
-        keys["algorithm"] = "fedavg"
-    check(keys | {"channel": channel(1), "transport": "digital"}, 1)
-
-
-@pytest.mark.parametrize("access", ["tdma", "ofdma"])
-def test_joint_frequency(access: str) -> None:
-    """A device that cannot make its deadline by any power works and is silent."""
-    keys = {
-        "devices.deadline_s": 0.2,
-        "devices.cpu_frequency": "joint",
-        "transport": {"name": "digital", "access": access},
-    }
-    for dead in (1, 4):
-        check(keys | {"channel": channel(dead)}, dead)

@@ -13,8 +13,6 @@ from contract.small import engine, run, scenario, small
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.settings import list_stackable_fields
-from otafl.scenario import make_stack_key
 from otafl.user_code.custom_part import CustomClass
 
 pytestmark = pytest.mark.exact
@@ -41,10 +39,6 @@ def own(table: str, name: str) -> str:
     return f"{kind.__module__}:{kind.__name__}"
 
 
-def test_tables() -> None:
-    assert set(TABLES) == {"algorithm", "codec", "csi", "selection", "downlink", "server"}
-
-
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
 def test_a_class_does_what_it_does_by_its_name(table: str, name: str) -> None:
     section, example = small(table, name), registry.load_settings_class(table, name).example
@@ -59,29 +53,6 @@ def test_a_class_does_what_it_does_by_its_name(table: str, name: str) -> None:
     taken = [one.means.take() for one in (built_in, users)]
     for key, value in taken[0].items():
         assert torch.equal(value.nan_to_num(), taken[1][key].nan_to_num()), key
-
-
-@pytest.mark.parametrize(
-    ("table", "name", "key", "numbers", "other"),
-    [
-        ("csi", "error", "variance", (0.1, 0.4), None),
-        ("server", "momentum", "beta1", (0.1, 0.5), None),
-        ("downlink", "analog", "snr_db", (0.0, 10.0), ("fading", True)),
-        ("selection", "threshold", "min_snr_db", (0.0, 3.0), None),
-        ("codec", "topk", "keep", (0.1, 0.5), None),
-    ],
-)
-def test_numbers_that_are_stacked(
-    table: str, name: str, key: str, numbers: tuple[float, float], other: Any
-) -> None:
-    """They share a stack, where they do so for the built-in component; a key that is none is its
-    own stack."""
-    kind = registry.load_settings_class(table, name)
-    few, more = (scenario(changes(table, {"name": own(table, name), key: one})) for one in numbers)
-    assert (make_stack_key(few) == make_stack_key(more)) is (key in list_stackable_fields(kind))
-    if other is not None:
-        apart = scenario(changes(table, {"name": own(table, name), other[0]: other[1]}))
-        assert make_stack_key(apart) != make_stack_key(few)
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -100,15 +71,3 @@ def test_keys_and_classes_that_do_not_fit(table: str) -> None:
     if getattr(contract, "__abstractmethods__", ()):
         with pytest.raises(UserError, match=f"^{section}.name: .* has no "):
             scenario(changes(table, {"name": f"{contract.__module__}:{contract.__name__}"}))
-
-
-def test_a_value_that_does_not_fit() -> None:
-    """In a section of the top, and in one of the devices'."""
-    for table, name, key, said in (
-        ("codec", "topk", "keep", "codec.keep: got 7; must be less than or equal to 1"),
-        ("selection", "threshold", "min_snr_db", "devices.selection.min_snr_db: got 7000; must be"),
-    ):
-        value = 7 if table == "codec" else 7000
-        with pytest.raises(UserError) as error:
-            scenario(changes(table, {"name": own(table, name), key: value}))
-        assert str(error.value).startswith(said)

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import ALGORITHMS, chosen, engine, over_fading, section, small
-from support.rounding import SINGLE, assert_agree
+from contract.small import ALGORITHMS, engine, over_fading, section, small
+from support.rounding import assert_agree
 from torch import Tensor
 
-from otafl.channels.base import Channel
-from otafl.channels.rayleigh import Rayleigh
 from otafl.core import registry
 from otafl.core.contracts import ChannelState
-from otafl.engine import device_store
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
@@ -26,8 +23,6 @@ pytestmark = pytest.mark.exact
 
 FEW: dict[str, Any] = {"devices.count": 40, "devices.participants": 3, "trials": 2}
 """Of 40 devices nine take part in three rounds, at most."""
-LINKS = ("power", "receiver", "csi", "transport")
-
 Values = dict[str, np.ndarray]
 
 
@@ -91,28 +86,6 @@ def _rows_of_all(store: DeviceStore, cohort: Any) -> Tensor:
     return cohort.flat_index
 
 
-@pytest.mark.parametrize(
-    ("table", "name"),
-    [(table, name) for table in LINKS for name in registry.list_names(table)[:2]],
-)
-@pytest.mark.usefixtures("fewest_states")
-def test_only_the_channels_of_who_sends_matter(
-    table: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Others' may be anything: ones, as most of these are, or what they really are."""
-    path = registry.TABLES[table].section
-    keys = {**registry.load_settings_class(table, name).example, path: chosen(table, name)}
-    keys |= {**FEW, "devices.count": 200, "data.train_samples": 300, "output.save_link": False}
-    keys |= {"data.partition": "iid"}
-    if table == "csi":  # a channel of which an outdated estimate still knows something
-        keys["channel"] = {"name": "rayleigh", "speed_kmh": 1.0}
-    ours = taken(engine(keys))
-    assert all(np.isfinite(value).all() for key, value in ours.items() if key.startswith("left"))
-    monkeypatch.setattr(Rayleigh, "get_state_of_devices", Channel.get_state_of_devices)
-    theirs = taken(engine(keys))
-    assert_agree(ours, theirs, tolerance=3 * SINGLE)  # after three rounds
-
-
 @pytest.mark.parametrize("channel", ["awgn", "rayleigh", "rician", "tdl-a", "umi", "trace"])
 def test_every_channel_knows_some_of_its_devices(channel: str) -> None:
     more = {} if channel in ("awgn", "trace", "umi") else {"block_symbols": 7}
@@ -126,35 +99,3 @@ def test_every_channel_knows_some_of_its_devices(channel: str) -> None:
     outline = one.get_large_scale_state(1)
     assert outline.h.shape == one.get_state(1).h.shape
     assert_agree(outline.gain, one.get_state(1).gain)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "keys"),
-    [
-        *((name, {}) for name in ("scaffold", "ditto", "apfl", "fedrep")),
-        ("pfedbayes", {"data.test": "per_device", "data.partition": "iid"}),
-    ],
-)
-def test_devices_at_the_start_are_tested_together(
-    algorithm: str, keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Scores are those of a test of each, up to the rounding of sums over other chunks."""
-    keys = keys_of(algorithm) | {"engine.dtype": "float64"} | keys
-    each = taken(engine(keys))
-    monkeypatch.setattr(device_store, "MODELS_CHUNK", 0)
-    asked = []
-    different = DeviceStore.get_distinct
-
-    def counted(store: DeviceStore, model_reals: int) -> Any:
-        blocks, whose = different(store, model_reals)
-        asked.append(whose is not None and next(iter(blocks.values())).shape[1])
-        return blocks, whose
-
-    monkeypatch.setattr(DeviceStore, "get_distinct", counted)
-    together = taken(engine(keys))
-    assert asked[0] == 1
-    assert 3 <= asked[-1] <= 10
-    assert together.keys() == each.keys()
-    for name, value in each.items():
-        exact = name.endswith("accuracy")
-        np.testing.assert_allclose(together[name], value, 0 if exact else 1e-12, err_msg=name)

@@ -5,7 +5,6 @@ as in a stack and after a resume, or refuses them in one sentence.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +14,9 @@ from contract.small import (
     engine,
     over_fading,
     run,
-    scenario,
     scores,
 )
 
-import otafl
 from otafl.core.contracts import Tensors
 from otafl.engine.engine import Engine
 
@@ -81,16 +78,3 @@ def test_a_resumed_run_draws_the_same(model: str) -> None:
     second.run_round(2)
     for name, block in state(whole).items():
         assert torch.equal(block, state(second)[name])
-
-
-def test_a_saved_module_has_the_statistics_of_its_test(tmp_path: Path) -> None:
-    """The exported module scores the test samples as the run did."""
-    keys = {"algorithm": "fedavg", "model": MODELS["module"], "output.save_models": True}
-    tested = scenario(keys | {"trials": 1, "training.eval_samples": None})
-    result = otafl.run(tested, tmp_path / "run.nc")
-    module = otafl.load_model(tmp_path / "run.nc", trust=True)
-    data = engine(keys, [0]).parts.samples.data
-    scores = module(torch.from_numpy(data.x_test))
-    right = (scores.argmax(1).numpy() == data.y_test).mean()
-    assert right == pytest.approx(float(result.test_accuracy.isel(trial=0, round=-1)), abs=1e-6)
-    assert not bool((module[1].running_mean == 0).all())

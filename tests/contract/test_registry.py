@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -14,10 +13,8 @@ import pytest
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.settings import Settings, list_stackable_fields
-from otafl.results import variables
-from otafl.scenario import Scenario, build_json_schema, load_scenario
-from otafl.scenario.axes import NOT_SWEPT, build_axes, read
-from otafl.scenario.keys import CHOICES, iterate_fields, set_value
+from otafl.scenario import build_json_schema, load_scenario
+from otafl.scenario.keys import CHOICES
 
 ENTRIES = [(table, name) for table in registry.TABLES for name in registry.list_names(table)]
 
@@ -53,39 +50,6 @@ def test_every_table_is_a_section_with_a_default() -> None:
             section = getattr(section, str(part))
         default = registry.TABLES[choice.table].default
         assert section == registry.load_settings_class(choice.table, default)(name=default)
-
-
-def test_an_entry_can_be_named_alone_or_in_a_mapping(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With what its example says that it cannot do without."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "devices.csv").write_text("flops_per_s\n1e9\n")
-    for table, name in ENTRIES:
-        path = registry.TABLES[table].path
-        example = dict(registry.load_settings_class(table, name).example)
-        assert all(key.split(".")[0] in Scenario.model_fields for key in example)
-        found = []
-        for section in (name, {"name": name}):
-            tree = set_value({"name": "x"}, path, section)
-            for key, value in example.items():
-                tree = set_value(tree, tuple(key.split(".")), value)
-            scenario = load_scenario({"transport": "ideal"} | tree)
-            found.append(functools.reduce(getattr, path, scenario))
-        assert found[0] == found[1]
-        assert found[0].name == name
-
-
-def test_no_key_gives_an_axis_the_name_of_something_else_in_a_result() -> None:
-    fields = iterate_fields(Scenario)
-    keys = {key for key, _ in fields if key.split(".")[0] not in NOT_SWEPT}
-    used = {*variables.VARIABLES, "trial", "round", "device", "point", "point_index", "final_round"}
-    for key in keys:
-        if key in ("data", "devices", "training"):
-            continue
-        sweep, problems = read({key: ["a"]}, Scenario, {})
-        assert not used & set(build_axes(sweep)), key
-        assert all("is a section" in problem.message for problem in problems), problems
 
 
 def test_the_schema_marks_stackable_fields_and_describes_entries() -> None:
@@ -133,12 +97,6 @@ def _imports(code: str, *modules: str) -> str:
     loaded = "; ".join(f"print('{one}' in sys.modules)" for one in modules)
     command = [sys.executable, "-c", f"import sys\n{code}\n{loaded}"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def test_names_are_listed_with_what_they_are_without_torch() -> None:
-    names = "for t in r.TABLES for n in r.list_names(t)"
-    code = f"import otafl.core.registry as r; [r.read_info(t, n) {names}]"
-    assert _imports(code, "torch", "numpy", "sionna").split() == ["False"] * 3
 
 
 def test_the_command_line_lists_without_torch() -> None:

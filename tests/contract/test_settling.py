@@ -92,32 +92,6 @@ def test_a_round_that_nobody_is_heard_in(algorithm: str, transport: str) -> None
             assert torch.equal(now, heard)
 
 
-@pytest.mark.parametrize(("algorithm", "transport"), SENDING)
-def test_a_device_that_is_not_heard(algorithm: str, transport: str) -> None:
-    """What the server knows of it stays, and what it settles; the others' do not."""
-    (before, kept), _ = run_two(algorithm, transport)
-    one, silent = heard_by_few(algorithm, transport, [1])
-    if not silent:
-        return
-    tables = {name: (before[name], one.server[name]) for name in tables_of(algorithm, transport)}
-    stays = [name for name, (was, now) in tables.items() if torch.equal(now[:, 1], was[:, 1])]
-    assert bool(stays) == bool(tables)  # others are mixtures of these rows
-    for was, now in (tables[name] for name in stays):
-        assert not torch.equal(now[:, 0], was[:, 0])
-    for name, was in kept.items():
-        if is_acknowledged(algorithm, name):
-            now = state(one)[name]
-            assert torch.equal(now[:, 1], was[:, 1])
-            assert not torch.equal(now[:, 0], was[:, 0])
-
-
-def tables_of(algorithm: str, transport: str) -> list[str]:
-    """The server's blocks [S, K, *shape]: those that grow with the devices."""
-    keys = {"algorithm": algorithm, "transport": transport}
-    few, more = (engine(keys | {"devices.count": count}).server for count in (4, 5))
-    return [name for name, block in few.items() if block.shape != more[name].shape]
-
-
 @pytest.mark.parametrize("codec", registry.list_names("codec"))
 def test_a_codec_remembers_what_was_not_heard(codec: str) -> None:
     """All of it, of a codec with memory, and less where it was heard."""

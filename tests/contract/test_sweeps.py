@@ -2,49 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
 from contract.small import scenario
 from support.stopped_sweeps import same
 
 from otafl import sweeping
-from otafl.scenario import Scenario, expand
-from otafl.sweeping.planning import hash_sources, name_points
-
-AXES: dict[str, Any] = {"channel.snr_db": [0, 20], "power.name": ["gbma", "tci"]}
-SEEDS: dict[str, Any] = {"seed": [7, 8]}
-"""For a transport without a channel, over which points of `AXES` are the same."""
-
-
-def list_stacks(one: Scenario) -> list[sweeping.Stack]:
-    points = expand(one)
-    return sweeping.plan(points, name_points(points, hash_sources(points)), {})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("algorithm", "transport", "sweep"),
-    [
-        *((name, "over_the_air", AXES) for name in ("scaffold", "fedrlr")),
-        *((name, "ideal", SEEDS) for name in ("fedpac", "fedem")),
-    ],
-)
-def test_split_by_memory_is_whole(algorithm: str, transport: str, sweep: dict[str, Any]) -> None:
-    """With memory for one trial at a time every trial of every point runs alone."""
-    keys = {
-        "algorithm": algorithm,
-        "transport": transport,
-        "sweep": sweep,
-        "engine.dtype": "float64",
-    }
-    little = scenario(keys | {"engine.memory_gb": 1e-9})
-    alone, together = (list_stacks(one) for one in (little, scenario(keys)))
-    assert [stack.trials for stack in alone[:3]] == [[0], [1], [2]]
-    assert all(len(stack.rows) == 1 for stack in alone)
-    assert all(stack.trials == [0, 1, 2] for stack in together)
-    same(sweeping.run(little), sweeping.run(scenario(keys)), tolerance=1e-8)
 
 
 def test_trials_of_different_length_join() -> None:

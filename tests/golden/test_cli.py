@@ -138,11 +138,6 @@ def test_check_prints_every_error(small: Path, capsys: pytest.CaptureFixture) ->
     assert "Traceback" not in captured.err
 
 
-def test_check_prints_the_schema(capsys: pytest.CaptureFixture) -> None:
-    call("check", "--schema")
-    assert "properties" in json.loads(capsys.readouterr().out)
-
-
 def test_list(capsys: pytest.CaptureFixture) -> None:
     call("list", "power")
     assert "gbma" in capsys.readouterr().out
@@ -168,12 +163,6 @@ def test_list_explains_a_component(capsys: pytest.CaptureFixture) -> None:
     assert "Zhu, Wang, Huang 2020" in said
 
 
-def test_list_explains_all_that_have_a_name(capsys: pytest.CaptureFixture) -> None:
-    call("list", "full")
-    said = capsys.readouterr().out
-    assert re.findall(r"^(\S+): full$", said, re.MULTILINE) == ["power", "devices.cpu_frequency"]
-
-
 def test_show_of_chosen_variables(swept: Path, capsys: pytest.CaptureFixture) -> None:
     call("show", swept, "--variables", "airtime_s, aggregation_nmse")
     shown = capsys.readouterr().out
@@ -184,15 +173,6 @@ def test_show_of_chosen_variables(swept: Path, capsys: pytest.CaptureFixture) ->
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "airtime: not a variable of this result; did you mean 'airtime_s'?" in captured.err
-
-
-def test_plot_without_options_draws_the_overview(
-    swept: Path, capsys: pytest.CaptureFixture
-) -> None:
-    call("plot", swept)
-    drawn = Path(capsys.readouterr().out.strip())
-    assert drawn.name == f"{swept.stem}_overview.png"
-    assert drawn.read_bytes() == (swept / "small.png").read_bytes()
 
 
 @pytest.mark.parametrize("columns", [40, 200])
@@ -209,18 +189,6 @@ def test_show_fits_the_terminal(
     (row,) = [line for line in shown.splitlines() if re.match(r"\s*10\s+ci\s", line)]
     assert cell.split()[0] in row
     assert ("no room in this terminal" in shown) == (columns < 200)
-
-
-def test_80_columns_show_accuracy_energy_and_airtime_before_losses(
-    swept: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    call("show", swept)
-    head, _, rest = capsys.readouterr().out.partition("end of each trial")
-    for word in ("accuracy", "tx energy", "airtime"):
-        assert word in head, word
-    assert "loss" not in head
-    assert "test_loss" in rest
 
 
 def test_numbers_of_the_summary() -> None:
@@ -269,17 +237,15 @@ def test_data_list(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatc
     assert "imagenet" in capsys.readouterr().err
 
 
-def test_the_python_api(tmp_path: Path) -> None:
-    import otafl
+def test_check_prints_the_schema(capsys: pytest.CaptureFixture) -> None:
+    call("check", "--schema")
+    assert "properties" in json.loads(capsys.readouterr().out)
 
-    assert otafl.UserError is UserError
-    assert callable(otafl.over_the_air)
-    scenario = yaml.safe_load(SMALL)
-    ds = otafl.run(scenario)
-    assert dict(ds["test_accuracy"].sizes) == {"trial": 2, "round": 3}
-    import otafl.sweeping  # a submodule must not hide the function
 
-    again = otafl.sweep(otafl.load_scenario(scenario), tmp_path / "out")
-    np.testing.assert_array_equal(again["test_accuracy"], ds["test_accuracy"])
-    with pytest.raises(AttributeError, match="no attribute 'runn'"):
-        _ = otafl.runn
+def test_plot_without_options_draws_the_overview(
+    swept: Path, capsys: pytest.CaptureFixture
+) -> None:
+    call("plot", swept)
+    drawn = Path(capsys.readouterr().out.strip())
+    assert drawn.name == f"{swept.stem}_overview.png"
+    assert drawn.read_bytes() == (swept / "small.png").read_bytes()

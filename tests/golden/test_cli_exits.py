@@ -17,29 +17,6 @@ from otafl.cli import process, running
 from otafl.core import console as bars
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["run", "nowhere.yaml"],
-        ["show", "nowhere.nc"],
-        ["run", "small.yaml", "--out", "small.txt"],
-        ["run", "small.yaml", "--out", "small.yaml/r.nc"],
-        ["sweep", "small.yaml", "--out", "small.yaml"],
-        ["run", "small.yaml", "--set", "training.round=3"],
-        ["run", "small.yaml", "--set", "training"],
-        ["check"],
-    ],
-)
-def test_what_the_user_can_mend_exits_with_2_and_one_message(
-    small: Path, capsys: pytest.CaptureFixture, args: list[str]
-) -> None:
-    call(*args, code=2)
-    captured = capsys.readouterr()
-    assert captured.err.startswith("otafl: error: ")
-    assert captured.out == ""
-    assert not (small / "results").exists()
-
-
 def test_the_installed_command_shows_no_traceback(small: Path) -> None:
     script = Path(sys.executable).with_name("otafl")
     done = subprocess.run([script, "run", "a.yaml"], capture_output=True, text=True, check=False)
@@ -72,12 +49,6 @@ def test_the_file_that_was_meant_is_suggested(small: Path, capsys: pytest.Captur
     assert "did you mean 'study/base.yaml'?" in capsys.readouterr().err
     call("run", "elsewhere.txt", code=2)
     assert "did you mean" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("args", [["run"], ["fly"], ["run", "a.yaml", "--workers", "x"]])
-def test_wrong_usage_exits_with_2(args: list[str], capsys: pytest.CaptureFixture) -> None:
-    call(*args, code=2)
-    assert "Usage: otafl" in capsys.readouterr().err
 
 
 def test_nothing_is_computed_for_a_folder_that_cannot_be_written(
@@ -166,21 +137,6 @@ def test_plain_progress_is_a_line_now_and_then_and_at_the_end(
     assert lines[0] == "500/1100 rounds, 40 rounds/s, 15 s left, stack 1 of 1"
     assert lines[-1] == "1100/1100 rounds, 40 rounds/s, stack 1 of 1"
     assert len(lines) == 3
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(20.0, "20 s/round"), (2.5, "2.5 s/round"), (0.5, "2.0 rounds/s")]
-)
-def test_slow_rounds_have_a_speed(
-    seconds: float, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(bars.time, "monotonic", lambda: now[0])
-    with bars.Progress(quiet=False) as progress:
-        for done in range(50):
-            progress(done, 49, "")
-            now[0] += seconds
-    assert f", {said}" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_progress_bar_in_a_terminal(

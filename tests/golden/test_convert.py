@@ -140,15 +140,3 @@ def test_a_narrow_terminal_folds_cells(
     told = capsys.readouterr().out
     assert max(map(len, told.splitlines())) <= 40
     assert any("0.410 ± 0.010" in line for line in told.splitlines())
-
-
-def test_cells_are_whole_where_there_is_room(
-    ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    """A column's title is folded before its cells are."""
-    for columns in range(60, 120, 5):
-        show(monkeypatch, columns, ran)
-        told = capsys.readouterr().out
-        rows = [line for line in told.splitlines() if line.strip().startswith(("gbma", "tci"))]
-        assert len(rows) == 4
-        assert all("±" in row and not row.rstrip().endswith("±") for row in rows)

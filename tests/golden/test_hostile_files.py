@@ -66,12 +66,6 @@ Way = Callable[[Path, Path], None]
 WAYS: list[Way] = [as_pickle, as_torch, inside_a_checkpoint]
 
 
-def test_a_bomb_goes_off_where_it_is_let(tmp_path: Path) -> None:
-    as_pickle(tmp_path / "file", tmp_path / "was_run")
-    pickle.loads((tmp_path / "file").read_bytes())
-    assert (tmp_path / "was_run").exists()
-
-
 @pytest.mark.parametrize("way", first_is_fast(WAYS))
 def test_a_checkpoint_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
     one, folder = scenario({"trials": 1}), tmp_path / "s"
@@ -225,6 +219,7 @@ def test_plain_data_come_back(tmp_path: Path) -> None:
 
 
 NAMED = ("algorithm", "channel", "power", "codec", "csi", "server", "downlink", "model", "data")
+
 READERS = {
     "show": ["show", "R", "--full"],
     "plot": ["plot", "R", "--out", "OUT.png"],

@@ -65,28 +65,3 @@ def test_it_runs_and_shows_its_figures(
     drawn = re.findall(r"^(?:draw|plot_\w+)\(|^figure, axes = ", path.read_text(), re.MULTILINE)
     assert len(figures) == len(drawn) > 0
     assert not list(folder.iterdir())
-
-
-WORKERS = """
-import otafl
-scenario = {
-    "name": "cells",
-    "data": {"name": "digits", "train_samples": 200},
-    "devices": {"count": 3},
-    "training": {"rounds": 2, "eval_samples": 40},
-    "engine": {"device": "cpu", "threads": 1},
-    "sweep": {"training.batch_size": [5, 10]},
-}
-alone = otafl.sweep(scenario, "alone")
-both = otafl.sweep(scenario, "both", workers=2)
-assert both.test_accuracy.equals(alone.test_accuracy)
-"""
-
-
-@pytest.mark.slow
-def test_workers_compute_what_a_cell_asks_for(tmp_path: Path) -> None:
-    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(WORKERS)])
-    place = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources=place).execute()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "both"]

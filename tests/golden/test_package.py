@@ -87,13 +87,6 @@ def test_the_sdist_holds_what_its_tests_and_docs_read(built: Path) -> None:
 
 
 @pytest.mark.slow
-def test_twine_finds_nothing_wrong(built: Path) -> None:
-    program(
-        sys.executable, "-m", "twine", "check", "--strict", *map(str, built.iterdir()), folder=built
-    )
-
-
-@pytest.mark.slow
 def test_the_quickstart_runs_from_the_wheel(unpacked: Path, tmp_path: Path) -> None:
     """In a folder that knows nothing of a checkout."""
     command, path = (sys.executable, "-m", "otafl.cli"), {"PYTHONPATH": str(unpacked)}

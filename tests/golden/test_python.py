@@ -10,7 +10,6 @@ import pytest
 
 import otafl
 from otafl import sweeping
-from otafl.cli import running
 from otafl.core.console import Progress
 
 SMALL = {
@@ -48,14 +47,6 @@ def test_options_reach_the_code_that_the_commands_call(
     found = called(monkeypatch, name, SMALL, tmp_path / "r.nc", scheduler="tls://x")
     assert found["scheduler"] == "tls://x"
     assert found["progress"] is None
-
-
-@pytest.mark.parametrize("name", ["run", "sweep"])
-def test_options_are_those_of_the_command(name: str) -> None:
-    shell = set(inspect.signature(getattr(running, name)).parameters)
-    python = set(inspect.signature(getattr(otafl, name)).parameters)
-    missing = shell - python - {"set_", "trust", "quiet", "out"}
-    assert not missing, "load_scenario takes overrides; the rest is of the shell"
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,6 @@ EXTRAS = PROJECT["optional-dependencies"]
 ORACLES = {"peft"}
 """Extras with which tests compare otafl; no installation needs them."""
 FOR_DEVELOPERS = {"dev", "docs", "all"} | ORACLES
-OLDER = {"typer", "rich", "packaging"}
-"""Packages of which Flower needs older versions."""
 
 
 def read_pins(name: str) -> dict[str, str]:
@@ -41,15 +39,6 @@ def test_all_is_every_extra_of_users() -> None:
     page = (ROOT / "docs" / "install.md").read_text()
     for name in EXTRAS.keys() - ORACLES:
         assert re.search(rf"^- (`\w+` and )?`{name}`", page, re.M), name
-
-
-def test_flower_has_constraints_of_its_own() -> None:
-    """They differ in what Flower needs otherwise, and in Flower."""
-    core, flower = read_pins("constraints.txt"), read_pins("scripts/constraints_flower.txt")
-    differ = {name for name in core.keys() | flower.keys() if core.get(name) != flower.get(name)}
-    own = {normalise(requirement) for requirement in EXTRAS["flower"]}
-    assert differ == OLDER | own
-    assert int(flower["rich"].split(".")[0]) < int(core["rich"].split(".")[0])
 
 
 def test_direct_dependencies_are_bounded_and_pinned() -> None:

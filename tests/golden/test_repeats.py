@@ -19,7 +19,7 @@ from studies.common import repeat
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "studies"
 FILES = {str(path.relative_to(FOLDER)): path for path in sorted(FOLDER.rglob("*.nc"))}
-MAX_S = 1.6
+MAX_S = 1.0
 """Processor seconds of a result that is repeated here. The script repeats all."""
 with (FOLDER / "repeats.csv").open(newline="") as file:
     ROWS = {row["file"]: row for row in csv.DictReader(file)}

@@ -11,7 +11,6 @@ from golden.test_docs import BLOCK
 
 from otafl import cli
 from otafl.data.files import DATA_DIR
-from otafl.scenario import load_scenario
 from otafl.scenario.yaml_source import parse
 
 ROOT = Path(__file__).parents[2]
@@ -47,13 +46,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(SCENE, tmp_path / "high.nc")
     np.save(tmp_path / "decibel.npy", np.full((20, 10), -3.0))
     return tmp_path
-
-
-@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.stem)
-def test_blocks_load(page: Path, home: Path) -> None:
-    """Each block is a scenario, or becomes one with a name."""
-    for text in yaml_blocks(page):
-        load_scenario({"name": "block"} | parse(text).data)
 
 
 @pytest.mark.slow

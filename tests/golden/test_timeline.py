@@ -9,7 +9,6 @@ import pytest
 from support.command import call
 
 import otafl
-from otafl.devices.hardware import ACTIVITIES
 
 SMALL = """\
 name: small
@@ -61,11 +60,10 @@ def test_the_command_explains(
     assert said in capsys.readouterr().err
 
 
-def test_the_page_names_every_activity_and_its_example_runs(
+def test_the_example_of_the_page_runs(
     ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "timeline.md").read_text()
-    assert all(f"| `{name}` |" in page for name in ACTIVITIES)
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     one = otafl.open_results(ran).isel(snr_db=0, drop=True)
     (ran.parent / "results").mkdir()

@@ -37,6 +37,7 @@ def chosen(p: Tensor, eta: Tensor) -> CustomPolicy:
 
 
 TRIALS = 2
+
 REALS = 19
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {

@@ -23,6 +23,6 @@ def test_every_mistake_has_its_place() -> None:
 
 @pytest.mark.parametrize("text", ["x = 1\n", "y = 2\nz = y = 2\n"])
 def test_a_stale_mistake_says_so(text: str) -> None:
-    mutation: Any = SCRIPT["Mutation"]("a sum is off", "power/ci.py", "y = 2", "y = 3")
+    mutation: Any = SCRIPT["Mutation"]("a sum is off", "power/ci.py", "y = <|2 => 3|>")
     with pytest.raises(ValueError, match=r"otafl/power/ci.py has [02] times, not once: y = 2"):
         mutation.apply(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
-from typing import Any
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "settings_users.py"))
 
@@ -18,23 +17,6 @@ SETTINGS = {
 def read_keys(language: str, text: str) -> list[tuple[str, set[str]]]:
     data = SCRIPT["iterate_data"](language, text)
     return [pair for one in data for pair in SCRIPT["iterate_keys"](one)]
-
-
-def test_settings_of_a_schema() -> None:
-    """A meaning is one setting, a section is none, nor is the law of a number."""
-    threshold = {"type": "number", "description": "weakest"}
-    law = {"properties": {"uniform": {"type": "array"}}}
-    one, other = (
-        {"properties": {"name": {"const": name}, "threshold": threshold}} for name in ("a", "b")
-    )
-    power = {"anyOf": [{"enum": ["a", "b"]}, {"oneOf": [one, other]}]}
-    speed = {"anyOf": [{"type": "number"}, {"$ref": "#/$defs/Law"}], "description": "fast"}
-    fields: dict[str, Any] = {"name": {}, "power": power, "speed": speed, "engine": law}
-    assert SCRIPT["list_settings"]({"properties": fields, "$defs": {"Law": law}}) == {
-        ("power.threshold", "weakest"): {"a", "b"},
-        ("speed", "fast"): set(),
-        ("engine.uniform", ""): set(),
-    }
 
 
 def test_keys_of_a_program_and_of_yaml_in_it() -> None:

@@ -12,46 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.channels.awgn import Awgn
-from otafl.channels.base import compute_link_budget
-from otafl.channels.rayleigh import Rayleigh
-from otafl.codecs.quantisers import Identity, Uniform
 from otafl.core.contracts import ChannelState, Cohort, LinkReport, Payload, Received
 from otafl.core.rng import Streams
-from otafl.csi.estimates import NormalError
-from otafl.csi.long_term import compute_statistics
-from otafl.power.equal_power import Gbma
-from otafl.power.inversion import ChannelInversion, TruncatedChannelInversion
-from otafl.power.least_error import Full
-from otafl.receivers.base import Scalar
-from otafl.uplink.base import Parts, deliver
-from otafl.uplink.coherent.ofdm import Ofdm
-from otafl.uplink.coherent.over_the_air import OverTheAir
-from otafl.uplink.digital.digital import Digital
-from otafl.uplink.ideal import Ideal
-from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.noncoherent.energy_detection import FskMajorityVote, Reed
-from otafl.uplink.transmission import Alignment
-from otafl.uplink.type_based.type_based import TypeBased
+from otafl.scenario import load_scenario
+from otafl.uplink import build
+from otafl.uplink.base import deliver
 
 WEIGHTS = [0.1, 0.4, 0.05, 0.2, 0.15, 0.3]
 
 POLICIES = ["full", "ci", "tci", "gbma"]
-MAKE: dict[str, Any] = {
-    "full": Full,
-    "ci": ChannelInversion,
-    "tci": TruncatedChannelInversion,
-    "gbma": Gbma,
-}
-TRANSPORTS: dict[str, Any] = {
-    "over_the_air": OverTheAir,
-    "ofdm": Ofdm,
-    "ideal": Ideal,
-    "digital": Digital,
-    "fsk_majority_vote": FskMajorityVote,
-    "reed": Reed,
-    "type_based": TypeBased,
-}
 
 
 @dataclass
@@ -90,40 +59,24 @@ def make_bench(
     **options: Any,
 ) -> Bench:
     """Make an uplink in double precision; `options` are the transport's."""
-    size = len(trials)
-    streams = Streams([seed] * size, list(trials), dtype=torch.float64)
-    levels = [snr_db] * size if isinstance(snr_db, float) else list(snr_db)
-    kind: Any = Rayleigh if fading else Awgn
-    sections = [kind.Settings(snr_db=level) for level in levels]
-    budget = compute_link_budget(sections, devices, streams)
-    channel = kind(kind.Settings(), budget, devices, streams, {})
-    policy_hyper = {"threshold": torch.full((size,), threshold, dtype=torch.float64)}
-    noise = torch.full((size,), 0.5, dtype=torch.float64)
-    error = torch.full((size,), variance, dtype=torch.float64)
-    csi = NormalError(NormalError.Settings(), channel, budget, streams, {"variance": error})
-    receiver = Scalar()
-    made_of = TRANSPORTS[transport].Settings(**options)
-    numbers = {name: getattr(made_of, name) for name in made_of.stackable_names}
-    codec: Any = Identity(Identity.Settings(), {}, streams)
-    if bits is not None:
-        codec = Uniform(Uniform.Settings(bits=bits), {}, streams)
-    impairments = Impairments([Impairments.Settings()] * size, None, streams)
-    known = compute_statistics(channel, csi, receiver, budget, noise)
-    chosen: Any = MAKE[policy](**(policy_options or {}))
-    parts = Parts(
-        budget=budget,
-        alignment=Alignment(csi, receiver, chosen, known, policy_hyper, impairments),
-        codec=codec,
-        streams=streams,
-        hyper={
-            name: torch.full((size,), float(value), dtype=torch.float64)
-            for name, value in numbers.items()
-            if value is not None
-        },
-        save_link=True,
-    )
-    made = TRANSPORTS[transport](made_of, parts)
-    return Bench(made, channel, streams, budget.budget[:, 0], variance)
+    power = {"name": policy, **({"threshold": threshold} if policy == "tci" else {})}
+    known = {
+        "power": power | (policy_options or {}),
+        "csi": {"name": "error", "variance": variance},
+    }
+    tree: dict[str, Any] = {
+        "name": "bench",
+        "transport": {"name": transport, **options},
+        "codec": "identity" if bits is None else {"name": "uniform", "bits": bits},
+        "output": {"save_link": True},
+    }
+    tree |= {} if transport in ("fsk_majority_vote", "reed") else known
+    levels = [snr_db] * len(trials) if isinstance(snr_db, float) else snr_db
+    kind = "rayleigh" if fading else "awgn"
+    rows = [load_scenario(tree | {"channel": {"name": kind, "snr_db": one}}) for one in levels]
+    streams = Streams([seed] * len(trials), list(trials), dtype=torch.float64)
+    made = build(rows, devices, streams)
+    return Bench(made.transport, made.channel, streams, made.budget.budget[:, 0], variance)
 
 
 def make_cohort(

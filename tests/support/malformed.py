@@ -1,8 +1,9 @@
-"""Scenarios made from the schema, and spoilt: wrong types, huge numbers, unknown and missing keys,
-wrong names, odd nesting, axes that are none, files that are cut."""
+"""Examples of components, spoilt: wrong types, huge numbers, unknown and missing keys, wrong names,
+odd nesting, axes that are none, files that are cut."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import json
@@ -11,8 +12,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from otafl.scenario import Scenario, build_json_schema
-from otafl.scenario.keys import iterate_fields
+from otafl.core import registry
+from otafl.scenario import Scenario, examples
+from otafl.scenario.keys import iterate_fields, set_value
+from otafl.scenario.yaml_source import parse
 
 ODD: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 3, 0.5, -0.5, 1e-300, 1e308, -1e308, 10**6, 10**9, 10**18, 10**40,
@@ -26,72 +29,22 @@ KEYS = ("name", "nam", "", "x", "zip", "rounds", "snr_db", "count", "path", "a.b
 
 
 @functools.cache
-def load_schema() -> dict[str, Any]:
-    return build_json_schema()
-
-
-@functools.cache
 def list_keys() -> list[str]:
     """Every dotted key of every component."""
     return sorted({key for key, _ in iterate_fields(Scenario)})
 
 
+@functools.cache
+def list_trees() -> list[dict[str, Any]]:
+    """The example of every component."""
+    return [
+        parse(examples.format_example(table, name)).data
+        for table in registry.TABLES
+        for name in registry.list_names(table)
+    ]
+
+
 odd = st.sampled_from(ODD).map(copy.deepcopy)
-
-
-@st.composite
-def draw_valid(draw: st.DrawFn, node: dict[str, Any], deep: int = 0) -> Any:
-    """A value that a schema takes, or nearly; of an object some of its keys."""
-    if "$ref" in node:
-        node = load_schema()["$defs"][node["$ref"].rsplit("/", 1)[-1]]
-    for kinds in (node.get("anyOf"), node.get("oneOf")):
-        if kinds:
-            return draw(draw_valid(draw(st.sampled_from(kinds)), deep))
-    if "const" in node:
-        return node["const"]
-    if "enum" in node:
-        return draw(st.sampled_from(node["enum"]))
-    kind = node.get("type")
-    if kind in ("integer", "number"):
-        return draw(_draw_numbers(node))
-    if kind == "boolean":
-        return draw(st.booleans())
-    if kind == "null":
-        return None
-    if kind == "array":
-        items = node.get("items") or {"type": "integer"}
-        least, most = node.get("minItems", 0), node.get("maxItems", 3)
-        return draw(
-            st.lists(draw_valid(items, deep + 1), min_size=least, max_size=max(least, most))
-        )
-    if kind == "object" or "properties" in node:
-        return draw(_draw_objects(node, deep))
-    return draw(st.sampled_from(["x", "digits", "a:b", "no.csv", ""]))
-
-
-def _draw_numbers(node: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Mostly numbers near a bound or the default, as far as they fit; some larger ones."""
-    least = node.get("minimum", node.get("exclusiveMinimum", -2))
-    most = node.get("maximum", node.get("exclusiveMaximum", 1000))
-    near = [least, least + 1, least + 2, least + 3, most, 10, 0.01, 0.5, 0.9, 1.0]
-    if isinstance(node.get("default"), int | float):
-        near += [node["default"]] * 3
-    if node["type"] == "integer":
-        near = [int(value) for value in near]
-    fit = [v for v in near if least <= v <= most and v != node.get("exclusiveMinimum")]
-    return st.sampled_from(fit or [least])
-
-
-@st.composite
-def _draw_objects(draw: st.DrawFn, node: dict[str, Any], deep: int) -> dict[str, Any]:
-    known = node.get("properties", {})
-    if not known:
-        return {}
-    wanted = [key for key in known if "const" in known[key] or "enum" in known[key]]
-    wanted = [key for key in wanted if key == "name"] + node.get("required", [])
-    more = draw(st.lists(st.sampled_from(sorted(known)), max_size=4, unique=True))
-    chosen = dict.fromkeys([*wanted, *more])
-    return {key: draw(draw_valid(known[key], deep + 1)) for key in chosen if key in known}
 
 
 def iterate_places(tree: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -141,11 +94,11 @@ def _draw_axes(draw: st.DrawFn) -> Any:
 
 @st.composite
 def draw_text(draw: st.DrawFn) -> str:
-    """A scenario's file; as JSON, which is YAML too."""
-    tree = {"name": "fuzzed", **draw(draw_valid(load_schema()))}
-    tree.pop("sweep", None)
-    if draw(st.booleans()):
-        return json.dumps(tree)
+    """A scenario's file, of a component's example with other keys; as JSON, which is YAML too."""
+    tree = copy.deepcopy(draw(st.sampled_from(list_trees())))
+    for key in draw(st.lists(st.sampled_from(list_keys()), max_size=3)):
+        with contextlib.suppress(KeyError):  # a number stands in the place of a section
+            tree = set_value(tree, tuple(key.split(".")), draw(odd | st.floats(0.0, 20.0)))
     if draw(st.integers(0, 2)) == 0:
         tree["sweep"] = draw(_draw_axes())
     for _ in range(draw(st.integers(0, 2))):

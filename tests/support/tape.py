@@ -3,9 +3,6 @@ replay runs the same operations on the same memory, whatever the host would deci
 
 from __future__ import annotations
 
-import gc
-import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -50,35 +47,6 @@ class Tape(TorchDispatchMode):
                     to.copy_(new)
 
 
-class Watch(TorchDispatchMode):
-    """Notes the tensors that operations make."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._made: list[weakref.ref[Tensor]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = {id(one) for one in list_tensors((args, kwargs or {}))}
-        out = func(*args, **(kwargs or {}))
-        new = (one for one in list_tensors(out) if id(one) not in given)
-        self._made += map(weakref.ref, new)
-        return out
-
-    def list_left(self, outcome: Outcome) -> list[tuple[int, ...]]:
-        """The shapes of tensors that outlive the operations, beside the outcome."""
-        state, payload, loss = outcome
-        handed = list_tensors([state, *map(vars, payload), loss])
-        known = {id(one) for each in handed for one in (each, each._base)}
-        for _ in range(5):
-            gc.collect()
-            alive = [one for one in (made() for made in self._made) if one is not None]
-            left = [tuple(one.shape) for one in alive if id(one) not in known]
-            if not left:
-                return []
-            time.sleep(0.02)  # threads of autograd drop a gradient's tensors a little later
-        return left
-
-
 class TapeRecorder:
     """Tapes; what the processor would wait for is not recorded.
 
@@ -98,12 +66,6 @@ class TapeRecorder:
         return outcome
 
     def record(self, run: Callable[[], Outcome]) -> tuple[Outcome, Callable[[], None]]:
-        watch = Watch()
-        with watch:
-            again = run()
-        # a cache that it fills would have no numbers before the replay
-        assert watch.list_left(again) == []
-        del again
         tape = Tape()
         with tape:
             outcome = run()

@@ -26,11 +26,6 @@ def noted(run: Any, fails_at: int = -1, at_end: bool = False) -> Iterator[Callab
         raise ConnectionError("it cannot be closed")
 
 
-def plain(run: Any) -> Callable[..., None]:
-    """Return a function alone."""
-    return lambda round, values: TOLD.append((run.name, round, values["test_accuracy"]))
-
-
 def undecorated(run: Any) -> Iterator[Callable[..., None]]:
     """Return a generator, which is no context manager."""
     yield lambda round, values: None
