@@ -149,8 +149,9 @@ class LocalTraining:
         """Return the outcome of the local update of a chunk, in a round of this index."""
         parts, chunk = self._parts, inputs.chunk
         data = parts.samples.training_data
-        true: LocalData = data.select_cohort(t, chunk, parts.model.uses_dropout)
-        work = parts.faults.change_labels(true, chunk)
+        work: LocalData = data.select_cohort(t, chunk, parts.model.uses_dropout)
+        if parts.faults is not None:
+            work = parts.faults.change_labels(work, chunk)
         shared = chunk, parts.hyper, parts.streams, t, work
         context = LocalContext(*shared, reserve_fn=reserve_fn)
         shares = self._is_built_in and parts.algorithm.only_reads_broadcast

@@ -59,8 +59,8 @@ class WorkloadPlanner(Stateful):
 
     hardware: Hardware
     cpu_frequency: CpuFrequency
-    jitter: Jitter
-    faults: Faults
+    jitter: Jitter | None
+    faults: Faults | None
     clock: Clock
     budget: LinkBudget
     deadline_s: np.ndarray
@@ -91,12 +91,11 @@ class WorkloadPlanner(Stateful):
         cycles = flops * (own.frequency_hz[at] / own.flops_per_s[at])
         joules = compute_energy_j(cycles, pace.frequency_hz, own.kappa[at])
         seconds = cycles / pace.frequency_hz
-        for factor in (
-            self.jitter.draw_factor(cohort.trial, cohort.device, t),
-            self.faults.draw_slowdown(trial, device, t),
-        ):
-            if factor is not None:
-                seconds = seconds * factor
+        if self.jitter is not None:
+            seconds = seconds * self.jitter.draw_factor(cohort.trial, cohort.device, t)
+        slowdown = None if self.faults is None else self.faults.draw_slowdown(trial, device, t)
+        if slowdown is not None:
+            seconds = seconds * slowdown
         watts = np.divide(joules, seconds, out=np.zeros_like(seconds), where=seconds > 0)
         return ComputeLoad(down_s, seconds, watts, joules + own.receive_w[at] * down_s, pace.power)
 
