@@ -49,7 +49,7 @@ from otafl.uplink.signalling import Signalling
 
 
 @dataclass(frozen=True)
-class Parts:
+class EngineParts:
     """Parts of one stack of S rows over K devices, as `engine.Engine` uses them.
 
     A row is a trial, or one server of it (`topology`).
@@ -88,7 +88,7 @@ def assemble(
     points: Sequence[Point],
     trials: Sequence[int],
     samples_of: Callable[..., Samples] = data.build,
-) -> Parts:
+) -> EngineParts:
     """Build the parts for points of one stack key and these trial numbers.
 
     S = points x trials x servers, point by point.
@@ -156,7 +156,7 @@ def assemble(
         _to_bounds([one.round_budget_j for one in of_devices]),
     )
     rate_bps = np.array([one.downlink_rate_bps for one in of_devices])
-    return Parts(
+    return EngineParts(
         scenario=scenario,
         streams=streams,
         samples=samples,

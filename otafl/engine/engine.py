@@ -17,8 +17,8 @@ from torch import Tensor
 from otafl.core import contracts as c
 from otafl.core.stateful import Stateful
 from otafl.devices.faults import Faults
-from otafl.downlink.base import Delivery
-from otafl.engine.assembly import Parts
+from otafl.downlink.base import BroadcastDelivery
+from otafl.engine.assembly import EngineParts
 from otafl.engine.cohorts import Cohorts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.local_training import LocalTraining
@@ -51,7 +51,7 @@ class Engine(Stateful):
         "link",
     )
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineParts) -> None:
         self.parts = parts
         self.cohorts = Cohorts(parts)
         self.sample_share = self.cohorts.sample_share
@@ -157,8 +157,8 @@ class Engine(Stateful):
         return self.cohorts.draw(available, self.running, version, t, channel)
 
     def start_clock(
-        self, cohort: c.Cohort, broadcast: Delivery, channel: c.ChannelState, t: int
-    ) -> tuple[c.Cohort, Delivery]:
+        self, cohort: c.Cohort, broadcast: BroadcastDelivery, channel: c.ChannelState, t: int
+    ) -> tuple[c.Cohort, BroadcastDelivery]:
         """Begin downlink and local work in simulated time.
 
         Returns cohort and broadcast of the devices that received it and can do the work within
@@ -187,7 +187,7 @@ class Engine(Stateful):
         return cohort, broadcast
 
     def train_and_encode(
-        self, broadcast: Delivery, cohort: c.Cohort, t: int
+        self, broadcast: BroadcastDelivery, cohort: c.Cohort, t: int
     ) -> tuple[Update | None, Tensor]:
         """Return the encoded update after local work (None without participants), and the loss.
 
@@ -225,7 +225,7 @@ class Engine(Stateful):
         return update if keep is None else update.take(keep)
 
     def train_cohort(
-        self, broadcast: c.Broadcast | Delivery, cohort: c.Cohort, t: int
+        self, broadcast: c.Broadcast | BroadcastDelivery, cohort: c.Cohort, t: int
     ) -> tuple[c.Payload, Tensor]:
         """Train every row of the cohort.
 
@@ -340,7 +340,7 @@ class Engine(Stateful):
         report: c.LinkReport,
         limits: c.TransmitLimits,
         cohort: c.Cohort,
-        broadcast: Delivery,
+        broadcast: BroadcastDelivery,
         loss: Tensor,
     ) -> None:
         """Add the costs of the round, and advance the clock past its slot."""
@@ -403,7 +403,9 @@ class Engine(Stateful):
         self.cohorts.forget()
 
 
-def _take_rows(cohort: c.Cohort, broadcast: Delivery, keep: Tensor) -> tuple[c.Cohort, Delivery]:
+def _take_rows(
+    cohort: c.Cohort, broadcast: BroadcastDelivery, keep: Tensor
+) -> tuple[c.Cohort, BroadcastDelivery]:
     """Return the rows [N] bool to keep, of a cohort and its broadcast."""
     return cohort.take(keep.nonzero().squeeze(1)), broadcast.select_rows(keep)
 

@@ -24,7 +24,7 @@ from otafl.cpu_frequency.base import CpuFrequency, Task
 from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware, compute_energy_j
 from otafl.devices.slowness import Jitter
-from otafl.downlink.base import Delivery
+from otafl.downlink.base import BroadcastDelivery
 from otafl.submodels.base import SubmodelAssignment
 
 
@@ -76,7 +76,12 @@ class WorkloadPlanner(Stateful):
         self._per_symbol_j = self.hardware.circuit_w / bandwidth_hz
 
     def plan_load(
-        self, cohort: Cohort, flops: np.ndarray, arrival: Delivery, channel: ChannelState, t: int
+        self,
+        cohort: Cohort,
+        flops: np.ndarray,
+        arrival: BroadcastDelivery,
+        channel: ChannelState,
+        t: int,
     ) -> ComputeLoad:
         """Return the load of rows with this number of operations [N]."""
         at = trial, device = cohort.host_trial_device
