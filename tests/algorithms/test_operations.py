@@ -158,8 +158,13 @@ def said(of: LocalRound) -> float:
     return float(flops.item())
 
 
-def eligible_mask(name: str, case: str) -> bool:
-    return not (case == "convolutions" and name in ("pfedbayes", "fedbn"))
+DENSE_KERNELS = ("fedrlr", "fedrlr_plus", "lora")
+"""Methods whose factored convolutions are computed as dense ones for many devices at once. A device
+passes its samples through the factors, which costs less for small ranks."""
+
+
+def is_counted(name: str, case: str) -> bool:
+    return case != "convolutions" or name not in ("pfedbayes", "fedbn", *DENSE_KERNELS)
 
 
 # examples: methods with many operations a step
@@ -174,7 +179,7 @@ ALL = [
     )
     for name in ALGORITHMS
     for case in CASES
-    if eligible_mask(name, case)
+    if is_counted(name, case)
 ]
 
 

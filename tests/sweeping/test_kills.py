@@ -147,9 +147,11 @@ def read_parts(home: Path) -> dict[str, bytes]:
 
 
 def list_names(home: Path) -> list[str]:
-    """All files but checksums: a file that was written at a kill has none."""
+    """All files but checksums, which a file that was written at a kill lacks, and temporary ones,
+    which are removed once they are old.
+    """
     names = (str(path.relative_to(home)) for path in (home / "out").rglob("*"))
-    return sorted(name for name in names if not name.endswith(".sha256"))
+    return sorted(name for name in names if not name.endswith((".sha256", ".tmp")))
 
 
 def check_same(home: Path, whole: Path) -> None:
