@@ -25,7 +25,7 @@ from timing import Pair, seconds, side_by_side
 from torch import Tensor
 
 import otafl
-from otafl.engine.assembly import Parts, assemble
+from otafl.engine.assembly import EngineParts, assemble
 from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
 
@@ -149,7 +149,7 @@ def batched_or_vmap() -> None:
     ratio("SGD step, 10 devices, 784-100-10", "vmap / written out", pair)
 
 
-def next_batch(parts: Parts):  # type: ignore[no-untyped-def]
+def next_batch(parts: EngineParts):  # type: ignore[no-untyped-def]
     """Any batch of the scenario's."""
     engine = Engine(parts)
     return parts.samples.training_data.select_cohort(0, engine.select_cohort(None, 0)).draw_batch(0)

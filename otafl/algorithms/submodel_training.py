@@ -16,8 +16,8 @@ from torch import Tensor
 
 from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.constants import get_constant
 from otafl.core.settings import DataDisclosure, declare_stackable
+from otafl.core.tensors import get_constant
 from otafl.models.base import Shapes, differentiate
 from otafl.models.layer_steps import Linear
 from otafl.models.network import Network

@@ -327,18 +327,13 @@ def read_source(source: Path) -> tuple[MatchingSettings, xr.Dataset | None]:
     else:
         data = open_results(source)
         stored = restore_tree(data.attrs)
-    return read_settings(stored, source), data
+    return read_settings(stored), data
 
 
-def read_settings(stored: dict[str, Any], source: Path | str) -> MatchingSettings:
-    """Read the settings of a scenario as it was stored.
-
-    source: what a message names. Raises UserError for a sweep that is not understood.
-    """
+def read_settings(stored: dict[str, Any]) -> MatchingSettings:
+    """Read the settings of a valid scenario as it was stored."""
     tree = dict(stored)
-    sweep, problems = axes.read(tree.pop("sweep", {}) or {}, Scenario, tree)
-    if problems:
-        raise UserError(f"{source}: its sweep is not understood: {problems[0].message}")
+    sweep, _ = axes.read(tree.pop("sweep", {}) or {}, Scenario, tree)
     return MatchingSettings(tree, sweep)
 
 
@@ -370,7 +365,7 @@ def select_common_points(first: xr.Dataset, second: xr.Dataset) -> tuple[xr.Data
     ------
     UserError : where no point has the same settings in both.
     """
-    one, two = (read_settings(restore_tree(ds.attrs), "result") for ds in (first, second))
+    one, two = (read_settings(restore_tree(ds.attrs)) for ds in (first, second))
     paths = list(dict.fromkeys((*one.tracks, *two.tracks)))
     places, _ = match_points(one.number_points(first, paths), two.number_points(second, paths))
     if not places[0]:

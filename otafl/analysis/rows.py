@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
 
-class Format(StrEnum):
+class TableFormat(StrEnum):
     """Format of a printed table."""
 
     text = "text"
@@ -25,14 +25,14 @@ class Format(StrEnum):
 
 
 SUFFIXES = {
-    ".txt": Format.text,
-    ".md": Format.markdown,
-    ".tex": Format.latex,
-    ".csv": Format.csv,
+    ".txt": TableFormat.text,
+    ".md": TableFormat.markdown,
+    ".tex": TableFormat.latex,
+    ".csv": TableFormat.csv,
 }
 
 
-def choose_format(given: Format | None, path: Path | None) -> Format:
+def choose_format(given: TableFormat | None, path: Path | None) -> TableFormat:
     """Return the format that is asked for, else that of the file's name, else text.
 
     Raises
@@ -40,7 +40,7 @@ def choose_format(given: Format | None, path: Path | None) -> Format:
     UserError : for a file whose name says neither.
     """
     if given is not None or path is None:
-        return given or Format.text
+        return given or TableFormat.text
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(
             f"--out {path}: expected a name that ends in {', '.join(SUFFIXES)}; rename it, or "
@@ -71,13 +71,13 @@ class TextTable:
     left: int = 1
     heads: Sequence[tuple[str, ...]] | None = None
 
-    def format(self, shape: Format) -> str:
+    def format(self, shape: TableFormat) -> str:
         """Return the whole text, with its caption except in CSV."""
-        if shape is Format.csv:
+        if shape is TableFormat.csv:
             return str(self.frame.to_csv(index=False)).rstrip("\n")
-        if shape is Format.latex:
+        if shape is TableFormat.latex:
             return self._format_latex()
-        body = self.format_markdown() if shape is Format.markdown else self._format_text()
+        body = self.format_markdown() if shape is TableFormat.markdown else self._format_text()
         return f"{self.caption}\n\n{body}"
 
     def format_markdown(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.analysis.rows import Format
+from otafl.analysis.rows import TableFormat
 from otafl.cli.app import (
     LabelOption,
     ResultFile,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from otafl.analysis.tables import TableGrid
 
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="Else that of the file, or text.")
+    TableFormat | None, typer.Option("--format", help="Else that of the file, or text.")
 ]
 Out = Annotated[
     Path | None,
@@ -78,10 +78,10 @@ def table(
     shape = choose_format(format_, out)
     ds = select_slices(open_results(result), picked)
     across = None if columns is None else split_names(columns)
-    grid = _build_grid(ds, names, across, (target, tune), shape != Format.csv, texts)
+    grid = _build_grid(ds, names, across, (target, tune), shape != TableFormat.csv, texts)
     bold = find_best(grid, best, level) if best else None
     _write(build_text_table(grid, bold).format(shape), out)
-    if shape is Format.csv or out is not None:
+    if shape is TableFormat.csv or out is not None:
         typer.echo(grid.caption, err=True)
     _print_notes(ds, [name for name, _ in grid.variables])
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from otafl.clock.base import Clock
-from otafl.clock.local_work import Slot
+from otafl.clock.local_work import WorkSlot
 from otafl.clock.trial_clock import TrialClock
 from otafl.devices.availability import Life
 from otafl.devices.hardware import ACTIVITIES, Hardware
@@ -119,7 +119,7 @@ class EventClock(Clock):
             row[slot.on_time] = True
         return admitted
 
-    def open_slot(self) -> list[Slot]:
+    def open_slot(self) -> list[WorkSlot]:
         """Advance to the slots and return S of them; the slot of a stopped trial is empty."""
         self._record_call("open_slot")
         for trial in self.trials:
@@ -127,7 +127,7 @@ class EventClock(Clock):
                 trial.reach_slot()
         self._meet(self.together)
         return [
-            Slot(trial.get_time_s(), [], []) if trial.stopped else trial.open()
+            WorkSlot(trial.get_time_s(), [], []) if trial.stopped else trial.open()
             for trial in self.trials
         ]
 

@@ -44,7 +44,7 @@ class Interval(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Slot:
+class WorkSlot:
     """Uplink slot of one trial.
 
     Parameters

@@ -19,7 +19,7 @@ import numpy as np
 import simpy
 
 from otafl.clock import presence
-from otafl.clock.local_work import ByDevice, Interval, LocalWork, Slot
+from otafl.clock.local_work import ByDevice, Interval, LocalWork, WorkSlot
 from otafl.clock.power import Power
 from otafl.clock.presence import Presence
 from otafl.devices.availability import Life
@@ -214,7 +214,7 @@ class TrialClock:
                 self.power.work(update)
         self.started += len(devices)
 
-    def admit(self) -> Slot:
+    def admit(self) -> WorkSlot:
         """Advance to the opening of the slot, and return the slot."""
         self.reach_slot()
         return self.open()
@@ -331,7 +331,7 @@ class TrialClock:
         while env.peek() <= env.now:
             env.step()
 
-    def open(self) -> Slot:
+    def open(self) -> WorkSlot:
         """Open the slot: admit ready devices, and drop the others if the rules say so."""
         now_s = self.env.now
         self._sending = self._ready[: self.rules.max_ready]
@@ -347,7 +347,7 @@ class TrialClock:
             for update in list(self._work.values()):
                 self._lose(update)
                 self.power.sleep(update.device)
-        return Slot(
+        return WorkSlot(
             now_s,
             [update.device for update in self._sending],
             [update.round for update in self._sending],

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.compiled_module import load_loops
-from otafl.core.constants import cache_constants
+from otafl.core.tensors import cache_constants
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
 _M1 = -4658895280553007687  # 0xBF58476D1CE4E5B9

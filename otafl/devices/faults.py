@@ -77,6 +77,11 @@ class Faults:
         """factor of the seconds of local work during a burst"""
 
         @property
+        def is_active(self) -> bool:
+            """Whether there are attackers, crashes or slow devices."""
+            return bool(self.byzantine or self.crash_probability or self.straggler_probability)
+
+        @property
         def has_rejection(self) -> bool:
             """Whether devices do not send an update that is not finite.
 

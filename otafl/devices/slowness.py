@@ -38,11 +38,10 @@ class Jitter:
 
     def __init__(self, sections: Sequence[Compute], streams: Streams) -> None:
         scale = [one.jitter_scale for one in sections]
-        self._streams = streams
-        self._law = sections[0].jitter if any(scale) else "none"
+        self._streams, self._law = streams, sections[0].jitter
         self._scale = torch.tensor(scale, dtype=torch.float64, device=streams.device)
 
-    def draw_factor(self, trial: Tensor, device: Tensor, round: int) -> np.ndarray | None:
+    def draw_factor(self, trial: Tensor, device: Tensor, round: int) -> np.ndarray:
         """Draw the jitter of a round.
 
         Parameters
@@ -54,11 +53,9 @@ class Jitter:
 
         Returns
         -------
-        ndarray, float64 [N], optional
-            Factors of the seconds of local work; None without jitter.
+        ndarray, float64 [N]
+            Factors of the seconds of local work.
         """
-        if self._law == "none":
-            return None
         scale, streams = self._scale[trial], self._streams
         if self._law == "exponential":
             u = streams.draw_device_uniform(JITTER, round, trial, device, (1,)).squeeze(1).double()
@@ -67,6 +64,13 @@ class Jitter:
             z = streams.draw_device_normal(JITTER, round, trial, device, (1,)).squeeze(1).double()
             factor = (scale * z - scale.square() / 2).exp()
         return factor.cpu().numpy()
+
+
+def build_jitter(sections: Sequence[Compute], streams: Streams) -> Jitter | None:
+    """Return the jitter of the trials, or None if they have none."""
+    if sections[0].jitter == "none" or not any(one.jitter_scale for one in sections):
+        return None
+    return Jitter(sections, streams)
 
 
 class SlowBursts:

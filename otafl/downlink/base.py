@@ -55,7 +55,7 @@ Its third argument, [n] int64, has the position of each row in the cohort of the
 
 
 @dataclass(frozen=True)
-class Delivery:
+class BroadcastDelivery:
     """Broadcast on its way to a cohort of N rows.
 
     Parameters
@@ -90,7 +90,7 @@ class Delivery:
         """Real numbers in one copy."""
         return self.sent.num_coordinates
 
-    def select_rows(self, keep: Tensor) -> Delivery:
+    def select_rows(self, keep: Tensor) -> BroadcastDelivery:
         """Return the delivery to the rows that `keep` [N] bool selects, as delivered.
 
         Seconds and bits do not change.
@@ -137,7 +137,7 @@ class Downlink(ABC):
         self.settings, self.setup = settings, setup
 
     @abstractmethod
-    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
+    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> BroadcastDelivery:
         """Send a broadcast to a cohort.
 
         Parameters
@@ -151,7 +151,7 @@ class Downlink(ABC):
 
         Returns
         -------
-        Delivery
+        BroadcastDelivery
             Duration, bits, and what each row receives.
         """
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from otafl.downlink.base import Delivery, Downlink
+from otafl.downlink.base import BroadcastDelivery, Downlink
 from otafl.user_code.custom_part import Call, CustomClass, check_shape, describe_kind
 
 DELIVERED = check_shape(
@@ -23,10 +23,12 @@ OF_TRIALS = {
 }
 
 
-def check_arrival(call: Call, value: Any) -> Delivery:
-    """Check for a `Delivery` with one row per device and finite numbers for each trial."""
+def check_arrival(call: Call, value: Any) -> BroadcastDelivery:
+    """Check for a `BroadcastDelivery` with one row per device and finite numbers for each trial."""
     call.require(
-        isinstance(value, Delivery), describe_kind(value), "an otafl.downlink.base.Delivery"
+        isinstance(value, BroadcastDelivery),
+        describe_kind(value),
+        "an otafl.downlink.base.Delivery",
     )
     if value.delivered_mask is not None:
         DELIVERED(call, value.delivered_mask)

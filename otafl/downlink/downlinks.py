@@ -19,7 +19,7 @@ from otafl.core.units import db_to_linear
 from otafl.downlink.base import (
     DOWNLINK,
     WORD,
-    Delivery,
+    BroadcastDelivery,
     Distort,
     Downlink,
     DownlinkSetup,
@@ -36,11 +36,11 @@ class IdealDownlink(Downlink):
     class Settings(Downlink.Settings):
         name: Literal["ideal"] = "ideal"
 
-    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
+    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> BroadcastDelivery:
         """Send the broadcast at the given rate."""
         if broadcast.coordinates_per_row is None:
             bits = WORD * broadcast.num_sent
-            return Delivery(
+            return BroadcastDelivery(
                 broadcast, bits / self.setup.rate_bps, count_copies(broadcast, cohort) * bits
             )
         # devices get different parts at the same time; the largest takes longest
@@ -51,7 +51,7 @@ class IdealDownlink(Downlink):
         longest = np.zeros(cohort.num_trials)
         np.maximum.at(longest, trial, bits_of)
         total = np.bincount(trial, bits_of, cohort.num_trials)
-        return Delivery(broadcast, longest / self.setup.rate_bps, total)
+        return BroadcastDelivery(broadcast, longest / self.setup.rate_bps, total)
 
 
 LOSS, GAIN = DOWNLINK / "loss", DOWNLINK / "gain"
@@ -113,7 +113,7 @@ class DigitalDownlink(Downlink):
         self._gain_needed = -np.log1p(-hyper["outage"])  # P(g < this) = outage
         self._lossy = bool(self._loss.any()) or settings.rate == "outage"
 
-    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
+    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> BroadcastDelivery:
         """Send packets until all rows have them, or the attempts are used up."""
         own = broadcast.per_device or broadcast.coordinates_per_row is not None
         if broadcast.coordinates_per_row is not None:
@@ -131,7 +131,9 @@ class DigitalDownlink(Downlink):
         delivered = None
         if self._lossy or lost.any():
             delivered = torch.from_numpy(first < lost.shape[1]).to(cohort.trial.device)
-        return Delivery(broadcast, seconds, sent, delivered_mask=delivered, row_seconds=row_seconds)
+        return BroadcastDelivery(
+            broadcast, seconds, sent, delivered_mask=delivered, row_seconds=row_seconds
+        )
 
     def _draw_attempts(self, cohort: Cohort, round: int) -> tuple[np.ndarray, np.ndarray]:
         """Draw which copies a row would lose, and their bit rates, [N, A] each.
@@ -211,7 +213,7 @@ class RandomSubsetDownlink(Downlink):
         keep: float = Field(0.5, gt=0, le=1)
         """fraction of the numbers that a device receives"""
 
-    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
+    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> BroadcastDelivery:
         """Send a subset to one device after the other."""
         if broadcast.coordinates_per_row is not None:
             raise UserError(
@@ -233,7 +235,7 @@ class RandomSubsetDownlink(Downlink):
             for block, some in zip(blocks.values(), parts, strict=True):
                 block.mul_(some.view_as(block))
 
-        return Delivery(broadcast, sent / self.setup.rate_bps, sent, thin)
+        return BroadcastDelivery(broadcast, sent / self.setup.rate_bps, sent, thin)
 
 
 FADING = declare_purpose("downlink_fading", __name__)
@@ -280,13 +282,13 @@ class AnalogDownlink(Downlink):
         self._grows = bool(self._growth.any())
         self._bandwidth_hz = setup.budget.bandwidth_hz.cpu().numpy().astype(float)
 
-    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
+    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> BroadcastDelivery:
         """Send the floating-point tensors uncoded, and the other numbers digitally."""
         analogue = {n: b for n, b in broadcast.tensors.items() if b.is_floating_point()}
         num_coordinates = Broadcast(analogue).num_coordinates
         words = WORD * (broadcast.num_sent - num_coordinates + 1)
         times = count_copies(broadcast, cohort)
-        return Delivery(
+        return BroadcastDelivery(
             broadcast,
             times * (num_coordinates / self._bandwidth_hz + words / self.setup.rate_bps),
             times * words,

@@ -32,7 +32,7 @@ from otafl.data import Samples
 from otafl.devices import compute
 from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware
-from otafl.devices.slowness import Jitter
+from otafl.devices.slowness import build_jitter
 from otafl.downlink.base import Downlink
 from otafl.engine.workload import SubmodelWorkload, WorkloadPlanner
 from otafl.models import starts
@@ -44,12 +44,12 @@ from otafl.selection.base import Selection
 from otafl.server.optimisers import ServerOptimiser
 from otafl.topology.base import Topology
 from otafl.uplink import Uplink
-from otafl.uplink.base import deliver
+from otafl.uplink.base import Transport, deliver
 from otafl.uplink.signalling import Signalling
 
 
 @dataclass(frozen=True)
-class Parts:
+class EngineParts:
     """Parts of one stack of S rows over K devices, as `engine.Engine` uses them.
 
     A row is a trial, or one server of it (`topology`).
@@ -68,15 +68,15 @@ class Parts:
     server: ServerOptimiser
     server_hyper: Hyper
     link: Uplink
-    robust: RobustAggregation
+    robust: RobustAggregation | None
     hardware: Hardware
-    faults: Faults
+    faults: Faults | None
     clock: Clock
     workload: WorkloadPlanner
     submodels: SubmodelWorkload
     selection: Selection
     downlink: Downlink
-    signalling: Signalling
+    signalling: Signalling | None
     duration_s: np.ndarray
 
     def make_context(self, cohort: Cohort, t: int) -> Context:
@@ -88,7 +88,7 @@ def assemble(
     points: Sequence[Point],
     trials: Sequence[int],
     samples_of: Callable[..., Samples] = data.build,
-) -> Parts:
+) -> EngineParts:
     """Build the parts for points of one stack key and these trial numbers.
 
     S = points x trials x servers, point by point.
@@ -122,7 +122,8 @@ def assemble(
     hardware = compute.build(
         [one.compute for one in of_devices], count, streams, servers.first_devices
     )
-    faults = Faults([row.faults for row in rows], streams)
+    of_faults = [row.faults for row in rows]
+    faults = Faults(of_faults, streams) if any(one.is_active for one in of_faults) else None
     link = uplink.build(
         rows,
         count,
@@ -147,7 +148,7 @@ def assemble(
         cpu_frequency.build(
             scenario.devices.cpu_frequency, hardware, link.budget, link.transport.get_access_plan()
         ),
-        Jitter([one.compute for one in of_devices], streams),
+        build_jitter([one.compute for one in of_devices], streams),
         faults,
         clocks,
         link.budget,
@@ -155,7 +156,7 @@ def assemble(
         _to_bounds([one.round_budget_j for one in of_devices]),
     )
     rate_bps = np.array([one.downlink_rate_bps for one in of_devices])
-    return Parts(
+    return EngineParts(
         scenario=scenario,
         streams=streams,
         samples=samples,
@@ -166,9 +167,7 @@ def assemble(
         server=registry.make_component("server", scenario.server),
         server_hyper=build_hyper([row.server for row in rows], streams),
         link=link,
-        robust=RobustAggregation(
-            rows, partial(deliver, link.transport), link.transport.counts != "all", streams
-        ),
+        robust=_build_robust(rows, link.transport, streams),
         hardware=hardware,
         faults=faults,
         clock=clocks,
@@ -176,9 +175,20 @@ def assemble(
         submodels=SubmodelWorkload(algorithm, sized, link.channel, load),
         selection=chosen,
         downlink=downlink.build([row.downlink for row in rows], rate_bps, link.budget, streams),
-        signalling=Signalling([row.signalling for row in rows], link.budget),
+        signalling=Signalling([row.signalling for row in rows], link.budget)
+        if scenario.signalling.charge
+        else None,
         duration_s=_to_bounds([row.training.duration_s for row in rows]),
     )
+
+
+def _build_robust(
+    rows: Sequence[Scenario], transport: Transport, streams: Streams
+) -> RobustAggregation | None:
+    """Build the robust aggregation of the trials, if they have one."""
+    if not rows[0].robust.is_active:
+        return None
+    return RobustAggregation(rows, partial(deliver, transport), transport.counts != "all", streams)
 
 
 def build_algorithm(scenario: Scenario, model: Model) -> Algorithm:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort
-from otafl.engine.assembly import Parts
+from otafl.engine.assembly import EngineParts
 from otafl.selection.base import Selection, yield_in_order
 from otafl.selection.selections import draw_subset
 
@@ -23,7 +23,7 @@ class Cohorts:
     availability one after the other, instead of a choice among all available ones.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineParts) -> None:
         self._parts = parts
         self.sample_share = parts.samples.sample_share
         if parts.scenario.training.weights == "uniform":

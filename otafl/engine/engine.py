@@ -16,14 +16,16 @@ from torch import Tensor
 
 from otafl.core import contracts as c
 from otafl.core.stateful import Stateful
-from otafl.downlink.base import Delivery
-from otafl.engine.assembly import Parts
+from otafl.devices.faults import Faults
+from otafl.downlink.base import BroadcastDelivery
+from otafl.engine.assembly import EngineParts
 from otafl.engine.cohorts import Cohorts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.local_training import LocalTraining
 from otafl.engine.round_means import RoundMeans, read_costs
 from otafl.engine.update import Update, acknowledge_updates, encode
 from otafl.topology.base import Exchange
+from otafl.uplink.base import deliver
 from otafl.uplink.delivery import Tally
 
 UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplicated_updates")
@@ -49,7 +51,7 @@ class Engine(Stateful):
         "link",
     )
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineParts) -> None:
         self.parts = parts
         self.cohorts = Cohorts(parts)
         self.sample_share = self.cohorts.sample_share
@@ -104,7 +106,9 @@ class Engine(Stateful):
         done = parts.topology.exchange(self.server, self.sample_share, t, parts.algorithm)
         if done is not None and done.report is not None:
             report = done.report
-        self.measure(parts.signalling.charge(report), limits, cohort, broadcast, loss)
+        if parts.signalling is not None:
+            report = parts.signalling.charge(report)
+        self.measure(report, limits, cohort, broadcast, loss)
         if done is not None:
             self.apply_exchange(done)
 
@@ -153,8 +157,8 @@ class Engine(Stateful):
         return self.cohorts.draw(available, self.running, version, t, channel)
 
     def start_clock(
-        self, cohort: c.Cohort, broadcast: Delivery, channel: c.ChannelState, t: int
-    ) -> tuple[c.Cohort, Delivery]:
+        self, cohort: c.Cohort, broadcast: BroadcastDelivery, channel: c.ChannelState, t: int
+    ) -> tuple[c.Cohort, BroadcastDelivery]:
         """Begin downlink and local work in simulated time.
 
         Returns cohort and broadcast of the devices that received it and can do the work within
@@ -183,7 +187,7 @@ class Engine(Stateful):
         return cohort, broadcast
 
     def train_and_encode(
-        self, broadcast: Delivery, cohort: c.Cohort, t: int
+        self, broadcast: BroadcastDelivery, cohort: c.Cohort, t: int
     ) -> tuple[Update | None, Tensor]:
         """Return the encoded update after local work (None without participants), and the loss.
 
@@ -193,17 +197,20 @@ class Engine(Stateful):
             return None, cohort.weight
         payload, loss = self.train_cohort(broadcast, cohort, t)
         senders = cohort.transmitters
-        sent = self.parts.faults.tamper(payload, senders, t)
-        made = () if sent is payload else payload
-        update = self.apply_update_selection(self.reject_invalid(Update(senders, sent, made)))
+        update, faults = Update(senders, payload), self.parts.faults
+        if faults is not None:
+            sent = faults.tamper(payload, senders, t)
+            made = () if sent is payload else payload
+            update = self.reject_invalid(Update(senders, sent, made), faults)
+        update = self.apply_update_selection(update)
         coded = self.encode(update.payload, update.cohort, t)
         if self.parts.algorithm.acknowledged_state:
             return update.replace_payload(coded), loss
         return Update(update.cohort, coded), loss
 
-    def reject_invalid(self, update: Update) -> Update:
+    def reject_invalid(self, update: Update, faults: Faults) -> Update:
         """Return the updates that the modems accept."""
-        keep = self.parts.faults.select_finite(update.payload, update.cohort)
+        keep = faults.select_finite(update.payload, update.cohort)
         if keep is None:
             return update
         kept = update.take(keep)
@@ -218,7 +225,7 @@ class Engine(Stateful):
         return update if keep is None else update.take(keep)
 
     def train_cohort(
-        self, broadcast: c.Broadcast | Delivery, cohort: c.Cohort, t: int
+        self, broadcast: c.Broadcast | BroadcastDelivery, cohort: c.Cohort, t: int
     ) -> tuple[c.Payload, Tensor]:
         """Train every row of the cohort.
 
@@ -268,7 +275,7 @@ class Engine(Stateful):
         limits, faults = self.parts.workload.get_limits(), self.parts.faults
         if not self.running.all():
             limits = replace(limits, trial_mask=self._flatten_mask(self.running))
-        if update is None:
+        if update is None or faults is None:
             return limits
         limits = faults.change_limits(limits, update.cohort, t)
         sent, copies = limits.sent_fraction, limits.num_copies
@@ -298,12 +305,20 @@ class Engine(Stateful):
         self, update: Update, channel: c.ChannelState, t: int, limits: c.TransmitLimits
     ) -> tuple[c.Received, c.LinkReport]:
         """Deliver the updates of a slot, group by group."""
-        return self.parts.robust.deliver(update.payload, update.cohort, channel, t, limits)
+        robust, slot = self.parts.robust, (update.payload, update.cohort, channel, t, limits)
+        return (
+            deliver(self.parts.link.transport, *slot) if robust is None else robust.deliver(*slot)
+        )
 
     def update_server(self, received: c.Received, cohort: c.Cohort, t: int) -> None:
         """Take the algorithm's server step, undone for trials without a delivered update."""
         parts = self.parts
-        received = parts.robust.aggregate(received, parts.link.codec.decode, cohort)
+        decode = parts.link.codec.decode
+        received = (
+            decode(received)
+            if parts.robust is None
+            else parts.robust.aggregate(received, decode, cohort)
+        )
         state = parts.algorithm.update_server(self.server, received, parts.make_context(cohort, t))
         state, memory = parts.server.step(
             self.server, state, self.server_memory, parts.server_hyper
@@ -325,7 +340,7 @@ class Engine(Stateful):
         report: c.LinkReport,
         limits: c.TransmitLimits,
         cohort: c.Cohort,
-        broadcast: Delivery,
+        broadcast: BroadcastDelivery,
         loss: Tensor,
     ) -> None:
         """Add the costs of the round, and advance the clock past its slot."""
@@ -374,7 +389,7 @@ class Engine(Stateful):
             "clock": parts.clock,
             "codec": parts.link.codec,
             "transport": parts.link.transport,
-            **({"robust": parts.robust} if parts.robust.settings.is_active else {}),
+            **({} if parts.robust is None else {"robust": parts.robust}),
             "selection": parts.selection,
             "sizes": parts.submodels,
             "topology": parts.topology,
@@ -388,7 +403,9 @@ class Engine(Stateful):
         self.cohorts.forget()
 
 
-def _take_rows(cohort: c.Cohort, broadcast: Delivery, keep: Tensor) -> tuple[c.Cohort, Delivery]:
+def _take_rows(
+    cohort: c.Cohort, broadcast: BroadcastDelivery, keep: Tensor
+) -> tuple[c.Cohort, BroadcastDelivery]:
     """Return the rows [N] bool to keep, of a cohort and its broadcast."""
     return cohort.take(keep.nonzero().squeeze(1)), broadcast.select_rows(keep)
 

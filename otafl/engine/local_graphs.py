@@ -27,9 +27,9 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Outcome
-from otafl.core.constants import note_constants
 from otafl.core.contracts import Broadcast, Cohort, Tensors
 from otafl.core.rng import Round
+from otafl.core.tensors import note_constants
 
 MAX_GRAPHS = 8
 """Most graphs of a stack, which each keep the memory of a chunk's local work."""

@@ -11,8 +11,8 @@ from torch import Tensor
 from otafl.algorithms.base import Outcome
 from otafl.core.contracts import Broadcast, Cohort, LocalContext, LocalData, Payload
 from otafl.core.rng import Round
-from otafl.downlink.base import Delivery
-from otafl.engine.assembly import Parts
+from otafl.downlink.base import BroadcastDelivery
+from otafl.engine.assembly import EngineParts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.local_graphs import MAX_GRAPHS, LocalGraphs, UpdateInputs, make_recorder
 from otafl.engine.update import PayloadCollector, reorder_payload, select_transmitted
@@ -29,7 +29,7 @@ It fits the cache of a few cores. A GPU processes as many rows at once as the de
 class LocalTraining:
     """Local work of a stack's devices."""
 
-    def __init__(self, parts: Parts, devices: DeviceStore) -> None:
+    def __init__(self, parts: EngineParts, devices: DeviceStore) -> None:
         self._parts, self._devices = parts, devices
         self._rows_at_once: int | None = None
         self._buffers: dict[tuple[int, str], Tensor] = {}
@@ -47,7 +47,7 @@ class LocalTraining:
         return LocalGraphs(recorder, self._update, device)
 
     def train_cohort(
-        self, broadcast: Broadcast | Delivery, cohort: Cohort, t: int
+        self, broadcast: Broadcast | BroadcastDelivery, cohort: Cohort, t: int
     ) -> tuple[Payload, Tensor]:
         """Train every row of the cohort.
 
@@ -86,7 +86,7 @@ class LocalTraining:
 
     def _train_chunks(
         self,
-        broadcast: Broadcast | Delivery,
+        broadcast: Broadcast | BroadcastDelivery,
         cohort: Cohort,
         sends: np.ndarray,
         t: int,
@@ -116,7 +116,12 @@ class LocalTraining:
             out.add(int(sends[start:stop].sum()), sent)
 
     def train(
-        self, broadcast: Broadcast | Delivery, cohort: Cohort, start: int, stop: int, t: int
+        self,
+        broadcast: Broadcast | BroadcastDelivery,
+        cohort: Cohort,
+        start: int,
+        stop: int,
+        t: int,
     ) -> tuple[Cohort, Outcome]:
         """Train the rows start..stop of the cohort together. Returns them and the outcome.
 
@@ -126,15 +131,15 @@ class LocalTraining:
         return inputs.chunk, self._update(inputs, t)
 
     def _get_inputs(
-        self, broadcast: Broadcast | Delivery, cohort: Cohort, start: int, stop: int
+        self, broadcast: Broadcast | BroadcastDelivery, cohort: Cohort, start: int, stop: int
     ) -> UpdateInputs:
         """Return what the rows start..stop of the cohort receive, and their state."""
         chunk = cohort if stop - start == cohort.num_rows else cohort.slice_rows(start, stop)
-        distorts = isinstance(broadcast, Delivery) and broadcast.distort is not None
+        distorts = isinstance(broadcast, BroadcastDelivery) and broadcast.distort is not None
         if distorts:
             sent = broadcast.expand_rows(cohort, start, stop)
         else:
-            whole = broadcast.sent if isinstance(broadcast, Delivery) else broadcast
+            whole = broadcast.sent if isinstance(broadcast, BroadcastDelivery) else broadcast
             sent = whole.slice_rows(start, stop)
         epochs = self._parts.samples.training_data.epochs
         index = None if epochs is None else chunk.host_flat_index
@@ -149,8 +154,9 @@ class LocalTraining:
         """Return the outcome of the local update of a chunk, in a round of this index."""
         parts, chunk = self._parts, inputs.chunk
         data = parts.samples.training_data
-        true: LocalData = data.select_cohort(t, chunk, parts.model.uses_dropout)
-        work = parts.faults.change_labels(true, chunk)
+        work: LocalData = data.select_cohort(t, chunk, parts.model.uses_dropout)
+        if parts.faults is not None:
+            work = parts.faults.change_labels(work, chunk)
         shared = chunk, parts.hyper, parts.streams, t, work
         context = LocalContext(*shared, reserve_fn=reserve_fn)
         shares = self._is_built_in and parts.algorithm.only_reads_broadcast
@@ -159,7 +165,7 @@ class LocalTraining:
         received = get_rows(chunk, 0, chunk.num_rows)
         return parts.algorithm.run_local_update(received, inputs.rows, context)
 
-    def estimate_row_bytes(self, broadcast: Broadcast | Delivery) -> int:
+    def estimate_row_bytes(self, broadcast: Broadcast | BroadcastDelivery) -> int:
         """Estimate the memory that a row works on: its copies of model and state, a minibatch."""
         parts = self._parts
         sample = parts.samples.data.x_train[0].size + parts.model.saved_activations

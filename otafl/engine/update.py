@@ -24,7 +24,7 @@ from otafl.core.contracts import (
     Tensors,
 )
 from otafl.core.rng import Streams
-from otafl.engine.assembly import Parts
+from otafl.engine.assembly import EngineParts
 from otafl.engine.device_store import DeviceStore
 
 
@@ -224,7 +224,7 @@ def _to_dict(one: Cohort | Group) -> dict[str, Any]:
 
 
 def acknowledge_updates(
-    parts: Parts,
+    parts: EngineParts,
     devices: DeviceStore,
     memory: DeviceStore,
     update: Update,
@@ -235,8 +235,8 @@ def acknowledge_updates(
 
     Parameters
     ----------
-    parts : Parts
-        Parts of the stack.
+    parts : EngineParts
+        EngineParts of the stack.
     devices, memory : DeviceStore
         State of all devices and of their codecs, written to.
     update : Update

@@ -24,7 +24,7 @@ from otafl.cpu_frequency.base import CpuFrequency, Task
 from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware, compute_energy_j
 from otafl.devices.slowness import Jitter
-from otafl.downlink.base import Delivery
+from otafl.downlink.base import BroadcastDelivery
 from otafl.submodels.base import SubmodelAssignment
 
 
@@ -59,8 +59,8 @@ class WorkloadPlanner(Stateful):
 
     hardware: Hardware
     cpu_frequency: CpuFrequency
-    jitter: Jitter
-    faults: Faults
+    jitter: Jitter | None
+    faults: Faults | None
     clock: Clock
     budget: LinkBudget
     deadline_s: np.ndarray
@@ -76,7 +76,12 @@ class WorkloadPlanner(Stateful):
         self._per_symbol_j = self.hardware.circuit_w / bandwidth_hz
 
     def plan_load(
-        self, cohort: Cohort, flops: np.ndarray, arrival: Delivery, channel: ChannelState, t: int
+        self,
+        cohort: Cohort,
+        flops: np.ndarray,
+        arrival: BroadcastDelivery,
+        channel: ChannelState,
+        t: int,
     ) -> ComputeLoad:
         """Return the load of rows with this number of operations [N]."""
         at = trial, device = cohort.host_trial_device
@@ -91,12 +96,11 @@ class WorkloadPlanner(Stateful):
         cycles = flops * (own.frequency_hz[at] / own.flops_per_s[at])
         joules = compute_energy_j(cycles, pace.frequency_hz, own.kappa[at])
         seconds = cycles / pace.frequency_hz
-        for factor in (
-            self.jitter.draw_factor(cohort.trial, cohort.device, t),
-            self.faults.draw_slowdown(trial, device, t),
-        ):
-            if factor is not None:
-                seconds = seconds * factor
+        if self.jitter is not None:
+            seconds = seconds * self.jitter.draw_factor(cohort.trial, cohort.device, t)
+        slowdown = None if self.faults is None else self.faults.draw_slowdown(trial, device, t)
+        if slowdown is not None:
+            seconds = seconds * slowdown
         watts = np.divide(joules, seconds, out=np.zeros_like(seconds), where=seconds > 0)
         return ComputeLoad(down_s, seconds, watts, joules + own.receive_w[at] * down_s, pace.power)
 

@@ -26,7 +26,7 @@ from otafl.engine.assembly import assemble, build_algorithm
 from otafl.evaluation.evaluation import PREFIX
 from otafl.evaluation.trained_models import get_view_model
 from otafl.exporting import formats, litert, measure
-from otafl.exporting.measure import Latency, Run, Scored, Source
+from otafl.exporting.measure import Latency, ModelSource, Run, Scored
 from otafl.models.base import Model
 from otafl.models.modules import Params, build_module, count_macs, count_numbers, split_parts
 from otafl.results import header
@@ -46,7 +46,7 @@ class Format(NamedTuple):
 
     runtime: str
     suffix: str
-    write: Callable[[Source, Path], Run]
+    write: Callable[[ModelSource, Path], Run]
 
 
 FORMATS = {
@@ -310,7 +310,7 @@ def export(
         model = selected.make_model()
         build_fn = partial(build_module, model, recipe)
         parts = list(split_parts(model, recipe, params))
-        source = Source(module, selected.input_shape, params, parts, build_fn)
+        source = ModelSource(module, selected.input_shape, params, parts, build_fn)
         run = write(source, path)
     runs: dict[str, Run] = {"PyTorch": measure.make_run_fn(module), name: run}
     one = np.zeros((1, *selected.input_shape), dtype=np.float32)

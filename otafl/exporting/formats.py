@@ -22,7 +22,7 @@ from otafl.core import safetensors
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
-from otafl.exporting.measure import Run, Source, make_run_fn
+from otafl.exporting.measure import ModelSource, Run, make_run_fn
 from otafl.factorised.decomposition import svd
 from otafl.models.chain_network import detect_form
 from otafl.models.modules import BASE
@@ -30,7 +30,7 @@ from otafl.models.modules import BASE
 OPSET = 20
 
 
-def write_pytorch(source: Source, path: Path) -> Run:
+def write_pytorch(source: ModelSource, path: Path) -> Run:
     """Write a `torch.export` program, which PyTorch loads and runs without otafl.
 
     The file is for `torch.export.load(path).module()`; the batch's size is left open.
@@ -43,7 +43,7 @@ def write_pytorch(source: Source, path: Path) -> Run:
     return make_run_fn(torch.export.load(path).module())
 
 
-def write_onnx(source: Source, path: Path) -> Run:
+def write_onnx(source: ModelSource, path: Path) -> Run:
     """Write one ONNX file of opset 20 with an open batch size, which onnxruntime runs.
 
     It maps "samples" [batch, *input_shape] to "scores" [batch, classes]. Raises UserError if a
@@ -83,7 +83,7 @@ def write_onnx(source: Source, path: Path) -> Run:
     return run
 
 
-def write_safetensors(source: Source, path: Path) -> Run:
+def write_safetensors(source: ModelSource, path: Path) -> Run:
     """Write the weights by the model's names, in a file that `model.start` reads.
 
     The file also has the frozen parameters of a user-defined module. Raises UserError if the model
@@ -126,7 +126,7 @@ Parts = dict[str, tuple[Tensor, Tensor]]
 """Name of a layer -> its A [r, in] and B [out, r], or those of a convolution."""
 
 
-def write_peft(source: Source, path: Path) -> Run:
+def write_peft(source: ModelSource, path: Path) -> Run:
     """Write low-rank adapters and their base to a folder, in the file layout of PEFT.
 
     The folder is created. It has `adapter_config.json` and `adapter_model.safetensors`, which PEFT

@@ -21,12 +21,12 @@ from torch import nn
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
-from otafl.exporting.measure import Run, Source
+from otafl.exporting.measure import ModelSource, Run
 from otafl.models.modules import Mean, Mixture
 from otafl.models.step_contract import Sum
 
 
-def write_litert(source: Source, path: Path) -> Run:
+def write_litert(source: ModelSource, path: Path) -> Run:
     """Write a file with an open batch size, 1 by default.
 
     Raises UserError if a package is not installed or a layer has no translation.

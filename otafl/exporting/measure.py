@@ -27,7 +27,7 @@ ROUNDS, CALLS, WARM_UP = 20, 10, 5
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """A trained model as formats write it.
 
     module: the model in float32 and eval mode. params: what it is made of, for formats of weights.

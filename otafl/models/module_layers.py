@@ -2,7 +2,7 @@
 
 PyTorch's own draw from a global generator, and change buffers in a forward pass. Neither is
 possible for many rows in one program, nor reproducible. These layers take what they need from a
-`Pass`, and have the parameters of those that they replace.
+`ModulePass`, and have the parameters of those that they replace.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REPLACED = (nn.Dropout, *_OVER_CHANNELS, nn.modules.batchnorm._BatchNorm)
 
 
 @dataclass
-class Pass:
+class ModulePass:
     """A forward pass of one row.
 
     Parameters
@@ -51,7 +51,7 @@ class Pass:
 class Control:
     """The current pass, which all layers of a module share."""
 
-    current = Pass()
+    current = ModulePass()
 
 
 class SeededDropout(nn.Module):
@@ -126,7 +126,7 @@ class StatelessBatchNorm(nn.Module):
 
 
 def replace_layers(module: nn.Module) -> tuple[nn.Module, Control]:
-    """Copy a module, with layers that take dropout and statistics from a `Pass`.
+    """Copy a module, with layers that take dropout and statistics from a `ModulePass`.
 
     Layers in eval mode stay: their dropout does nothing, and their statistics are constants.
 

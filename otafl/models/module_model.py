@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Draw, Model
-from otafl.models.module_layers import Pass, list_layers, replace_layers
+from otafl.models.module_layers import ModulePass, list_layers, replace_layers
 from otafl.user_code import loading
 
 _NORM_LAYERS = (
@@ -156,7 +156,7 @@ class ModuleModel(Model):
         constants = self._place_constants(x)
         before = {name: one.clone() for name, one in constants.items()}
         with FlopCounterMode(display=False) as forward:
-            scores = self._call(leaves, x, Pass())
+            scores = self._call(leaves, x, ModulePass())
         for name, value in before.items():
             if not torch.equal(value, constants[name]):
                 raise UserError(
@@ -233,7 +233,7 @@ class ModuleModel(Model):
     def moments(self, params: Mapping[str, Any], x: Tensor) -> Tensors:
         def compute_row(values: Tensors, samples: Tensor) -> Tensors:
             found: Tensors = {}
-            self._call(values, samples, Pass(found=found))
+            self._call(values, samples, ModulePass(found=found))
             return found
 
         own = {name: params[name] for name in self.shapes}
@@ -257,7 +257,7 @@ class ModuleModel(Model):
             own = {name: block for name, block in values.items() if name in self.shapes}
             statistics = {name: block for name, block in values.items() if name not in own}
             own_weight, key = of_row
-            return self._call(own, samples, Pass(training, key, own_weight, statistics))
+            return self._call(own, samples, ModulePass(training, key, own_weight, statistics))
 
         samples_axis = None if x.shape[0] == 1 else 0
         axes = (None if weight is None else 0, None if keys is None else 0)
@@ -265,7 +265,7 @@ class ModuleModel(Model):
             dict(params), x[0] if samples_axis is None else x, (weight, keys)
         )
 
-    def _call(self, params: Tensors, samples: Tensor, now: Pass) -> Any:
+    def _call(self, params: Tensors, samples: Tensor, now: ModulePass) -> Any:
         """Run the module of one row."""
         constants = self._place_constants(next(iter(params.values())))
         own = {n: one.squeeze(0) if n in self._scalars else one for n, one in params.items()}
@@ -273,7 +273,7 @@ class ModuleModel(Model):
         try:
             return torch.func.functional_call(self._module, own | constants, (samples,))
         finally:
-            self._control.current = Pass()
+            self._control.current = ModulePass()
 
     def _place_constants(self, like: Tensor) -> Tensors:
         """Return the constants on the device of a tensor, real ones in its dtype."""

@@ -53,7 +53,7 @@ class SoftmaxRegression(LayeredModel):
 WEIGHT, BIAS = "weight0", "bias0"
 
 
-class Linear(Model):
+class LinearModel(Model):
     """Predict by one affine layer, f(x) = x W + b: linear regression, or ridge regression.
 
     Under the squared loss the objective is quadratic,
@@ -69,7 +69,7 @@ class Linear(Model):
     Examples
     --------
     >>> import torch
-    >>> model = Linear(Linear.Settings(bias=False), (3,), 1)
+    >>> model = LinearModel(LinearModel.Settings(bias=False), (3,), 1)
     >>> model.logits({"weight0": torch.ones(1, 3, 1)}, torch.ones(1, 2, 3))
     tensor([[[3.],
              [3.]]])

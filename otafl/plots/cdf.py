@@ -11,7 +11,7 @@ from otafl.analysis.points import find_first_known, find_main_variable
 from otafl.core.errors import UserError
 from otafl.losses.metrics import list_variables
 from otafl.plots import quantities
-from otafl.plots.kinds import NO_CELLS, Recipe
+from otafl.plots.kinds import NO_CELLS, FigureRecipe
 from otafl.plots.layout import (
     draw_banded_line,
     draw_panels,
@@ -127,7 +127,7 @@ def _draw_panel(ax: Axes, data: xr.Dataset) -> None:
     ax.set_ylim(0, 1.03)
 
 
-RECIPE = Recipe(
+RECIPE = FigureRecipe(
     cdf_data,
     draw_cdf,
     {"value": "{x}", "share": "share"},

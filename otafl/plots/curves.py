@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from otafl.analysis.points import find_main_variable, is_numeric, list_axes
 from otafl.core.errors import UserError
 from otafl.plots import quantities
-from otafl.plots.kinds import NO_CELLS, Recipe
+from otafl.plots.kinds import NO_CELLS, FigureRecipe
 from otafl.plots.layout import (
     LARGEST,
     draw_banded_line,
@@ -166,7 +166,7 @@ def _draw_points(ax: Axes, curve: xr.Dataset, i: int, curves: int, name: str) ->
     ax.errorbar(places, curve["mean"].values, std, label=name, **style)
 
 
-RECIPE = Recipe(
+RECIPE = FigureRecipe(
     curve_data,
     draw_curves,
     {"at": "{x}", "mean": "{y}", "std": "{y}_std"},

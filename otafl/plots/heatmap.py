@@ -21,7 +21,7 @@ from otafl.analysis.points import find_main_variable, is_numeric
 from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
-from otafl.plots.kinds import Recipe
+from otafl.plots.kinds import FigureRecipe
 from otafl.plots.layout import (
     count_columns,
     count_letters,
@@ -186,7 +186,7 @@ def _write_values(axes: list[Axes], meshes: list[QuadMesh], norm: Any) -> None:
         ax.text(column, row, format_number(value, 3), **style)
 
 
-RECIPE = Recipe(
+RECIPE = FigureRecipe(
     heatmap_data,
     draw_heatmap,
     {"mean": "{z}", "std": "{z}_std"},

@@ -32,7 +32,7 @@ def open_result(path: Path, trust: bool) -> xr.Dataset:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FigureRecipe:
     """Steps from a result to a figure of one kind.
 
     Parameters
@@ -81,9 +81,9 @@ class Kind(StrEnum):
         )
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> FigureRecipe:
         """Import the module of this kind."""
-        recipe: Recipe = import_module(f"otafl.plots.{self}").RECIPE
+        recipe: FigureRecipe = import_module(f"otafl.plots.{self}").RECIPE
         return recipe
 
     def compute_data(

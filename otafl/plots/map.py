@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from otafl import channels, topology
 from otafl.core.errors import UserError
 from otafl.plots import quantities
-from otafl.plots.kinds import Recipe
+from otafl.plots.kinds import FigureRecipe
 from otafl.plots.layout import add_legend, finish, make_panels
 from otafl.plots.scenario_panels import Panels, open_scenario, select_panels
 from otafl.scenario import Scenario
@@ -168,7 +168,7 @@ def _draw_panel(ax: Axes, part: xr.Dataset, norm: Normalize) -> None:
 
 
 _NO = "a map has east across and north upwards; use --facet or --sel"
-RECIPE = Recipe(
+RECIPE = FigureRecipe(
     map_data,
     draw_map,
     {"east_m": "east_m", "north_m": "north_m", "snr_db": "snr_db"},

@@ -15,7 +15,7 @@ from matplotlib.patheffects import withStroke
 from otafl.analysis.points import find_main_variable, format_label, list_axes
 from otafl.core.errors import UserError
 from otafl.plots import quantities
-from otafl.plots.kinds import NO_CELLS, Recipe
+from otafl.plots.kinds import NO_CELLS, FigureRecipe
 from otafl.plots.layout import (
     add_legend,
     finish,
@@ -216,7 +216,7 @@ def _build_legend(data: xr.Dataset, names: list[str]) -> tuple[list[Any], list[s
     return handles, [*texts, *names, "Pareto front", "dominated"]
 
 
-RECIPE = Recipe(
+RECIPE = FigureRecipe(
     pareto_data,
     draw_pareto,
     {f"{axis}{end}": f"{{{axis}}}{end}" for axis in "xy" for end in ("", "_std")},

@@ -20,7 +20,7 @@ from otafl.core.rng import Streams
 from otafl.data.device_splits import partition_samples
 from otafl.data.loading import load_cached
 from otafl.plots import quantities
-from otafl.plots.kinds import Recipe
+from otafl.plots.kinds import FigureRecipe
 from otafl.plots.layout import add_legend, count_columns, finish, make_panels, style_axes
 from otafl.plots.scenario_panels import Panels, open_scenario, select_panels
 from otafl.scenario import Scenario
@@ -126,7 +126,7 @@ def draw_partition(data: xr.Dataset, title: str = "") -> Figure:
 
 
 _NO = "a partition has devices across and samples upwards; use --facet or --sel"
-RECIPE = Recipe(
+RECIPE = FigureRecipe(
     partition_data,
     draw_partition,
     {"samples": "samples"},

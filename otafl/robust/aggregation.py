@@ -194,12 +194,10 @@ class RobustAggregation(Stateful):
         tuple of Received and LinkReport
             What the server received, L entries a group, and what it cost.
         """
-        if self.settings.is_active:
-            _refuse_partial(payload, cohort.num_rows)
-            self._group_index = draw_groups(cohort, self.num_groups, round, self._streams)
+        _refuse_partial(payload, cohort.num_rows)
+        self._group_index = draw_groups(cohort, self.num_groups, round, self._streams)
         if not self._has_slots:
             return self._deliver(payload, cohort, channel, round, limits)
-        assert self._group_index is not None
         split = split_payload(payload, self._group_index, self.num_groups)
         received, report = self._deliver(split, cohort, channel, round, limits, self.num_groups)
         return received, join_report(report, len(payload))
@@ -221,8 +219,6 @@ class RobustAggregation(Stateful):
         Received
             One aggregate, with the weight that was delivered of all groups.
         """
-        if not self.settings.is_active:
-            return decode(received)
         assert self._group_index is not None
         inputs, template = (
             self._collect_groups(received, decode, cohort, self._group_index)

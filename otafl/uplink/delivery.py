@@ -351,10 +351,10 @@ def lay_out(
         stops = channel.compute_cell_ends(h, each * symbols)
     root = channel.gain.sqrt()[:, :, None, None]
     scaled = h_hat = root * h.flatten(3)
-    if csi is not None:
+    if csi is not None and not csi.is_perfect:
         estimate = csi.estimate(h, channel.gain, delivery.round)
         h_hat = scaled if estimate is h else root * estimate.flatten(3)
-        if not csi.is_perfect and csi.num_pilot_symbols:
+        if csi.num_pilot_symbols:
             block_stops = stops[h.shape[4] - 1 :: h.shape[4]]
             _count_pilots(delivery, csi.num_pilot_symbols, block_stops)
     bounds = None

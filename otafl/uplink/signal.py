@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.core.constants import get_constant
 from otafl.core.contracts import Cohort, Group, Tensors
+from otafl.core.tensors import get_constant
 
 MIN_NORM, MAX_NORM = 1e-12, 1e18
 """Norms between which those of single precision are exact to rounding."""
@@ -278,6 +278,8 @@ class Segments:
 
     def get_lengths(self, like: Tensor) -> Tensor:
         """Return the channel uses [Q] of the segments, in the precision of another tensor."""
+        if len(self.bounds) == 1:
+            return like.new_full((1,), self.symbols)
         return get_constant(self.lengths, like.dtype, like.device)
 
     def expand(self, values: Tensor, num_coordinates: int) -> Tensor:

@@ -209,7 +209,7 @@ class Rig:
 
     def record(
         self, rounds: int, num_coordinates: int, powers: Tensor | float | None = None
-    ) -> Record:
+    ) -> BenchRecord:
         """Record several rounds, each with a new payload.
 
         Parameters
@@ -223,7 +223,7 @@ class Rig:
 
         Returns
         -------
-        Record
+        BenchRecord
             Measurements of the rounds.
         """
         parts: dict[str, list[np.ndarray]] = {}
@@ -234,7 +234,7 @@ class Rig:
             values["gain"] = self._select(self.link.channel.get_state(round).gain)
             for name, value in values.items():
                 parts.setdefault(name, []).append(value.cpu().numpy())
-        return Record(
+        return BenchRecord(
             num_coordinates=num_coordinates,
             **{name: np.stack(value) for name, value in parts.items()},
         )
@@ -271,7 +271,7 @@ class Rig:
 
 
 @dataclass(frozen=True)
-class Record:
+class BenchRecord:
     """Measurements of R rounds of S trials, for the K transmitters.
 
     Parameters
@@ -314,18 +314,18 @@ class Record:
     exact: np.ndarray
     distortion: np.ndarray
 
-    def select_point(self, index: int, points: int) -> Record:
+    def select_point(self, index: int, points: int) -> BenchRecord:
         """Return the record of the trials of one of several points."""
         trials = self.eta.shape[1] // points
         part = slice(index * trials, (index + 1) * trials)
         return self._map_tensors(lambda array: array[:, part])
 
     @property
-    def flat(self) -> Record:
+    def flat(self) -> BenchRecord:
         """Record with rounds and trials as one dimension, [R S, ...]."""
         return self._map_tensors(lambda array: array.reshape(-1, *array.shape[2:]))
 
-    def _map_tensors(self, change: Callable[[np.ndarray], np.ndarray]) -> Record:
+    def _map_tensors(self, change: Callable[[np.ndarray], np.ndarray]) -> BenchRecord:
         changed: dict[str, Any] = {
             name: change(one) for name, one in vars(self).items() if name != "num_coordinates"
         }

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from otafl.validation.bench import Bench, Record
+from otafl.validation.bench import Bench, BenchRecord
 
 SUITE_LEVEL = 1e-3
 MOST_CHECKS = 1500
@@ -264,14 +264,14 @@ def check_mean_square(expected: float, ratio: np.ndarray, freedom: int, case: st
     return Check(expected, expected * float(np.mean(ratio)), expected * low, expected * high, case)
 
 
-def check_normal_errors(law: np.ndarray, record: Record, case: str = "") -> Check:
+def check_normal_errors(law: np.ndarray, record: BenchRecord, case: str = "") -> Check:
     """Check the squared errors of a record, whose coordinates are normal.
 
     Parameters
     ----------
     law : ndarray, [R, S] or flat
         Variance of the error, infinite if all devices are silent.
-    record : Record
+    record : BenchRecord
         The measurements.
     case : str
         Case of the law.

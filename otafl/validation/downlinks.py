@@ -12,7 +12,7 @@ from scipy import special
 from otafl import downlink
 from otafl.core.contracts import Broadcast
 from otafl.core.units import db_to_linear
-from otafl.downlink.base import Delivery, Downlink
+from otafl.downlink.base import BroadcastDelivery, Downlink
 from otafl.scenario import load_scenario
 from otafl.validation.bench import CONFORMANCE, Bench, Rig
 from otafl.validation.checks import (
@@ -64,7 +64,7 @@ def _errors(bench: Bench, settings: dict[str, Any]) -> np.ndarray:
     return np.stack(errors)
 
 
-def _record_arrivals(bench: Bench, **settings: Any) -> list[Delivery]:
+def _record_arrivals(bench: Bench, **settings: Any) -> list[BroadcastDelivery]:
     """Return the deliveries of several rounds of a digital broadcast."""
     rig, made = _build_downlink(bench, {"name": "digital"} | settings)
     x = rig.streams.draw_normal(BROADCAST, 0, (REALS,))

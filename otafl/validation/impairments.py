@@ -16,7 +16,7 @@ import torch
 from scipy import stats
 
 from otafl.core.units import db_to_linear
-from otafl.validation.bench import Bench, Record, Rig
+from otafl.validation.bench import Bench, BenchRecord, Rig
 from otafl.validation.checks import (
     Check,
     check_mean,
@@ -47,7 +47,7 @@ EACH_PHASE = ("phi_m={:.3g}", (0.2, math.pi / 4.0, 1.5))
 
 
 @functools.lru_cache(maxsize=8)
-def _phase_record(bench: Bench, most: float) -> Record:
+def _phase_record(bench: Bench, most: float) -> BenchRecord:
     rig = _build_rig(bench, 10, 32, 10.0, residual_phase_rad=most)
     return rig.record(bench.scale_size(64), 16, 1.0)
 
@@ -88,7 +88,7 @@ DELAYS = (0.3, 0.9)
 
 
 @functools.lru_cache(maxsize=16)
-def _send_late(bench: Bench, most: float) -> Record:
+def _send_late(bench: Bench, most: float) -> BenchRecord:
     """Record two devices, whose difference of delays is triangular."""
     rig = _build_rig(bench, 2, 64, NOISELESS_DB, timing_offset=most)
     return rig.record(bench.scale_size(32), 64, 1.0)
@@ -139,7 +139,7 @@ def _converter(bench: Bench, bits: int) -> Iterator[Check]:
 
 
 @functools.lru_cache(maxsize=4)
-def _record_interfered(bench: Bench, power: str) -> Record:
+def _record_interfered(bench: Bench, power: str) -> BenchRecord:
     """Record two interferers of 6 dB each, with independent Rayleigh fading."""
     rig = _build_rig(bench, 5, 64, 10.0, power, interference_db=6.0, interferers=2)
     return rig.record(bench.scale_size(64), 32, 1.0)

@@ -17,7 +17,7 @@ import numpy as np
 from otafl.core import registry
 from otafl.power.base import PowerPolicy
 from otafl.validation import sheet
-from otafl.validation.bench import Bench, Record, Rig
+from otafl.validation.bench import Bench, BenchRecord, Rig
 from otafl.validation.checks import (
     Check,
     check_at_most,
@@ -75,7 +75,7 @@ def _point(policy: str, snr_db: float) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def _record(bench: Bench, policy: str, devices: int) -> Record:
+def _record(bench: Bench, policy: str, devices: int) -> BenchRecord:
     """Record all signal-to-noise ratios in one stack, point by point."""
     points = [_point(policy, snr_db) for snr_db in SNRS_DB]
     rig = bench.build_rig(devices, TRIALS, points)
@@ -91,7 +91,7 @@ class _Case:
     ----------
     name : str
         Name of the case.
-    record : Record
+    record : BenchRecord
         The measurement.
     states : sheet.States
         Fading states over rounds and trials.
@@ -102,7 +102,7 @@ class _Case:
     """
 
     name: str
-    record: Record
+    record: BenchRecord
     states: sheet.States
     chosen: sheet.Scalars
     wanted: sheet.Scalars | None
@@ -118,7 +118,7 @@ def _cases(bench: Bench, policy: str) -> tuple[_Case, ...]:
     return tuple(cases)
 
 
-def _case(name: str, record: Record, policy: str) -> _Case:
+def _case(name: str, record: BenchRecord, policy: str) -> _Case:
     at, antennas = record.flat, _antennas(policy)
     states = sheet.States(at.h, at.m, at.budget, at.gain, at.noise, antennas, _build_policy(policy))
     rule = sheet.RULES.get(policy)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from otafl.core.units import db_to_linear
-from otafl.validation.bench import Bench, Record, Rig
+from otafl.validation.bench import Bench, BenchRecord, Rig
 from otafl.validation.channels import MOVING, jakes
 from otafl.validation.checks import (
     Check,
@@ -35,20 +35,20 @@ DELAYS = (1, 4)
 """Delays in rounds."""
 
 
-def _record_csi(bench: Bench, csi: Any, **channel: Any) -> Record:
+def _record_csi(bench: Bench, csi: Any, **channel: Any) -> BenchRecord:
     section = {"name": "rayleigh", "snr_db": SNR_DB} | channel
     point = {"channel": section, "csi": csi, "power": "ci"}
     return bench.build_rig(20, bench.scale_size(256), point).record(ROUNDS, 4, 1.0)
 
 
-def _compute_squared_errors(record: Record) -> np.ndarray:
+def _compute_squared_errors(record: BenchRecord) -> np.ndarray:
     """Compute the squared errors of the estimates, [R, S, K]."""
     off: np.ndarray = np.abs(record.h_hat - record.h) ** 2
     return off
 
 
 @functools.lru_cache(maxsize=4)
-def _error(bench: Bench, variance: float) -> Record:
+def _error(bench: Bench, variance: float) -> BenchRecord:
     return _record_csi(bench, {"name": "error", "variance": variance})
 
 
@@ -161,7 +161,7 @@ def _random_combiners() -> np.ndarray:
     return unit
 
 
-def _record(rig: Rig) -> Record:
+def _record(rig: Rig) -> BenchRecord:
     return rig.record(1, 8)
 
 

@@ -17,7 +17,7 @@ from scipy import special
 
 from otafl.core.contracts import LinkReport
 from otafl.core.units import db_to_linear
-from otafl.validation.bench import Bench, Record
+from otafl.validation.bench import Bench, BenchRecord
 from otafl.validation.checks import (
     Check,
     check_exact,
@@ -45,7 +45,7 @@ EACH_THRESHOLD = ("g_th={:g}", (0.1, 0.5))
 
 
 @functools.lru_cache(maxsize=16)
-def _rayleigh(bench: Bench, devices: int, policy: str, **keys: Any) -> Record:
+def _rayleigh(bench: Bench, devices: int, policy: str, **keys: Any) -> BenchRecord:
     """Record a policy with some keys of its section, and equal symbol powers of one."""
     point = {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": {"name": policy} | keys}
     return bench.build_rig(devices, 32, point).record(bench.scale_size(64), 16, 1.0)
@@ -123,7 +123,7 @@ PLANNED = 512
 
 
 @functools.lru_cache(maxsize=2)
-def _average(bench: Bench) -> Record:
+def _average(bench: Bench) -> BenchRecord:
     channel = {"name": "rayleigh", "snr_db": 5.0, "device_budget_db": (0.0, -6.0)}
     power = {"name": "cao_average", "draws": PLANNED}
     rig = bench.build_rig(6, 24, {"channel": channel, "power": power})
@@ -159,13 +159,13 @@ EACH_PLAN = ("{}", tuple(PLANS))
 
 
 @functools.lru_cache(maxsize=8)
-def _record(bench: Bench, plan: str, snr_db: float = SNR_DB) -> Record:
+def _record(bench: Bench, plan: str, snr_db: float = SNR_DB) -> BenchRecord:
     channel = {"name": "rayleigh", "snr_db": snr_db, "device_budget_db": BUDGETS_DB}
     point = {"channel": channel, "power": {"name": "pre_scaler"} | PLANS[plan]}
     return bench.build_rig(len(STRENGTH), 32, point).record(bench.scale_size(64), 16, 1.0)
 
 
-def _pre_scaler_gamma(record: Record) -> np.ndarray:
+def _pre_scaler_gamma(record: BenchRecord) -> np.ndarray:
     """Return gamma_k [K] of the active devices."""
     found: np.ndarray = np.abs(record.h * record.p).max((0, 1))
     return found

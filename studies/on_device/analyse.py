@@ -17,7 +17,7 @@ import torch
 
 import otafl
 from otafl.exporting import deployment, measure
-from otafl.exporting.measure import Run, Source
+from otafl.exporting.measure import ModelSource, Run
 from otafl.models.modules import count_macs, count_numbers
 from studies.common.tables import command, make_parser
 from studies.on_device.latencies import AGAIN, NAME, Latency, print_tables, write_rows
@@ -34,7 +34,7 @@ def make_runs(
     for target in ("onnx", "litert"):
         runtime, suffix, write = deployment.FORMATS[target]
         path = folder / f"{name}{suffix}"
-        run = write(Source(module, chosen.input_shape), path)
+        run = write(ModelSource(module, chosen.input_shape), path)
         out[runtime] = run, path.stat().st_size
     return out
 

@@ -11,7 +11,6 @@ from golden.made_results import made, written
 
 from otafl import cli
 from otafl.analysis.comparison import Comparison, compare
-from otafl.core.errors import UserError
 from otafl.scenario import Point
 
 SNR = {"channel.snr_db": [0, 10, 20], "power.name": ["gbma", "ci"]}
@@ -143,10 +142,3 @@ def test_bad_input_exits_with_2(
     captured = capsys.readouterr()
     assert said in captured.err
     assert captured.out == ""
-
-
-def test_a_sweep_that_is_not_understood_is_named(tmp_path: Path) -> None:
-    ds = made(SNR)
-    ds.attrs["scenario"] = ds.attrs["scenario"].replace("power.name:", "zip:")
-    with pytest.raises(UserError, match=r"r\.nc: its sweep is not understood: .*zip"):
-        compare(written(ds, tmp_path / "r.nc"), tmp_path / "r.nc")

@@ -6,7 +6,7 @@ import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from golden.made_results import made
 
-from otafl.analysis.rows import Format, TextTable, escape_latex
+from otafl.analysis.rows import TableFormat, TextTable, escape_latex
 from otafl.analysis.tables import build_grid, build_text_table
 
 pytestmark = pytest.mark.exact
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.exact
 
 def test_names_that_repeat_are_written_once() -> None:
     rows = [["a", "b", "c"], ["a", "b", "d"], ["a", "e", "c"], ["f", "e", "c"], ["f", "e", "c"]]
-    text = TextTable("caption", ["x", "y", "z"], rows, pd.DataFrame(), 3).format(Format.latex)
+    text = TextTable("caption", ["x", "y", "z"], rows, pd.DataFrame(), 3).format(TableFormat.latex)
     lines = [line.removesuffix(r" \\") for line in text.splitlines() if " & " in line]
     assert [line.split(" & ") for line in lines] == [
         *(["x", "y", "z"], ["a", "b", "c"], ["", "", "d"], ["", "e", "c"], ["f", "e", "c"]),
@@ -24,7 +24,7 @@ def test_names_that_repeat_are_written_once() -> None:
 
 def test_exponents_and_special_letters() -> None:
     ds = made({"power": ["gbma", "ci"]}, lambda *_: 3e-12, trials=2)
-    text = build_text_table(build_grid(ds, "test_accuracy")).format(Format.latex)
+    text = build_text_table(build_grid(ds, "test_accuracy")).format(TableFormat.latex)
     assert r"$3 \times 10^{-12} \pm 0$" in text
     assert escape_latex("50 % of a_b & {c}") == r"50 \% of a\_b \& \{c\}"
     assert escape_latex("-10 dB") == "$-$10 dB"

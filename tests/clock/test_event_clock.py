@@ -10,7 +10,7 @@ from support.rounding import assert_agree
 
 from otafl.clock import build
 from otafl.clock.event_clock import EventClock
-from otafl.clock.local_work import Slot
+from otafl.clock.local_work import WorkSlot
 from otafl.core.rng import Streams
 from otafl.devices.hardware import CAUSES, Hardware
 from otafl.devices.protocols import Rules
@@ -60,7 +60,7 @@ def test_rows_are_taken_trial_by_trial():
     who = [np.array([0, 2]), np.array([1])]
     seconds = np.array([1.0, 2.0, 5.0])
     clock.begin(0, who, np.array([0.0, 0.0, 0.5]), seconds, 3.0 / seconds)
-    assert clock.open_slot() == [Slot(2.0, [0, 2], [0, 0]), Slot(5.5, [1], [0])]
+    assert clock.open_slot() == [WorkSlot(2.0, [0, 2], [0, 0]), WorkSlot(5.5, [1], [0])]
     joules = np.arange(6.0).reshape(2, 3)
     clock.close_slot(np.array([1.0, 2.0]), joules)
     assert clock.get_time_s().tolist() == [3.0, 7.5]

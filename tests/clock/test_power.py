@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.made_devices import make_battery_hardware
 
-from otafl.clock.local_work import Interval, Slot
+from otafl.clock.local_work import Interval, WorkSlot
 from otafl.clock.trial_clock import TrialClock
 from otafl.devices.hardware import CAUSES
 from otafl.devices.protocols import Rules
@@ -29,7 +29,7 @@ def test_joules_by_cause() -> None:
     own = make_battery_hardware(2, receive_w=2.0, idle_w=0.5, circuit_w=1.5, sleep_w=0.25)
     clock = TrialClock(own)
     clock.start(0, [0, 1], [1.0, 1.0], [2.0, 4.0], [3.0, 0.0])
-    assert clock.admit() == Slot(5.0, [0, 1], [0, 0])
+    assert clock.admit() == WorkSlot(5.0, [0, 1], [0, 0])
     clock.transmit(2.0, [4.0, 0.0])
     clock.start(1, [], [], [], [], 2.0)
     clock.admit()
@@ -52,7 +52,7 @@ def test_empty_while_computing() -> None:
     own = make_battery_hardware(2, receive_w=1.0, battery_j=5.0, charge_j=5.0, restart_j=2.0)
     clock = TrialClock(own, log=True)
     clock.start(0, [0, 1], [1.0, 1.0], [4.0, 1.0], [2.0, 2.0])
-    assert clock.admit() == Slot(3.0, [1], [0])
+    assert clock.admit() == WorkSlot(3.0, [1], [0])
     assert spent(clock)["compute"] == [4.0, 2.0]
     assert clock.lost == 1
     assert not clock.get_available()[0]

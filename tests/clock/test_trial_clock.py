@@ -10,7 +10,7 @@ import pytest
 from support.made_devices import make_mains_hardware
 from support.rounding import assert_agree
 
-from otafl.clock.local_work import Interval, Slot
+from otafl.clock.local_work import Interval, WorkSlot
 from otafl.clock.trial_clock import TrialClock
 from otafl.devices.hardware import CAUSES
 from otafl.devices.protocols import Late, Rules
@@ -41,14 +41,14 @@ class Cell(TrialClock):
         """What each device has computed, in updates."""
         return self.compute_spent_j()[:, CAUSES.index("compute")].tolist()
 
-    def slot(self, deadline_s: float = np.inf) -> Slot:
+    def slot(self, deadline_s: float = np.inf) -> WorkSlot:
         self.rules = replace(self.rules, deadline_s=deadline_s)
         return self.admit()
 
 
 def check(
     clock: TrialClock,
-    slot: Slot,
+    slot: WorkSlot,
     opened: float,
     on_time: Sequence[int],
     started: Sequence[int],
@@ -130,7 +130,7 @@ def test_against_a_plain_loop(late):
         opened = min(opened, now + deadline)
         on_time = sorted(k for k, (ready, _) in busy.items() if ready <= opened)
         missed = sorted(set(busy) - set(on_time))
-        assert_agree(vars(slot), vars(Slot(opened, on_time, [busy[k][1] for k in on_time])))
+        assert_agree(vars(slot), vars(WorkSlot(opened, on_time, [busy[k][1] for k in on_time])))
         assert at_work == (missed if late == "next" else [])
         ever_late += len(missed)
         ever_stale += sum(busy[k][1] < round for k in on_time)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.cells import Lives, make_clock, start_round
 
-from otafl.clock.local_work import Interval, Slot
+from otafl.clock.local_work import Interval, WorkSlot
 from otafl.devices.protocols import Rounds
 
 pytestmark = pytest.mark.exact
@@ -15,7 +15,7 @@ def test_a_device_that_leaves_loses_its_update_and_the_round_goes_on() -> None:
     """Device 1 leaves at 2 s, half done, and is back at 6; the slot does not wait for it."""
     clock = make_clock(Rounds(), [None, [(2.0, False), (6.0, True)], None])
     start_round(clock, 0, {0: 3.0, 1: 4.0, 2: 1.0})
-    assert clock.admit() == Slot(3.0, [0, 2], [0, 0])
+    assert clock.admit() == WorkSlot(3.0, [0, 2], [0, 0])
     clock.transmit(1.0)
     assert (clock.started, clock.lost) == (3, 1)
     assert clock.get_available().tolist() == [True, False, True]
@@ -35,7 +35,7 @@ def test_a_device_that_leaves_loses_its_update_and_the_round_goes_on() -> None:
 def test_who_leaves_while_it_transmits_finishes_first() -> None:
     clock = make_clock(Rounds(), [[(3.5, False), (9.0, True)], None, None])
     start_round(clock, 0, {0: 3.0, 1: 1.0, 2: 1.0})
-    assert clock.admit() == Slot(3.0, [0, 1, 2], [0, 0, 0])
+    assert clock.admit() == WorkSlot(3.0, [0, 1, 2], [0, 0, 0])
     clock.transmit(1.0)
     assert clock.lost == 0
     assert clock.get_available().tolist() == [False, True, True]
@@ -52,7 +52,7 @@ def test_the_server_waits_for_somebody_to_come() -> None:
     assert clock.wait_for_devices()  # it need not wait
     assert clock.get_time_s() == 5.0
     start_round(clock, 0, {1: 3.0})
-    assert clock.admit() == Slot(6.0, [], [])  # the only one is gone
+    assert clock.admit() == WorkSlot(6.0, [], [])  # the only one is gone
     clock.transmit(0.0)
     assert clock.wait_for_devices()
     assert clock.get_time_s() == 7.0

@@ -26,7 +26,7 @@ from otafl.core.contracts import (
     Workload,
 )
 from otafl.core.rng import Streams
-from otafl.engine.assembly import Parts
+from otafl.engine.assembly import EngineParts
 
 
 def value(trial: Any, device: Any, round: Any) -> Any:
@@ -52,7 +52,7 @@ class Probe(Algorithm):
     """Sends one block "x" of `width` equal numbers; the server adds up what it receives, block by
     block, and keeps what it was given. Devices count the rounds in which they trained."""
 
-    def __init__(self, parts: Parts, width: int = 2) -> None:
+    def __init__(self, parts: EngineParts, width: int = 2) -> None:
         super().__init__(self.Settings(), parts.model, parts.samples.sample_share.shape[1])
         self.parts, self.width = parts, width
         self.heard: list[Heard] = []

@@ -18,8 +18,8 @@ from otafl.channels.trace import export_trace
 from otafl.core import registry
 from otafl.core.contracts import Cohort
 from otafl.core.rng import Streams
-from otafl.downlink.base import Delivery
-from otafl.engine.assembly import Parts, assemble, make_workload
+from otafl.downlink.base import BroadcastDelivery
+from otafl.engine.assembly import EngineParts, assemble, make_workload
 from otafl.engine.engine import Engine
 from otafl.engine.workload import SubmodelWorkload
 from otafl.scenario import Point, Scenario, expand, load_scenario
@@ -205,7 +205,7 @@ def points(changes: Mapping[str, Any] | None = None) -> list[Point]:
     return expand(scenario(changes))
 
 
-def prepare_first_round(one: Engine) -> tuple[Delivery, Cohort]:
+def prepare_first_round(one: Engine) -> tuple[BroadcastDelivery, Cohort]:
     """The inputs of local work in the first round: the broadcast, and the cohort."""
     cohort = one.select_cohort(one.find_available(0), 0, one.draw_channel(0))
     sent = one.parts.algorithm.broadcast(one.server, cohort)
@@ -215,7 +215,7 @@ def prepare_first_round(one: Engine) -> tuple[Delivery, Cohort]:
 def engine(
     changes: Mapping[str, Any] | Sequence[Point] | None = None,
     trials: Sequence[int] | None = None,
-    probe: Callable[[Parts], Any] | None = None,
+    probe: Callable[[EngineParts], Any] | None = None,
     chosen: Sequence[int] | None = None,
 ) -> Engine:
     """The engine of one stack: these trials of these points (all, if not given). `probe` makes

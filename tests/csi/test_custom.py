@@ -12,22 +12,32 @@ import pytest
 from contract.small import engine
 
 from otafl.core.errors import UserError
+from otafl.csi.base import Csi
 from otafl.csi.estimates import Perfect
 
 pytestmark = pytest.mark.exact
 
 
-class Flat(Perfect):
+class PathFree(Csi):
+    def estimate_paths(self, paths: Any, gain: Any, round: int) -> None:
+        return None
+
+
+class Derived(Perfect):
+    """Its estimate would not be asked for."""
+
+
+class Flat(PathFree):
     def estimate(self, h: Any, gain: Any, round: int) -> Any:
         return h[:, :, 0]
 
 
-class Nothing(Perfect):
+class Nothing(PathFree):
     def estimate(self, h: Any, gain: Any, round: int) -> Any:
         return None
 
 
-class Divided(Perfect):
+class Divided(PathFree):
     def estimate(self, h: Any, gain: Any, round: int) -> Any:
         return h / 0.0
 
@@ -44,3 +54,8 @@ def test_what_is_wrong_is_said(name: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)) as error:
         engine({"csi": f"csi.test_custom:{name}"}).run_round(0)
     assert str(error.value).startswith(f"csi.name: estimate of 'csi.test_custom:{name}' returned ")
+
+
+def test_a_perfect_one_of_the_users_own_is_refused() -> None:
+    with pytest.raises(UserError, match=r"'csi.test_custom:Derived' derives from Perfect"):
+        engine({"csi": "csi.test_custom:Derived"})

@@ -15,7 +15,7 @@ from support.rounding import assert_agree
 from torch import Tensor
 
 from otafl.core.contracts import Broadcast, Cohort
-from otafl.downlink.base import Delivery
+from otafl.downlink.base import BroadcastDelivery
 from otafl.downlink.downlinks import AnalogDownlink
 
 pytestmark = pytest.mark.exact
@@ -48,7 +48,7 @@ def test_taken_noise() -> None:
     keep = torch.tensor([False, True, True, True])
     rows = FOUR.take(keep.nonzero().squeeze(1))
 
-    def heard(arrival: Delivery, who: Cohort) -> Tensor:
+    def heard(arrival: BroadcastDelivery, who: Cohort) -> Tensor:
         return arrival.expand_rows(who, 0, who.num_rows).tensors["a"]
 
     assert_agree(heard(whole.select_rows(keep), rows), heard(whole, FOUR)[1:])

@@ -16,7 +16,7 @@ from contract.small import engine, run
 
 from otafl.core.contracts import FineTuneSpec, View
 from otafl.data.device_splits import ClientSamples
-from otafl.engine.assembly import Parts
+from otafl.engine.assembly import EngineParts
 from otafl.evaluation.evaluation import Evaluation
 from otafl.evaluation.recorder import Recorder
 from otafl.evaluation.scoring import evaluate_client
@@ -34,7 +34,7 @@ def linear_view(weights: torch.Tensor, owner: Any = "device") -> View:
     return View({"w": weights}, lambda blocks, x: torch.matmul(x, blocks["w"]), owner)
 
 
-def evaluation(parts: Parts) -> Evaluation:
+def evaluation(parts: EngineParts) -> Evaluation:
     return Evaluation(parts.samples, parts.scenario.training, parts.scenario.loss)
 
 

@@ -15,7 +15,7 @@ from torch import nn
 from otafl.core.errors import UserError
 from otafl.exporting import deployment, measure
 from otafl.exporting.litert import write_litert
-from otafl.exporting.measure import Source
+from otafl.exporting.measure import ModelSource
 from otafl.models.modules import Mean, Mixture
 from otafl.models.step_contract import Sum
 
@@ -86,7 +86,7 @@ def test_layers_give_what_they_give_in_pytorch(tmp_path: Path) -> None:
     wrong = []
     for name, (module, shape) in LAYERS.items():
         module = random(module)
-        run = write_litert(Source(module, shape), tmp_path / "layer.tflite")
+        run = write_litert(ModelSource(module, shape), tmp_path / "layer.tflite")
         x = np.random.default_rng(7).standard_normal((7, *shape), dtype=np.float32)
         wanted = measure.make_run_fn(module)(x)
         if wanted.ndim == 4:
@@ -106,10 +106,10 @@ def test_what_has_no_translation_is_named(tmp_path: Path) -> None:
         (nn.AdaptiveAvgPool2d(2), (4, 9, 9), "several pixels"),
     ]:
         with pytest.raises(UserError, match=match):
-            write_litert(Source(module, shape), tmp_path / "m.tflite")
+            write_litert(ModelSource(module, shape), tmp_path / "m.tflite")
 
 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(UserError, match=r"tensorflow .*; run pip install 'otafl\[tensorflow\]'"):
-        write_litert(Source(nn.ReLU(), (4,)), tmp_path / "m.tflite")
+        write_litert(ModelSource(nn.ReLU(), (4,)), tmp_path / "m.tflite")

@@ -11,15 +11,15 @@ from contract.small import engine, run
 
 from otafl.core.contracts import Batch
 from otafl.losses.squared import Squared
-from otafl.models.softmax_regression import Linear
+from otafl.models.softmax_regression import LinearModel
 
 pytestmark = pytest.mark.exact
 
 ROWS, BATCH, INPUTS, OUTPUTS = 3, 5, 4, 2
 
 
-def make(**settings: Any) -> tuple[Linear, dict[str, torch.Tensor], Batch]:
-    model = Linear(Linear.Settings(**settings), (INPUTS,), OUTPUTS)
+def make(**settings: Any) -> tuple[LinearModel, dict[str, torch.Tensor], Batch]:
+    model = LinearModel(LinearModel.Settings(**settings), (INPUTS,), OUTPUTS)
     model.loss = Squared()
     generator = torch.Generator().manual_seed(4)
 

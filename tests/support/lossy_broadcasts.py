@@ -9,7 +9,7 @@ import torch
 
 from otafl.core.contracts import Broadcast, Cohort, LinkBudget
 from otafl.core.rng import Streams
-from otafl.downlink.base import Delivery, DownlinkSetup
+from otafl.downlink.base import BroadcastDelivery, DownlinkSetup
 from otafl.downlink.downlinks import DigitalDownlink
 
 S, K = 2, 6
@@ -61,11 +61,11 @@ def send(
     round: int = 0,
     numbers: dict[str, list[float]] | None = None,
     **config: Any,
-) -> Delivery:
+) -> BroadcastDelivery:
     made = DigitalDownlink(DigitalDownlink.Settings(**config), make_setup(**(numbers or {})))
     return made.send(broadcast, who, round)
 
 
-def get_seconds(arrival: Delivery) -> np.ndarray:
+def get_seconds(arrival: BroadcastDelivery) -> np.ndarray:
     assert arrival.row_seconds is not None
     return arrival.row_seconds

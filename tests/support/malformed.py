@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from otafl.core import registry
-from otafl.scenario import Scenario, examples
+from otafl.scenario import Scenario, writing
 from otafl.scenario.keys import iterate_fields, set_value
 from otafl.scenario.yaml_source import parse
 
@@ -38,7 +38,7 @@ def list_keys() -> list[str]:
 def list_trees() -> list[dict[str, Any]]:
     """The example of every component."""
     return [
-        parse(examples.format_example(table, name)).data
+        parse(writing.format_example(table, name)).data
         for table in registry.TABLES
         for name in registry.list_names(table)
     ]

@@ -62,8 +62,8 @@ from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
 from otafl.algorithms.parameters import compute_step_size, draw_start, make_view
 from otafl.algorithms.submodel_training import broadcast_to_submodels
 from otafl.core import contracts as c
-from otafl.core.constants import get_constant
 from otafl.core.rng import Streams
+from otafl.core.tensors import get_constant
 from otafl.models.base import Model, descend_, differentiate
 
 

@@ -65,9 +65,9 @@ from otafl.algorithms.submodels.fedhm_updates import (
     sum_superposed,
 )
 from otafl.core import contracts as c
-from otafl.core.constants import get_constant
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
+from otafl.core.tensors import get_constant
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
 from otafl.models.base import Model, copy_params, flatten

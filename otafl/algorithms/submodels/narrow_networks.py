@@ -52,8 +52,8 @@ from otafl.algorithms.submodel_training import (
 from otafl.algorithms.submodels import width_slices
 from otafl.algorithms.submodels.width_slices import WidthRule, check_descending, declare_width_rule
 from otafl.core import contracts as c
-from otafl.core.constants import get_constant
 from otafl.core.rng import Streams, declare_purpose
+from otafl.core.tensors import get_constant
 from otafl.models.base import Count, Model, flatten, unflatten
 from otafl.models.network import Network
 

@@ -7,15 +7,7 @@ a payload.
 
 from __future__ import annotations
 
-from otafl.core.contracts.cohort import (
-    MODEL,
-    VERSION,
-    Cohort,
-    Hyper,
-    Tensors,
-    take_rows,
-    unsqueeze_like,
-)
+from otafl.core.contracts.cohort import MIN_SNR, Coefficients, Cohort, Link
 from otafl.core.contracts.learning import (
     Batch,
     Context,
@@ -30,13 +22,10 @@ from otafl.core.contracts.learning import (
 )
 from otafl.core.contracts.link import (
     MIN_RATE,
-    MIN_SNR,
     NO_LIMITS,
     NOISE_VARIANCE,
     ChannelState,
     ChannelStatistics,
-    Coefficients,
-    Link,
     LinkBudget,
     LinkReport,
     Paths,
@@ -44,6 +33,7 @@ from otafl.core.contracts.link import (
     apply_combiner,
 )
 from otafl.core.contracts.payload import Broadcast, DeliveredMasks, Group, Payload, Received
+from otafl.core.tensors import MODEL, VERSION, Hyper, Tensors, take_rows, unsqueeze_like
 
 __all__ = [
     "MIN_RATE",

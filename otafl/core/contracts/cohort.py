@@ -1,11 +1,15 @@
-"""Devices that take part in a round, and dictionaries of tensors that its parts exchange."""
+"""Devices that take part in a round, what a power policy knows of their links, and its answer.
+
+Sizes: S trials of one stack, K devices in the population, N (trial, device) pairs that take part, Q
+segments of a payload that are sent with one coefficient each. Powers are in units of the receiver's
+complex noise variance, so that sigma^2 = 1 and N = 1/2.
+"""
 
 from __future__ import annotations
 
 import bisect
 import functools
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,58 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core.constants import get_constant
+from otafl.core.tensors import Hyper
 
-MODEL = "model"
-"""Name of the tensor that holds all parameters of a model side by side, [S, P] or [n, P]."""
+MIN_SNR = 1e-12
+"""Smallest SNR at full power, 120 dB below the noise, at which a device counts as having a channel.
 
-VERSION = "version"
-"""Name of the server's tensor that counts its steps, int64 [S]."""
-
-Tensors = dict[str, Tensor]
-"""Tensors by name."""
-
-Hyper = Mapping[str, Tensor]
-"""Stackable settings of a component, name -> [S].
-
-Trials of one stack can differ in them.
+An average over a payload of any size does not lift a weaker signal out of the noise. Quotients with
+this bound stay finite in single precision.
 """
-
-
-def unsqueeze_like(values: Tensor, like: Tensor) -> Tensor:
-    """Reshape numbers, one a row, for multiplication with a tensor.
-
-    Parameters
-    ----------
-    values : Tensor [n]
-        A number for each row.
-    like : Tensor [n, *shape]
-        Tensor that they multiply.
-
-    Returns
-    -------
-    Tensor [n, 1, ...]
-        View of the values with as many dimensions as `like`.
-    """
-    return values.view(-1, *[1] * (like.dim() - 1))
-
-
-def take_rows(tensor: Tensor, row_index: Tensor) -> Tensor:
-    """Select rows of a tensor that can be on another device.
-
-    Parameters
-    ----------
-    tensor : Tensor [m, *shape]
-        Table on the device of `row_index`, on the host or on disk.
-    row_index : Tensor, int64 [n]
-        Rows to select.
-
-    Returns
-    -------
-    Tensor [n, *shape]
-        The rows, on the device of `row_index`.
-    """
-    return tensor.index_select(0, row_index.to(tensor.device)).to(row_index.device)
 
 
 @dataclass(frozen=True)
@@ -183,7 +143,9 @@ class Cohort:
     @functools.cached_property
     def rows_per_trial(self) -> Tensor:
         """The number of rows of each trial, float [S]."""
-        return get_constant(self.counts, self.weight.dtype, self.weight.device)
+        return self.weight.new_zeros(self.num_trials).index_add_(
+            0, self.trial, torch.ones_like(self.weight)
+        )
 
     @functools.cached_property
     def rows_beside(self) -> Tensor:
@@ -332,3 +294,96 @@ def count_rows_per_trial(trial: Tensor, num_trials: int) -> tuple[int, ...]:
         S counts.
     """
     return tuple(torch.bincount(trial, minlength=num_trials).tolist())
+
+
+@dataclass(frozen=True)
+class Link:
+    """Information of a power policy on the Q segments of a payload, each sent with one coefficient.
+
+    Parameters
+    ----------
+    h : Tensor, complex [S, Q, K]
+        Estimated scalar channel after the receiver's combining, with large-scale gain. Its noise is
+        that of one antenna.
+    gain : Tensor [S, K]
+        Large-scale power gain.
+    budget : Tensor [S, K]
+        Bound on |p|^2 times the mean symbol power.
+    symbol_power : Tensor, float64 [S, Q, K]
+        Mean symbol power m_k of the payload (side information). With it, policies compute in double
+        precision, which squares of small updates need.
+    noise_variance : Tensor [S]
+        Variance N of one received real number, with known interference.
+    transmit_mask : Tensor, bool [S, K]
+        Devices that have something to transmit. Those of them in `eligible_mask` can transmit.
+    is_linear : bool
+        False for the factors of a product (weighting "none").
+    hyper : mapping of str to Tensor [S]
+        Stackable settings of the policy.
+    num_antennas : int
+        Number of server antennas, A.
+    variation : Tensor [S, Q], optional
+        Squared multivariate coefficient of variation of the symbols over the devices, for a policy
+        with `needs_variation` (side information).
+    energy_budget : Tensor [S, K], optional
+        Largest energy that a device can radiate in this slot, in units of the receiver's noise
+        variance times symbols; infinite for a device without a bound. If not given, no device has a
+        bound.
+    segment_lengths : Tensor [Q], optional
+        Symbols of each segment.
+    num_symbols : int
+        Symbols of the whole slot.
+    """
+
+    h: Tensor
+    gain: Tensor
+    budget: Tensor
+    symbol_power: Tensor
+    noise_variance: Tensor
+    transmit_mask: Tensor
+    is_linear: bool
+    hyper: Hyper
+    num_antennas: int = 1
+    variation: Tensor | None = None
+    energy_budget: Tensor | None = None
+    segment_lengths: Tensor | None = None
+    num_symbols: int = 0
+
+    @functools.cached_property
+    def eligible_mask(self) -> Tensor:
+        """The devices that can transmit in each segment, bool [S, Q, K].
+
+        These have something to transmit, and a channel with P_k |h_k|^2 of at least `MIN_SNR`.
+        """
+        channel = self.budget[:, None] * self.h.abs().square() >= MIN_SNR
+        return self.transmit_mask[:, None] & channel
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Transmit scalars and receive scalings of a slot.
+
+    Parameters
+    ----------
+    p : Tensor, complex [S, Q, K]
+        Transmit scalars, 0 for a silent device.
+    eta : Tensor [S, Q]
+        Receive scaling, above 0.
+    active_mask : Tensor, bool [S, Q, K]
+        Devices that the receiver counts in its mean.
+    silent_mask : Tensor, bool [S, Q, K], optional
+        Devices among these that are silent although the receiver does not know it; none if not
+        given.
+    """
+
+    p: Tensor
+    eta: Tensor
+    active_mask: Tensor
+    silent_mask: Tensor | None = None
+
+    @property
+    def on_air_mask(self) -> Tensor:
+        """The devices that transmit, bool [S, Q, K]."""
+        return (
+            self.active_mask if self.silent_mask is None else self.active_mask & ~self.silent_mask
+        )

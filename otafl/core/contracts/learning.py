@@ -9,8 +9,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from torch import Tensor
 
-from otafl.core.contracts.cohort import Cohort, Hyper, Tensors, take_rows
+from otafl.core.contracts.cohort import Cohort
 from otafl.core.rng import Round, Streams
+from otafl.core.tensors import Hyper, Tensors, take_rows
 
 PredictFn = Callable[[Tensors, Tensor], Tensor]
 """Function of params [n, *shape] and samples [n or 1, B, *input], with scores [n, B, classes]."""

@@ -1,4 +1,4 @@
-"""Channels, channel knowledge, transmit limits and costs of an uplink.
+"""Channels, their statistics, transmit limits and costs of an uplink.
 
 Sizes: S trials of one stack, K devices in the population, A server antennas, B coherence blocks, F
 sub-carrier groups, Q segments of a payload that are sent with one coefficient each. Powers are in
@@ -14,17 +14,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from otafl.core.contracts.cohort import Hyper, Tensors
+from otafl.core.tensors import Tensors
 
 NOISE_VARIANCE = 0.5
 """Variance N of one received real number, half the receiver's complex noise variance."""
-
-MIN_SNR = 1e-12
-"""Smallest SNR at full power, 120 dB below the noise, at which a device counts as having a channel.
-
-An average over a payload of any size does not lift a weaker signal out of the noise. Quotients with
-this bound stay finite in single precision.
-"""
 
 MIN_RATE = 1e-6
 """Smallest rate in bits a channel use at which a packet starts, that of an SNR of -62 dB.
@@ -165,69 +158,6 @@ class ChannelState:
 
 
 @dataclass(frozen=True)
-class Link:
-    """Information of a power policy on the Q segments of a payload, each sent with one coefficient.
-
-    Parameters
-    ----------
-    h : Tensor, complex [S, Q, K]
-        Estimated scalar channel after the receiver's combining, with large-scale gain. Its noise is
-        that of one antenna.
-    gain : Tensor [S, K]
-        Large-scale power gain.
-    budget : Tensor [S, K]
-        Bound on |p|^2 times the mean symbol power.
-    symbol_power : Tensor, float64 [S, Q, K]
-        Mean symbol power m_k of the payload (side information). With it, policies compute in double
-        precision, which squares of small updates need.
-    noise_variance : Tensor [S]
-        Variance N of one received real number, with known interference.
-    transmit_mask : Tensor, bool [S, K]
-        Devices that have something to transmit. Those of them in `eligible_mask` can transmit.
-    is_linear : bool
-        False for the factors of a product (weighting "none").
-    hyper : mapping of str to Tensor [S]
-        Stackable settings of the policy.
-    num_antennas : int
-        Number of server antennas, A.
-    variation : Tensor [S, Q], optional
-        Squared multivariate coefficient of variation of the symbols over the devices, for a policy
-        with `needs_variation` (side information).
-    energy_budget : Tensor [S, K], optional
-        Largest energy that a device can radiate in this slot, in units of the receiver's noise
-        variance times symbols; infinite for a device without a bound. If not given, no device has a
-        bound.
-    segment_lengths : Tensor [Q], optional
-        Symbols of each segment.
-    num_symbols : int
-        Symbols of the whole slot.
-    """
-
-    h: Tensor
-    gain: Tensor
-    budget: Tensor
-    symbol_power: Tensor
-    noise_variance: Tensor
-    transmit_mask: Tensor
-    is_linear: bool
-    hyper: Hyper
-    num_antennas: int = 1
-    variation: Tensor | None = None
-    energy_budget: Tensor | None = None
-    segment_lengths: Tensor | None = None
-    num_symbols: int = 0
-
-    @functools.cached_property
-    def eligible_mask(self) -> Tensor:
-        """The devices that can transmit in each segment, bool [S, Q, K].
-
-        These have something to transmit, and a channel with P_k |h_k|^2 of at least `MIN_SNR`.
-        """
-        channel = self.budget[:, None] * self.h.abs().square() >= MIN_SNR
-        return self.transmit_mask[:, None] & channel
-
-
-@dataclass(frozen=True)
 class TransmitLimits:
     """Limits of a slot's transmissions besides the power budget; a limit that is None is absent.
 
@@ -266,36 +196,6 @@ class TransmitLimits:
 
 NO_LIMITS = TransmitLimits()
 """No limit besides the power budget."""
-
-
-@dataclass(frozen=True)
-class Coefficients:
-    """Transmit scalars and receive scalings of a slot.
-
-    Parameters
-    ----------
-    p : Tensor, complex [S, Q, K]
-        Transmit scalars, 0 for a silent device.
-    eta : Tensor [S, Q]
-        Receive scaling, above 0.
-    active_mask : Tensor, bool [S, Q, K]
-        Devices that the receiver counts in its mean.
-    silent_mask : Tensor, bool [S, Q, K], optional
-        Devices among these that are silent although the receiver does not know it; none if not
-        given.
-    """
-
-    p: Tensor
-    eta: Tensor
-    active_mask: Tensor
-    silent_mask: Tensor | None = None
-
-    @property
-    def on_air_mask(self) -> Tensor:
-        """The devices that transmit, bool [S, Q, K]."""
-        return (
-            self.active_mask if self.silent_mask is None else self.active_mask & ~self.silent_mask
-        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts.cohort import Cohort, Tensors, take_rows, unsqueeze_like
+from otafl.core.contracts.cohort import Cohort
+from otafl.core.tensors import Tensors, take_rows, unsqueeze_like
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class _Normal(Settings):
             yield f"least: got {self.least:g}; must not exceed the mean ({self.mean:g})"
 
 
-class Law(Settings):
+class QuantityLaw(Settings):
     """Distribution of a quantity, one of these."""
 
     uniform: tuple[float, float] | None = None
@@ -136,8 +136,8 @@ LAWS: dict[str, _Functions] = {
 """Name of a distribution -> its functions."""
 
 Quantity = Annotated[
-    Annotated[float, Tag("number")] | Annotated[Law, Tag("law")],
-    Discriminator(lambda value: "law" if isinstance(value, Mapping | Law) else "number"),
+    Annotated[float, Tag("number")] | Annotated[QuantityLaw, Tag("law")],
+    Discriminator(lambda value: "law" if isinstance(value, Mapping | QuantityLaw) else "number"),
 ]
 """A number or a distribution."""
 
@@ -161,11 +161,13 @@ class DrawnCompute(NumericCompute):
 
     @field_validator("flops_per_s", "memory_mb", "battery_j", "charge", "harvest_w", "power_db")
     @classmethod
-    def _check_bounds(cls, value: float | Law | None, info: ValidationInfo) -> float | Law | None:
+    def _check_bounds(
+        cls, value: float | QuantityLaw | None, info: ValidationInfo
+    ) -> float | QuantityLaw | None:
         """Refuse a distribution that can give a value outside the bounds of its quantity."""
         if value is None:
             return value
-        lowest, highest = value.get_span() if isinstance(value, Law) else (value, value)
+        lowest, highest = value.get_span() if isinstance(value, QuantityLaw) else (value, value)
         name = str(info.field_name)
         bounds = {"gt": 0.0} if name == "flops_per_s" else get_bounds(name)
         least = bounds.get("gt", bounds.get("ge", -math.inf))
@@ -183,7 +185,7 @@ class DrawnCompute(NumericCompute):
         columns = {}
         for place, name in enumerate(names):
             value = getattr(self, name)
-            if isinstance(value, Law):
+            if isinstance(value, QuantityLaw):
                 columns[name] = value.compute_quantile(u[:, place])
             else:
                 columns[name] = np.broadcast_to(np.float64(to_number(value)), devices)

@@ -30,8 +30,8 @@ import torch
 from torch import Tensor
 
 from otafl.channels.ofdm import frequency_response, rotations
-from otafl.core.constants import get_constant
 from otafl.core.contracts import ChannelState, Cohort
+from otafl.core.tensors import get_constant
 from otafl.uplink.signal import Uses
 
 

@@ -47,9 +47,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.constants import get_constant
 from otafl.core.contracts import MIN_RATE, Group
 from otafl.core.settings import Decibels, declare_stackable
+from otafl.core.tensors import get_constant
 from otafl.core.units import db_to_linear
 from otafl.uplink.base import Counts, OrthogonalUplink, Parts, Transport
 from otafl.uplink.delivery import Delivery

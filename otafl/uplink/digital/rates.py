@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from otafl.core.constants import get_constant
 from otafl.core.contracts import NOISE_VARIANCE, ChannelState, Hyper
+from otafl.core.tensors import get_constant
 from otafl.core.units import db_to_linear
 from otafl.csi.base import Csi
 from otafl.uplink.impairments.impairments import Impairments

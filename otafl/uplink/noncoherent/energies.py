@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from otafl.core.compiled_module import load_loops
-from otafl.core.constants import get_constant
 from otafl.core.contracts import NOISE_VARIANCE, Cohort
 from otafl.core.rng import Streams
+from otafl.core.tensors import get_constant
 from otafl.uplink import noise as draws
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.signal import MAX_LOOP, Segments, Signal

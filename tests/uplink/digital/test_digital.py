@@ -144,7 +144,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "devices.compute": PHONE,
     },
     "battery": {"devices.compute": PHONE | {"battery_j": 0.05, "harvest_w": 0.01}},
-    "crashes": {"faults": {"crash_probability": 0.3, "duplicate_probability": 0.3}},
+    "crashes": {"faults": {"crash_probability": 0.3, "byzantine": 1, "attack": "duplicate"}},
     "interference": {"impairments": {"interference_db": -3.0, "interferers": 2}},
 }
 """Part that they meet -> its settings."""

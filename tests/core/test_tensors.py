@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from otafl.core.constants import get_constant
+from otafl.core.tensors import get_constant
 
 pytestmark = pytest.mark.exact
 CPU = torch.device("cpu")
