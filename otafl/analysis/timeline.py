@@ -48,7 +48,7 @@ def extract_timeline(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
     -------
     xarray.Dataset
         Events with the dim event: device, round (in which the update was started, -1 for an absent
-        device), activity (of `otafl.devices.activities.ACTIVITIES`), start_s and end_s in seconds.
+        device), activity (of `otafl.devices.hardware.ACTIVITIES`), start_s and end_s in seconds.
         The attributes are title, devices, end_s (simulated seconds of the trial) and, if the result
         has them, updates_started, updates_used, updates_lost and crashed_updates of the whole
         trial.

@@ -26,7 +26,7 @@ class Interval(NamedTuple):
     round : int
         Round in which the device started its update; -1 while the device is away.
     activity : str
-        One of `otafl.devices.activities.ACTIVITIES`.
+        One of `otafl.devices.hardware.ACTIVITIES`.
     start_s, end_s : float
         Start and end in simulated seconds.
     """

@@ -27,7 +27,8 @@ A factor of 10^30 in either direction is beyond any radio, and float32 can still
 class DataDisclosure:
     """A choice by which devices reveal data to the server that the noise does not cover.
 
-    It is part of the metadata of a settings field, `Annotated[bool, Reveals(True, False, "...")]`.
+    It is part of the metadata of a settings field, as in
+    `Annotated[bool, DataDisclosure(True, False, "...")]`.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ def check_arrival(call: Call, value: Any) -> BroadcastDelivery:
     call.require(
         isinstance(value, BroadcastDelivery),
         describe_kind(value),
-        "an otafl.downlink.base.Delivery",
+        "an otafl.downlink.base.BroadcastDelivery",
     )
     if value.delivered_mask is not None:
         DELIVERED(call, value.delivered_mask)

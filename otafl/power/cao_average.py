@@ -235,9 +235,9 @@ class CaoAverage(PowerPolicy):
 
     the paper's equations with the symbol powers m_k as weights. If sum_k m_k g_k / lambda_k <= N,
     all devices are silent. The multipliers follow offline from E|p_k|^2 m_k = P_k, or lambda_k = 0
-    if the power is not needed (`average_power.py`). They are planned on drawn states. In states too
-    rare for this plan, power is capped at the largest one possible in a state that was drawn `SEEN`
-    times.
+    if the power is not needed (`solve_multipliers`). They are planned on drawn states. In states
+    too rare for this plan, power is capped at the largest one possible in a state that was drawn
+    `SEEN` times.
 
     The m_k change from round to round and are unknown offline. Multipliers and transmit scalars are
     therefore those of devices with a common symbol power, the largest m_k of the round. A device of

@@ -29,7 +29,7 @@ from otafl.user_code import loading
 def check(scenario: Scenario) -> list[Problem]:
     """Return every conflict between the sections of a point.
 
-    Within `loading.without_code` these are the conflicts that need no user-defined code.
+    Within `loading.disable_imports` these are the conflicts that need no user-defined code.
     """
     found = [
         one

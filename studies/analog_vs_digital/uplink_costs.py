@@ -1,4 +1,4 @@
-"""Costs of the uplinks of `analog_vs_digital.py` until a target, from the study's results.
+"""Costs of the uplinks of `analog_vs_digital.yaml` until a target, from the study's results.
 
 What digital devices learn does not depend on SNR and access: with perfect channel knowledge no
 packet is lost. `analog_vs_digital_fades` has the time and energy of packets of 650 bits in the same

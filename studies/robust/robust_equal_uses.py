@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,22 +42,6 @@ RULES = {"multi_krum": "Multi-Krum"}
 """Of rules with a proper name; the others have that of the scenario."""
 PARTITIONS = {"iid": "IID", "label_skew(classes_per_device=2)": "two classes a device"}
 ATTACKS = ("sign_flip", "inner_product")
-SHORT = (
-    "sum",
-    "2 groups, norm bound",
-    "5 groups, geometric median",
-    "10 groups, geometric median",
-    "10 groups, centred clipping",
-    "20 groups, centred clipping",
-    "20 groups, geometric median",
-    "20 groups, Multi-Krum",
-    "majority vote",
-    "type-based, median",
-    "digital, centred clipping",
-    "digital, geometric median",
-    "digital, Multi-Krum",
-)
-"""Rows of the short table."""
 DRAWN = {
     "sum": ("#000000", "o"),
     "10 groups, geometric median": ("#0072B2", "s"),
@@ -222,9 +206,7 @@ def print_chosen(result: xr.Dataset, best: dict[tuple[str, str], Chosen]) -> Non
         )
 
 
-def print_accuracy(
-    result: xr.Dataset, part: str, wanted: Callable[[str], bool] = lambda label: True
-) -> None:
+def print_accuracy(result: xr.Dataset, part: str) -> None:
     """Print the accuracy of each uplink under each attack, for one partition."""
     accuracy, cases = select_at_end(result, "test_accuracy"), list(list_cases())
     print_head(
@@ -233,7 +215,7 @@ def print_accuracy(
     )
     entries = list_entries(result)
     for (own, label), at in list_places(result).items():
-        if own == part and wanted(label):
+        if own == part:
             values = [format_cell(accuracy.isel(zip=at).sel(case)) for _, case in cases]
             print_row(label, entries[at].rounds, *values)
 
@@ -257,14 +239,12 @@ def print_gains(result: xr.Dataset, part: str) -> None:
 
 
 def print_tables(result: xr.Dataset, best: dict[tuple[str, str], Chosen]) -> None:
-    """Print the tables of both pages."""
+    """Print the tables of the page."""
     print_chosen(result, best)
     for part in PARTITIONS:
         print_accuracy(result, part)
     for part in PARTITIONS:
         print_gains(result, part)
-    for part in PARTITIONS:
-        print_accuracy(result, part, SHORT.__contains__)
 
 
 def draw(result: xr.Dataset, path: Path) -> None:

@@ -45,7 +45,7 @@ class Heard(IdealDownlink):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Nothing", "returned a Broadcast; expected an otafl.downlink.base.Delivery"),
+        ("Nothing", "returned a Broadcast; expected an otafl.downlink.base.BroadcastDelivery"),
         ("Rows", "returned seconds of shape [12]; expected one number, or [3]"),
         ("Negative", "returned bits that are negative or not finite; expected finite num"),
         ("Heard", "returned delivered_mask of shape [2]; expected [12], one row per device"),

@@ -1,4 +1,4 @@
-"""The recipes: twenty questions, each with an answer, a picture, a scenario and its table."""
+"""The recipes: questions, each with an answer, a picture, a scenario and its table."""
 
 from __future__ import annotations
 

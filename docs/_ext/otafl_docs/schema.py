@@ -21,8 +21,8 @@ from otafl_docs.settings import label, settings_table
 
 INTRO = """\
 A scenario is a YAML file. Every key below may be left out, but for ``name`` of the scenario and
-those marked *required*; ``otafl check FILE`` prints a scenario with everything filled in, and
-``otafl check --schema`` a JSON schema for editors. Unknown keys are errors.
+those marked *required*; ``otafl check FILE --full`` prints a scenario with everything filled
+in, and ``otafl check --schema`` a JSON schema for editors. Unknown keys are errors.
 
 Sections that choose an entry by ``name`` take its settings beside the name. A name alone may stand
 for the section: ``power: gbma``. Any key can be swept (:doc:`/reference/sweep`); those marked

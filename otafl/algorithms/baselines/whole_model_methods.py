@@ -149,7 +149,7 @@ def compute_density(server: c.Tensors, model: Model) -> dict[str, Tensor]:
 
 
 class WholeModelMethod(Algorithm):
-    """A method whose devices send their parameters, by `whole_models.build_payload`.
+    """A method whose devices send their parameters, by `build_payload`.
 
     The server's tensors are the parameters [S, *shape] instead of "model", and their mean is the
     next model. Devices have no state.
