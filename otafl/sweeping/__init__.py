@@ -389,7 +389,7 @@ def _choose_execution(way: _RunOptions, num_stacks: int, missing: list[Stack]) -
     if way.scheduler:
         from otafl.sweeping.cluster import connect_scheduler
 
-        with connect_scheduler(way.scheduler) as execute:
+        with connect_scheduler(way.scheduler, way.tell) as execute:
             yield execute
     elif workers:
         from otafl.sweeping.workers import WorkerPool

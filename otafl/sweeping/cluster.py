@@ -12,7 +12,7 @@ import logging
 import queue
 import socket
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,21 +22,30 @@ from otafl.core.inputs import MIB, read_text
 from otafl.sweeping.stack_job import Execute, Job, Outcome, Report, run_remote_job
 
 TOPIC = "otafl"
+ENCRYPTED = ("tls", "wss")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 LOOK_EVERY_S = 0.2
 CONNECT_S = 30
 WORKERS_S = 300
 
 
 @contextlib.contextmanager
-def connect_scheduler(address: str) -> Iterator[Execute]:
+def connect_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Execute]:
     """Use the workers of a Dask scheduler, given by its address or the file that it writes.
 
-    They finish their jobs if the client ends. Raises UserError where no scheduler answers, or no
+    They finish their jobs if the client ends.
+
+    tell: called where others could reach the scheduler too. Raises UserError where no scheduler answers, or no
     worker has come.
     """
     from distributed import Client
 
     found = _find_scheduler(address)
+    if urlsplit(found).scheme not in ENCRYPTED and urlsplit(found).hostname not in LOOPBACK:
+        tell(
+            f"--scheduler {address}: without TLS, who reaches that port can run programs as you "
+            "and read what is sent; tls:// is for networks that others use too"
+        )
     with silence_dask():
         try:
             client = Client(found, timeout=CONNECT_S, set_as_default=False)

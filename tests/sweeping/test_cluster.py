@@ -25,6 +25,7 @@ from support.stopped_sweeps import same
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.scenario import to_yaml
+from otafl.sweeping import cluster
 
 PAGE = Path(__file__).parents[2] / "docs" / "clusters.md"
 PROGRAMS = {
@@ -183,6 +184,28 @@ def test_a_worker_and_then_the_scheduler_are_killed(tmp_path: Path) -> None:
         said = client.communicate(timeout=600)[1]
         assert client.returncode == 0, said
     assert open_results(tmp_path / "out").attrs["complete"] == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "told"), [("tcp://10.0.0.5:8786", True), ("tcp://127.0.0.1:8786", False)]
+)
+def test_a_scheduler_that_strangers_may_reach_is_told(
+    address: str, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+
+    def absent(*_: object, **__: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(cluster, "_find_scheduler", lambda address: address)
+    monkeypatch.setattr(distributed, "Client", absent)
+    said: list[str] = []
+    with (
+        pytest.raises(UserError, match="no Dask scheduler answers"),
+        cluster.connect_scheduler(address, said.append),
+    ):
+        pass
+    assert [f"--scheduler {address}: without TLS" in text for text in said] == [True] * told
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 600.0) -> None:
