@@ -35,8 +35,8 @@ def connect_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Exe
 
     They finish their jobs if the client ends.
 
-    tell: called where others could reach the scheduler too. Raises UserError where no scheduler answers, or no
-    worker has come.
+    tell: called where others could reach the scheduler too. Raises UserError where no scheduler
+    answers, or no worker has come.
     """
     from distributed import Client
 
