@@ -208,7 +208,10 @@ class Power:
         return charge_j
 
     def compute_harvested_j(self) -> np.ndarray:
-        """Compute the harvested energy [K] up to the last update of each battery; nan on mains."""
+        """Compute the harvested energy [K]; nan on mains.
+
+        It is that up to now for a battery that rests, and up to its last update for another.
+        """
         out = np.full(len(self._asleep_s), math.nan)
         if self._resting is not None:
             out = self._resting.compute_harvested_j(float(self._env.now))

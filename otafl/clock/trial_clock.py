@@ -425,7 +425,10 @@ class TrialClock:
     def _on_departure(self, event: simpy.Event) -> None:
         """Drop the update of a device that leaves."""
         device = cast(int, event.value)
-        del self._departing[device]
+        at_s = self._departing.pop(device)
+        if self.env.now < at_s:  # the sum of now and the delay was rounded down
+            self._schedule_departure(device, at_s)
+            return
         update = self._work.get(device)
         if update is not None:
             self._lose(update)

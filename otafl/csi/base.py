@@ -39,7 +39,7 @@ class Csi(ABC):
     """
 
     is_perfect: ClassVar[bool] = False
-    """Whether the estimate is the channel itself, so that `estimate` is not called."""
+    """Whether the estimate is the channel itself, for which an uplink over the air does not ask."""
 
     class Settings(settings.Settings):
         """Section `csi` of a scenario."""

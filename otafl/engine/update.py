@@ -236,7 +236,7 @@ def acknowledge_updates(
     Parameters
     ----------
     parts : EngineParts
-        EngineParts of the stack.
+        Parts of the stack.
     devices, memory : DeviceStore
         State of all devices and of their codecs, written to.
     update : Update

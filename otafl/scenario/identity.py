@@ -170,17 +170,12 @@ def extract_structure(settings: Any, outside: Set[str] = frozenset()) -> Any:
     """
     if isinstance(settings, Settings):
         every = vars(settings) | (settings.model_extra or {})
-        given = {
-            name
-            for name, value in {**every, **settings.implied_settings}.items()
-            if value is not None
-        }
-        together = given.intersection(settings.stackable_names)
-        return {
-            name: extract_structure(value)
-            for name, value in every.items()
-            if name not in outside and name not in together
-        }
+        names = settings.stackable_names
+        numbers = {**vars(settings.values), **settings.implied_settings} if names else {}
+        structure = {name: extract_structure(value) for name, value in every.items()}
+        structure |= {name: None for name in names if numbers.get(name) is None}
+        together = {name for name in names if numbers.get(name) is not None}
+        return {name: value for name, value in structure.items() if name not in together | outside}
     if isinstance(settings, list | tuple):
         return [extract_structure(item) for item in settings]
     return settings

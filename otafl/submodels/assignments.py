@@ -142,7 +142,7 @@ class MemoryLevels(SubmodelAssignment):
         memory = setup.hardware.memory_mb
         if memory.min() < need[-1]:
             raise UserError(
-                f"devices.compute.memory_mb: a device has {memory.min():g}, but training the "
+                f"memory_mb in devices.compute: a device has {memory.min():g}, but training the "
                 f"smallest model takes {need[-1]:.3g} MiB; use more memory, a smaller level or a "
                 "smaller batch"
             )

@@ -139,7 +139,9 @@ def read_weights(path: str) -> np.ndarray:
     key = "topology.path"
     try:
         text = read_text(path, MAX_BYTES)
-        weights = np.loadtxt(text.splitlines(), delimiter=",", ndmin=2)
+        if not text.strip():
+            raise ValueError("it is empty")
+        weights = np.loadtxt(text.splitlines(), delimiter=",", ndmin=2, quotechar='"')
     except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
         raise UserError(

@@ -155,14 +155,10 @@ class Transmission:
         return self.h * (self.scalars.p / self.scalars.eta.sqrt()[..., None])
 
     @property
-    def row_unit(self) -> Tensor:
-        """Scale of a row before p times the receiver's factor, [n, Q]."""
-        return self.scale[:, None] * self.unit[self.sent.cohort.trial]
-
-    @property
     def row_gain(self) -> Tensor:
         """Complex factor of a row's symbols in the estimate, [n, Q], in the symbols' precision."""
-        gain = self.sent.take_rows(self.gain.mT) * self.row_unit
+        unit = self.scale[:, None] * self.unit[self.sent.cohort.trial]
+        gain = self.sent.take_rows(self.gain.mT) * unit
         return gain.to(self.sent.x.dtype.to_complex())
 
     @property

@@ -8,6 +8,8 @@ import h5py
 import pytest
 from support.scenarios import LARGE, ROOT, SCENARIO_FILES, make_scenario
 
+from otafl.core.settings import declare_stackable
+from otafl.csi.base import Csi
 from otafl.scenario import (
     compute_scenario_hash,
     describe_scenario,
@@ -46,6 +48,26 @@ def test_stack_key(change: dict[str, Any], together: bool) -> None:
     first = make_stack_key(make_scenario(channel={"snr_db": 0}))
     second = make_stack_key(make_scenario(**{"channel": {"snr_db": 0}} | change))
     assert (first == second) is together
+
+
+class Lifted(Csi):
+    class Settings(Csi.Settings):
+        lift: float | None = declare_stackable(None)
+
+    def estimate(self, h: Any, gain: Any, round: int) -> Any:
+        return h
+
+    def estimate_paths(self, paths: Any, gain: Any, round: int) -> None:
+        return None
+
+
+def test_an_absent_number_of_a_users_class_is_apart_from_a_given_one() -> None:
+    name = f"{__name__}:Lifted"
+    absent, null, half, whole = (
+        make_stack_key(make_scenario(csi={"name": name, **keys}))
+        for keys in ({}, {"lift": None}, {"lift": 0.5}, {"lift": 1.0})
+    )
+    assert absent == null != half == whole
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_memory_holds_parameters_gradients_momentum_and_a_minibatch() -> None:
     own = [[np.inf, need[0], need[0] * 0.999, need[1], need[1] * 0.999, need[2], 1, 1], [1.0] * K]
     held = make_levels("memory", trials=2, memory=own)
     assert assign(held, make_cohort(list(range(K)), [0])) == [0, 0, 1, 1, 2, 2, 0, 0, 0]
-    with pytest.raises(UserError, match=r"devices.compute.memory_mb: a device has .* smallest"):
+    with pytest.raises(UserError, match=r"memory_mb in devices.compute: a device has .* smallest"):
         make_levels("memory", memory=[*own[0][:7], need[2] * 0.999])
 
 

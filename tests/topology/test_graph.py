@@ -206,6 +206,7 @@ def test_few_slots_for_rings_and_complete_graphs() -> None:
 def test_files_that_are_no_weights(tmp_path: Path) -> None:
     cases = [
         ("0.5,0.5\n0.5,x\n", "cannot be read as a table of numbers"),
+        ("\n", "cannot be read as a table of numbers \\(it is empty\\)"),
         ("0.5,0.5\n", "has 1 lines; must have as many numbers"),
         ("0.5,0.5\n0.6,0.4\n", "are not doubly stochastic"),
         ("1.5,-0.5\n-0.5,1.5\n", "are not doubly stochastic"),

@@ -1,4 +1,4 @@
-"""Hardware of the devices: each file is a kind of devices. `build` draws the hardware."""
+"""Kinds of devices, and `build`, which draws their hardware."""
 
 from __future__ import annotations
 
