@@ -9,7 +9,7 @@ import otafl
 from otafl.core.registry import TABLES, Table
 from otafl_docs import rst
 
-CONTRACTS = ("context", "cohort", "payload", "link", "learning", "tensors")
+CONTRACTS = ("cohort", "payload", "link", "learning")
 
 AUTOMODULE = """\
 .. automodule:: {}
@@ -28,7 +28,10 @@ def _find_contract(table: Table) -> str:
 MODULES = {
     "contracts": (
         "What parts hand each other",
-        {name.capitalize(): f"otafl.core.contracts.{name}" for name in CONTRACTS},
+        {
+            **{name.capitalize(): f"otafl.core.contracts.{name}" for name in CONTRACTS},
+            "Tensors": "otafl.core.tensors",
+        },
         "What a method, a channel, a codec, a policy or a transport is given and gives.",
     ),
     "components": (
