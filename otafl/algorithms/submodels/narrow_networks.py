@@ -197,6 +197,11 @@ class SplitMix(NarrowMethod):
     `studies/fedhm/fedhm_table2.yaml` compares it with FedHM.
     """
 
+    excludes: ClassVar[Mapping[str, str]] = {
+        **NarrowMethod.excludes,
+        "start": "averages small models that must differ",
+    }
+
     class Settings(LevelsSettings):
         name: Literal["split_mix"] = "split_mix"
         atom: Ratio = 0.125
