@@ -2,26 +2,6 @@
 
 For asynchronous uplinks, whose server steps before all devices are ready. The staleness of an
 update is the number of server steps since the device received its model.
-
-With FedAsync a model counts less the staler it is. The server mixes every delivered model into its
-own at once. Several devices of one slot give the weighted mean of the models that the server would
-have with each device alone. A device whose silence the receiver does not report counts in this
-mean. With `sends: increment` the server adds the increment instead. Steps of the server since the
-broadcast then remain, and the noise of an analogue uplink is in proportion to the increment.
-
-With FedBuff a device trains by SGD and sends the increment to the model that it received. The
-server adds it to a buffer with a weight that decreases with its staleness. After M increments the
-server steps along their mean and empties the buffer. A slot can bring several devices, as with
-over-the-air computation. Then the uplink's weighted mean is scaled back to a sum. A slot with more
-increments than are missing makes one step of the mean over all increments. So the step does not
-grow with their number. An uplink that separates devices gives their exact number. Otherwise it is
-the delivered weight times the number in the slot, rounded, which is exact for equal staleness.
-
-References
-----------
-Xie, Koyejo, Gupta 2020, "Asynchronous Federated Optimization", Algorithm 1.
-Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba 2022, "Federated Learning with Buffered
-    Asynchronous Aggregation", Algorithm 1.
 """
 
 from __future__ import annotations
@@ -48,7 +28,15 @@ from otafl.core.settings import declare_stackable
 
 
 class FedAsync(Algorithm):
-    r"""Asynchronous federated optimisation.
+    r"""Asynchronous averaging, in which a model counts less the staler it is (FedAsync).
+
+    For asynchronous uplinks. The staleness of an update is the number of server steps since the
+    device received its model. The server mixes every delivered model into its own at once. Several
+    devices of one slot give the weighted mean of the models that the server would have with each
+    device alone. A device whose silence the receiver does not report counts in this mean.
+
+    With `sends: increment` the server adds the increment instead. Steps of the server since the
+    broadcast then remain, and the noise of an analogue uplink is in proportion to the increment.
 
     The server's tensor "model" [S, P] is x. Devices have no state.
 
@@ -69,6 +57,10 @@ class FedAsync(Algorithm):
     .. math::
 
         x \leftarrow x + a (x_{new} - x_\tau).
+
+    References
+    ----------
+    Xie, Koyejo, Gupta 2020, "Asynchronous Federated Optimization", Algorithm 1.
 
     Examples
     --------
@@ -151,7 +143,17 @@ class FedAsync(Algorithm):
 
 
 class FedBuff(Algorithm):
-    r"""Buffered asynchronous aggregation.
+    r"""Asynchronous averaging with a buffer, which the server applies once it is full (FedBuff).
+
+    For asynchronous uplinks. A device trains by SGD and sends the increment to the model that it
+    received. The server adds it to a buffer with a weight that decreases with its staleness. After
+    M increments the server steps along their mean and empties the buffer.
+
+    A slot can bring several devices, as with over-the-air computation. Then the uplink's weighted
+    mean is scaled back to a sum. A slot with more increments than are missing makes one step of the
+    mean over all increments. So the step does not grow with their number. An uplink that separates
+    devices gives their exact number. Otherwise it is the delivered weight times the number in the
+    slot, rounded, which is exact for equal staleness.
 
     The server's tensors are "model", "buffer" and "velocity" [S, P]. "came" [S] int64 is the number
     of increments in the buffer, and "version" [S] int64 the number of server steps. Devices have no
@@ -167,6 +169,11 @@ class FedBuff(Algorithm):
         v \leftarrow \beta v + \frac{1}{M} \sum s(d) \Delta, \quad x \leftarrow x + \eta_g v
 
     with momentum beta, 0 in the paper.
+
+    References
+    ----------
+    Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba 2022, "Federated Learning with Buffered
+        Asynchronous Aggregation", Algorithm 1.
 
     Examples
     --------

@@ -79,10 +79,11 @@ class Cnn(LayeredModel):
 
     The parameters are "weight0", "bias0", ... of the layers in their order.
 
-    References ---------- LeCun, Bottou, Bengio, Haffner 1998, "Gradient-Based Learning Applied to
-    Document Recognition". McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient
-    Learning of Deep Networks from
-        Decentralized Data", section 3.
+    References
+    ----------
+    LeCun, Bottou, Bengio, Haffner 1998, "Gradient-Based Learning Applied to Document Recognition".
+    McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning of Deep Networks
+        from Decentralized Data", section 3.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Adapter for a user-defined model, which a callable named `module:callable` returns.
 
 It is called with the section's other keys, and with `input_shape` (of one sample) and `classes` if
-it declares such arguments. It returns a `torch.nn.Module`, or an `otafl.models.Model`, which has a
-leading row dimension and is faster.
+it declares such arguments or takes any. It returns a `torch.nn.Module`, or an `otafl.models.Model`,
+which has a leading row dimension and is faster.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ class CustomModel(CustomFunction):
         return loading.load_checked(self.name, self.key, self.options | declared)
 
     def _select_declared(self, input_shape: tuple[int, ...], classes: int) -> dict[str, Any]:
-        """Return the shape and the number of classes if the callable declares them."""
+        """Return the shape and the number of classes if the callable declares or takes them."""
         given = {"input_shape": input_shape, "classes": classes}
         try:
             declared = inspect.signature(loading.load(self.name, self.key)).parameters
         except ValueError:  # it does not state its parameters, which `load_checked` refuses
             return {}
+        if any(one.kind is one.VAR_KEYWORD for one in declared.values()):
+            return given
         return {name: value for name, value in given.items() if name in declared}
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Model:

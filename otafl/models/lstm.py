@@ -51,10 +51,12 @@ class Lstm(Model):
     Directions of a layer are rows too, so that a bidirectional layer takes as many calls as one
     direction.
 
-    References ---------- Hochreiter, Schmidhuber 1997, "Long Short-Term Memory". Gers, Schmidhuber,
-    Cummins 2000, "Learning to Forget: Continual Prediction with LSTM". Shi et al. 2023, "PRIOR:
-    Personalized Prior for Reactivating the Information Overlooked in Federated
-        Learning", appendix C.
+    References
+    ----------
+    Hochreiter, Schmidhuber 1997, "Long Short-Term Memory".
+    Gers, Schmidhuber, Cummins 2000, "Learning to Forget: Continual Prediction with LSTM".
+    Shi et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information Overlooked in
+        Federated Learning", appendix C.
 
     Examples
     --------

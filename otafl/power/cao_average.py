@@ -1,16 +1,30 @@
-"""Smallest mean squared error over fading under average power, and the plan of its multipliers.
+"""Smallest mean squared error over fading under average power, by planned multipliers.
 
-Numbers are dimensionless: q_k = P_k g_k, l_k = lambda_k P_k, s = 1 / eta, so that a device's power
-over its budget is u_k = q_k s / (q_k s + l_k)^2.
+The result is regularised channel inversion. With a multiplier lambda_k of each device's budget, the
+Lagrangian of one fading state is
 
-In every fading state, s solves G(s) = sum_k w_k l_k q_k / (q_k s + l_k)^2 = N. Because G^(-1/2) is
-a power mean of linear functions of s, it is concave, and Newton's steps from s = 0 never pass the
-root.
+    sum_k m_k (c_k - 1)^2 + N / eta + sum_k lambda_k m_k |p_k|^2.
 
-Offline, the multipliers maximise the dual function, which is the mean over states of the smallest
-Lagrangian minus sum_k l_k. It is concave, with gradient mean(u_k) - 1 and a Hessian of a diagonal
-and one rank for each state. A primal-dual interior-point method keeps l_k >= 0. Conjugate gradients
-solve its Newton systems, so that memory and time grow with states times devices.
+Its minimum is at
+
+    |p_k| = sqrt(eta) |h_k| / (g_k + eta lambda_k),
+    sum_k m_k lambda_k g_k eta^2 / (g_k + eta lambda_k)^2 = N,
+
+the paper's equations with the symbol powers m_k as weights. If sum_k m_k g_k / lambda_k <= N, all
+devices are silent. The multipliers follow offline from E|p_k|^2 m_k = P_k, or lambda_k = 0 if the
+power is not needed (`solve_multipliers`). They are planned on drawn states. In states too rare for
+this plan, power is capped at the largest one possible in a state that was drawn `SEEN` times.
+
+The m_k change from round to round and are unknown offline. Multipliers and transmit scalars are
+therefore those of devices with a common symbol power, the largest m_k of the round. A device of
+that power meets its budget with equality, however m_k changes over rounds, and others stay below.
+The receive scaling is optimal for the actual m_k, and everything is optimal if they are equal. The
+plan assumes that all devices transmit in every round. With fewer, the budget is the average over
+all rounds, with those in which the device is silent.
+
+References
+----------
+Cao, Zhu, Xu, Huang 2020, "Optimized Power Control for Over-the-Air Computation in Fading Channels".
 """
 
 from __future__ import annotations
@@ -90,11 +104,14 @@ def inverse_scaling(
 
     Notes
     -----
-    s solves
+    Numbers are dimensionless: q_k = P_k g_k, l_k = lambda_k P_k. s solves
 
     .. math::
 
-        \sum_k \frac{w_k l_k q_k}{(q_k s + l_k)^2} = N
+        G(s) = \sum_k \frac{w_k l_k q_k}{(q_k s + l_k)^2} = N
+
+    Because G^(-1/2) is a power mean of linear functions of s, it is concave, and Newton's steps
+    from s = 0 never pass the root.
     """
     on = multiplier > 0  # a device with multiplier 0 inverts at any s, and is not in the equation
     q, w = torch.where(on, quality, 0.0), torch.where(on, weight, 0.0)
@@ -123,7 +140,16 @@ def solve_multipliers(quality: Tensor, noise: Tensor) -> Tensor:
     Returns
     -------
     Tensor, float64 [S, K]
-        l, such that mean u_k = 1, or l_k = 0 and mean u_k <= 1.
+        l, such that mean u_k = 1, or l_k = 0 and mean u_k <= 1, where u_k = q_k s / (q_k s + l_k)^2
+        is a device's power over its budget.
+
+    Notes
+    -----
+    The multipliers maximise the dual function, which is the mean over states of the smallest
+    Lagrangian minus sum_k l_k. It is concave, with gradient mean(u_k) - 1 and a Hessian of a
+    diagonal and one rank for each state. A primal-dual interior-point method keeps l_k >= 0.
+    Conjugate gradients solve its Newton systems, so that memory and time grow with states times
+    devices.
     """
     states, _, devices = quality.shape
     together = max(1, NUMBERS // (states * devices))
@@ -221,36 +247,7 @@ Plan = tuple[Tensor, float]
 
 
 class CaoAverage(PowerPolicy):
-    """Smallest mean squared error over fading under average power, by planned multipliers.
-
-    The result is regularised channel inversion. With a multiplier lambda_k of each device's budget,
-    the Lagrangian of one fading state is
-
-        sum_k m_k (c_k - 1)^2 + N / eta + sum_k lambda_k m_k |p_k|^2.
-
-    Its minimum is at
-
-        |p_k| = sqrt(eta) |h_k| / (g_k + eta lambda_k),
-        sum_k m_k lambda_k g_k eta^2 / (g_k + eta lambda_k)^2 = N,
-
-    the paper's equations with the symbol powers m_k as weights. If sum_k m_k g_k / lambda_k <= N,
-    all devices are silent. The multipliers follow offline from E|p_k|^2 m_k = P_k, or lambda_k = 0
-    if the power is not needed (`solve_multipliers`). They are planned on drawn states. In states
-    too rare for this plan, power is capped at the largest one possible in a state that was drawn
-    `SEEN` times.
-
-    The m_k change from round to round and are unknown offline. Multipliers and transmit scalars are
-    therefore those of devices with a common symbol power, the largest m_k of the round. A device of
-    that power meets its budget with equality, however m_k changes over rounds, and others stay
-    below. The receive scaling is optimal for the actual m_k, and everything is optimal if they are
-    equal. The plan assumes that all devices transmit in every round. With fewer, the budget is the
-    average over all rounds, with those in which the device is silent.
-
-    References
-    ----------
-    Cao, Zhu, Xu, Huang 2020, "Optimized Power Control for Over-the-Air Computation in Fading
-        Channels".
-    """
+    """Regularised channel inversion with planned multipliers of the power budgets."""
 
     may_be_silent: ClassVar[bool] = True
     small: ClassVar[Mapping[str, Any]] = {"draws": 64}

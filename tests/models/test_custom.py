@@ -269,6 +269,11 @@ def network(
     return mlp((*input_shape, width, classes))
 
 
+def take_any(**options: Any) -> torch.nn.Module | Model | str:
+    """The same of whatever it is called with."""
+    return network(**options)
+
+
 def draw_frozen(input_shape: Any, classes: int) -> torch.nn.Module:
     """A frozen layer that torch's global generator draws."""
     return make_frozen()
@@ -286,15 +291,18 @@ class TestCallables:
     @pytest.fixture(autouse=True)
     def _mine(self, monkeypatch: pytest.MonkeyPatch) -> None:
         module = types.ModuleType("models_of_mine")
-        vars(module).update(network=network, draw_frozen=draw_frozen, shapeless=OfShapeless)
+        vars(module).update(
+            network=network, take_any=take_any, draw_frozen=draw_frozen, shapeless=OfShapeless
+        )
         monkeypatch.setitem(sys.modules, "models_of_mine", module)
 
     def built(self, name: str = NAME, **keys: Any) -> Model:
         section = registry.load_settings_class("model", name)(name=name, **keys)
         return build(section, (6,), 4)
 
-    def test_a_module(self) -> None:
-        model = self.built(width=3)
+    @pytest.mark.parametrize("name", [NAME, "models_of_mine:take_any"])
+    def test_a_module(self, name: str) -> None:
+        model = self.built(name, width=3)
         assert isinstance(model, ModuleModel)
         assert model.shapes["0.weight"] == (3, 6)
 

@@ -1,19 +1,4 @@
-"""Averaging of models that devices train by local SGD (FedAvg), also under a penalty (FedProx).
-
-With FedAvg devices send the increment to the broadcast model, which shrinks as training converges.
-With `sends: model` they send the model, one tensor for each parameter. FedRLR's baseline 4 is this
-with codec uniform, which then quantises layer by layer.
-
-FedProx trains under a penalty on the distance to the broadcast model, which limits how far models
-of different devices drift apart. With penalty 0 it is federated averaging.
-
-References
-----------
-McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning of Deep Networks from
-    Decentralized Data", Algorithm 1.
-Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020, "Federated Optimization in Heterogeneous
-    Networks", Algorithm 2.
-"""
+"""Averaging of models that devices train by local SGD (FedAvg), also under a penalty (FedProx)."""
 
 from __future__ import annotations
 
@@ -47,7 +32,11 @@ from otafl.models.base import flatten, unflatten
 
 
 class FedAvg(Algorithm):
-    r"""Federated averaging.
+    r"""Averaging of models that devices train by local SGD (federated averaging, FedAvg).
+
+    Devices send the increment to the broadcast model, which shrinks as training converges. With
+    `sends: model` they send the model, one tensor for each parameter. FedRLR's baseline 4 is this
+    with codec uniform, which then quantises layer by layer.
 
     The server's tensor "model" [S, P] holds all parameters of a trial side by side. Devices have no
     state.
@@ -60,6 +49,11 @@ class FedAvg(Algorithm):
     .. math::
 
         w \leftarrow w + \beta \sum_k p_k (w_k - w)
+
+    References
+    ----------
+    McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning of Deep Networks
+        from Decentralized Data", Algorithm 1.
 
     Examples
     --------
@@ -106,7 +100,10 @@ class FedAvg(Algorithm):
 
 
 class FedProx(Algorithm):
-    r"""Federated averaging with a proximal term.
+    r"""Averaging of models trained under a penalty on the distance to the broadcast one (FedProx).
+
+    The penalty limits how far models of different devices drift apart. With penalty 0 it is
+    federated averaging.
 
     The server's tensor "model" [S, P] is w. Devices have no state.
 
@@ -117,6 +114,11 @@ class FedProx(Algorithm):
     .. math::
 
         h_k(w; w^t) = F_k(w) + \frac{\mu}{2} \|w - w^t\|^2 \quad (2)
+
+    References
+    ----------
+    Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020, "Federated Optimization in Heterogeneous
+        Networks", Algorithm 2.
 
     Examples
     --------

@@ -5,8 +5,14 @@ every local step, under a penalty on the distance to the broadcast model. So loc
 the minimum of the mean loss. It sends the increment alone, as long as that of federated averaging.
 
 The server keeps the weighted sum of all devices' estimates. A device changes its own only by what
-the server has received, coordinate by coordinate, so that both stay in step. An absent, silent or
-late device, and one whose packet is lost, keeps it.
+the server has received, coordinate by coordinate. An absent, silent or late device, and one whose
+packet is lost, keeps it. So both stay in step over an uplink that loses packets, without noise or
+rounding. Otherwise they drift apart in two ways:
+
+- With error feedback all coordinates of an update count as received, so the server's sum lacks what
+  the codecs remember.
+- Over an analogue or quantised uplink the sum also takes up the noise and rounding, which no device
+  has. They add up over rounds in a random walk, which the server's step feeds back to the model.
 
 References
 ----------
@@ -62,8 +68,11 @@ class FedDyn(Algorithm):
         g_k \leftarrow g_k - \alpha \Delta_k, \quad h \leftarrow h - \alpha \sum_k p_k \Delta_k,
         \quad \theta \leftarrow \theta + \frac{\sum_k p_k \Delta_k}{\sum_k p_k} - \frac{h}{\alpha}.
 
-    For equal devices these are the paper's means. For any losses h = sum_k p_k g_k over all
-    devices.
+    For equal devices these are the paper's means. Over an uplink without noise, rounding or error
+    feedback h = sum_k p_k g_k over all devices, whichever packets are lost. With error feedback
+    g_k counts what the codec of k remembers, and h does not. Noise and rounding of the received
+    mean also enter h, but no g_k. There they are a random walk, and -h / alpha adds it to theta in
+    every round.
 
     Examples
     --------
@@ -71,6 +80,7 @@ class FedDyn(Algorithm):
     """
 
     acknowledged_state: ClassVar[tuple[str, ...]] = (SLOPE,)
+    only_reads_broadcast: ClassVar[bool] = True
 
     is_per_device = True
 

@@ -1,32 +1,6 @@
 """Models of each device's own: alone, beside the averaged one, or a step away from it.
 
 These are local training, Ditto, APFL and Per-FedAvg.
-
-Local training is SGD on each device's own samples, the control of personalised methods. Nothing is
-broadcast or sent, so it takes no channel use. There are only personal models, and no global model.
-
-Ditto trains a personal model besides federated averaging, under a penalty on the distance to the
-model that the device received in this round. Both models take the same number of steps, on the same
-minibatches. With penalty 0 the device trains its personal model alone. That of an absent device
-stays unchanged.
-
-With APFL each device trains two models on the same minibatches: the averaged model, and its own
-model through the mixture of both. With `adaptive` it also learns the share of its own model. The
-personal model is the mixture with the averaged model after aggregation, which is the output of the
-paper's algorithm. So the personal models of absent devices change with the averaged one.
-
-Per-FedAvg is model-agnostic meta-learning: a global model from which a gradient step gives a good
-personal model. A local step follows the gradient of the loss after one gradient step, with
-independent minibatches for both. The personal model is the global one after gradient steps on the
-device's own samples, before the test.
-
-References
-----------
-Li, Hu, Beirami, Smith 2021, "Ditto: Fair and Robust Federated Learning Through Personalization",
-    Algorithm 1.
-Deng, Kamani, Mahdavi 2020, "Adaptive Personalized Federated Learning", Algorithm 1.
-Fallah, Mokhtari, Ozdaglar 2020, "Personalized Federated Learning with Theoretical Guarantees: A
-    Model-Agnostic Meta-Learning Approach", Algorithm 1.
 """
 
 from __future__ import annotations
@@ -70,6 +44,9 @@ from otafl.models.base import Model, descend_, unflatten
 
 class LocalOnly(Algorithm):
     """Local training without communication.
+
+    SGD on each device's own samples, the control of personalised methods. Nothing is broadcast or
+    sent, so it takes no channel use. There are only personal models, and no global model.
 
     The server has no state. The device's tensors are "personal.NAME", initially equal within a
     trial.
@@ -124,6 +101,11 @@ class LocalOnly(Algorithm):
 class Ditto(Algorithm):
     r"""Ditto: federated averaging with personal models under a quadratic penalty.
 
+    A device trains a personal model besides federated averaging, under a penalty on the distance to
+    the model that it received in this round. Both models take the same number of steps, on the same
+    minibatches. With penalty 0 the device trains its personal model alone. That of an absent device
+    stays unchanged.
+
     The server's tensor "model" [S, P] is w. The device's tensors "personal.NAME" are v, initially
     the server's start.
 
@@ -137,6 +119,11 @@ class Ditto(Algorithm):
     .. math::
 
         v \leftarrow v - \eta \left( \nabla F_k(v) + \lambda (v - w^t) \right)
+
+    References
+    ----------
+    Li, Hu, Beirami, Smith 2021, "Ditto: Fair and Robust Federated Learning Through
+        Personalization", Algorithm 1.
 
     Examples
     --------
@@ -187,7 +174,12 @@ ALPHA = "mixing"
 
 
 class Apfl(Algorithm):
-    r"""Adaptive personalised federated learning.
+    r"""Adaptive personalised federated learning (APFL).
+
+    Each device trains two models on the same minibatches: the averaged model, and its own model
+    through the mixture of both. With `adaptive` it also learns the share of its own model. The
+    personal model is the mixture with the averaged model after aggregation, which is the output of
+    the paper's algorithm. So the personal models of absent devices change with the averaged one.
 
     The server's tensor "model" [S, P] is w. The device's tensors "personal.NAME" are v, initially
     the server's start, and "mixing" [S, K] is alpha.
@@ -214,6 +206,10 @@ class Apfl(Algorithm):
     .. math::
 
         \alpha \leftarrow \alpha - \eta \langle v - w, \nabla f(m) \rangle
+
+    References
+    ----------
+    Deng, Kamani, Mahdavi 2020, "Adaptive Personalized Federated Learning", Algorithm 1.
 
     Examples
     --------
@@ -291,7 +287,11 @@ FINE_TUNE_RATE = "fine_tune_learning_rate"
 
 
 class PerFedAvg(Algorithm):
-    r"""Federated meta-learning.
+    r"""A global model from which a gradient step gives a good personal model (Per-FedAvg).
+
+    Model-agnostic meta-learning. A local step follows the gradient of the loss after one gradient
+    step, with independent minibatches for both. The personal model is the global one after gradient
+    steps on the device's own samples, before the test.
 
     The server's tensors are "model" [S, P] and alpha [S]. Devices have no state.
 
@@ -310,6 +310,11 @@ class PerFedAvg(Algorithm):
 
     This is FO, the authors' first-order approximation, which leaves the Hessian of the
     meta-gradient out.
+
+    References
+    ----------
+    Fallah, Mokhtari, Ozdaglar 2020, "Personalized Federated Learning with Theoretical Guarantees: A
+        Model-Agnostic Meta-Learning Approach", Algorithm 1.
 
     Examples
     --------

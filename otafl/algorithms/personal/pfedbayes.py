@@ -24,6 +24,8 @@ Zhang, Li, Li, Guo, Shi 2022, "Personalized Federated Learning via Variational B
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -44,6 +46,7 @@ from otafl.algorithms.parameters import apply_mean_increment
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_purpose, make_step_key
+from otafl.data.device_splits import get_training_sizes
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.layered import LayeredModel
 
@@ -101,6 +104,25 @@ class PFedBayes(Algorithm):
             10.0,
             "zeta, weight of the divergence from the global distribution in the objective",
         )
+
+        def list_notes(self, scenario: Any) -> Iterable[str]:
+            sizes = get_training_sizes(scenario.data, scenario.devices.count)
+            each = len(sizes) == scenario.devices.count
+            if sizes and self._is_unstable(min(sizes)):
+                longest = max(self.learning_rate, self.personal_learning_rate)
+                yield (
+                    f"algorithm.penalty: steps of {longest:g} with penalty {self.penalty:g} "
+                    f"diverge on devices of few samples, which here have "
+                    f"{'only' if each else 'on average'} {min(sizes)}, so their penalty is "
+                    "lowered; use a smaller penalty or learning rate"
+                )
+
+        def _is_unstable(self, samples: int) -> bool:
+            """Return whether the first steps diverge on a device of this number of samples."""
+            deviation = math.log1p(math.exp(RHO_START))
+            curvature = self.penalty / samples / deviation**2
+            rates = self.learning_rate, self.personal_learning_rate
+            return bool(_compute_growth(curvature, *rates) > 1.0)
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
@@ -171,13 +193,20 @@ class PFedBayes(Algorithm):
 def _limit_step(zeta: Tensor, rate: Tensor, own_rate: Tensor, w_rho: Tensor) -> Tensor:
     """Return zeta / n_i [n, 1], lowered if the steps on the divergence alone would diverge.
 
-    The steps on a minibatch multiply mu minus the mean of w by the product of both factors below.
     With the lowered value the longer of the two steps makes mu and the mean of w equal.
     """
     least = functional.softplus(w_rho.amin(1, keepdim=True)).square()  # sigma^2 where it is least
-    curvature = zeta / least
-    grows = (1.0 - own_rate * curvature).abs() * (1.0 - rate * curvature).abs() > 1.0
+    grows = _compute_growth(zeta / least, rate, own_rate) > 1.0
     return torch.where(grows, least / torch.maximum(rate, own_rate), zeta)
+
+
+def _compute_growth(curvature: Any, rate: Any, own_rate: Any) -> Any:
+    """Compute the factor by which the steps on a minibatch change mu minus the mean of w.
+
+    Only the divergence counts, with the curvature zeta / (n_i sigma^2). Arguments are numbers,
+    arrays or tensors.
+    """
+    return abs(1.0 - own_rate * curvature) * abs(1.0 - rate * curvature)
 
 
 def _take_copy_step_(w: Normal, w_sigma: Tensor, mu: Tensor, sigma: Tensor, step: Tensor) -> None:

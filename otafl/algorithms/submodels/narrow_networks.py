@@ -1,32 +1,4 @@
-"""Networks of each device's width: slices of one (HeteroFL, FedRolex), or small ones (Split-Mix).
-
-With HeteroFL a device of width a trains the first a C channels of every layer with C channels. Each
-parameter becomes its mean over the devices that trained it; on the classifier these are the devices
-that have samples of the class. All start from the broadcast slice, so the server adds the mean of
-the increments. Masked increments superpose over the air, so the transport need not separate
-devices. With one level it is federated averaging of a narrow network.
-
-FedRolex is HeteroFL with channels that roll on from round to round. Within C rounds it trains all C
-channels of a layer equally often.
-
-Split-Mix splits the network into M narrow networks, the atoms, that share nothing. A device of
-budget b trains b of them on the same minibatches. The first is the next in a shuffled queue that
-all devices share, which is shuffled again when it is used up. The others are uniform among the
-rest. Each atom becomes its mean over the devices that trained it, or stays unchanged without any. A
-model of budget b predicts by the mean of the scores of b atoms. The server knows the position in
-the queue and sends each device its own. Participants of a round follow each other in the order of
-their numbers. The next round continues after all participants, whether their updates were delivered
-or not.
-
-References
-----------
-Diao, Ding, Tarokh 2021, "HeteroFL: Computation and Communication Efficient Federated Learning for
-    Heterogeneous Clients", Algorithm 1.
-Alam, Liu, Yan, Zhang 2022, "FedRolex: Model-Heterogeneous Federated Learning with Rolling Sub-Model
-    Extraction", Algorithm 1.
-Hong, Wang, Wang, Zhou 2022, "Efficient Split-Mix Federated Learning for On-Demand and In-Situ
-    Customization", Algorithms 1 and 2.
-"""
+"""Networks of each device's width: slices of one (HeteroFL, FedRolex), or atoms (Split-Mix)."""
 
 from __future__ import annotations
 
@@ -78,7 +50,13 @@ class NarrowMethod(Algorithm):
 
 
 class HeteroFL(NarrowMethod):
-    r"""Federated learning of networks of several widths.
+    r"""Federated learning of networks of several widths, sliced from one network (HeteroFL).
+
+    A device of width a trains the first a C channels of every layer with C channels. Each parameter
+    becomes its mean over the devices that trained it; on the classifier these are the devices that
+    have samples of the class. All start from the broadcast slice, so the server adds the mean of
+    the increments. Masked increments superpose over the air, so the transport need not separate
+    devices. With one level it is federated averaging of a narrow network.
 
     The server's tensor "model" [S, P] has the parameters of the largest network. Devices have no
     state.
@@ -92,6 +70,11 @@ class HeteroFL(NarrowMethod):
         W[i, j] \leftarrow \frac{1}{|S(i, j)|} \sum_{p \in S(i, j)} W_p[i, j]
 
     A coordinate without a device stays unchanged.
+
+    References
+    ----------
+    Diao, Ding, Tarokh 2021, "HeteroFL: Computation and Communication Efficient Federated Learning
+        for Heterogeneous Clients", Algorithm 1.
 
     Examples
     --------
@@ -126,7 +109,10 @@ class HeteroFL(NarrowMethod):
 
 
 class FedRolex(HeteroFL):
-    r"""Federated learning with rolling submodels.
+    r"""Federated learning with rolling submodels (FedRolex).
+
+    HeteroFL with channels that roll on from round to round. Within C rounds it trains all C
+    channels of a layer equally often.
 
     The server's tensors are "model" [S, P], and "round" [S] int64, the next round, whose slices are
     evaluated. Devices have no state.
@@ -138,6 +124,11 @@ class FedRolex(HeteroFL):
     .. math::
 
         t, \ t + 1, \ \ldots, \ t + c - 1 \quad (\mathrm{mod} \ C).
+
+    References
+    ----------
+    Alam, Liu, Yan, Zhang 2022, "FedRolex: Model-Heterogeneous Federated Learning with Rolling
+        Sub-Model Extraction", Algorithm 1.
 
     Examples
     --------
@@ -180,16 +171,36 @@ OTHERS = declare_purpose("split_mix/others", __name__)
 
 
 class SplitMix(NarrowMethod):
-    """Split-Mix federated learning.
+    """Narrow networks, of which each device trains several, with mixed predictions (Split-Mix).
+
+    The network is split into M narrow networks, the atoms, that share nothing. A device of budget b
+    trains b of them on the same minibatches. The first is the next in a shuffled queue that all
+    devices share, which is shuffled again when it is used up. The others are uniform among the
+    rest. Each atom becomes its mean over the devices that trained it, or stays unchanged without
+    any. A model of budget b predicts by the mean of the scores of b atoms.
+
+    The server knows the position in the queue and sends each device its own. Participants of a
+    round follow each other in the order of their numbers. The next round continues after all
+    participants, whether their updates were delivered or not.
 
     The server's tensors are "model" [S, M P], the atoms side by side, and "dealt" [S] int64. The
     latter is the number of devices that took an atom from the queue. Devices have no state. The
     first b atoms are evaluated.
 
+    References
+    ----------
+    Hong, Wang, Wang, Zhou 2022, "Efficient Split-Mix Federated Learning for On-Demand and In-Situ
+        Customization", Algorithms 1 and 2.
+
     Examples
     --------
     `studies/fedhm/fedhm_table2.yaml` compares it with FedHM.
     """
+
+    excludes: ClassVar[Mapping[str, str]] = {
+        **NarrowMethod.excludes,
+        "start": "averages small models that must differ",
+    }
 
     class Settings(LevelsSettings):
         name: Literal["split_mix"] = "split_mix"
