@@ -99,8 +99,9 @@ class Evaluation:
     ) -> dict[str, np.ndarray]:
         """Score all views: name of `variables.VARIABLES` -> [S], [S, K] or [S, K, classes]."""
         out: dict[str, np.ndarray] = {}
-        once = {id(view): self._statistics.add_statistics(view) for view in views.values()}
-        views = {name: once[id(view)] for name, view in views.items()}
+        if round >= self._training.norm_from_round:
+            once = {id(view): self._statistics.add_statistics(view) for view in views.values()}
+            views = {name: once[id(view)] for name, view in views.items()}
         if self._excess is not None and "global" in views:
             out["excess_risk"] = self._excess.compute(views["global"], running)
         levels = [views[name] for name in views if name.startswith(_LEVEL)]

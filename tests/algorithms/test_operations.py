@@ -37,7 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "fedrep": [{"head_factor": 4}],
-    "fedfomo": [{"models": 1}],
+    "fedfomo": [{"validation": 0.4, "models": 1}],
     "pfedme": [{"implementation": "original"}],
     "pfedbred": [{"strategy": "meg"}, {"strategy": "mh", "variant": "paper"}],
     "fedrlr": [{"rank": 10}],

@@ -10,8 +10,8 @@ The server forwards the models of the largest affinity, which the devices report
 Each of the M is replaced by a random one with a probability that decreases over the rounds. A
 device is forwarded models of the same M devices until its report is delivered.
 
-Validation samples are a fifth of a device's samples, evenly spaced over them, and are in no
-training minibatch. A device with too few samples has no validation samples and trains alone.
+Validation samples are evenly spaced over a device's samples, floor(share n_i) of them, and are in
+no training minibatch. A device with too few samples has no validation samples and trains alone.
 
 References
 ----------
@@ -49,9 +49,6 @@ MINIBATCH = declare_purpose("fedfomo/minibatch", __name__)
 EXPLORE = declare_purpose("fedfomo/explore", __name__)
 
 GAIN = "gain"
-
-VALIDATION = 0.2
-"""Share of a device's samples for validation."""
 
 EXPLORE_FIRST, EXPLORE_DECAY = 0.3, 0.05
 """Probability in the first round that a random model is forwarded instead of one with a large
@@ -111,6 +108,8 @@ class FedFomo(Algorithm):
         """step size of SGD on a device's model"""
         models: int = Field(5, ge=0)
         """M, number of models forwarded to each device; all others if there are fewer"""
+        validation: float = Field(0.2, gt=0, lt=1)
+        """share of a device's samples for validation"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
@@ -140,7 +139,9 @@ class FedFomo(Algorithm):
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
         work, cohort = context.local_data, context.cohort
-        data = HeldOutData(work.load_full_batch(), work.draw_batch(0).y.shape[1])
+        data = HeldOutData(
+            work.load_full_batch(), self.settings.validation, work.draw_batch(0).y.shape[1]
+        )
         trained = select_prefix(devices, "personal")
         params, gain = self.mix(broadcast.tensors["models"], trained, devices, data.validation)
         base = add_prefix("base", copy_params(params))
@@ -253,7 +254,7 @@ class FedFomo(Algorithm):
         Training leaves out the validation samples. The exchange has their forward passes through
         the baseline and every compared model, the distances of the models, and the mixture.
         """
-        held = count_held_out(workload.num_samples)
+        held = count_held_out(workload.num_samples, self.settings.validation)
         compared = self.num_offers + 1
         exchange = (1 + compared) * self.model.count_forward_flops(held)
         exchange += (3.0 * compared + 2.0 * (1 + compared)) * self.model.num_params
@@ -295,9 +296,9 @@ class FedFomo(Algorithm):
         return score.topk(wanted, 2).indices
 
 
-def count_held_out(samples: np.ndarray) -> np.ndarray:
+def count_held_out(samples: np.ndarray, share: float) -> np.ndarray:
     """Count the validation samples among the samples."""
-    return np.floor(samples * VALIDATION)
+    return np.floor(samples * share)
 
 
 class HeldOutData:
@@ -310,6 +311,8 @@ class HeldOutData:
     ----------
     full : Batch [n, n_max]
         All samples, padded.
+    share : float
+        Share of validation samples.
     batch_size : int
         Samples of a minibatch.
 
@@ -319,10 +322,10 @@ class HeldOutData:
         Validation samples. Their weights have sum one, or zero for a device without any.
     """
 
-    def __init__(self, full: c.Batch, batch_size: int) -> None:
+    def __init__(self, full: c.Batch, share: float, batch_size: int) -> None:
         self.batch_size = batch_size
         longest, place = full.y.shape[1], full.y.device
-        ends = count_held_out(np.arange(longest + 1))
+        ends = count_held_out(np.arange(longest + 1), share)
         out = np.diff(ends) > 0  # spread evenly over any order of the samples
         self._training = torch.from_numpy(np.flatnonzero(~out)).to(place)
         validation = torch.from_numpy(np.flatnonzero(out)).to(place)

@@ -54,9 +54,6 @@ NOISE = declare_purpose("pfedbayes", __name__)
 
 RHO = "rho"
 
-RHO_START = -2.5
-"""Initial rho, a standard deviation of 0.079."""
-
 DRAW_STEP = 25.0
 """Operations per parameter of a step on one draw.
 
@@ -104,6 +101,8 @@ class PFedBayes(Algorithm):
             10.0,
             "zeta, weight of the divergence from the global distribution in the objective",
         )
+        rho_start: float = -2.5
+        """initial rho; the standard deviation is ln(1 + exp(rho))"""
 
         def list_notes(self, scenario: Any) -> Iterable[str]:
             sizes = get_training_sizes(scenario.data, scenario.devices.count)
@@ -135,7 +134,7 @@ class PFedBayes(Algorithm):
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, _ = super().init(streams, hyper)
         mu = server[c.MODEL]
-        rho = torch.full_like(mu, RHO_START)
+        rho = torch.full_like(mu, self.settings.rho_start)
         return server | {RHO: rho}, {"personal": mu[:, None], "personal_rho": rho[:, None]}
 
     def run_local_update(

@@ -47,9 +47,6 @@ HYPERNETWORK = declare_family("pfedhn", __name__)
 
 EMBEDDING = "embedding"
 
-EMBEDDING_LENGTH = 32
-"""Length of a device's embedding."""
-
 
 class PFedHN(Algorithm):
     r"""Personalised federated learning with a hypernetwork.
@@ -90,12 +87,14 @@ class PFedHN(Algorithm):
         device at a time, 0.01 with momentum 0.9, add up to the same"""
         embedding_learning_rate: float = declare_stackable(0.1, gt=0)
         """step size of a device's embedding; 0.01 with momentum 0.9 in the paper"""
+        embedding: int = Field(32, ge=1)
+        """length of a device's embedding"""
         hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((100, 100), min_length=1)
         """widths of the hypernetwork's hidden layers; one more layer gives the model"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
-        self.widths = (EMBEDDING_LENGTH, *settings.hidden, model.num_params)
+        self.widths = (settings.embedding, *settings.hidden, model.num_params)
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         params = draw_start(self.model, streams)

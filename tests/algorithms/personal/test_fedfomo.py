@@ -34,11 +34,12 @@ from otafl.core.rng import Streams
 pytestmark = pytest.mark.exact
 
 FOMO = {"learning_rate": [0.3, 0.1]}
+SHARE = 0.25
 
 
 @pytest.mark.twin
 def test_fedfomo() -> None:
-    bench = Bench(FedFomo.Settings(models=2), mlp(WIDTHS), FOMO)
+    bench = Bench(FedFomo.Settings(models=2, validation=SHARE), mlp(WIDTHS), FOMO)
     known = [[row.numpy() for row in models] for models in bench.server["models"]]
     trained = [list(models) for models in known]
     base = [list(models) for models in known]
@@ -57,7 +58,7 @@ def test_fedfomo() -> None:
                 whose = offers[s, k].tolist()
                 assert len({*whose, k}) == 3
                 candidates = [*(before[j] for j in whose), trained[s][k]]
-                if SIZES[s][k] * 0.2 < 1:  # too few to validate on: it trains alone
+                if SIZES[s][k] * SHARE < 1:  # too few to validate on: it trains alone
                     mixed, gains = trained[s][k], np.zeros(len(candidates))
                 else:
                     mixed, gains = twin.fomo_mix(
@@ -88,7 +89,7 @@ def test_fedfomo() -> None:
 
 
 def training_batches(bench: Bench, cohort: Cohort, t: int) -> list[list[Minibatch]]:
-    held = HeldOutData(bench.select_local_data(cohort, t).load_full_batch(), 4)
+    held = HeldOutData(bench.select_local_data(cohort, t).load_full_batch(), SHARE, 4)
     each = []
     for step in range(bench.steps):
         uniform = bench.streams.draw_device_uniform(
@@ -99,9 +100,9 @@ def training_batches(bench: Bench, cohort: Cohort, t: int) -> list[list[Minibatc
 
 
 def validation(bench: Bench, cohort: Cohort, t: int, row: int) -> Minibatch:
-    """Take every fifth sample."""
+    """Take every fourth sample."""
     whole = load_full_batch(bench, cohort, t, row)
-    x, y = whole.x[4::5], whole.y[4::5]
+    x, y = whole.x[3::4], whole.y[3::4]
     return Minibatch(x, y, np.full(len(y), 1.0 / len(y)))
 
 
@@ -116,13 +117,14 @@ def test_offers_follow_the_affinity() -> None:
         assert set(offer[k].tolist()) == set(without[k].topk(3).indices.tolist())
 
 
-def test_validation_samples_are_spread_and_kept_out_of_training() -> None:
-    """A fifth of them. Devices have 20, 3 and 11 samples; a sample's input is its number."""
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_validation_samples_are_spread_and_kept_out_of_training(share: float) -> None:
+    """Devices have 20, 3 and 11 samples; a sample's input is its number."""
     sizes = torch.tensor([20, 3, 11])
     number = torch.arange(20).repeat(3, 1)
     weight = (number < sizes[:, None]).double() / sizes[:, None]
     full = Batch(number[:, :, None].double(), number % 4, weight)
-    held = HeldOutData(full, 6)
+    held = HeldOutData(full, share, 6)
     generator = torch.Generator().manual_seed(3)
     drawn: list[set[float]] = [set() for _ in sizes]
     for _ in range(60):
@@ -131,13 +133,13 @@ def test_validation_samples_are_spread_and_kept_out_of_training() -> None:
         torch.testing.assert_close(batch.weight.sum(1), torch.ones(3, dtype=torch.float64))
         for k in range(3):
             values = batch.x[k, batch.weight[k] > 0, 0].tolist()
-            assert len(set(values)) == len(values) == min(6, sizes[k] - int(sizes[k]) // 5)
+            assert len(set(values)) == len(values) == min(6, sizes[k] - int(share * sizes[k]))
             drawn[k] |= set(values)
     own = held.validation
     assert own.weight is not None
     for k, size in enumerate(sizes.tolist()):
         kept = own.x[k, own.weight[k] > 0, 0].tolist()
-        assert len(kept) == size // 5
-        assert kept == [place - 1 for place in range(1, size + 1) if place % 5 == 0]
+        assert len(kept) == int(share * size)
+        assert kept == [place - 1 for place in range(1, size + 1) if place % round(1 / share) == 0]
         assert drawn[k] | set(kept) == set(range(size))
         assert not drawn[k] & set(kept)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.exact
 
 def bench_of(widths: tuple[int, ...] = WIDTHS, **changes: Any) -> Bench:
     hyper = {name: changes.pop(name, values) for name, values in HYPER.items()}
-    return Bench(PFedBayes.Settings(**changes), mlp(widths), hyper)
+    return Bench(PFedBayes.Settings(**{"rho_start": -1.5, **changes}), mlp(widths), hyper)
 
 
 @pytest.mark.twin

@@ -28,7 +28,7 @@ HYPER = {
     "server_learning_rate": [0.5, 0.2],
     "embedding_learning_rate": [0.3, 0.6],
 }
-SETTINGS = PFedHN.Settings(hidden=(7, 6))
+SETTINGS = PFedHN.Settings(embedding=3, hidden=(7, 6))
 LAYERS = range(3)
 
 pytestmark = pytest.mark.exact
