@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from otafl.scenario.yaml_source import dump, dump_in_line, parse
+from otafl.scenario.yaml_source import YamlError, dump, dump_in_line, parse
 
 pytestmark = pytest.mark.exact
 
@@ -51,6 +51,19 @@ def test_merge_keys_and_places() -> None:
     assert source.data["mine"] == {"q": 1, "r": [7, 8]}
     assert source.places["mine", "r"] == (4, 3)
     assert source.places["mine", "r", 1] == (4, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("[" + "1, " * 60_000 + "}", "holds more than 50,000 values", id="long"),
+        pytest.param("[" * 50 + "}", "is nested more than 40 deep", id="deep"),
+    ],
+)
+def test_reading_stops_where_a_text_is_too_large(text: str, said: str) -> None:
+    """The fault at its end is not reached."""
+    with pytest.raises(YamlError, match=said):
+        parse(text)
 
 
 def test_one_line_for_messages_has_no_anchors() -> None:
