@@ -38,12 +38,15 @@ def compute_scenario_hash(scenario: Scenario) -> str:
 
     It is that of the filled-in scenario as JSON with sorted keys. Name, folder, labels, tracker and
     engine do not count, except the precision. The order of the axes counts: it is that of the dims.
-    Of a file that a section names its own name counts, not where it lies.
+    Of a file or folder that a section names its own name counts, not where it lies.
     """
     tree = {key: value for key, value in to_tree(scenario).items() if key not in ("name", "track")}
     for path, section in iterate_sections(scenario):
         for key, named in _iterate_files(section):
             tree = set_value(tree, (*path, key), Path(named).name)
+    dataset = str(tree["data"].get("dataset"))
+    if "dataset" in type(scenario.data).model_fields and Path(dataset).is_absolute():
+        tree = set_value(tree, ("data", "dataset"), Path(dataset).name)
     output = tree["output"].items()
     tree["output"] = {key: value for key, value in output if key not in ("folder", "labels")}
     tree["engine"] = {"dtype": scenario.engine.dtype}
