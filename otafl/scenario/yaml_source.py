@@ -153,14 +153,14 @@ class _Builder:
                 first = self._source.places[here][0]
                 text = f"the key '{key.value}' is given twice, first in line {first}; keep one"
                 raise YamlError(text, place)
-            self._source.places[here] = place
+            self._source.places.setdefault(here, place)  # one that overrides `<<` came first
             own[key.value] = self.build(value, here, above)
-        for _, value in itertools.compress(node.value, is_merge):
+        for _, value in reversed([*itertools.compress(node.value, is_merge)]):
             parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
-            for part in reversed(parts):  # the first of them holds
+            for part in parts:  # the first of them holds
                 if not isinstance(part, yaml.MappingNode):
                     raise _make_error("<< stands before something else than mappings", part)
-                merged |= self.build(part, path, above)
+                merged = self.build(part, path, above) | merged
         return merged | own
 
 
