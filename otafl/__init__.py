@@ -91,8 +91,8 @@ def run(
         NetCDF file for the result. A file that holds the result of this scenario is not computed
         again. A file of another scenario raises an error.
     progress : bool or callable, optional
-        True for a bar in a terminal or a notebook. A function is called with (rounds done, rounds
-        in total, note).
+        True for a bar in a terminal. A function is called with (rounds done, rounds in total,
+        note).
     workers : int, default 0
         Number of programs of this machine that share the stacks; 0 for only this one. It needs
         `out`.
@@ -148,8 +148,8 @@ def sweep(
     folder : Path or str
         Folder of the sweep, new or with parts of the same scenario.
     progress : bool or callable, optional
-        True for a bar in a terminal or a notebook. A function is called with (rounds done, rounds
-        in total, note).
+        True for a bar in a terminal. A function is called with (rounds done, rounds in total,
+        note).
     workers : int, default 0
         Number of programs of this machine that share the stacks; 0 for only this one.
     scheduler : str, optional

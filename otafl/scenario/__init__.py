@@ -6,6 +6,7 @@ from otafl.scenario.errors import ScenarioError
 from otafl.scenario.identity import (
     compute_scenario_hash,
     describe_scenario,
+    get_data_folder,
     hash_custom_sources,
     hash_named_files,
     list_differences,
@@ -27,6 +28,7 @@ __all__ = [
     "describe_scenario",
     "expand",
     "format_settings",
+    "get_data_folder",
     "hash_custom_sources",
     "hash_named_files",
     "is_scenario",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import math
@@ -24,6 +23,7 @@ from otafl.scenario.keys import (
     CHOICES,
     find_settings_class,
     format_path,
+    get_child,
     get_value,
     is_section,
     iterate_settings_classes,
@@ -284,19 +284,21 @@ def _read_joint(rows: Any) -> tuple[list[Track], list[Problem]]:
 
 
 def _find_field(track: Track, sweep: Sweep, root: type[BaseModel], tree: Any) -> FieldInfo | None:
-    """Return the field of a key, if a component that the sweep may choose has it, else None."""
-    trees, depth = [tree], len(track.path)
-    for other in sorted(itertools.chain(*sweep), key=lambda one: len(one.path)):
-        above = other.path if len(other.path) < depth else ()
-        if other.chooses_component and above and above == track.path[: len(above)]:
-            values = {repr(value): value for value in other.values}.values()
-            with contextlib.suppress(KeyError):  # a section above it has a value without keys
-                trees += [set_value(one, above, value) for one in trees for value in values]
-    for one in trees:
-        kind = find_settings_class(root, track.path[:-1], one)
-        if kind is not None and track.path[-1] in kind.model_fields:
-            return kind.model_fields[str(track.path[-1])]
-    return None
+    """Return the field of a key, if a component that the sweep may choose has it, else None.
+
+    A component counts with any value of the sections above it: their product may be very large.
+    """
+    kinds: list[type[BaseModel]] = [root]
+    values = [tree]
+    for depth, part in enumerate(track.path[:-1], 1):
+        chosen = (one for one in itertools.chain(*sweep) if one.path == track.path[:depth])
+        values = [get_child(value, part) for value in values]
+        values += [value for one in chosen if one.chooses_component for value in one.values]
+        values = list({repr(value): value for value in values}.values())
+        found = [find_settings_class(k, (part,), {part: v}) for k in kinds for v in values]
+        kinds = [kind for kind in dict.fromkeys(found) if kind is not None]
+    fields = (kind.model_fields.get(str(track.path[-1])) for kind in kinds)
+    return next((one for one in fields if one is not None), None)
 
 
 def _find_fault(track: Track, tree: Any) -> str:

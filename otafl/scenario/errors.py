@@ -171,15 +171,15 @@ def find_slips(tree: Mapping[str, Any], settings: Any, above: Path = ()) -> Iter
         path, read = (*above, key), getattr(settings, str(key), None)
         if path == ("sweep",):
             continue
-        if isinstance(value, Mapping) and isinstance(read, BaseModel):
-            yield from find_slips(value, read, path)
-            continue
         info = type(settings).model_fields.get(key) if isinstance(settings, BaseModel) else None
         is_bounded = info is not None and any(isinstance(one, Le | Lt) for one in info.metadata)
         yield from _find_value_slips(value, read, path, is_bounded)
 
 
 def _find_value_slips(value: Any, read: Any, path: Path, is_bounded: bool) -> Iterator[Problem]:
+    if isinstance(value, Mapping):
+        yield from find_slips(value, read, path)
+        return
     if isinstance(value, list | tuple):
         for index, one in enumerate(value):
             yield from _find_value_slips(one, get_child(read, index), (*path, index), is_bounded)

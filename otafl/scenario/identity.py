@@ -38,12 +38,14 @@ def compute_scenario_hash(scenario: Scenario) -> str:
 
     It is that of the filled-in scenario as JSON with sorted keys. Name, folder, labels, tracker and
     engine do not count, except the precision. The order of the axes counts: it is that of the dims.
-    Of a file that a section names its own name counts, not where it lies.
+    Of a file or folder that a section names its own name counts, not where it lies.
     """
     tree = {key: value for key, value in to_tree(scenario).items() if key not in ("name", "track")}
     for path, section in iterate_sections(scenario):
         for key, named in _iterate_files(section):
             tree = set_value(tree, (*path, key), Path(named).name)
+    if folder := get_data_folder(scenario):
+        tree = set_value(tree, ("data", "dataset"), Path(folder).name)
     output = tree["output"].items()
     tree["output"] = {key: value for key, value in output if key not in ("folder", "labels")}
     tree["engine"] = {"dtype": scenario.engine.dtype}
@@ -51,6 +53,14 @@ def compute_scenario_hash(scenario: Scenario) -> str:
         (key, [_fill_in(key, value) for value in values]) for key, values in scenario.sweep.items()
     ]
     return _hash_tree(tree)
+
+
+def get_data_folder(scenario: Scenario) -> str:
+    """Return the folder of the data set; an empty text if it is none that the user names."""
+    if "dataset" not in type(scenario.data).model_fields:
+        return ""
+    named = str(getattr(scenario.data, "dataset", ""))
+    return named if Path(named).is_absolute() else ""
 
 
 def describe_scenario(scenario: Scenario) -> dict[str, str]:

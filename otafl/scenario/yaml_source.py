@@ -29,8 +29,6 @@ MAX_POINTS = 100_000
 MAX_DEPTH = 40
 """Largest depth of lists and mappings."""
 
-TOO_DEEP = f"bad YAML: is nested more than {MAX_DEPTH} deep, which no key of a scenario is"
-
 MAX_DIGITS = 100
 """Largest number of digits of a whole number; the largest number in double precision has 309."""
 
@@ -82,8 +80,6 @@ def parse(text: str) -> Source:
             "\\U0010FFFF",
             _get_place(loader.get_mark()),
         ) from error
-    except RecursionError as error:
-        raise YamlError(TOO_DEEP, _get_place(loader.get_mark())) from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = (before.count("\n") + 1, error.position - before.rfind("\n"))
@@ -125,14 +121,7 @@ class _Builder:
         self._count += 1
         if node in above:
             raise _make_error("an alias that contains itself", node)
-        if self._count > MAX_VALUES:
-            raise _make_error(
-                f"holds more than {MAX_VALUES:,} values, with what its aliases stand for; keep "
-                "long lists in files of their own, or make several scenarios of it",
-                node,
-            )
-        if len(above) > MAX_DEPTH:
-            raise YamlError(TOO_DEEP, _get_place(node.start_mark))
+        _check_size(self._count, len(above), node)
         tag, above = node.tag.removeprefix("tag:yaml.org,2002:"), (*above, node)
         if isinstance(node, yaml.SequenceNode) and tag == "seq":
             for index, item in enumerate(node.value):
@@ -164,25 +153,51 @@ class _Builder:
                 first = self._source.places[here][0]
                 text = f"the key '{key.value}' is given twice, first in line {first}; keep one"
                 raise YamlError(text, place)
-            self._source.places[here] = place
+            self._source.places.setdefault(here, place)  # one that overrides `<<` came first
             own[key.value] = self.build(value, here, above)
-        for _, value in itertools.compress(node.value, is_merge):
+        for _, value in reversed([*itertools.compress(node.value, is_merge)]):
             parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
-            for part in reversed(parts):  # the first of them holds
+            for part in parts:  # the first of them holds
                 if not isinstance(part, yaml.MappingNode):
                     raise _make_error("<< stands before something else than mappings", part)
-                merged |= self.build(part, path, above)
+                merged = self.build(part, path, above) | merged
         return merged | own
 
 
-def _make_error(text: str, node: yaml.Node) -> YamlError:
+def _make_error(text: str, node: Any) -> YamlError:
     return YamlError(f"bad YAML: {text}", _get_place(node.start_mark))
 
 
+def _check_size(count: int, depth: int, node: Any) -> None:
+    """Raise YamlError at a node that is one too many or too deep."""
+    if count > MAX_VALUES:
+        raise _make_error(
+            f"holds more than {MAX_VALUES:,} values, with what its aliases stand for; keep "
+            "long lists in files of their own, or make several scenarios of it",
+            node,
+        )
+    if depth > MAX_DEPTH:
+        raise _make_error(
+            f"is nested more than {MAX_DEPTH} deep, which no key of a scenario is", node
+        )
+
+
 class _Loader(yaml.SafeLoader):
-    """PyYAML's parser, which finds the types of plain values as below."""
+    """PyYAML's parser, of not more nodes than a scenario has; it finds plain types as below."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 (PyYAML's own attribute)
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._count = self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._count += 1
+        _check_size(self._count, self._depth, self.peek_event())
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]

@@ -20,6 +20,7 @@ from otafl.scenario import (
     Point,
     Scenario,
     compute_scenario_hash,
+    get_data_folder,
     hash_custom_sources,
     hash_named_files,
     make_stack_key,
@@ -65,12 +66,15 @@ class Stack:
 def name_points(points: Sequence[Point], sources: Sequence[Sources]) -> list[str]:
     """Return the names of points, hashes of the scenario and the files of each.
 
-    Neither the number of trials counts, nor what else the sweep has. sources: of each point.
+    Neither the number of trials counts, nor what else the sweep has. A folder of data counts with
+    its place, since its content does not. sources: of each point.
     """
     names: list[str] = []
     taken = Counter[str]()
     for point, own in zip(points, sources, strict=True):
         scenario = compute_scenario_hash(point.scenario.model_copy(update={"trials": 1}))
+        if folder := get_data_folder(point.scenario):
+            scenario = _hash([scenario, folder])
         taken[scenario] += 1  # two values of an axis may mean the same
         names.append(_hash([scenario, own, taken[scenario]])[:20])
     return names

@@ -210,8 +210,11 @@ def _hash_files(module: ModuleType) -> Sources:
 
 
 def _list_files(place: Path) -> list[Path]:
-    """List a file, or the .py files of a package."""
-    return sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    """List a file, or the .py files of a package that are not hidden."""
+    if not place.is_dir():
+        return [place]
+    every = sorted(place.rglob("*.py"))
+    return [one for one in every if "/." not in f"/{one.relative_to(place).as_posix()}"]
 
 
 @functools.lru_cache(maxsize=1024)

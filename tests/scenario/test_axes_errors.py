@@ -172,6 +172,14 @@ sweep:
         expand(Scenario(name="x", sweep={"seed": list(range(100_001))}))
 
 
+def test_a_grid_of_sections_is_counted_before_it_is_built() -> None:
+    """Of a key below two swept sections too, which either of them decides."""
+    folders = [{"name": "digits", "root": f"/{one}"} for one in range(10_000)]
+    splits = [{"name": "lognormal", "sigma": one / 1000} for one in range(1, 10_001)]
+    axes = {"data": folders, "data.partition": splits, "data.partition.sigma": [1]}
+    assert "has 100,000,000 points" in list_faults({"sweep": axes})[0]
+
+
 def test_a_fault_that_no_axis_changes_is_said_once() -> None:
     tree = {"devices": {"participants": 20}, "sweep": {"seed": [1, 2, 3]}}
     assert list_faults(tree) == [

@@ -231,6 +231,10 @@ model: {hidden: [3, 0]}
         ({"seed": 10**18}, ""),
         ({"downlink": {"name": "ideal"}, "devices": {"downlink_rate_bps": 10**12}}, ""),
         ({"output": {"folder": "a\0b"}}, "output.folder: got 'a\\x00b'; must have no NUL"),
+        (
+            {"output": {"labels": {"power": "a\0b"}}},
+            "output.labels.power: got 'a\\x00b'",
+        ),
         ({"output": {"folder": "a\ud800"}}, "output.folder: got 'a\\ud800'; must be text"),
         ({"name": "n" * 5000}, "5,000 letters; must have at most 150 bytes"),
         ({"name": "é" * 75}, ""),

@@ -102,6 +102,15 @@ def test_a_study_may_be_moved_with_its_files() -> None:
     assert compute_scenario_hash(here) != compute_scenario_hash(other)
 
 
+def test_a_study_may_be_moved_with_the_folder_of_its_data() -> None:
+    here, there, other = (
+        make_scenario(data={"name": "hf", "dataset": dataset})
+        for dataset in ("/a/flowers", "/b/flowers", "/a/birds")
+    )
+    assert compute_scenario_hash(here) == compute_scenario_hash(there)
+    assert compute_scenario_hash(here) != compute_scenario_hash(other)
+
+
 def test_the_order_of_axes_is_part_of_the_hash() -> None:
     one = {"seed": [1, 2], "channel.snr_db": [0, 10]}
     other = dict(reversed(one.items()))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from otafl.scenario.yaml_source import dump, dump_in_line, parse
+from otafl.scenario.yaml_source import YamlError, dump, dump_in_line, parse
 
 pytestmark = pytest.mark.exact
 
@@ -51,6 +51,27 @@ def test_merge_keys_and_places() -> None:
     assert source.data["mine"] == {"q": 1, "r": [7, 8]}
     assert source.places["mine", "r"] == (4, 3)
     assert source.places["mine", "r", 1] == (4, 10)
+
+
+def test_a_key_that_overrides_a_merged_one_has_its_own_place() -> None:
+    text = "one: &a {q: 1, r: 1}\ntwo: &b {r: 2, s: 2}\nmine:\n  <<: [*a, *b]\n  q: 3\n"
+    source = parse(text)
+    assert source.data["mine"] == {"q": 3, "r": 1, "s": 2}
+    places = {key: source.places["mine", key] for key in "qrs"}
+    assert places == {"q": (5, 3), "r": (1, 16), "s": (2, 16)}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("[" + "1, " * 60_000 + "}", "holds more than 50,000 values", id="long"),
+        pytest.param("[" * 50 + "}", "is nested more than 40 deep", id="deep"),
+    ],
+)
+def test_reading_stops_where_a_text_is_too_large(text: str, said: str) -> None:
+    """The fault at its end is not reached."""
+    with pytest.raises(YamlError, match=said):
+        parse(text)
 
 
 def test_one_line_for_messages_has_no_anchors() -> None:

@@ -7,7 +7,7 @@ from contract.small import scenario
 
 from otafl.data.loading import read_shape
 from otafl.running.memory import estimate_trial
-from otafl.scenario import Scenario, expand
+from otafl.scenario import Scenario, expand, load_scenario
 from otafl.sweeping.planning import Stack, hash_sources, name_points, plan, select_missing
 
 pytestmark = pytest.mark.exact
@@ -73,3 +73,16 @@ def test_missing_are_the_rows_that_nobody_holds() -> None:
     assert [(one.names, one.trials) for one in missing] == [([first], [2]), ([second], [1, 2])]
     assert select_missing([stack], stack.rows) == []
     assert [one.name for one in select_missing([stack], set())] == [stack.name]
+
+
+def test_folders_of_data_with_the_same_name_are_told_apart() -> None:
+    """In whatever order an axis has them: the parts of one are not taken for the other's."""
+
+    def named(*folders: str) -> list[str]:
+        data = {"name": "hf", "dataset": "/a/flowers"}
+        tree = {"name": "x", "data": data, "sweep": {"data.dataset": [*folders]}}
+        points = expand(load_scenario(tree))
+        return name_points(points, hash_sources(points))
+
+    one, other = named("/a/flowers", "/b/flowers")
+    assert named("/b/flowers", "/a/flowers") == [other, one] != [one, other]

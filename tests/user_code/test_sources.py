@@ -24,6 +24,7 @@ FILES = {
     "own_pack/__init__.py": "",
     "own_pack/deep/inner.py": "from ..shared import X\nimport own_far\ndef f():\n    return X\n",
     "own_pack/shared.py": "X = 1\n",
+    "own_pack/.ipynb_checkpoints/shared-checkpoint.py": "X = 1\n",
 }
 
 
