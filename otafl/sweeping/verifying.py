@@ -72,8 +72,6 @@ def advise(findings: list[Finding], source: Path) -> str:
     head = f"{source}: {len(wrong)} of {format_count(len(findings), 'file')} damaged or missing; "
     if not source.is_dir():
         return head + "the command that wrote it computes it again"
-    if source / SWEEP_FILE in wrong:
-        return head + "delete the folder; the command that wrote it then computes everything again"
     kept = [
         str(path.relative_to(source))
         for path in wrong  # what the command does not replace by itself
