@@ -303,8 +303,14 @@ class MatchingSettings:
         return {track.path: track for axis in self.sweep for track in axis}
 
     def number_points(self, ds: xr.Dataset, paths: Sequence[Keys]) -> dict[str, int]:
-        """Return the number of each point that ran, by its settings at these paths."""
+        """Return the number of each point that ran, by its settings at these paths.
+
+        Raises UserError where the result has not as many points as its sweep.
+        """
         ran, found = np.isfinite(ds["final_round"].values).ravel(), {}
+        if (count := axes.count_points(self.sweep)) != ran.size:
+            counts = f"it has {format_count(count, 'point')}, and the result {ran.size}"
+            raise _make_sweep_error(self.tree, counts)
         for number, point in enumerate(axes.iterate_points(self.sweep)):
             tree = axes.apply_point(self.tree, point)
             for track, _ in point:
@@ -331,10 +337,16 @@ def read_source(source: Path) -> tuple[MatchingSettings, xr.Dataset | None]:
 
 
 def read_settings(stored: dict[str, Any]) -> MatchingSettings:
-    """Read the settings of a valid scenario as it was stored."""
+    """Read the settings of a scenario as it was stored. Raises UserError for a faulty sweep."""
     tree = dict(stored)
-    sweep, _ = axes.read(tree.pop("sweep", {}) or {}, Scenario, tree)
+    sweep, problems = axes.read(tree.pop("sweep", {}) or {}, Scenario, tree)
+    if problems:
+        raise _make_sweep_error(tree, problems[0].message)
     return MatchingSettings(tree, sweep)
+
+
+def _make_sweep_error(tree: Mapping[str, Any], reason: str) -> UserError:
+    return UserError(f"result of '{tree.get('name')}': its sweep is not understood: {reason}")
 
 
 def match_points(a: dict[str, int], b: dict[str, int]) -> tuple[list[list[int]], list[str]]:

@@ -37,7 +37,7 @@ def compute_cost_to_reach(result: xr.Dataset, variable: str, target: float) -> x
     """Find the first record at which a variable reaches the target, and the cost up to it.
 
     A trial that diverged keeps its earlier records and counts as a guess afterwards
-    (`results.ending.count_diverged`). It may have reached the target before, but not with the
+    (`results.end_values.count_diverged`). It may have reached the target before, but not with the
     diverged model.
 
     Parameters

@@ -164,7 +164,10 @@ def format_headlines(dataset: xr.Dataset) -> list[str]:
 
 
 def compute_end_values(dataset: xr.Dataset, name: str) -> np.ndarray:
-    """Return a variable at the end of each trial (`results.ending.ended`), [points, trials]."""
+    """Return a variable at the end of each trial, [points, trials].
+
+    As of `results.end_values.select_end_total`.
+    """
     values = select_end_total(dataset, name).compute()
     return values.values.reshape(-1, values.sizes["trial"])
 

@@ -21,8 +21,8 @@ def select_tuned(result: xr.Dataset, over: str, by: str | None = None) -> xr.Dat
     """Select the best value of one sweep axis.
 
     The value is chosen at every point of the other axes, by the mean over trials of a variable at
-    the end of each trial. A diverged trial counts as `results.ending.count_diverged` states, and a
-    trial without a value as 0, or as infinity where less is better.
+    the end of each trial. A diverged trial counts as `results.end_values.count_diverged` states,
+    and a trial without a value as 0, or as infinity where less is better.
 
     Parameters
     ----------

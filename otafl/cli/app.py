@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from otafl.core.errors import UserError
+from otafl.core.inputs import MIB, read_text
 
 if TYPE_CHECKING:
     from otafl.preflight import Report
@@ -24,6 +26,9 @@ app = typer.Typer(
     help="Simulate federated learning over wireless channels.",
 )
 
+
+MATPLOTLIBRC = "matplotlibrc"
+"""The file of the working folder that Matplotlib obeys before the user's own."""
 
 ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO.yaml", show_default=False)]
 ResultFile = Annotated[
@@ -67,17 +72,34 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version.")
     ] = False,
 ) -> None:
-    """Take the options that come before a command."""
+    """Take the options that come before a command.
+
+    Raises UserError for a file of the working folder at which Matplotlib would fail or wait.
+    """
+    try:
+        read_text(MATPLOTLIBRC, MIB)
+    except (FileNotFoundError, IsADirectoryError):  # Matplotlib ignores a folder
+        pass
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", "is no text in UTF-8")
+        raise UserError(
+            f"{MATPLOTLIBRC}: Matplotlib cannot read this file of the working folder ({reason}); "
+            "move it away"
+        ) from error
 
 
 @contextmanager
 def ignore_matplotlibrc() -> Iterator[None]:
-    """Draw without the settings that a `matplotlibrc` of the working folder makes."""
+    """Draw with the user's own settings of Matplotlib, not with those of the working folder."""
     import matplotlib
 
     with matplotlib.rc_context():
-        if matplotlib.matplotlib_fname() == "matplotlibrc":
+        if matplotlib.matplotlib_fname() == MATPLOTLIBRC:
+            named = os.environ.get("MATPLOTLIBRC", os.devnull)
+            own = (os.path.join(one, MATPLOTLIBRC) for one in (named, matplotlib.get_configdir()))
             matplotlib.rcdefaults()
+            if found := next(filter(os.path.isfile, (named, *own)), None):
+                matplotlib.rc_file(found)
         yield
 
 

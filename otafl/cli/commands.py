@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import sys
 import traceback
 from collections.abc import Sequence
@@ -60,6 +61,11 @@ def call(args: Sequence[str] | None = None) -> None:
     """
     given = list(sys.argv[1:] if args is None else args)
     try:
+        for before, arg in itertools.pairwise(("otafl", *given)):
+            if not arg:  # a shell's variable that is not set
+                raise UserError(
+                    f"expected a value after {before}, got an empty text; give one, or leave it out"
+                )
         typer.main.get_command(app)(args=given, prog_name="otafl")
     except Exception as raised:
         if process.interruption.number:  # it may be the consequence of a KeyboardInterrupt

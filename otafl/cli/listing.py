@@ -120,10 +120,11 @@ def _reflow(text: str) -> str:
 
 
 def _find_table(word: str) -> str | None:
-    """Find the table that is meant by its name, by what it holds, or by their plural."""
+    """Find the table that is meant by its name, its title, what it holds, or a plural."""
     said = word.lower().replace("-", " ").replace("_", " ")
     for name, table in registry.TABLES.items():
-        if said.removesuffix("s") in (name.removesuffix("s"), table.noun, table.title.lower()):
+        known = {name.replace("_", " "), table.noun, table.title.lower()}
+        if {said, said.removesuffix("s")} & known:
             return name
     return None
 

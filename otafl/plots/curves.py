@@ -44,10 +44,10 @@ def curve_data(
 ) -> xr.Dataset:
     """Compute what is drawn as curves.
 
-    Without `round` among the dims it is the end of each trial (`results.ending`); along `round` a
-    trial that reached its target or ended keeps its value, a diverged one counts as a guess
-    (`results.ending.count_diverged`). Energies of devices are summed over devices and causes that
-    are not drawn.
+    Without `round` among the dims it is the end of each trial (`results.end_values`); along `round`
+    a trial that reached its target or ended keeps its value, a diverged one counts as a guess
+    (`results.end_values.count_diverged`). Energies of devices are summed over devices and causes
+    that are not drawn.
 
     Parameters
     ----------

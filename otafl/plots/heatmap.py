@@ -66,7 +66,7 @@ def heatmap_data(
 ) -> xr.Dataset:
     """Compute what is drawn as a heat map.
 
-    Without `round` among the dims it is the end of each trial (`results.ending`).
+    Without `round` among the dims it is the end of each trial (`results.end_values`).
 
     Parameters
     ----------

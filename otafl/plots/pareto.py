@@ -49,8 +49,8 @@ def pareto_data(
 
     Parameters
     ----------
-    y, x : variables, at the end of each trial (`results.ending`); energies of devices are summed.
-        None: the main accuracy and the main cost.
+    y, x : variables, at the end of each trial (`results.end_values`); energies of devices are
+        summed. None: the main accuracy and the main cost.
     hue, facet : dims whose values are colours, and panels.
     sel : dim -> the value of it that is drawn.
 
@@ -58,8 +58,8 @@ def pareto_data(
     -------
     With dims ([facet], [hue], the other axes): x, x_std, y, y_std, mean and standard deviation
     (n - 1) over the trials in which both are finite, and for y those that diverged
-    (`results.ending.count_diverged`); trials: how many y is of; front: whether no other point of
-    the panel is as good in both and better in one.
+    (`results.end_values.count_diverged`); trials: how many y is of; front: whether no other point
+    of the panel is as good in both and better in one.
 
     Raises
     ------

@@ -37,7 +37,7 @@ def check_variable(ds: xr.Dataset, flag: str, name: str) -> None:
 def select_values(ds: xr.Dataset, sel: Selection | None, **drawn: str | None) -> xr.Dataset:
     """Pick one value of each dim in `sel`; positions of a joint axis say what they stand for.
 
-    Trials that diverged count as guesses (`results.ending.count_diverged`).
+    Trials that diverged count as guesses (`results.end_values.count_diverged`).
 
     drawn: flag -> dim. Raises UserError where two flags name the same dim, and as `pick`.
     """
@@ -173,7 +173,7 @@ def compute_statistics(values: xr.DataArray, drawn_dims: Sequence[str]) -> xr.Da
 def build_attributes(
     kind: str, ds: xr.Dataset, axes: Mapping[str, xr.DataArray], **names: str | None
 ) -> dict[str, str]:
-    """Return the attributes of what is drawn (`kinds.Recipe`).
+    """Return the attributes of what is drawn (`kinds.FigureRecipe`).
 
     ds: after `select_values`. axes: "x" and so on -> what is drawn along it. names: what was asked
     for.

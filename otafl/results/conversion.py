@@ -48,6 +48,8 @@ def convert(source: Path, out: Path, variables: Sequence[str] | None = None) -> 
     """
     if out.suffix not in SUFFIXES:
         raise UserError(f"{out}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    if out.exists() and out.resolve() == source.resolve():
+        raise UserError(f"{out}: is the result itself; give another name")
     if out.exists():
         raise UserError(f"{out}: is there already; remove it, or give another name")
     dataset = open_results(source)

@@ -65,15 +65,17 @@ def read_sweep_file(folder: Path) -> SweepFile:
     """
     path = folder / SWEEP_FILE
     if not path.exists():
-        raise _make_empty_error(folder)
+        if not list_parts(folder):
+            raise _make_empty_error(folder)
+        raise UserError(f"{path}: is missing; the same command writes it again and keeps all parts")
     try:
         checksums.check(path)
         return SweepFile.model_validate_json(read_text(path, MAX_SWEEP_BYTES))
     except (OSError, ValueError) as error:
         reason = format_reason(error)
         raise DamagedError(
-            f"{path}: is damaged or no file of a sweep ({reason}); delete the folder, or give "
-            "another place with --out",
+            f"{path}: is damaged or no file of a sweep ({reason}); delete this file, and the "
+            "same command keeps all parts, or give another place with --out",
             reason,
         ) from error
 

@@ -104,13 +104,11 @@ def _find_differences(out: Path, stored: Mapping[str, Any], scenario: Scenario) 
     points = expand(scenario)
     found, outdated = set[str](), set[str]()
     for origin in made:
-        own = origin.points & set(range(len(points)))
-        if not own:
-            continue
-        one = points[min(own)].scenario
-        outdated |= set(list_changed(origin.sources or {}, hash_custom_sources(one)))
-        now, before = hash_inputs(one), (origin.inputs or {}).items()
-        found |= {name for name, known in before if now.get(name, known) != known}
+        for number in origin.points & set(range(len(points))):
+            one = points[number].scenario
+            outdated |= set(list_changed(origin.sources or {}, hash_custom_sources(one)))
+            now, before = hash_inputs(one), (origin.inputs or {}).items()
+            found |= {name for name, known in before if now.get(name, known) != known}
         versions = origin.versions.items()
         found |= {name for name, version in versions if get_versions().get(name) != version}
     if outdated and not _is_own_file(out, scenario):

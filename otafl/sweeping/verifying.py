@@ -72,8 +72,6 @@ def advise(findings: list[Finding], source: Path) -> str:
     head = f"{source}: {len(wrong)} of {format_count(len(findings), 'file')} damaged or missing; "
     if not source.is_dir():
         return head + "the command that wrote it computes it again"
-    if source / SWEEP_FILE in wrong:
-        return head + "delete the folder; the command that wrote it then computes everything again"
     kept = [
         str(path.relative_to(source))
         for path in wrong  # what the command does not replace by itself
@@ -89,9 +87,12 @@ def _verify_file(path: Path, read: Read) -> Iterator[Finding]:
     if begin.startswith(ZIP):
         yield _verify_one(path, _check_tensors, alone=True)
     elif begin == HDF5:
-        yield _verify_one(path, lambda one: _check_result(one, read), alone=True)
+        finding = _verify_one(path, lambda one: _check_result(one, read), alone=True)
+        yield finding
         files = trained.list_model_files(path)
-        if not files and _saves_models(_read_scenario(path)) and path.parent.name != PARTS:
+        # a damaged file is opened by the child alone
+        lacks = not (finding.fault or files or path.parent.name == PARTS)
+        if lacks and _saves_models(_read_scenario(path)):
             missing = "missing: the models of this result"
             yield Finding(trained.get_models_folder(path), missing)
         yield from (_verify_one(one, _check_tensors) for one in files)
@@ -159,12 +160,9 @@ def _check_tensors(path: Path) -> None:
 
 
 def _read_scenario(path: Path) -> str:
-    """Return the scenario (YAML) of a result; empty for a damaged one."""
-    try:
-        with open_part(path) as part:
-            return str(part.attrs["scenario"])
-    except UserError:
-        return ""
+    """Return the scenario (YAML) of a sound result."""
+    with open_part(path) as part:
+        return str(part.attrs["scenario"])
 
 
 def _saves_models(scenario: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import yaml
 from golden.made_results import made, written
 
 from otafl import cli
-from otafl.analysis.comparison import Comparison, compare
+from otafl.analysis.comparison import Comparison, compare, select_common_points
+from otafl.core.errors import UserError
 from otafl.scenario import Point
 
 SNR = {"channel.snr_db": [0, 10, 20], "power.name": ["gbma", "ci"]}
@@ -119,6 +121,28 @@ def test_scenarios_have_settings_alone(tmp_path: Path, capsys: pytest.CaptureFix
     assert [line.split() for line in told.splitlines() if "devices" in line] == [
         ["devices.count", "2", "7"]
     ]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "reason"),
+    [
+        ({"channel.snr_db": 5}, "sweep: channel.snr_db: got 5; must be a list of at least one"),
+        ({"channel.snr_db": [0, 10, 20, 30]}, "it has 4 points, and the result 3"),
+        ({"channel.snr_db": [0, 10]}, "it has 2 points, and the result 3"),
+    ],
+)
+def test_a_result_whose_sweep_was_changed_is_refused(
+    sweep: dict[str, object], reason: str, tmp_path: Path
+) -> None:
+    whole = made({"channel.snr_db": [0, 10, 20]})
+    tree = yaml.safe_load(whole.attrs["scenario"]) | {"sweep": sweep}
+    changed = whole.assign_attrs(scenario=yaml.safe_dump(tree))
+    said = re.escape(f"result of 'made': its sweep is not understood: {reason}")
+    for pair in ((whole, changed), (changed, whole)):
+        with pytest.raises(UserError, match=said):
+            select_common_points(*pair)
+        with pytest.raises(UserError, match=said):
+            compare(*(written(ds, tmp_path / f"{i}.nc") for i, ds in enumerate(pair)))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.programs import run
 
-from otafl import open_results
+from otafl import cli, open_results
 from otafl.scenario import ScenarioError, load_scenario
 from otafl.scenario.yaml_source import YamlError, parse
 
@@ -123,6 +123,19 @@ def test_names_that_are_no_utf_8(small: Path, tmp_path: Path) -> None:
     missing = call("show", os.fsdecode(b"\xfe.nc"), **utf_8)
     assert missing.returncode == 2
     assert b"no such file" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [["show", "x.nc", "--csv", ""], ["sweep", "x.yaml", "--scheduler", ""], ["run", ""]]
+)
+def test_an_empty_argument_is_refused(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(args)
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said == f"otafl: error: expected a value after {args[-2]}, got an empty text; give " + (
+        "one, or leave it out\n"
+    )
 
 
 @pytest.mark.parametrize("escape", [r"\UFFFFFFFF", r"\U00110000"])

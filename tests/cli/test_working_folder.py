@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from otafl.cli import main
+
 pytestmark = pytest.mark.exact
 
 DRAWN = """
@@ -43,11 +45,57 @@ def run_python(folder: Path, *arguments: str, expected: int = 0, **variables: st
     return done.stdout + done.stderr
 
 
-def test_figures_ignore_a_matplotlibrc(tmp_path: Path) -> None:
-    """The process that calls otafl keeps its settings."""
-    (tmp_path / "matplotlibrc").write_text("text.usetex: True\nlines.linewidth: 9")
-    said = run_python(tmp_path, "-c", DRAWN, MPLCONFIGDIR=str(tmp_path / "empty"))
-    assert said.split() == ["False", "1.5", "True"]
+@pytest.mark.parametrize(
+    ("named", "width"),
+    [(None, "1.5"), ("config", "3.0"), ("named", "5.0"), ("named/matplotlibrc", "5.0")],
+)
+def test_figures_follow_the_users_own_matplotlibrc(
+    named: str | None, width: str, tmp_path: Path
+) -> None:
+    """The default width is 1.5; the process that calls otafl keeps its settings."""
+    for folder, text in {
+        "work": "text.usetex: True\nlines.linewidth: 9",
+        "config": "lines.linewidth: 3",
+        "named": "lines.linewidth: 5",
+    }.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "matplotlibrc").write_text(text)
+    variables = {"MPLCONFIGDIR": str(tmp_path / ("config" if named else "empty"))}
+    if named and named != "config":
+        variables["MATPLOTLIBRC"] = str(tmp_path / named)
+    said = run_python(tmp_path / "work", "-c", DRAWN, **variables)
+    assert said.split() == ["False", width, "True"]
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda path: path.write_bytes(b"text.color: \xe9"), "no text in UTF-8"),
+        (os.mkfifo, "named pipe"),
+        (lambda path: path.symlink_to("/dev/zero"), "device"),
+    ],
+)
+def test_a_matplotlibrc_that_cannot_be_read_is_one_sentence(
+    make, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path / "matplotlibrc")
+    with pytest.raises(SystemExit) as left:
+        main(["list"])
+    assert left.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("otafl: error: matplotlibrc: ")
+    assert reason in said
+
+
+def test_a_folder_called_matplotlibrc_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "matplotlibrc").mkdir()
+    with pytest.raises(SystemExit) as left:
+        main(["list"])
+    assert left.value.code == 0
 
 
 def test_only_the_module_that_a_scenario_names_is_imported(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_what_cannot_be_is_said(
 ) -> None:
     for args, said in (
         ([ran, tmp_path / "o.parquet"], "must end in .zarr, .nc or .csv"),
-        ([ran, ran], "is there already"),
+        ([ran, ran], "is the result itself; give another name"),
         ([ran, tmp_path / "o.csv", "--variables", "test_acuracy"], "did you mean 'test_accuracy'"),
         ([tmp_path / "nowhere", tmp_path / "o.csv"], "no such file"),
         ([ran, ran / "o.csv"], "cannot be written"),

@@ -16,6 +16,8 @@ from otafl.core.errors import UserError
 from otafl.results.files import read_part, write_part
 from otafl.results.origins import get_versions
 from otafl.scenario import Scenario
+from otafl.sweeping import earlier
+from otafl.sweeping.stack_job import hash_inputs
 
 pytestmark = pytest.mark.exact
 
@@ -88,6 +90,20 @@ def test_a_file_that_was_made_otherwise_is_computed_anew(
     assert calls.told == [f"{out}: is computed again, since it was made with other {what}"]
     assert len(calls.rounds) == 4
     same(after, sweeping.run(small(AXES)))
+
+
+def test_every_point_of_a_file_is_compared(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the data differ of the last point alone."""
+
+    def hash_now(one: Scenario) -> dict[str, str]:
+        is_last = one.channel.snr_db == 20 and one.csi.name == "error"
+        return hash_inputs(one) | ({"data": "0123456789abcdef"} if is_last else {})
+
+    told: list[str] = []
+    assert earlier.is_finished(out, small(AXES), told.append)
+    monkeypatch.setattr(earlier, "hash_inputs", hash_now)
+    assert not earlier.is_finished(out, small(AXES), told.append)
+    assert told[1:] == [f"{out}: is computed again, since it was made with other data"]
 
 
 SNRS = {"channel.snr_db": [0], "csi.name": ["perfect", "error"]}

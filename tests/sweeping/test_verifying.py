@@ -14,9 +14,10 @@ from contract.small import scenario
 from support.command import call
 from support.stopped_sweeps import Kill, same
 
-from otafl import sweeping
+from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.results.files import read_part, write_part
+from otafl.sweeping import verifying
 from otafl.sweeping.verifying import NO_CHECKSUM, advise, verify
 
 pytestmark = pytest.mark.exact
@@ -101,6 +102,21 @@ def test_a_file_without_a_checksum_is_read_to_its_end(copy: Path) -> None:
     assert next(verify(path)).fault == "damaged: a chunk cannot be read (OSError)"
 
 
+def test_a_damaged_file_without_a_checksum_is_opened_by_the_child_alone(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without models beside it too: what it says of them is not read."""
+    path = copy / "run.nc"
+    (copy / "run.nc.sha256").unlink()
+    shutil.rmtree(copy / "run.models")
+    assert list(faults(path)) == ["run.nc", "run.models"]
+    with h5py.File(path) as file:
+        place = file["test_accuracy"].id.get_chunk_info(0).byte_offset
+    damage(path, place)
+    monkeypatch.setattr(verifying, "open_part", None)
+    assert faults(path) == {"run.nc": "damaged: a chunk cannot be read (OSError)"}
+
+
 @pytest.mark.slow
 def test_what_it_says_to_do_mends_a_sweep(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Parts are set aside, models deleted by hand; then the same command computes anew, to the same
@@ -157,13 +173,34 @@ def test_the_sweep_and_the_run_have_their_own_advice(copy: Path) -> None:
     path.write_text(path.read_text().replace('"trials": 1', '"trials": 0'))
     told = advise(list(verify(copy / "whole")), copy / "whole")
     assert told.endswith(
-        "delete the folder; the command that wrote it then computes everything again"
+        "1 of 5 files damaged or missing; delete sweep.json; then the command that wrote it "
+        "computes again what is damaged or missing"
     )
     shutil.rmtree(copy / "run.models")
     told = advise(list(verify(copy / "run.nc")), copy / "run.nc")
     assert told.endswith(
         "1 of 2 files damaged or missing; the command that wrote it computes it again"
     )
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_without_its_file_a_sweep_keeps_its_parts(is_damaged: bool, copy: Path) -> None:
+    folder = copy / "whole"
+    path = folder / "sweep.json"
+    if is_damaged:
+        damage(path)
+        with pytest.raises(UserError, match="delete this file, and the same command keeps all"):
+            open_results(folder)
+    path.unlink()
+    (folder / "sweep.json.sha256").unlink()
+    found = faults(folder)
+    assert {name: fault for name, fault in found.items() if fault} == {"sweep.json": "is missing"}
+    with pytest.raises(UserError, match="is missing; the same command writes it again and keeps"):
+        open_results(folder)
+    rounds: list[int] = []
+    sweeping.sweep(scenario(SWEEP), folder, lambda d, t, n: rounds.append(d))
+    assert rounds == []
+    assert not any(faults(folder).values())
 
 
 def test_what_is_no_file_of_otafl_is_one_sentence(
