@@ -118,7 +118,7 @@ class PFedBayes(Algorithm):
 
         def _is_unstable(self, samples: int) -> bool:
             """Return whether the first steps diverge on a device of this number of samples."""
-            deviation = math.log1p(math.exp(RHO_START))
+            deviation = math.log1p(math.exp(self.rho_start))
             curvature = self.penalty / samples / deviation**2
             rates = self.learning_rate, self.personal_learning_rate
             return bool(_compute_growth(curvature, *rates) > 1.0)
