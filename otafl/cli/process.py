@@ -66,7 +66,7 @@ def run(command: Callable[[], None]) -> None:
             command()
         finally:
             _flush_streams()
-            _set_handlers(signal.SIG_IGN)  # trick: the command's work is done
+            _set_handlers(signal.SIG_IGN)  # the command's work is done
     except BaseException:  # a library may turn the KeyboardInterrupt into any other error
         if not interruption.number:
             raise
@@ -90,15 +90,16 @@ def _flush_streams() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    _set_handlers(signal.SIG_DFL)  # trick: the second signal ends the program
+    _set_handlers(signal.SIG_DFL)  # the second signal ends the program
     interruption.number = number
     raise SignalInterrupt
 
 
 def _set_handlers(handler: signal.Handlers) -> None:
+    """Handle the signals that `_interrupt` handled in another way."""
     for number in SIGNALS:
         if signal.getsignal(number) is _interrupt:
-            signal.signal(number, handler)  # trick: see the callers
+            signal.signal(number, handler)  # trick: one signal interrupts, and no later one does
 
 
 def _print_interruption() -> None:
