@@ -28,7 +28,7 @@ README = ROOT / "README.md"
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-WORD = re.compile(r"[a-z]+")
+WORD = re.compile(r"\b[a-z]+\b")
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
