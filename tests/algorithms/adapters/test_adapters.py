@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from otafl.algorithms.adapters.adapters import Backbone
+from otafl.algorithms.adapters.adapters import AdaptedWeight, Backbone
 
 pytestmark = pytest.mark.exact
 
@@ -16,3 +16,15 @@ def test_the_backbone_is_stored_once() -> None:
     assert same.params["w"].shape == (1, 4, 6)
     other = Backbone.store({"w": weight * torch.arange(3)[:, None, None]})
     assert other.params["w"].shape == (3, 4, 6)
+
+
+def test_an_adapter_is_a_scaled_product_beside_the_frozen_weight() -> None:
+    """W + s (B A)^T, both ways."""
+    generator = torch.Generator().manual_seed(0)
+    weight, a, b = (
+        torch.randn(3, *shape, generator=generator) for shape in ((4, 6), (2, 4), (6, 2))
+    )
+    x, g = (torch.randn(3, 5, side, generator=generator) for side in (4, 6))
+    own, adapted = weight + 0.5 * (b @ a).mT, AdaptedWeight(weight, a, b, 0.5)
+    torch.testing.assert_close(adapted.forward(x), x @ own, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(adapted.backward(g), g @ own.mT, rtol=1e-5, atol=1e-5)
