@@ -1,4 +1,4 @@
-"""Find what differs between two results, for `otafl diff`: in settings, and in common numbers.
+"""Find the differences between two results, for `otafl diff`: in settings, and in common numbers.
 
 Points are matched by the settings that either sweep changes, not by position, so a sweep over the
 SNR can be compared with a run at one of them.

@@ -123,7 +123,7 @@ def select_window(
     start_s: float | None = None,
     until_s: float | None = None,
 ) -> xr.Dataset:
-    """Keep the events that lie in part or whole in a window of time.
+    """Select the events that lie in part or whole in a window of time.
 
     Parameters
     ----------

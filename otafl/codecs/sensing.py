@@ -175,7 +175,7 @@ class CompressedSensing(ErrorFeedbackSettings):
     def on_ack(
         self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
     ) -> Tensors:
-        """Remove what was projected from the memory, where all measurements are delivered.
+        """Remove the projected coordinates from the memory, if all measurements are delivered.
 
         It is computed again from the memory. A part of the measurements contains no coordinate.
         """

@@ -194,7 +194,7 @@ def _make_runner(module: nn.Module, path: Path) -> Run:
 
 
 def _find_adapters(merged: nn.Module, base: nn.Module) -> Parts:
-    """Factorise what was added to the weights of layers."""
+    """Factorise the changes of the weights of layers."""
     parts: Parts = {}
     before = base.state_dict()
     layers = dict(merged.named_modules())

@@ -51,7 +51,7 @@ class RoundOutcome:
 
 
 class FlowerRounds:
-    """Keep the uplink of a run of Flower, and which of its devices each node is.
+    """Uplink of a run of Flower, with the device that each node is.
 
     Nodes are devices in the order of their ids at the first round, later ones after them; or as the
     clients say, in a metric `device_key`. Raises UserError for a strategy that cannot be served.

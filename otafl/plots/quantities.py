@@ -173,7 +173,7 @@ def compute_statistics(values: xr.DataArray, drawn_dims: Sequence[str]) -> xr.Da
 def build_attributes(
     kind: str, ds: xr.Dataset, axes: Mapping[str, xr.DataArray], **names: str | None
 ) -> dict[str, str]:
-    """Return the attributes of what is drawn (`kinds.FigureRecipe`).
+    """Return the attributes of a drawn variable (`kinds.FigureRecipe`).
 
     ds: after `select_values`. axes: "x" and so on -> what is drawn along it. names: what was asked
     for.

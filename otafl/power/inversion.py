@@ -26,7 +26,9 @@ from otafl.power.base import (
     compute_fixed_power,
     compute_reference_gain,
     compute_reference_power,
+    cophase,
     invert_channel,
+    reduce_over_devices,
 )
 
 
@@ -222,19 +224,14 @@ class TruncatedChannelInversion(PowerPolicy):
         active = link.eligible_mask & (gain >= threshold[:, None, None])
         rho = self._scale(inverse, link)
         amplitude = torch.where(active, (rho[..., None] / gain.clamp_min(TINY)).sqrt(), 0.0)
-        p = torch.sgn(link.h).conj() * amplitude
-        return state, Coefficients(p, rho, active)
+        return state, Coefficients(cophase(amplitude, link.h), rho, active)
 
     def _scale(self, inverse: Tensor, link: Link) -> Tensor:
         """Return rho, |p_k|^2 of a device of unit gain, [S, Q]."""
         if self.gamma is not None:
             return compute_fixed_power(link, self.gamma)[..., 0].expand(link.h.shape[:2])
         cost = (inverse / link.budget)[:, None] * link.symbol_power  # at rho = 1, over the budget
-        cost = cost * link.eligible_mask
-        if self.reference == "max":
-            return cost.amax(-1).clamp_min(TINY).reciprocal()
-        count = link.eligible_mask.sum(-1).clamp_min(1)
-        return (cost.sum(-1) / count).clamp_min(TINY).reciprocal()
+        return reduce_over_devices(cost, link, self.reference)[..., 0].reciprocal()
 
 
 class Cotaf(PowerPolicy):

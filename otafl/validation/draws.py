@@ -1,4 +1,4 @@
-"""Laws of what is drawn: partitions, augmentation, presence of devices, and their selection.
+"""Laws of draws: partitions, augmentation, presence of devices, and their selection.
 
 Laws of selections over fading are closed forms of Rayleigh fading.
 """
