@@ -23,7 +23,6 @@ from otafl.results.end_values import count_diverged, select_at_end
 from studies.common.looks import TYPE
 from studies.common.tables import (
     command,
-    format_points,
     open_result,
     parse_study_arguments,
     print_head,
@@ -68,81 +67,39 @@ def title(partition: object) -> str:
     return TITLES.get(str(partition), "two classes a device")
 
 
-def compare_costs(result: xr.Dataset, accuracy: xr.DataArray, labels: list[str]) -> None:
-    """Print accuracy and channel uses without attackers."""
+def print_worst(result: xr.Dataset, accuracy: xr.DataArray, labels: list[str], part: str) -> None:
+    """Print the lowest mean accuracy over the attacks by the number of attackers."""
     rounds = int(result["round"].values[-1])
-    clean = accuracy.sel(byzantine=0).isel(attack=0)
     uses = select_at_end(result, "uplink_symbols").sel(byzantine=0).isel(attack=0).mean("trial")
-    error = select_at_end(result, "aggregation_nmse").sel(byzantine=0, partition="iid")
-    error = error.isel(attack=0).mean("trial")
+    here = accuracy.sel(partition=part)
+    numbers = [int(number) for number in here["byzantine"].values]
     print_head(
-        "Without attackers: points of test accuracy against the sum, paired",
-        *(
-            "uplink",
-            *map(title, accuracy["partition"].values),
-            "channel uses a round",
-            "squared error, IID",
-        ),
+        f"Equal rounds, worst of five attacks, {title(part)}",
+        *("uplink", "channel uses a round", "no attackers"),
+        *(f"{100 * number // 20} %" for number in numbers[1:]),
     )
     for place, name in enumerate(labels):
         cells = []
-        for part in accuracy["partition"].values:
-            own = clean.sel(partition=part).isel(zip=place)
-            base = clean.sel(partition=part).isel(zip=0)
-            gain = "" if place == 0 else f", {format_points(own, base)}"
-            cells.append(f"{format_mean_std(own.values)}{gain}")
-        spent = float(uses.isel(zip=place).mean()) / rounds
-        print_row(name, *cells, f"{spent:,.0f}", f"{float(error.isel(zip=place)):.3f}")
-
-
-def compare_attacks(accuracy: xr.DataArray, labels: list[str], byzantine: int) -> None:
-    """Print the accuracy under each attack of so many devices."""
-    names = [str(name) for name in accuracy["attack"].values]
-    for part in accuracy["partition"].values:
-        print_head(
-            f"Accuracy with {byzantine} attackers of 20, {title(part)}",
-            "uplink",
-            *(name.replace("_", " ") for name in names),
-            "worst",
-        )
-        here = accuracy.sel(byzantine=byzantine, partition=part)
-        for place, name in enumerate(labels):
-            own = here.isel(zip=place).transpose("attack", "trial").values
-            worst = own[own.mean(1).argmin()]
-            print_row(name, *map(format_mean_std, own), format_mean_std(worst))
-
-
-def compare_gains(accuracy: xr.DataArray, labels: list[str], byzantine: int) -> None:
-    """Print what each rule gains over the sum under each attack, for heterogeneous data."""
-    part = accuracy["partition"].values[-1]
-    here = accuracy.sel(byzantine=byzantine, partition=part)
-    names = [str(name) for name in here["attack"].values]
-    print_head(
-        f"Points against the sum with {byzantine} attackers of 20, {title(part)}, paired",
-        *("uplink", *(name.replace("_", " ") for name in names)),
-    )
-    for place, name in enumerate(labels[1:], 1):
-        own, base = here.isel(zip=place), here.isel(zip=0)
-        print_row(name, *(format_points(own.sel(attack=a), base.sel(attack=a)) for a in names))
+        for number in numbers:
+            own = here.sel(byzantine=number).isel(zip=place).transpose("attack", "trial").values
+            cells.append(format_mean_std(own[own.mean(1).argmin()]))
+        print_row(name, f"{float(uses.isel(zip=place).mean()) / rounds:,.0f}", *cells)
 
 
 def compare_air_attacks(result: xr.Dataset) -> None:
-    """Print the accuracy under attacks on the power control by policy."""
-    accuracy = select_at_end(result, "test_accuracy")
+    """Print the accuracy under attacks of most devices on the power control by policy."""
+    accuracy = select_at_end(result, "test_accuracy").isel(byzantine=-1)
     attacks = [str(name) for name in accuracy["attack"].values]
     cases = [(attack, place) for attack in attacks for place in (0, 1)]
-    for byzantine in accuracy["byzantine"].values:
-        print_head(
-            f"Attacks on the power control, {byzantine} attackers of 20",
-            "policy",
-            *(f"`{attack}`, {('sum', '10 groups')[place]}" for attack, place in cases),
-        )
-        for power in accuracy["power"].values:
-            own = accuracy.sel(byzantine=byzantine, power=power)
-            print_row(
-                f"`{power}`",
-                *(format_mean_std(own.sel(attack=a).isel(zip=place).values) for a, place in cases),
-            )
+    print_head(
+        f"Attacks on the power control, {int(accuracy['byzantine'])} attackers of 20",
+        "policy",
+        *(f"`{attack}`, {('sum', '10 groups')[place]}" for attack, place in cases),
+    )
+    for power in accuracy["power"].values:
+        own = accuracy.sel(power=power)
+        values = [own.sel(attack=attack).isel(zip=place).values for attack, place in cases]
+        print_row(f"`{power}`", *map(format_mean_std, values))
 
 
 def compare_step_sizes(result: xr.Dataset) -> None:
@@ -190,10 +147,8 @@ def main() -> None:
     result = count_diverged(open_result(args.results, "robust"))
     accuracy = select_at_end(result, "test_accuracy")
     labels = [label(result, place) for place in range(result.sizes["zip"])]
-    compare_costs(result, accuracy, labels)
-    for byzantine in result["byzantine"].values[1:]:
-        compare_attacks(accuracy, labels, int(byzantine))
-    compare_gains(accuracy, labels, 4)
+    for part in map(str, accuracy["partition"].values):
+        print_worst(result, accuracy, labels, part)
     if (air := find_companion(args.results, "robust_air")) is not None:
         compare_air_attacks(air)
     if (steps := find_companion(args.results, "robust_step_size")) is not None:

@@ -10,7 +10,7 @@ import pytest
 from studies.common import write_tables
 
 ROOT = Path(__file__).parents[2]
-FILES = [*(ROOT / "studies").glob("*/README.md"), *(ROOT / "docs").glob("*.md")]
+FILES = [*(ROOT / "studies").glob("*/*.md"), *(ROOT / "docs").glob("*.md")]
 PAGES = sorted(path for path in FILES if "<!-- tables: " in path.read_text())
 SHARING: dict[str, list[Path]] = {}
 """Last command of a page -> the pages, which are compared with one run of their commands."""
