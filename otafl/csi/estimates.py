@@ -21,7 +21,7 @@ from otafl.csi.base import Csi, draw_device_errors, draw_path_errors
 class Perfect(Csi):
     """Exact channel knowledge of devices and server: the estimate is h.
 
-    Study: `studies/power_control/fashion_mnist_gbma_ci.yaml`.
+    Study: `studies/physical_layer/fashion_mnist_gbma_ci.yaml`.
     """
 
     is_perfect: ClassVar[bool] = True

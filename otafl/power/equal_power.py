@@ -39,7 +39,7 @@ class Gbma(PowerPolicy):
     fading, and a delayed estimate of correlation rho by the factor rho. If it is negative, the
     devices invert their phase, and its magnitude counts.
 
-    Study: `studies/power_control/fashion_mnist_gbma_ci.yaml`.
+    Study: `studies/physical_layer/fashion_mnist_gbma_ci.yaml`.
 
     References
     ----------

@@ -31,6 +31,13 @@ STUDIES = {
     "nmse_csi": ("variance", "variance of the channel estimate's error"),
     "nmse_antennas": ("antennas", "server antennas"),
 }
+TOLD = {
+    "nmse_snr": [-20, -10, 0, 10, 20, 30],
+    "nmse_devices": [2, 10, 50, 100],
+    "nmse_csi": [0, 0.01, 0.1, 1],
+    "nmse_antennas": [1, 4, 16, 64],
+}
+"""Columns of the tables; the figure has more."""
 PAIRS = (
     ("smcv", "cao_static"),
     ("cao_average", "cao_static"),
@@ -74,6 +81,7 @@ def main() -> None:
 
 def tell(study: str, error: xr.DataArray, state: dict[str, str]) -> None:
     """Print the errors [power, x, trial], and those of PAIRS over each other."""
+    error = error.sel({error.dims[1]: TOLD[study]})
     columns = [f"{x:g}" for x in error[error.dims[1]].values]
     title = f"{study}: median of {error.sizes['trial']} trials (lowest to highest)"
     print_head(title, "budget", "power", *columns)
@@ -84,7 +92,7 @@ def tell(study: str, error: xr.DataArray, state: dict[str, str]) -> None:
     pairs = [pair for pair in PAIRS if {*pair} <= {*error.power.values}]
     if pairs:
         print_head(
-            "in the same trials: geometric mean (95 % interval)", "ratio of errors", *columns
+            f"{study}, the same trials: geometric mean (95 % interval)", "ratio of errors", *columns
         )
     for name, base in pairs:
         ratios = np.exp(compute_gain(np.log(error.sel(power=name)), np.log(error.sel(power=base))))

@@ -1,6 +1,6 @@
 """Accuracy by power policy and SNR, each at its best step size on validation data, beside the
-error-free uplink in the same trials; says which policies collapse and which come within a point,
-and what a step of the server in the place of the devices' makes of the policies of least error.
+error-free uplink in the same trials, and what a step of the server in the place of the devices'
+makes of the policies of least error.
 
     for f in studies/physical_layer/policies*.yaml; do otafl sweep $f; done
     python -m studies.physical_layer.policy_accuracy [results] [--figure policy_accuracy.png]
@@ -12,7 +12,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
 
@@ -32,7 +31,6 @@ from studies.common.tables import (
     read_end,
 )
 
-COLLAPSE = 0.3
 BUDGETS = ("none", "peak", "average")
 TITLES = {"iid": "IID", "label_skew(classes_per_device=2)": "two classes a device"}
 
@@ -51,26 +49,15 @@ def main() -> None:
     snrs = [f"{snr:g} dB" for snr in accuracy.snr_db.values]
     for each in accuracy:
         title = str(each.partition.values)
-        print_head(
-            f"{title}: test accuracy, mean ± deviation of {best.sizes['trial']} trials",
-            *("budget", "power", *snrs),
-        )
-        for name, values in zip(names, each.values, strict=True):
-            print_row(kept[name], name, *map(format_mean_std, values))
         apart = 100 * compute_gain(each[1:], each[0])
         print_head(
-            "minus ideal in the same trials, points (95 % interval)", "budget", "points", *snrs
+            f"{TITLES[title]}: minus ideal, points (95 % interval of {best.sizes['trial']} trials)",
+            *("budget", "power", *snrs),
         )
+        print_row(kept["ideal"], "ideal: accuracy", *map(format_mean_std, each.values[0]))
         for name, gain in zip(names[1:], apart, strict=True):
             cells = (f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gain)
             print_row(kept[name], name, *cells)
-        mean = each.mean("trial").values[1:]
-        for what, found in (
-            ("collapses (below 0.3)", mean < COLLAPSE),
-            ("within a point of ideal", apart[..., 1] > -1),
-        ):
-            where = [f"{names[i + 1]} at {snrs[j]}" for i, j in np.argwhere(found)]
-            print(f"\n- {what}: {', '.join(where) or 'none'}")
     rates = Counter(f"{rate:g}" for rate in best["learning_rate"].values.flat)
     ideal = accuracy.isel({joint: names.index("ideal")})
     print_by_server(args.results, ideal, args.figure)
@@ -90,8 +77,9 @@ def draw(accuracy: xr.DataArray, ideal: xr.DataArray, path: Path) -> None:
             axis.errorbar(
                 at, one.mean("trial"), compute_half_interval(one), label=name, capsize=2, **style
             )
-        title = str(each["partition"].values)
-        axis.set(title=TITLES.get(title, title), xlabel="SNR (dB)", ylim=(0, 1), xticks=snrs)
+        axis.set(
+            title=TITLES[str(each["partition"].values)], xlabel="SNR (dB)", ylim=(0, 1), xticks=snrs
+        )
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("test accuracy, 95 % interval")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
@@ -111,7 +99,7 @@ def print_by_server(results: Path, ideal: xr.DataArray, figure: Path) -> None:
     best = best.assign_coords(is_end=sum(best[over] == end for end in find_ends(every, over)) > 0)
     accuracy = read_end(best, "test_accuracy")
     for each, base in zip(accuracy, ideal, strict=True):
-        title = each["partition"].values
+        title = TITLES[str(each["partition"].values)]
         levels = (f"{snr:g} dB" for snr in best["snr_db"].values)
         print_head(
             f"{title}, the server's step tuned: minus ideal, points (step)", "power", *levels

@@ -2,8 +2,8 @@
 (points, 95 % interval over pairs of trials), the joules that it radiates, and the figure.
 A diverged trial counts as a guess.
 
-    otafl sweep studies/power_control/fashion_mnist_gbma_ci.yaml
-    python -m studies.power_control.analyse [results] [--figure fashion_mnist_gbma_ci.png]
+    otafl sweep studies/physical_layer/fashion_mnist_gbma_ci.yaml
+    python -m studies.physical_layer.fashion_mnist [results] [--figure fashion_mnist_gbma_ci.png]
 """
 
 from __future__ import annotations
@@ -66,13 +66,11 @@ def main() -> None:
         print_row(count, "same budget", "itself at 0 dB", *at.values())
         less = [format_points(one.sel(snr_db=s - 10), other.sel(snr_db=s)) for s in (-30, -20)]
         print_row(count, "10 dB less budget", "tci(constraint=peak)", "", *less)
-    joules = read_end(result, "tx_energy_j").mean("trial")
-    print_head("Radiated energy of all devices, J, mean over trials", *heads)
+    joules = read_end(result, "tx_energy_j").mean("trial").max("device_count")
+    print_head("Radiated energy of 50 devices, J, mean over trials", "power", *columns)
     for power in policies:
-        for count in result["device_count"].values:
-            row = joules.sel(power=power, device_count=count).values
-            cells = ["-" if np.isnan(value) else f"{value:.3g}" for value in row]
-            print_row(power, budgets[power], count, *cells)
+        row = joules.sel(power=power).values
+        print_row(power, *("-" if np.isnan(value) else f"{value:.3g}" for value in row))
     lines = curve_data(result, "test_accuracy", "snr_db", hue="power", facet="device_count")
     draw(lines, args.figure)
     print(f"\nfigure: {args.figure}")
