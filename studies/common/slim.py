@@ -2,7 +2,7 @@
 all devices together, without what each device had (but by class, or if named), in single precision.
 
     python -m studies.common.slim results/fedrlr_fig5 studies/fedrlr/data/fedrlr_fig5.nc
-    python -m studies.common.slim results/fading_text fading_text.nc --smallest
+    python -m studies.common.slim results/personal personal.nc --smallest
 
 With --smallest the joules are also summed over their causes, and each variable is one chunk. Such a
 file is about half as large, and is read as a whole. With --ends some variables are kept at the end

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from studies.common.natural_data import (
+from studies.natural.roles import predict_by_counts
+from studies.natural.shared import (
     compare_pairs,
-    compute_trial_half,
     replace_diverged,
 )
-from studies.natural_roles.analyse import predict_by_counts
 
 pytestmark = pytest.mark.exact
 
 
-def test_intervals_are_over_people_and_over_trials() -> None:
+def test_intervals_are_over_people() -> None:
     own = np.array([[1.0, 2.0, 4.0], [3.0, 2.0, 6.0]])
     base = np.zeros((2, 3))
     mean, low, high, p = compare_pairs(own, base)
@@ -25,8 +24,6 @@ def test_intervals_are_over_people_and_over_trials() -> None:
     interval = test.confidence_interval(0.95)
     assert (mean, p) == pytest.approx((3.0, test.pvalue))
     assert (low, high) == pytest.approx(interval)
-    over = stats.ttest_1samp(own.mean(1), 0.0).confidence_interval(0.95)
-    assert compute_trial_half(own, base) == pytest.approx((over.high - over.low) / 2)
 
 
 def test_divergence_is_no_gain() -> None:

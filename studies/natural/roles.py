@@ -1,8 +1,8 @@
 """Natural roles: personalised methods on text of Shakespeare's roles, each at its best settings
 on validation data, against training alone, fine-tuned averaging and three controls.
 
-    for f in studies/natural_roles/*.yaml; do otafl sweep $f; done
-    python -m studies.natural_roles.analyse [results] [--figure natural_roles.png]
+    for f in studies/natural/*.yaml; do otafl sweep $f; done
+    python -m studies.natural.roles [results] [--figure natural_roles.png]
 
 The text is read for the controls of each role (`otafl data get shakespeare`).
 """
@@ -15,7 +15,6 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
-from studies.common.natural_data import LINKS, Outcome, Study, format_difference, run_study
 from studies.common.tables import (
     command,
     expand_points,
@@ -23,6 +22,7 @@ from studies.common.tables import (
     print_head,
     print_row,
 )
+from studies.natural.shared import LINKS, Outcome, Study, format_difference, run_study
 
 STUDY = Study(
     name="natural_roles",
@@ -30,7 +30,6 @@ STUDY = Study(
     people="roles",
     metric="perplexity",
     convert=np.log2,
-    scale=1.0 / math.log(2.0),
     controls=("role's counts", "role's frequencies", "all roles' counts"),
     more=("natural_roles_work",),
     hidden=("role's frequencies",),

@@ -42,7 +42,6 @@ class Study:
     people : the devices, in the plural.
     metric : last word of the variables of each device's errors.
     convert : from that metric to the measure.
-    scale : factor from validation losses to the measure of the table of settings.
     controls : names of the controls.
     more : further scenarios of final runs, each with its tuning.
     hidden : controls that the figure leaves out.
@@ -54,7 +53,6 @@ class Study:
     people: str
     metric: str
     convert: Callable[[np.ndarray], np.ndarray]
-    scale: float
     controls: tuple[str, ...]
     more: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
@@ -157,8 +155,8 @@ def choose(ds: xr.Dataset, final: xr.Dataset) -> dict[tuple[str, str], Choice]:
 
 def print_settings(study: Study, choices: Mapping[tuple[str, str], Choice]) -> None:
     """Print the chosen settings; `*` marks one without a tried value on each side."""
-    columns = ("method", "uplink", "points", "best settings", "model", "validation loss")
-    print_head("Settings", *columns)
+    columns = ("method", "uplink", "points", "best settings", "model")
+    print_head(f"Settings, {study.people}", *columns)
     for (method, link), choice in choices.items():
         words = []
         for key, value in choice.setting.values.items():
@@ -169,17 +167,15 @@ def print_settings(study: Study, choices: Mapping[tuple[str, str], Choice]) -> N
             tried = choice.setting.list_neighbours(choice.tried, key)
             mark = "" if tried[0] < value < tried[-1] else "*"
             words.append(f"{key.replace('_', ' ')} {value:g}{mark}")
-        loss = f"{study.scale * choice.loss:.4f}"
         said = "-" if method.startswith(ALONE) else LINKS[link][0].partition(",")[0]
-        print_row(method, said, len(choice.tried), ", ".join(words), VIEWS[choice.view], loss)
+        print_row(method, said, len(choice.tried), ", ".join(words), VIEWS[choice.view])
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Errors [trial, person] of a method over a link, and how many of these models diverged."""
+    """Errors [trial, person] of a method over a link."""
 
     errors: np.ndarray
-    diverged: int = 0
 
 
 def replace_diverged(errors: np.ndarray, guess: np.ndarray) -> np.ndarray:
@@ -211,7 +207,7 @@ def read_outcomes(
         )
         lost = own["diverged_round"].notnull().values
         errors = np.where(lost[:, None], np.nan, study.convert(values.values))
-        return Outcome(replace_diverged(errors, guess), int((~np.isfinite(errors)).sum()))
+        return Outcome(replace_diverged(errors, guess))
 
     found: dict[str, dict[str, Outcome]] = {link: {} for link in LINKS}
     for (method, link), choice in choices.items():
@@ -233,13 +229,6 @@ def compare_pairs(own: np.ndarray, base: np.ndarray) -> tuple[float, float, floa
     return mean, mean - half, mean + half, float(2 * stats.t.sf(abs(mean) / error, len(gap) - 1))
 
 
-def compute_trial_half(own: np.ndarray, base: np.ndarray) -> float:
-    """Half the 95 % interval over trials of the mean difference over the same people."""
-    gap = (own - base).mean(1)
-    scale = float(stats.t.ppf(0.975, len(gap) - 1)) / math.sqrt(len(gap))
-    return scale * float(gap.std(ddof=1))
-
-
 def correct_holm(values: Mapping[str, float]) -> dict[str, float]:
     """Correct p-values for their number by Holm's method."""
     found, most = {}, 0.0
@@ -255,13 +244,8 @@ def print_results(study: Study, outcomes: Mapping[str, Mapping[str, Outcome]]) -
         trials, people = methods[TUNED].errors.shape
         said = f"{study.title}, {LINKS[link][0]}: {people} {study.people}, {trials} trials"
         bases = (ALONE, TUNED, study.controls[0])
-        columns = (
-            f"minus {ALONE}",
-            "p (Holm)",
-            "+- over trials",
-            *(f"minus {b}" for b in bases[1:]),
-        )
-        print_head(said, "method", "mean", *columns, "diverged models")
+        columns = (f"minus {ALONE}", "p (Holm)", *(f"minus {base}" for base in bases[1:]))
+        print_head(said, "method", "mean", *columns)
         rivals = [n for n in methods if n != ALONE and n not in study.controls]
         base = methods[ALONE].errors
         corrected = correct_holm({n: compare_pairs(methods[n].errors, base)[3] for n in rivals})
@@ -271,10 +255,7 @@ def print_results(study: Study, outcomes: Mapping[str, Mapping[str, Outcome]]) -
                 "-" if one == name else format_difference(study, own, methods[one]) for one in bases
             ]
             p = f"{corrected[name]:.2g}" if name in corrected else "-"
-            half = f"{compute_trial_half(own.errors, methods[ALONE].errors):.4f}"
-            half = "-" if name == ALONE else half
-            row = (name, f"{own.errors.mean():.4f}", cells[0], p, half, *cells[1:], own.diverged)
-            print_row(*row)
+            print_row(name, f"{own.errors.mean():.4f}", cells[0], p, *cells[1:])
 
 
 def format_difference(study: Study, own: Outcome, base: Outcome) -> str:

@@ -1,9 +1,9 @@
 """Natural people: personalised methods on data with a natural split by people, each at its
 best settings on validation data, against training alone, fine-tuned averaging and two controls.
 
-    otafl sweep studies/natural_people/natural_people_tuning.yaml
-    otafl sweep studies/natural_people/natural_people.yaml
-    python -m studies.natural_people.analyse [results] [--figure natural_people.png]
+    otafl sweep studies/natural/natural_people_tuning.yaml
+    otafl sweep studies/natural/natural_people.yaml
+    python -m studies.natural.people [results] [--figure natural_people.png]
 
 The people's data are read for the controls of each person (`otafl data get parkinsons`).
 """
@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from studies.common.natural_data import (
+from studies.common.tables import command, expand_points, open_result, parse_study_arguments
+from studies.natural.shared import (
     ALONE,
     Study,
     compare_pairs,
@@ -21,7 +22,6 @@ from studies.common.natural_data import (
     read_own_end,
     run_study,
 )
-from studies.common.tables import command, expand_points, open_result, parse_study_arguments
 
 STUDY = Study(
     name="natural_people",
@@ -29,7 +29,6 @@ STUDY = Study(
     people="people",
     metric="mse",
     convert=np.asarray,
-    scale=1.0,
     controls=("person's mean", "person's line in time"),
 )
 
