@@ -212,24 +212,19 @@ def format_accuracy(run: Run | None, axis: str, name: str = "test_accuracy") -> 
 def print_vision(found: dict[str, Found], choices: dict[str, dict]) -> None:
     """Print accuracies, differences, rounds and steps of the modes that a sum carries."""
     heads = [f"{snr} dB" for snr in SNRS]
-    both = [f"{axis}, {head}" for axis in AXES for head in heads]
-    print_head("Accuracy at equal channel uses and at equal joules", "sent", *both)
-    for arm, (word, *_) in ARMS.items():
-        cells = [format_mean(found[axis].get((arm, snr)), axis) for axis in AXES for snr in SNRS]
-        print_row(word, *cells)
     for axis in AXES:
-        print_head(f"Accuracy at equal {axis}, with deviation", "sent", *heads)
+        print_head(f"Accuracy at equal {axis}; the devices' step", "sent", *heads)
         for arm, (word, *_) in ARMS.items():
-            cells = [format_accuracy(found[axis].get((arm, snr)), axis) for snr in SNRS]
+            cells = []
+            for key in ((arm, snr) for snr in SNRS):
+                step = format_step(choices[axis].get(key))
+                cells.append(f"{format_accuracy(found[axis].get(key), axis)}; {step}")
             print_row(word, *cells)
         for base in (BASE, "tangent"):
             print_head(f"Points against {base} at equal {axis}", "sent", *heads)
             for arm in (one for one in ARMS if one != base):
                 cells = [format_gain(found[axis], (arm, snr), (base, snr), axis) for snr in SNRS]
                 print_row(ARMS[arm][0], *cells)
-        print_head(f"Step sizes at equal {axis}", "sent", *heads)
-        for arm, (word, *_) in ARMS.items():
-            print_row(word, *(format_step(choices[axis].get((arm, snr))) for snr in SNRS))
     print_head("Rounds at 0 dB", "sent", "coordinates", *(f"equal {axis}" for axis in AXES))
     for arm, (word, *_) in ARMS.items():
         runs = [found[axis].get((arm, 0.0)) for axis in AXES]
@@ -237,11 +232,6 @@ def print_vision(found: dict[str, Found], choices: dict[str, dict]) -> None:
         uses = runs[0].measure("channel uses").isel(trial=0).dropna("round")
         size = 2.0 * float(uses[-1]) / float(uses["round"][-1])
         print_row(word, f"{size:,.0f}", *(f"{one:.1f}" for one in rounds))
-
-
-def format_mean(run: Run | None, axis: str) -> str:
-    """Write the mean accuracy at a budget."""
-    return "-" if run is None else f"{float(run.read('test_accuracy', axis).mean()):.3f}"
 
 
 def format_step(choice: Choice | None) -> str:

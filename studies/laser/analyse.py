@@ -96,12 +96,13 @@ def main() -> None:
     )
     ends, steps = read_ends(short)
     heads = [f"P = {power:g}" for power in POWERS]
-    print_head(f"150 rounds: mean ± deviation of {short.sizes['trial']} trials", "method", *heads)
+    print_head(
+        f"150 rounds: mean ± deviation of {short.sizes['trial']} trials; step size",
+        *("method", *heads),
+    )
     for method in METHODS:
-        print_row(method, *(format_mean_std(ends[method, power].values) for power in POWERS))
-    print_head("Step sizes with the best validation accuracy", "method", *heads)
-    for method in METHODS:
-        print_row(method, *(steps[method, power] for power in POWERS))
+        keys = [(method, power) for power in POWERS]
+        print_row(method, *(f"{format_mean_std(ends[key].values)}; {steps[key]}" for key in keys))
     long_ends, long_steps = read_ends(long)
     print_head(
         f"1,500 rounds: mean ± deviation of {long.sizes['trial']} trials",

@@ -63,21 +63,16 @@ def split_by_runtime(rows: list[Latency]) -> Iterator[tuple[str, str, list[Laten
 
 
 def print_tables(rows: list[Latency]) -> None:
-    """Print the models of each width, and their latencies in each runtime."""
-    shown = set[str]()
-    for width, runtime, here in split_by_runtime(rows):
-        if width not in shown:
-            shown.add(width)
-            head = ("model", "parameters", "multiplications", "accuracy in all three")
-            print_head(f"Hidden layers {width}", *head)
-            for row in here:
-                if row.model != AGAIN:
-                    counts = f"{row.parameters:,}", f"{row.multiplications:,}"
-                    print_row(row.model, *counts, f"{row.accuracy:.4f}")
-        head = ("model", "file, bytes", "median, us (range)", "dense / model (range)")
-        print_head(f"{runtime}, hidden layers {width}", *head)
-        for row in here:
-            size = "" if row.file_bytes is None else f"{row.file_bytes:,}"
-            times = f"{row.median_us:.3g} ({row.least_us:.3g} to {row.most_us:.3g})"
-            ratios = f"{row.ratio:.3g} ({row.least_ratio:.3g} to {row.most_ratio:.3g})"
-            print_row(row.model, size, times, ratios)
+    """Print for each width the models, and how much faster than the dense one each runtime is."""
+    for width in dict.fromkeys(row.width for row in rows):
+        panels = [(runtime, here) for of, runtime, here in split_by_runtime(rows) if of == width]
+        heads = (f"{runtime}: median, us; dense / model (range)" for runtime, _ in panels)
+        print_head(f"Hidden layers {width}", "model", "multiplications", "accuracy", *heads)
+        for same in zip(*(here for _, here in panels), strict=True):
+            cells = (
+                f"{row.median_us:.3g}; {row.ratio:.3g} ({row.least_ratio:.3g} to "
+                f"{row.most_ratio:.3g})"
+                for row in same
+            )
+            first = same[0]
+            print_row(first.model, f"{first.multiplications:,}", f"{first.accuracy:.4f}", *cells)
