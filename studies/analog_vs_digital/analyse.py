@@ -41,6 +41,8 @@ from studies.common.tables import command, parse_study_arguments, print_head, pr
 
 def print_costs(found: Found) -> None:
     for goal, kinds in found.items():
+        if goal == FULL_POWER:  # its ratios are printed
+            continue
         head = [f"{snr:g} dB" for snr in SNRS]
         title = f"{goal.title} to 80 %: median of ten trials (lowest to highest)"
         print_head(title, "uplink", *head)
@@ -48,15 +50,14 @@ def print_costs(found: Found) -> None:
             for one in uplinks:
                 print_row(f"{kind}: {one.name}", *map(format_cell, one.select_best()[0]))
         title = f"{goal.label}: chosen on validation images, * is an end of the grid"
-        print_head(title, "uplink", *head)
-        for kind, uplinks in kinds.items():
-            for one in uplinks:
-                _, rounds, said = one.select_best()
-                cells = (
-                    f"{mark_ends(s, one.settings)}; {format_rounds(r)}"
-                    for s, r in zip(said, rounds, strict=True)
-                )
-                print_row(f"{kind}: {one.name}", *cells)
+        print_head(title, "analogue uplink", *head)
+        for one in kinds["analogue"]:
+            _, rounds, said = one.select_best()
+            cells = (
+                f"{mark_ends(s, one.settings)}; {format_rounds(r)}"
+                for s, r in zip(said, rounds, strict=True)
+            )
+            print_row(one.name, *cells)
 
 
 def mark_ends(chosen: str, settings: list[str]) -> str:
@@ -111,15 +112,10 @@ def print_ratios(found: Found) -> None:
                 mean, low, high = compute_ratio(one.select_best()[0][snr], base)
                 cells.append(f"{mean:.3g} ({low:.3g} to {high:.3g})")
             print_row(goal.label, one.name, *cells)
-    print_head("Best uplink on validation images", "cost", "kind", *head)
-    for goal, kinds in found.items():
-        for kind, uplinks in kinds.items():
-            winners = (select_winner(uplinks, i).name for i in range(len(SNRS)))
-            print_row(goal.label, kind, *winners)
 
 
 def print_thresholds(results: Path, found: Found) -> None:
-    """Print airtime and joules by the threshold below which a device is silent.
+    """Print airtime by the threshold below which a device is silent.
 
     Three trials of another seed: rounds until 80 % of the validation images, times the mean cost of
     a round over 1,200 rounds of fading.
@@ -135,21 +131,20 @@ def print_thresholds(results: Path, found: Found) -> None:
     }
     head = [f"{g:g}" for g in thresholds]
     print_head(
-        "Cost by threshold: mean of three trials (lowest to highest), * is the least of a row",
-        *("cost", "access", "SNR", *head),
+        "Airtime (s) by threshold: mean of three trials (lowest to highest), * is a row's least",
+        *("access", "SNR", *head),
     )
-    print_row("rounds", "", "", *map(format_spread, rounds))
+    print_row("rounds", "", *map(format_spread, rounds))
     last = float(ds["round"][-1])
-    for goal in GOALS:
-        for access, each in prices.items():
-            by_snr = choose_prices(goal, each)
-            for place, snr in enumerate(SNRS):
-                values = by_snr[:, place, None] * rounds
-                cells = list(map(format_spread, values))
-                for k, price in enumerate(by_snr[:, place]):
-                    cells[k] = cells[k] if cells[k] != "-" else f"over {last * price:.3g}"
-                cells[int(np.nanargmin(values.mean(1)))] += "*"
-                print_row(goal.label, access.upper(), f"{snr:g} dB", *cells)
+    for access, each in prices.items():
+        by_snr = choose_prices(AIRTIME, each)
+        for place, snr in enumerate(SNRS):
+            values = by_snr[:, place, None] * rounds
+            cells = list(map(format_spread, values))
+            for k, price in enumerate(by_snr[:, place]):
+                cells[k] = cells[k] if cells[k] != "-" else f"over {last * price:.3g}"
+            cells[int(np.nanargmin(values.mean(1)))] += "*"
+            print_row(access.upper(), f"{snr:g} dB", *cells)
     print_head(
         "Digital at its best threshold over the best analogue uplink (unpaired, 95 % interval)",
         *("cost", "access", *(f"{snr:g} dB" for snr in SNRS)),
