@@ -119,35 +119,21 @@ def print_own_steps(points: dict[str, xr.Dataset], methods: dict[str, xr.Dataset
     levels = [f"{value:g} dB" for value in methods[ALONE]["snr_db"].values]
     searched = [name for name, one in methods.items() if len({*one["own"].values.flat}) > 1]
     head = ("method", "power", *levels)
-    print_head("Own step, step of what is sent: chosen, channels known", *head)
-    for name in searched:
-        for power in methods[name]["power"].values:
-            one = methods[name].sel(power=power).isel(variance=0)
-            pairs = zip(one["own"].values, one["sent"].values, one["mark"].values, strict=True)
-            print_row(name, power, *(f"{own:g}, {sent:g}{mark}" for own, sent, mark in pairs))
-    print_head(f"Points above the own step {USUAL:g}, channels known", *head)
+    print_head(f"Points above the own step {USUAL:g}; own step, step of what is sent", *head)
     for name in searched:
         labels = points[name]["algorithm"].values
         usual = [i for i, label in enumerate(labels) if read_steps(str(label))[0] == USUAL]
         before = select_best(name, points[name].isel(algorithm=usual))["accuracy"]
         for power in methods[name]["power"].values:
             at = [one.sel(power=power).isel(variance=0) for one in (methods[name], before)]
-            gains = compute_gain(at[0]["accuracy"], at[1])
-            print_row(name, power, *map(format_gain, gains))
+            gains = map(format_gain, compute_gain(at[0]["accuracy"], at[1]))
+            pairs = zip(gains, *(at[0][key].values for key in ("own", "sent")), strict=True)
+            print_row(name, power, *(f"{gain}; {own:g}, {sent:g}" for gain, own, sent in pairs))
 
 
 def format_gain(gain: np.ndarray) -> str:
     mean, low, high = gain
     return f"{mean:.1f} ({low:.1f} to {high:.1f})"
-
-
-def print_ends(methods: dict[str, xr.Dataset]) -> None:
-    """Count the cells, by SNR, whose best step is an end of the grid."""
-    levels = methods[ALONE]["snr_db"].values
-    print_head("Best step at an end of the grid", "method", *(f"{level:g} dB" for level in levels))
-    for name, one in methods.items():
-        cells = one["mark"].transpose("snr_db", ...)
-        print_row(name, *(f"{int((cell != '').sum())} of {cell.size}" for cell in cells))
 
 
 def select_cells(methods: dict[str, xr.Dataset], power: str, place: int) -> dict[str, xr.Dataset]:
@@ -181,9 +167,10 @@ def draw(methods: dict[str, xr.Dataset], powers: list[str], path: Path) -> None:
 
 def print_server(ds: xr.Dataset) -> None:
     """Personal models by the server's step."""
+    ds = ds.sel(server_learning_rate=[1, 10, 100, 1000])
     steps = ds["server_learning_rate"].values
     rates = (f"server step {step:g}" for step in steps)
-    print_head("Personal models, %, channels known, by the server's step", "method", "at", *rates)
+    print_head("Personal models, %, by the server's step", "method", "at", *rates)
     for label, one in ds.groupby("algorithm"):
         name = str(label).partition("(")[0]
         values = 100 * select_end_total(
@@ -205,22 +192,18 @@ def main() -> None:
     powers = [str(one) for one in methods[ALONE]["power"].values]
     snr_db = methods[ALONE]["snr_db"].values
     levels = [f"{value:g} dB" for value in snr_db]
-    for place, known in enumerate(KNOWN):
-        for power in powers:
-            here = select_cells(methods, power, place)
-            alone = here[ALONE]["accuracy"]
-            print_head(f"Points above training alone, {power}, {known}", "method", *levels)
-            for name, one in here.items():
-                gains = compute_gain(one["accuracy"], alone)
-                print_row(name, *map(format_gain, gains))
-    for place, known in enumerate(KNOWN):
-        for power in powers:
-            print_head(f"Personal models, %, {power}, {known}", "method", *levels)
-            for name, one in select_cells(methods, power, place).items():
-                values = one["accuracy"].transpose(..., "trial").values
-                cells = zip(values, one["mark"].values, strict=True)
-                print_row(name, *(f"{format_mean_std(value)}{mark}" for value, mark in cells))
-    print_ends(methods)
+    for power in powers:
+        print_head(f"Points above training alone, {power}", "method", *levels)
+        here = select_cells(methods, power, 0)
+        for name, one in here.items():
+            if name != ALONE:
+                gains = compute_gain(one["accuracy"], here[ALONE]["accuracy"])
+                cells = zip(map(format_gain, gains), one["mark"].values, strict=True)
+                print_row(name, *(f"{gain}{mark}" for gain, mark in cells))
+    print_head(f"Personal models, %, {powers[0]}", "method", *levels)
+    for name, one in select_cells(methods, powers[0], 0).items():
+        values = one["accuracy"].transpose(..., "trial").values
+        print_row(name, *map(format_mean_std, values))
     print_own_steps(points, methods)
     ends = [(power, level) for power in powers for level in snr_db[-2:]]
     columns = (f"{power}, {level:g} dB" for power, level in ends)
