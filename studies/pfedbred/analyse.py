@@ -171,7 +171,7 @@ def print_participation(results: Path, figures: Path) -> None:
         every = open_result(results, name)
         names = GLOBAL, PERSONAL
         runs = [[one[v].dropna("round", how="all") for v in names] for one in (few, every)]
-        rounds = [t for t in (10, 20, 50, 100, 200) if t in every["round"]]
+        rounds = [t for t in (10, 200) if t in every["round"]]
         reads = [f"{letter}, round {t}" for letter in "GP" for t in rounds]
         best = [f"{letter}, best test" for letter in "GP"]
         title = f"FedEM, {model.upper()}, by the devices that train in a round"
@@ -317,7 +317,7 @@ def print_figure_6(results: Path, figures: Path) -> None:
 
 
 def print_grid(results: Path, name: str, model: str, others: str) -> None:
-    """Accuracy by penalty and eta, training alone in the same trials, and how far it moves."""
+    """Accuracy by penalty and eta, and training alone in the same trials."""
     ds = count_diverged(open_result(results, name), to_last_round=True)
     etas, trials, last = ds["eta"].values, ds.sizes["trial"], int(ds["round"].max())
     alone = select_point(open_result(results, others), "local_only", False)
@@ -331,17 +331,6 @@ def print_grid(results: Path, name: str, model: str, others: str) -> None:
             row = values.sel(penalty=weight, round=last)
             print_row(f"{weight:g}", *(format_percent(row.sel(eta=eta)) for eta in etas))
     print_row("local only", *[format_percent(alone)] * len(etas))
-    over = ("over lambda, each eta", "over eta, each lambda", "over all")
-    print_head(f"Fig. 6: points between best and worst, {ended}", "model", "eta", "read", *over)
-    for letter, values in both.items():
-        for most in (etas[-2], etas[-1]):
-            for read, count in (("last round", 1), ("mean of the last five", 5)):
-                if ds.sizes["round"] > count:  # the first is before training
-                    some = 100 * values.sel(eta=slice(0, most)).isel(round=slice(-count, None))
-                    means = some.mean(("trial", "round"))
-                    spans = [means.max(d) - means.min(d) for d in ("penalty", "eta", means.dims)]
-                    cells = (format_span(one.values) for one in spans)
-                    print_row(letter, f"0 to {most:g}", read, *cells)
 
 
 def print_figure_6_trials(results: Path, figures: Path) -> None:
@@ -353,16 +342,11 @@ def print_figure_6_trials(results: Path, figures: Path) -> None:
         places[float(algorithm.penalty), float(algorithm.eta)] = place
     title = f"Fig. 6: mh, MCLR, {last} rounds, {ds.sizes['trial']} fresh trials"
     reads = {"last round": 1, "mean of the last five": 5}
-    columns = (f"{letter}, {read}" for letter in "GP" for read in reads)
-    print_head(title, "lambda", "eta", *columns)
     values = {
         (letter, read): ds[name].isel(round=slice(-count, None)).mean("round")
         for letter, name in (("G", GLOBAL), ("P", PERSONAL))
         for read, count in reads.items()
     }
-    for (penalty, eta), place in sorted(places.items()):
-        row = (format_percent(one.isel(zip=place)) for one in values.values())
-        print_row(f"{penalty:g}", f"{eta:g}", *row)
     print_head(f"{title}: changes in points (95 %)", "change, at (lambda, eta)", *reads)
     moved = {
         key: {
@@ -384,12 +368,6 @@ def print_figure_6_trials(results: Path, figures: Path) -> None:
             for read in reads
         ]
         print_row(said, *(format_points(*pair, decimals=2) for pair in pairs))
-
-
-def format_span(values: np.ndarray) -> str:
-    """Write the lowest and the highest value, or the only one."""
-    low, high = f"{values.min():.2f}", f"{values.max():.2f}"
-    return low if values.size == 1 else f"{low} to {high}"
 
 
 def main() -> None:
