@@ -80,7 +80,7 @@ LONGER = (  # place, method and whose model, variable
 )
 DRAWN = {3: COLOURS[1], 2: COLOURS[3], 0: COLOURS[2], 1: COLOURS[4]}
 """Places of these that the figure has, with the colours of Table III."""
-LONGER_SHOWN = (20, 100, 200, 400, 600, 800)
+LONGER_SHOWN = (20, 200, 800)
 """Rounds, of those that were tested."""
 COMPARED = (  # places, and the variable of both
     ("each device alone minus TDPFed x2, personal", 1, 3, PERSONAL),
