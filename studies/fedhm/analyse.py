@@ -118,7 +118,7 @@ def print_homogeneous(ds: xr.Dataset, title: str, models: Sequence[tuple[str, ..
         print_head(
             f"{title}, {split}: one size for all, best of {rounds} rounds, "
             f"{trials} trials; cost until {target:.0f} %",
-            *("model", "parameters", "MACs a sample", "paper (CIFAR-10)", "ours"),
+            *("model", "parameters", "paper (CIFAR-10)", "ours"),
             *("trials that got there", "rounds", "parameters exchanged", "MACs of training"),
         )
         for place, (model, *paper) in enumerate(models):
@@ -135,11 +135,9 @@ def print_homogeneous(ds: xr.Dataset, title: str, models: Sequence[tuple[str, ..
                     for name in ("exchanged_parameters", "training_macs")
                 ]
                 cost = [f"{float(there.mean()):.0f}", *(f"{value:.3g}" for value in spent)]
-            macs = f"{int(one['level_macs'].isel(trial=0, level=0)):,}"
             print_row(
                 model,
                 format_sizes(one),
-                macs,
                 paper[at],
                 format_levels(find_best(select_tests(one))),
                 there.size,

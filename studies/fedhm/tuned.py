@@ -12,10 +12,8 @@ import xarray as xr
 from otafl.analysis.paired import adjust_p_values, compare_values
 from otafl.analysis.summary import format_mean_std
 from studies.common.tables import expand_points, format_points, open_result, print_head, print_row
-from studies.fedhm.levels import METHODS, SPLITS, find_best, format_levels, is_done, select_tests
+from studies.fedhm.levels import SPLITS, find_best, format_levels, is_done, select_tests
 
-WHOLE = ("Split-Mix", "HeteroFL", "FedRolex")
-"""Rivals whose largest model has about as many parameters as FedHM's."""
 FRESH = (("FedAvg, slim", "smallest", -1), ("HeteroFL", "smallest", -1), ("HeteroFL", "largest", 0))
 """Rival, size and place of the level compared in fresh trials."""
 MIXES = {4: "1, 1/2, 1/4, 1/8", 3: "1/2 (x2), 1/4, 1/8", 2: "1/4 (x3), 1/8", 1: "1/8 (x4)"}
@@ -54,30 +52,17 @@ def collect_steps(results: Path) -> dict[tuple[str, str], dict[float, xr.DataArr
     return {key: dict(sorted(tried.items())) for key, tried in found.items() if len(tried) > 1}
 
 
-def print_pairs(best: dict[tuple[str, str], xr.DataArray], title: str) -> None:
-    """Print by how many points FedHM is above each rival in the same trials."""
-    print_head(title, "rival", "size", *SPLITS)
-    for rival in (method for method in METHODS if method != "FedHM" and (method, "iid") in best):
-        sizes = {"smallest": -1} | ({"largest": 0} if rival in WHOLE else {})
-        for size, place in sizes.items():
-            pairs = ([best[method, at][:, place] for method in ("FedHM", rival)] for at in SPLITS)
-            print_row(rival, size, *(format_points(*pair) for pair in pairs))
-
-
 def print_steps(results: Path) -> None:
-    """Table 3 at other steps: the smallest model, and FedHM against the others at the best step."""
+    """Table 3 at other steps: the smallest model."""
     found = collect_steps(results)
     steps = sorted({step for tried in found.values() for step in tried})
     columns = (*(f"step {step:g}" for step in steps), "best (* an end)")
     print_head("Table 3 by step: the smallest model, best round, %", "method", "split", *columns)
-    best: dict[tuple[str, str], xr.DataArray] = {}
     for key, tried in found.items():
         top = max(tried, key=lambda step: float(tried[step][:, -1].mean()))
-        best[key] = tried[top] / 100
         small = {step: format_mean_std(one[:, -1].values) for step, one in tried.items()}
         end = "*" if top in (min(tried), max(tried)) else ""
         print_row(*key, *(small.get(step, "-") for step in steps), f"{top:g}{end}")
-    print_pairs(best, "Table 3 at the best steps: points of FedHM above (95 %)")
 
 
 def print_fresh(results: Path) -> None:
@@ -88,7 +73,7 @@ def print_fresh(results: Path) -> None:
     second = collect_fresh(results, "fedhm_table2_best", name_method) | slim
     for table, found in ((2, second), (3, third)):
         title = title_fresh(table, found, "the best steps")
-        print_accuracies(title, "method", found)
+        print_accuracies(title, found)
         pairs = {
             (rival, size, split): [found[name, split][1][:, level] for name in ("FedHM", rival)]
             for rival, size, level in FRESH
@@ -100,7 +85,6 @@ def print_fresh(results: Path) -> None:
     whole = {(MIXES[4], split): third["FedHM", split] for split in SPLITS}
     mixed = whole | collect_fresh(results, "fedhm_table7_best", name_mix) | alone
     title = title_fresh(7, mixed, "step 0.3")
-    print_accuracies(title, "levels", mixed)
     pairs = {
         (levels, split): [mixed[one, split][1][:, -1] for one in (levels, MIXES[1])]
         for levels in MIXES.values()
@@ -148,9 +132,9 @@ def title_fresh(table: int, found: Fresh, steps: str) -> str:
     return f"Table {table} at {steps}, {best.sizes['trial']} fresh trials"
 
 
-def print_accuracies(title: str, column: str, found: Fresh) -> None:
+def print_accuracies(title: str, found: Fresh) -> None:
     """Print step and accuracies of fresh trials."""
-    print_head(f"{title}: best round, %", column, "split", "step", "largest to smallest")
+    print_head(f"{title}: best round, %", "method", "split", "step", "largest to smallest")
     for key, (step, best) in found.items():
         print_row(*key, f"{step:g}", format_levels(100 * best))
 
@@ -159,7 +143,6 @@ def print_tests(title: str, labels: Sequence[str], pairs: Mapping[Any, Pair]) ->
     """Print by how many points the first of each pair is above the second, in the same trials."""
     p = np.array([float(compare_values(one, other)["p"]) for one, other in pairs.values()])
     corrected = f"p (Holm, {len(p)} comparisons)"
-    print_head(title, *labels, "points", "trials in which it is above", "p (t)", corrected)
-    for (key, (one, other)), *tests in zip(pairs.items(), p, adjust_p_values(p), strict=True):
-        above = int((one > other).sum())
-        print_row(*key, format_points(one, other), above, *(f"{value:.2g}" for value in tests))
+    print_head(title, *labels, "points", corrected)
+    for (key, (one, other)), value in zip(pairs.items(), adjust_p_values(p), strict=True):
+        print_row(*key, format_points(one, other), f"{value:.2g}")
