@@ -81,13 +81,14 @@ def print_table(title: str, best: xr.Dataset, lives: Lives, causes: list[str]) -
     if dies:
         columns |= {"seconds": read_end(best, "sim_time_s"), "half gone after": lives.seconds}
         columns["accuracy then"] = 100 * lives.accuracy
-    columns |= {"updates used": read_end(best, "updates_used")}
-    columns |= {"lost": read_end(best, "updates_lost")}
+    else:
+        columns |= {"updates used": read_end(best, "updates_used")}
+        columns |= {"lost": read_end(best, "updates_lost")}
     names = name_rows(best, dim)
     heads = list(columns)
     heads.insert(1, f"minus {names[0]}")
     heads[5:5] = ["then minus full"] * dies
-    print_head(title, "", *heads, *(f"{cause} J" for cause in causes), "step")
+    print_head(title, "", *heads, *(f"{cause} J" for cause in causes))
     for row, name in enumerate(names):
         here = {dim: row}
         cells = [format_mean_std(values.isel(here).values) for values in columns.values()]
@@ -96,7 +97,7 @@ def print_table(title: str, best: xr.Dataset, lives: Lives, causes: list[str]) -
         cells.insert(1, points[0])
         cells[5:5] = points[1:]
         cells += [f"{float(joules.isel(here).sel(cause=one).mean()):.3g}" for one in causes]
-        print_row(name, *cells, f"{best['learning_rate'].isel(here).item():g}")
+        print_row(name, *cells)
 
 
 def draw(best: xr.Dataset, lives: Lives, path: Path) -> None:
