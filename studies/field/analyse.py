@@ -36,25 +36,29 @@ DRAINED = ("gbma", "pre_scaler", "FSK-MV, absentees", "REED", "top-k 0.3 %")
 
 
 def find_best(ds: xr.Dataset, spent: xr.DataArray, budget: xr.DataArray) -> xr.DataArray:
-    """Test accuracy at each point's best step, [channel, zip, trial]; tells the steps."""
+    """Test accuracy at each point's best step, [channel, zip, trial], with coordinate `steps`.
+
+    A step at an end of its grid is marked with a star.
+    """
     step = ds["server_learning_rate"]
     score = interpolate_at_cost(ds, "validation_accuracy", spent, budget).mean("trial")
     choice = score.argmax(step.name)
-    print_head("Steps, in units of the scenario's", "uplink", *CHANNELS)
-    for name, places in zip(NAMES, choice.transpose("zip", "channel").values, strict=True):
-        ends = (0, step.size - 1)
-        print_row(name, *(f"{step.values[i]:g}" + " (end)" * (i in ends) for i in places))
+    ends = (0, step.size - 1)
+    said = [f"{value:g}" + "*" * (place in ends) for place, value in enumerate(step.values)]
     chosen = interpolate_at_cost(ds, "test_accuracy", spent, budget).isel({step.name: choice})
+    chosen = chosen.assign_coords(steps=(choice.dims, np.array(said)[choice.values]))
     return chosen.transpose("channel", "zip", "trial")
 
 
 def print_table(title: str, accuracy: xr.DataArray) -> None:
     gains = 100 * compute_gain(accuracy, accuracy.isel(zip=BASE))
-    print_head(f"At {title}: accuracy, and points above `pre_scaler`", "uplink", *CHANNELS)
+    print_head(f"At {title}: accuracy; points above `pre_scaler`; step", "uplink", *CHANNELS)
+    steps = accuracy["steps"].transpose("channel", "zip").values
     for j, name in enumerate(NAMES):
         cells = [f"{float(mean):.3f}" for mean in accuracy.isel(zip=j).mean("trial")]
         for i, (mean, low, high) in enumerate(gains[:, j]):
-            cells[i] += f" ({mean:+.1f}: {low:+.1f} to {high:+.1f})" * (j != BASE)
+            cells[i] += f"; {mean:+.1f} ({low:+.1f} to {high:+.1f})" * (j != BASE)
+            cells[i] += f"; {steps[i, j]}"
         print_row(name, *cells)
 
 
