@@ -96,20 +96,25 @@ def main() -> None:
     means = accuracy.mean("trial").values
     ranks = {"accuracy": order(-means[:, peak]), "error": order(error[:, peak])}
     trials = best.sizes["trial"]
+    steps = best["server_learning_rate"].values
+    ends = result["server_learning_rate"].values[[0, -1]]
+    stepped = np.vectorize(lambda step: f"; {step:g}" + "*" * (step in ends))(steps)
+    title = f"Accuracy, mean ± deviation of {trials} trials (rank); server's step, * an end"
     row = {
-        f"Accuracy, mean ± deviation of {trials} trials (rank)": (accuracy.values, format_mean_std),
-        f"Aggregation error, median of {trials} trials (rank)": (error, "{:.2g}".format),
+        title: (accuracy.values, format_mean_std, stepped),
+        f"Aggregation error, median of {trials} trials (rank)": (
+            error,
+            "{:.2g}".format,
+            np.full(error.shape, ""),
+        ),
     }
-    for (title, (values, say)), rank in zip(row.items(), ranks.values(), strict=True):
+    for (title, (values, say, behind)), rank in zip(row.items(), ranks.values(), strict=True):
         print_head(title, "budget", "power", *names)
         for k in sorted(range(len(powers)), key=lambda k: budget[powers[k]]):
             placed = [f" ({one})" for one in rank[:, peak.index(k)]] if k in peak else [""] * 9
-            cells = [say(one) + place for one, place in zip(values[:, k], placed, strict=False)]
+            parts = zip(values[:, k], placed, behind[:, k], strict=False)
+            cells = [say(one) + place + step for one, place, step in parts]
             print_row(budget[powers[k]], powers[k], *cells)
-    steps, tried = (one["server_learning_rate"].values for one in (best, result))
-    print_head("Server step chosen (* an end of the grid)", "power", *names)
-    for k, name in enumerate(powers):
-        print_row(name, *(f"{step:g}{'*' * (step in tried[[0, -1]])}" for step in steps[:, k]))
     print_head("Ranks at the peak budget", "", *names)
     learned = -accuracy.transpose("channel", "power", "trial").values[:, peak]
     missed = select_final(best, "aggregation_nmse").transpose("channel", "power", "trial")
