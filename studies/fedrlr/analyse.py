@@ -144,8 +144,7 @@ def draw_readings(
     """
     print_head(
         title,
-        *("reading", "case", "Mflop a round", "rounds", "local, 75 rounds", "local, 200 rounds"),
-        *("local, last", "global, last"),
+        *("reading", "case", "Mflop a round", "local, 75 rounds", "local, last", "global, last"),
     )
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.8), layout="constrained", sharey=True)
     for reading, (axis, name) in enumerate(zip(axes, READINGS, strict=True)):
@@ -156,9 +155,9 @@ def draw_readings(
             local = local.sel(round=slice(0, last))
             shape = {"color": COLOURS[place], "ls": LINES[place], "lw": 4 - 0.7 * place}
             draw_band(axis, local["round"], local, label=case, **shape)
-            cells = [format_at_round(local, t) for t in (75, 200, last)]
+            cells = [format_at_round(local, t) for t in (75, last)]
             cells.append(format_at_round(one["test_accuracy"], last))
-            print_row(name, case, f"{work[place, reading]:.1f}", last, *cells)
+            print_row(f"{name}, {last} rounds", case, f"{work[place, reading]:.1f}", *cells)
         axis.set(title=f"{name}:\n{longest} rounds", xlabel="round", ylim=(0, 1))
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("accuracy of local models, mean ± deviation")
@@ -211,37 +210,22 @@ def draw_figure_8_and_table_2(results: Path, figures: Path) -> None:
     }
     aside = count_ideal_symbols(ds, BIASES)
     one_device = otafl.compute_symbols_per_round(ds).mean("trial") + aside
-    all_devices = otafl.compute_symbols_per_round(ds, "all").mean("trial") + DEVICES * aside
-    last = int(ds["round"].max())
     print_head(
         "Fig. 8 and Table II",
-        *("method", "model", f"accuracy, {NEAREST} rounds", f"{last} rounds", "Mflop a round"),
-        *(
-            "symbols a round",
-            "of ten devices",
-            "median rounds to 70 %",
-            "trials that reach it",
-            "overhead, ours",
-        ),
-        "overhead, paper",
+        *("method", "model", f"accuracy, {NEAREST} rounds", "Mflop a round", "symbols a round"),
+        *("median rounds to 70 %", "trials that reach it", "overhead, ours", "overhead, paper"),
     )
     for place, name in enumerate(METHODS):
         one = ds.isel(zip=place)
-        symbols, of_all = float(one_device[place]), float(all_devices[place])
+        symbols = float(one_device[place])
         for model, variable in list_models(one):
             rounds = reached[variable]["round"].isel(zip=place)
             said, median = format_reached(rounds)
             overhead = f"{100 * median * symbols / BENCHMARK:.2f} %" if np.isfinite(median) else "-"
             print_row(
-                *(
-                    name,
-                    model,
-                    format_at_round(one[variable], NEAREST),
-                    format_at_round(one[variable], last),
-                    f"{count_mflops(ds, int(one['local_steps']), place=place):,.1f}",
-                    f"{symbols:,.0f}",
-                ),
-                *(f"{of_all:,.0f}", said, format_share(rounds.notnull()), overhead),
+                *(name, model, format_at_round(one[variable], NEAREST)),
+                f"{count_mflops(ds, int(one['local_steps']), place=place):,.1f}",
+                *(f"{symbols:,.0f}", said, format_share(rounds.notnull()), overhead),
                 PAPER.get(place, ""),
             )
     draw_figure_8(ds, figures / "fedrlr_fig8.png")
@@ -344,24 +328,21 @@ def print_global_model(results: Path, figures: Path) -> None:
     """
     ds = open_result(results, "fedrlr_global_model")
     print_head(
-        "The global model as written",
-        *("uplink", "K", "c1", "diverged", "product error of the others", "its law (unit gains)"),
+        "The global model as written, K = 10",
+        *("uplink", "c1", "diverged", "product error of the others", "its law (unit gains)"),
         *("global", "local", "error-free mean, rank 4"),
     )
     for place, uplink in enumerate(UPLINKS):
-        for count in ds["device_count"].values:
-            for c1 in ds["c1"].values:
-                one = ds.isel(zip=place).sel(device_count=count, c1=c1)
-                whole = one.isel(trial=one["diverged_round"].isnull().values)
-                errors = (
-                    whole[name].mean("round") for name in ("product_error", "product_error_law")
-                )
-                cells = ("test_accuracy", "local_test_accuracy", "mean_test_accuracy")
-                print_row(
-                    *(uplink, count, f"{c1:g}", format_share(one["diverged_round"].notnull())),
-                    *(format_mean_std(e.values) for e in errors),
-                    *(format_mean_std(select_end_total(one, name).values) for name in cells),
-                )
+        for c1 in ds["c1"].values:
+            one = ds.isel(zip=place).sel(device_count=10, c1=c1)
+            whole = one.isel(trial=one["diverged_round"].isnull().values)
+            errors = (whole[name].mean("round") for name in ("product_error", "product_error_law"))
+            cells = ("test_accuracy", "local_test_accuracy", "mean_test_accuracy")
+            print_row(
+                *(uplink, f"{c1:g}", format_share(one["diverged_round"].notnull())),
+                *(format_mean_std(e.values) for e in errors),
+                *(format_mean_std(select_end_total(one, name).values) for name in cells),
+            )
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for place, uplink in enumerate(UPLINKS):
         one = ds.isel(zip=place).sel(device_count=10, c1=0.006)

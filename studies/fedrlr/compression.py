@@ -16,7 +16,7 @@ from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES, MARKERS
 from otafl.results.end_values import select_end_total
 from studies.common.tables import print_head, print_row
-from studies.fedrlr.shared import format_at_round, list_models, open_result, tidy
+from studies.fedrlr.shared import list_models, open_result, tidy
 
 FACTORS = (128, 64, 32, 16, 8)
 """The compression is 1 / factor."""
@@ -60,7 +60,6 @@ def draw_figure_9(results: Path, figures: Path) -> None:
     for (name, found), weight in zip(relaxed, ("nuclear_weight", "l1_weight"), strict=True):
         for factor, one in zip(FACTORS, found, strict=True):
             print_row(name, f"1/{factor}", *format_row(one, weight))
-    print_intermediate(results)
     for model, axis in of_model.items():
         axis.axhline(0.8, color="0.5", lw=0.8, ls="--", label="the paper: above this everywhere")
         axis.set_xscale("log")
@@ -69,24 +68,6 @@ def draw_figure_9(results: Path, figures: Path) -> None:
         tidy(axis, f"{model} model{'s' * (model == 'local')}", "share of the weights", ncols=1)
     axes[0].set_ylabel("test accuracy, mean ± deviation")
     figure.savefig(figures / "fedrlr_fig9.png", dpi=150)
-
-
-def print_intermediate(results: Path) -> None:
-    """What B1 has while its rank falls, and B2 at the end by its weight, with the most rows."""
-    print_head("Relaxed", "method", "weight", "rounds", "accuracy", "rank, or density")
-    nuclear = open_result(results, "fedrlr_fig9_nuclear").isel(nuclear_weight=0)
-    for t in (25, 50, 75, 100, 125, 150, 175):
-        cells = (format_at_round(nuclear[name], t) for name in ("test_accuracy", "weight_rank"))
-        print_row("B1 nuclear norm", f"{float(nuclear['nuclear_weight']):g}", t, *cells)
-    l1 = open_result(results, "fedrlr_fig9_l1")
-    for place in range(len(FACTORS) - 1, l1.sizes["zip"]):
-        one = l1.isel(zip=place)
-        cells = (
-            format_mean_std(select_end_total(one, name).values)
-            for name in ("test_accuracy", "weight_density")
-        )
-        weight, rounds = float(one["l1_weight"]), int(one["final_round"])
-        print_row("B2 l1 norm, A 32 x 256", f"{weight:g}", rounds, *cells)
 
 
 def format_row(one: xr.Dataset, weight: str) -> tuple[str, ...]:

@@ -138,7 +138,8 @@ def print_rivals(results: Path) -> None:
         *("FedAvg with", "momentum", "device's step", "server's step", "accuracy"),
         "points above FedRLR+ (95 %)",
     )
-    for (name, beta), (*steps, accuracy) in sorted(found.items(), key=lambda f: order_row(*f[0])):
+    order = list(RIVALS.values()).index
+    for (name, beta), (*steps, accuracy) in sorted(found.items(), key=lambda f: order(f[0][0])):
         cells = *(f"{s:g}" for s in steps), format_mean_std(accuracy.values)
         print_row(name, f"{beta:g}", *cells, format_points(accuracy, plus))
     print_row("FedRLR+", f"{BETA:g}", "0.1", "1", format_mean_std(plus.values), "")
@@ -177,23 +178,14 @@ def read_steps(point: xr.DataArray) -> tuple[float, float]:
 
 
 def print_searches(results: Path) -> None:
-    """Print the validation accuracy at all steps that were searched, and what momentum gives."""
+    """Print what momentum gives to the rivals, each at the best of the steps that were searched."""
     found: dict[tuple[str, float], dict[tuple[float, float], xr.DataArray]] = {}
     for name, beta, steps, accuracy in list_searches(results):
         found.setdefault((name, beta), {})[steps] = accuracy
-    rows = sorted(found.items(), key=lambda one: order_row(*one[0]))
-    columns = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4)
-    best = {}
-    print_head(
-        "Steps searched: server's step and validation accuracy in %, * is the best of a row",
-        *("method", "momentum", *(f"device's step {d:g}" for d in columns)),
-    )
-    for row, searched in rows:
-        means = {steps: float(accuracy.mean()) for steps, accuracy in searched.items()}
-        best[row] = top = max(means, key=means.__getitem__)
-        said = {s: f"{s[1]:g}: {100 * m:.1f}" + "*" * (s == top) for s, m in sorted(means.items())}
-        cells = [", ".join(text for (d, _), text in said.items() if d == at) for at in columns]
-        print_row(row[0], f"{row[1]:g}", *(cell or "-" for cell in cells))
+    best = {
+        row: max(searched, key=lambda steps: float(searched[steps].mean()))
+        for row, searched in found.items()
+    }
     print_head(
         "Momentum of the rivals: validation accuracy at the best steps, three trials",
         *("FedAvg with", "without", f"with {BETA:g}", "points gained (95 %)"),
@@ -202,10 +194,6 @@ def print_searches(results: Path) -> None:
         ends = [found[name, beta][best[name, beta]] for beta in (0.0, BETA)]
         gain = format_points(ends[1], ends[0])
         print_row(name, *(format_mean_std(one.values) for one in ends), gain)
-
-
-def order_row(name: str, beta: float) -> tuple[int, float]:
-    return [*RIVALS.values(), "FedRLR+"].index(name), beta
 
 
 def list_searches(
@@ -291,26 +279,6 @@ def print_convolutions(results: Path) -> None:
         print_row(method, symbols[place], of_all[place], model, *cells)
 
 
-def print_small_steps(results: Path) -> None:
-    """Validation accuracy of five devices by step, where a grid had its best step at an end."""
-    rows: dict[float, dict[float, xr.DataArray]] = {-50.0: {}, -20.0: {}}
-    for name in ("fedrlr_plus_low_snr", "fedrlr_plus_grid", "fedrlr_plus_small_steps"):
-        ds = open_result(results, name)
-        ds = ds.sel(device_count=5) if "device_count" in ds.dims else ds
-        values = read_end(ds, "validation_accuracy")
-        points = values.stack(point=[dim for dim in values.dims if dim != "trial"])
-        for one in points.transpose("point", "trial"):
-            at, step = float(one["snr_db"]), float(one["learning_rate"])
-            if at in rows:
-                rows[at][round(step, 6)] = one
-    steps = sorted({*rows[-50.0], *rows[-20.0]})
-    title = "FedRLR+, five devices: validation accuracy after 75 rounds by step, 10 trials"
-    print_head(title, "SNR", *(f"{step:g}" for step in steps))
-    for at, tried in rows.items():
-        cells = (format_mean_std(tried[s].values) if s in tried else "-" for s in steps)
-        print_row(f"{at:g} dB", *cells)
-
-
 def draw_grids(results: Path, figure: Path) -> None:
     """75 rounds over SNR and K."""
     plus = read_best_end(results, "fedrlr_plus_grid")
@@ -322,11 +290,12 @@ def draw_grids(results: Path, figure: Path) -> None:
     counts, snrs = plus["device_count"].values, plus["snr_db"].values
     assert plus.sizes["trial"] == paper.sizes["trial"]
     trials = f"75 rounds, {plus.sizes['trial']} trials"
-    print_head(trials, "method", "K", *(f"{snr:g} dB" for snr in snrs))
+    shown = [-50.0, -40.0, -30.0, -20.0, 0.0, 30.0]
+    print_head(trials, "method", "K", *(f"{snr:g} dB" for snr in shown))
     for name, accuracy in (("FedRLR+", plus), ("FedRLR (31)", paper)):
         for count in counts:
             of = accuracy.sel(device_count=count).reindex(snr_db=snrs)
-            print_row(name, count, *(format_mean_std(of.sel(snr_db=snr).values) for snr in snrs))
+            print_row(name, count, *(format_mean_std(of.sel(snr_db=snr).values) for snr in shown))
     free = f"75 rounds, free of error, {bounds.sizes['trial']} trials"
     print_head(free, "K", "same payload as FedRLR+", "FedAvg, whole model")
     for count in counts:
@@ -374,7 +343,6 @@ def main() -> None:
     print_searches(args.results)
     print_policies(args.results)
     print_convolutions(args.results)
-    print_small_steps(args.results)
     draw_grids(args.results, args.figure)
 
 
