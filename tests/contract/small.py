@@ -252,6 +252,12 @@ def scores(one: Engine) -> dict[str, Tensor]:
     return out
 
 
+def state(one: Engine) -> dict[str, Tensor]:
+    """The blocks of the server and of all devices."""
+    devices = {f"device {name}": block for name, block in one.devices.get_all().items()}
+    return {**one.server, **devices}
+
+
 def close(one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: float) -> None:
     """Largest difference within the tolerance, relative to the largest value."""
     assert one.keys() == other.keys()

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, equal, over_fading, run, scores
+from contract.small import engine, equal, over_fading, run, scores, state
 from torch import nn
 
-from otafl.core.contracts import Tensors
 from otafl.engine.engine import Engine
 
 TRAINED = 6 * 5 + 5 + 2 * 5 + 5 * 10 + 10 + 1
@@ -54,11 +53,6 @@ def build(algorithm: str, is_twin: bool) -> Engine:
     keys: dict[str, Any] = {"algorithm": algorithm, "transport": over_fading(algorithm)}
     keys["model"] = {"name": "contract.test_fixed_parameters:Net", "is_twin": is_twin}
     return engine(keys | {"engine.dtype": "float64"})
-
-
-def state(one: Engine) -> Tensors:
-    devices = {f"device {name}": block for name, block in one.devices.get_all().items()}
-    return {**one.server, **devices}
 
 
 @pytest.mark.parametrize("algorithm", SYMBOLS)

@@ -74,6 +74,13 @@ def test_channel(name: str) -> None:
     for t in (-1, 70):
         assert_agree(alone.get_state(t).h[0], states[t].h[1])
         assert_agree(fewer.get_state(t).h, states[t].h[:, :2])
+        some = torch.tensor([1, 3])  # of all devices
+        theirs, whole = channel.get_state_of_devices(t, some), channel.get_state(t)
+        for symbols in (1, 40):
+            assert_agree(theirs.extend_to(symbols)[:, some], whole.extend_to(symbols)[:, some])
+    outline = channel.get_large_scale_state(1)
+    assert outline.h.shape == states[1].h.shape
+    assert_agree(outline.gain, states[1].gain)
 
 
 def saved_link(
