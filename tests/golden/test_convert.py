@@ -131,12 +131,3 @@ def test_show_of_many_points(
     told = capsys.readouterr().out
     assert len([line for line in told.splitlines() if re.match(r" *\d+ .*±", line)]) == 70
     assert "not shown" not in told
-
-
-def test_a_narrow_terminal_folds_cells(
-    ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    show(monkeypatch, 40, ran)
-    told = capsys.readouterr().out
-    assert max(map(len, told.splitlines())) <= 40
-    assert any("0.410 ± 0.010" in line for line in told.splitlines())

@@ -84,17 +84,19 @@ def test_width_and_labels_for_a_paper(stored: Path, capsys: pytest.CaptureFixtur
         assert told.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
+def test_wrong_flags_are_explained(stored: Path, capsys: pytest.CaptureFixture) -> None:
+    wrong = []
+    for args, said in [
+        (["--x", "snr_db"], "--sel power=gbma"),
+        (["--sel", "power"], "--sel power: must be of the form dim=value"),
+        (["--y", "accuracy"], "did you mean 'test_accuracy'?"),
         (["--z", "test_accuracy"], "--z test_accuracy: only --kind heatmap has cells"),
         (["--kind", "heatmap", "--hue", "power"], "--hue power: a heat map's colours are its"),
         (["--kind", "cdf", "--y", "tx_energy_j"], "--y tx_energy_j: upwards is the share of"),
         (["--kind", "heatmap", "-o", "f.gif"], "f.gif: a figure's file must end in .png"),
-    ],
-)
-def test_wrong_flags_are_explained(
-    stored: Path, capsys: pytest.CaptureFixture, args: list[str], said: str
-) -> None:
-    call(stored, *args, code=2)
-    assert capsys.readouterr().err.startswith(f"otafl: error: {said}")
+    ]:
+        call(stored, *args, code=2)
+        told = capsys.readouterr().err
+        if not (told.startswith("otafl: error: ") and said in told):
+            wrong.append((args, told))
+    assert wrong == []

@@ -1,4 +1,4 @@
-"""Examples, and a quarter of the studies' scenarios, run two rounds at reduced size.
+"""Examples, and a sixth of the studies' scenarios, run two rounds at reduced size.
 
 They run on generated images, with all that they name and the first of the numbers that they sweep:
 the examples through the command line, those of studies in memory."""
@@ -33,7 +33,7 @@ from otafl.scenario.yaml_source import parse
 CASES = [
     file if file.stem == "quickstart" else pytest.param(file, marks=pytest.mark.slow)
     for turn, file in enumerate(SCENARIO_FILES)
-    if file.parent == SCENARIOS or turn % 4 == 0
+    if file.parent == SCENARIOS or turn % 6 == 0
 ]
 TRAIN, TEST = 2000, 200
 SMALLER = {"rounds": 2, "local_steps": 2, "batch_size": 4, "eval_samples": 50, "eval_every": 2}
