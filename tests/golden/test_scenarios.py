@@ -1,12 +1,11 @@
 """Examples, and a sixth of the studies' scenarios, run two rounds at reduced size.
 
-They run on generated images, with all that they name and the first of the numbers that they sweep:
+They run on generated images, with the first value of each axis that they sweep:
 the examples through the command line, those of studies in memory."""
 
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,52 +75,25 @@ def generated(images: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def reduced(tree: dict[str, Any]) -> dict[str, Any]:
-    """The scenario with less of everything: one trial, of the values of an axis that differ in
-    numbers alone the first, and of all axes' values each once, not with each of the others. So of a
-    joint axis those points stay in which a key has a value for the first time."""
+    """The scenario with less of everything: one trial of the first value of each axis."""
     tree = with_few(tree)
     training = tree.get("training", {})
     kept = {key: min(value, training.get(key, value)) for key, value in SMALLER.items()}
     tree["training"] = training | kept
     tree["training"].pop("cross_test", None)
-    tree["trials"] = 1
-    swept = tree.setdefault("sweep", {})
-    for key in [
-        one for one in swept if one == "trials" or one.removeprefix("training.") in SMALLER
-    ]:
-        del swept[key]
+    own = {"trials", *(f"training.{key}" for key in kept)}
+    swept = {key: values[:1] for key, values in tree.get("sweep", {}).items() if key not in own}
     for joint in swept.get("zip", []):
         joint |= {f"training.{key}": kept[key] for key in kept if f"training.{key}" in joint}
-    every = []
-    for key, values in swept.items():
-        first = {json.dumps(without_numbers(value)): value for value in reversed(values)}
-        values = list(reversed(first.values()))
-        every.append(drop_known(values) if key == "zip" else [{key: value} for value in values])
-    joined = [
-        {key: value for values in every for key, value in values[i % len(values)].items()}
-        for i in range(max(map(len, every), default=0))
-    ]
-    partitions = [one["data.partition"] for one in joined if "data.partition" in one]
+    partitions = [one.get("data.partition") for one in (*swept.get("zip", []), swept)]
     if isinstance(tree.get("data"), dict):
         tree["data"].pop("train_samples", None)
         partitions.append(tree["data"].get("partition"))
     for partition in partitions:
-        if isinstance(partition, dict) and "samples_per_device" in partition:
-            partition["samples_per_device"] = 50  # the number is made for 70,000 images
-    tree["sweep"] = {"zip": joined} if joined else {}
-    return tree
-
-
-def drop_known(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The points in which some key has a value that, apart from numbers, no earlier point has."""
-    seen: set[str] = set()
-    kept = []
-    for point in points:
-        values = {json.dumps([key, without_numbers(value)]) for key, value in point.items()}
-        if not values <= seen:
-            seen |= values
-            kept.append(point)
-    return kept
+        for one in partition if isinstance(partition, list) else [partition]:
+            if isinstance(one, dict) and "samples_per_device" in one:
+                one["samples_per_device"] = 50  # the number is made for 70,000 images
+    return tree | {"trials": 1, "sweep": swept}
 
 
 def with_few(value: Any, key: str = "") -> Any:
@@ -130,14 +102,6 @@ def with_few(value: Any, key: str = "") -> Any:
     if isinstance(value, list):
         return [with_few(one, key) for one in value]
     return min(value, FEW.get(key.rpartition(".")[2], value)) if isinstance(value, int) else value
-
-
-def without_numbers(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: without_numbers(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [without_numbers(one) for one in value]
-    return value if isinstance(value, str | bool) or value is None else 0
 
 
 def done(*command: str | Path) -> None:
