@@ -48,12 +48,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
 METHODS = [case for case in QUICK if " over " in case]
 
 FIRST = ("fedavg ", "fedrlr ", "tdpfed ", "pfedbred ", "lora ", "fedhm ", "scaffold ")
-
-MARKED = [
-    case if case.startswith(FIRST) else pytest.param(case, marks=pytest.mark.slow)
-    for case in METHODS
-]
-"""Methods; those that FIRST does not name are slow tests."""
+"""Methods whose rounds are replayed on a pretended GPU."""
 
 RECORDED = ("fedavg ", "tdpfed ", "pfedbred ", "scaffold ", "steps", "dropout", "epochs", "chunks")
 """Beginnings of cases whose local work must be recorded; others may wait for the processor."""
@@ -74,7 +69,7 @@ def count_replays(one: Engine) -> int:
     return 0 if one.training.graphs is None else one.training.graphs.num_replays
 
 
-@pytest.mark.parametrize("case", [*TOGETHER, *MARKED])
+@pytest.mark.parametrize("case", [*TOGETHER, *(case for case in METHODS if case.startswith(FIRST))])
 def test_replays_agree_with_launches(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with use_processor(monkeypatch) as one, use_tapes(monkeypatch, one) as tapes:
         ran = make.__wrapped__(case, "cuda")

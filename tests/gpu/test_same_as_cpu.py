@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 import torch
 from contract.small import close, run, scores
-from gpu.cases import CASES, MARKED
+from gpu.cases import CASES, QUICK
 from gpu.running import ROUNDS, made, on_cpu, pretended
 from support.pretended import READS
 
@@ -26,7 +26,7 @@ def test_on_a_gpu(case: str) -> None:
     close(scores(run(made(case, "cuda"), ROUNDS)), on_cpu(case), ROUNDING)
 
 
-@pytest.mark.parametrize("case", MARKED)
+@pytest.mark.parametrize("case", QUICK)
 def test_on_a_pretended_gpu(case: str) -> None:
     close(pretended(case)[0], on_cpu(case), ROUNDING)
 

@@ -141,23 +141,6 @@ def weights(result: Any) -> dict[str, np.ndarray]:
     return {name: array.numpy() for name, array in result.arrays.items()}
 
 
-def accuracy(result: Any) -> float:
-    return float(result.evaluate_metrics_clientapp[3]["accuracy"])
-
-
-def test_without_error_it_is_the_strategy(apps: Any) -> None:
-    """Over the air on a channel of 160 dB."""
-    plain = trained(apps, strategies.FedAvg())
-    result = trained(apps, wrapped(channel="awgn", snr_db=160.0))
-    for name, value in weights(plain).items():
-        np.testing.assert_allclose(weights(result)[name], value, rtol=0, atol=1e-5)
-        assert weights(result)[name].dtype == value.dtype
-    assert accuracy(result) == pytest.approx(accuracy(plain), abs=0.011)
-    before = plain.train_metrics_clientapp[1]
-    assert "partition-id" in before
-    assert "partition-id" not in result.train_metrics_clientapp[1]
-
-
 def test_airtime_and_joules(apps: Any) -> None:
     """Symbols over bandwidth, and |p_k|^2 E|x|^2 over them: at full power 0.2 W for each symbol at
     2 MHz, in each round and in all."""
@@ -208,17 +191,16 @@ def test_what_arrives_is_what_the_uplink_makes_of_the_increments(apps: Any) -> N
         np.testing.assert_allclose(metrics["device_tx_energy_j"], report.energy_j, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [("FedAdam", {"eta": 0.05, "tau": 0.01}), ("FedAvgM", {"server_momentum": 0.5})],
-)
-def test_strategies_that_average(apps: Any, name: str, settings: dict[str, float]) -> None:
-    """Without error as unwrapped."""
-    kind = getattr(strategies, name)
-    plain = trained(apps, kind(**settings), 2)
-    same = trained(apps, wrapped(kind(**settings), transport="ideal"), 2)
-    for key, value in weights(plain).items():
-        np.testing.assert_allclose(weights(same)[key], value, rtol=0, atol=2e-4)
+def test_without_error_it_is_the_strategy(apps: Any) -> None:
+    """Over the air on a channel of 160 dB."""
+    settings = {"eta": 0.05, "tau": 0.01}
+    plain = trained(apps, strategies.FedAdam(**settings), 2)
+    result = trained(apps, wrapped(strategies.FedAdam(**settings), channel="awgn", snr_db=160.0), 2)
+    for name, value in weights(plain).items():
+        np.testing.assert_allclose(weights(result)[name], value, rtol=0, atol=2e-4)
+        assert weights(result)[name].dtype == value.dtype
+    assert "partition-id" in plain.train_metrics_clientapp[1]
+    assert "partition-id" not in result.train_metrics_clientapp[1]
 
 
 def test_strategies_that_need_each_update(apps: Any) -> None:
