@@ -89,10 +89,6 @@ def test_a_journal_names_methods_of_a_clock_alone() -> None:
 def test_no_file_of_a_folder_is_run(tmp_path: Path, mark: Path) -> None:
     """The fixture `mark` sees that none is."""
     one = scenario({"trials": 1, "training.rounds": 1, "output.save_models": True})
-    whole = tmp_path / "s"
-    sweeping.sweep(one, whole)
-    for checksum in whole.rglob("*.sha256"):
-        checksum.unlink()
     uses: list[Callable[[Path], object]] = [
         otafl.open_results,
         lambda place: list(verify(place)),
@@ -100,7 +96,9 @@ def test_no_file_of_a_folder_is_run(tmp_path: Path, mark: Path) -> None:
     ]
     for name in ("parts", "sweep.json", "sizes.json", "models"):
         folder = tmp_path / f"with {name}"
-        shutil.copytree(whole, folder)
+        sweeping.sweep(one, folder)
+        for checksum in folder.rglob("*.sha256"):
+            checksum.unlink()
         place = folder / name
         as_pickle(next(place.iterdir()) if place.is_dir() else place, mark)
         for use in uses:
