@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.pages import BLOCK, DOCS
 
 import otafl
 from otafl import cli
@@ -21,12 +22,8 @@ from otafl.scenario import load_scenario, writing
 
 ROOT = Path(__file__).parents[2]
 
-DOCS = ROOT / "docs"
-
 README = ROOT / "README.md"
 
-
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 WORD = re.compile(r"\b[a-z]+\b")
 

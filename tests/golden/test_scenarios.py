@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from support.command import call
 from support.scenarios import SCENARIO_FILES, SCENARIOS
 from support.small_sets import write_parkinsons, write_shakespeare
 
 import otafl
-from otafl import cli, load_scenario, open_results, plots
+from otafl import load_scenario, open_results, plots
 from otafl.data import loading
 from otafl.data.files import DATA_DIR
 from otafl.data.idx import FashionMnist, Mnist
@@ -104,12 +105,6 @@ def with_few(value: Any, key: str = "") -> Any:
     return min(value, FEW.get(key.rpartition(".")[2], value)) if isinstance(value, int) else value
 
 
-def done(*command: str | Path) -> None:
-    with pytest.raises(SystemExit) as left:
-        cli.main([str(word) for word in command])
-    assert not left.value.code
-
-
 @pytest.mark.usefixtures("fewest_states")
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
 def test_scenario(
@@ -124,7 +119,7 @@ def test_scenario(
         tree = loaded.model_dump(mode="json", exclude_unset=True)
     small.write_text(yaml.safe_dump(reduced(tree), sort_keys=False))
     if file.parent == SCENARIOS:
-        done("run", small, "--quiet", "--out", out)
+        call("run", small, "--quiet", "--out", out)
     else:
         whole = otafl.run(small)
         files.write_part(whole, out)
@@ -132,7 +127,7 @@ def test_scenario(
         plots.draw(data, title=title)
     results = open_results(out)
     monkeypatch.setattr(files, "open_results", {out: results}.__getitem__)  # read once
-    done("show", out)
+    call("show", out)
     assert results.attrs["complete"] == 1
     assert results["trial"].size == 1
     there = np.zeros(results["final_round"].shape, bool)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from support.pages import DOCS, read_lines, write_files
 
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 pytest.importorskip("flwr")
@@ -33,7 +34,7 @@ from otafl.own_loop.wireless import WirelessUplink
 
 pytestmark = pytest.mark.slow
 
-DOC = Path(__file__).parents[2] / "docs" / "flower.md"
+DOC = DOCS / "flower.md"
 NODES = 4
 REALS = 64 * 32 + 32 + 32 * 10 + 10
 
@@ -42,8 +43,7 @@ REALS = 64 * 32 + 32 + 32 * 10 + 10
 def apps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The modules of docs/flower.md."""
     folder = tmp_path_factory.mktemp("flower")
-    for text in re.findall(r"^```python\n(.*?)^```", DOC.read_text(), flags=re.S | re.M):
-        (folder / text.partition("\n")[0].removeprefix("# ")).write_text(text)
+    write_files(DOC, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         torch.manual_seed(0)
@@ -94,16 +94,13 @@ def test_the_page_from_an_empty_folder(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     app, home = tmp_path / "app", tmp_path / "home"
     app.mkdir()
-    text = DOC.read_text()
-    for block in re.findall(r"^```(?:python|toml)\n(.*?)^```", text, flags=re.S | re.M):
-        (app / block.partition("\n")[0].removeprefix("# ")).write_text(block)
-    (lines,) = re.findall(r"^```sh\n(.*?)^```", text, flags=re.S | re.M)
+    write_files(DOC, app)
     own = {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "OMP_NUM_THREADS": "1"}
     own |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     own |= {"PYTHONPATH": str(Path(__file__).parents[2])}
     try:
         done = subprocess.run(
-            ["bash", "-ec", lines],
+            ["bash", "-ec", "\n".join(read_lines(DOC))],
             cwd=app,
             env=os.environ | own,
             capture_output=True,

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden.test_docs import DOCS, run_blocks
+from golden.test_docs import run_blocks
 from numpy.testing import assert_array_equal
+from support.pages import DOCS
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams

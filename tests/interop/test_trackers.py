@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from contract.small import scenario
-from golden.test_tracking_page import write_page
+from support.pages import DOCS, write_files
 
 from otafl import sweeping
 
@@ -43,7 +43,9 @@ def test_tensorboard_reads_what_the_result_has(tmp_path: Path) -> None:
 def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep is an experiment with a run each."""
     mlflow = pytest.importorskip("mlflow")
-    write_page(tmp_path, monkeypatch)
+    write_files(DOCS / "tracking.md", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     track = {"name": "track_mlflow:track", "uri": f"sqlite:///{tmp_path}/own.db"}
     swept = scenario({"track": track, "trials": 1, "sweep": {"channel.snr_db": [0, 10]}})
     result = sweeping.run(swept, tmp_path / "x.nc")
@@ -61,7 +63,9 @@ def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offline: what is kept for a later `wandb sync`."""
     pytest.importorskip("wandb")
-    write_page(tmp_path, monkeypatch)
+    write_files(DOCS / "tracking.md", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("WANDB_SILENT", "true")
     track = {"name": "track_wandb:track", "mode": "offline", "dir": str(tmp_path)}
     swept = scenario({"track": track, "trials": 2, "sweep": {"channel.snr_db": [0, 10]}})
