@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import TRANSPORTS, engine, first_of_each, run, scenario, section, small
+from contract.small import TRANSPORTS, engine, run, scenario, section, small
 from support.rounding import assert_agree
 
-from otafl.channels.base import FadingSettings
 from otafl.core import registry
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
@@ -23,17 +22,11 @@ from otafl.uplink import Uplink, build
 CHANNELS, POWERS = registry.list_names("channel"), registry.list_names("power")
 
 
-def fading_kind(channel: type[Any]) -> tuple[bool, bool]:
-    """Whether a channel fades, and differs from sub-carrier to sub-carrier."""
-    settings = channel.Settings
-    return issubclass(settings, FadingSettings), "subcarrier_groups" in settings.model_fields
-
-
 MODULES = registry.TABLES["channel"].modules
 
 FIRST_OF_MODULE = set({module: name for name, module in reversed(MODULES.items())}.values())
 
-FADES = first_of_each("channel", fading_kind)
+FADES = ("awgn", "rayleigh", "tdl-a", "trace")
 
 POLICIES = [(power, FADES[place % len(FADES)]) for place, power in enumerate(POWERS)]
 
