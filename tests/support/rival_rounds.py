@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -112,11 +112,11 @@ class Rounds:
 
 
 def receive_exactly(payload: Payload, cohort: Cohort) -> Received:
-    """Take the weighted means of what was sent."""
+    """Take what was sent, and its weighted means."""
     for group in payload:
         kind = group.row_index, group.mask, group.weighting, group.route
         assert kind == (None, None, "mean", "uplink")
-    return replace(make_received(payload, cohort, None), per_device=None)
+    return make_received(payload, cohort, None)
 
 
 def to_arrays(model: Model, params: Tensors, row: Any) -> list[Array]:
