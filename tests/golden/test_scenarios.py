@@ -15,7 +15,7 @@ import pytest
 import yaml
 from support.command import call
 from support.scenarios import SCENARIO_FILES, SCENARIOS
-from support.small_sets import write_parkinsons, write_shakespeare
+from support.small_sets import encode_idx, write_parkinsons, write_shakespeare
 
 import otafl
 from otafl import load_scenario, open_results, plots
@@ -41,12 +41,6 @@ FEW = {"fine_tune_steps": 2, "hidden": 24, "min_characters": 1000, "norm_samples
 """Numbers that are made smaller wherever a scenario has them."""
 
 
-def idx(values: np.ndarray) -> bytes:
-    """Bytes [n, ...] as an IDX file, gzipped."""
-    head = [0x0800 + values.ndim, *values.shape]
-    return gzip.compress(np.array(head, ">u4").tobytes() + values.astype(np.uint8).tobytes(), 1)
-
-
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with small image sets of noise, people and roles under the official names."""
@@ -60,7 +54,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, count in counts.items():
             labels = generator.permutation(np.arange(count) % 10)
             pixels = generator.integers(0, 256, (count, 28, 28))
-            (folder / name).write_bytes(idx(labels if "labels" in name else pixels))
+            values = encode_idx(labels if "labels" in name else pixels)
+            (folder / name).write_bytes(gzip.compress(values, 1))
     write_parkinsons(home / Parkinsons.files.folder, [12] * 42)
     write_shakespeare(home / Shakespeare.files.folder, {f"ROLE {k}": 60 for k in range(36)})
     return home
