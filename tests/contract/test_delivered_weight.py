@@ -53,7 +53,6 @@ LINKS: dict[str, dict[str, Any]] = {
     "over_the_air": {"transport": "over_the_air"},
     "several fades": {"transport": "over_the_air", "channel.block_symbols": 40},
     "fsk_majority_vote": {"transport": "fsk_majority_vote"},
-    "reed": {"transport": "reed"},
 }
 
 NAMES = [*(name for name in registry.list_names("codec") if name != "obda"), *VOTES]

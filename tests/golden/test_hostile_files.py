@@ -223,6 +223,7 @@ READERS = {
 }
 
 
+@pytest.mark.slow
 def test_no_command_imports_what_a_result_s_scenario_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: Path
 ) -> None:
