@@ -27,8 +27,8 @@ test-slow: ## Run the slow tests on a worker more, since many wait; those of abs
 
 test-rounding: ## Run the fast tests of what computes as on an older processor, and a part without Numba
 	set -a && . studies/common/second_arithmetic.env && $(PYTHON) -m pytest \
-	  $(addprefix tests/,models uplink codecs engine running sweeping algorithms)
-	OTAFL_TEST_WITHOUT_NUMBA=1 $(PYTHON) -m pytest $(addprefix tests/,models codecs engine running)
+	  $(addprefix tests/,models uplink codecs engine algorithms)
+	OTAFL_TEST_WITHOUT_NUMBA=1 $(PYTHON) -m pytest tests/core/test_rng.py tests/codecs tests/engine
 
 test-all: test test-slow ## Run the fast and the slow tests
 

@@ -116,41 +116,15 @@ def delivers(transport: str, algorithm: str) -> bool:
     )
 
 
-def uses_fading(transport: str) -> bool:
-    return bool(registry.load_component("transport", transport).uses_fading)
+EVERY_METHOD = ("ideal", "over_the_air", "digital")
+EVERY_PAYLOAD = ("fedavg", "fedrlr", "heterofl")
+"""A transport of each kind that every method gets along with, and a method of each kind of payload:
+what is averaged, what is added up, and parts that differ from device to device."""
 
 
 def over_fading(algorithm: str) -> str:
     """The first transport over fading that gives the algorithm what it needs."""
-    return next(one for one in filter(uses_fading, TRANSPORTS) if delivers(one, algorithm))
-
-
-def first_of_each(table: str, kind: Callable[[type[Any]], Any]) -> list[str]:
-    """The first component of a table of each kind."""
-    found: dict[Any, str] = {}
-    for name in registry.list_names(table):
-        found.setdefault(kind(registry.load_component(table, name)), name)
-    return list(found.values())
-
-
-def payload_kind(method: type[Any]) -> tuple[Any, ...]:
-    """What makes the payload of a method unlike others'."""
-    settings = method.Settings
-    return (
-        method.describe_payload(settings()).needs,
-        "rules" in method.excludes,
-        "levels" in settings.model_fields,
-    )
-
-
-EVERY_METHOD = [
-    name
-    for name in first_of_each("transport", lambda one: (one.provides, one.counts))
-    if registry.load_component("transport", name).is_unbiased
-]
-EVERY_PAYLOAD = [name for name in first_of_each("algorithm", payload_kind) if needs(name) == "mean"]
-"""A transport of each kind that every method gets along with, and a method of each kind of payload:
-what is averaged, what is added up, and parts that differ from device to device."""
+    return next(one for one in EVERY_METHOD[1:] if delivers(one, algorithm))
 
 
 def pick_transport(algorithm: str) -> str:
@@ -250,6 +224,12 @@ def scores(one: Engine) -> dict[str, Tensor]:
         value = view.predict_fn(view.params, x[None])
         out[name] = value.view(one.num_trials, -1, *value.shape[1:]).cpu()
     return out
+
+
+def state(one: Engine) -> dict[str, Tensor]:
+    """The blocks of the server and of all devices."""
+    devices = {f"device {name}": block for name, block in one.devices.get_all().items()}
+    return {**one.server, **devices}
 
 
 def close(one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: float) -> None:

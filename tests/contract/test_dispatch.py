@@ -3,39 +3,23 @@ everything is stacked.
 
 Counted over as many rounds as random numbers are drawn for at once, here 4 in place of 64, and with
 a model so small that its noise is drawn in one piece, as all work is in one chunk: what is larger
-than the processor's cache is cut up. Fading is left out (the states are drawn beforehand): Sionna's
-generator is asked once in so many rounds for each trial.
+than the processor's cache is cut up. There is no fading: Sionna's generator is asked once in so
+many rounds for each trial.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 from contract.small import EVERY_METHOD, EVERY_PAYLOAD, engine, over_fading
-from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from otafl.core import rng
-from otafl.core.contracts import ChannelState
 from otafl.data import DataSet, training_data
 
 WARM_UP, ROUNDS = 2, 4
-
-
-class Drawn:
-    """A channel whose states were drawn beforehand."""
-
-    def __init__(self, states: list[ChannelState]) -> None:
-        self.states = states
-
-    def get_state(self, round: int) -> ChannelState:
-        return self.states[round]
-
-    def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
-        return self.states[round]
 
 
 class DispatchCounter(TorchDispatchMode):
@@ -64,6 +48,7 @@ def operations(algorithm: str, transport: str, trials: int, devices: int) -> int
         {
             "algorithm": algorithm,
             "transport": transport,
+            "channel": "awgn",
             "trials": trials,
             "devices.count": devices,
             "data": {"name": "contract.test_dispatch:blobs"},
@@ -73,9 +58,6 @@ def operations(algorithm: str, transport: str, trials: int, devices: int) -> int
             "engine.chunk_mb": 1000,
         }
     )
-    states = [one.parts.link.channel.get_state(t) for t in range(WARM_UP + ROUNDS)]
-    link = dataclasses.replace(one.parts.link, channel=Drawn(states))
-    one.parts = dataclasses.replace(one.parts, link=link)
     for t in range(WARM_UP):
         one.run_round(t)
     with DispatchCounter() as counter:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import TRANSPORTS, engine, first_of_each, run, scenario, section, small
+from contract.small import TRANSPORTS, engine, run, scenario, section, small
 from support.rounding import assert_agree
 
-from otafl.channels.base import FadingSettings
 from otafl.core import registry
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
@@ -23,17 +22,11 @@ from otafl.uplink import Uplink, build
 CHANNELS, POWERS = registry.list_names("channel"), registry.list_names("power")
 
 
-def fading_kind(channel: type[Any]) -> tuple[bool, bool]:
-    """Whether a channel fades, and differs from sub-carrier to sub-carrier."""
-    settings = channel.Settings
-    return issubclass(settings, FadingSettings), "subcarrier_groups" in settings.model_fields
-
-
 MODULES = registry.TABLES["channel"].modules
 
 FIRST_OF_MODULE = set({module: name for name, module in reversed(MODULES.items())}.values())
 
-FADES = first_of_each("channel", fading_kind)
+FADES = ("awgn", "rayleigh", "tdl-a", "trace")
 
 POLICIES = [(power, FADES[place % len(FADES)]) for place, power in enumerate(POWERS)]
 
@@ -74,6 +67,13 @@ def test_channel(name: str) -> None:
     for t in (-1, 70):
         assert_agree(alone.get_state(t).h[0], states[t].h[1])
         assert_agree(fewer.get_state(t).h, states[t].h[:, :2])
+        some = torch.tensor([1, 3])  # of all devices
+        theirs, whole = channel.get_state_of_devices(t, some), channel.get_state(t)
+        for symbols in (1, 40):
+            assert_agree(theirs.extend_to(symbols)[:, some], whole.extend_to(symbols)[:, some])
+    outline = channel.get_large_scale_state(1)
+    assert outline.h.shape == states[1].h.shape
+    assert_agree(outline.gain, states[1].gain)
 
 
 def saved_link(
@@ -203,14 +203,7 @@ def test_codec_over_transport(codec: str, transport: str) -> None:
     assert taken["uplink_bits"].gt(0).all() == (link.counts == "all")
 
 
-FAITHFUL = [
-    name
-    for name in registry.list_names("transport")
-    if registry.load_component("transport", name).is_unbiased
-]
-
-
-@pytest.mark.parametrize("transport", FAITHFUL)
+@pytest.mark.parametrize("transport", ["over_the_air", "ofdm", "digital"])
 def test_transports_agree_without_noise(transport: str) -> None:
     """At 140 dB without fading they are the ideal one; energies of signals are noisy by
     themselves."""

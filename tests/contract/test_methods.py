@@ -10,11 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import EVERY_PAYLOAD, PAIRS, close, engine, equal, over_fading, points, run
+from contract.small import (
+    ALGORITHMS,
+    EVERY_PAYLOAD,
+    PAIRS,
+    close,
+    engine,
+    equal,
+    over_fading,
+    points,
+    run,
+    state,
+)
 from contract.small import scores as compute_scores
 
 from otafl.core.contracts import Tensors
-from otafl.engine.engine import Engine
+from otafl.core.errors import UserError
 
 EVERY_PAIR = pytest.mark.parametrize(("algorithm", "transport"), PAIRS)
 TOLERANCE = 1e-10
@@ -23,11 +34,6 @@ TOLERANCE = 1e-10
 
 def make_keys(algorithm: str, transport: str, **keys: Any) -> dict[str, Any]:
     return {"algorithm": algorithm, "transport": transport, "engine.dtype": "float64", **keys}
-
-
-def state(one: Engine) -> Tensors:
-    devices = {f"device {name}": block for name, block in one.devices.get_all().items()}
-    return {**one.server, **devices}
 
 
 @functools.cache
@@ -93,31 +99,67 @@ def test_stacked_is_alone(algorithm: str, transport: str) -> None:
             np.testing.assert_allclose(value, report[name][row], rtol=2 * TOLERANCE, atol=1e-30)
 
 
-@EVERY_PAIR
-def test_draws_do_not_depend_on_who_takes_part(algorithm: str, transport: str) -> None:
-    """Each device of a smaller cohort trains and sends what it does in the whole."""
-    everyone, some = (engine(make_keys(algorithm, transport)) for _ in range(2))
+def find_refusal(keys: dict[str, Any]) -> str:
+    """The sentence by which a scenario is refused; empty for one that is valid."""
+    try:
+        points(keys)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+EPOCHS: dict[str, Any] = {
+    "data.partition": {"name": "dirichlet", "alpha": 0.1},
+    "training.local_steps": 1,
+    "training.local_epochs": 1,
+    "training.batch_size": 40,
+}
+"""Local work in epochs, in which devices take different numbers of steps."""
+
+
+@pytest.mark.parametrize("work", [{}, EPOCHS], ids=["steps", "epochs"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_draws_do_not_depend_on_who_takes_part(algorithm: str, work: dict[str, Any]) -> None:
+    """Each device of a smaller cohort trains and sends what it does in the whole, or the method
+    refuses epochs in a sentence."""
+    keys = make_keys(algorithm, over_fading(algorithm), **work)
+    if refusal := find_refusal(keys):
+        said = f"training.local_epochs: got 1, but algorithm '{algorithm}' .*; use training.local"
+        assert re.search(said, refusal)
+        return
+    everyone, some = engine(keys), engine(keys)
     cohort = everyone.select_cohort(None, 0)
+    steps = everyone.training.count_steps(cohort)
+    assert not work or (steps is not None and len(set(steps.tolist())) > 2)
     broadcast = everyone.parts.algorithm.broadcast(everyone.server, cohort)
-    payload, loss = everyone.train_cohort(broadcast, cohort, 0)
-    rows = torch.tensor([1, 3, 4, 10])
+    payload, loss = everyone.training.train_cohort(broadcast, cohort, 0)
+    rows = torch.tensor([1, 3, 4, 10] if steps is None else [int(steps.argmax())])
     part = cohort.take(rows)
     if broadcast.per_device:  # else it is one for all, which may say whose turn it is
         broadcast = some.parts.algorithm.broadcast(some.server, part)
-    smaller, some_loss = some.train_cohort(broadcast, part, 0)
-
-    torch.testing.assert_close(some_loss, loss[rows], rtol=1e-12, atol=0)
+    smaller, some_loss = some.training.train_cohort(broadcast, part, 0)
+    torch.testing.assert_close(some_loss, loss[rows], rtol=1e-9, atol=0)
     compared = 0
     for whole, group in zip(payload, smaller, strict=True):
-        at = torch.arange(len(cohort.trial)) if whole.row_index is None else whole.row_index
+        at = torch.arange(cohort.num_rows) if whole.row_index is None else whole.row_index
         own = rows if group.row_index is None else rows[group.row_index]
         for name, block in group.tensors.items():
             for row, cell in enumerate(own.tolist()):
-                torch.testing.assert_close(
-                    block[row], whole.tensors[name][at == cell][0], rtol=1e-9, atol=1e-12
-                )
+                found = whole.tensors[name][at == cell][0]
+                torch.testing.assert_close(block[row], found, rtol=1e-8, atol=1e-11)
                 compared += 1
     assert compared or not payload
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedrlr", "ditto"])
+def test_dropout_is_the_same_alone_as_in_a_stack(algorithm: str) -> None:
+    dropped = {"name": "mlp", "hidden": [4, 4], "dropout": 0.5}
+    keys = make_keys(algorithm, over_fading(algorithm), model=dropped)
+    whole = compute_scores(run(engine(keys), 2))
+    alone = compute_scores(run(engine(keys, trials=[1]), 2))
+    close(alone, {name: value[1:2] for name, value in whole.items()}, TOLERANCE)
+    other = compute_scores(run(engine(keys | {"model": dropped | {"dropout": 0.0}}), 2))
+    assert any(not torch.equal(whole[name], other[name]) for name in whole)
 
 
 @EVERY_PAIR

@@ -14,16 +14,10 @@ import numpy as np
 import pytest
 import torch
 from contract import probes
-from contract.small import engine, run, scenario, tree
+from contract.small import engine, run
 
-from otafl import load_scenario
-from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.core.contracts import Cohort
-from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
-from otafl.evaluation.recorder import Recorder
-from otafl.running.stack_run import run_stack
-from otafl.scenario import expand
 
 EXACT = {"engine.dtype": "float64", "transport": "ideal"}
 ON_AIR = EXACT | {
@@ -168,18 +162,6 @@ def test_stale_updates(link: dict, within: float) -> None:
     assert one.devices.get_all()["trained"][0, :, 0].tolist() == [2.0, 6.0, 6.0, 6.0]
 
 
-@LINKS
-def test_all_are_late(link: dict, within: float) -> None:
-    """Rounds in which everyone is still at work, and nobody can start anew."""
-    keys = LATE | link | {"channel.bandwidth_hz": 1e12, "devices.compute": speed(1 / 1.3)}
-    one = run(probed(keys, probes.Probe), 3)
-    (heard,) = one.parts.algorithm.heard
-    assert (heard.round, heard.cohort.staleness.tolist()) == (2, [2] * 12)
-    for s in range(3):
-        hand = mean(one, s, range(4), lambda k, s=s: probes.value(s, k, 0))
-        assert one.server["x"][s].tolist() == pytest.approx([hand] * 2, rel=within)
-
-
 def test_participants_are_chosen_from_those_available() -> None:
     """Devices 0 and 1 need longer than a slot; while they are at work only the others can be
     asked, and no more of them than are asked for."""
@@ -198,14 +180,6 @@ def test_participants_are_chosen_from_those_available() -> None:
         one.run_round(t)
     assert counts[0] == (3, 3, 3)
     assert 2 in np.unique(counts)
-
-
-def test_a_trial_is_not_diverged_while_its_devices_are_at_work() -> None:
-    keys = LATE | {"devices.compute": speed(1.0), "transport": "ideal"}
-    record = run_stack(expand(scenario(keys)))
-    assert np.isnan(record.variables["diverged_round"]).all()
-    assert np.isnan(record.variables["train_loss"][..., 2:]).all()
-    assert np.isfinite(record.variables["test_loss"]).all()
 
 
 def test_memory_of_a_codec_follows_its_device() -> None:
@@ -258,39 +232,3 @@ def test_ideal_route() -> None:
         assert float(one.server["bias"][s]) == pytest.approx(hand, rel=1e-12)
         assert abs(float(one.server["x"][s, 0]) / hand - 1) > 1e-3
     assert one.means.take()["uplink_symbols"].tolist() == [2.0] * 3
-
-
-def test_view_with_a_prediction_of_its_own() -> None:
-    """A mixture of two linear models, against NumPy."""
-    generator = np.random.default_rng(0)
-    weights = generator.standard_normal((2, 3, 64, 10))
-
-    class Mixture(probes.Probe):
-        def build_views(self, server: Any, devices: Any) -> dict[str, Any]:
-            params = {name: torch.from_numpy(w) for name, w in zip("ab", weights, strict=True)}
-
-            def predict(blocks: Any, x: torch.Tensor) -> torch.Tensor:
-                return sum(torch.matmul(x, blocks[name]).softmax(-1) for name in "ab").log()
-
-            return {"global": probes.View(params, predict)}
-
-    one = probed(EXACT, Mixture)
-    recorder = Recorder(one, 1, 3)
-    recorder.take_record(0, 0.0)
-    x, y = one.parts.samples.data.x_test[:40], one.parts.samples.data.y_test[:40]
-    for s in range(3):
-        exps = np.exp(np.einsum("bi,mic->mbc", x, weights[:, s]))
-        mixed = (exps / exps.sum(-1, keepdims=True)).mean(0)
-        taken = recorder.taken[0]
-        assert taken["test_accuracy"][s] == pytest.approx(np.mean(mixed.argmax(-1) == y))
-        assert taken["test_loss"][s] == pytest.approx(-np.log(mixed[range(40), y]).mean())
-
-
-def test_each_is_refused_where_only_the_mean_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FedAvg, "needs", "each")
-    with pytest.raises(UserError, match=r"needs each of them; use one of the transports ideal, d"):
-        load_scenario(tree({"transport": "over_the_air"}))
-    one = run(probed(DIGITAL, probes.Probe), 1)
-    each = one.parts.algorithm.heard[0].received.per_device
-    hand = [probes.value(s, k, 0) for s in range(3) for k in range(4)]
-    assert each[0]["x"][:, 0].tolist() == pytest.approx(hand, rel=1e-12)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import re
 from pathlib import Path
 
@@ -218,24 +217,6 @@ def test_plot(swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     assert (swept / "out_aggregation_nmse_round.png").exists()
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["--x", "snr_db"], "--sel power=gbma"),
-        (["--sel", "power"], "--sel power: must be of the form dim=value"),
-        (["--y", "accuracy"], "did you mean 'test_accuracy'?"),
-        (["--hue", "power", "--sel", "snr_db=0", "-o", "f.bmp"], "must end in .png, .pdf or .svg"),
-    ],
-)
-def test_plot_explains(
-    swept: Path, capsys: pytest.CaptureFixture, args: list[str], said: str
-) -> None:
-    call("plot", swept, *args, code=2)
-    error = capsys.readouterr().err
-    assert error.startswith("otafl: error: ")
-    assert said in error
-
-
 def test_data_list(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     call("data", "list")
@@ -244,17 +225,3 @@ def test_data_list(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatc
     assert "fashion_mnist" in listed
     call("data", "get", "imagenet", code=2)
     assert "imagenet" in capsys.readouterr().err
-
-
-def test_check_prints_the_schema(capsys: pytest.CaptureFixture) -> None:
-    call("check", "--schema")
-    assert "properties" in json.loads(capsys.readouterr().out)
-
-
-def test_plot_without_options_draws_the_overview(
-    swept: Path, capsys: pytest.CaptureFixture
-) -> None:
-    call("plot", swept)
-    drawn = Path(capsys.readouterr().out.strip())
-    assert drawn.name == f"{swept.stem}_overview.png"
-    assert drawn.read_bytes() == (swept / "small.png").read_bytes()

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
+from support.command import call
+from support.pages import DOCS
 
 import otafl
-from otafl import cli
 
 pytestmark = pytest.mark.slow
 
-DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "coming_from.md").read_text()
 
 
@@ -33,9 +33,7 @@ def ran(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *change: str) 
     (folder / f"{name}.yaml").write_text(block(f"{name}.yaml"))
     command = f"otafl run {name}.yaml"
     assert command in PAGE.splitlines()
-    with pytest.raises(SystemExit) as left:
-        cli.main([*command.split()[1:], "--quiet", *change])
-    assert not left.value.code
+    call(*command.split()[1:], "--quiet", *change)
     return otafl.open_results(folder / "results" / f"{name}.nc")
 
 

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 import xarray as xr
 from golden.made_results import made, written
+from support.command import call
 
-from otafl import cli, open_results
+from otafl import open_results
 from otafl.core.errors import UserError
 from otafl.results import files
 from otafl.results.conversion import convert
@@ -101,19 +102,11 @@ def test_what_cannot_be_is_said(
         ([tmp_path / "nowhere", tmp_path / "o.csv"], "no such file"),
         ([ran, ran / "o.csv"], "cannot be written"),
     ):
-        with pytest.raises(SystemExit) as left:
-            cli.main(["convert", *map(str, args)])
-        assert left.value.code == 2
+        call("convert", *args, code=2)
         assert said in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "zarr", None)
     with pytest.raises(UserError, match=r"pip install 'otafl\[zarr\]'"):
         convert(ran, tmp_path / "o.zarr")
-
-
-def show(monkeypatch: pytest.MonkeyPatch, columns: int, *args: object) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    with pytest.raises(SystemExit):
-        cli.main(["show", *map(str, args)])
 
 
 @pytest.mark.slow
@@ -122,21 +115,14 @@ def test_show_of_many_points(
 ) -> None:
     ds = made({"channel.snr_db": list(range(70))}, trials=2)
     path = written(ds, tmp_path / "r.nc")
-    show(monkeypatch, 80, path)
+    monkeypatch.setenv("COLUMNS", "80")
+    call("show", path)
     told = capsys.readouterr().out
     first = [line.split()[0] for line in told.splitlines() if re.match(r" *\d+ .*±", line)]
     assert first == [*map(str, range(20)), *map(str, range(65, 70))]
     assert "45 points between are not shown; --all shows them" in told
-    show(monkeypatch, 40, path, "--all")
+    monkeypatch.setenv("COLUMNS", "40")
+    call("show", path, "--all")
     told = capsys.readouterr().out
     assert len([line for line in told.splitlines() if re.match(r" *\d+ .*±", line)]) == 70
     assert "not shown" not in told
-
-
-def test_a_narrow_terminal_folds_cells(
-    ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    show(monkeypatch, 40, ran)
-    told = capsys.readouterr().out
-    assert max(map(len, told.splitlines())) <= 40
-    assert any("0.410 ± 0.010" in line for line in told.splitlines())

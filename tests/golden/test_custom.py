@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
 import pytest
+from support.pages import DOCS, read_lines, write_files
 from support.programs import run
 
 from otafl import open_results
 
-DOC = Path(__file__).parents[2] / "docs" / "extending.md"
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OTAFL = Path(sys.executable).with_name("otafl")
 
 
@@ -20,12 +18,7 @@ OTAFL = Path(sys.executable).with_name("otafl")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the document's blocks."""
     home = tmp_path_factory.mktemp("extending")
-    names = []
-    for language, text in BLOCK.findall(DOC.read_text()):
-        if language != "sh":
-            names.append(text.partition("\n")[0].removeprefix("# "))
-            (home / names[-1]).write_text(text)
-    assert names == [
+    assert write_files(DOCS / "extending.md", home) == [
         *("my_method.py", "my_stubborn.py", "my_channel.py", "fading.yaml"),
         *("my_power.py", "power.yaml"),
         *("my_model.py", "my_data.py", "my_partition.py", "my_codec.py", "my_csi.py"),
@@ -44,8 +37,7 @@ def call(folder: Path, *command: str | Path) -> str:
 @pytest.mark.slow
 def test_commands(folder: Path) -> None:
     """As typed in the folder, by the console script, which does not look there by itself."""
-    commands = [text for language, text in BLOCK.findall(DOC.read_text()) if language == "sh"]
-    for line in "".join(commands).splitlines():
+    for line in read_lines(DOCS / "extending.md"):
         name, *rest = line.split()
         assert name == "otafl"
         call(folder, OTAFL, *rest)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.pages import BLOCK, DOCS
 
 import otafl
 from otafl import cli
@@ -21,12 +22,8 @@ from otafl.scenario import load_scenario, writing
 
 ROOT = Path(__file__).parents[2]
 
-DOCS = ROOT / "docs"
-
 README = ROOT / "README.md"
 
-
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 WORD = re.compile(r"\b[a-z]+\b")
 
@@ -113,7 +110,6 @@ def read_row(page: str, name: str) -> list[float]:
     [
         ("get_started.md", "curves.png by_snr.png results/first.nc results/louder.nc"),
         ("paper.md", "cost.md all.csv tests.tex snr.pdf policies.html"),
-        ("data.md", "saved_partition.png skew_partition.png skew.csv skew.png"),
         ("places.md", "results/town.nc town_map.png"),
         ("results.md", ""),
         ("differentiable.md", ""),
@@ -121,10 +117,6 @@ def read_row(page: str, name: str) -> list[float]:
 )
 def test_blocks_run(page: str, files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And leave the files that the page tells of."""
-    if page == "data.md":
-        datasets = pytest.importorskip("datasets")
-        pytest.importorskip("flwr_datasets")
-        monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     torch.manual_seed(0)
     run_blocks(DOCS / page, monkeypatch, tmp_path)
     assert all((tmp_path / file).stat().st_size > 300 for file in files.split())

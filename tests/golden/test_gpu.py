@@ -1,8 +1,4 @@
-"""What a round would move to a GPU and back: `tests/gpu`, in a program of its own.
-
-Every component has a turn here or, by `OTAFL_GPU_TESTS=pretended pytest tests/gpu -m slow`, in a
-minute and a half more.
-"""
+"""What a round would move to a GPU and back: `tests/gpu`, in a program of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ FOLDER = Path(__file__).parents[1] / "gpu"
 
 @pytest.mark.slow(seconds=45)
 def test_on_a_pretended_gpu() -> None:
-    options = ["-m", "not slow and not gpu", "-n", "0", "-p", "no:cacheprovider", "-q"]
+    options = ["-m", "not gpu", "-n", "0", "-p", "no:cacheprovider", "-q"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(FOLDER)],
         capture_output=True,

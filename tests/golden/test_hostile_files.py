@@ -16,6 +16,7 @@ import torch
 import xarray as xr
 import yaml
 from contract.small import scenario
+from support.command import call
 from support.marks import first_is_fast
 from support.stopped_sweeps import Kill, same
 from support.trained_bench import make_trained_result
@@ -63,10 +64,8 @@ def inside_a_checkpoint(path: Path, mark: Path) -> None:
 
 Way = Callable[[Path, Path], None]
 
-WAYS: list[Way] = [as_pickle, as_torch, inside_a_checkpoint]
 
-
-@pytest.mark.parametrize("way", first_is_fast(WAYS))
+@pytest.mark.parametrize("way", first_is_fast([as_pickle, inside_a_checkpoint]))
 def test_a_checkpoint_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
     one, folder = scenario({"trials": 1}), tmp_path / "s"
     with pytest.raises(KeyboardInterrupt):
@@ -87,18 +86,24 @@ def test_a_journal_names_methods_of_a_clock_alone() -> None:
         clock.load_state_dict({"journal": [("__init__", None, None, None)]})
 
 
-@pytest.mark.parametrize("name", first_is_fast(["parts", "sweep.json", "sizes.json", "models"]))
-def test_no_file_of_a_folder_is_run(name: str, tmp_path: Path, mark: Path) -> None:
+def test_no_file_of_a_folder_is_run(tmp_path: Path, mark: Path) -> None:
+    """The fixture `mark` sees that none is."""
     one = scenario({"trials": 1, "training.rounds": 1, "output.save_models": True})
-    folder = tmp_path / "s"
-    sweeping.sweep(one, folder)
-    file = next(iter((folder / name).iterdir())) if (folder / name).is_dir() else folder / name
-    as_pickle(file, mark)
-    for checksum in folder.rglob("*.sha256"):
-        checksum.unlink()
-    for use in (sweeping.sweep, lambda _, place: [otafl.open_results(place), *verify(place)]):
-        with contextlib.suppress(UserError):
-            use(one, folder)
+    uses: list[Callable[[Path], object]] = [
+        otafl.open_results,
+        lambda place: list(verify(place)),
+        lambda place: sweeping.sweep(one, place),
+    ]
+    for name in ("parts", "sweep.json", "sizes.json", "models"):
+        folder = tmp_path / f"with {name}"
+        sweeping.sweep(one, folder)
+        for checksum in folder.rglob("*.sha256"):
+            checksum.unlink()
+        place = folder / name
+        as_pickle(next(place.iterdir()) if place.is_dir() else place, mark)
+        for use in uses:
+            with contextlib.suppress(UserError):
+                use(folder)
 
 
 @pytest.mark.parametrize("way", [as_pickle, as_torch])
@@ -124,14 +129,15 @@ def named(tmp_path: Path, code: str, **options: Any) -> Path:
 
 
 def test_a_model_s_code_is_not_run(tmp_path: Path, mark: Path) -> None:
+    """What Python itself has not even if it is trusted."""
     path = named(tmp_path, "os:mkdir", path=str(mark))
     with pytest.raises(UserError, match=r"names 'os:mkdir'.* trust=True"):
         otafl.load_model(path)
+    with pytest.raises(UserError, match="part of Python itself"):
+        otafl.load_model(path, trust=True)
     for check in ("--check", "--no-check"):
         out = str(tmp_path / "model.pt2")
-        with pytest.raises(SystemExit) as end:
-            main(["export", str(path), "--to", "pytorch", "--out", out, check])
-        assert end.value.code == 2
+        call("export", path, "--to", "pytorch", "--out", out, check, code=2)
 
 
 def test_trusted_code_must_make_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,13 +145,6 @@ def test_trusted_code_must_make_a_module(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.syspath_prepend(tmp_path)
     path = named(tmp_path, "no_module:Thing", a=1)
     with pytest.raises(UserError, match=r"returned a Thing; expected a torch.nn.Module"):
-        otafl.load_model(path, trust=True)
-
-
-def test_no_command_runs_what_a_model_names_of_python(tmp_path: Path, mark: Path) -> None:
-    """Trusted or not."""
-    path = named(tmp_path, "os:mkdir", path=str(mark))
-    with pytest.raises(UserError, match="part of Python itself"):
         otafl.load_model(path, trust=True)
 
 
@@ -163,15 +162,10 @@ def test_a_result_s_data_set_is_not_made(tmp_path: Path, monkeypatch: pytest.Mon
     path = make_trained_result(tmp_path, data="mine_to_run:data")
     monkeypatch.delenv("OTAFL_TEST_WAS_RUN")
     data_loading._load_from_cache.cache_clear()  # as in a program that has not run it itself
-    out = str(tmp_path / "model.pt2")
-    command = ["export", str(path), "--to", "pytorch", "--out", out]
-    with pytest.raises(SystemExit) as end:
-        main(command)
-    assert end.value.code == 2
+    command = ["export", path, "--to", "pytorch", "--out", tmp_path / "model.pt2"]
+    call(*command, code=2)
     assert "OTAFL_TEST_WAS_RUN" not in os.environ
-    with pytest.raises(SystemExit) as end:
-        main([*command, "--trust"])
-    assert end.value.code in (0, None)
+    call(*command, "--trust")
     assert os.environ.pop("OTAFL_TEST_WAS_RUN") == "1"
 
 
@@ -187,14 +181,10 @@ def test_the_copy_in_a_folder_is_not_believed(
     copy = folder / "scenario.yaml"
     shutil.copy(copy, tmp_path / "own.yaml")
     for where in (copy, tmp_path / "own.yaml"):  # it names no code
-        with pytest.raises(SystemExit) as end:
-            main(["sweep", str(where), "--out", str(folder), "--quiet"])
-        assert end.value.code in (0, None)
+        call("sweep", where, "--out", folder, "--quiet")
     copy.write_text(copy.read_text().replace("name: gbma", "name: os:getcwd"))
-    for command in (["check"], ["sweep", "--out", str(folder)], ["run"]):
-        with pytest.raises(SystemExit) as end:
-            main([command[0], str(copy), *command[1:]])
-        assert end.value.code == 2
+    for command, *more in (["check"], ["sweep", "--out", folder], ["run"]):
+        call(command, copy, *more, code=2)
         assert "names 'os:getcwd'" in capsys.readouterr().err
 
 
@@ -229,14 +219,17 @@ READERS = {
     "diff with its scenario": ["diff", "R", "S.yaml"],
     "convert": ["convert", "R", "OUT.nc"],
     "convert to a table": ["convert", "R", "OUT.csv"],
-    "export": ["export", "R", "--to", "pytorch", "--out", "OUT.pt2"],
+    "export": ["export", "R", "--to", "pytorch", "--out", "OUT.pt2", "--check"],
 }
 
 
-@pytest.fixture
-def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: Path) -> Path:
-    """A result with models whose scenario names a stranger's module throughout, in the sweep too,
-    beside that module."""
+@pytest.mark.slow
+def test_no_command_imports_what_a_result_s_scenario_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: Path
+) -> None:
+    """A result with models whose scenario names a stranger's module throughout, beside that module,
+    whose import the fixture `mark` would see. Some readers work on a scenario that is no more than
+    a text, others say that they would need its code."""
     path = make_trained_result(tmp_path)
     (tmp_path / "strangers.py").write_text(f"import os; os.mkdir({str(mark)!r})\n")
     monkeypatch.chdir(tmp_path)
@@ -253,22 +246,11 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: Path) -> Path
     dataset.attrs["scenario"] = text
     dataset.close()
     write_part(dataset, path)
-    return path
-
-
-@pytest.mark.parametrize("reader", first_is_fast(READERS))
-def test_no_command_imports_what_a_result_s_scenario_names(
-    reader: str, hostile: Path, mark: Path
-) -> None:
-    """The fixture `mark` sees that the module was not imported. Some readers work on a scenario
-    that is no more than a text, others say that they would need its code."""
-    words = [
-        word.replace("OUT", "out") if word != "R" else str(hostile) for word in READERS[reader]
-    ]
-    if "pytorch" in words:
-        words.append("--check")
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    assert end.value.code in (0, None, 1, 2)
-    if reader not in ("export", "diff with its scenario"):
-        assert end.value.code in (0, None)
+    refused = ("export", "diff with its scenario")
+    wrong = {}
+    for reader, words in READERS.items():
+        with pytest.raises(SystemExit) as end:
+            main([str(path) if word == "R" else word.replace("OUT", "out") for word in words])
+        if end.value.code not in ((0, None, 1, 2) if reader in refused else (0, None)):
+            wrong[reader] = end.value.code
+    assert wrong == {}

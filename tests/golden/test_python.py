@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import otafl
-from otafl import sweeping
-from otafl.core.console import Progress
 
 SMALL = {
     "name": "small",
@@ -19,34 +15,6 @@ SMALL = {
     "devices": {"count": 2},
     "training": {"rounds": 2, "local_steps": 1},
 }
-
-
-def called(monkeypatch: pytest.MonkeyPatch, name: str, *args: Any, **options: Any) -> dict:
-    """The arguments with which the shared code of both interfaces is called."""
-    found: dict[str, Any] = {}
-    signature = inspect.signature(getattr(sweeping, name))
-
-    def note(*args: Any, **kwargs: Any) -> None:
-        found.update(signature.bind(*args, **kwargs).arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sweeping, name, note)
-        getattr(otafl, name)(*args, **options)
-    return found
-
-
-@pytest.mark.parametrize("name", ["run", "sweep"])
-def test_options_reach_the_code_that_the_commands_call(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    options: dict[str, Any] = {"workers": 3, "checkpoint_every": 7}
-    scenario = otafl.load_scenario(SMALL)
-    found = called(monkeypatch, name, scenario, tmp_path / "r.nc", progress=True, **options)
-    assert {key: found[key] for key in options} == options
-    assert isinstance(found["progress"], Progress)
-    found = called(monkeypatch, name, SMALL, tmp_path / "r.nc", scheduler="tls://x")
-    assert found["scheduler"] == "tls://x"
-    assert found["progress"] is None
 
 
 @pytest.mark.parametrize(

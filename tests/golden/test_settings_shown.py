@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden.test_docs import BLOCK
+from support.pages import BLOCK
 
 from otafl import cli
 from otafl.data.files import DATA_DIR

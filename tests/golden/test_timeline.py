@@ -36,28 +36,17 @@ def test_the_command(ran: Path, capsys: pytest.CaptureFixture) -> None:
     assert f"{ran.parent / 'small_timeline.png'}\n" in told
     assert (ran.parent / "small_timeline.png").stat().st_size > 10_000
     assert "updates of the whole trial: 12 started, " in told
-
-
-def test_the_command_with_a_window(ran: Path, capsys: pytest.CaptureFixture) -> None:
     figure = ran.parent / "part.svg"
     call("timeline", ran, "--sel", "snr_db=0", "--from", 0.001, "--until", 0.002, "-o", figure)
     assert "3 devices, 0.001000 to 0.002000 s of " in capsys.readouterr().out
     assert figure.read_text().startswith("<?xml")
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+    for options, said in (
         ([], "pick one with --sel snr_db=0"),
         (["--sel", "snr_db=0", "--trial", 9], "trial 9: no such trial"),
         (["--sel", "snr_db=0", "-o", "/proc/no/a.png"], "/proc/no/a.png: cannot be written"),
-    ],
-)
-def test_the_command_explains(
-    ran: Path, options: list, said: str, capsys: pytest.CaptureFixture
-) -> None:
-    call("timeline", ran, *options, code=2)
-    assert said in capsys.readouterr().err
+    ):
+        call("timeline", ran, *options, code=2)
+        assert said in capsys.readouterr().err
 
 
 def test_the_example_of_the_page_runs(

@@ -1,4 +1,4 @@
-"""`otafl validate`: what is printed and written, exit codes, and that its page names every law."""
+"""`otafl validate`: what is printed and written, and exit codes."""
 
 from __future__ import annotations
 
@@ -6,45 +6,27 @@ import csv
 from pathlib import Path
 
 import pytest
+from support.command import call
 
-from otafl import cli
 from otafl.validation import checks, report, suite
 from otafl.validation.bench import Bench
 
-DOCS = Path(__file__).parents[2] / "docs" / "validation.md"
 
-
-def call(*args: object, code: int = 0) -> None:
-    """The command in this process; it must end with the exit code."""
-    with pytest.raises(SystemExit) as left:
-        cli.main([str(arg) for arg in args])
-    assert (left.value.code or 0) == code
-
-
-@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Progress is shown although the output is no terminal."""
     files = ("--csv", tmp_path / "a.csv", "--figure", tmp_path / "a.png")
-    call("validate", "--quick", "--only", "power", "--quiet", *files)
+    call("validate", "--quick", "--only", "receiver", *files)
     captured = capsys.readouterr()
-    assert captured.err == ""
-    chosen = suite.list_laws("power")
-    assert 10 < len(chosen) < 30
+    chosen = suite.list_laws("receiver")
+    assert f"0/{len(chosen)} laws, now {chosen[0].name}" in captured.err
     assert captured.out.count("pass") == len(chosen) + 1  # and the heading
     assert f"{len(chosen)} laws hold" in captured.out
     with (tmp_path / "a.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert tuple(lines[0]) == report.COLUMNS
     assert {line["law"] for line in lines} == {law.name for law in chosen}
-    assert all(
-        line["pass"] == "True" and (line["low"] or "budget" in line["law"]) for line in lines
-    )
+    assert {line["pass"] for line in lines} == {"True"}
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_progress_where_the_output_is_no_terminal(capsys: pytest.CaptureFixture) -> None:
-    chosen = suite.list_laws("receiver")
-    call("validate", "--quick", "--only", "receiver")
-    assert f"0/{len(chosen)} laws, now {chosen[0].name}" in capsys.readouterr().err
 
 
 def test_a_failure_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

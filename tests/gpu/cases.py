@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
-from contract.small import ALGORITHMS, chosen, over_fading, section
+from contract.small import ALGORITHMS, over_fading, small
 
 from otafl.core import registry
 from otafl.data import DataSet
@@ -85,14 +84,9 @@ MORE: dict[str, dict[str, Any]] = {
 def _keys(table: str, name: str) -> dict[str, Any]:
     """A scenario with the component and what its settings' example says that it needs."""
     path = registry.TABLES[table].section
-    own = section(name) if table == "channel" else chosen(table, name)
     example = registry.load_settings_class(table, name).example
     others = {key: value for key, value in example.items() if not key.startswith(f"{path}.")}
-    if name == "matrix_sensing":
-        own = {**own, "rows": 2}
-    if table == "codec" and "rank" in registry.load_settings_class(table, name).model_fields:
-        own = {**own, "rank": 1}
-    return {**others, path: own}
+    return {**others, path: small(table, name)}
 
 
 def _made() -> dict[str, dict[str, Any]]:
@@ -109,13 +103,6 @@ def _made() -> dict[str, dict[str, Any]]:
             cases[f"{table} {name}"] = _keys(table, name)
     # seed 7 gives two coordinates equal size, of which one is kept: other ones on other processors
     cases["codec compressed_sensing"]["seed"] = 9
-    for codec in registry.list_names("codec"):
-        keys = cases[f"codec {codec}"]
-        cases[f"codec {codec} over digital"] = {**keys, "transport": "digital"}
-    for power in registry.list_names("power"):
-        for channel in ("awgn", "tdl-a"):
-            keys = _keys("power", power)
-            cases[f"power {power} over {channel}"] = {**keys, "channel": section(channel)}
     return cases | MORE
 
 
@@ -137,7 +124,4 @@ QUICK = [
     ),
     *MORE,
 ]
-"""The cases that the README's command runs on a pretended GPU."""
-
-MARKED = [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
-"""All cases; others than the quick ones are slow tests."""
+"""The cases that run on a pretended GPU."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from golden.test_coming_from import DOCS, block, said
+from golden.test_coming_from import block, said
+from support.pages import DOCS
 
 pytest.importorskip("flwr")
 

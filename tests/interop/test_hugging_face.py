@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from golden.test_docs import run_blocks
 from numpy.testing import assert_array_equal
+from support.pages import DOCS
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -93,6 +95,12 @@ def test_tables_with_lists_of_numbers_and_texts_for_labels() -> None:
     assert_array_equal(data.y_test, [2, 1])
     assert_array_equal(data.owner, [0, 1, 0, 2])
     assert_array_equal(data.owner_test, [0, 1])
+
+
+def test_blocks_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_blocks(DOCS / "data.md", monkeypatch, tmp_path)
+    for file in ("saved_partition.png", "skew_partition.png", "skew.csv", "skew.png"):
+        assert (tmp_path / file).stat().st_size > 300, file
 
 
 def test_a_test_split_is_needed() -> None:

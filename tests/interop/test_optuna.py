@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden.test_docs import DOCS, run_blocks
+from golden.test_docs import run_blocks
+from support.pages import DOCS
 
 pytestmark = pytest.mark.slow
 

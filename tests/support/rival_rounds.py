@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from support.exchange_bench import make_received
 from torch import Tensor
 from twins.network import Array, Minibatch
 from twins.rivals import plus
@@ -72,7 +73,7 @@ class Rounds:
         config = registry.load_settings_class("algorithm", name).model_validate(settings or {})
         self.method = registry.make_component("algorithm", config, model, 5)
         self.streams = Streams([5, 5], [0, 1], dtype=dtype)
-        fields = {n: v for n, v in config.model_dump().items() if type(v) is float}
+        fields = {n: v for n, v in config.model_dump().items() if type(v) in (float, int)}
         self.hyper = {n: torch.tensor(rates.get(n, [v, v]), dtype=dtype) for n, v in fields.items()}
         self.data: TrainingData = local_data(sizes, INPUTS, CLASSES, self.streams, 4, steps)
         count = torch.tensor(sizes, dtype=dtype)
@@ -111,27 +112,11 @@ class Rounds:
 
 
 def receive_exactly(payload: Payload, cohort: Cohort) -> Received:
-    """Take the weighted means of what was sent."""
-    means = []
+    """Take what was sent, and its weighted means."""
     for group in payload:
-        assert (group.row_index, group.mask, group.weighting, group.route) == (
-            None,
-            None,
-            "mean",
-            "uplink",
-        )
-        means.append(
-            {
-                name: block.new_zeros(cohort.num_trials, *block.shape[1:]).index_add_(
-                    0,
-                    cohort.trial,
-                    block * cohort.normalised_weight.view(-1, *[1] * (block.dim() - 1)),
-                )
-                for name, block in group.tensors.items()
-            }
-        )
-    came = cohort.weight.new_ones(cohort.num_trials)
-    return Received(tuple(means), (came,) * len(means), None, None)
+        kind = group.row_index, group.mask, group.weighting, group.route
+        assert kind == (None, None, "mean", "uplink")
+    return make_received(payload, cohort, None)
 
 
 def to_arrays(model: Model, params: Tensors, row: Any) -> list[Array]:

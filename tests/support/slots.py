@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from support.rival_rounds import CLASSES, INPUTS, SIZES, STEPS, receive_exactly, to_arrays
+from support.rival_rounds import CLASSES, INPUTS, SIZES, STEPS, Rounds, receive_exactly, to_arrays
 from torch import Tensor
 from twins.rivals import Params
-from twins.setting import everyone, local_data, minibatch, mlp
+from twins.setting import minibatch, mlp
 
-from otafl.core import registry
 from otafl.core.contracts import Cohort, Group, LocalContext
-from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 
 MODEL = mlp((INPUTS, 5, CLASSES))
@@ -30,7 +28,7 @@ class Sent:
     version: int
 
 
-class Slots:
+class Slots(Rounds):
     """Runs a method over two trials of five devices that come and go: `begin` and `run_slot` by
     (trial, device)."""
 
@@ -42,15 +40,7 @@ class Slots:
         **fields: Any,
     ) -> None:
         """fields: stackable ones, a list by trial."""
-        config = registry.load_settings_class("algorithm", name).model_validate(settings or {})
-        self.method = registry.make_component("algorithm", config, MODEL, 5)
-        self.streams = Streams([5, 5], [0, 1], dtype=F64)
-        numbers = {n: v for n, v in config.model_dump().items() if type(v) in (float, int)}
-        self.hyper = {n: torch.tensor(fields.get(n, [v, v]), dtype=F64) for n, v in numbers.items()}
-        self.data = local_data(sizes, INPUTS, CLASSES, self.streams, 4, STEPS)
-        count = torch.tensor(sizes, dtype=F64)
-        self.all = everyone(count / count.sum(1, keepdim=True))
-        self.server, _ = self.method.init(self.streams, self.hyper)
+        super().__init__(name, MODEL, settings, sizes=sizes, **fields)
         self.sent: dict[tuple[int, int], Sent] = {}
         self.slots = 0
 
