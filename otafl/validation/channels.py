@@ -12,11 +12,7 @@ from scipy import special
 from otafl.channels.fading import keep_global_state
 from otafl.core import registry
 from otafl.validation.bench import Bench
-from otafl.validation.checks import (
-    Check,
-    check_mean,
-    state_law,
-)
+from otafl.validation.checks import Check, check_mean, state_law
 
 LIGHT_M_PER_S = 299_792_458.0
 CARRIER_HZ = 3.5e9

@@ -17,12 +17,7 @@ from scipy import stats
 
 from otafl.core.units import db_to_linear
 from otafl.validation.bench import Bench, BenchRecord, Rig
-from otafl.validation.checks import (
-    Check,
-    check_mean,
-    check_normal_errors,
-    state_law,
-)
+from otafl.validation.checks import Check, check_mean, check_normal_errors, state_law
 
 NOISELESS_DB = 200.0
 N = 0.5

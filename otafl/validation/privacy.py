@@ -9,21 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from scipy import stats
 
-from otafl.privacy.accounting import (
-    compute_delta,
-    compute_mu,
-)
+from otafl.privacy.accounting import compute_delta, compute_mu
 from otafl.validation.bench import Bench, Rig
-from otafl.validation.checks import (
-    Check,
-    check_at_most,
-    check_exact,
-    check_ratios,
-    state_law,
-)
+from otafl.validation.checks import Check, check_at_most, check_exact, check_ratios, state_law
 
 N = 0.5
 CLIP = 0.3
@@ -85,32 +75,6 @@ def _gaussian(bench: Bench, mu: float) -> Iterator[Check]:
     for epsilon in (0.0, 0.3 * mu, mu + mu**2):
         law = integrate_delta(stats.norm.pdf(x - mu), stats.norm.pdf(x), epsilon, float(step))
         yield check_exact(law, compute_delta(mu, epsilon), 1e-5, f"epsilon={epsilon:g}")
-
-
-@state_law("privacy: clipped norms", f"{LIU}; x min(1, C / |x|)")
-def _check_clipping(bench: Bench) -> Iterator[Check]:
-    """Compare norms, and the estimate, with those of payloads that are scaled down to norm C.
-
-    Norms are from C / 10 to 10 C, with one real per symbol or two. The estimate without noise and
-    fading is the mean of the clipped payloads.
-    """
-    norms = np.geomspace(0.1, 10.0, DEVICES) * CLIP
-    powers = torch.from_numpy(norms**2 / REALS)
-    channel = {"name": "awgn", "snr_db": 200.0}
-    for quadrature in (False, True):
-        transport = {"name": "over_the_air", "quadrature": quadrature}
-        rig = _build_rig(bench, 8, "ci", channel=channel, transport=transport)
-        x = rig.draw_symbols(REALS, 0, powers)
-        estimate, report = rig.send(x, 0)
-        rows = x.view(rig.num_trials, DEVICES, REALS).cpu().numpy()
-        short = rows * np.minimum(1.0, CLIP / norms)[:, None]
-        case = "two reals a symbol" if quadrature else "one real a symbol"
-        sent = np.sqrt(
-            np.einsum("skk->sk", report.saved_tensors["gram/0"][:, 0].real.cpu().numpy())
-        )
-        yield check_ratios(sent, np.linalg.norm(short, axis=-1), case=f"{case}, norms")
-        off = np.abs(estimate.cpu().numpy() - short.mean(1)).max() / CLIP
-        yield check_exact(0.0, float(off), 1e-6, f"{case}, their mean")
 
 
 def _compute_mu(rig: Rig, rounds: int, honest: bool, distance: float) -> np.ndarray:

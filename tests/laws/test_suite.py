@@ -15,8 +15,6 @@ LAWS = {law.name: law for law in suite.list_laws()}
 LONG = {
     "channel: antenna covariance",
     "channel: mean power",
-    "codec count_sketch: unbiased",
-    "codec count_sketch: variance",
     "power: K counts the transmitters",
     "power: NMSE follows from h, p, c, eta",
     "power: error given the channel",
