@@ -17,6 +17,7 @@ from support.closed_forms import holds
 
 from otafl.algorithms.baselines.zeroth_order import draw_directions
 from otafl.algorithms.personal.fedfomo import FedFomo
+from otafl.clock.trial_clock import TrialClock
 from otafl.codecs.sparse import draw_random_subset
 from otafl.core import registry
 from otafl.core.contracts import Cohort, Context
@@ -27,8 +28,9 @@ from otafl.data.partitions.by_class import Dirichlet, DirichletMix
 from otafl.data.ridge import Ridge
 from otafl.devices.availability import AvailabilitySetup
 from otafl.devices.compute.drawn import DrawnCompute
-from otafl.devices.compute.kinds import LognormalCompute
+from otafl.devices.compute.kinds import Fixed, LognormalCompute
 from otafl.devices.faults import Faults
+from otafl.devices.protocols import Rules
 from otafl.selection.selections import draw_subset
 from otafl.validation.bench import CONFORMANCE, Bench
 from otafl.validation.checks import (
@@ -133,6 +135,21 @@ def test_presence_is_remembered(bench: Bench) -> Iterator[Check]:
         later = found[found[:, 0] == present, 1]
         law = share + (present - share) * math.exp(-(1.0 / 20.0 + 1.0 / 30.0) * 5.0)
         yield check_share(law, int(later.sum()), len(later), "present" if present else "absent")
+
+
+@holds()
+def test_waits_for_periodic_slots_are_uniform(bench: Bench) -> Iterator[Check]:
+    """Of devices whose work does not depend on the slots, which begin every two seconds."""
+    draw, devices = np.random.default_rng(7), 1000
+    rules = Rules(0, 2.0, late="next", broadcast_first=False)
+    trial, free = TrialClock(Fixed().build_hardware(devices, draw), rules, log=True), range(devices)
+    for round in range(100):
+        none = [0.0] * len(free)
+        trial.start(round, list(free), none, draw.exponential(600.0, len(free)).tolist(), none)
+        free = trial.admit().on_time
+        trial.transmit(1.0 if free else 0.0)
+    waits = [one.end_s - one.start_s for one in trial.history() if one.activity == "wait"]
+    yield check_distribution(np.array(waits), stats.uniform(0.0, 2.0).cdf)
 
 
 DAYS = {
