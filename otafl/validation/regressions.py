@@ -1,4 +1,4 @@
-"""Laws of federated linear regression: fixed points, floors and rates.
+"""Laws of federated linear regression over the air: the floor of the excess risk.
 
 K devices of equal weight have F_k(w) = mean |x^T w - y|^2 / 2 with Hessians H_k and gradients
 g_k(w) = H_k (w - w*) + g_k about the common optimum w*, where the g_k add up to 0. H is the mean of
@@ -19,7 +19,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
 from otafl.validation.bench import Bench
-from otafl.validation.checks import Check, check_at_most, check_mean, state_law
+from otafl.validation.checks import Check, check_mean, state_law
 
 NOISE = 0.5
 """Noise variance of a received real."""
@@ -27,7 +27,6 @@ MEAN, VARIANCE = np.sqrt(np.pi) / 2.0, 1.0 - np.pi / 4.0
 """Mean and variance of the amplitude of Rayleigh fading."""
 FEATURES, SAMPLES = 3, 20
 STEP = 0.5
-LOCAL_STEP, LOCAL_STEPS = 0.2, 5
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,9 @@ class QuadraticProblem:
 
 
 def run_regression(
-    bench: Bench, rounds: int, trials: int, devices: int = 10, /, **sections: Any
+    bench: Bench, channel: str, gamma: float, rounds: int, trials: int, devices: int = 10
 ) -> tuple[QuadraticProblem, np.ndarray]:
-    """Run a linear regression of `devices` users, one device each, with full batches.
+    """Run a linear regression of `devices` users, one device each, with full batches, by GBMA.
 
     Returns
     -------
@@ -73,19 +72,18 @@ def run_regression(
     """
     data = {"users": devices, "user_samples": SAMPLES, "features": FEATURES, "condition": 3.0}
     training = {"rounds": rounds, "batch_size": SAMPLES, "weights": "uniform"}
-    training |= sections.pop("training", {})
     scenario = load_scenario(
         {
             "name": "regression",
             "data": {"name": "ridge", "user_test_samples": 1} | data,
             "model": {"name": "linear", "bias": False},
-            "transport": "ideal",
+            "channel": channel,
+            "power": {"name": "gbma", "gamma": gamma, "gain_target": "amplitude"},
             "algorithm": {"name": "fedavg", "learning_rate": STEP},
             "devices": {"count": devices},
             "training": training,
             "trials": trials,
             "engine": {"dtype": "float64", "device": bench.device},
-            **sections,
         }
     )
     points = expand(scenario)
@@ -128,15 +126,6 @@ def solve_stationary(problem: QuadraticProblem, noise: float) -> np.ndarray:
 
 
 GBMA = "Sery, Cohen 2020, equations 6 to 9, stationary second moment"
-LOCAL = "Charles, Konecny 2021; Karimireddy et al. 2020"
-
-
-def _link(channel: str, gamma: float) -> dict[str, Any]:
-    return {
-        "channel": channel,
-        "power": {"name": "gbma", "gamma": gamma, "gain_target": "amplitude"},
-        "transport": "over_the_air",
-    }
 
 
 def _average_excess(problem: QuadraticProblem, models: np.ndarray) -> np.ndarray:
@@ -147,7 +136,7 @@ def _average_excess(problem: QuadraticProblem, models: np.ndarray) -> np.ndarray
 @state_law("regression: stationary risk", GBMA, "gamma={}", (30.0, 3000.0))
 def _stationary_risk(bench: Bench, gamma: float) -> Iterator[Check]:
     """Compare the time average of the excess risk with noise and fading with trace(H S) / 2."""
-    run = run_regression(bench, 140, bench.scale_size(240), **_link("rayleigh", gamma))
+    run = run_regression(bench, "rayleigh", gamma, 140, bench.scale_size(240))
     second_moment = solve_stationary(run[0], NOISE / gamma)
     yield check_mean(float(np.trace(run[0].hessian @ second_moment) / 2.0), _average_excess(*run))
 
@@ -160,35 +149,7 @@ def _noise_floor(bench: Bench, case: tuple[int, float]) -> Iterator[Check]:
     so the floor depends on the devices only by their number.
     """
     devices, gamma = case
-    run = run_regression(bench, 120, bench.scale_size(160), devices, **_link("awgn", gamma))
+    run = run_regression(bench, "awgn", gamma, 120, bench.scale_size(160), devices)
     values = np.geomspace(1.0, 1.0 / 3.0, FEATURES)
     law = NOISE / (gamma * devices**2) * (values / (1.0 - (1.0 - STEP * values) ** 2)).sum() / 2.0
     yield check_mean(law, _average_excess(*run))
-
-
-@state_law("regression: local steps", LOCAL)
-def _local_steps(bench: Bench) -> Iterator[Check]:
-    """Compare the fixed points of FedAvg and SCAFFOLD with five local steps.
-
-    FedAvg's is (sum_k P_k)^-1 sum_k P_k w_k*, P_k = I - (I - b H_k)^5. SCAFFOLD's is w*, as all
-    devices take part at server step 1.
-    """
-    for name, rounds in (("fedavg", 100), ("scaffold", 250)):
-        section = {"name": name, "learning_rate": LOCAL_STEP}
-        training = {"local_steps": LOCAL_STEPS}
-        problem, models = run_regression(bench, rounds, 1, algorithm=section, training=training)
-        law = _solve_local_point(problem) if name == "fedavg" else problem.optimum
-        off = np.linalg.norm(models[-1, 0] - law) / np.linalg.norm(law)
-        yield check_at_most(1e-4, float(off), 0.0, name)
-
-
-def _solve_local_point(problem: QuadraticProblem) -> np.ndarray:
-    identity = np.eye(problem.hessian.shape[0])
-    p = np.stack(
-        [
-            identity - np.linalg.matrix_power(identity - LOCAL_STEP * one, LOCAL_STEPS)
-            for one in problem.hessians
-        ]
-    )
-    own = np.linalg.solve(problem.hessians, problem.moments[..., None])[..., 0]
-    return np.asarray(np.linalg.solve(p.sum(0), np.einsum("kpq,kq->p", p, own)))

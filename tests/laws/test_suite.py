@@ -19,7 +19,6 @@ LONG = {
     "power: NMSE follows from h, p, c, eta",
     "power: error given the channel",
     "power: power within its budget",
-    "regression: local steps",
     "regression: noise floor",
     "regression: stationary risk",
     "topology cells: interference",

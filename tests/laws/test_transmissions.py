@@ -100,3 +100,19 @@ def test_groups_have_their_shares_of_power(
         law = 0.5 / (factor * power * devices**2)
         yield check_mean_square(law, error**2 / law, error.size, f"group {group}")
     yield check_exact(power, float(report.power.max()), 1e-5, "mean power of a symbol")
+
+
+@holds()
+def test_a_sketch_is_unbiased_and_has_its_variance(bench: Bench) -> Iterator[Check]:
+    """Charikar, Chen, Farach-Colton 2002: E of a coordinate's square error is (|x|^2 - x_i^2) / w
+    of w buckets; all coordinates are positive, so that a missing sign does not average out."""
+    codec = {"name": "count_sketch", "ratio": 0.5}
+    rig = bench.build_rig(1, 1, {"codec": codec, "transport": "ideal"})
+    drawn = []
+    for round in range(512):
+        x = rig.draw_symbols(96, round).abs()
+        drawn.append((x[0].numpy(), rig.send(x, round)[0][0].numpy()))
+    x, found = (np.stack(one) for one in zip(*drawn, strict=True))
+    power = (x**2).sum(1)
+    yield check_mean(1.0, (found * x).sum(1) / power, "mean")
+    yield check_mean(1.0, ((found - x) ** 2).sum(1) / (95 * power / 48), "variance")
