@@ -67,7 +67,8 @@ def judge(ds: xr.Dataset) -> dict[str, Judged]:
         names = (name, *references)
         if not all(one in ds for one in names):
             continue
-        there = np.isfinite(select_end_total(ds, name))
+        values = select_end_total(ds, name)
+        there = values.notnull()
         accuracy, share, count = (
             select_end_total(ds, one).where(there).mean("trial").values.ravel() for one in names
         )

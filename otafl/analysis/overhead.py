@@ -178,7 +178,7 @@ def compute_symbols_per_round(
     if "transport" in result.coords:
         names = result["transport"]
     else:
-        section = header.read_scenario(result.attrs).get("transport")
+        section = header.read_scenario(result.attrs)["transport"]
         names = xr.DataArray(section if isinstance(section, str) else section["name"])
     counted = xr.apply_ufunc(_find_counting_rule, names, vectorize=True)
     factor = xr.ones_like(participants)

@@ -167,8 +167,8 @@ def find_best(table: TableGrid, over: str, level: float | None = None) -> np.nda
             marked[won] = level is None
             if level is not None:
                 dims = ("other", "trial")
-                others, best = xr.DataArray(trials[rest], dims=dims), trials[won]
-                tests = compare_values(others, xr.DataArray(best, dims=dims[1:]))
+                lost = xr.DataArray(trials[rest], dims=dims)
+                tests = compare_values(lost, xr.DataArray(trials[won], dims=dims[1:]))
                 marked[won] = bool((tests["p_holm"] < level).all())
     return marked.reshape(rows, columns)
 
