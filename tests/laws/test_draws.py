@@ -224,6 +224,21 @@ def check_counts(share: float | torch.Tensor, times: torch.Tensor, of: int) -> C
 
 
 @holds()
+def test_poisson_sampling_selects_devices_by_themselves(bench: Bench) -> Iterator[Check]:
+    """With probability q, and neighbours both with q^2."""
+    q, rounds, free = 0.4, 1000, np.ones((1, 5), bool)
+    streams = Streams([1], [0], torch.device("cpu"), torch.float64)
+    setup: Any = SimpleNamespace(streams=streams, hyper={"probability": torch.tensor([q])})
+    section = registry.load_settings_class("selection", "poisson")()
+    selection: Any = registry.make_component("selection", section, setup)
+    state: Any = None
+    drawn = [selection.select_devices(free, 5, round, state)[0] for round in range(rounds)]
+    chosen = torch.from_numpy(np.stack(drawn))
+    yield check_counts(q, chosen.sum(0), rounds)
+    yield check_counts(q**2, (chosen[:, :-1] & chosen[:, 1:]).sum(0), rounds)
+
+
+@holds()
 def test_sets_of_transmitters_are_equally_likely(bench: Bench) -> Iterator[Check]:
     """Two of five participants transmit, each with 2 / 5, neighbours both with 1 / 10."""
     streams = Streams([0], [0], torch.device("cpu"))
