@@ -62,7 +62,6 @@ class Bench:
         weights: Sequence[float] | None = None,
         senders: Sequence[int] | None = None,
         dtype: torch.dtype = torch.float64,
-        first: int = 0,
     ) -> Rig:
         """Build the uplink of one stack of trials.
 
@@ -81,8 +80,6 @@ class Bench:
             The n transmitters in ascending order; all devices if not given.
         dtype : torch.dtype
             Precision of the uplink.
-        first : int
-            Number of the first trial.
 
         Returns
         -------
@@ -94,7 +91,7 @@ class Bench:
         base["output"] = {"save_link": True}
         scenarios = [load_scenario(base | dict(one)) for one in settings]
         stacked = [scenario for scenario in scenarios for _ in range(trials)]
-        rows = Rows.build(stacked, range(first, first + len(stacked)), self.torch_device, dtype)
+        rows = Rows.build(stacked, range(len(stacked)), self.torch_device, dtype)
         servers, streams = topology.build(rows), rows.streams
         link = build(
             rows.scenarios,
