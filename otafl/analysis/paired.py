@@ -318,12 +318,7 @@ def build_pair_table(tests: xr.Dataset, variable: str = "", baseline: str = "") 
         "n",
         "unpaired trials per pair",
     ]
-    columns = [
-        "p_holm",
-        *(one for one in STATISTICS if one not in ("p_holm", "p_wilcoxon")),
-        "p_wilcoxon",
-    ]
-    frame = pd.DataFrame({one: tests[one].transpose(*dims).values.ravel() for one in columns})
+    frame = pd.DataFrame({one: tests[one].transpose(*dims).values.ravel() for one in STATISTICS})
     rows = []
     for point, one in zip(points, frame.to_dict("records"), strict=True):
         said = {name: format_number(float(one[name]), 3) for name in STATISTICS}
