@@ -261,10 +261,10 @@ class Rig:
             "distortion": torch.einsum("sk,skj,sj->s", off, gram.real, off),
         }
 
-    def draw_fading(self, rounds: int) -> np.ndarray:
-        """Draw the fading [R, S, K, A, B, F] of the rounds from 0 on."""
-        states = [self.link.channel.get_state(round).h for round in range(rounds)]
-        return torch.stack(states).cpu().numpy()
+    def draw_fading(self, rounds: int, symbols: int = 1) -> np.ndarray:
+        """Draw the fading [R, S, K, A, B, F] of payloads of so many symbols, from round 0 on."""
+        states = (self.link.channel.get_state(round) for round in range(rounds))
+        return torch.stack([state.extend_to(symbols) for state in states]).cpu().numpy()
 
 
 @dataclass(frozen=True)
