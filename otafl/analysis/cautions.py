@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import build_labels, list_axes, list_coordinates
+from otafl.analysis.points import build_labels, list_axes
 from otafl.results.end_values import select_end_total
 from otafl.scenario.power_budgets import KINDS, describe_power_budgets
 
@@ -63,18 +63,18 @@ def judge(ds: xr.Dataset) -> dict[str, Judged]:
     before the share of the most frequent class was recorded has none.
     """
     found = {}
-    for name, (guess, samples) in ACCURACIES.items():
-        if any(one not in ds for one in (name, guess, samples)):
+    for name, references in ACCURACIES.items():
+        names = (name, *references)
+        if not all(one in ds for one in names):
             continue
-        values = _read_ends(ds, name)
-        there = np.isfinite(values)
-        trials = there.sum(1)
-        share, count = (
-            _average(np.where(there, _read_ends(ds, one), np.nan)) for one in (guess, samples)
+        values = select_end_total(ds, name)
+        there = values.notnull()
+        accuracy, share, count = (
+            select_end_total(ds, one).where(there).mean("trial").values.ravel() for one in names
         )
-        error = np.sqrt(share * (1.0 - share) / (count * np.maximum(trials, 1)))
-        if trials.any():
-            found[name] = Judged(_average(values), share, share + MARGIN * error)
+        error = np.sqrt(share * (1.0 - share) / (count * there.sum("trial").values.ravel()))
+        if there.any():
+            found[name] = Judged(accuracy, share, share + MARGIN * error)
     return found
 
 
@@ -122,22 +122,9 @@ def _name_points(ds: xr.Dataset, points: np.ndarray) -> str:
     return f" at {len(each)} of {len(points)} points ({', '.join(each[:MAX_NAMED_POINTS])}{more})"
 
 
-def _read_ends(ds: xr.Dataset, name: str) -> np.ndarray:
-    """Return a variable at the end of each trial, [points, trials]."""
-    values = select_end_total(ds, name).values
-    return values.reshape(-1, values.shape[-1])
-
-
 def _format_range(values: np.ndarray) -> str:
     low, high = (f"{value:.2f}" for value in (np.nanmin(values), np.nanmax(values)))
     return low if low == high else f"{low} to {high}"
-
-
-def _average(values: np.ndarray) -> np.ndarray:
-    """Return the mean over the trials that have a value, [points]; NaN where none has."""
-    count = np.isfinite(values).sum(1)
-    total = np.nansum(values, 1)
-    return np.asarray(np.where(count, total / np.maximum(count, 1), np.nan))
 
 
 def describe_mixed_budgets(ds: xr.Dataset) -> str:
@@ -157,12 +144,11 @@ def describe_mixed_budgets(ds: xr.Dataset) -> str:
     axes = list_axes(ds)
     if "power_constraint" not in ds or not axes:
         return ""
-    kinds = ds["power_constraint"].max("trial").transpose(*axes)
-    names = [(i, name) for i, dim in enumerate(axes) for name in list_coordinates(ds, dim)]
-    values = {name: ds[name].values.tolist() for _, name in names}
-    points = []
-    for place, number in np.ndenumerate(kinds.values):
-        if number in range(len(KINDS)):  # not NaN, and nothing that only another program writes
-            labels = {name: values[name][place[i]] for i, name in names}
-            points.append((labels, KINDS[int(number)]))
+    kinds = ds["power_constraint"].max("trial").transpose(*axes).values.ravel()
+    names, texts = build_labels(ds, axes, units=False)
+    points = [
+        (dict(zip(names, place, strict=True)), KINDS[int(number)])
+        for place, number in zip(texts, kinds, strict=True)
+        if number in range(len(KINDS))  # not NaN, and nothing that only another program writes
+    ]
     return describe_power_budgets(points)

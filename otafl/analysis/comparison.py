@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
+from pydantic import ValidationError
 from rich.console import Console
 
 from otafl.analysis.points import flatten_points, list_axes
@@ -34,8 +34,6 @@ from otafl.scenario.keys import CHOICES, get_value, set_value
 from otafl.scenario.yaml_source import parse
 from otafl.user_code import loading
 
-ABOUT = re.compile(r"_version$|^(scenario_hash|seed|device_name|complete|format)$")
-"""Attributes of a result that tell what it was made with."""
 IGNORED = "wall_time_s"
 """Differs from run to run, and is not compared."""
 
@@ -52,10 +50,9 @@ class Comparison:
     ----------
     names : files of A and B.
     settings : dotted key -> its values.
-    about : versions, hash, processor and so on, which are no difference by themselves.
+    about : what they were made with: versions, hashes of code and data, processor and so on, which
+        are no difference by themselves.
     common_points : how many points were compared; None if only settings were.
-    code : (file, hash in A, hash in B, points) of code and data that the points were computed by,
-        which are no difference by themselves.
     lacking : sets of numbers that one of them has alone, in words.
     numbers : a row for each common variable with the columns `NUMBERS`: how many values were
         compared and how many differ beyond the tolerance; the largest difference, absolute and over
@@ -66,7 +63,6 @@ class Comparison:
     settings: dict[str, Pair]
     about: dict[str, Pair] = field(default_factory=dict)
     common_points: int | None = None
-    code: list[tuple[object, ...]] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
     numbers: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=NUMBERS))
     tolerance: float = 0.0
@@ -96,11 +92,10 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     names = (str(a), str(b))
     if first is None or second is None:
         return Comparison(names, settings)
-    about = [{k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))} for ds in (first, second)]
+    about = [dict(origins.list_environment(ds.attrs)) for ds in (first, second)]
     matched, lacking = match_points(
         one.number_points(first, paths), two.number_points(second, paths)
     )
-    code = _diff_code(first, second, matched)
     first, second = (
         flatten_points(ds).isel(point=places)
         for ds, places in zip((first, second), matched, strict=True)
@@ -113,11 +108,8 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
                 rows.append(_diff_variable(first, second, name, tolerance))
             else:
                 lacking.append(f"{name} has other dims in A than in B")
-    numbers = pd.DataFrame(rows, columns=NUMBERS)
-    points = first.sizes["point"]
-    return Comparison(
-        names, settings, _diff_values(*about), points, code, lacking, numbers, tolerance
-    )
+    numbers, points = pd.DataFrame(rows, columns=NUMBERS), first.sizes["point"]
+    return Comparison(names, settings, _diff_values(*about), points, lacking, numbers, tolerance)
 
 
 def print_comparison(found: Comparison, console: Console | None = None) -> None:
@@ -125,27 +117,26 @@ def print_comparison(found: Comparison, console: Console | None = None) -> None:
     console = console or make_console()
     for side, name in zip("AB", found.names, strict=True):
         console.print(f"{side}: {name}")
-    titles = ("", "A", "B")
-    if found.settings:
-        _print_rows(console, "settings that differ", titles, _list_pairs(found.settings))
-    else:
+    _print_pairs(console, "settings that differ", found.settings)
+    if not found.settings:
         console.print("\nno setting differs")
     if found.common_points is None:
         console.print("\na scenario has no numbers; only settings were compared")
         return
-    points = format_count(found.common_points, "point")
-    if found.code:
-        title = f"code and data that differ, by their hashes, so numbers of {points} may differ"
-        _print_rows(console, title, (*titles, "points"), found.code)
-    if found.about:
-        _print_rows(console, "made with", titles, _list_pairs(found.about))
-    console.print(f"\n{points} in common")
+    _print_pairs(console, "made with", found.about)
+    console.print(f"\n{format_count(found.common_points, 'point')} in common")
     for line in found.lacking:
         console.print(f"  {line}")
     if not found.numbers.empty:
         _print_numbers(console, found.numbers, found.tolerance)
-    also = ", and so do code or data that they were computed by" if found.code else ""
-    console.print(f"\n{f'A and B differ{also}' if found.differs else 'nothing differs'}")
+    console.print(f"\n{'A and B differ' if found.differs else 'nothing differs'}")
+
+
+def _print_pairs(console: Console, title: str, pairs: Mapping[str, Pair]) -> None:
+    """Print a row for each key: its name and its values."""
+    rows = [(key, *map(_format_setting, pair)) for key, pair in pairs.items()]
+    if rows:
+        _print_rows(console, title, ("", "A", "B"), rows)
 
 
 def _print_numbers(console: Console, numbers: pd.DataFrame, tolerance: float) -> None:
@@ -154,21 +145,20 @@ def _print_numbers(console: Console, numbers: pd.DataFrame, tolerance: float) ->
         how = f"equal within {tolerance:g}" if tolerance else "exactly equal"
         console.print(f"\n{how} in {format_count(len(equal), 'variable')}: {', '.join(equal)}")
     changed = numbers[numbers["differ"] > 0]
-    if not len(changed):
+    if changed.empty:
         return
-    rows = []
-    for one in changed.to_dict("records"):
-        largest = format_number(one["largest"], 3), format_number(one["relative"], 2)
-        values = format_number(one["A"]), format_number(one["B"])
-        differ = f"{one['differ']} of {one['values']}"
-        rows.append((one["variable"], differ, *largest, *values, one["at"]))
+    shown = pd.DataFrame({"variable": changed["variable"]})
+    shown["differ"] = [f"{n} of {of}" for n, of in changed[["differ", "values"]].to_numpy()]
+    for name, digits in (("largest", 3), ("relative", 2), ("A", 4), ("B", 4)):
+        shown[name] = [format_number(value, digits) for value in changed[name]]
+    shown["at"] = changed["at"]
     title = "numbers that differ: the largest absolute and relative difference"
-    _print_rows(console, title, [one for one in NUMBERS if one != "values"], rows)
+    _print_rows(console, title, list(shown), shown.to_numpy())
     console.print("\notafl compare tests differences at the end, over pairs of trials")
 
 
 def _print_rows(
-    console: Console, title: str, titles: Sequence[str], rows: Sequence[Sequence[object]]
+    console: Console, title: str, titles: Sequence[str], rows: Iterable[Iterable[object]]
 ) -> None:
     console.print(f"\n{title}")
     table = make_table()
@@ -177,11 +167,6 @@ def _print_rows(
     for row in rows:
         table.add_row(*map(str, row))
     console.print(table)
-
-
-def _list_pairs(pairs: Mapping[str, Pair]) -> list[list[str]]:
-    """Return a row for each key: its name and its values."""
-    return [[key, *map(_format_setting, pair)] for key, pair in pairs.items()]
 
 
 def _format_setting(value: Any) -> str:
@@ -203,7 +188,7 @@ def _flatten_settings(side: MatchingSettings, swept: Sequence[Any]) -> dict[str,
     replaced = {".".join(map(str, path)): path for path in swept}
     out = {
         key: value
-        for key, value in _flatten(side.tree)
+        for key, value in pd.json_normalize(side.tree).iloc[0].to_dict().items()
         if not any(f"{key}.".startswith(f"{above}.") for above in replaced)
     }
     for key, path in replaced.items():
@@ -214,33 +199,6 @@ def _flatten_settings(side: MatchingSettings, swept: Sequence[Any]) -> dict[str,
         elif value is not None:
             out[key] = axes.format_label(value) if path in CHOICES else value
     return out
-
-
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _diff_code(
-    a: xr.Dataset, b: xr.Dataset, matched: Sequence[Sequence[int]]
-) -> list[tuple[object, ...]]:
-    """List code and data by which common points (their numbers in A and in B) were computed.
-
-    Missing information of an older file is no difference.
-    """
-    known = [
-        {number: one for one in origins.read(ds.attrs) for number in one.points} for ds in (a, b)
-    ]
-    rows = [
-        (file, *(value or "-" for value in pair))
-        for i, j in zip(*matched, strict=True)
-        if i in known[0] and j in known[1]
-        for file, pair in origins.find_differences(known[0][i], known[1][j]).items()
-    ]
-    return [(*row, rows.count(row)) for row in dict.fromkeys(rows)]
 
 
 def _list_missing(a: xr.Dataset, b: xr.Dataset) -> list[str]:
@@ -269,12 +227,11 @@ def _diff_variable(a: xr.Dataset, b: xr.Dataset, name: str, tolerance: float) ->
     same = (x == y) | (np.isnan(x) & np.isnan(y))
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         apart = np.where(same, 0.0, np.nan_to_num(np.abs(x - y), nan=np.inf, posinf=np.inf))
-        size = np.fmax(np.abs(x), np.abs(y))
-        relative = np.where(np.isinf(apart), np.inf, np.where(same, 0.0, apart / size))
-    differing = relative > tolerance
-    apart = np.where(differing, apart, 0.0)
+        relative = apart / np.where(np.isinf(apart), 1.0, np.fmax(np.abs(x), np.abs(y)))
+    differing = ~same & (relative > tolerance)
     if not differing.any():
         return (name, x.size, 0, 0.0, 0.0, np.nan, np.nan, "")
+    apart = np.where(differing, apart, 0.0)
     place = np.unravel_index(int(apart.argmax()), x.shape)
     at = {
         str(dim): format_value(one[dim].values[i]) for dim, i in zip(one.dims, place, strict=True)
@@ -399,7 +356,7 @@ def _fill_choice(path: Keys, section: str) -> Any:
         return registry.load_settings_class(CHOICES[path].table, given["name"])(**given).model_dump(
             mode="json"
         )
-    except Exception:  # another version's choice, or the user's own
+    except (UserError, ValidationError, ValueError):  # another version's choice, or the user's own
         return given
 
 

@@ -14,7 +14,7 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import xarray as xr
 
@@ -175,7 +175,12 @@ def compute_symbols_per_round(
     since = result["round"].diff("round")  # participants are means since the record before
     took_part = result["participants"].sel(round=since["round"])
     participants = took_part.weighted(since).mean("round")
-    counted = _find_counting_rule(result)
+    if "transport" in result.coords:
+        names = result["transport"]
+    else:
+        section = header.read_scenario(result.attrs)["transport"]
+        names = xr.DataArray(section if isinstance(section, str) else section["name"])
+    counted = xr.apply_ufunc(_find_counting_rule, names, vectorize=True)
     factor = xr.ones_like(participants)
     if devices == "one":
         factor = factor.where(counted != "all", 1.0 / participants)
@@ -186,17 +191,7 @@ def compute_symbols_per_round(
     return out.transpose(*symbols.dims)
 
 
-def _find_counting_rule(result: xr.Dataset) -> xr.DataArray:
-    """Return whose symbols `uplink_symbols` are: `counts` of each point's transport."""
-    if "transport" in result.coords:
-        names = result["transport"]
-    else:
-        section = _get_section(result, "transport")
-        names = xr.DataArray(section if isinstance(section, str) else section["name"])
-    return xr.apply_ufunc(_get_counting_rule, names, vectorize=True)
-
-
-def _get_counting_rule(label: str) -> str:
+def _find_counting_rule(label: str) -> str:
     """Return `counts` of a transport, whose label may tell its settings in parentheses."""
     name, known = label.partition("(")[0], registry.list_names("transport")
     if name not in known:
@@ -205,7 +200,3 @@ def _get_counting_rule(label: str) -> str:
             f"{', '.join(known)}"
         )
     return str(registry.load_component("transport", name).counts)
-
-
-def _get_section(result: xr.Dataset, name: str) -> Any:
-    return header.read_scenario(result.attrs).get(name)

@@ -52,18 +52,15 @@ STATISTICS = {
     "low": "lower end of the confidence interval",
     "high": "upper end of the confidence interval",
     "p": "p of the paired t-test, two-sided",
+    "p_wilcoxon": "p of Wilcoxon's signed-rank test, two-sided",
     "pairs": "pairs compared",
     "dropped": "pairs dropped, as one of the two is not there",
     "mean": "mean of the values in the pairs",
     "baseline_mean": "mean of the baseline in the pairs",
     "variance_ratio": "variance of the difference if unpaired, over that of the pairs",
+    "p_holm": "p of the paired t-test, corrected by Holm",
 }
 """Name -> what it is."""
-TESTS = {
-    "p_holm": "p of the paired t-test, corrected by Holm",
-    "p_wilcoxon": "p of Wilcoxon's signed-rank test, two-sided",
-}
-"""What a comparison that a reader sees has besides."""
 
 
 def compare_pairs(
@@ -123,7 +120,7 @@ def compare_pairs(
             f"paired: {axis} has one value, {format_value(values[axis].values[0])}; two differ"
         )
     base = values.isel({axis: place}, drop=True)
-    table = _compare_and_test(values.isel({axis: others}), base, level)
+    table = compare_values(values.isel({axis: others}), base, level)
     attributes = {
         "variable": variable,
         "dim": axis,
@@ -192,7 +189,7 @@ def compare_results(
     base, values = xr.align(base, values, join="inner")
     if not base.size:
         raise UserError("paired: no point and trial is in both results")
-    table = _compare_and_test(values, base, level)
+    table = compare_values(values, base, level)
     better = get_better_direction(variable) or ""
     about = {"variable": variable, "baseline": "the first", "better": better, "level": level}
     return table.assign_attrs(about)
@@ -203,83 +200,53 @@ def compare_values(values: xr.DataArray, base: xr.DataArray, level: float = 0.95
 
     Trials that only one of them has are not pairs.
     """
-    values, base = _align_trials(values, base)
-    apart = _subtract(values, base)
-    own, other = (one.where(apart.notnull()) for one in (values, base))
-    count = apart.count("trial")
-    mean, variance = apart.mean("trial"), _compute_variance(apart)
-    std_error = np.sqrt(variance / count)
-    half = std_error * xr.apply_ufunc(compute_quantile, count.where(count >= MIN_PAIRS), level)
-    # equal differences: 0 / 0 where they are 0, else a finite number / 0
-    student = abs(mean / std_error)
-    p = 2 * xr.apply_ufunc(stats.t.sf, student, count - 1)
-    p = p.where(student.notnull(), 1.0).where(count >= MIN_PAIRS)
-    found = {
-        "difference": mean,
-        "std": np.sqrt(variance),
-        "std_error": std_error,
-        "low": mean - half,
-        "high": mean + half,
-        "p": p,
-        "pairs": count,
-        "dropped": apart.sizes["trial"] - count,
-        "mean": own.mean("trial"),
-        "baseline_mean": other.mean("trial"),
-        "variance_ratio": (
-            (_compute_variance(own) + _compute_variance(other)) / variance.where(variance > 0)
-        ),
-    }
-    dims = [dim for dim in dict.fromkeys((*values.dims, *base.dims)) if dim != "trial"]
-    table = xr.Dataset({name: found[name].transpose(*dims) for name in STATISTICS})
+    base = base.reset_coords(drop=True)
+    values, base = xr.align(values, base, join="inner", exclude=set(values.dims) - {"trial"})
+    found = xr.apply_ufunc(
+        _test_pairs,
+        values.load(),
+        base.load(),
+        level,
+        input_core_dims=[["trial"], ["trial"], []],
+        output_core_dims=[["statistic"]],
+        vectorize=True,
+    )
+    names = [name for name in STATISTICS if name != "p_holm"]
+    table = found.assign_coords(statistic=names).to_dataset("statistic")
+    table = table.assign({name: table[name].astype(int) for name in ("pairs", "dropped")})
+    table["p_holm"] = table["p"].copy(data=adjust_p_values(table["p"].values))
     for name, said in STATISTICS.items():
         table[name].attrs = {"long_name": said}
     return table
 
 
-def _align_trials(values: xr.DataArray, base: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Return both in memory at the trials that both have; the base has no other coordinates."""
-    base = base.reset_coords(drop=True)
-    values, base = xr.align(values, base, join="inner", exclude=set(values.dims) - {"trial"})
-    return values.load(), base.load()
+def _test_pairs(values: np.ndarray, base: np.ndarray, level: float) -> np.ndarray:
+    """Compute `STATISTICS` without p_holm of values and a baseline [n].
 
-
-def _subtract(values: xr.DataArray, base: xr.DataArray) -> xr.DataArray:
-    """Subtract aligned trials; what rounding leaves of equal values or differences is no evidence.
-
-    NaN where one of the two is not finite.
+    What rounding leaves of equal values or differences is no evidence.
     """
-    values, base = (one.where(np.isfinite(one)) for one in (values, base))
-    apart = values - base
-    own, other = (abs(one.where(apart.notnull())).max("trial") for one in (values, base))
-    rounding = ROUNDING * np.maximum(own, other)
-    apart = apart.where(~(abs(apart) <= rounding), 0.0)
-    is_equal = apart.max("trial") - apart.min("trial") <= rounding
-    return apart.where(~is_equal | apart.isnull(), apart.mean("trial"))
-
-
-def _compute_variance(values: xr.DataArray) -> xr.DataArray:
-    """Compute the variance over the finite trials, with n - 1; NaN for fewer than two."""
-    around = values - values.mean("trial")
-    # a mean of equal values need not be equal to them in its last bit
-    spread = values.max("trial") - values.min("trial")
-    squares = (around**2).sum("trial").where(spread != 0, 0.0)
-    count = values.count("trial")
-    return squares / (count - 1).where(count > 1)
-
-
-def _compare_and_test(values: xr.DataArray, base: xr.DataArray, level: float) -> xr.Dataset:
-    """Return `STATISTICS` and `TESTS` of values - base."""
-    table = compare_values(values, base, level)
-    table["p_holm"] = table["p"].copy(data=adjust_p_values(table["p"].values))
-    table["p_wilcoxon"] = xr.apply_ufunc(
-        _test_signed_ranks,
-        _subtract(*_align_trials(values, base)),
-        input_core_dims=[["trial"]],
-        vectorize=True,
-    )
-    for name, said in TESTS.items():
-        table[name].attrs = {"long_name": said}
-    return table
+    paired = np.isfinite(values) & np.isfinite(base)
+    values, base = values[paired].astype(float), base[paired].astype(float)
+    apart, count = values - base, len(values)
+    rounding = ROUNDING * np.abs([values, base]).max(initial=0.0)
+    apart[np.abs(apart) <= rounding] = 0.0
+    if count and np.ptp(apart) <= rounding:
+        apart[:] = apart[0]
+    has_spread = count > 1 and np.ptp(apart) > 0
+    mean, spent = (one.mean() if count else np.nan for one in (apart, base))
+    std = apart.std(ddof=1) if has_spread else 0.0 if count > 1 else np.nan
+    std_error = std / np.sqrt(count) if count else np.nan
+    low = high = p = p_wilcoxon = ratio = np.nan
+    if has_spread:
+        ratio = (values.var(ddof=1) + base.var(ddof=1)) / std**2
+    if count >= MIN_PAIRS:
+        half = float(compute_quantile(count, level)) * std_error
+        low, high = mean - half, mean + half
+        p = stats.ttest_1samp(apart, 0.0).pvalue if has_spread else float(mean == 0)
+        p_wilcoxon = stats.wilcoxon(apart).pvalue if apart.any() else 1.0
+    dropped = len(paired) - count
+    tests = (p, p_wilcoxon, count, dropped)
+    return np.array([mean, std, std_error, low, high, *tests, mean + spent, spent, ratio])
 
 
 def adjust_p_values(p: np.ndarray) -> np.ndarray:
@@ -305,14 +272,6 @@ def compute_quantile(count: Any, level: float = 0.95) -> np.ndarray:
     return np.asarray(
         stats.t.ppf(0.5 + level / 2, np.where(np.greater(count, 1), count, np.nan) - 1)
     )
-
-
-def _test_signed_ranks(differences: np.ndarray) -> float:
-    """Return p of the signed-rank test that differences [n] are around 0; NaN for too few."""
-    differences = differences[np.isfinite(differences)]
-    if len(differences) < MIN_PAIRS:
-        return float("nan")
-    return float(stats.wilcoxon(differences).pvalue) if differences.any() else 1.0
 
 
 def _check_level(level: float) -> None:
@@ -359,11 +318,10 @@ def build_pair_table(tests: xr.Dataset, variable: str = "", baseline: str = "") 
         "n",
         "unpaired trials per pair",
     ]
-    columns = ["p_holm", *STATISTICS, "p_wilcoxon"]
-    frame = pd.DataFrame({one: tests[one].transpose(*dims).values.ravel() for one in columns})
+    frame = pd.DataFrame({one: tests[one].transpose(*dims).values.ravel() for one in STATISTICS})
     rows = []
     for point, one in zip(points, frame.to_dict("records"), strict=True):
-        said = {name: format_number(float(one[name]), 3) for name in columns}
+        said = {name: format_number(float(one[name]), 3) for name in STATISTICS}
         interval = "-" if said["low"] == "-" else f"{said['low']} to {said['high']}"
         count = f"{one['pairs']}" + (f", {one['dropped']} lost" if one["dropped"] else "")
         ratio = format_number(one["variance_ratio"], 2)

@@ -12,12 +12,7 @@ import xarray as xr
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.losses.metrics import list_variables
-from otafl.results.coordinates import (
-    format_coordinate,
-    format_value,
-    format_values,
-    pick,
-)
+from otafl.results.coordinates import format_coordinate, format_value, format_values, pick
 from otafl.results.header import read_scenario
 
 MAIN_VARIABLES = list_variables("test", "personal_own_test", "personal_test", "local_test")

@@ -98,13 +98,15 @@ def print_ends(
     rows = np.r_[:FIRST, points - LAST : points] if hidden else np.arange(points)
     labelled = write_labels(dataset, {}, read_labels(dataset))
     table = make_table()
-    coordinates = _format_coordinates(labelled)
+    keys, texts = build_labels(labelled, list_axes(labelled), units=False)
+    coordinates = dict(zip(keys, zip(*texts, strict=True), strict=True))
     columns = [[cells[i] for i in rows] for cells in coordinates.values()]
     for name in coordinates:
         # folded where there is no room, from the left on; numbers are whole
         table.add_column(get_label(labelled, name), justify="left", overflow="fold")
     used = sum(_measure_width(title, cells) for title, cells in coordinates.items())
-    names = _list_known(dataset) if variables is None else list(variables)
+    names = [n for n in SHOWN if n in dataset and bool(dataset[n].notnull().any())]
+    names = names if variables is None else list(variables)
     left_out: list[str] = []
     for name in names:
         cells = [format_mean_std(trials) for trials in compute_end_values(dataset, name)[rows]]
@@ -219,16 +221,6 @@ def format_number(value: float, digits: int = 4) -> str:
 def make_table(*titles: str) -> Table:
     """Return a table with a line below its head alone."""
     return Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-
-
-def _list_known(dataset: xr.Dataset) -> list[str]:
-    return [n for n in SHOWN if n in dataset and bool(dataset[n].notnull().any())]
-
-
-def _format_coordinates(dataset: xr.Dataset) -> dict[str, tuple[str, ...]]:
-    """Return the coordinates of the sweep: name -> their text at each point."""
-    names, texts = build_labels(dataset, list_axes(dataset), units=False)
-    return dict(zip(names, zip(*texts, strict=True), strict=True))
 
 
 def _measure_width(title: str, cells: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 
-from otafl.analysis.paired import adjust_p_values, compare_values
+from otafl.analysis.paired import compare_values
 from otafl.analysis.points import (
     build_labels,
     format_label,
@@ -119,7 +119,7 @@ def build_grid(
         heads = [(format_short_label(ds[name], name),) for name in names]
         column_names, across = (VARIABLE, *column_names), ""
     return TableGrid(
-        ", ".join(_format_title(ds, name) for name in names),
+        ", ".join(re.sub(r",? so far", "", format_label(ds[name], name)) for name in names),
         row_names,
         column_names,
         labels,
@@ -164,7 +164,12 @@ def find_best(table: TableGrid, over: str, level: float | None = None) -> np.nda
         won = group["mean"].idxmax() if is_largest else group["mean"].idxmin()
         rest = group.index.drop(won)
         if len(rest):
-            marked[won] = level is None or _is_significant(trials[won], trials[rest], level)
+            marked[won] = level is None
+            if level is not None:
+                dims = ("other", "trial")
+                lost = xr.DataArray(trials[rest], dims=dims)
+                tests = compare_values(lost, xr.DataArray(trials[won], dims=dims[1:]))
+                marked[won] = bool((tests["p_holm"] < level).all())
     return marked.reshape(rows, columns)
 
 
@@ -211,12 +216,6 @@ def _build_frame(table: TableGrid) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*names, "variable", "units", "mean", "std", "n"])
 
 
-def _is_significant(winner: np.ndarray, others: np.ndarray, level: float) -> bool:
-    dims = ("other", "trial")
-    p = compare_values(xr.DataArray(others, dims=dims), xr.DataArray(winner, dims=dims[1:]))["p"]
-    return bool((adjust_p_values(p.values) < level).all())
-
-
 def _format_label(name: str, words: str) -> str:
     """Name a number that has no unit, which says nothing alone."""
     return f"{name} {words}" if re.fullmatch(r"-?[\d.e+-]+", words) else words
@@ -227,8 +226,3 @@ def _format_cell(trials: np.ndarray, is_bold: bool) -> str:
     star, count = "**" if is_bold else "", int(np.isfinite(trials).sum())
     fewer = f" (n = {count})" if 0 < count < len(trials) else ""
     return f"{star}{format_mean_std(trials)}{star}{fewer}"
-
-
-def _format_title(ds: xr.Dataset, name: str) -> str:
-    """Write what a variable is and its units."""
-    return re.sub(r",? so far", "", format_label(ds[name], name))

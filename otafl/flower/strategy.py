@@ -5,8 +5,7 @@ The clients' increments, their new weights minus the weights that they began wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from otafl.core.errors import UserError
-from otafl.own_loop.reports import UplinkReport, UplinkTotals
+from otafl.own_loop.reports import UplinkTotals
 from otafl.own_loop.wireless import WirelessUplink
 
 Arrays = Mapping[str, np.ndarray]
@@ -38,104 +37,6 @@ NO_MODELS = ("FedXgbBagging", "FedXgbCyclic", "FedXgbNnAvg")
 """Strategies whose clients do not send weights of one model."""
 
 
-@dataclass(frozen=True)
-class RoundOutcome:
-    """Server's view of a round.
-
-    weights: of each client that is to be aggregated, by its place among those that sent; of none if
-    no update was delivered. report: what it cost.
-    """
-
-    weights: dict[int, dict[str, np.ndarray]]
-    report: UplinkReport
-
-
-class FlowerRounds:
-    """Uplink of a run of Flower, with the device that each node is.
-
-    Nodes are devices in the order of their ids at the first round, later ones after them; or as the
-    clients say, in a metric `device_key`. Raises UserError for a strategy that cannot be served.
-    """
-
-    def __init__(
-        self,
-        strategy: Any,
-        devices: int,
-        device_key: str | None,
-        settings: Mapping[str, Any],
-    ) -> None:
-        self.device_key = device_key
-        self._uplink = WirelessUplink(devices, caller="otafl.flower", **settings)
-        self._device_index: dict[int, int] = {}
-        self._dtypes: dict[str, np.dtype[Any]] = {}
-        refuse(strategy, self._uplink.has_per_device)
-
-    @property
-    def totals(self) -> UplinkTotals:
-        """Return what all rounds so far cost."""
-        return self._uplink.totals
-
-    def register_nodes(self, nodes: Iterable[int]) -> None:
-        """Assign a device number to each connected node."""
-        for node in sorted(set(nodes) - set(self._device_index)):
-            self._device_index[node] = len(self._device_index)
-
-    def _get_devices(self, nodes: Sequence[int]) -> list[int]:
-        self.register_nodes(nodes)
-        places = [self._device_index[node] for node in nodes]
-        if max(places) >= self._uplink.devices:
-            raise UserError(
-                f"otafl.flower: {len(self._device_index)} nodes have been seen, but the uplink has "
-                f"{self._uplink.devices} devices; set devices={len(self._device_index)}"
-            )
-        return places
-
-    def send(
-        self,
-        server_round: int,
-        base: Arrays,
-        new: Sequence[Arrays],
-        weights: Sequence[float],
-        nodes: Sequence[int],
-        devices: Sequence[int] | None = None,
-    ) -> RoundOutcome:
-        """Return the weights that reach the server in a round (from 1 on).
-
-        base: what the clients began with. devices: of each client, where the clients say.
-        """
-        for arrays, node in zip(new, nodes, strict=True):
-            if set(arrays) != set(base):
-                other = ", ".join(sorted(set(arrays) ^ set(base)))
-                raise UserError(
-                    f"otafl.flower: the arrays of node {node} are not those of the model that it "
-                    f"was sent: {other}"
-                )
-        updates = [
-            {name: _compute_increment(arrays[name], start) for name, start in base.items()}
-            for arrays in new
-        ]
-        if not self._dtypes:  # server optimisers make double precision of the model
-            self._dtypes = {name: array.dtype for name, array in updates[0].items()}
-        updates = [
-            {name: a.astype(self._dtypes[name], copy=False) for name, a in arrays.items()}
-            for arrays in updates
-        ]
-        senders = self._get_devices(nodes) if devices is None else list(devices)
-        delivery = self._uplink.deliver(server_round - 1, updates, weights, senders)
-        if delivery.per_device is not None:
-            found = {
-                k: _add_increment(base, one)
-                for k, one in enumerate(delivery.per_device)
-                if one is not None
-            }
-        elif delivery.report.participants:
-            model = _add_increment(base, delivery.mean)
-            found = dict.fromkeys(range(len(new)), model)
-        else:
-            found = {}
-        return RoundOutcome(found, delivery.report)
-
-
 def refuse(strategy: Any, has_per_device: bool) -> None:
     """Raise UserError for a strategy that the uplink cannot serve, or that wraps such a one."""
     name = type(strategy).__name__
@@ -152,19 +53,6 @@ def refuse(strategy: Any, has_per_device: bool) -> None:
     inner = getattr(strategy, "strategy", None)
     if inner is not None:
         refuse(inner, has_per_device)
-
-
-def get_metrics(report: UplinkReport) -> dict[str, float]:
-    """Return what a round's metrics say of the uplink, under otafl's names."""
-    return {
-        "airtime_s": report.airtime_s,
-        "tx_energy_j": float(report.energy_j.sum()),
-        "uplink_symbols": report.symbols,
-        "uplink_bits": report.bits,
-        "side_symbols": report.side_symbols,
-        "aggregation_nmse": report.nmse,
-        "participants": float(report.participants),
-    }
 
 
 def _compute_increment(new: np.ndarray, start: np.ndarray) -> np.ndarray:
@@ -226,13 +114,17 @@ class OverTheAirStrategy(Strategy):
                 f"got a {type(strategy).__name__}" + older * hasattr(strategy, "aggregate_fit")
             )
         self.strategy = strategy
-        self._rounds = FlowerRounds(strategy, devices, device_key, settings)
-        self._model: ArrayRecord | None = None
+        self._device_key = device_key
+        self._uplink = WirelessUplink(devices, caller="otafl.flower", **settings)
+        self._device_index: dict[int, int] = {}
+        self._model: dict[str, np.ndarray] | None = None
+        self._dtypes: dict[str, np.dtype[Any]] = {}
+        refuse(strategy, self._uplink.has_per_device)
 
     @property
     def totals(self) -> UplinkTotals:
         """Return what the uplink of all rounds so far cost."""
-        return self._rounds.totals
+        return self._uplink.totals
 
     def summary(self) -> None:
         """Print the summary of the wrapped strategy."""
@@ -251,9 +143,9 @@ class OverTheAirStrategy(Strategy):
     ) -> Iterable[Message]:
         """Configure as the strategy does, and keep what the clients begin with."""
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
-        self._model = arrays
-        if self._rounds.device_key is None:
-            self._rounds.register_nodes(grid.get_node_ids())
+        self._model = {name: array.numpy() for name, array in arrays.items()}
+        if self._device_key is None:
+            self._register_nodes(grid.get_node_ids())
         return messages
 
     def aggregate_train(
@@ -267,27 +159,54 @@ class OverTheAirStrategy(Strategy):
         if self._model is None:
             raise UserError("otafl.flower: configure_train must come before aggregate_train")
         keys = [_get_array_key(reply) for reply in sent]
-        arrived = self._rounds.send(
-            server_round,
-            {name: array.numpy() for name, array in self._model.items()},
-            [
-                {n: array.numpy() for n, array in cast(ArrayRecord, reply.content[key]).items()}
-                for reply, key in zip(sent, keys, strict=True)
-            ],
-            [self._read_metric(reply, self._find_weight_key) for reply in sent],
-            [reply.metadata.src_node_id for reply in sent],
-            self._get_devices(sent),
-        )
-        costs = MetricRecord(
-            get_metrics(arrived.report) | {"device_tx_energy_j": arrived.report.energy_j.tolist()}
-        )
-        for place, weights in arrived.weights.items():
-            record = ArrayRecord({name: Array(np.asarray(w)) for name, w in weights.items()})
-            sent[place].content = _replace_record(sent[place].content, keys[place], record)
-        kept = [sent[place] for place in arrived.weights]
+        updates = [self._read_update(*one) for one in zip(sent, keys, strict=True)]
+        weights = [self._read_metric(reply, self._find_weight_key) for reply in sent]
+        senders = self._get_devices(sent)
+        delivery = self._uplink.deliver(server_round - 1, updates, weights, senders)
+        increments = delivery.per_device
+        if increments is None:
+            increments = [delivery.mean if delivery.report.participants else None] * len(sent)
+        kept = []
+        for reply, key, increment in zip(sent, keys, increments, strict=True):
+            if increment is not None:
+                model = _add_increment(self._model, increment)
+                record = ArrayRecord({name: Array(array) for name, array in model.items()})
+                reply.content = _replace_record(reply.content, key, record)
+                kept.append(reply)
         kept += [reply for reply in every if reply.has_error()]
         arrays, metrics = self.strategy.aggregate_train(server_round, kept)
+        report = delivery.report
+        costs = {
+            "airtime_s": report.airtime_s,
+            "tx_energy_j": float(report.energy_j.sum()),
+            "uplink_symbols": report.symbols,
+            "uplink_bits": report.bits,
+            "side_symbols": report.side_symbols,
+            "aggregation_nmse": report.nmse,
+            "participants": float(report.participants),
+            "device_tx_energy_j": report.energy_j.tolist(),
+        }
         return arrays, MetricRecord({**(metrics or {}), **costs})
+
+    def _read_update(self, reply: Message, key: str) -> dict[str, np.ndarray]:
+        """Return the increment of a client, in the dtypes of the first one.
+
+        Server optimisers make double precision of the model.
+        """
+        assert self._model is not None
+        record = cast(ArrayRecord, reply.content[key])
+        arrays = {name: array.numpy() for name, array in record.items()}
+        if set(arrays) != set(self._model):
+            other = ", ".join(sorted(set(arrays) ^ set(self._model)))
+            raise UserError(
+                f"otafl.flower: the arrays of node {reply.metadata.src_node_id} are not those of "
+                f"the model that it was sent: {other}"
+            )
+        update = {
+            name: _compute_increment(arrays[name], start) for name, start in self._model.items()
+        }
+        self._dtypes = self._dtypes or {name: array.dtype for name, array in update.items()}
+        return {name: one.astype(self._dtypes[name], copy=False) for name, one in update.items()}
 
     @property
     def _find_weight_key(self) -> str:
@@ -306,11 +225,28 @@ class OverTheAirStrategy(Strategy):
             )
         return float(found[0])
 
-    def _get_devices(self, sent: list[Message]) -> list[int] | None:
-        """Return the device that each client says it is, a metric that goes no further."""
-        key = self._rounds.device_key
+    def _register_nodes(self, nodes: Iterable[int]) -> None:
+        """Assign a device number to each node: in the order of ids, later ones after them."""
+        for node in sorted(set(nodes) - set(self._device_index)):
+            self._device_index[node] = len(self._device_index)
+
+    def _get_devices(self, sent: list[Message]) -> list[int]:
+        """Return the device of each client: that of its node, or as a metric of the client says.
+
+        The metric goes no further.
+        """
+        key = self._device_key
         if key is None:
-            return None
+            nodes = [reply.metadata.src_node_id for reply in sent]
+            self._register_nodes(nodes)
+            places = [self._device_index[node] for node in nodes]
+            if max(places) >= self._uplink.devices:
+                count = len(self._device_index)
+                raise UserError(
+                    f"otafl.flower: {count} nodes have been seen, but the uplink has "
+                    f"{self._uplink.devices} devices; set devices={count}"
+                )
+            return places
         devices = [int(self._read_metric(reply, key)) for reply in sent]
         for reply in sent:
             name, record = next(

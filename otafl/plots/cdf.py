@@ -12,13 +12,7 @@ from otafl.core.errors import UserError
 from otafl.losses.metrics import list_variables
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, FigureRecipe
-from otafl.plots.layout import (
-    draw_banded_line,
-    draw_panels,
-    spans_decades,
-    split_parts,
-    style_axes,
-)
+from otafl.plots.layout import draw_banded_line, draw_panels, spans_decades, split_parts, style_axes
 
 PERSONAL = list_variables(
     "device_personal_own_test",

@@ -12,7 +12,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from otafl.analysis.paired import compute_quantile
-from otafl.analysis.points import AXES, format_label
+from otafl.analysis.points import AXES
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically, write_text
 from otafl.plots.kinds import Kind, Spread
@@ -110,19 +110,6 @@ def describe_spread(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
 def describe_figure(data: xr.Dataset, spread: Spread = Spread.deviation) -> str:
     """Write what the caption of a figure must say: its notes, and what bands and bars show."""
     return "; ".join(filter(None, (data.attrs["note"], describe_spread(data, spread))))
-
-
-def describe_in_words(data: xr.Dataset) -> str:
-    """Describe a figure for readers who cannot see it, by its kind and its variables."""
-    attrs = data.attrs
-    shown = (attrs[f"{axis}_label"] for axis in reversed(AXES) if f"{axis}_label" in attrs)
-    parts = {"colour": attrs.get("hue"), "panel": attrs.get("facet")}
-    split = [
-        f", a {word} for each {format_label(data[name], name)}"
-        for word, name in parts.items()
-        if name
-    ]
-    return f"{Kind(attrs['kind']).noun} of {' against '.join(shown)}{''.join(split)}."
 
 
 def save(figure: Figure, path: Path | str) -> None:

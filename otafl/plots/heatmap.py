@@ -27,6 +27,7 @@ from otafl.plots.layout import (
     count_letters,
     finish,
     fit_names,
+    get_width,
     make_panels,
     name_ticks,
     spans_decades,
@@ -46,7 +47,7 @@ CELL = (0.62, 0.36)
 MAX_INCHES = (14.0, 7.0)
 """Inches of all panels beside each other, and of the height of one."""
 SMALLEST = (2.4, 1.8)
-LINE = 0.18
+ROW = 0.15
 """Inches of a line of a row's name."""
 LETTERS = (6.0, 9.0)
 """Smallest and largest font size of the values in the cells."""
@@ -137,15 +138,19 @@ def _choose_axes(
 
 
 def _compute_panel_size(data: xr.Dataset) -> tuple[float, float]:
-    """Return the inches of a panel whose cells hold their value, and their name, if they can."""
+    """Return the inches of a panel whose cells hold their value, if they can.
+
+    Of a figure of given width only the shape counts, with room for the name of each row.
+    """
     y, x = (str(dim) for dim in data["mean"].dims[-2:])
-    facet = data.attrs["facet"]
-    columns = count_columns(data.sizes[facet]) if facet else 1
-    texts = [wrap_text(format_value(value)) for value in data[y].values[:NAMED]]
-    lines = max(text.count("\n") + 1 for text in texts) if data.sizes[y] <= NAMED else 1
-    width = max(SMALLEST[0], CELL[0] * data.sizes[x])
-    height = max(SMALLEST[1], max(CELL[1], LINE * lines) * data.sizes[y])
-    return min(MAX_INCHES[0] / columns, width), min(MAX_INCHES[1], height)
+    facet, total = data.attrs["facet"], get_width(data)
+    columns = count_columns(data.sizes[facet] if facet else 1, total)
+    width = min(MAX_INCHES[0] / columns, max(SMALLEST[0], CELL[0] * data.sizes[x]))
+    height = min(MAX_INCHES[1], max(SMALLEST[1], CELL[1] * data.sizes[y]))
+    if total:
+        slim = 0.5 * total / columns
+        height = max(height, width / slim * ROW * min(NAMED, data.sizes[y]))
+    return width, height
 
 
 def _draw_panel(ax: Axes, data: xr.Dataset, norm: Any) -> QuadMesh:

@@ -74,13 +74,6 @@ class Kind(StrEnum):
     map = "map"
 
     @property
-    def noun(self) -> str:
-        """What a figure of this kind is, for its description."""
-        return {"heatmap": "Heat map", "pareto": "Pareto front", "cdf": "Distribution"}.get(
-            self, self.capitalize()
-        )
-
-    @property
     def recipe(self) -> FigureRecipe:
         """Import the module of this kind."""
         recipe: FigureRecipe = import_module(f"otafl.plots.{self}").RECIPE

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.data.loading import get_declared_shape
 from otafl.models.starts.base import Start
@@ -92,17 +93,28 @@ def report(
     """
     if isinstance(source, Scenario):
         source = source.model_dump(exclude_unset=True)
-    walk = None if look is None else _Walk(look)
+    known: dict[str, tuple[_Size, list[Problem]]] = {}
+    sizes: list[_Size] = []
+
+    def try_point(scenario: Scenario) -> list[Problem]:
+        """Return the errors that would stop a point, once for those that could share a stack."""
+        assert look is not None
+        key = make_stack_key(scenario)
+        if key not in known:
+            size = _estimate_size(scenario)
+            known[key] = size, look(scenario, not size.shortage)
+        sizes.append(known[key][0])
+        return known[key][1]
+
     try:
-        scenario, points = load_points(source, overrides, walk)
+        scenario, points = load_points(source, overrides, None if look is None else try_point)
     except ScenarioError as error:
         return Report(error=error)
-    sizes = [] if walk is None else walk.sizes
     unchecked = {point.index: _find_unimported(point.scenario) for point in points}
-    known = [point for point in points if not unchecked[point.index]]
+    imported = [point for point in points if not unchecked[point.index]]
     warnings = [one.shortage for one in sizes]
-    if known:
-        warnings += list_notes(known)
+    if imported:
+        warnings += list_notes(imported)
     bytes_, seconds = [one.bytes for one in sizes], [one.seconds for one in sizes]
     return Report(
         scenario,
@@ -127,29 +139,10 @@ class _Size(NamedTuple):
     start_bits: int = 0
 
 
-class _Walk:
-    """Tries points in turn, once for those that could share a stack. sizes: of each point."""
-
-    def __init__(self, look: Look) -> None:
-        self._look = look
-        self._known: dict[str, tuple[_Size, list[Problem]]] = {}
-        self.sizes: list[_Size] = []
-
-    def __call__(self, scenario: Scenario) -> list[Problem]:
-        """Return the errors that would stop a run of a point."""
-        key = make_stack_key(scenario)
-        if key not in self._known:
-            size = _estimate_size(scenario)
-            self._known[key] = size, self._look(scenario, not size.shortage)
-        size, problems = self._known[key]
-        self.sizes.append(size)
-        return problems
-
-
 def _estimate_size(scenario: Scenario) -> _Size:
     """Return the size of a point, as far as it is known before the data are read.
 
-    An error here is left to the trial of the point.
+    An error that a run would report is left to the trial of the point.
     """
     if _find_unimported(scenario):
         return _Size()
@@ -161,7 +154,9 @@ def _estimate_size(scenario: Scenario) -> _Size:
         start = getattr(scenario.model, "start", None)
         bits = start.count_bits(scenario, trial.model) if isinstance(start, Start) else 0
         seconds = scenario.trials * bound_seconds(scenario, shape, trial.model)
-    except Exception:
+    except Exception as error:
+        if not isinstance(loading.explain_error(error), UserError):
+            raise
         return _Size()
     return _Size(trial.bytes, seconds, find_shortage(scenario, trial), bits)
 

@@ -17,23 +17,13 @@ import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 
 from otafl.analysis.paired import compute_quantile
-from otafl.analysis.points import (
-    find_main_variable,
-    format_label,
-    is_numeric,
-    list_axes,
-)
+from otafl.analysis.points import find_main_variable, format_label, is_numeric, list_axes
 from otafl.analysis.summary import SHOWN
 from otafl.plots.overviews import list_free_axes, overview_data, unzip_axis
 from otafl.plots.quantities import hold_last_value
 from otafl.report.tables import NOT_SHOWN
 from otafl.results.coordinates import format_value
-from otafl.results.end_values import (
-    SUMMED_DIMS,
-    count_diverged,
-    select_at_end,
-    sum_over_devices,
-)
+from otafl.results.end_values import SUMMED_DIMS, count_diverged, select_at_end, sum_over_devices
 
 MAX_VALUES = 40_000
 """Means that the page contains, each of about 20 characters with its deviation and trials."""

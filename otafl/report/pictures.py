@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import find_first_known, find_main_variable, is_numeric
+from otafl.analysis.points import AXES, find_first_known, find_main_variable, is_numeric
 from otafl.core.errors import UserError
 from otafl.losses.metrics import MAIN, METRICS, list_variables
 from otafl.plots.cdf import PERSONAL, cdf_data
 from otafl.plots.curves import curve_data
-from otafl.plots.drawing import describe_in_words, draw, shorten_labels
+from otafl.plots.drawing import draw, shorten_labels
 from otafl.plots.heatmap import heatmap_data
 from otafl.plots.heatmap import list_free_axes as list_heatmap_axes
 from otafl.plots.layout import MANY
@@ -74,7 +74,8 @@ def draw_figures(
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=2 * PIXELS_PER_INCH)
         source = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-        alt = describe_in_words(data)
+        labels = (data.attrs.get(f"{axis}_label") for axis in reversed(AXES))
+        alt = f"{title}: {' against '.join(filter(None, labels))}"
         pictures.append(Picture(title, caption, alt, source, width, height))
     return pictures
 

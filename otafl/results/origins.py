@@ -239,19 +239,6 @@ def renumber_points(origins: Sequence[Origin], numbers: Mapping[int, int]) -> li
     return [one for one in moved if one.points]
 
 
-def find_differences(one: Origin, other: Origin) -> dict[str, tuple[str | None, str | None]]:
-    """Return the files, data and otafl's source that differ between two origins, with their hashes.
-
-    The key is their name. Missing information of an older file is no difference.
-    """
-    found: dict[str, tuple[str | None, str | None]] = {}
-    for a, b in zip(_get_hashes(one), _get_hashes(other), strict=True):
-        if a is not None and b is not None:
-            pairs = {name: (a.get(name), b.get(name)) for name in (*a, *b)}
-            found |= {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-    return found
-
-
 def build_table(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the software and inputs of a result, a row for each file, the data and otafl's source.
 

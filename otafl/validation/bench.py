@@ -62,7 +62,6 @@ class Bench:
         weights: Sequence[float] | None = None,
         senders: Sequence[int] | None = None,
         dtype: torch.dtype = torch.float64,
-        first: int = 0,
     ) -> Rig:
         """Build the uplink of one stack of trials.
 
@@ -81,8 +80,6 @@ class Bench:
             The n transmitters in ascending order; all devices if not given.
         dtype : torch.dtype
             Precision of the uplink.
-        first : int
-            Number of the first trial.
 
         Returns
         -------
@@ -94,7 +91,7 @@ class Bench:
         base["output"] = {"save_link": True}
         scenarios = [load_scenario(base | dict(one)) for one in settings]
         stacked = [scenario for scenario in scenarios for _ in range(trials)]
-        rows = Rows.build(stacked, range(first, first + len(stacked)), self.torch_device, dtype)
+        rows = Rows.build(stacked, range(len(stacked)), self.torch_device, dtype)
         servers, streams = topology.build(rows), rows.streams
         link = build(
             rows.scenarios,
@@ -264,10 +261,10 @@ class Rig:
             "distortion": torch.einsum("sk,skj,sj->s", off, gram.real, off),
         }
 
-    def draw_fading(self, rounds: int) -> np.ndarray:
-        """Draw the fading [R, S, K, A, B, F] of the rounds from 0 on."""
-        states = [self.link.channel.get_state(round).h for round in range(rounds)]
-        return torch.stack(states).cpu().numpy()
+    def draw_fading(self, rounds: int, symbols: int = 1) -> np.ndarray:
+        """Draw the fading [R, S, K, A, B, F] of payloads of so many symbols, from round 0 on."""
+        states = (self.link.channel.get_state(round) for round in range(rounds))
+        return torch.stack([state.extend_to(symbols) for state in states]).cpu().numpy()
 
 
 @dataclass(frozen=True)

@@ -12,21 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 
-from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
-from otafl.topology import mixing
-from otafl.validation.bench import CONFORMANCE, Bench, Rig
-from otafl.validation.channels import CARRIER_HZ, MOVING, TR_38901
-from otafl.validation.checks import (
-    Check,
-    check_at_most,
-    check_exact,
-    check_mean,
-    check_share,
-    state_law,
-)
+from otafl.validation.bench import Bench, Rig
+from otafl.validation.channels import CARRIER_HZ, TR_38901
+from otafl.validation.checks import Check, check_exact, check_mean, check_share, state_law
 
 DISTANCE_M = {"umi": 60.0, "uma": 100.0, "rma": 1000.0}
 HEIGHT_M = {"umi": 10.0, "uma": 25.0, "rma": 35.0}
@@ -120,8 +110,7 @@ def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
 
 WU = "Wu, Zhang 2019"
 
-ELEMENTS = 16
-SIZES = (4, ELEMENTS, 64)
+SIZES = (4, 16, 64)
 BLOCKED = 0.36
 REFLECTED_DB = -10.0
 
@@ -132,59 +121,22 @@ AMPLITUDE = math.sqrt(math.pi) / 2.0
 ROUNDS = 8
 
 
-@functools.lru_cache(maxsize=16)
-def _paths(
-    bench: Bench,
-    rule: str,
-    devices: int,
-    antennas: int = 1,
-    neighbours: float = 0.0,
-    bits: int = 0,
-    elements: int = ELEMENTS,
-    moving: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw h with a surface and d without one, [R, S, K, A] each.
-
-    Trials are independent. The path from the surface to the server is equal in all rounds of a
-    trial. `bits` is the number of bits of the known phases, which are exact if it is 0.
-    """
-    surface = {"elements": elements, "reflected_db": REFLECTED_DB, "blocked": BLOCKED, "rule": rule}
-    fading = {"name": "rayleigh", "antennas": antennas, "antenna_correlation": neighbours}
-    fading |= MOVING if moving else {}
-    csi = {"name": "phase_feedback", "bits": bits} if bits else "perfect"
-    point = {"csi": csi, "power": "full"}
-    with_surface, without = (
-        bench.build_rig(devices, bench.scale_size(256), point | {"channel": fading | {"ris": ris}})
-        for ris in (surface, None)
-    )
-    return with_surface.draw_fading(ROUNDS)[..., 0, 0], without.draw_fading(ROUNDS)[..., 0, 0]
-
-
-@state_law("surface random: mean power", f"{WU}; E|h|^2 = 1 - b + M r", "A={}", (1, 3))
-def _random(bench: Bench, antennas: int) -> Iterator[Check]:
-    h, _ = _paths(bench, "random", 4, antennas)
-    yield check_mean(1.0 - BLOCKED + ELEMENTS * R, (np.abs(h) ** 2).mean((0, 2, 3)))
-
-
 @state_law("surface align_weakest: power grows as M^2", f"{WU}, Proposition 2", "M={}", SIZES)
 def _power(bench: Bench, elements: int) -> Iterator[Check]:
     """Compare E|h|^2 with 1 - b + r [M + M (M - 1) (pi/4)^2] and the product of both paths."""
-    h, _ = _paths(bench, "align_weakest", 1, elements=elements)
-    surface = R * (elements + elements * (elements - 1) * AMPLITUDE**4)
+    surface = {"elements": elements, "reflected_db": REFLECTED_DB, "blocked": BLOCKED}
+    fading = {"name": "rayleigh", "ris": surface | {"rule": "align_weakest"}}
+    rig = bench.build_rig(1, bench.scale_size(256), {"channel": fading, "power": "full"})
+    h = rig.draw_fading(ROUNDS)
+    reflected = R * (elements + elements * (elements - 1) * AMPLITUDE**4)
     both = 2.0 * DIRECT * AMPLITUDE * math.sqrt(R) * elements * AMPLITUDE**2
-    yield check_mean(1.0 - BLOCKED + surface + both, (np.abs(h) ** 2).mean((0, 2, 3)))
+    yield check_mean(1.0 - BLOCKED + reflected + both, (np.abs(h) ** 2).mean((0, 2, 3, 4, 5)))
 
 
 FRONTIER = "signals of all others"
-CONSENSUS = "Xiao and Boyd 2004"
-METROPOLIS = "Xiao, Boyd, Lall 2005; 1 / (1 + max(d_i, d_j))"
 
 DEVICES = 4
 REALS = 256
-
-GRAPHS = ("{}", ("ring", "torus", "complete"))
-NODES = 12
-REACH = 0.4
 
 
 def _interference(bench: Bench, channel: dict[str, Any], cross_gain_db: float) -> np.ndarray:
@@ -217,36 +169,3 @@ def _interference_level(bench: Bench, cross_gain_db: float) -> Iterator[Check]:
     for name in ("rayleigh", "rician"):
         found = _interference(bench, {"name": name, "snr_db": 10.0}, cross_gain_db)
         yield check_mean(1.0, found.reshape(len(found), -1, 3).mean(2), name)
-
-
-@state_law("topology graph: contraction", f"{CONSENSUS}; at most the squared modulus", *GRAPHS)
-def _contracts(bench: Bench, shape: str) -> Iterator[Check]:
-    """Average normal models with the graph's weights, and compare their distance from the mean.
-
-    The mean does not change.
-    """
-    weights = mixing.metropolis_weights(getattr(mixing, f"{shape}_edges")(NODES))
-    streams = Streams([0], [0], bench.torch_device, torch.float64)
-    models = streams.draw_normal(CONFORMANCE, 1, (NODES, REALS))[0].cpu().numpy()
-    after = weights @ models
-    spread = [np.square(x - x.mean(0)).sum() for x in (models, after)]
-    modulus = np.sort(np.abs(np.linalg.eigvals(weights)))[-2]
-    rounding = 1e-24  # for the complete graph, whose modulus is 0
-    yield check_at_most(float(modulus**2) + rounding, float(spread[1] / spread[0]), 1e-9)
-    yield check_exact(0.0, float(np.abs(after.mean(0) - models.mean(0)).max()), 1e-12, "mean")
-
-
-@state_law("topology graph: Metropolis weights", METROPOLIS)
-def _metropolis(bench: Bench) -> Iterator[Check]:
-    """Count the neighbours of each node in random graphs, and those of its neighbours."""
-    places = np.random.default_rng(0).random((bench.scale_size(20), NODES, 2))
-    for number, each in enumerate(places):
-        edges = np.linalg.norm(each[:, None] - each, axis=2) < REACH
-        near = [[j for j in range(NODES) if edges[i, j] and j != i] for i in range(NODES)]
-        law = np.zeros((NODES, NODES))
-        for i, others in enumerate(near):
-            for j in others:
-                law[i, j] = 1.0 / (1.0 + max(len(others), len(near[j])))
-            law[i, i] = 1.0 - law[i].sum()
-        weights = mixing.metropolis_weights(mixing.geometric_edges(each, REACH))
-        yield check_exact(0.0, float(np.abs(weights - law).max()), 1e-12, f"graph {number}")

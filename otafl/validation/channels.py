@@ -12,11 +12,7 @@ from scipy import special
 from otafl.channels.fading import keep_global_state
 from otafl.core import registry
 from otafl.validation.bench import Bench
-from otafl.validation.checks import (
-    Check,
-    check_mean,
-    state_law,
-)
+from otafl.validation.checks import Check, check_mean, state_law
 
 LIGHT_M_PER_S = 299_792_458.0
 CARRIER_HZ = 3.5e9
@@ -52,23 +48,6 @@ def draw_fading(
     """Draw h [R, S, K, A, 1, F]."""
     point = {"channel": {"name": name} | channel, "power": "full"}
     return bench.build_rig(devices, trials, point).draw_fading(rounds)
-
-
-def draw_blocks(
-    bench: Bench, devices: int, trials: int, rounds: int, count: int, name: str, **channel: Any
-) -> np.ndarray:
-    """Draw coherence blocks of moving devices, h [R, S, K, A, B, F].
-
-    A block lasts INTERVAL_S, and rounds are seconds apart.
-    """
-    symbols = round(BANDWIDTH_HZ * INTERVAL_S)
-    section = {"name": name, "bandwidth_hz": BANDWIDTH_HZ, "block_symbols": symbols} | channel
-    moving = MOVING | {"round_interval_s": 1.0}
-    rig = bench.build_rig(devices, trials, {"channel": section | moving, "power": "full"})
-    states = (
-        rig.link.channel.get_state(round).extend_to(count * symbols) for round in range(rounds)
-    )
-    return np.stack([state.cpu().numpy() for state in states])
 
 
 @state_law("channel: mean power", "E|h|^2 = 1", "{}", list_channels)
@@ -150,7 +129,11 @@ def _jakes(bench: Bench, name: str) -> Iterator[Check]:
 def _blocks(bench: Bench, name: str) -> Iterator[Check]:
     """Compare coherence blocks of a millisecond, which is 20,000 symbols at 20 MHz."""
     trials = bench.scale_size(64 if name.startswith("tdl-") else 640)
-    h = draw_blocks(bench, 32, trials, 1, LAGS[-1] + 1, name)[0, :, :, 0, :, 0]
+    symbols = round(BANDWIDTH_HZ * INTERVAL_S)
+    channel = {"name": name, "bandwidth_hz": BANDWIDTH_HZ, "block_symbols": symbols}
+    channel |= MOVING | {"round_interval_s": 1.0}
+    rig = bench.build_rig(32, trials, {"channel": channel, "power": "full"})
+    h = rig.draw_fading(1, (LAGS[-1] + 1) * symbols)[0, :, :, 0, :, 0]
     yield from correlations(np.moveaxis(h, -1, 0)[[0, *LAGS]])
 
 

@@ -1,8 +1,7 @@
-"""Laws of codecs, over the uplink if it matters, and of linear codecs, whose output superposes."""
+"""Laws of codecs, over the uplink if it matters."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from itertools import product
@@ -13,14 +12,12 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from otafl.core.contracts import Group, Received, Tensors
+from otafl.core.contracts import Group
 from otafl.core.units import db_to_linear
 from otafl.validation.bench import Bench, Rig
 from otafl.validation.checks import Check, check_mean, check_mean_square, check_share, state_law
 
 REALS = 128
-
-
 ALISTARH = "Alistarh et al. 2017"
 
 
@@ -28,14 +25,11 @@ def _build_rig(bench: Bench, codec: dict[str, Any], trials: int = 64, devices: i
     return bench.build_rig(devices, trials, {"codec": codec, "transport": "ideal"})
 
 
-def _encode(
-    rig: Rig, x: Tensor, round: int, memory: Tensors | None = None
-) -> tuple[Tensor, Tensors]:
-    """Return the encoded rows of x [n, P], and the memory."""
+def _encode(rig: Rig, x: Tensor, round: int) -> Tensor:
+    """Return the encoded rows of x [n, P]."""
     codec, group = rig.link.codec, Group({"x": x})
-    own = codec.init((group,)) if memory is None else memory
-    (coded,), own = codec.encode((group,), own, rig.cohort, round, rig.streams)
-    return next(iter(coded.tensors.values())), own
+    (coded,), _ = codec.encode((group,), codec.init((group,)), rig.cohort, round, rig.streams)
+    return next(iter(coded.tensors.values()))
 
 
 BIT_COUNTS = (2, 4, 8)
@@ -60,7 +54,7 @@ def _yield_rounds(bench: Bench, quantiser: Quantiser) -> Iterator[tuple[Tensor, 
     rig = _build_rig(bench, {"name": "qsgd", "bits": bits, "norm": norm})
     for round in range(bench.scale_size(16)):
         x = rig.draw_symbols(num_coordinates, round)
-        yield x, _encode(rig, x, round)[0]
+        yield x, _encode(rig, x, round)
 
 
 @state_law("codec qsgd: unbiased", f"{ALISTARH}, Lemma 3.1", CASE, QSGD)
@@ -74,7 +68,7 @@ def _qsgd_mean(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
     norm, bits, num_coordinates = quantiser
     rig = _build_rig(bench, {"name": "qsgd", "bits": bits, "norm": norm}, bench.scale_size(1024))
     x = rig.draw_symbols(num_coordinates, 0)[:1].expand(rig.cohort.num_rows, -1)
-    off = (_encode(rig, x, 0)[0] - x).mean(0)
+    off = (_encode(rig, x, 0) - x).mean(0)
     level, unit = _qsgd_levels(quantiser, x[:1])
     variance = unit.square() * level.frac() * (1.0 - level.frac()) / rig.cohort.num_rows
     some = variance[0] > 1e-12  # with the maximum norm, one coordinate is exact
@@ -105,7 +99,7 @@ def _uniform(bench: Bench, bits: int) -> Iterator[Check]:
     rig = _build_rig(bench, {"name": "uniform", "bits": bits}, bench.scale_size(64))
     x = rig.draw_symbols(2048, 0)
     step = (x.amax(1) - x.amin(1)) / (2**bits - 1)
-    off = (_encode(rig, x, 0)[0] - x).square().sum(1) / 2046
+    off = (_encode(rig, x, 0) - x).square().sum(1) / 2046
     yield check_mean(1.0, (off / (step.square() / 12.0)).cpu().numpy(), bias=1e-3)
 
 
@@ -138,56 +132,3 @@ def _votes(bench: Bench) -> Iterator[Check]:
             here = size == v
             case = f"|v|={v}, {'two quadratures' if quadrature else 'one real'}"
             yield check_share(law, int(missed[here].sum()), int(here.sum()), case)
-
-
-LINEAR_REALS = 96
-CHARIKAR = "Charikar, Chen, Farach-Colton 2002; Rothchild et al. 2020"
-
-RATIOS = (0.25, 0.5, 1.0)
-"""Buckets of a sketch per coordinate."""
-
-
-def _decode(rig: Rig, tensors: Tensors) -> Tensors:
-    """Return the decoded mean of one group, the tensors [S, ...] that the server received."""
-    ones = next(iter(tensors.values())).new_ones(rig.num_trials)
-    return rig.link.codec.decode(Received((tensors,), (ones,), None, None)).mean[0]
-
-
-def _encode_linear(rig: Rig, tensors: Tensors, round: int) -> Tensors:
-    """Return the encoded tensors of the only device of each trial."""
-    group, codec = Group(tensors), rig.link.codec
-    (coded,), _ = codec.encode((group,), codec.init((group,)), rig.cohort, round, rig.streams)
-    return coded.tensors
-
-
-@functools.lru_cache(maxsize=len(RATIOS))
-def _draw_sketches(bench: Bench, ratio: float) -> list[tuple[Tensor, Tensor]]:
-    """Draw x and its estimate [P] for each round, in which buckets and signs are new.
-
-    All coordinates are positive, so that a missing sign does not average out.
-    """
-    codec = {"name": "count_sketch", "ratio": ratio}
-    rig = bench.build_rig(1, 1, {"codec": codec, "transport": "ideal"})
-    drawn = []
-    for round in range(bench.scale_size(2048)):
-        x = rig.draw_symbols(LINEAR_REALS, round).abs()
-        drawn.append((x[0], _decode(rig, _encode_linear(rig, {"x": x}, round))["x"][0]))
-    return drawn
-
-
-@state_law("codec count_sketch: unbiased", CHARIKAR, "ratio {:g}", RATIOS)
-def _sketch_mean(bench: Bench, ratio: float) -> Iterator[Check]:
-    """Compare the part of the estimate along x with |x|^2."""
-    parts = [(found @ x) / (x @ x) for x, found in _draw_sketches(bench, ratio)]
-    yield check_mean(1.0, torch.stack(parts).cpu().numpy())
-
-
-@state_law("codec count_sketch: variance", CHARIKAR, "ratio {:g}", RATIOS)
-def _sketch_variance(bench: Bench, ratio: float) -> Iterator[Check]:
-    """Compare squared errors with (|x|^2 - x_i^2) / w, added up over the coordinates."""
-    buckets = round(ratio * LINEAR_REALS)
-    ratios = [
-        (found - x).square().sum() / ((LINEAR_REALS - 1) * x.square().sum() / buckets)
-        for x, found in _draw_sketches(bench, ratio)
-    ]
-    yield check_mean(1.0, torch.stack(ratios).cpu().numpy())

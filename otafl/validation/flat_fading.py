@@ -35,10 +35,9 @@ def _draw(bench: Bench, devices: int, trials: int, rounds: int, **channel: Any) 
     """Draw h [R, S, K, A, B] of a flat channel, with as many blocks as `blocks`."""
     blocks = channel.pop("blocks", 1)
     point = {"channel": channel, "power": "full"}
-    state = bench.build_rig(devices, trials, point, dtype=torch.float32).link.channel.get_state
-    symbols = blocks * (channel.get("block_symbols") or 1)
-    each = (state(round).extend_to(symbols)[..., 0] for round in range(rounds))
-    return torch.stack(list(each)).cpu().numpy().astype(np.complex128)
+    rig = bench.build_rig(devices, trials, point, dtype=torch.float32)
+    h = rig.draw_fading(rounds, blocks * (channel.get("block_symbols") or 1))
+    return h[..., 0].astype(np.complex128)
 
 
 def _phase(h: np.ndarray) -> np.ndarray:

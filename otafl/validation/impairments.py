@@ -17,12 +17,7 @@ from scipy import stats
 
 from otafl.core.units import db_to_linear
 from otafl.validation.bench import Bench, BenchRecord, Rig
-from otafl.validation.checks import (
-    Check,
-    check_mean,
-    check_normal_errors,
-    state_law,
-)
+from otafl.validation.checks import Check, check_mean, check_normal_errors, state_law
 
 NOISELESS_DB = 200.0
 N = 0.5
@@ -42,31 +37,13 @@ def _build_rig(
     return bench.build_rig(devices, trials, point)
 
 
-EACH_PHASE = ("phi_m={:.3g}", (0.2, math.pi / 4.0, 1.5))
-"""Case and values of the laws over the largest phase."""
+PHASES = (0.2, math.pi / 4.0, 1.5)
 
 
-@functools.lru_cache(maxsize=8)
-def _phase_record(bench: Bench, most: float) -> BenchRecord:
-    rig = _build_rig(bench, 10, 32, 10.0, residual_phase_rad=most)
-    return rig.record(bench.scale_size(64), 16, 1.0)
-
-
-def _phase_moments(most: float) -> tuple[float, float]:
-    """Compute mean and variance of cos(phi), phi uniform in plus or minus `most`."""
-    first = math.sin(most) / most
-    return first, 0.5 + math.sin(2 * most) / (4 * most) - first**2
-
-
-@state_law("impairment residual phase: mean gain", "sin(phi_m) / phi_m", *EACH_PHASE)
+@state_law("impairment residual phase: mean gain", "sin(phi_m) / phi_m", "phi_m={:.3g}", PHASES)
 def _phase_mean(bench: Bench, most: float) -> Iterator[Check]:
-    yield check_mean(_phase_moments(most)[0], _phase_record(bench, most).c)
-
-
-def _constant(rig: Rig, rounds: int, num_coordinates: int) -> np.ndarray:
-    """Return estimates [R, S, P] of symbols that are all one."""
-    ones = torch.ones(rig.num_trials * rig.num_devices, num_coordinates).to(rig.cohort.weight)
-    return np.stack([rig.send(ones, round)[0].cpu().numpy() for round in range(rounds)])
+    rig = _build_rig(bench, 10, 32, 10.0, residual_phase_rad=most)
+    yield check_mean(math.sin(most) / most, rig.record(bench.scale_size(64), 16, 1.0).c)
 
 
 @state_law("impairment carrier offset: mean gain", "sin(2 pi E i) / (2 pi E i)")
@@ -77,7 +54,9 @@ def _carrier(bench: Bench) -> Iterator[Check]:
     """
     most = 0.01
     rig = _build_rig(bench, 4, 64, NOISELESS_DB, carrier_offset=most)
-    estimates = _constant(rig, bench.scale_size(64), 61)
+    ones = torch.ones(rig.num_trials * rig.num_devices, 61).to(rig.cohort.weight)
+    rounds = range(bench.scale_size(64))
+    estimates = np.stack([rig.send(ones, round)[0].cpu().numpy() for round in rounds])
     for index in (0, 5, 20, 60):
         turn = 2.0 * math.pi * most * index
         law = math.sin(turn) / turn if index else 1.0

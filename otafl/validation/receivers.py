@@ -17,7 +17,6 @@ from otafl.validation.checks import (
     Check,
     check_at_least,
     check_distribution,
-    check_exact,
     check_mean,
     check_ratios,
     state_law,
@@ -198,13 +197,3 @@ def _uniform_forcing(bench: Bench) -> Iterator[Check]:
     other = _record(_build_rig(bench, "eigen"))
     first = (other.budget * np.abs(other.h) ** 2)[0].min(-1)
     yield check_at_least(1.0, float((ours / first).min()), "first eigenvector")
-
-
-@state_law("receiver: one antenna is channel inversion", "Chen, Qin, Li 2018")
-def _one_antenna(bench: Bench) -> Iterator[Check]:
-    """Compare the estimates with those of channel inversion."""
-    estimates = []
-    for power in ("ci", "multi_antenna_ci"):
-        rig = _build_rig(bench, "auto", power, 1)
-        estimates.append(rig.send(rig.draw_symbols(16, 0), 0)[0])
-    yield check_exact(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-12)

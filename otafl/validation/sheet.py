@@ -305,26 +305,3 @@ def energy_variance(x: np.ndarray, a: float, antennas: int) -> float:
     """
     plus, minus = np.maximum(x, 0.0).sum(), np.maximum(-x, 0.0).sum()
     return float(((a * plus + 1.0) ** 2 + (a * minus + 1.0) ** 2) / (a**2 * antennas))
-
-
-def energy_variance_given(x: np.ndarray, a: float, h: np.ndarray) -> np.ndarray:
-    """Compute the variance of an energy difference given the channels.
-
-    Parameters
-    ----------
-    x : ndarray, [K]
-        Values of the devices.
-    a : float
-        Energy of a value of one.
-    h : ndarray, [S, K]
-        Powers of the channels to one antenna.
-
-    Returns
-    -------
-    ndarray, [S]
-        Variance of (e+ - e-) / a, with random phases and noise of energy one.
-    """
-    total = np.zeros(len(h))
-    for part in (np.maximum(x, 0.0), np.maximum(-x, 0.0)):
-        total = total + ((a * h * part).sum(1) + 1.0) ** 2 - ((a * h * part) ** 2).sum(1)
-    return total / a**2

@@ -14,13 +14,7 @@ import numpy as np
 from otafl.core.contracts import LinkReport
 from otafl.core.units import db_to_linear
 from otafl.validation.bench import Bench, Rig
-from otafl.validation.checks import (
-    Check,
-    check_exact,
-    check_mean_square,
-    check_normal,
-    state_law,
-)
+from otafl.validation.checks import Check, check_exact, check_mean_square, check_normal, state_law
 
 N = 0.5
 BANDWIDTH_HZ = 2e6
@@ -80,17 +74,6 @@ def _noise_is_white(bench: Bench) -> Iterator[Check]:
     }
     for case, (one, other) in pairs.items():
         yield check_normal(0.0, float((one * other).mean()), 1.0 / math.sqrt(one.size), case)
-
-
-@state_law("transport ideal: the exact weighted mean", "no error")
-def _ideal(bench: Bench) -> Iterator[Check]:
-    """Compare with the weighted mean."""
-    weights = [3.0, 1.0, 2.0]
-    rig = bench.build_rig(3, 4, {"transport": "ideal"}, weights=weights)
-    x = rig.draw_symbols(REALS, 0)
-    exact = np.einsum("k,skp->sp", np.array(weights) / 6.0, x.cpu().numpy().reshape(4, 3, -1))
-    off = rig.send(x, 0)[0].cpu().numpy() - exact
-    yield check_exact(0.0, float(np.abs(off).max()), 1e-12)
 
 
 @state_law("transport over_the_air: airtime", "channel uses / bandwidth")

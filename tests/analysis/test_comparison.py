@@ -96,7 +96,7 @@ def test_what_one_has_alone(tmp_path: Path) -> None:
     b["test_accuracy"][0, 0] = np.nan
     found = compare(written(a, tmp_path / "a.nc"), written(b, tmp_path / "b.nc"))
     assert found.settings == {"training.local_steps": (1, 7), "trials": (3, 2)}
-    assert set(found.about) == {"scenario_hash"}
+    assert set(found.about) == {"scenario hash"}
     assert found.lacking == [
         "variables in A alone: stop_round",
         "trial in A alone: 2 (1)",

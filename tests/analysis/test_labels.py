@@ -14,10 +14,9 @@ from support.swept_bench import make_dataset
 import otafl
 from otafl.analysis.points import read_labels, write_labels
 from otafl.analysis.summary import print_ends
-from otafl.analysis.tables import build_grid
 from otafl.core.errors import UserError
 from otafl.plots import curve_data, draw, pareto_data
-from otafl.scenario import compute_scenario_hash, load_scenario
+from otafl.scenario import load_scenario
 
 KEYS: dict[str, Any] = {
     "name": "labelled",
@@ -47,14 +46,6 @@ def labelled(file: Path) -> xr.Dataset:
     return shown
 
 
-def test_labels_do_not_change_the_hash() -> None:
-    hashes = {
-        compute_scenario_hash(load_scenario({**KEYS, **output}))
-        for output in ({}, {"output": {"labels": LABELS}}, {"output": {"labels": {"ci": "x"}}})
-    }
-    assert len(hashes) == 1
-
-
 def test_a_figure_has_labels_of_the_command_first() -> None:
     ds = make_dataset("snr_db", "power")
     own = {"test_accuracy": "accuracy", "power": "control", "gbma": "equal power"}
@@ -79,12 +70,6 @@ def test_points_of_a_front_are_named_by_their_labels() -> None:
     ds = write_labels(ds.assign_coords(zip=[0, 1, 2], **coords), {"ci": "far", "level": "SNR"})
     names = ["gbma, samples 5, SNR 0 dB", "far, samples 12, SNR 0 dB", "far, samples 12, SNR 10 dB"]
     assert pareto_data(ds, "test_accuracy", "airtime_s")["zip"].values.tolist() == names
-
-
-def test_tables_have_labels(labelled: xr.Dataset) -> None:
-    table = build_grid(labelled, "test_accuracy", ["snr_db"], ["power"])
-    assert table.rows == [("inversion",), ("gbma",)]
-    assert (table.title, table.across) == ("accuracy", "SNR [dB]")
 
 
 def test_show_has_labels_in_place_of_names(file: Path) -> None:

@@ -10,7 +10,6 @@ import xarray as xr
 
 import otafl
 from otafl.analysis.tables import build_grid, find_best
-from otafl.results.end_values import count_diverged
 from otafl.results.variables import is_reached
 from otafl.scenario import load_scenario
 
@@ -52,15 +51,3 @@ def test_an_error_is_reached_from_above(result: xr.Dataset) -> None:
     share = otafl.compute_cost_to_reach(result, "test_r2", 0.5)
     assert share["reached"].sel(learning_rate=0.3).values.tolist() == [1.0, 1.0]
     assert is_reached("sim_time_s", np.array([1.0, 3.0]), 2.0).tolist() == [False, True]
-
-
-def test_a_diverged_trial_counts_with_the_error_of_the_mean_label(result: xr.Dataset) -> None:
-    lost = result.copy(deep=True)
-    lost["diverged_round"][0, 1] = 4.0
-    lost["test_mse"][0, 1, 2:] = np.nan
-    counted = count_diverged(lost)
-    start = lost.isel(learning_rate=0, trial=1, round=0)
-    variance = float(start["test_mse"] / (1.0 - start["test_r2"]))
-    np.testing.assert_allclose(counted["test_mse"][0, 1, 2:], variance, rtol=1e-5)
-    np.testing.assert_array_equal(counted["test_r2"][0, 1, 2:], 0.0)
-    assert np.isnan(counted["test_loss"][0, 1, 2:]).all()

@@ -23,15 +23,6 @@ def test_events_of_a_trial_in_order_of_time() -> None:
     assert to_rows(otafl.extract_timeline(make_result(), trial=1)) == EVENTS[1]
 
 
-def test_a_point_of_a_sweep() -> None:
-    events = otafl.extract_timeline(make_swept_result(), trial=1, snr_db=10)
-    assert to_rows(events) == [(1, *EVENTS[1][0][1:])]
-    assert events.attrs["title"] == "three, trial: 1, snr db: 10 dB"
-    assert events.attrs["devices"] == 2
-    assert otafl.extract_timeline(make_swept_result(), 0, snr_db="10").sizes["event"] == 0
-    assert otafl.extract_timeline(make_swept_result().isel(snr_db=[0])).sizes["event"] == 9
-
-
 @pytest.mark.parametrize(
     ("ds", "asked", "said"),
     [

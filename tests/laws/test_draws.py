@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,18 +17,21 @@ from support.closed_forms import holds
 
 from otafl.algorithms.baselines.zeroth_order import draw_directions
 from otafl.algorithms.personal.fedfomo import FedFomo
+from otafl.clock.trial_clock import TrialClock
 from otafl.codecs.sparse import draw_random_subset
 from otafl.core import registry
 from otafl.core.contracts import Cohort, Context
 from otafl.core.rng import Streams
 from otafl.data.loading import load
 from otafl.data.partitions import PartitionTask
-from otafl.data.partitions.by_class import DirichletMix
+from otafl.data.partitions.by_class import Dirichlet, DirichletMix
 from otafl.data.ridge import Ridge
 from otafl.devices.availability import AvailabilitySetup
 from otafl.devices.compute.drawn import DrawnCompute
-from otafl.devices.compute.kinds import LognormalCompute
+from otafl.devices.compute.kinds import Fixed, LognormalCompute
 from otafl.devices.faults import Faults
+from otafl.devices.protocols import Rules
+from otafl.selection.selections import draw_subset
 from otafl.validation.bench import CONFORMANCE, Bench
 from otafl.validation.checks import (
     Check,
@@ -109,22 +112,86 @@ def test_speeds_are_log_normal(bench: Bench) -> Iterator[Check]:
     yield check_logarithms(speeds)
 
 
-@holds()
-def test_spread_peaks_flatten_the_day(bench: Bench) -> Iterator[Check]:
-    """Peaks spread over 12 hours take the amplitude times sinc(12 / 24)."""
-    devices, hours = 750, (0, 5, 12, 20)
-    keys = {"mean": 0.5, "amplitude": 0.4, "spread_hours": 12.0, "mean_session_s": 3600.0}
-    section = registry.load_settings_class("availability", "diurnal")(**keys, peak_hour=0.0)
-    setup = AvailabilitySetup(devices, Streams([11], [0]))
+def find_present(name: str, at_s: Sequence[float], **keys: float) -> np.ndarray:
+    """Whether each of 750 devices is present at these seconds, bool [devices, times]."""
+    section = registry.load_settings_class("availability", name)(**keys)
+    setup = AvailabilitySetup(750, Streams([11], [0]))
     availability: Any = registry.make_component("availability", section, setup)
-    present = np.zeros(len(hours))
-    for device in range(devices):
+    present = []
+    for device in range(750):
         changes = availability.list_changes(0, device)
-        life = [(-1.0, True), *itertools.takewhile(lambda one: one[0] <= 72000.0, changes)]
-        present += [life[bisect.bisect_right(life, (3600.0 * at, True)) - 1][1] for at in hours]
-    for hour, count in zip(hours, present, strict=True):
-        law = 0.5 + 0.4 * np.sinc(0.5) * math.cos(2.0 * math.pi * hour / 24.0)
-        yield check_share(float(law), int(count), devices, f"after {hour} h")
+        life = [(-1.0, True), *itertools.takewhile(lambda one: one[0] <= max(at_s), changes)]
+        present.append([life[bisect.bisect_right(life, (at, True)) - 1][1] for at in at_s])
+    return np.array(present)
+
+
+@holds()
+def test_presence_is_remembered(bench: Bench) -> Iterator[Check]:
+    """p +- ((1 - p) or p) exp(-(1/on + 1/off) t) after t = 5 s; after 100 s nothing is left."""
+    starts, share = [0.0, 100.0, 200.0, 300.0], 20.0 / 50.0
+    at_s = [at + later for at in starts for later in (0.0, 5.0)]
+    found = find_present("markov", at_s, mean_on_s=20.0, mean_off_s=30.0).reshape(-1, 2)
+    for present in (True, False):
+        later = found[found[:, 0] == present, 1]
+        law = share + (present - share) * math.exp(-(1.0 / 20.0 + 1.0 / 30.0) * 5.0)
+        yield check_share(law, int(later.sum()), len(later), "present" if present else "absent")
+
+
+@holds()
+def test_waits_for_periodic_slots_are_uniform(bench: Bench) -> Iterator[Check]:
+    """Of devices whose work does not depend on the slots, which begin every two seconds."""
+    draw, devices = np.random.default_rng(7), 1000
+    rules = Rules(0, 2.0, late="next", broadcast_first=False)
+    trial, free = TrialClock(Fixed().build_hardware(devices, draw), rules, log=True), range(devices)
+    for round in range(100):
+        none = [0.0] * len(free)
+        trial.start(round, list(free), none, draw.exponential(600.0, len(free)).tolist(), none)
+        free = trial.admit().on_time
+        trial.transmit(1.0 if free else 0.0)
+    waits = [one.end_s - one.start_s for one in trial.history() if one.activity == "wait"]
+    yield check_distribution(np.array(waits), stats.uniform(0.0, 2.0).cdf)
+
+
+DAYS = {
+    "short sessions": {"mean": 0.6, "amplitude": 0.38, "mean_session_s": 3600.0},
+    "long sessions": {"mean": 0.4, "amplitude": 0.2, "mean_session_s": 21600.0},
+    "spread": {"mean": 0.5, "amplitude": 0.4, "mean_session_s": 3600.0, "spread_hours": 12.0},
+}
+
+
+@holds(DAYS)
+def test_presence_follows_the_day(bench: Bench, case: str) -> Iterator[Check]:
+    """Peaks spread over 12 hours take the amplitude times sinc(12 / 24)."""
+    keys, hours = DAYS[case], (0, 4, 8, 12, 16, 20)
+    found = find_present("diurnal", [3600.0 * hour for hour in hours], peak_hour=0.0, **keys)
+    amplitude = keys["amplitude"] * np.sinc(keys.get("spread_hours", 0.0) / 24.0)
+    for hour, present in zip(hours, found.T, strict=True):
+        law = keys["mean"] + amplitude * math.cos(2.0 * math.pi * hour / 24.0)
+        yield check_share(float(law), int(present.sum()), len(present), f"after {hour} h")
+
+
+@holds((0.2, 5.0))
+def test_shares_of_a_class_follow_a_beta_law(bench: Bench, alpha: float) -> Iterator[Check]:
+    """Of four devices Beta(alpha, 3 alpha)."""
+    labels, found = np.repeat(np.arange(200), 200), []
+    for seed in range(5):
+        task = PartitionTask(labels, 4, np.random.default_rng(seed), None)
+        first, *_ = Dirichlet(alpha=alpha).assign_samples(task)
+        found.append(np.bincount(labels[first], minlength=200) / 200)
+    share, (mean, variance) = np.concatenate(found), stats.beta(alpha, 3 * alpha).stats("mv")
+    yield check_mean(float(mean), share, "mean", bias=1e-4)
+    yield check_mean(float(variance), (share - mean) ** 2, "variance", bias=1e-5)
+
+
+@holds((0.1, 1.0))
+def test_samples_of_a_mix_are_alike(bench: Bench, alpha: float) -> Iterator[Check]:
+    """Two of a device's samples have one class with (alpha + 1) / (C alpha + 1)."""
+    labels, each = np.arange(200_000) % 10, 300
+    task = PartitionTask(labels, 50, np.random.default_rng(0), None)
+    parts = DirichletMix(alpha=alpha, samples_per_device=each).assign_samples(task)
+    count = np.array([np.bincount(labels[part], minlength=10) for part in parts])
+    alike = (count * (count - 1)).sum(1) / (each * (each - 1))
+    yield check_mean((alpha + 1.0) / (10 * alpha + 1.0), alike)
 
 
 @holds()
@@ -154,6 +221,32 @@ def check_counts(share: float | torch.Tensor, times: torch.Tensor, of: int) -> C
     """Check how often each of several events happens, by the largest deviation."""
     p = torch.as_tensor(share, dtype=torch.float64).expand_as(times)
     return largest(((times - of * p) / (of * p * (1.0 - p)).sqrt()).numpy())
+
+
+@holds()
+def test_poisson_sampling_selects_devices_by_themselves(bench: Bench) -> Iterator[Check]:
+    """With probability q, and neighbours both with q^2."""
+    q, rounds, free = 0.4, 1000, np.ones((1, 5), bool)
+    streams = Streams([1], [0], torch.device("cpu"), torch.float64)
+    setup: Any = SimpleNamespace(streams=streams, hyper={"probability": torch.tensor([q])})
+    section = registry.load_settings_class("selection", "poisson")()
+    selection: Any = registry.make_component("selection", section, setup)
+    state: Any = None
+    drawn = [selection.select_devices(free, 5, round, state)[0] for round in range(rounds)]
+    chosen = torch.from_numpy(np.stack(drawn))
+    yield check_counts(q, chosen.sum(0), rounds)
+    yield check_counts(q**2, (chosen[:, :-1] & chosen[:, 1:]).sum(0), rounds)
+
+
+@holds()
+def test_sets_of_transmitters_are_equally_likely(bench: Bench) -> Iterator[Check]:
+    """Two of five participants transmit, each with 2 / 5, neighbours both with 1 / 10."""
+    streams = Streams([0], [0], torch.device("cpu"))
+    cohort = make_cohort(1, 5)
+    drawn = torch.stack([draw_subset(cohort, 2, round, streams) for round in range(400)])
+    yield check_exact(0.0, float((drawn.sum(1) - 2).abs().max()), 0.0, "number")
+    yield check_counts(0.4, drawn.sum(0), 400)
+    yield check_counts(0.1, (drawn[:, :-1] & drawn[:, 1:]).sum(0), 400)
 
 
 @holds()

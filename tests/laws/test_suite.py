@@ -15,13 +15,10 @@ LAWS = {law.name: law for law in suite.list_laws()}
 LONG = {
     "channel: antenna covariance",
     "channel: mean power",
-    "codec count_sketch: unbiased",
-    "codec count_sketch: variance",
     "power: K counts the transmitters",
     "power: NMSE follows from h, p, c, eta",
     "power: error given the channel",
     "power: power within its budget",
-    "regression: local steps",
     "regression: noise floor",
     "regression: stationary risk",
     "topology cells: interference",

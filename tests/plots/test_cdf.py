@@ -9,7 +9,7 @@ import pytest
 from support.plot_bench import make_ramp, make_result, make_small_result, read_csv
 
 from otafl.core.errors import UserError
-from otafl.plots import build_table, cdf_data, draw
+from otafl.plots import cdf_data, draw
 
 pytestmark = pytest.mark.exact
 
@@ -30,19 +30,6 @@ def test_distribution_by_hand(tmp_path: Path) -> None:
     rows = read_csv(data, tmp_path)
     np.testing.assert_allclose(rows["device_own_test_accuracy"], data["value"])
     np.testing.assert_allclose(rows["share"], data["share"])
-
-
-def test_distributions_of_unequal_numbers_of_devices() -> None:
-    own = np.full((2, 2, 3, 4), np.nan)
-    own[0, :, -1, :2] = [[0.1, 0.3], [0.3, 0.5]]
-    own[1, :, -1] = np.arange(8).reshape(2, 4) / 10
-    ds = make_result({"device_own_test_accuracy": own, "tx_energy_j": own}, ["device_count"])
-    data = cdf_data(ds, "device_own_test_accuracy", "device_count")
-    np.testing.assert_array_equal(data["devices"], [4, 8])
-    np.testing.assert_allclose(data["share"][0, :3], [0.25, 0.75, 1.0])
-    assert data["share"][0, 3:].isnull().all()
-    np.testing.assert_allclose(data["share"][1], np.arange(1, 9) / 8)
-    assert len(build_table(data)) == 3 + 8
 
 
 def test_any_other_variable_is_distributed_over_trials(tmp_path: Path) -> None:

@@ -49,15 +49,6 @@ def test_the_last_round_is_taken_unless_x_is_the_round() -> None:
     np.testing.assert_allclose(data["mean"].sel(snr_db=10), [0.023, 0.032])
 
 
-def test_selection_of_values_and_of_a_round() -> None:
-    ds = make_dataset("snr_db", "power")
-    data = curve_data(ds, "test_accuracy", "snr_db", sel={"power": "ci", "round": "0"})
-    np.testing.assert_allclose(data["mean"], [0.012, 0.030, 0.048])
-    one = curve_data(ds, "test_accuracy", "round", sel={"power": "ci", "snr_db": 0, "trial": 2})
-    np.testing.assert_allclose(one["mean"], [0.015, 0.016, 0.017])
-    assert one["std"].isnull().all()
-
-
 def test_a_diverged_trial_guesses_and_a_stopped_one_keeps_its_value() -> None:
     ds = make_dataset()
     ds["test_accuracy"][0, 2] = ds["test_accuracy"][1, 2] = np.nan
@@ -88,19 +79,6 @@ def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
     (legend,) = figure.legends
     assert legend.get_title().get_text() == "power policy"
     assert [text.get_text() for text in legend.get_texts()] == ["gbma", "ci"]
-
-
-def test_functions_of_a_notebook_are_in_the_legend() -> None:
-    """Their names begin with an underscore, and matplotlib hides such texts."""
-    ds = make_dataset("power").assign_coords(power=["__main__:mine(share=0.1)", "_my:policy"])
-    (legend,) = plot(ds, "test_accuracy", "round", "power").legends
-    assert [text.get_text() for text in legend.get_texts()] == ["mine(share=0.1)", "my:policy"]
-
-
-def test_choices_are_points_with_bars() -> None:
-    ax = plot(make_dataset("power"), "test_accuracy", "power").axes[0]
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["gbma", "ci"]
-    np.testing.assert_allclose(ax.containers[0].lines[0].get_ydata(), [0.005, 0.014])
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,7 @@ import xarray as xr
 from support.plot_bench import make_ramp, make_result, make_small_result, read_csv
 
 from otafl.core.errors import UserError
-from otafl.plots import (
-    curve_data,
-    draw,
-)
+from otafl.plots import curve_data, draw
 
 pytestmark = pytest.mark.exact
 

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 from support.swept_bench import make_dataset
 
-from otafl.plots import curve_data, describe_figure, draw, save
+from otafl.plots import curve_data, draw, save
 
 
 def test_files(tmp_path: Path) -> None:
@@ -37,18 +37,6 @@ def test_a_figure_has_the_width_of_a_journals_column(tmp_path: Path) -> None:
     assert min(panel.width for panel in panels) > 0.7 * figure.dpi
     legend = figure.legends[0].get_window_extent()
     assert legend.y1 < min(panel.y0 for panel in panels)  # below, not beside
-
-
-def test_the_figure_says_what_the_shading_is() -> None:
-    ds = make_dataset("power")
-    spread = "mean ± one standard deviation, n = 3 trials"
-    assert draw(curve_data(ds, x="round", hue="power")).get_suptitle() == f"shading: {spread}"
-    assert draw(curve_data(ds, x="power")).get_suptitle() == f"bars: {spread}"
-    assert draw(curve_data(ds.isel(trial=[0]), hue="power")).get_suptitle() == ""
-    lost = ds.copy(deep=True)
-    lost["test_accuracy"][0, 0] = float("nan")
-    said = describe_figure(curve_data(lost, hue="power"))
-    assert said == "shading: mean ± one standard deviation, n = 2 to 3 trials"
 
 
 @pytest.mark.exact

@@ -10,10 +10,7 @@ import pytest
 from support.plot_bench import AXES, make_ramp, make_result, make_small_result, read_csv
 
 from otafl.core.errors import UserError
-from otafl.plots import (
-    draw,
-    heatmap_data,
-)
+from otafl.plots import draw, heatmap_data
 
 pytestmark = pytest.mark.exact
 

@@ -137,12 +137,3 @@ def test_a_column_of_a_paper_has_nothing_cut_and_nothing_above_its_panels(name: 
     assert faults(figure) == []
     assert figure.get_figwidth() == pytest.approx(3.5)
     assert figure.get_suptitle() == ""
-
-
-def test_the_checks_themselves_find_faults() -> None:
-    figure = draw(curve_data(grid(LONG, NUMBERS[:2]), "test_accuracy", "scheme", "rate"))
-    figure.set_size_inches(4, 3)
-    figure.axes[0].tick_params(axis="x", rotation=0)
-    found = faults(figure)
-    assert "legend over title" in found
-    assert any(fault.startswith("ticks touch") for fault in found)

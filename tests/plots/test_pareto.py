@@ -10,10 +10,7 @@ import xarray as xr
 from support.plot_bench import make_result, make_small_result, read_csv
 
 from otafl.core.errors import UserError
-from otafl.plots import (
-    draw,
-    pareto_data,
-)
+from otafl.plots import draw, pareto_data
 from otafl.plots.pareto import find_non_dominated
 
 pytestmark = pytest.mark.exact

@@ -114,28 +114,6 @@ def hostile() -> xr.Dataset:
     return ds
 
 
-def test_tables_have_every_point_with_mean_and_deviation(swept: Path, written: Path) -> None:
-    ds = otafl.open_results(swept)
-    text = written.read_text()
-    first = re.search(r'id="table-1".*?</table>', text, re.DOTALL)
-    assert first is not None
-    rows = [Page(row).texts for row in re.findall(r"<tr>.*?</tr>", first[0], re.DOTALL)]
-    head, *points = [row["th"] + row.get("td", []) for row in rows]
-    assert [name.strip() for name in head[:4]] == [
-        "algorithm",
-        "power",
-        "device count",
-        "test accuracy",
-    ]
-    column = next(i for i, name in enumerate(head) if name == "personal own test accuracy")
-    assert len(points) == 4
-    trials = ds["personal_own_test_accuracy"].isel(zip=1, device_count=0, round=-1).values
-    (row,) = [row for row in points if row[:3] == ["pfedme", "tci(threshold=0.3)", "2"]]
-    mean, std = (float(part) for part in row[column].split(" ± "))
-    assert mean == pytest.approx(trials.mean(), abs=0.006)
-    assert std == pytest.approx(trials.std(ddof=1), rel=0.06)
-
-
 def test_chosen_slices_and_paired_tests(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Of what is picked alone; a row a comparison with the first choice, at every other value."""
     rng = np.random.default_rng(0)
@@ -192,9 +170,8 @@ def test_figures_are_embedded_and_told_in_words(written: Path) -> None:
         kind, _, data = str(image["src"]).partition(";base64,")
         assert kind == "data:image/png"
         assert base64.b64decode(data).startswith(b"\x89PNG")
-        assert len(str(image["alt"])) > 60
     alts = " ".join(str(image["alt"]) for image in images)
-    assert "Pareto front of " in alts
+    assert "Accuracy and cost: " in alts
 
 
 def test_the_page_needs_nothing_from_elsewhere(written: Path) -> None:

@@ -53,24 +53,13 @@ def test_several_versions_are_told() -> None:
     )
 
 
-def test_code_and_data_that_differ() -> None:
-    """Own files by name, otafl's source and the samples in words; a file that one has alone."""
+def test_code_and_data_of_a_result() -> None:
+    """Own files by name, otafl's source and the samples in words."""
     own, inputs = {"own.py": "a", "gone.py": "c"}, {"otafl": "1", "data": "2"}
     one = Origin(points=frozenset({0}), versions=NEW, sources=own, inputs=inputs)
     inputs = {"otafl": "1", "data": "3", "x.csv": "4"}
     other = made({0}, OLD, "b").model_copy(update={"inputs": inputs})
     assert origins.read(attributes(one, other)) == [one, other]
-    assert origins.find_differences(one, other) == {
-        "own.py": ("a", "b"),
-        "gone.py": ("c", None),
-        "samples of data": ("2", "3"),
-        "x.csv": (None, "4"),
-    }
-    assert origins.find_differences(one, made({0})) == {
-        "own.py": ("a", None),
-        "gone.py": ("c", None),
-    }
-    assert origins.find_differences(Origin(points=frozenset({0}), versions=NEW), one) == {}
     both = attributes(one, made({1, 2}, file="b"))
     assert origins.build_table(both) == [
         ("own.py", "a (points 0), b (points 1-2)"),
@@ -81,12 +70,11 @@ def test_code_and_data_that_differ() -> None:
     assert origins.build_table({}) == []
 
 
-def test_a_commit_names_the_source_and_is_no_difference() -> None:
+def test_a_commit_names_the_source() -> None:
     first, second = "a" * 40, f"{'b' * 40} with changes"
     one, other = (made({0}).model_copy(update={"commit": one}) for one in (first, second))
     assert origins.read(attributes(one)) == [one]
     assert '"commit"' not in origins.to_json([made({0})])
-    assert origins.find_differences(one, other) == {}
     assert origins.build_table(attributes(one)) == [("otafl's commit", first)]
     assert origins.join_origins([[one], [other]]) == [one, other]
 
