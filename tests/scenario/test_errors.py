@@ -11,6 +11,7 @@ import pytest
 from support.faults_of import POLICIES, TOP, list_faults, list_file_faults
 
 from otafl.core.errors import UserError
+from otafl.core.registry import list_names
 from otafl.scenario import ScenarioError, build_json_schema, load_scenario
 from otafl.scenario.schema import TARGETS
 
@@ -90,8 +91,7 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
         ),
         (
             {"data": "imagenet"},
-            "data: unknown data set 'imagenet'; known: digits, mnist, fashion_mnist, "
-            "cifar10, cifar100, femnist, sent140, ridge, parkinsons, shakespeare, hf, or "
+            f"data: unknown data set 'imagenet'; known: {', '.join(list_names('data'))}, or "
             "module:callable of your own",
         ),
         (
@@ -217,7 +217,7 @@ model: {hidden: [3, 0]}
         "name, threshold, relative, reference, constraint, gamma)",
         "quickstart.yaml:6:11: devices.count: got -3; must be greater than or equal to 1",
         "quickstart.yaml:6:32: devices.compute.name: unknown compute 'phon'; did you mean 'phone'? "
-        "known: fixed, lognormal, classes, drawn, csv, mcu, phone, edge_gpu",
+        f"known: {', '.join(list_names('compute'))}",
         "quickstart.yaml:7:21: model.hidden[1]: got 0; must be greater than or equal to 1",
     ]
 
