@@ -32,7 +32,6 @@ from otafl.results.files import open_results
 from otafl.scenario import Scenario, axes, load_scenario, restore_tree, to_yaml
 from otafl.scenario.keys import CHOICES, get_value, set_value
 from otafl.scenario.yaml_source import parse
-from otafl.user_code import loading
 
 ABOUT = re.compile(r"_version$|^(scenario_hash|seed|device_name|complete|format)$")
 """Attributes of a result that tell what it was made with."""
@@ -328,8 +327,7 @@ def read_source(source: Path) -> tuple[MatchingSettings, xr.Dataset | None]:
     A scenario has no result. Raises UserError.
     """
     if source.suffix in (".yaml", ".yml") and not source.is_dir():
-        with loading.disable_imports():  # settings can be compared without it
-            stored, data = parse(to_yaml(load_scenario(source))).data, None
+        stored, data = parse(to_yaml(load_scenario(source))).data, None
     else:
         data = open_results(source)
         stored = restore_tree(data.attrs)

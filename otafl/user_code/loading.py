@@ -27,15 +27,8 @@ TRACEBACK = "OTAFL_TRACEBACK"
 _untrusted_source: ContextVar[str | None] = ContextVar("_untrusted_source", default=None)
 """The file whose names must not be imported."""
 
-_code: ContextVar[bool] = ContextVar("_code", default=True)
-"""Whether the code that a scenario names may be imported."""
-
 _keys: dict[str, dict[str, str]] = {}
 """File of user-defined code -> the `module:callable` in it -> the scenario's key of each."""
-
-
-class NotImported(Exception):
-    """User-defined code was needed, but not imported, within `disable_imports`."""
 
 
 @contextlib.contextmanager
@@ -46,21 +39,6 @@ def guard_imports(file: object, trust: bool) -> Iterator[None]:
         yield
     finally:
         _untrusted_source.reset(token)
-
-
-@contextlib.contextmanager
-def disable_imports() -> Iterator[None]:
-    """Import no code that a scenario names; access to such code raises NotImported."""
-    token = _code.set(False)
-    try:
-        yield
-    finally:
-        _code.reset(token)
-
-
-def is_import_enabled() -> bool:
-    """Return whether a scenario's own code is imported, unlike within `disable_imports`."""
-    return _code.get()
 
 
 def load(path: str, key: str) -> Any:
@@ -79,11 +57,7 @@ def load(path: str, key: str) -> Any:
     ------
     UserError
         If there is none, it is Python's own, or the file that names it is not trusted.
-    NotImported
-        Within `disable_imports`.
     """
-    if not _code.get():
-        raise NotImported(path)
     if (stranger := _untrusted_source.get()) is not None:
         raise UserError(
             f"{key}: {stranger} names {path!r}, code that would be run; trust=True (--trust) runs "

@@ -114,13 +114,6 @@ def test_a_scenario_that_names_a_shell_is_refused(
     assert os.listdir(tmp_path) == []
 
 
-def test_nothing_is_imported_without_code(own: Path) -> None:
-    with loading.disable_imports(), pytest.raises(loading.NotImported):
-        loading.load("fits:plain", "data.name")
-    assert "fits" not in sys.modules
-    assert loading.load("fits:plain", "data.name")(1) == (1, 1)
-
-
 def test_the_working_folder_is_searched_last_and_only_for_what_is_nowhere_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
