@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,14 +24,13 @@ from otafl.scenario.keys import (
     CHOICES,
     find_settings_class,
     format_path,
-    get_child,
     get_value,
     is_section,
     iterate_settings_classes,
     set_value,
     split,
 )
-from otafl.scenario.yaml_source import dump_in_line
+from otafl.scenario.yaml_source import MAX_POINTS
 
 NOT_SWEPT = ("name", "trials", "sweep", "engine", "output", "track")
 """Keys that no axis may have, because they do not change a trial."""
@@ -129,7 +129,7 @@ Sweep = list[list[Track]]
 
 
 def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Problem]]:
-    """Return the valid axes of the section `sweep`, and the errors of the others.
+    """Return the axes of the section `sweep`, and its errors.
 
     tree: the whole scenario.
     """
@@ -138,34 +138,27 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
     axes: Sweep = []
     problems: list[Problem] = []
     for key, values in sweep.items():
-        tracks: list[Track] = []
         if key == "zip":
             tracks, faults = _read_joint(values)
+            axes.append(tracks)
             problems += faults
         elif isinstance(values, list | tuple) and values:
-            tracks = [_make_track(key, values, ("sweep", key))]
+            axes.append([_make_track(key, values, ("sweep", key))])
         else:
             text = f"sweep: {key}: got {format_value(values)}; must be a list of at least one value"
             problems.append(Problem(text, ("sweep", key)))
-        if tracks:
-            axes.append(tracks)
-    axes = [
-        [replace(track, field=_find_field(track, axes, root, tree)) for track in tracks]
-        for tracks in axes
-    ]
-    sound = []
-    for tracks in axes:
-        faults = []
-        for track in tracks:
-            text = _find_fault(track, tree) or _find_lost_keys(track, axes, tree)
-            faults += [Problem(text, track.place)] if text else []
-        problems += faults
-        if not faults:
-            sound.append(tracks)
-    doubled = _find_doubled_keys(sound)
-    again = {one.path for one in doubled}
-    sound = [tracks for tracks in sound if not any(track.place in again for track in tracks)]
-    return sound, problems + doubled
+    axes = [[replace(one, field=_find_field(one, axes, root, tree)) for one in own] for own in axes]
+    for track in itertools.chain(*axes):
+        if text := _find_fault(track, axes, tree):
+            problems.append(Problem(text, track.place))
+    if not problems and (count := count_points(axes)) > MAX_POINTS:
+        sizes = " x ".join(f"{own[0].axis_name} {len(own[0].values):,}" for own in axes)
+        text = (
+            f"sweep: has {count:,} points ({sizes}); must have at most {MAX_POINTS:,}: list fewer "
+            "values, let keys advance together in zip, or make several sweeps of it"
+        )
+        problems.append(Problem(text, ("sweep",)))
+    return axes, problems
 
 
 def build_axes(sweep: Sweep) -> dict[str, SweepAxis]:
@@ -187,14 +180,6 @@ def build_axes(sweep: Sweep) -> dict[str, SweepAxis]:
         else:
             axes |= own
     return axes
-
-
-def drop_unknown_keys(path: Path, section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a section without the keys that its component does not have."""
-    kind = CHOICES[path].find_settings_class(section)
-    if kind is None or kind.model_config.get("extra") == "allow":
-        return dict(section)
-    return {key: value for key, value in section.items() if key in kind.model_fields}
 
 
 def list_chosen_sections(sweep: Any) -> dict[Path, bool]:
@@ -284,24 +269,19 @@ def _read_joint(rows: Any) -> tuple[list[Track], list[Problem]]:
 
 
 def _find_field(track: Track, sweep: Sweep, root: type[BaseModel], tree: Any) -> FieldInfo | None:
-    """Return the field of a key, if a component that the sweep may choose has it, else None.
-
-    A component counts with any value of the sections above it: their product may be very large.
-    """
-    kinds: list[type[BaseModel]] = [root]
-    values = [tree]
-    for depth, part in enumerate(track.path[:-1], 1):
-        chosen = (one for one in itertools.chain(*sweep) if one.path == track.path[:depth])
-        values = [get_child(value, part) for value in values]
-        values += [value for one in chosen if one.chooses_component for value in one.values]
-        values = list({repr(value): value for value in values}.values())
-        found = [find_settings_class(k, (part,), {part: v}) for k in kinds for v in values]
-        kinds = [kind for kind in dict.fromkeys(found) if kind is not None]
-    fields = (kind.model_fields.get(str(track.path[-1])) for kind in kinds)
+    """Return the field of a key, if a component that is given or swept has it, else None."""
+    above, last = track.path[:-1], str(track.path[-1])
+    trees = [tree]
+    for other in itertools.chain(*sweep):
+        if other.chooses_component and above[: len(other.path)] == other.path:
+            with contextlib.suppress(KeyError):  # the schema says what is wrong
+                trees += [set_value(tree, other.path, value) for value in other.values]
+    kinds = (find_settings_class(root, above, one) for one in trees)
+    fields = (kind.model_fields.get(last) for kind in kinds if kind is not None)
     return next((one for one in fields if one is not None), None)
 
 
-def _find_fault(track: Track, tree: Any) -> str:
+def _find_fault(track: Track, sweep: Sweep, tree: Any) -> str:
     """Describe the error of a track, or return an empty text."""
     key = track.key
     if track.path[0] in NOT_SWEPT:
@@ -313,6 +293,9 @@ def _find_fault(track: Track, tree: Any) -> str:
         set_value(tree, track.path, None)
     except KeyError as error:
         return f"sweep: '{key}': {format_path(error.args[0])} has no keys of its own"
+    same = next(one for one in itertools.chain(*sweep) if one.path == track.path)
+    if same is not track:
+        return f"sweep: '{same.key}' and '{key}' set the same key; keep one"
     if track.chooses_component:
         names = [v.get("name") if isinstance(v, Mapping) else v for v in track.values]
         bad = [v for v, name in zip(track.values, names, strict=True) if not isinstance(name, str)]
@@ -321,63 +304,29 @@ def _find_fault(track: Track, tree: Any) -> str:
                 f"sweep: {key}: got {format_value(bad[0])}; must be names, or mappings with a name "
                 "and settings"
             )
-    twice = _find_duplicates(track)
-    if twice:
+    labels = [format_label(value) for value in track.values]
+    plain = [one if isinstance(one, Hashable) else repr(one) for one in labels]
+    counts = Counter(plain)
+    twice = [label for label, one in zip(labels, plain, strict=True) if counts[one] > 1]
+    if twice and not track.is_joint:
         return f"sweep: {key}: {format_value(twice[0])} is listed twice; keep one"
-    return ""
+    return _find_lost_keys(track, sweep, tree)
 
 
 def _find_lost_keys(track: Track, sweep: Sweep, tree: Any) -> str:
-    """Describe the keys of a section that a track would drop, or return an empty text."""
+    """Describe the given keys of a section that no value of a track has, or return no text."""
     section = get_value(tree, track.path)
-    if not track.chooses_component or not isinstance(section, Mapping):
+    if not track.chooses_component or track.keeps_keys or not isinstance(section, Mapping):
         return ""
-    depth, others = len(track.path) + 1, itertools.chain.from_iterable(sweep)
-    swept = {one.path[:depth] for one in others if not one.keeps_keys}
-    given = {key: section[key] for key in section if (*track.path, key) not in swept}
-    values = [CHOICES[track.path].normalise(value) for value in track.values]
-    sections = [drop_unknown_keys(track.path, value | given | value) for value in values]
-    kept = sections if track.keeps_keys else [set().union(*values)]
-    lost = given.keys() - set.intersection(*map(set, kept))
-    if not lost:
-        return ""
-    nowhere = lost - set().union(*sections)
-    return (
-        f"sweep: {track.key}: would drop {join_keys(track.path, lost)}; write sweep: "
-        f"{dump_in_line({format_path(track.path): sections})}"
-        + (f", and leave {join_keys(track.path, nowhere)} out" if nowhere else "")
+    others = (one for one in itertools.chain(*sweep) if not one.keeps_keys)
+    swept = {one.path[: len(track.path) + 1] for one in others}
+    kept = set().union(*(CHOICES[track.path].normalise(value) for value in track.values))
+    paths = [(*track.path, key) for key in section if key not in kept]
+    lost = " and ".join(format_path(path) for path in paths if path not in swept)
+    return lost and (
+        f"sweep: {track.key}: would drop {lost}; sweep {format_path(track.path)}.name, which keeps "
+        "it, or write it into the values"
     )
-
-
-def join_keys(section: Path, keys: Iterable[str]) -> str:
-    """Return `power.threshold and power.constraint`."""
-    return " and ".join(format_path((*section, key)) for key in sorted(keys))
-
-
-def _find_duplicates(track: Track) -> list[Any]:
-    """Return the labels that a single axis has twice."""
-    if track.is_joint:
-        return []
-    labels = [format_label(value) for value in track.values]
-    counts = Counter(map(_to_hashable, labels))
-    return [one for one in labels if counts[_to_hashable(one)] > 1]
-
-
-def _to_hashable(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return tuple((key, _to_hashable(one)) for key, one in value.items())
-    return tuple(_to_hashable(one) for one in value) if isinstance(value, list | tuple) else value
-
-
-def _find_doubled_keys(sweep: Sweep) -> list[Problem]:
-    seen: dict[Path, str] = {}
-    problems = []
-    for track in itertools.chain.from_iterable(sweep):
-        if track.path in seen:
-            text = f"sweep: '{seen[track.path]}' and '{track.key}' set the same key; keep one"
-            problems.append(Problem(text, track.place))
-        seen[track.path] = track.key
-    return problems
 
 
 def _name(track: Track) -> str:

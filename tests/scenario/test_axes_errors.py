@@ -104,24 +104,17 @@ def test_a_sweep(sweep: Any, said: str) -> None:
     ("axis", "said"),
     [
         (
-            {"algorithm.name": ["fedavg", "fedprox"]},
-            "algorithm.penalty; write sweep: {algorithm: [{name: fedavg, learning_rate: 0.2}, "
-            "{name: fedprox, learning_rate: 0.2, penalty: 0.1}]}",
-        ),
-        (
-            {"algorithm.name": ["scaffold", "fedavg"]},
-            "algorithm.penalty; write sweep: {algorithm: [{name: scaffold, learning_rate: 0.2}, "
-            "{name: fedavg, learning_rate: 0.2}]}, and leave algorithm.penalty out",
-        ),
-        (
             {"algorithm": ["ditto", {"name": "fedprox", "learning_rate": 0.2}]},
-            "algorithm.penalty; write sweep: {algorithm: [{name: ditto, learning_rate: 0.2, "
-            "penalty: 0.1}, {name: fedprox, learning_rate: 0.2, penalty: 0.1}]}",
+            "sweep: algorithm: would drop algorithm.penalty; sweep algorithm.name, which keeps it, "
+            "or write it into the values",
+        ),
+        (
+            {"algorithm.name": ["ditto", "fedavg"]},
+            "sweep: algorithm.name=fedavg: algorithm.penalty: unknown key; it is a key of ",
         ),
         (
             {"data": ["mnist"], "data.partition.name": ["label_skew"]},
-            "data.partition; write sweep: {data: [{name: mnist, partition: {name: label_skew, "
-            "classes_per_device: 2}}]}",
+            "sweep: data: would drop data.partition; sweep data.name",
         ),
     ],
 )
@@ -130,7 +123,8 @@ def test_a_key_that_an_axis_would_drop(axis: dict[str, Any], said: str) -> None:
         "algorithm": {"name": "fedprox", "learning_rate": 0.2, "penalty": 0.1},
         "data": {"name": "digits", "partition": {"name": "label_skew", "classes_per_device": 2}},
     }
-    assert list_faults(tree | {"sweep": axis}) == [f"sweep: {next(iter(axis))}: would drop {said}"]
+    (fault,) = list_faults(tree | {"sweep": axis})
+    assert fault.startswith(said)
 
 
 def test_a_point_that_cannot_be_is_laid_to_its_axis(tmp_path: Path) -> None:
@@ -192,23 +186,3 @@ def test_expanding_a_scenario_that_was_made_by_hand_checks_it_too() -> None:
         expand(Scenario(name="x", sweep={"channel.snrdb": [1]}))
     with pytest.raises(ScenarioError, match=r"devices\.late: 'next' needs"):
         expand(Scenario.model_validate({"name": "x", "devices": {"late": "next"}}))
-
-
-def test_a_bad_axis_and_a_bad_value_of_another_are_both_told() -> None:
-    """And the values alone, as an axis that is not understood may be what makes them go together:
-    four devices of participants would be too many for two."""
-    sweep = {
-        "power.nmae": ["ci"],
-        "channel.snr_db": [0, "loud"],
-        "algorithm": ["fedavg", "fedavgg"],
-        "devices.participants": [4],
-    }
-    told = list_faults({"devices": {"count": 2}, "sweep": sweep})
-    assert len(told) == 3
-    assert any("power.nmae: unknown key" in one for one in told)
-    assert any("channel.snr_db=loud: channel.snr_db: got 'loud'" in one for one in told)
-    assert any("algorithm=fedavgg" in one and "did you mean 'fedavg'?" in one for one in told)
-    for axis in ({"channel.snr_db": 3}, {"power": ["ci", "ci"]}):
-        told = list_faults({"sweep": {**axis, "csi": ["perfct"]}})
-        assert len(told) == 2
-        assert "csi=perfct: csi: unknown csi 'perfct'; did you mean 'perfect'?" in told[1]
