@@ -88,16 +88,6 @@ def test_a_matplotlibrc_that_cannot_be_read_is_one_sentence(
     assert reason in said
 
 
-def test_a_folder_called_matplotlibrc_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "matplotlibrc").mkdir()
-    with pytest.raises(SystemExit) as left:
-        main(["list"])
-    assert left.value.code == 0
-
-
 def test_only_the_module_that_a_scenario_names_is_imported(tmp_path: Path) -> None:
     """`python -m` puts the working folder first; otafl searches it last, and only for that one."""
     for name in ("numpy", "yaml", "pydantic"):

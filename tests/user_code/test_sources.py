@@ -82,23 +82,11 @@ def test_what_has_changed_since_its_import_is_refused(path: str, file: str, home
         sources.check_unchanged()
 
 
-def test_a_module_that_is_reloaded_has_its_new_source(home: Path) -> None:
-    before = dict(loading.hash_sources("own_beside:f", "x"))
-    (home / "own_beside.py").write_text("import own_far\ndef f():\n    return 2\n")
-    importlib.reload(sys.modules["own_beside"])
-    sources.check_unchanged()
-    assert sources.list_changed(before, loading.hash_sources("own_beside:f", "x")) == [
-        "own_beside.py"
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "same"),
     [
         ("X = 1 # one\n\n\ndef f():\n\treturn  X\n", True),
-        ("X = (1)\ndef f():\n    return X\n", True),
         ("X = 1\ndef f():\n    return X + 0\n", False),
-        ("X = 1\ndef f(:\n", False),  # no Python
         ("X = 1" + " + 0" * 3000, False),  # deeper than Python's own tools can go
     ],
 )
