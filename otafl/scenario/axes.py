@@ -9,8 +9,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -42,37 +42,12 @@ RESERVED = frozenset(
 """Names in every result: an axis of such a name is named after its whole key."""
 
 
-@dataclass(frozen=True)
-class SweepAxis:
-    """A dim of the results.
+class Coordinate(NamedTuple):
+    """A coordinate of the results: its values, units ("" for choices) and name in words."""
 
-    Parameters
-    ----------
-    dim : str
-        Name of the dim.
-    keys : tuple of str
-        Keys of the scenario that it sets.
-    values : tuple
-        Its coordinate; for joint axes (`zip`) the positions 0, 1, ....
-    units : str
-        "1" for a plain number, empty for a choice.
-    long_name : str
-        Description in words.
-    zipped : dict of SweepAxis
-        For joint axes, a coordinate for each key.
-    """
-
-    dim: str
-    keys: tuple[str, ...]
     values: tuple[Any, ...]
     units: str
     long_name: str
-    zipped: dict[str, SweepAxis] = field(default_factory=dict)
-
-    @property
-    def coords(self) -> dict[str, SweepAxis]:
-        """Every coordinate along the dim, by name."""
-        return self.zipped or {self.dim: self}
 
 
 @dataclass(frozen=True)
@@ -91,6 +66,8 @@ class Track:
         Path of the values in the scenario.
     is_joint : bool
         Whether it belongs to `zip`.
+    name : str
+        Name of its coordinate in the results.
     field : FieldInfo, optional
         Field of the key; None if only a user-defined component knows the key.
     """
@@ -100,12 +77,8 @@ class Track:
     values: tuple[Any, ...]
     place: Path
     is_joint: bool = False
+    name: str = ""
     field: FieldInfo | None = None
-
-    @property
-    def axis_name(self) -> str:
-        """The name of its axis in the scenario."""
-        return "zip" if self.is_joint else self.key
 
     @property
     def chooses_component(self) -> bool:
@@ -116,6 +89,22 @@ class Track:
     def keeps_keys(self) -> bool:
         """Whether other keys of the section stay, as of `power.name`; `power` replaces it."""
         return self.chooses_component and self.key.endswith(".name")
+
+    @property
+    def coordinate(self) -> Coordinate:
+        """Its coordinate in the results."""
+        if self.chooses_component:
+            noun = TABLES[CHOICES[self.path].table].noun
+            return Coordinate(tuple(map(format_label, self.values)), "", noun)
+        last = str(self.path[-1])
+        is_number = [isinstance(v, int | float) and not isinstance(v, bool) for v in self.values]
+        units = (get_unit(last) or "1") if all(is_number) else ""
+        long_name = last.replace("_", " ")
+        if self.field is not None and (description := get_description(self.field)):
+            # the first clause: what follows it are remarks
+            long_name = re.split(r"[;,:(]|\. ", description)[0].strip()
+            long_name = long_name.removesuffix(f" in {units}")
+        return Coordinate(self.values, units, long_name)
 
     def get_place(self, position: int) -> Path:
         """Return the path of a value in the scenario."""
@@ -147,12 +136,22 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
         else:
             text = f"sweep: {key}: got {format_value(values)}; must be a list of at least one value"
             problems.append(Problem(text, ("sweep", key)))
-    axes = [[replace(one, field=_find_field(one, axes, root, tree)) for one in own] for own in axes]
+    taken = Counter(_name(one) for one in itertools.chain(*axes))
+    axes = [
+        [
+            replace(one, name=_name(one, taken), field=_find_field(one, axes, root, tree))
+            for one in tracks
+        ]
+        for tracks in axes
+    ]
     for track in itertools.chain(*axes):
         if text := _find_fault(track, axes, tree):
             problems.append(Problem(text, track.place))
     if not problems and (count := count_points(axes)) > MAX_POINTS:
-        sizes = " x ".join(f"{own[0].axis_name} {len(own[0].values):,}" for own in axes)
+        firsts = [tracks[0] for tracks in axes]
+        sizes = " x ".join(
+            f"{'zip' if one.is_joint else one.key} {len(one.values):,}" for one in firsts
+        )
         text = (
             f"sweep: has {count:,} points ({sizes}); must have at most {MAX_POINTS:,}: list fewer "
             "values, let keys advance together in zip, or make several sweeps of it"
@@ -161,24 +160,16 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
     return axes, problems
 
 
-def build_axes(sweep: Sweep) -> dict[str, SweepAxis]:
-    """Return dim -> axis, in the scenario's order."""
-    names = [_name(track) for axis in sweep for track in axis]
-    taken = Counter(names)
+def build_axes(sweep: Sweep) -> dict[str, dict[str, Coordinate]]:
+    """Return the dims of the results in the scenario's order, each with its coordinates by name."""
     axes = {}
     for tracks in sweep:
-        own = {}
-        for track in tracks:
-            name = _name(track)
-            if taken[name] > 1 or name in RESERVED:
-                name = "_".join(str(part) for part in track.path)
-            own[name] = _make_axis(name, track)
+        coordinates = {one.name: one.coordinate for one in tracks}
         if tracks[0].is_joint:
-            keys = tuple(track.key for track in tracks)
             positions = tuple(range(len(tracks[0].values)))
-            axes["zip"] = SweepAxis("zip", keys, positions, "1", "position in zip", own)
+            axes["zip"] = {"zip": Coordinate(positions, "1", "position in zip"), **coordinates}
         else:
-            axes |= own
+            axes[tracks[0].name] = coordinates
     return axes
 
 
@@ -329,22 +320,8 @@ def _find_lost_keys(track: Track, sweep: Sweep, tree: Any) -> str:
     )
 
 
-def _name(track: Track) -> str:
-    if track.path == ("devices", "count"):
-        return "device_count"
-    return str(track.path[-1])
-
-
-def _make_axis(name: str, track: Track) -> SweepAxis:
-    last = str(track.path[-1])
-    if track.chooses_component:
-        noun = TABLES[CHOICES[track.path].table].noun
-        return SweepAxis(name, (track.key,), tuple(format_label(v) for v in track.values), "", noun)
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in track.values)
-    units = (get_unit(last) or "1") if numbers else ""
-    long_name = last.replace("_", " ")
-    if track.field is not None and (description := get_description(track.field)):
-        # the first clause: what follows it are remarks
-        long_name = re.split(r"[;,:(]|\. ", description)[0].strip()
-        long_name = long_name.removesuffix(f" in {units}")
-    return SweepAxis(name, (track.key,), track.values, units, long_name)
+def _name(track: Track, taken: Mapping[str, int] | None = None) -> str:
+    """Return the name of a coordinate; by its whole key if the name is taken."""
+    name = "device_count" if track.path == ("devices", "count") else str(track.path[-1])
+    is_free = taken is None or (taken[name] == 1 and name not in RESERVED)
+    return name if is_free else "_".join(map(str, track.path))

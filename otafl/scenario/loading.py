@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from otafl.core.errors import UserError
 from otafl.core.problems import Path, Problem
 from otafl.scenario import axes
-from otafl.scenario.axes import SweepAxis
+from otafl.scenario.axes import Coordinate
 from otafl.scenario.checks import check
 from otafl.scenario.errors import ProblemLocator, find_slips, to_problems
 from otafl.scenario.keys import CHOICES, set_value, split
@@ -108,8 +108,8 @@ def read_sweep(scenario: Scenario) -> axes.Sweep:
     return sweep
 
 
-def build_axes(scenario: Scenario) -> dict[str, SweepAxis]:
-    """Return dim -> axis of the sweep, in the scenario's order."""
+def build_axes(scenario: Scenario) -> dict[str, dict[str, Coordinate]]:
+    """Return the dims of the sweep in the scenario's order, each with its coordinates by name."""
     return axes.build_axes(read_sweep(scenario))
 
 
@@ -192,8 +192,7 @@ def _build_points(
     # sections that no axis changes need no second validation, which is what takes the time
     swept = {track.path[0] for track in itertools.chain(*sweep)}
     shared = {name: value for name, value in scenario if name in base and name not in swept}
-    dims = axes.build_axes(sweep)
-    coords = [coord for axis in dims.values() for coord in axis.coords.items()]
+    labels = {one.name: one.coordinate.values for one in itertools.chain(*sweep)}
     points: list[Point] = []
     found: Found = {}
     for index, settings in enumerate(axes.iterate_points(sweep)):
@@ -208,9 +207,8 @@ def _build_points(
         if not problems and further is not None:
             problems = further(one)
         _collect(found, problems, settings)
-        places = [place for _, place in settings]
-        values = {name: c.values[i] for (name, c), i in zip(coords, places, strict=True)}
-        points.append(Point(index, values, one))
+        coords = {track.name: labels[track.name][place] for track, place in settings}
+        points.append(Point(index, coords, one))
     if found:
         raise locator.make_error(_list_found(found))
     return points

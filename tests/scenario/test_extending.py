@@ -119,6 +119,12 @@ def test_a_base_that_is_none(extends: str, said: str) -> None:
     assert lines[0].startswith("mine.yaml:2:1: ")
 
 
+def test_the_name_is_not_inherited() -> None:
+    assert fail(write("extends: base.yaml\n")) == (
+        "mine.yaml:1:1: name: must be given, like 'name: my_run'",
+    )
+
+
 def test_a_swept_key_of_the_base_is_not_set_in_vain() -> None:
     write("sweep: {power.name: [ci, tci], channel.snr_db: [0, 1]}\n", "swept.yaml")
     lines = fail(write("name: mine\nextends: swept.yaml\nchannel: {snr_db: 5}\n"))
