@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from otafl.results import header, origins
 from otafl.results.coordinates import format_value
 from otafl.results.files import open_results
 from otafl.scenario import Scenario, axes, load_scenario, restore_tree, to_yaml
-from otafl.scenario.keys import CHOICES, get_value, set_value
+from otafl.scenario.keys import CHOICES, flatten, get_value, set_value
 from otafl.scenario.yaml_source import parse
 
 ABOUT = re.compile(r"_version$|^(scenario_hash|seed|device_name|complete|format)$")
@@ -202,7 +202,7 @@ def _flatten_settings(side: MatchingSettings, swept: Sequence[Any]) -> dict[str,
     replaced = {".".join(map(str, path)): path for path in swept}
     out = {
         key: value
-        for key, value in _flatten(side.tree)
+        for key, value in flatten(side.tree)
         if not any(f"{key}.".startswith(f"{above}.") for above in replaced)
     }
     for key, path in replaced.items():
@@ -213,14 +213,6 @@ def _flatten_settings(side: MatchingSettings, swept: Sequence[Any]) -> dict[str,
         elif value is not None:
             out[key] = axes.format_label(value) if path in CHOICES else value
     return out
-
-
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _diff_code(
