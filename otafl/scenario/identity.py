@@ -22,6 +22,7 @@ from otafl.scenario.keys import (
     iterate_custom_sections,
     iterate_sections,
     set_value,
+    split,
 )
 from otafl.scenario.reading import INPUT_FILES
 from otafl.scenario.schema import Scenario
@@ -155,15 +156,9 @@ def _fill_in(key: str, value: Any) -> Any:
     """Return a value of an axis with the defaults of the section that it replaces."""
     if key == "zip":
         return {own: _fill_in(own, one) for own, one in value.items()}
-    path = tuple(key.removesuffix(".name").split("."))
-    choice = CHOICES.get(path)
-    kind = None if choice is None else choice.find_settings_class(value)
-    if choice is None or kind is None:
-        return value
-    section = dict(choice.normalise(value))
-    if key.endswith(".name"):  # other keys come from the section
-        return section
-    return kind.model_validate(section).model_dump(mode="json")
+    choice = CHOICES.get(split(key))
+    section = value if choice is None else choice.validate(value)
+    return section.model_dump(mode="json") if isinstance(section, Settings) else section
 
 
 def extract_structure(settings: Any, outside: Set[str] = frozenset()) -> Any:

@@ -268,21 +268,6 @@ def test_latex_is_well_formed(ran: Path, ends: xr.DataArray, tmp_path: Path) -> 
             assert float(re.search(r"[\d.]+", one)[0]) == pytest.approx(mean, abs=1e-3)
 
 
-def test_latex_rows_units_and_markdown(ran: Path, capsys: pytest.CaptureFixture) -> None:
-    energy = ("--variables", "tx_energy_j", "--columns", "power")
-    call("table", ran, *energy, "--format", "latex")
-    text = capsys.readouterr().out
-    assert r"\caption{Energy radiated [J] at the end, mean $\pm$ standard deviation over" in text
-    body = rows_of(text)[2:]
-    assert [row[:2] for row in body[:3]] == [["0 dB", "2"], ["", "4"], ["", "8"]]
-    assert body[0][2:] == [r"$801.0 \pm 0$"] * 3
-    error = ("--variables", "aggregation_nmse", "--columns", "device_count", "--sel", "power=ci")
-    call("table", ran, *error, "--best", "row", "--format", "markdown")
-    lines = [cells(line) for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    assert lines[0] == ["snr db", "device count 2", "device count 4", "device count 8"]
-    assert lines[2] == ["0 dB", "0.2500 ± 0", "0.06250 ± 0", "**0.01562 ± 0**"]
-
-
 def test_the_best_may_have_to_be_significant(ran: Path) -> None:
     """At 10 dB ci is best by 0.1, which five trials tell; at 0 dB somebody is by chance."""
     with xr.open_dataset(ran, engine="h5netcdf") as ds:

@@ -114,15 +114,6 @@ def test_a_swept_name_keeps_the_other_keys_of_its_section(
     assert build_axes(make_scenario(**tree, sweep=axis)) == build_axes(make_scenario(sweep=axis))
 
 
-def test_a_mapping_below_a_swept_name_sets_its_keys_and_keeps_others() -> None:
-    swept = make_scenario(
-        algorithm={"name": "fedprox", "learning_rate": 0.2, "penalty": 3.0},
-        sweep={"algorithm.name": ["fedprox", {"name": "ditto", "penalty": 5.0}]},
-    )
-    found = [point.scenario.algorithm for point in expand(swept)]
-    assert [(one.learning_rate, one.penalty) for one in found] == [(0.2, 3.0), (0.2, 5.0)]
-
-
 def test_dims_that_collide_are_named_after_their_sections() -> None:
     swept = make_scenario(
         model={"name": "my:Net"},

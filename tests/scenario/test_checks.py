@@ -108,17 +108,6 @@ ASSUMING: list[dict[str, Any]] = [
 ]
 """What takes what is sent for increments."""
 
-TAKING: list[dict[str, Any]] = [
-    {"codec": {"name": "topk", "error_feedback": False}},
-    {"codec": {"name": "compressed_sensing", "error_feedback": False}},
-    {"codec": {"name": "random_subset", "fill": "keep"}},
-    {"codec": "qsgd"},
-    {"transport": "reed"},
-    {"transport": "type_based", "power": "ci"},
-    {"server": "average"},
-]
-"""What takes it as it is."""
-
 
 @pytest.mark.parametrize(
     ("method", "part"), list(zip(WHOLE, itertools.cycle(ASSUMING), strict=False)), ids=str
@@ -127,14 +116,6 @@ def test_models_are_no_increments(method: dict[str, Any], part: dict[str, Any]) 
     each = registry.load_component("algorithm", method["name"]).needs == "each"
     tree = {"transport": "digital" if each else "over_the_air", "algorithm": method} | part
     assert f"so it needs increments, and algorithm '{method['name']}' with these" in said(tree)
-
-
-def test_what_goes_together() -> None:
-    for part, method in zip(TAKING, itertools.cycle(WHOLE[:3]), strict=False):
-        assert load_scenario({"name": "x", "algorithm": method} | part)
-    increments = ["fedavg", "scaffold", "tdpfed", WHOLE[1] | {"sends": "increment"}]
-    for part, method in zip(ASSUMING, itertools.cycle(increments), strict=False):
-        assert load_scenario({"name": "x", "algorithm": method} | part)
 
 
 def test_what_would_do_in_the_place_of_models() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 from support.faults_of import POLICIES, TOP, list_faults, list_file_faults
 
 from otafl.core.registry import list_names
-from otafl.scenario import ScenarioError, build_json_schema, load_scenario
+from otafl.scenario import ScenarioError, load_scenario
 from otafl.scenario.schema import TARGETS
 
 pytestmark = pytest.mark.exact
@@ -187,34 +185,6 @@ def test_bounds(tree: dict[str, Any], said: str) -> None:
         return
     (line,) = list_faults(tree)
     assert said in line
-
-
-def test_every_level_in_decibels_is_bounded() -> None:
-    found = list(_numbers_in_decibels(build_json_schema()))
-    assert len(found) > 40
-    assert [key for key, one in found if not ("minimum" in one and "maximum" in one)] == []
-    assert list_faults({"channel": {"snr_db": -301}}) == [
-        "channel.snr_db: got -301; must be greater than or equal to -300"
-    ]
-    drawn = {"name": "drawn", "power_db": {"uniform": [0, 301]}}
-    assert list_faults({"devices": {"compute": drawn}}) == [
-        "devices.compute.power_db: can be 301; all possible values must be at most 300"
-    ]
-
-
-def _numbers_in_decibels(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every plain number of a key that ends in _db or _dbm."""
-    if isinstance(schema, list):
-        for one in schema:
-            yield from _numbers_in_decibels(one)
-    if not isinstance(schema, dict):
-        return
-    for key, one in schema.get("properties", {}).items():
-        if re.search("_dbm?$", key):
-            kinds = [one, *one.get("anyOf", ()), one.get("items", {})]
-            yield from ((key, kind) for kind in kinds if kind.get("type") == "number")
-    for one in schema.values():
-        yield from _numbers_in_decibels(one)
 
 
 def test_of_many_unknown_keys_the_first_are_told() -> None:

@@ -92,15 +92,6 @@ def test_overrides(tmp_path: Path) -> None:
     assert got.csi.variance == 0.2
 
 
-def test_overrides_of_the_sweep(tmp_path: Path) -> None:
-    path = write_scenario(tmp_path, FULL)
-    assert load_scenario(path, ["sweep={}"]).sweep == {}
-    got = load_scenario(path, ["sweep.channel.snr_db=[7]", "sweep.algorithm.rank=[1, 2]"])
-    assert got.sweep["channel.snr_db"] == [7]
-    assert got.sweep["algorithm.rank"] == [1, 2]
-    assert len(expand(got)) == 1 * 2 * 4 * 2
-
-
 def test_sections_that_no_axis_changes_are_validated_once() -> None:
     """A sweep of ten thousand points is then checked in seconds."""
     one = make_scenario(
