@@ -30,9 +30,8 @@ from otafl.results import header, origins
 from otafl.results.coordinates import format_value
 from otafl.results.files import open_results
 from otafl.scenario import Scenario, axes, load_scenario, restore_tree, to_yaml
-from otafl.scenario.keys import CHOICES, get_value, set_value
+from otafl.scenario.keys import CHOICES, flatten, get_value, set_value
 from otafl.scenario.yaml_source import parse
-from otafl.user_code import loading
 
 IGNORED = "wall_time_s"
 """Differs from run to run, and is not compared."""
@@ -188,7 +187,7 @@ def _flatten_settings(side: MatchingSettings, swept: Sequence[Any]) -> dict[str,
     replaced = {".".join(map(str, path)): path for path in swept}
     out = {
         key: value
-        for key, value in pd.json_normalize(side.tree).iloc[0].to_dict().items()
+        for key, value in flatten(side.tree)
         if not any(f"{key}.".startswith(f"{above}.") for above in replaced)
     }
     for key, path in replaced.items():
@@ -285,8 +284,7 @@ def read_source(source: Path) -> tuple[MatchingSettings, xr.Dataset | None]:
     A scenario has no result. Raises UserError.
     """
     if source.suffix in (".yaml", ".yml") and not source.is_dir():
-        with loading.disable_imports():  # settings can be compared without it
-            stored, data = parse(to_yaml(load_scenario(source))).data, None
+        stored, data = parse(to_yaml(load_scenario(source))).data, None
     else:
         data = open_results(source)
         stored = restore_tree(data.attrs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,16 +20,6 @@ PRESETS = "presets"
 """What scenarios may extend, beside the tables of the registry."""
 
 
-def _list_words() -> list[str]:
-    """Return what `otafl list` can explain."""
-    return [
-        PRESETS,
-        *presets.list_presets(),
-        *registry.TABLES,
-        *(one for table in registry.TABLES for one in registry.list_names(table)),
-    ]
-
-
 def list_(
     name: Annotated[
         str | None,
@@ -36,50 +27,32 @@ def list_(
     ] = None,
 ) -> None:
     """List what a scenario can name, or explain one."""
-    out = make_console()
-    if name in presets.list_presets():
-        out.print(presets.list_presets()[name].read_text(encoding="utf-8").rstrip())
-        return
-    if name in (PRESETS, "preset", "extends"):
-        _list_presets(out)
-        return
-    title = None if name is None else _find_table(name)
-    if name is not None and title is None:
-        found = [table for table in registry.TABLES if name in registry.list_names(table)]
+    out, files = make_console(), presets.list_presets()
+    tables = {table: registry.list_names(table) for table in registry.TABLES}
+    if name is None:
+        lists = tables | {PRESETS: tuple(files)}
+        print_pairs(out, ((title, ", ".join(names)) for title, names in lists.items()))
+        out.print("\notafl list TABLE explains a line, otafl list NAME a component")
+    elif name in files:
+        out.print(files[name].read_text(encoding="utf-8").rstrip())
+    elif name == PRESETS:
+        summaries = {one: presets.read_summary(file) for one, file in files.items()}
+        print_pairs(out, ((one, text.removesuffix(".")) for one, text in summaries.items()), name)
+    elif name in tables:
+        infos = [registry.read_info(name, one) for one in tables[name]]
+        texts = [f"{one.summary} ({one.citation})".removesuffix(" ()") for one in infos]
+        print_pairs(out, zip(tables[name], texts, strict=True), name)
+    else:
+        found = [table for table, names in tables.items() if name in names]
         if not found:
-            raise UserError(_format_unknown(name))
+            every = [PRESETS, *files, *tables, *itertools.chain(*tables.values())]
+            hint = format_suggestion(name.lower(), every) or ";"
+            raise UserError(
+                f"list: no table {name!r}, and nothing of this name{hint} tables: "
+                f"{', '.join(tables)}"
+            )
         for table in found:
             _explain(out, table, name)
-        return
-    if title is None:
-        _list_short(out)
-    else:
-        _list(out, title)
-
-
-def _list_short(out: Console) -> None:
-    """Print a line for each table, with the names of its components."""
-    lists = {table: registry.list_names(table) for table in registry.TABLES}
-    lists[PRESETS] = tuple(presets.list_presets())
-    print_pairs(out, ((title, ", ".join(names)) for title, names in lists.items()))
-    out.print("\notafl list TABLE explains a line, otafl list NAME a component")
-
-
-def _list_presets(out: Console) -> None:
-    """Print the presets, each with its summary."""
-    files = presets.list_presets().items()
-    print_pairs(
-        out, ((name, presets.read_summary(file).removesuffix(".")) for name, file in files), PRESETS
-    )
-
-
-def _list(out: Console, table: str) -> None:
-    """Print the components of a table, each with its summary and source."""
-    infos = {name: registry.read_info(table, name) for name in registry.list_names(table)}
-    texts = (
-        f"{one.summary} ({one.citation})" if one.citation else one.summary for one in infos.values()
-    )
-    print_pairs(out, zip(infos, texts, strict=True), table)
 
 
 def _explain(out: Console, table: str, name: str) -> None:
@@ -117,19 +90,3 @@ def _reflow(text: str) -> str:
     """Return a text with a line a paragraph; tables and formulas, which are indented, stay."""
     paragraphs = text.split("\n\n")
     return "\n\n".join(one if "\n " in one else " ".join(one.split("\n")) for one in paragraphs)
-
-
-def _find_table(word: str) -> str | None:
-    """Find the table that is meant by its name, its title, what it holds, or a plural."""
-    said = word.lower().replace("-", " ").replace("_", " ")
-    for name, table in registry.TABLES.items():
-        known = {name.replace("_", " "), table.noun, table.title.lower()}
-        if {said, said.removesuffix("s")} & known:
-            return name
-    return None
-
-
-def _format_unknown(word: str) -> str:
-    hint = format_suggestion(word.lower(), _list_words()) or ";"
-    tables = ", ".join(registry.TABLES)
-    return f"list: no table {word!r}, and nothing of this name{hint} tables: {tables}"

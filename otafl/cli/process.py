@@ -55,7 +55,9 @@ def run(command: Callable[[], None]) -> None:
 
     A signal that is ignored when the program starts, as below `nohup`, stays ignored.
     """
-    _prepare_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # trick: a result's name may have any character
     _leave_out_working_folder()
     os.environ.update(choose_variables())  # trick: libraries read them when they are imported
     for number in SIGNALS:
@@ -109,21 +111,6 @@ def _print_interruption() -> None:
         kept = ""
     with contextlib.suppress(OSError):
         print(f"otafl: interrupted{kept and f'; {kept}'}", file=sys.stderr)
-
-
-def _prepare_streams() -> None:
-    """Open closed standard streams, and replace characters that their encodings lack.
-
-    Otherwise the next file that is opened would get the number of a closed stream, and messages.
-    """
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # trick: takes the lowest free number, which is this one
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # trick: a result's name may have any character
 
 
 def _leave_out_working_folder() -> None:

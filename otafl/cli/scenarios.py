@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, Trust, print_warnings, report_on, say
+from otafl.cli.app import Overrides, Trust, print_warnings, report_on
 from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count
 
@@ -27,56 +28,25 @@ def check(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Run a small round on the data.")
     ] = False,
-    no_code: Annotated[
-        bool, typer.Option("--no-code", help="Import nothing that the file names; check the rest.")
-    ] = False,
 ) -> None:
     """Print what a scenario sets, or all its errors.
 
     The main keys that are not in the file are marked as default, and those that change
     nothing as without effect.
     """
-    from otafl.scenario import build_json_schema
-    from otafl.user_code import loading
-
-    if no_code and (trust or dry_run):
-        other = "--trust" if trust else "--dry-run"
-        raise UserError(
-            f"--no-code: {other} runs the code that the file names; give one of the two"
-        )
-    if schema:
-        import json
-
-        typer.echo(json.dumps(build_json_schema(), indent=2))
-    elif scenario is None:
-        raise UserError("check: give a scenario's file, or --schema for the JSON schema")
-    elif no_code:
-        with loading.disable_imports():  # nothing is run, so there is nobody to trust
-            _print_check(scenario, set_, trust=True, full=full)
-    else:
-        _print_check(scenario, set_, trust, full, dry_run)
-
-
-def _print_check(
-    path: Path, overrides: list[str] | None, trust: bool, full: bool, on_data: bool = False
-) -> None:
-    """Print a scenario, with its properties; on_data: as a round on its samples finds them.
-
-    Within `loading.disable_imports` they are those known without user-defined code.
-    """
     from otafl.preflight.rehearsal import find_problems, find_problems_on_data
-    from otafl.scenario import format_settings
+    from otafl.scenario import build_json_schema, format_settings
 
-    look = find_problems_on_data if on_data else find_problems
-    found = report_on(path, overrides, trust, look)
+    if schema:
+        typer.echo(json.dumps(build_json_schema(), indent=2))
+        return
+    if scenario is None:
+        raise UserError("check: give a scenario's file, or --schema for the JSON schema")
+    found = report_on(scenario, set_, trust, find_problems_on_data if dry_run else find_problems)
     typer.echo(format_settings(found.require_scenario(), full))
-    verdict = "valid, also on its data" if on_data else "valid"
-    if found.unchecked:
-        verdict = "nothing wrong without its code"
+    verdict = "valid, also on its data" if dry_run else "valid"
     size = "".join(f"; {text}" for text in _describe_size(found))
-    typer.echo(f"{path}: {verdict}; {format_count(len(found.points), 'point')}{size}", err=True)
-    for text in found.unchecked:
-        say(f"not checked: {text}")
+    typer.echo(f"{scenario}: {verdict}; {format_count(len(found.points), 'point')}{size}", err=True)
     print_warnings(found)
     if not full:
         typer.echo("--full prints every setting", err=True)

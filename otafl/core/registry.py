@@ -1,8 +1,8 @@
 """Tables of the components that a scenario can name, and their modules.
 
 A table has the components that one section of a scenario chooses from. A component is a file. Its
-name here is a word; its settings, summary and source are stated only in the file. `name@module` is
-for files with a family of components: the profiles of a channel, which share the description of
+name here is a word; its settings, summary and source are stated only in the file. A module with
+several names is a family of components: the profiles of a channel, which share the description of
 their file, or classes, each with its own.
 
 Nothing is imported before its use. `read_info` reads summaries from the source, so listing the
@@ -40,10 +40,8 @@ class Table:
         Noun for one component.
     title : str
         Title of the table.
-    default : str
-        Component of a section without a name.
-    component_names : str
-        The components, `name` or `name@module`.
+    families : str
+        The components by module, `module: name name; module`.
     supports_custom : bool
         Whether a section may name a user-defined `module:callable`, which the package's module
         `supports_custom` then wraps.
@@ -53,8 +51,7 @@ class Table:
     folder: str
     noun: str
     title: str
-    default: str
-    component_names: str
+    families: str
     supports_custom: bool
 
     @property
@@ -71,125 +68,106 @@ class Table:
     def modules(self) -> dict[str, str]:
         """The module of each component, by name."""
         modules = {}
-        for word in self.component_names.split():
-            name, _, module = word.partition("@")
-            modules[name] = f"{self.package}.{module or name.replace('-', '_')}"
+        for family in self.families.split("; "):
+            module, _, names = family.partition(": ")
+            for name in (names or module.rpartition(".")[2]).split():
+                modules[name] = f"{self.package}.{module}"
         return modules
 
+    @property
+    def default(self) -> str:
+        """The component of a section without a name."""
+        return next(iter(self.modules))
 
-WORDS = {
-    "data": "digits mnist@idx fashion_mnist@idx cifar10@cifar cifar100@cifar femnist@leaf "
-    "sent140@leaf ridge parkinsons shakespeare@leaf hf@hugging_face",
-    "partition": "iid@label_free shards@by_class dirichlet@by_class label_skew@by_class "
-    "lognormal@label_free dirichlet_mix@by_class class_window natural@label_free flower",
-    "model": "mlp cnn softmax_regression linear@softmax_regression lstm ngram token_lstm@lstm "
-    "transformer vgg8@cnn conv_net@vgg resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg "
-    "vgg16@vgg",
-    "start": "drawn@given file@given pretrained_here own@given",
-    "loss": "cross_entropy squared next_token@cross_entropy",
-    "algorithm": "fedavg@baselines.fedavg fedrlr_plus@low_rank.fedrlr_plus fedrlr@low_rank.fedrlr "
-    "fedmid@baselines.whole_model_methods prox_sgd@baselines.whole_model_methods "
-    "magnitude_pruning@baselines.whole_model_methods pfedbred@personal.pfedbred "
-    "pfedme@personal.pfedbred per_fedavg@personal.own_models tdpfed@low_rank.tdpfed "
-    "fedprox@baselines.fedavg scaffold@baselines.scaffold feddyn@baselines.feddyn "
-    "ditto@personal.own_models "
-    "apfl@personal.own_models fedrep@personal.partly_shared fedbn@personal.partly_shared "
-    "fedem@personal.fedem local_only@personal.own_models fedasync@asynchronous "
-    "fedbuff@asynchronous fedhm@submodels.fedhm heterofl@submodels.narrow_networks "
-    "fedrolex@submodels.narrow_networks split_mix@submodels.narrow_networks fedamp@personal.fedamp "
-    "fedfomo@personal.fedfomo fedpac@personal.fedpac pfedhn@personal.pfedhn "
-    "pfedbayes@personal.pfedbayes lora@adapters.lora zeroth_order@baselines.zeroth_order",
-    "channel": "awgn rayleigh rician tdl-a@tdl tdl-b@tdl tdl-c@tdl tdl-d@tdl tdl-e@tdl cdl-a@cdl "
-    "cdl-b@cdl cdl-c@cdl cdl-d@cdl cdl-e@cdl umi@cell uma@cell rma@cell trace",
-    "csi": "perfect@estimates error@estimates pilots@estimates phase_feedback@estimates "
-    "delay@estimates",
-    "receiver": "auto@base scalar@base mrc@base eigen@base uniform_forcing@base",
-    "power": "genie@inversion full@least_error ci@inversion multi_antenna_ci@inversion "
-    "tci@inversion gbma@equal_power cotaf@inversion cao_static@least_error cao_average "
-    "smcv@least_error blind@equal_power open_loop@least_error budget_paced@energy "
-    "lyapunov@energy pre_scaler",
-    "transport": "ideal over_the_air@coherent.over_the_air ofdm@coherent.ofdm "
-    "digital@digital.digital fsk_majority_vote@noncoherent.energy_detection "
-    "reed@noncoherent.energy_detection type_based@type_based.type_based",
-    "server": "average@optimisers momentum@optimisers adagrad@optimisers adam@optimisers "
-    "yogi@optimisers",
-    "rule": "mean@rules coordinate_median@rules trimmed_mean@rules geometric_median@rules "
-    "krum@rules multi_krum@rules centred_clipping@rules norm_bound@rules",
-    "downlink": "ideal@downlinks analog@downlinks random_subset@downlinks digital@downlinks",
-    "codec": "identity@quantisers uniform@quantisers qsgd@quantisers topk@subsets "
-    "random_subset@subsets shared_subset@subsets obda@quantisers compressed_sensing@sensing "
-    "matrix_sensing@sensing count_sketch@subsets laser",
-    "selection": "uniform@selections round_robin@selections best_channel@selections "
-    "proportional_fair@selections threshold@selections update_norm@selections "
-    "poisson@selections",
-    "capacity_levels": "fixed@assignments dynamic@assignments compute@assignments "
-    "memory@assignments channel@assignments deadline@assignments",
-    "compute": "fixed@kinds lognormal@kinds classes@kinds drawn csv@kinds mcu@kinds phone@kinds "
-    "edge_gpu@kinds",
-    "protocol": "rounds@protocols periodic@protocols quorum@protocols asynchronous@protocols",
-    "availability": "always@availability markov@availability diurnal@availability "
-    "trace@availability",
-    "cpu_frequency": "full@deadline deadline joint",
-    "attack": "sign_flip@attacks scale@attacks gaussian@attacks nan@attacks label_flip@attacks "
-    "a_little_is_enough@attacks inner_product@attacks mimic@attacks false_csi@attacks "
-    "false_norm@attacks crash@attacks duplicate@attacks",
-    "topology": "star@cells cells hierarchical@cells cell_free graph",
-    "track": "none@trackers jsonl@trackers tensorboard@trackers",
+
+_COMPONENTS = {
+    "data": "digits; idx: mnist fashion_mnist; cifar: cifar10 cifar100; leaf: femnist sent140 "
+    "shakespeare; ridge; parkinsons; hugging_face: hf",
+    "partition": "label_free: iid lognormal natural; by_class: shards dirichlet label_skew "
+    "dirichlet_mix; class_window; flower",
+    "model": "mlp; cnn: cnn vgg8; softmax_regression: softmax_regression linear; lstm: lstm "
+    "token_lstm; ngram; transformer; vgg: conv_net vgg vgg11 vgg16; resnet: resnet resnet18 "
+    "resnet34",
+    "start": "given: drawn file own; pretrained_here",
+    "loss": "cross_entropy: cross_entropy next_token; squared",
+    "algorithm": "baselines.fedavg: fedavg fedprox; low_rank.fedrlr_plus; low_rank.fedrlr; "
+    "baselines.whole_model_methods: fedmid prox_sgd magnitude_pruning; personal.pfedbred: pfedbred "
+    "pfedme; personal.own_models: per_fedavg ditto apfl local_only; low_rank.tdpfed; "
+    "baselines.scaffold; baselines.feddyn; personal.partly_shared: fedrep fedbn; personal.fedem; "
+    "asynchronous: fedasync fedbuff; submodels.fedhm; submodels.narrow_networks: heterofl fedrolex "
+    "split_mix; personal.fedamp; personal.fedfomo; personal.fedpac; personal.pfedhn; "
+    "personal.pfedbayes; adapters.lora; baselines.zeroth_order",
+    "channel": "rayleigh; awgn; rician; tdl: tdl-a tdl-b tdl-c tdl-d tdl-e; cdl: cdl-a cdl-b cdl-c "
+    "cdl-d cdl-e; cell: umi uma rma; trace",
+    "csi": "estimates: perfect error pilots phase_feedback delay",
+    "receiver": "base: auto scalar mrc eigen uniform_forcing",
+    "power": "equal_power: gbma blind; inversion: genie ci multi_antenna_ci tci cotaf; "
+    "least_error: full cao_static smcv open_loop; cao_average; energy: budget_paced lyapunov; "
+    "pre_scaler",
+    "transport": "coherent.over_the_air; ideal; coherent.ofdm; digital.digital; "
+    "noncoherent.energy_detection: fsk_majority_vote reed; type_based.type_based",
+    "server": "optimisers: average momentum adagrad adam yogi",
+    "rule": "rules: mean coordinate_median trimmed_mean geometric_median krum multi_krum "
+    "centred_clipping norm_bound",
+    "downlink": "downlinks: ideal analog random_subset digital",
+    "codec": "quantisers: identity uniform qsgd obda; subsets: topk random_subset shared_subset "
+    "count_sketch; sensing: compressed_sensing matrix_sensing; laser",
+    "selection": "selections: uniform round_robin best_channel proportional_fair threshold "
+    "update_norm poisson",
+    "capacity_levels": "assignments: fixed dynamic compute memory channel deadline",
+    "compute": "kinds: phone fixed lognormal classes csv mcu edge_gpu; drawn",
+    "protocol": "protocols: rounds periodic quorum asynchronous",
+    "availability": "availability: always markov diurnal trace",
+    "cpu_frequency": "deadline: full deadline; joint",
+    "attack": "attacks: sign_flip scale gaussian nan label_flip a_little_is_enough inner_product "
+    "mimic false_csi false_norm crash duplicate",
+    "topology": "cells: star cells hierarchical; cell_free; graph",
+    "track": "trackers: none jsonl tensorboard",
 }
-"""Table -> its components: words `name` or `name@module`."""
+"""Table -> its components by module, "module: name name", the default first.
+
+A module alone has one component of its own name.
+"""
 
 _ABOUT = {
-    "data": ("data", "data", "data set", "Data sets", "digits"),
-    "partition": ("data.partition", "data.partitions", "partition", "Partitions", "iid"),
-    "model": ("model", "models", "model", "Models", "mlp"),
-    "start": ("model.start", "models.starts", "start", "Starts of models", "drawn"),
-    "loss": ("loss", "losses", "loss", "Losses", "cross_entropy"),
-    "algorithm": ("algorithm", "algorithms", "algorithm", "Algorithms", "fedavg"),
-    "channel": ("channel", "channels", "channel", "Channels", "rayleigh"),
-    "csi": ("csi", "csi", "csi", "Channel knowledge", "perfect"),
-    "receiver": ("receiver", "receivers", "receiver", "Receivers", "auto"),
-    "power": ("power", "power", "power policy", "Power policies", "gbma"),
-    "transport": ("transport", "uplink", "transport", "Transports", "over_the_air"),
-    "server": ("server", "server", "server optimiser", "Server optimisers", "average"),
-    "rule": ("robust.rule", "robust", "rule", "Robust rules", "mean"),
-    "downlink": ("downlink", "downlink", "downlink", "Downlinks", "ideal"),
-    "codec": ("codec", "codecs", "codec", "Codecs", "identity"),
-    "selection": ("devices.selection", "selection", "selection", "Selection of devices", "uniform"),
+    "data": ("data", "data", "data set", "Data sets"),
+    "partition": ("data.partition", "data.partitions", "partition", "Partitions"),
+    "model": ("model", "models", "model", "Models"),
+    "start": ("model.start", "models.starts", "start", "Starts of models"),
+    "loss": ("loss", "losses", "loss", "Losses"),
+    "algorithm": ("algorithm", "algorithms", "algorithm", "Algorithms"),
+    "channel": ("channel", "channels", "channel", "Channels"),
+    "csi": ("csi", "csi", "csi", "Channel knowledge"),
+    "receiver": ("receiver", "receivers", "receiver", "Receivers"),
+    "power": ("power", "power", "power policy", "Power policies"),
+    "transport": ("transport", "uplink", "transport", "Transports"),
+    "server": ("server", "server", "server optimiser", "Server optimisers"),
+    "rule": ("robust.rule", "robust", "rule", "Robust rules"),
+    "downlink": ("downlink", "downlink", "downlink", "Downlinks"),
+    "codec": ("codec", "codecs", "codec", "Codecs"),
+    "selection": ("devices.selection", "selection", "selection", "Selection of devices"),
     "capacity_levels": (
         "devices.capacity_levels",
         "submodels",
-        "assignment of capacity levels",
-        "Capacity levels of devices",
-        "fixed",
+        "capacity level",
+        "Capacity levels",
     ),
-    "compute": ("devices.compute", "devices.compute", "compute", "Hardware of devices", "phone"),
-    "protocol": ("devices.protocol", "devices", "protocol", "Slot protocols", "rounds"),
-    "availability": (
-        "devices.availability",
-        "devices",
-        "availability",
-        "Availability of devices",
-        "always",
-    ),
-    "cpu_frequency": (
-        "devices.cpu_frequency",
-        "cpu_frequency",
-        "frequency policy",
-        "CPU frequencies",
-        "full",
-    ),
-    "attack": ("faults.attack", "devices", "attack", "Attacks and faults", "sign_flip"),
-    "topology": ("topology", "topology", "topology", "Topologies", "star"),
-    "track": ("track", "tracking", "tracker", "Trackers", "none"),
+    "compute": ("devices.compute", "devices.compute", "compute", "Hardware of devices"),
+    "protocol": ("devices.protocol", "devices", "protocol", "Slot protocols"),
+    "availability": ("devices.availability", "devices", "availability", "Availability of devices"),
+    "cpu_frequency": ("devices.cpu_frequency", "cpu_frequency", "CPU frequency", "CPU frequencies"),
+    "attack": ("faults.attack", "devices", "attack", "Attacks and faults"),
+    "topology": ("topology", "topology", "topology", "Topologies"),
+    "track": ("track", "tracking", "tracker", "Trackers"),
 }
-"""Table -> its section, package, noun, title and default."""
+"""Table -> its section, package, noun and title."""
 
 _CUSTOM = (
     *("data", "partition", "model", "algorithm", "channel", "csi", "power", "codec"),
     *("server", "downlink", "selection", "track"),
 )
 
-TABLES = {name: Table(*about, WORDS[name], name in _CUSTOM) for name, about in _ABOUT.items()}
+TABLES = {name: Table(*about, _COMPONENTS[name], name in _CUSTOM) for name, about in _ABOUT.items()}
 
 
 class ComponentInfo(NamedTuple):

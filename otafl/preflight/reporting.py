@@ -7,7 +7,6 @@ share a stack are rehearsed once. Nothing that exceeds this machine's memory is 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,6 @@ from otafl.models.starts.base import Start
 from otafl.preflight.rehearsal import find_problems
 from otafl.running.memory import bound_seconds, estimate_trial, find_shortage
 from otafl.scenario import Point, Scenario, ScenarioError, list_notes, make_stack_key
-from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.scenario.loading import load_points
 from otafl.user_code import loading
 
@@ -42,8 +40,6 @@ class Report:
         All errors, with their places in the file.
     warnings : tuple of str
         Memory that this machine lacks, and valid settings that are probably not intended.
-    unchecked : tuple of str
-        User-defined code that was not imported, within `loading.disable_imports`.
     trial_bytes : int, optional
         Lower bound on the memory of the largest trial; None if unknown.
     seconds : float, optional
@@ -56,7 +52,6 @@ class Report:
     points: tuple[Point, ...] = ()
     error: ScenarioError | None = None
     warnings: tuple[str, ...] = ()
-    unchecked: tuple[str, ...] = ()
     trial_bytes: int | None = None
     seconds: float | None = None
     start_bits: int = 0
@@ -110,17 +105,12 @@ def report(
         scenario, points = load_points(source, overrides, None if look is None else try_point)
     except ScenarioError as error:
         return Report(error=error)
-    unchecked = {point.index: _find_unimported(point.scenario) for point in points}
-    imported = [point for point in points if not unchecked[point.index]]
-    warnings = [one.shortage for one in sizes]
-    if imported:
-        warnings += list_notes(imported)
+    warnings = [*(one.shortage for one in sizes), *list_notes(points)]
     bytes_, seconds = [one.bytes for one in sizes], [one.seconds for one in sizes]
     return Report(
         scenario,
         tuple(points),
         warnings=tuple(filter(None, dict.fromkeys(warnings))),
-        unchecked=tuple(dict.fromkeys(itertools.chain(*unchecked.values()))),
         trial_bytes=max(bytes_) if all(bytes_) and bytes_ else None,
         seconds=sum(seconds) if all(seconds) and seconds else None,
         start_bits=max((one.start_bits for one in sizes), default=0),
@@ -144,8 +134,6 @@ def _estimate_size(scenario: Scenario) -> _Size:
 
     An error that a run would report is left to the trial of the point.
     """
-    if _find_unimported(scenario):
-        return _Size()
     try:
         shape = get_declared_shape(scenario.data)
         if shape is None:
@@ -159,13 +147,3 @@ def _estimate_size(scenario: Scenario) -> _Size:
             raise
         return _Size()
     return _Size(trial.bytes, seconds, find_shortage(scenario, trial), bits)
-
-
-def _find_unimported(scenario: Scenario) -> list[str]:
-    """Name the user-defined code of a point, within `loading.disable_imports`."""
-    if loading.is_import_enabled():
-        return []
-    names = (
-        f"{format_path(path)}.name: {own.name!r}" for path, own in iterate_custom_sections(scenario)
-    )
-    return [f"{name}, its keys and what depends on it" for name in names]

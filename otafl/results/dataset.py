@@ -290,13 +290,10 @@ def _describe_axes(scenario: Scenario) -> list[dict[str, Any]]:
     return [
         {
             "dim": dim,
-            "size": len(axis.values),
-            "coords": {
-                name: {"values": one.values, "units": one.units, "long_name": one.long_name}
-                for name, one in ({dim: axis} | axis.coords).items()
-            },
+            "size": len(coordinates[dim].values),
+            "coords": {name: one._asdict() for name, one in coordinates.items()},
         }
-        for dim, axis in scenarios.build_axes(scenario).items()
+        for dim, coordinates in scenarios.build_axes(scenario).items()
     ]
 
 

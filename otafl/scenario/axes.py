@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -23,14 +24,13 @@ from otafl.scenario.keys import (
     CHOICES,
     find_settings_class,
     format_path,
-    get_child,
     get_value,
     is_section,
     iterate_settings_classes,
     set_value,
     split,
 )
-from otafl.scenario.yaml_source import dump_in_line
+from otafl.scenario.yaml_source import MAX_POINTS
 
 NOT_SWEPT = ("name", "trials", "sweep", "engine", "output", "track")
 """Keys that no axis may have, because they do not change a trial."""
@@ -42,37 +42,12 @@ RESERVED = frozenset(
 """Names in every result: an axis of such a name is named after its whole key."""
 
 
-@dataclass(frozen=True)
-class SweepAxis:
-    """A dim of the results.
+class Coordinate(NamedTuple):
+    """A coordinate of the results: its values, units ("" for choices) and name in words."""
 
-    Parameters
-    ----------
-    dim : str
-        Name of the dim.
-    keys : tuple of str
-        Keys of the scenario that it sets.
-    values : tuple
-        Its coordinate; for joint axes (`zip`) the positions 0, 1, ....
-    units : str
-        "1" for a plain number, empty for a choice.
-    long_name : str
-        Description in words.
-    zipped : dict of SweepAxis
-        For joint axes, a coordinate for each key.
-    """
-
-    dim: str
-    keys: tuple[str, ...]
     values: tuple[Any, ...]
     units: str
     long_name: str
-    zipped: dict[str, SweepAxis] = field(default_factory=dict)
-
-    @property
-    def coords(self) -> dict[str, SweepAxis]:
-        """Every coordinate along the dim, by name."""
-        return self.zipped or {self.dim: self}
 
 
 @dataclass(frozen=True)
@@ -91,6 +66,8 @@ class Track:
         Path of the values in the scenario.
     is_joint : bool
         Whether it belongs to `zip`.
+    name : str
+        Name of its coordinate in the results.
     field : FieldInfo, optional
         Field of the key; None if only a user-defined component knows the key.
     """
@@ -100,12 +77,8 @@ class Track:
     values: tuple[Any, ...]
     place: Path
     is_joint: bool = False
+    name: str = ""
     field: FieldInfo | None = None
-
-    @property
-    def axis_name(self) -> str:
-        """The name of its axis in the scenario."""
-        return "zip" if self.is_joint else self.key
 
     @property
     def chooses_component(self) -> bool:
@@ -116,6 +89,22 @@ class Track:
     def keeps_keys(self) -> bool:
         """Whether other keys of the section stay, as of `power.name`; `power` replaces it."""
         return self.chooses_component and self.key.endswith(".name")
+
+    @property
+    def coordinate(self) -> Coordinate:
+        """Its coordinate in the results."""
+        if self.chooses_component:
+            noun = TABLES[CHOICES[self.path].table].noun
+            return Coordinate(tuple(map(format_label, self.values)), "", noun)
+        last = str(self.path[-1])
+        is_number = [isinstance(v, int | float) and not isinstance(v, bool) for v in self.values]
+        units = (get_unit(last) or "1") if all(is_number) else ""
+        long_name = last.replace("_", " ")
+        if self.field is not None and (description := get_description(self.field)):
+            # the first clause: what follows it are remarks
+            long_name = re.split(r"[;,:(]|\. ", description)[0].strip()
+            long_name = long_name.removesuffix(f" in {units}")
+        return Coordinate(self.values, units, long_name)
 
     def get_place(self, position: int) -> Path:
         """Return the path of a value in the scenario."""
@@ -129,7 +118,7 @@ Sweep = list[list[Track]]
 
 
 def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Problem]]:
-    """Return the valid axes of the section `sweep`, and the errors of the others.
+    """Return the axes of the section `sweep`, and its errors.
 
     tree: the whole scenario.
     """
@@ -138,63 +127,50 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
     axes: Sweep = []
     problems: list[Problem] = []
     for key, values in sweep.items():
-        tracks: list[Track] = []
         if key == "zip":
             tracks, faults = _read_joint(values)
+            axes.append(tracks)
             problems += faults
         elif isinstance(values, list | tuple) and values:
-            tracks = [_make_track(key, values, ("sweep", key))]
+            axes.append([_make_track(key, values, ("sweep", key))])
         else:
             text = f"sweep: {key}: got {format_value(values)}; must be a list of at least one value"
             problems.append(Problem(text, ("sweep", key)))
-        if tracks:
-            axes.append(tracks)
+    taken = Counter(_name(one) for one in itertools.chain(*axes))
     axes = [
-        [replace(track, field=_find_field(track, axes, root, tree)) for track in tracks]
+        [
+            replace(one, name=_name(one, taken), field=_find_field(one, axes, root, tree))
+            for one in tracks
+        ]
         for tracks in axes
     ]
-    sound = []
-    for tracks in axes:
-        faults = []
-        for track in tracks:
-            text = _find_fault(track, tree) or _find_lost_keys(track, axes, tree)
-            faults += [Problem(text, track.place)] if text else []
-        problems += faults
-        if not faults:
-            sound.append(tracks)
-    doubled = _find_doubled_keys(sound)
-    again = {one.path for one in doubled}
-    sound = [tracks for tracks in sound if not any(track.place in again for track in tracks)]
-    return sound, problems + doubled
+    for track in itertools.chain(*axes):
+        if text := _find_fault(track, axes, tree):
+            problems.append(Problem(text, track.place))
+    if not problems and (count := count_points(axes)) > MAX_POINTS:
+        firsts = [tracks[0] for tracks in axes]
+        sizes = " x ".join(
+            f"{'zip' if one.is_joint else one.key} {len(one.values):,}" for one in firsts
+        )
+        text = (
+            f"sweep: has {count:,} points ({sizes}); must have at most {MAX_POINTS:,}: list fewer "
+            "values, let keys advance together in zip, or make several sweeps of it"
+        )
+        problems.append(Problem(text, ("sweep",)))
+    return axes, problems
 
 
-def build_axes(sweep: Sweep) -> dict[str, SweepAxis]:
-    """Return dim -> axis, in the scenario's order."""
-    names = [_name(track) for axis in sweep for track in axis]
-    taken = Counter(names)
+def build_axes(sweep: Sweep) -> dict[str, dict[str, Coordinate]]:
+    """Return the dims of the results in the scenario's order, each with its coordinates by name."""
     axes = {}
     for tracks in sweep:
-        own = {}
-        for track in tracks:
-            name = _name(track)
-            if taken[name] > 1 or name in RESERVED:
-                name = "_".join(str(part) for part in track.path)
-            own[name] = _make_axis(name, track)
+        coordinates = {one.name: one.coordinate for one in tracks}
         if tracks[0].is_joint:
-            keys = tuple(track.key for track in tracks)
             positions = tuple(range(len(tracks[0].values)))
-            axes["zip"] = SweepAxis("zip", keys, positions, "1", "position in zip", own)
+            axes["zip"] = {"zip": Coordinate(positions, "1", "position in zip"), **coordinates}
         else:
-            axes |= own
+            axes[tracks[0].name] = coordinates
     return axes
-
-
-def drop_unknown_keys(path: Path, section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a section without the keys that its component does not have."""
-    kind = CHOICES[path].find_settings_class(section)
-    if kind is None or kind.model_config.get("extra") == "allow":
-        return dict(section)
-    return {key: value for key, value in section.items() if key in kind.model_fields}
 
 
 def list_chosen_sections(sweep: Any) -> dict[Path, bool]:
@@ -284,24 +260,19 @@ def _read_joint(rows: Any) -> tuple[list[Track], list[Problem]]:
 
 
 def _find_field(track: Track, sweep: Sweep, root: type[BaseModel], tree: Any) -> FieldInfo | None:
-    """Return the field of a key, if a component that the sweep may choose has it, else None.
-
-    A component counts with any value of the sections above it: their product may be very large.
-    """
-    kinds: list[type[BaseModel]] = [root]
-    values = [tree]
-    for depth, part in enumerate(track.path[:-1], 1):
-        chosen = (one for one in itertools.chain(*sweep) if one.path == track.path[:depth])
-        values = [get_child(value, part) for value in values]
-        values += [value for one in chosen if one.chooses_component for value in one.values]
-        values = list({repr(value): value for value in values}.values())
-        found = [find_settings_class(k, (part,), {part: v}) for k in kinds for v in values]
-        kinds = [kind for kind in dict.fromkeys(found) if kind is not None]
-    fields = (kind.model_fields.get(str(track.path[-1])) for kind in kinds)
+    """Return the field of a key, if a component that is given or swept has it, else None."""
+    above, last = track.path[:-1], str(track.path[-1])
+    trees = [tree]
+    for other in itertools.chain(*sweep):
+        if other.chooses_component and above[: len(other.path)] == other.path:
+            with contextlib.suppress(KeyError):  # the schema says what is wrong
+                trees += [set_value(tree, other.path, value) for value in other.values]
+    kinds = (find_settings_class(root, above, one) for one in trees)
+    fields = (kind.model_fields.get(last) for kind in kinds if kind is not None)
     return next((one for one in fields if one is not None), None)
 
 
-def _find_fault(track: Track, tree: Any) -> str:
+def _find_fault(track: Track, sweep: Sweep, tree: Any) -> str:
     """Describe the error of a track, or return an empty text."""
     key = track.key
     if track.path[0] in NOT_SWEPT:
@@ -313,6 +284,9 @@ def _find_fault(track: Track, tree: Any) -> str:
         set_value(tree, track.path, None)
     except KeyError as error:
         return f"sweep: '{key}': {format_path(error.args[0])} has no keys of its own"
+    same = next(one for one in itertools.chain(*sweep) if one.path == track.path)
+    if same is not track:
+        return f"sweep: '{same.key}' and '{key}' set the same key; keep one"
     if track.chooses_component:
         names = [v.get("name") if isinstance(v, Mapping) else v for v in track.values]
         bad = [v for v, name in zip(track.values, names, strict=True) if not isinstance(name, str)]
@@ -321,81 +295,33 @@ def _find_fault(track: Track, tree: Any) -> str:
                 f"sweep: {key}: got {format_value(bad[0])}; must be names, or mappings with a name "
                 "and settings"
             )
-    twice = _find_duplicates(track)
-    if twice:
+    labels = [format_label(value) for value in track.values]
+    plain = [one if isinstance(one, Hashable) else repr(one) for one in labels]
+    counts = Counter(plain)
+    twice = [label for label, one in zip(labels, plain, strict=True) if counts[one] > 1]
+    if twice and not track.is_joint:
         return f"sweep: {key}: {format_value(twice[0])} is listed twice; keep one"
-    return ""
+    return _find_lost_keys(track, sweep, tree)
 
 
 def _find_lost_keys(track: Track, sweep: Sweep, tree: Any) -> str:
-    """Describe the keys of a section that a track would drop, or return an empty text."""
+    """Describe the given keys of a section that no value of a track has, or return no text."""
     section = get_value(tree, track.path)
-    if not track.chooses_component or not isinstance(section, Mapping):
+    if not track.chooses_component or track.keeps_keys or not isinstance(section, Mapping):
         return ""
-    depth, others = len(track.path) + 1, itertools.chain.from_iterable(sweep)
-    swept = {one.path[:depth] for one in others if not one.keeps_keys}
-    given = {key: section[key] for key in section if (*track.path, key) not in swept}
-    values = [CHOICES[track.path].normalise(value) for value in track.values]
-    sections = [drop_unknown_keys(track.path, value | given | value) for value in values]
-    kept = sections if track.keeps_keys else [set().union(*values)]
-    lost = given.keys() - set.intersection(*map(set, kept))
-    if not lost:
-        return ""
-    nowhere = lost - set().union(*sections)
-    return (
-        f"sweep: {track.key}: would drop {join_keys(track.path, lost)}; write sweep: "
-        f"{dump_in_line({format_path(track.path): sections})}"
-        + (f", and leave {join_keys(track.path, nowhere)} out" if nowhere else "")
+    others = (one for one in itertools.chain(*sweep) if not one.keeps_keys)
+    swept = {one.path[: len(track.path) + 1] for one in others}
+    kept = set().union(*(CHOICES[track.path].normalise(value) for value in track.values))
+    paths = [(*track.path, key) for key in section if key not in kept]
+    lost = " and ".join(format_path(path) for path in paths if path not in swept)
+    return lost and (
+        f"sweep: {track.key}: would drop {lost}; sweep {format_path(track.path)}.name, which keeps "
+        "it, or write it into the values"
     )
 
 
-def join_keys(section: Path, keys: Iterable[str]) -> str:
-    """Return `power.threshold and power.constraint`."""
-    return " and ".join(format_path((*section, key)) for key in sorted(keys))
-
-
-def _find_duplicates(track: Track) -> list[Any]:
-    """Return the labels that a single axis has twice."""
-    if track.is_joint:
-        return []
-    labels = [format_label(value) for value in track.values]
-    counts = Counter(map(_to_hashable, labels))
-    return [one for one in labels if counts[_to_hashable(one)] > 1]
-
-
-def _to_hashable(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return tuple((key, _to_hashable(one)) for key, one in value.items())
-    return tuple(_to_hashable(one) for one in value) if isinstance(value, list | tuple) else value
-
-
-def _find_doubled_keys(sweep: Sweep) -> list[Problem]:
-    seen: dict[Path, str] = {}
-    problems = []
-    for track in itertools.chain.from_iterable(sweep):
-        if track.path in seen:
-            text = f"sweep: '{seen[track.path]}' and '{track.key}' set the same key; keep one"
-            problems.append(Problem(text, track.place))
-        seen[track.path] = track.key
-    return problems
-
-
-def _name(track: Track) -> str:
-    if track.path == ("devices", "count"):
-        return "device_count"
-    return str(track.path[-1])
-
-
-def _make_axis(name: str, track: Track) -> SweepAxis:
-    last = str(track.path[-1])
-    if track.chooses_component:
-        noun = TABLES[CHOICES[track.path].table].noun
-        return SweepAxis(name, (track.key,), tuple(format_label(v) for v in track.values), "", noun)
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in track.values)
-    units = (get_unit(last) or "1") if numbers else ""
-    long_name = last.replace("_", " ")
-    if track.field is not None and (description := get_description(track.field)):
-        # the first clause: what follows it are remarks
-        long_name = re.split(r"[;,:(]|\. ", description)[0].strip()
-        long_name = long_name.removesuffix(f" in {units}")
-    return SweepAxis(name, (track.key,), track.values, units, long_name)
+def _name(track: Track, taken: Mapping[str, int] | None = None) -> str:
+    """Return the name of a coordinate; by its whole key if the name is taken."""
+    name = "device_count" if track.path == ("devices", "count") else str(track.path[-1])
+    is_free = taken is None or (taken[name] == 1 and name not in RESERVED)
+    return name if is_free else "_".join(map(str, track.path))

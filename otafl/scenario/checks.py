@@ -21,16 +21,12 @@ from otafl.core.problems import Path, Problem, make_problem
 from otafl.core.settings import Settings
 from otafl.models.starts.base import Start
 from otafl.scenario.errors import to_problems
-from otafl.scenario.keys import iterate_sections
+from otafl.scenario.keys import format_path, iterate_sections
 from otafl.scenario.schema import Scenario
-from otafl.user_code import loading
 
 
 def check(scenario: Scenario) -> list[Problem]:
-    """Return every conflict between the sections of a point.
-
-    Within `loading.disable_imports` these are the conflicts that need no user-defined code.
-    """
+    """Return every conflict between the sections of a point."""
     found = [
         one
         for path, section in iterate_sections(scenario)
@@ -48,25 +44,19 @@ def check(scenario: Scenario) -> list[Problem]:
         _check_snr_growth,
         functools.partial(_check_increments, wrong=wrong),
     ):
-        with contextlib.suppress(loading.NotImported):
-            found += look(scenario)
+        found += look(scenario)
     return found
 
 
 def _collect_problems(scenario: Scenario, path: Path, section: Settings) -> list[Problem]:
     """Return the conflicts of a section with the rest of the scenario."""
-    found: list[Problem] = []
     try:
-        for one in section.check(scenario):
-            found.append(one)  # kept, should the next question need code that is not imported
-    except loading.NotImported:
-        pass
+        return list(section.check(scenario))
     except ValidationError as error:  # of the settings of a user-defined component
         tree: Any = section.options  # type: ignore[attr-defined]
         for part in reversed(path):
             tree = {part: tree}
         return to_problems(error, tree, Scenario, path)
-    return found
 
 
 def _check_labels(scenario: Scenario) -> Iterator[Problem]:
@@ -138,10 +128,7 @@ def _check_increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]
     for path, section in iterate_sections(scenario):
         if any(one[: len(path)] == path for one in wrong):
             continue
-        try:
-            name, settings = ".".join(map(str, path)), cast(Any, section.values)
-        except loading.NotImported:
-            continue
+        name, settings = format_path(path), cast(Any, section.values)
         if not settings.assumes_increments:
             continue
         otherwise = [

@@ -7,7 +7,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from annotated_types import Le, Lt
 from pydantic import BaseModel, ValidationError
 
 from otafl.core import registry
@@ -32,7 +31,7 @@ from otafl.scenario.keys import (
 )
 
 MAX_WHOLE = 10**9
-"""The largest whole number for a key without a bound of its own; no count reaches it."""
+"""The largest whole number, except for a seed; no count reaches it."""
 
 
 MAX_UNKNOWN = 20
@@ -152,7 +151,7 @@ def to_problems(
     return problems
 
 
-def find_slips(tree: Mapping[str, Any], settings: Any, above: Path = ()) -> Iterator[Problem]:
+def find_slips(tree: Any, read: Any, above: Path = ()) -> Iterator[Problem]:
     """Yield values that pydantic accepts, but that are certainly wrong.
 
     These are truth values for numbers (`trials: true`, read as one), whole numbers beyond any
@@ -160,41 +159,29 @@ def find_slips(tree: Mapping[str, Any], settings: Any, above: Path = ()) -> Iter
 
     Parameters
     ----------
-    tree : mapping
-        The keys as given.
-    settings : Settings or Any
-        The same keys as validated.
+    tree : mapping or list
+        The values as given.
+    read : Settings or Any
+        The same values as validated.
     above : Path
-        Path of the keys.
+        Path of the values.
     """
-    for key, value in tree.items():
-        path, read = (*above, key), getattr(settings, str(key), None)
-        if path == ("sweep",):
-            continue
-        info = type(settings).model_fields.get(key) if isinstance(settings, BaseModel) else None
-        is_bounded = info is not None and any(isinstance(one, Le | Lt) for one in info.metadata)
-        yield from _find_value_slips(value, read, path, is_bounded)
-
-
-def _find_value_slips(value: Any, read: Any, path: Path, is_bounded: bool) -> Iterator[Problem]:
-    if isinstance(value, Mapping):
-        yield from find_slips(value, read, path)
-        return
-    if isinstance(value, list | tuple):
-        for index, one in enumerate(value):
-            yield from _find_value_slips(one, get_child(read, index), (*path, index), is_bounded)
-        return
-    fault = ""
-    if isinstance(value, str) and "\0" in value:
-        fault = "must have no NUL (\\0), which no file's name can have"
-    elif isinstance(value, str) and value != value.encode(errors="ignore").decode():
-        fault = "must be text that UTF-8 can write"
-    elif isinstance(value, bool) and isinstance(read, int | float) and not isinstance(read, bool):
-        fault = "must be a number"
-    elif isinstance(value, int) and isinstance(read, int) and not is_bounded:
-        fault = f"must be at most {MAX_WHOLE:,}" if abs(value) > MAX_WHOLE else ""
-    if fault:
-        yield Problem(f"{format_path(path)}: got {format_value(value)}; {fault}", path)
+    for key, value in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
+        path: Path = (*above, key)
+        own = getattr(read, str(key), None) if isinstance(read, BaseModel) else get_child(read, key)
+        fault = ""
+        if isinstance(value, Mapping | list | tuple) and path != ("sweep",):
+            yield from find_slips(value, own, path)
+        elif isinstance(value, str) and "\0" in value:
+            fault = "must have no NUL (\\0), which no file's name can have"
+        elif isinstance(value, str) and value != value.encode(errors="ignore").decode():
+            fault = "must be text that UTF-8 can write"
+        elif isinstance(value, bool) and isinstance(own, int | float) and not isinstance(own, bool):
+            fault = "must be a number"
+        elif isinstance(value, int) and isinstance(own, int) and abs(value) > MAX_WHOLE:
+            fault = "" if "seed" in format_path(path) else f"must be at most {MAX_WHOLE:,}"
+        if fault:
+            yield Problem(f"{format_path(path)}: got {format_value(value)}; {fault}", path)
 
 
 def format_unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:

@@ -17,10 +17,12 @@ from typing import Any
 from otafl.core.settings import Settings
 from otafl.scenario.keys import (
     CHOICES,
+    flatten,
     format_path,
     iterate_custom_sections,
     iterate_sections,
     set_value,
+    split,
 )
 from otafl.scenario.reading import INPUT_FILES
 from otafl.scenario.schema import Scenario
@@ -82,8 +84,7 @@ def restore_tree(stored: Mapping[str, Any]) -> dict[str, Any]:
 def list_differences(stored: Mapping[str, Any], scenario: Scenario) -> list[str]:
     """List the keys that differ between a stored scenario and another, and that results depend on.
 
-    Keys that only one of them has are left out. A section counts as one key if the scenarios choose
-    different components for it.
+    Keys that only one of them has are left out, except axes.
 
     Parameters
     ----------
@@ -92,22 +93,15 @@ def list_differences(stored: Mapping[str, Any], scenario: Scenario) -> list[str]
     scenario : Scenario
         The other scenario.
     """
-    before, now = restore_tree(stored), parse(to_yaml(scenario)).data
-    for tree in (before, now):
-        tree.setdefault("sweep", {})
-    return [key for key in _differences(before, now) if not NO_RESULT.match(key)]
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any], above: str = "") -> list[str]:
-    found = []
-    for key in [key for key in now if key in before]:
-        one, other = before[key], now[key]
-        sections = isinstance(one, Mapping) and isinstance(other, Mapping) and key != "sweep"
-        if sections and one.get("name") == other.get("name"):
-            found += _differences(one, other, f"{above}{key}.")
-        elif one != other:
-            found.append(f"{above}{key}")
-    return found
+    before = dict(flatten(restore_tree(stored)))
+    now = dict(flatten(parse(to_yaml(scenario)).data))
+    axes = {key for key in before.keys() ^ now.keys() if key.startswith("sweep.")}
+    return [
+        key
+        for key in dict.fromkeys((*now, *before))
+        if key in axes or (before.get(key) != now.get(key) and key in before and key in now)
+        if not NO_RESULT.match(key)
+    ]
 
 
 def hash_custom_sources(scenario: Scenario) -> Sources:
@@ -162,15 +156,9 @@ def _fill_in(key: str, value: Any) -> Any:
     """Return a value of an axis with the defaults of the section that it replaces."""
     if key == "zip":
         return {own: _fill_in(own, one) for own, one in value.items()}
-    path = tuple(key.removesuffix(".name").split("."))
-    choice = CHOICES.get(path)
-    kind = None if choice is None else choice.find_settings_class(value)
-    if choice is None or kind is None:
-        return value
-    section = dict(choice.normalise(value))
-    if key.endswith(".name"):  # other keys come from the section
-        return section
-    return kind.model_validate(section).model_dump(mode="json")
+    choice = CHOICES.get(split(key))
+    section = value if choice is None else choice.validate(value)
+    return section.model_dump(mode="json") if isinstance(section, Settings) else section
 
 
 def extract_structure(settings: Any, outside: Set[str] = frozenset()) -> Any:

@@ -34,6 +34,15 @@ def split(key: str) -> Path:
     return tuple(key.split("."))
 
 
+def flatten(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each dotted key of a tree with its value; an empty mapping is a value."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
 def get_child(tree: Any, part: str | int) -> Any:
     """Return the value below a key or index, or None."""
     if isinstance(tree, Mapping):

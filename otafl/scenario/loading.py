@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
@@ -12,13 +13,13 @@ from pydantic import ValidationError
 from otafl.core.errors import UserError
 from otafl.core.problems import Path, Problem
 from otafl.scenario import axes
-from otafl.scenario.axes import SweepAxis
+from otafl.scenario.axes import Coordinate
 from otafl.scenario.checks import check
 from otafl.scenario.errors import ProblemLocator, find_slips, to_problems
-from otafl.scenario.keys import CHOICES, format_path, get_value, set_value, split
+from otafl.scenario.keys import CHOICES, set_value, split
 from otafl.scenario.reading import EXTENDS, add_base, locate_files, read_file
 from otafl.scenario.schema import Point, Scenario
-from otafl.scenario.yaml_source import MAX_POINTS, dump_in_line, parse
+from otafl.scenario.yaml_source import parse
 from otafl.user_code.sources import name_object
 
 Further = Callable[[Scenario], list[Problem]]
@@ -78,13 +79,11 @@ def load_points(
         problems = to_problems(error, tree, Scenario)
     sweep, faults = axes.read(tree.get("sweep"), Scenario, tree)
     at_sweep = {fault.path for fault in faults}
-    problems = [one for one in problems if one.path not in at_sweep] + faults
-    problems += [*_find_swept_overrides(sweep, where), *_find_excess_points(sweep)]
-    if any(one.path[:1] != ("sweep",) for one in problems) or _find_excess_points(sweep):
+    problems = [one for one in problems if one.path not in at_sweep]
+    problems += [*faults, *_find_swept_overrides(sweep, where)]
+    if problems:
         raise where.make_error(problems)
-    if problems:  # the values of the other axes are still checked
-        scenario = Scenario.model_validate({**tree, "sweep": {}})
-    return scenario, _build_points(scenario, sweep, where, further, problems)
+    return scenario, _build_points(scenario, sweep, where, further)
 
 
 def expand(scenario: Scenario) -> list[Point]:
@@ -104,14 +103,13 @@ def read_sweep(scenario: Scenario) -> axes.Sweep:
     """Return the axes of a sweep. Raises ScenarioError if they are not valid."""
     tree = scenario.model_dump(exclude_unset=True)
     sweep, problems = axes.read(scenario.sweep, Scenario, tree)
-    problems += _find_excess_points(sweep)
     if problems:
         raise ProblemLocator().make_error(problems)
     return sweep
 
 
-def build_axes(scenario: Scenario) -> dict[str, SweepAxis]:
-    """Return dim -> axis of the sweep, in the scenario's order."""
+def build_axes(scenario: Scenario) -> dict[str, dict[str, Coordinate]]:
+    """Return the dims of the sweep in the scenario's order, each with its coordinates by name."""
     return axes.build_axes(read_sweep(scenario))
 
 
@@ -168,50 +166,19 @@ def _apply_overrides(
         except KeyError as error:
             holder = ".".join(error.args[0])
             problems.append(Problem(f"'{holder}' has no keys of its own", path))
-    problems += _find_lost_keys(tree, texts)
     locator = replace(locator, overrides=texts)
     if problems:
         raise locator.make_error(problems)
     return tree, locator
 
 
-def _find_lost_keys(tree: Mapping[str, Any], overrides: Iterable[Path]) -> Iterator[Problem]:
-    """Yield the overrides that choose a component without a key that its section gives."""
-    for path in overrides:
-        above, section = path[:-1], get_value(tree, path[:-1])
-        if path[-1:] == ("name",) and above in CHOICES and isinstance(section, Mapping):
-            fitting = axes.drop_unknown_keys(above, section)
-            if lost := section.keys() - fitting:
-                text = (
-                    f"would drop {axes.join_keys(above, lost)}; write "
-                    f"{format_path(above)}={dump_in_line(fitting)}"
-                )
-                yield Problem(text, path)
-
-
-def _find_swept_overrides(sweep: axes.Sweep, locator: ProblemLocator) -> list[Problem]:
-    """Return the overrides that an axis would override in turn."""
-    problems = []
-    for tracks in sweep:
-        for track in tracks:
-            if track.path in locator.overrides or (*track.path, "name") in locator.overrides:
-                path = track.path if track.path in locator.overrides else (*track.path, "name")
+def _find_swept_overrides(sweep: axes.Sweep, locator: ProblemLocator) -> Iterator[Problem]:
+    """Yield the overrides that an axis would override in turn."""
+    for track in itertools.chain(*sweep):
+        for path in (track.path, (*track.path, "name")):
+            if path in locator.overrides:
                 text = f"this key is swept; say sweep.{track.key}=[...], or sweep={{}} for no sweep"
-                problems.append(Problem(text, path))
-    return problems
-
-
-def _find_excess_points(sweep: axes.Sweep) -> list[Problem]:
-    """Return the sweep's problem if it has too many points."""
-    count = axes.count_points(sweep)
-    if count <= MAX_POINTS:
-        return []
-    sizes = " x ".join(f"{tracks[0].axis_name} {len(tracks[0].values):,}" for tracks in sweep)
-    text = (
-        f"sweep: has {count:,} points ({sizes}); must have at most {MAX_POINTS:,}: list fewer "
-        "values, let keys advance together in zip, or make several sweeps of it"
-    )
-    return [Problem(text, ("sweep",))]
+                yield Problem(text, path)
 
 
 def _build_points(
@@ -219,66 +186,59 @@ def _build_points(
     sweep: axes.Sweep,
     locator: ProblemLocator,
     further: Further | None = None,
-    faults: Sequence[Problem] = (),
 ) -> list[Point]:
-    """Return the points of a sweep. Raises ScenarioError with all their errors.
-
-    faults: errors of other axes, raised with the rest. With such errors the points are incomplete,
-    so the checks between their sections are skipped.
-    """
+    """Return the points of a sweep. Raises ScenarioError with all their errors."""
     base = scenario.model_dump(exclude_unset=True, exclude={"sweep"})
     # sections that no axis changes need no second validation, which is what takes the time
-    swept = {track.path[0] for tracks in sweep for track in tracks}
+    swept = {track.path[0] for track in itertools.chain(*sweep)}
     shared = {name: value for name, value in scenario if name in base and name not in swept}
-    dims = axes.build_axes(sweep)
-    coords = [coord for axis in dims.values() for coord in axis.coords.items()]
-    points, problems = [], _Collected(locator)
+    labels = {one.name: one.coordinate.values for one in itertools.chain(*sweep)}
+    points: list[Point] = []
+    found: Found = {}
     for index, settings in enumerate(axes.iterate_points(sweep)):
         tree = axes.apply_point(base, settings)
         try:
             one = Scenario.model_validate({**tree, **shared})
         except ValidationError as error:
-            problems.add(to_problems(error, tree, Scenario), settings)
+            _collect(found, to_problems(error, tree, Scenario), settings)
             continue
         changed = {name: value for name, value in tree.items() if name in swept}
-        found = [*(() if faults else check(one)), *find_slips(changed, one)]
-        if not found and not faults and further is not None:
-            found = further(one)
-        problems.add(found, settings)
-        places = [place for _, place in settings]
-        values = {name: c.values[i] for (name, c), i in zip(coords, places, strict=True)}
-        points.append(Point(index, values, one))
-    problems.raise_any(faults)
+        problems = [*check(one), *find_slips(changed, one)]
+        if not problems and further is not None:
+            problems = further(one)
+        _collect(found, problems, settings)
+        coords = {track.name: labels[track.name][place] for track, place in settings}
+        points.append(Point(index, coords, one))
+    if found:
+        raise locator.make_error(_list_found(found))
     return points
 
 
-class _Collected:
-    """The errors of points, each listed once, with the values of the axes that cause it."""
+Found = dict[tuple[str, Path], tuple[Path, dict[str, None]]]
+"""Message and axis of a point's error -> its place, and the values of the axes that cause it."""
 
-    def __init__(self, where: ProblemLocator) -> None:
-        self._where = where
-        self._found: dict[tuple[str, Path], tuple[Path, dict[str, None]]] = {}
 
-    def add(self, problems: Sequence[Problem], point: list[tuple[axes.Track, int]]) -> None:
-        for one in problems:
-            touched = [at for at in point if _is_related(at[0].path, (one.path, *one.other_paths))]
-            axis, place = one.path, one.path
-            if touched:
-                track, position = touched[0]
-                axis, place = track.place, track.get_place(position)
-            _, said = self._found.setdefault((one.message, axis), (place, {}))
-            if touched:
-                said[axes.format_point(touched)] = None
+def _collect(
+    found: Found, problems: Iterable[Problem], point: list[tuple[axes.Track, int]]
+) -> None:
+    """Add the errors of a point to those found."""
+    for one in problems:
+        touched = [at for at in point if _is_related(at[0].path, (one.path, *one.other_paths))]
+        axis, place = one.path, one.path
+        if touched:
+            track, position = touched[0]
+            axis, place = track.place, track.get_place(position)
+        _, said = found.setdefault((one.message, axis), (place, {}))
+        if touched:
+            said[axes.format_point(touched)] = None
 
-    def raise_any(self, others: Sequence[Problem]) -> None:
-        """Raise the collected errors and the others, if there are any."""
-        problems = list(others)
-        for (message, _), (place, said) in self._found.items():
-            more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-            prefix = f"sweep: {next(iter(said))}{more}: " if said else ""
-            problems.append(Problem(f"{prefix}{message}", place))
-        if problems:
-            raise self._where.make_error(problems)
+
+def _list_found(found: Found) -> Iterator[Problem]:
+    """Yield each error once, with the first values that cause it."""
+    for (message, _), (place, said) in found.items():
+        more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+        prefix = f"sweep: {next(iter(said))}{more}: " if said else ""
+        yield Problem(f"{prefix}{message}", place)
 
 
 def _is_related(path: Path, paths: Sequence[Path]) -> bool:

@@ -174,9 +174,16 @@ def add_base(
     problems = list(_find_swept(base, tree))
     if problems:
         raise locator.make_error(problems)
-    replaced: set[Path] = {("name",)}
-    merged = _merge(base, tree, (), replaced)
-    return merged, _merge_places(places, locator, replaced)
+    merged = _merge(base, tree, ())
+    own = {(), ("name",), *locator.places}
+    inherited = {
+        path: at
+        for path, at in places.places.items()
+        if path not in own and get_value(merged, path) == get_value(base, path)
+    }
+    files = {path: places.files.get(path, places.label) for path in inherited}
+    files |= locator.files
+    return merged, replace(locator, places=inherited | dict(locator.places), files=files)
 
 
 def _find_base(given: Any, locator: ProblemLocator, folder: FilePath) -> tuple[FilePath, str]:
@@ -196,23 +203,19 @@ def _find_base(given: Any, locator: ProblemLocator, folder: FilePath) -> tuple[F
     return file, str(file)
 
 
-def _merge(
-    base: Mapping[str, Any], tree: Mapping[str, Any], above: Path, replaced: set[Path]
-) -> dict[str, Any]:
-    """Return the keys of both; those of the tree hold. replaced: collects paths of base's values.
+def _merge(base: Mapping[str, Any], tree: Mapping[str, Any], above: Path) -> dict[str, Any]:
+    """Return the keys of both; those of the tree hold.
 
     Sections merge key by key, unless they choose different components. The sweep and lists are
     replaced.
     """
     merged = dict(base)
     for key, value in tree.items():
-        path = (*above, key)
-        old = base.get(key)
+        path, old = (*above, key), base.get(key)
         if _are_mergeable(old, value, path):
-            merged[key] = _merge(_to_mapping(old), _to_mapping(value), path, replaced)
+            merged[key] = _merge(_to_mapping(old), _to_mapping(value), path)
         else:
             merged[key] = value
-            replaced.add(path)
     return merged
 
 
@@ -235,20 +238,6 @@ def _are_mergeable(old: Any, new: Any, path: Path) -> bool:
 
 def _get_name(choice: Choice, section: str | Mapping[str, Any]) -> Any:
     return section if isinstance(section, str) else section.get("name", choice.default_name)
-
-
-def _merge_places(
-    base: ProblemLocator, locator: ProblemLocator, replaced: set[Path]
-) -> ProblemLocator:
-    """Return the places of the keys of a base and of the file that extends it."""
-    own = {path for path in locator.places if path}
-    kept = {
-        path: at
-        for path, at in base.places.items()
-        if path and path not in own and not any(path[: len(one)] == one for one in replaced)
-    }
-    files = {path: base.files.get(path, base.label) for path in kept}
-    return replace(locator, places=kept | dict(locator.places), files=files | dict(locator.files))
 
 
 def _find_swept(base: Mapping[str, Any], tree: Mapping[str, Any]) -> Iterator[Problem]:

@@ -155,10 +155,7 @@ class CustomClass(CustomPart):
 
     @property
     def stackable_names(self) -> tuple[str, ...]:
-        try:
-            return list_stackable_fields(registry.get_settings_class(self.component_class))
-        except loading.NotImported:
-            return ()
+        return list_stackable_fields(registry.get_settings_class(self.component_class))
 
     def find_function(self) -> Any:
         return self.component_class

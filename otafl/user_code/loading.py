@@ -27,15 +27,8 @@ TRACEBACK = "OTAFL_TRACEBACK"
 _untrusted_source: ContextVar[str | None] = ContextVar("_untrusted_source", default=None)
 """The file whose names must not be imported."""
 
-_code: ContextVar[bool] = ContextVar("_code", default=True)
-"""Whether the code that a scenario names may be imported."""
-
 _keys: dict[str, dict[str, str]] = {}
 """File of user-defined code -> the `module:callable` in it -> the scenario's key of each."""
-
-
-class NotImported(Exception):
-    """User-defined code was needed, but not imported, within `disable_imports`."""
 
 
 @contextlib.contextmanager
@@ -46,21 +39,6 @@ def guard_imports(file: object, trust: bool) -> Iterator[None]:
         yield
     finally:
         _untrusted_source.reset(token)
-
-
-@contextlib.contextmanager
-def disable_imports() -> Iterator[None]:
-    """Import no code that a scenario names; access to such code raises NotImported."""
-    token = _code.set(False)
-    try:
-        yield
-    finally:
-        _code.reset(token)
-
-
-def is_import_enabled() -> bool:
-    """Return whether a scenario's own code is imported, unlike within `disable_imports`."""
-    return _code.get()
 
 
 def load(path: str, key: str) -> Any:
@@ -79,11 +57,7 @@ def load(path: str, key: str) -> Any:
     ------
     UserError
         If there is none, it is Python's own, or the file that names it is not trusted.
-    NotImported
-        Within `disable_imports`.
     """
-    if not _code.get():
-        raise NotImported(path)
     if (stranger := _untrusted_source.get()) is not None:
         raise UserError(
             f"{key}: {stranger} names {path!r}, code that would be run; trust=True (--trust) runs "
@@ -112,7 +86,7 @@ def load(path: str, key: str) -> Any:
         raise UserError(
             f"{key}: {name!r} is an object that another Python process was given; give it again, "
             "or put it into a module"
-            if sources.is_given(path)
+            if sources.is_of_this_program(path)
             else f"{key}: {path!r}: {name!r} does not exist in module {module!r}"
         ) from error
     if not callable(found):
@@ -143,16 +117,16 @@ def _is_of_python(module: str) -> bool:
 def hash_sources(path: str, key: str) -> Sources:
     """Return the files that a user-defined `module:callable` was imported from, and their hashes.
 
-    An object that was given in Python also has the hash of its content. It stands for the file of
-    the program itself. Raises UserError as `load`.
+    For an object of the program itself, the hash of its content stands for the program's file.
+    Raises UserError as `load`.
     """
     found, module = load(path, key), path.partition(":")[0]
-    files = dict(sources.hash_module(module))
-    if not sources.is_recorded(path):
+    files = sources.hash_module(module)
+    if not sources.is_of_this_program(path):
         return files
-    if module == "__main__":
-        files.pop(Path(getattr(sys.modules[module], "__file__", None) or "").name, None)
-    return files | {path: sources.hash_object(path, found)}
+    program = Path(getattr(sys.modules[module], "__file__", None) or "").name
+    own = {file: known for file, known in files.items() if file != program}
+    return own | {path: sources.hash_object(path, found)}
 
 
 def load_checked(path: str, key: str, options: Mapping[str, Any], *positional: str) -> Any:

@@ -20,14 +20,15 @@ import hashlib
 import importlib
 import inspect
 import operator
+import pickle
 import re
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextvars import ContextVar
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from pydantic import BaseModel
@@ -47,9 +48,6 @@ LIBRARIES = {OTAFL} | {
 }
 """Folders whose code is not the user's."""
 
-ATOMS = {type(None), type(...), bool, int, float, complex, str, bytes}
-"""Types of values that their text describes."""
-
 _parsing = threading.Lock()
 """Python 3.11 counts the depth of a tree for all threads together, so two cannot parse at once."""
 
@@ -61,9 +59,6 @@ _given: dict[str, Any] = {}
 
 _unknown: dict[str, list[Any]] = {}
 """Name of a given object -> values that it uses and whose content is not known."""
-
-_recorded: set[str] = set()
-"""Names of all objects that were given, here or where results were computed."""
 
 _contents: ContextVar[dict[str, str]] = ContextVar("_contents")
 """Name -> content of an object when the present run began."""
@@ -84,23 +79,9 @@ def hash_module(name: str) -> Sources:
     return _imported[name][1]
 
 
-def check_unchanged() -> None:
-    """Raise UserError if the source of a user-defined module has changed since its import."""
-    for name, (spec, known) in list(_imported.items()):
-        module = sys.modules.get(name)
-        if name == "__main__" or module is None or module.__spec__ is not spec:
-            continue  # the running program, or a module that is imported anew
-        if changed := list_changed(known, _hash_files(module)):
-            raise UserError(
-                f"{', '.join(changed)}: changed after module {name!r} was imported; start Python "
-                "anew to use it, or undo the change"
-            )
-
-
 @contextlib.contextmanager
 def begin_run() -> Iterator[None]:
-    """Check that modules are unchanged, and describe each object only once in the run."""
-    check_unchanged()
+    """Describe each object only once in the run, as it is when the run begins."""
     token = _contents.set({})
     try:
         yield
@@ -131,19 +112,9 @@ def is_library(file: str | Path) -> bool:
     return bool(installed or not path.is_absolute() or LIBRARIES & set(path.parents))
 
 
-def is_given(path: str) -> bool:
-    """Return whether a `module:name` is one of this module, which only one process has."""
-    return path.partition(":")[0] == __name__
-
-
-def is_recorded(path: str) -> bool:
-    """Return whether results record the content of the object that a `module:name` names."""
-    return path in _recorded
-
-
-def record(names: Iterable[str]) -> None:
-    """Record the content of the objects among names, as where they were given."""
-    _recorded.update(name for name in names if ":" in name)
+def is_of_this_program(path: str) -> bool:
+    """Return whether other processes cannot import the object that a `module:name` names."""
+    return path.partition(":")[0] in ("__main__", __name__)
 
 
 def name_object(given: Any) -> str:
@@ -173,7 +144,6 @@ def name_object(given: Any) -> str:
     if module not in sys.modules or vars(sys.modules[module]).get(name) is not given:
         module, name = __name__, _choose_name(given)
         _given[name] = given
-    record([f"{module}:{name}"])
     return f"{module}:{name}"
 
 
@@ -258,6 +228,35 @@ def _is_library_module(name: str | None) -> bool:
     return file is not None and name != "__main__" and is_library(Path(file).absolute())
 
 
+class _Describer(pickle.Pickler):
+    """Pickler that writes the content of the user's functions and classes, to be hashed."""
+
+    def __init__(self, write: Callable[[bytes], Any]) -> None:
+        super().__init__(SimpleNamespace(write=write), protocol=4)
+        self.unknown: list[Any] = []
+
+    def reducer_override(self, value: Any) -> Any:
+        if value is object:
+            return NotImplemented
+        try:
+            parts = _take_apart(value)
+        except Exception:  # of the user's own methods, or of a value without readable content
+            parts = []
+            self.unknown.append(value)
+        return object, (), (type(value).__qualname__, parts)
+
+
+def _hash_content(given: Any) -> tuple[str, list[Any]]:
+    """Return the hash of an object's code and of all values that it uses.
+
+    Also return the values whose content is not known, such as locks. They count by their type.
+    """
+    digest = hashlib.sha256()
+    describer = _Describer(digest.update)
+    describer.dump(given)
+    return digest.hexdigest()[:16], describer.unknown
+
+
 def _choose_name(given: Any) -> str:
     """Return a name with the content of an object, and a number if that is not all known."""
     inner = given
@@ -265,51 +264,16 @@ def _choose_name(given: Any) -> str:
         inner = inner.func
     last = getattr(inner, "__name__", type(inner).__name__)
     content, unknown = _hash_content(given)
-    label = f"{re.sub(r'[^A-Za-z0-9_]', '', last)}_{content[:8]}"
-    number, name = 1, label
+    name = label = f"{re.sub(r'[^A-Za-z0-9_]', '', last)}_{content[:8]}"
+    number = 1
     while any(map(operator.is_not, _unknown.setdefault(name, unknown), unknown)):
         number += 1
         name = f"{label}_{number}"
     return name
 
 
-def _hash_content(given: Any) -> tuple[str, list[Any]]:
-    """Return the hash of the code of an object and of all values that it uses.
-
-    Also return the values whose content is not known, such as locks, open files and objects without
-    attributes. They count by their type.
-    """
-    digest, unknown, waiting = hashlib.sha256(), [], [given]
-    seen: dict[int, tuple[int, Any]] = {}  # with the objects, so that none gives its id to another
-    while waiting:
-        value = waiting.pop()
-        kind = type(value)
-        if kind in ATOMS:
-            text = value if kind is bytes else repr(value).encode()
-            digest.update(f"{kind.__name__} {len(text)} ".encode() + text)
-        elif id(value) in seen:
-            digest.update(f"seen {seen[id(value)][0]} ".encode())
-        else:
-            if kind is not tuple:
-                seen[id(value)] = len(seen), value
-            try:
-                parts = _take_apart(value)
-                is_known = kind.__repr__ is not object.__repr__ or value.__getstate__()
-            except Exception:  # of the user's own methods, or of a value without readable content
-                parts, is_known = [], False
-            unknown += [] if is_known or value is given else [value]
-            digest.update(f"{kind.__qualname__} {len(parts)} ".encode())
-            waiting += reversed(parts)
-    return digest.hexdigest()[:16], unknown
-
-
 def _take_apart(value: Any) -> list[Any]:
     """List simpler values that together describe a value."""
-    kind = type(value)
-    if kind in (list, tuple):
-        return list(value)
-    if kind in (set, frozenset):
-        return sorted(value, key=repr)
     if isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ())):
         tensor: Any = value
         whole = tensor.detach().cpu().reshape(-1).view(sys.modules["torch"].uint8).numpy()
@@ -323,14 +287,15 @@ def _take_apart(value: Any) -> list[Any]:
     if isinstance(value, type):
         return _take_class_apart(value)
     if isinstance(value, CodeType):
-        code = value.co_code, value.co_consts, value.co_exceptiontable, value.co_flags
+        constants = [_sort_set(one) for one in value.co_consts]
+        code = value.co_code, constants, value.co_exceptiontable, value.co_flags
         counts = value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount
         return [*code, *counts, value.co_names, value.co_varnames, value.co_freevars]
     if isinstance(value, property | classmethod | staticmethod):
         return [getattr(value, name, None) for name in ("__func__", "fget", "fset")]
     reduced = value.__reduce_ex__(4)
     if isinstance(reduced, str):  # a name; a function that caches its results wraps another
-        return [value.__module__, reduced, getattr(value, "__wrapped__", None)]
+        return [getattr(value, name, None) for name in ("__module__", "__name__", "__wrapped__")]
     return [list(one) if isinstance(one, Iterator) else one for one in reduced]
 
 
@@ -354,8 +319,13 @@ def _list_read(space: Mapping[str, Any], names: Set[str]) -> list[Any]:
         value = space[name]
         if isinstance(value, ModuleType) and not _is_library_module(value.__name__):
             value = _list_read(vars(value), names - {name})
-        found.append((name, value))
+        found.append((name, _sort_set(value)))
     return found
+
+
+def _sort_set(value: Any) -> Any:
+    """Return the items of a set in an order that each process has."""
+    return sorted(value, key=repr) if isinstance(value, set | frozenset) else value
 
 
 def _take_class_apart(kind: type[Any]) -> list[Any]:

@@ -105,7 +105,7 @@ def write_findings(folder: Path, found: dict[str, Finding]) -> None:
 
 def select_point(ds: xr.Dataset, scenario: Scenario, number: int) -> xr.Dataset | None:
     """Select the first trial of a point; None if a reduced result does not have the point."""
-    axes = build_axes(scenario)
+    axes = {dim: coordinates[dim] for dim, coordinates in build_axes(scenario).items()}
     places = np.unravel_index(number, [len(axis.values) for axis in axes.values()] or [1])
     for place, (dim, axis) in zip(places, axes.items(), strict=False):
         if dim in ds.dims and ds.sizes[dim] == len(axis.values):

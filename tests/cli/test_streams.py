@@ -63,18 +63,6 @@ def test_without_stderr_a_command_goes_on(redirect: str) -> None:
     assert call("list", "nothing", redirect=redirect).returncode == 2
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    ended = call("list", redirect="| head -n 1", words=OTAFL)
-    assert b"Traceback" not in ended.stderr
-
-
-@pytest.mark.slow
-def test_a_run_keeps_its_result(small: Path, tmp_path: Path) -> None:
-    ended = call("run", small, "--out", tmp_path / "r.nc", redirect=">&- 2>&-")
-    assert ended.returncode == 0
-    assert open_results(tmp_path / "r.nc").attrs["complete"] == 1
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("stream", "code"), [("stdout", 2), ("stderr", 0)])
 def test_a_run_on_a_full_disk_keeps_its_result(

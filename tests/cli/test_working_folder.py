@@ -45,25 +45,16 @@ def run_python(folder: Path, *arguments: str, expected: int = 0, **variables: st
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("named", "width"),
-    [(None, "1.5"), ("config", "3.0"), ("named", "5.0"), ("named/matplotlibrc", "5.0")],
-)
-def test_figures_follow_the_users_own_matplotlibrc(
-    named: str | None, width: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("config", "width"), [("empty", "1.5"), ("config", "3.0")])
+def test_figures_follow_the_users_own_matplotlibrc(config: str, width: str, tmp_path: Path) -> None:
     """The default width is 1.5; the process that calls otafl keeps its settings."""
     for folder, text in {
         "work": "text.usetex: True\nlines.linewidth: 9",
         "config": "lines.linewidth: 3",
-        "named": "lines.linewidth: 5",
     }.items():
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "matplotlibrc").write_text(text)
-    variables = {"MPLCONFIGDIR": str(tmp_path / ("config" if named else "empty"))}
-    if named and named != "config":
-        variables["MATPLOTLIBRC"] = str(tmp_path / named)
-    said = run_python(tmp_path / "work", "-c", DRAWN, **variables)
+    said = run_python(tmp_path / "work", "-c", DRAWN, MPLCONFIGDIR=str(tmp_path / config))
     assert said.split() == ["False", width, "True"]
 
 
@@ -86,16 +77,6 @@ def test_a_matplotlibrc_that_cannot_be_read_is_one_sentence(
     said = capsys.readouterr().err
     assert said.startswith("otafl: error: matplotlibrc: ")
     assert reason in said
-
-
-def test_a_folder_called_matplotlibrc_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "matplotlibrc").mkdir()
-    with pytest.raises(SystemExit) as left:
-        main(["list"])
-    assert left.value.code == 0
 
 
 def test_only_the_module_that_a_scenario_names_is_imported(tmp_path: Path) -> None:

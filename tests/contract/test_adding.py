@@ -45,12 +45,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         module.with_name(f"{new}.py").write_text(source)
         folder = home / "otafl" / registry.TABLES[table].folder.replace(".", "/")
         inner = ".".join(module.with_name(new).relative_to(folder).parts)
-        word = new if inner == new else f"{new}@{inner}"
         text = words.read_text()
-        begin = text.index(f'    "{table}": "')
-        found = re.compile(rf"\b{old}(@[\w.]+)?").search(text, begin + len(table) + 6)
-        assert found
-        words.write_text(f"{text[: found.end()]} {word}{text[found.end() :]}")
+        begin = text.index("; ", text.index(f'    "{table}": "'))
+        words.write_text(f"{text[:begin]}; {inner}: {new}{text[begin:]}")
     return home
 
 

@@ -104,5 +104,5 @@ def test_the_command_line_lists_without_torch() -> None:
         "from otafl import cli\ntry: cli.main(%r)\nexcept SystemExit as left: "
         "assert not left.code\nprint()"
     )
-    said = _imports(code % ["list", "channels"], "torch", "sionna", "xarray", "simpy")
+    said = _imports(code % ["list", "channel"], "torch", "sionna", "xarray", "simpy")
     assert said.split()[-4:] == ["False"] * 4

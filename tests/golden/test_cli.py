@@ -14,7 +14,6 @@ from support.command import SMALL, SWEEP, call
 import otafl
 from otafl import open_results
 from otafl.analysis.summary import format_mean_std, format_number
-from otafl.core import registry
 from otafl.core.errors import UserError
 
 
@@ -152,14 +151,6 @@ def test_list(capsys: pytest.CaptureFixture) -> None:
     assert "  name: umi" in capsys.readouterr().out
     call("list", "powr", code=2)
     assert "nothing of this name; did you mean 'power'? tables: data" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("table", registry.TABLES)
-def test_list_finds_a_table_by_each_of_its_names(table: str, capsys: pytest.CaptureFixture) -> None:
-    about = registry.TABLES[table]
-    for word in (table, table.replace("_", "-"), about.noun, f"{about.noun}s", about.title):
-        call("list", word)
-        assert capsys.readouterr().out.split()[0] == table
 
 
 def test_list_explains_a_component(capsys: pytest.CaptureFixture) -> None:

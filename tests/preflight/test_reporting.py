@@ -17,7 +17,6 @@ from otafl.preflight.rehearsal import find_problems, find_problems_on_data
 from otafl.running import memory
 from otafl.running.memory import MAX_FLOPS_PER_S, estimate_trial
 from otafl.scenario import Point, Scenario, ScenarioError
-from otafl.user_code import loading as user_code
 
 pytestmark = pytest.mark.exact
 
@@ -110,11 +109,7 @@ def test_what_there_is_no_room_for_is_not_put_together(monkeypatch: pytest.Monke
     assert found.trial_bytes > 10**6
 
 
-def test_size_and_time_are_unknown_before_data_of_your_own_are_read() -> None:
-    with user_code.disable_imports():
-        found = preflight.report({**SMALL, "data": "not_there:data"}, look=fine)
-    assert found.unchecked == ("data.name: 'not_there:data', its keys and what depends on it",)
-    assert (found.trial_bytes, found.seconds, found.warnings) == (None, None, ())
+def test_size_and_time_are_unknown_where_no_point_is_tried() -> None:
     untried = preflight.report(SMALL, look=None)
     assert (untried.trial_bytes, untried.seconds) == (None, None)
 

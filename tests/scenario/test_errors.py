@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.faults_of import POLICIES, TOP, list_faults, list_file_faults
 
-from otafl.core.errors import UserError
-from otafl.scenario import ScenarioError, build_json_schema, load_scenario
+from otafl.core.registry import list_names
+from otafl.scenario import ScenarioError, load_scenario
 from otafl.scenario.schema import TARGETS
 
 pytestmark = pytest.mark.exact
-
-
-def test_it_is_a_user_error() -> None:
-    assert issubclass(ScenarioError, UserError)
 
 
 @pytest.mark.parametrize(
@@ -33,20 +27,12 @@ def test_it_is_a_user_error() -> None:
             "channel.file: unknown key; did you mean 'path'? it is a key of trace, not of rayleigh",
         ),
         (
-            {"channel": {"name": "trace", "file": "h.csv"}},
-            "channel.file: unknown key; did you mean 'path'? (known",
-        ),
-        (
             {"channel": {"noise_db": 3}},
             "channel.noise_db: unknown key; did you mean 'snr_db'? The noise is set by ",
         ),
         (
             {"algorithm": {"local_epochs": 3}},
             "algorithm.local_epochs: unknown key; did you mean 'training.local_epochs'?",
-        ),
-        (
-            {"training": {"local_epochs": 3, "local_steps": 2}},
-            "training: local_epochs: got 3 beside local_steps: 2; give only one of the two",
         ),
         (
             {"transport": "fsk_mv"},
@@ -69,11 +55,6 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
             "relative, reference, constraint, gamma)",
         ),
         (
-            {"power": {"name": "gbma", "threshold": 0.2}},
-            "power.threshold: unknown key; it is a key of tci, not of gbma (known keys: name, "
-            "gain_target, reference, gamma)",
-        ),
-        (
             {"power": {"treshold": 0.2}},
             "power.treshold: unknown key; did you mean 'threshold'? it is a key of tci, not of "
             "gbma (known keys: name, gain_target, reference, gamma)",
@@ -84,14 +65,8 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
             "module:callable of your own",
         ),
         (
-            {"power": {"name": "gbam", "reference": 3}},
-            f"power.name: unknown power policy 'gbam'; did you mean 'gbma'? known: {POLICIES}, or "
-            "module:callable of your own",
-        ),
-        (
             {"data": "imagenet"},
-            "data: unknown data set 'imagenet'; known: digits, mnist, fashion_mnist, "
-            "cifar10, cifar100, femnist, sent140, ridge, parkinsons, shakespeare, hf, or "
+            f"data: unknown data set 'imagenet'; known: {', '.join(list_names('data'))}, or "
             "module:callable of your own",
         ),
         (
@@ -105,48 +80,22 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
             f"power: got null; must be a name or a mapping of keys: {POLICIES}",
         ),
         ({"power": {"name": 3}}, f"power.name: got 3; must be a name: {POLICIES}"),
-        (
-            {"power": {"name": {"name": "ci"}}},
-            f"power.name: got {{'name': 'ci'}}; must be a name: {POLICIES}",
-        ),
         ({"modle": "mlp"}, f"modle: unknown key; did you mean 'model'? {TOP}"),
-        ({"snr_db": 3}, f"snr_db: unknown key; did you mean 'channel.snr_db'? {TOP}"),
-        ({"lr": 0.1}, f"lr: unknown key; did you mean 'algorithm.learning_rate'? {TOP}"),
         ({"zzz": 3}, f"zzz: unknown key {TOP}"),
-        (
-            {"noise_db": 3},
-            "noise_db: unknown key; did you mean 'channel.snr_db'? The noise is set by the ratio "
-            f"of transmit to noise power, in dB {TOP}",
-        ),
         (
             {"engine": {"device": "gpu"}},
             "engine.device: got 'gpu'; must be 'auto', 'cpu' or 'cuda'; did you mean 'cuda'?",
         ),
         ({"devices": {"count": -3}}, "devices.count: got -3; must be greater than or equal to 1"),
-        ({"devices": {"count": 2.5}}, "devices.count: got 2.5; must be a whole number"),
         ({"devices": {"count": "ten"}}, "devices.count: got 'ten'; must be a whole number"),
-        (
-            {"devices": {"late": "nxt"}},
-            "devices.late: got 'nxt'; must be 'drop' or 'next'; did you mean 'next'?",
-        ),
         ({"devices": [1]}, "devices: got [1]; must be a mapping of keys"),
         ({"trials": True}, "trials: got true; must be a number"),
-        ({"model": {"hidden": [True]}}, "model.hidden[0]: got true; must be a number"),
         (
             {"output": {"save_link": "maybe"}},
             "output.save_link: got 'maybe'; must be true or false",
         ),
         ({"channel": {"snr_db": float("inf")}}, "channel.snr_db: got inf; must be a finite number"),
         ({"model": {"hidden": []}}, "model.hidden: got []; must be a list of at least 1"),
-        ({"model": {"hidden": 3}}, "model.hidden: got 3; must be a list"),
-        (
-            {"model": {"hidden": [3, 0]}},
-            "model.hidden[1]: got 0; must be greater than or equal to 1",
-        ),
-        (
-            {"algorithm": {"name": "fedrlr", "rank": [4, -1]}},
-            "algorithm.rank[1]: got -1; must be greater than or equal to 1",
-        ),
         (
             {"algorithm": {"name": "fedrlr", "rank": {"a": 1}}},
             "algorithm.rank: got {'a': 1}; must be a whole number or a list",
@@ -154,10 +103,6 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
         (
             {"algorithm": {"name": "fedrlr", "c1": 3}},
             "algorithm: c1 must be below 1 (Lemma 2); got 3",
-        ),
-        (
-            {"channel": {"snr_db": 3, "path_loss_db": 80}},
-            "channel: expected snr_db or path_loss_db, got both (3 and 80); leave one of them out",
         ),
         ({"devices": {"compute": "classes"}}, "devices.compute.classes: must be given"),
         (
@@ -170,10 +115,6 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
             "flops_per_cycle, kappa, frequency_min_share, memory_mb, battery_j, charge, restart, "
             "harvest_w, circuit_w, receive_w, idle_w, sleep_w, efficiency, power_db, flops_per_s, "
             "share)",
-        ),
-        (
-            {"devices": {"compute": {"name": "classes", "classes": [1e9, -1]}}},
-            "devices.compute.classes[1]: got -1; must be greater than 0",
         ),
         (
             {"training": {"stop_at": {"test_acc": 0.5}}},
@@ -217,7 +158,7 @@ model: {hidden: [3, 0]}
         "name, threshold, relative, reference, constraint, gamma)",
         "quickstart.yaml:6:11: devices.count: got -3; must be greater than or equal to 1",
         "quickstart.yaml:6:32: devices.compute.name: unknown compute 'phon'; did you mean 'phone'? "
-        "known: fixed, lognormal, classes, drawn, csv, mcu, phone, edge_gpu",
+        f"known: {', '.join(list_names('compute'))}",
         "quickstart.yaml:7:21: model.hidden[1]: got 0; must be greater than or equal to 1",
     ]
 
@@ -225,23 +166,13 @@ model: {hidden: [3, 0]}
 @pytest.mark.parametrize(
     ("tree", "said"),
     [
-        ({"trials": 10**18}, "trials: got 1000000000000000000; must be less than or equal to 1"),
         ({"training": {"rounds": 10**18}}, "must be at most 1,000,000,000"),
         ({"model": {"hidden": [4, 10**10]}}, "model.hidden[1]: got 10000000000; must be at most"),
         ({"seed": 10**18}, ""),
         ({"downlink": {"name": "ideal"}, "devices": {"downlink_rate_bps": 10**12}}, ""),
         ({"output": {"folder": "a\0b"}}, "output.folder: got 'a\\x00b'; must have no NUL"),
-        (
-            {"output": {"labels": {"power": "a\0b"}}},
-            "output.labels.power: got 'a\\x00b'",
-        ),
         ({"output": {"folder": "a\ud800"}}, "output.folder: got 'a\\ud800'; must be text"),
         ({"name": "n" * 5000}, "5,000 letters; must have at most 150 bytes"),
-        ({"name": "é" * 75}, ""),
-        (
-            {"data": {"partition": {"name": "lognormal", "sigma": 100}}},
-            "must be less than or equal to 20",
-        ),
         (
             {"devices": {"availability": {"name": "markov", "mean_on_s": 1e-9}}},
             "devices.availability.mean_on_s: got 1e-09; must be greater than or equal to 0.001",
@@ -254,34 +185,6 @@ def test_bounds(tree: dict[str, Any], said: str) -> None:
         return
     (line,) = list_faults(tree)
     assert said in line
-
-
-def test_every_level_in_decibels_is_bounded() -> None:
-    found = list(_numbers_in_decibels(build_json_schema()))
-    assert len(found) > 40
-    assert [key for key, one in found if not ("minimum" in one and "maximum" in one)] == []
-    assert list_faults({"channel": {"snr_db": -301}}) == [
-        "channel.snr_db: got -301; must be greater than or equal to -300"
-    ]
-    drawn = {"name": "drawn", "power_db": {"uniform": [0, 301]}}
-    assert list_faults({"devices": {"compute": drawn}}) == [
-        "devices.compute.power_db: can be 301; all possible values must be at most 300"
-    ]
-
-
-def _numbers_in_decibels(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every plain number of a key that ends in _db or _dbm."""
-    if isinstance(schema, list):
-        for one in schema:
-            yield from _numbers_in_decibels(one)
-    if not isinstance(schema, dict):
-        return
-    for key, one in schema.get("properties", {}).items():
-        if re.search("_dbm?$", key):
-            kinds = [one, *one.get("anyOf", ()), one.get("items", {})]
-            yield from ((key, kind) for kind in kinds if kind.get("type") == "number")
-    for one in schema.values():
-        yield from _numbers_in_decibels(one)
 
 
 def test_of_many_unknown_keys_the_first_are_told() -> None:

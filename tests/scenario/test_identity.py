@@ -29,17 +29,12 @@ STUDIES = ROOT / "studies"
     [
         ({"channel": {"snr_db": 3}}, True),
         ({"channel": {"path_loss_db": 80, "tx_power_dbm": 10}}, False),
-        ({"algorithm": {"learning_rate": 0.7}}, True),
         ({"devices": {"deadline_s": 2.0}}, False),
         ({"seed": 5}, True),
         ({"name": "y"}, True),
-        ({"trials": 4}, True),
         ({"engine": {"threads": 1}}, True),
         ({"output": {"folder": "elsewhere"}}, True),
-        ({"channel": "awgn"}, False),
         ({"power": {"gain_target": "energy"}}, False),
-        ({"devices": {"count": 11}}, False),
-        ({"devices": {"late": "next", "deadline_s": 1}}, False),
         ({"training": {"rounds": 11}}, False),
         ({"model": {"hidden": [3]}}, False),
     ],
@@ -77,13 +72,10 @@ def test_an_absent_number_of_a_users_class_is_apart_from_a_given_one() -> None:
         ({"engine": {"threads": 1, "device": "cpu"}}, True),
         ({"output": {"folder": "elsewhere"}}, True),
         ({"power": {"name": "gbma"}}, True),
-        ({"devices": {"count": 10}}, True),
         ({"seed": 1}, False),
-        ({"trials": 2}, False),
         ({"output": {"save_link": True}}, False),
         ({"channel": {"snr_db": 20}}, True),  # which holds without it
         ({"channel": {"snr_db": 19}}, False),
-        ({"channel": {"path_loss_db": 0}}, False),
         ({"sweep": {"seed": [0]}}, False),
     ],
 )
@@ -97,15 +89,6 @@ def test_a_study_may_be_moved_with_its_files() -> None:
     here, there, other = (
         make_scenario(channel={"name": "trace", "path": path})
         for path in ("/a/measured.npy", "/b/measured.npy", "/a/drawn.npy")
-    )
-    assert compute_scenario_hash(here) == compute_scenario_hash(there)
-    assert compute_scenario_hash(here) != compute_scenario_hash(other)
-
-
-def test_a_study_may_be_moved_with_the_folder_of_its_data() -> None:
-    here, there, other = (
-        make_scenario(data={"name": "hf", "dataset": dataset})
-        for dataset in ("/a/flowers", "/b/flowers", "/a/birds")
     )
     assert compute_scenario_hash(here) == compute_scenario_hash(there)
     assert compute_scenario_hash(here) != compute_scenario_hash(other)

@@ -10,9 +10,7 @@ from support.scenarios import make_scenario, write_scenario
 
 from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.channels.rayleigh import Rayleigh
-from otafl.data.custom import CustomData
-from otafl.data.partitions.by_class import Dirichlet, LabelSkew
-from otafl.models.custom import CustomModel
+from otafl.data.partitions.by_class import LabelSkew
 from otafl.models.mlp import Mlp
 from otafl.power.inversion import TruncatedChannelInversion as Tci
 from otafl.scenario import (
@@ -58,25 +56,6 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert list(got.sweep) == ["channel.snr_db", "devices.count", "power.name"]
 
 
-def test_a_plain_name_and_a_section_without_a_name() -> None:
-    got = make_scenario(power="tci", channel={"snr_db": 5}, data={"partition": "dirichlet"})
-    assert got.power == Tci()
-    assert got.channel == Rayleigh.Settings(snr_db=5)
-    assert got.data.partition == Dirichlet()
-
-
-def test_components_of_the_users_own_keep_their_keys() -> None:
-    got = make_scenario(
-        data={"name": "my.data:load", "folder": "here", "partition": "iid"},
-        model={"name": "my.nets:Net", "width": 3},
-    )
-    assert isinstance(got.data, CustomData)
-    assert got.data.options == {"folder": "here"}
-    assert isinstance(got.model, CustomModel)
-    assert got.model.options == {"width": 3}
-    assert make_scenario(model="my.nets:Net").model.options == {}
-
-
 def test_numbers_of_numpy_and_tuples_are_taken_from_a_mapping() -> None:
     got = make_scenario(
         model={"hidden": (np.int64(3), 4)}, sweep={"channel.snr_db": np.array([0.0, 2.5])}
@@ -111,15 +90,6 @@ def test_overrides(tmp_path: Path) -> None:
     assert got.training.rounds == 7
     assert got.devices.compute.flops_per_s == 2e9
     assert got.csi.variance == 0.2
-
-
-def test_overrides_of_the_sweep(tmp_path: Path) -> None:
-    path = write_scenario(tmp_path, FULL)
-    assert load_scenario(path, ["sweep={}"]).sweep == {}
-    got = load_scenario(path, ["sweep.channel.snr_db=[7]", "sweep.algorithm.rank=[1, 2]"])
-    assert got.sweep["channel.snr_db"] == [7]
-    assert got.sweep["algorithm.rank"] == [1, 2]
-    assert len(expand(got)) == 1 * 2 * 4 * 2
 
 
 def test_sections_that_no_axis_changes_are_validated_once() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from otafl.scenario import expand, list_notes, load_scenario
-from otafl.scenario.power_budgets import describe_power_budgets, find_power_constraint
+from otafl.scenario.power_budgets import find_power_constraint
 
 pytestmark = pytest.mark.exact
 
@@ -26,8 +26,6 @@ def noted(**keys: Any) -> list[str]:
         ({"power": PEAK}, "peak"),
         ({"power": "gbma"}, "peak"),
         ({"power": "genie"}, "none"),
-        ({"power": {"name": "tci", "gamma": 1.0}}, "none"),
-        ({"power": "tci", "transport": "ofdm"}, "average"),
         ({"power": "tci", "transport": "ideal"}, None),
         ({"transport": "reed"}, "peak"),
         ({"transport": "digital"}, "peak"),
@@ -62,16 +60,3 @@ def test_only_different_kinds_are_noted() -> None:
     assert noted(sweep={"zip": joint}) == [
         "power budgets differ: tci on average over fading, others in every round"
     ]
-
-
-def test_points_that_no_single_coordinate_tells_apart_are_counted() -> None:
-    points = [
-        ({"power": "a", "transport": "x"}, "peak"),
-        ({"power": "a", "transport": "y"}, "average"),
-        ({"power": "b", "transport": "x"}, "average"),
-        ({"power": "b", "transport": "y"}, "average"),
-    ]
-    said = describe_power_budgets(points)
-    assert said == (
-        "power budgets differ: 1 of 4 points in every round, others on average over fading"
-    )

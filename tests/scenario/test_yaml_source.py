@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from otafl.scenario.yaml_source import YamlError, dump, dump_in_line, parse
+from otafl.scenario.yaml_source import YamlError, dump, parse
 
 pytestmark = pytest.mark.exact
 
@@ -15,19 +15,15 @@ pytestmark = pytest.mark.exact
     ("text", "value"),
     [
         ("5e-4", 5e-4),
-        ("-2.5E+3", -2500.0),
         (".5", 0.5),
         ("010", 10),
         ("1_000", 1000),
         ("0x1F", 31),
         ("12:30", "12:30"),
         ("on", "on"),
-        ("2024-01-01", "2024-01-01"),
         ("true", True),
         ("~", None),
         ("", None),
-        ("'5e-4'", "5e-4"),
-        ("1e", "1e"),
         ("-", [None]),
     ],
 )
@@ -72,9 +68,3 @@ def test_reading_stops_where_a_text_is_too_large(text: str, said: str) -> None:
     """The fault at its end is not reached."""
     with pytest.raises(YamlError, match=said):
         parse(text)
-
-
-def test_one_line_for_messages_has_no_anchors() -> None:
-    """A list that is there twice is written twice."""
-    shared = [1, 2]
-    assert dump_in_line({"a": shared, "b": shared}) == "{a: [1, 2], b: [1, 2]}"

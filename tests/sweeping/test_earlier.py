@@ -115,7 +115,7 @@ SNRS = {"channel.snr_db": [0], "csi.name": ["perfect", "error"]}
         (small(AXES, seed=8), "seed"),
         (
             small(SNRS, 1, seed=8, model="mlp", server="adam", **{"data.test": "per_device"}),
-            "data.test, model.hidden, server, trials and 2 more",
+            "data.test, model.hidden, server.name, trials and 2 more",
         ),
     ],
 )

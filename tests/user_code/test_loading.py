@@ -34,7 +34,6 @@ def manager(a): yield a
 partial = functools.partial(plain, b=2)
 hidden = functools.partial(system)
 array = __import__("numpy").array
-silent = __import__("torch").device
 
 class Kind:
     def __init__(self, a): ...
@@ -67,11 +66,6 @@ def test_what_is_the_user_s_is_taken(name: str, own: Path) -> None:
 def test_what_is_python_s_own_or_built_in_is_refused(name: str, own: Path) -> None:
     with pytest.raises(UserError, match=r"^data.name: .* is built in or part of Python itself"):
         loading.load(name, "data.name")
-
-
-def test_what_does_not_say_what_it_takes_is_refused(own: Path) -> None:
-    with pytest.raises(UserError, match=r"^data: 'fits:silent' does not state its parameters"):
-        loading.load_checked("fits:silent", "data.name", {})
 
 
 @pytest.mark.parametrize(
@@ -112,13 +106,6 @@ def test_a_scenario_that_names_a_shell_is_refused(
     with pytest.raises(ScenarioError, match="part of Python itself"):
         report(tree, look=find_problems).require_scenario()
     assert os.listdir(tmp_path) == []
-
-
-def test_nothing_is_imported_without_code(own: Path) -> None:
-    with loading.disable_imports(), pytest.raises(loading.NotImported):
-        loading.load("fits:plain", "data.name")
-    assert "fits" not in sys.modules
-    assert loading.load("fits:plain", "data.name")(1) == (1, 1)
 
 
 def test_the_working_folder_is_searched_last_and_only_for_what_is_nowhere_else(
