@@ -18,9 +18,8 @@ from otafl.core.files import HDF5, list_own, write_atomically
 from otafl.core.inputs import MIB, open_regular, read_text
 from otafl.core.suggestions import format_near_file
 from otafl.results import checksums, header
-from otafl.results.checksums import ChecksumError, format_reason
+from otafl.results.checksums import format_reason
 from otafl.results.dataset import FORMAT, combine, select_points
-from otafl.results.foreign import limit_reading
 from otafl.results.origins import check_format
 
 Result = TypeVar("Result")
@@ -134,20 +133,12 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
     or of a later format.
     """
     if lazy:
-        return _open_checked(Path(path), chunks={})
-    with _open_checked(Path(path)) as dataset:
+        return open_part(path, chunks={})
+    with open_part(path) as dataset:
         try:
             return _call_in_thread(dataset.load)
         except Exception as error:  # what netCDF4 raises for damaged files is not documented
             raise make_damaged_error(Path(path), format_reason(error)) from error
-
-
-def open_part(path: Path | str) -> xr.Dataset:
-    """Open one file and read its attributes.
-
-    Values are read where they are used, until it is closed. Raises what `read_part` does.
-    """
-    return _open_checked(Path(path))
 
 
 def _call_in_thread(fn: Callable[..., Result], *args: Any, **options: Any) -> Result:
@@ -160,8 +151,13 @@ def _call_in_thread(fn: Callable[..., Result], *args: Any, **options: Any) -> Re
         return pool.submit(fn, *args, **options).result()
 
 
-def _open_checked(path: Path, **options: Any) -> xr.Dataset:
-    """Open a file with xarray, once it is known to be a sound result of otafl."""
+def open_part(path: Path | str, **options: Any) -> xr.Dataset:
+    """Open one file and read its attributes.
+
+    Values are read where they are used, until it is closed. options: of `xarray.open_dataset`.
+    Raises what `read_part` does.
+    """
+    path = Path(path)
     _check_file(path)
     try:
         if path.stat().st_size <= LAZY_ABOVE_BYTES:
@@ -251,23 +247,6 @@ def open_sweep(folder: Path, sweep: SweepFile) -> xr.Dataset:
 def list_parts(folder: Path) -> list[Path]:
     """List the files of the finished stacks in a sweep's folder."""
     return list_own(folder / PARTS, ".nc")
-
-
-def check_foreign(source: Path) -> None:
-    """Read the files of a result that have no checksum, in a child with limits of time and memory.
-
-    source: as of `open_results`. Raises DamagedError where one cannot be read within the limits,
-    UserError for a file that is evidently no result.
-    """
-    paths = list_parts(source) if source.is_dir() else [source]
-    with limit_reading() as read:
-        for path in paths:
-            _check_file(path)
-            try:
-                if checksums.find_digest(path) is None:
-                    read(path)
-            except ChecksumError as error:
-                raise make_damaged_error(path, str(error)) from error
 
 
 def _is_large(paths: Sequence[Path]) -> bool:

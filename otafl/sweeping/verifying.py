@@ -1,7 +1,7 @@
 """Verification of all files that a run or a sweep has written.
 
 Each file is compared with its SHA-256 (`otafl.results.checksums`) and read as far as it says what
-it is. A result without one is first read to its end by a child, see `otafl.results.files`.
+it is. A result without one is read to its end, since HDF5 has checksums of its chunks.
 Nothing that a file names is imported or called.
 """
 
@@ -20,8 +20,7 @@ from otafl.core.suggestions import format_count, format_near_file
 from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError, format_reason
-from otafl.results.files import PARTS, SWEEP_FILE, list_parts, open_part, read_sweep_file
-from otafl.results.foreign import Read, limit_reading
+from otafl.results.files import PARTS, SWEEP_FILE, list_parts, open_part, read_part, read_sweep_file
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.store import RUNNING, UNFINISHED, Store
 
@@ -60,8 +59,7 @@ def verify(source: Path) -> Iterator[Finding]:
         raise UserError(f"{source}: no such file or folder{near} {HINT}")
     if not (source.is_dir() or source.is_file()):
         raise UserError(f"{source}: is no regular file; {HINT}")
-    with limit_reading() as read:
-        yield from (_verify_folder if source.is_dir() else _verify_file)(source, read)
+    yield from (_verify_folder if source.is_dir() else _verify_file)(source)
 
 
 def advise(findings: list[Finding], source: Path) -> str:
@@ -81,16 +79,15 @@ def advise(findings: list[Finding], source: Path) -> str:
     return f"{head}{first}the command that wrote it computes again what is damaged or missing"
 
 
-def _verify_file(path: Path, read: Read) -> Iterator[Finding]:
+def _verify_file(path: Path) -> Iterator[Finding]:
     with open_regular(path) as file:
         begin = file.read(len(HDF5))
     if begin.startswith(ZIP):
         yield _verify_one(path, _check_tensors, alone=True)
     elif begin == HDF5:
-        finding = _verify_one(path, lambda one: _check_result(one, read), alone=True)
+        finding = _verify_one(path, _check_result, alone=True)
         yield finding
         files = trained.list_model_files(path)
-        # a damaged file is opened by the child alone
         lacks = not (finding.fault or files or path.parent.name == PARTS)
         if lacks and _saves_models(_read_scenario(path)):
             missing = "missing: the models of this result"
@@ -102,7 +99,7 @@ def _verify_file(path: Path, read: Read) -> Iterator[Finding]:
         raise UserError(f"{path}: is no file of otafl; {HINT}")
 
 
-def _verify_folder(folder: Path, read: Read) -> Iterator[Finding]:
+def _verify_folder(folder: Path) -> Iterator[Finding]:
     store, parts, plan = Store(folder), list_parts(folder), folder / SWEEP_FILE
     scenario = ""
     if plan.exists() or parts:
@@ -113,7 +110,7 @@ def _verify_folder(folder: Path, read: Read) -> Iterator[Finding]:
         raise UserError(f"{folder}: is no folder of a sweep, and holds no models; {HINT}")
     if store.sizes_path.exists():
         yield _verify_one(store.sizes_path, lambda _: store.read_sizes())
-    yield from (_verify_one(path, lambda one: _check_result(one, read)) for path in parts)
+    yield from (_verify_one(path, _check_result) for path in parts)
     models = [*sorted(folder.glob("*.pt")), *trained.list_model_files(folder)]
     yield from (_verify_one(path, _check_tensors) for path in models)
     # those of an `otafl run` may lie beside its result already
@@ -144,9 +141,9 @@ def _verify_one(path: Path, check: Callable[[Path], object], alone: bool = False
     return Finding(path, note="" if has_checksum or path.suffix == ".json" else NO_CHECKSUM)
 
 
-def _check_result(path: Path, read: Read) -> None:
+def _check_result(path: Path) -> None:
     if checksums.find_digest(path) is None:
-        read(path)
+        read_part(path)
     open_part(path).close()
 
 

@@ -17,7 +17,6 @@ from support.stopped_sweeps import Kill, same
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.results.files import read_part, write_part
-from otafl.sweeping import verifying
 from otafl.sweeping.verifying import NO_CHECKSUM, advise, verify
 
 pytestmark = pytest.mark.exact
@@ -99,22 +98,7 @@ def test_a_file_without_a_checksum_is_read_to_its_end(copy: Path) -> None:
     with h5py.File(path) as file:
         place = file["test_accuracy"].id.get_chunk_info(0).byte_offset
     damage(path, place)
-    assert next(verify(path)).fault == "damaged: a chunk cannot be read (OSError)"
-
-
-def test_a_damaged_file_without_a_checksum_is_opened_by_the_child_alone(
-    copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without models beside it too: what it says of them is not read."""
-    path = copy / "run.nc"
-    (copy / "run.nc.sha256").unlink()
-    shutil.rmtree(copy / "run.models")
-    assert list(faults(path)) == ["run.nc", "run.models"]
-    with h5py.File(path) as file:
-        place = file["test_accuracy"].id.get_chunk_info(0).byte_offset
-    damage(path, place)
-    monkeypatch.setattr(verifying, "open_part", None)
-    assert faults(path) == {"run.nc": "damaged: a chunk cannot be read (OSError)"}
+    assert next(verify(path)).fault == "damaged: NetCDF: HDF error"
 
 
 @pytest.mark.slow
