@@ -26,7 +26,7 @@ TEMPORARY = r"[0-9a-f]{16}\.tmp"
 """How the names of temporary files end, see `create_beside`."""
 
 OWN_NAME = re.compile(
-    rf"({HASHED.pattern}(\.damaged)?|(sweep|sizes)\.json|scenario\.yaml)"
+    rf"({HASHED.pattern}(\.damaged)?|(sweep|sizes)\.json)"
     r"(\.sha256)?|([0-9a-f]{16}|sweep|run)\.lock|[0-9a-f]{16}\.txt"
     rf"|trial_\d+\.jsonl|events\.out\.tfevents\.otafl|\.[^/]+\.{TEMPORARY}"
 )

@@ -40,8 +40,7 @@ class SweepFile(BaseModel):
     imported.
 
     attributes: of its result that say which scenario it has. names: of its points, in the sweep's
-    order. trials: their number. sources: files of user-defined code, with their hashes. versions:
-    of the programs that computed there last.
+    order. trials: their number. sources: files of user-defined code, with their hashes.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -50,7 +49,6 @@ class SweepFile(BaseModel):
     names: list[Annotated[str, Field(pattern="^[0-9a-f]{20}$")]]
     trials: PositiveInt
     sources: dict[str, str]
-    versions: dict[str, str]
 
     def contains(self, other: SweepFile) -> bool:
         """Return whether another sweep has no points and trials but those of this one."""

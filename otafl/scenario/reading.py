@@ -120,9 +120,8 @@ def read_text(file: FilePath) -> str:
 
 def _format_unreadable(file: FilePath, error: OSError) -> str:
     if isinstance(error, IsADirectoryError):
-        kept = file / "scenario.yaml"
-        if kept.is_file():
-            return f"is a folder; `otafl show {file}` shows a sweep, {kept} is its scenario"
+        if (file / "sweep.json").is_file():
+            return f"is a folder; `otafl show {file}` shows a sweep"
         return "is a folder; give the YAML file of a scenario"
     near = format_near_file(file, "*.y*ml")
     return f"cannot be read ({error.strerror}){near or ';'} give the YAML file of a scenario"

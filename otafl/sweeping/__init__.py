@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import glob
 import operator
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +24,6 @@ from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.dataset import combine, describe_sweep
 from otafl.results.files import SWEEP_FILE, SweepFile, list_parts, open_results, write_part
-from otafl.results.origins import get_versions
 from otafl.running.memory import is_out_of_memory
 from otafl.running.run_tracking import TrackingOutput
 from otafl.scenario import Scenario, expand
@@ -154,7 +151,7 @@ def run(
     with hold_folder(store.path, str(out)), _discard_unused(store.path):
         if is_finished(out, scenario, tell):
             with wrap_write_errors(out):
-                _remove(store.path)  # of a run that ended before it could
+                remove_own(store.path)  # of a run that ended before it could
             return open_results(out)
         return _write_file(store, _complete(scenario, store, way, tracks), out)
 
@@ -259,7 +256,6 @@ def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) 
         names=names,
         trials=scenario.trials,
         sources=functools.reduce(operator.or_, files, {}),
-        versions=get_versions(),
     )
     _prepare(scenario, store, way, sweep, known)
     by_name = dict(zip(names, files, strict=True))
@@ -270,12 +266,12 @@ def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) 
     missing = select_missing(stacks, held)
     if not missing:
         return sweep
-    every, versions = way.checkpoint_every, sweep.versions
+    every = way.checkpoint_every
     with _choose_execution(way, len(stacks), missing) as execute:
         while missing:
             meter = _start_meter(stacks, missing, held, way.progress)
             jobs = [
-                Job(scenario, stack, store.path, every, by_name[stack.names[0]], tracks, versions)
+                Job(scenario, stack, store.path, every, by_name[stack.names[0]], tracks)
                 for stack in missing
             ]
             short = run_jobs(jobs, execute, meter, way.tell)
@@ -300,7 +296,7 @@ def _start_meter(
 def _prepare(
     scenario: Scenario, store: Store, way: _RunOptions, sweep: SweepFile, known: SweepFile | None
 ) -> None:
-    """Make a folder one of a sweep, and report growth, losses and other versions."""
+    """Make a folder one of a sweep, and report its growth."""
     if known is not None and sweep.contains(known) and known.attributes != sweep.attributes:
         if scenario.output.save_models:
             places = {name: place for place, name in enumerate(sweep.names)}
@@ -315,17 +311,6 @@ def _prepare(
                 f"{format_count(scenario.trials, 'trial')}; what is finished stays"
             )
     store.begin(sweep)
-    if known is not None and known.versions != sweep.versions and list_parts(store.path):
-        here = sweep.versions
-        other = [
-            f"{name} {version} (here {here.get(name)})"
-            for name, version in known.versions.items()
-            if here.get(name) != version
-        ]
-        way.tell(
-            f"{store.path}: what it holds was computed by {', '.join(other)}; kept, as the "
-            "attribute origins of the result says; without this folder everything is computed again"
-        )
 
 
 def _write_file(store: Store, sweep: SweepFile, out: Path) -> xr.Dataset:
@@ -344,7 +329,7 @@ def _write_file(store: Store, sweep: SweepFile, out: Path) -> xr.Dataset:
                     one.replace(models / one.name)
         dataset = store.open(sweep)
         write_part(dataset, out)
-        _remove(store.path)
+        remove_own(store.path)
     return dataset
 
 
@@ -356,19 +341,6 @@ def _discard_unused(folder: Path) -> Iterator[None]:
     finally:
         if not (folder / SWEEP_FILE).exists():
             remove_own(folder)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder of finished stacks at once, and those that a kill left half removed.
-
-    With half of them the same call would begin to compute the others. What is not otafl's stays.
-    """
-    removed = Path(tempfile.mkdtemp(".removed", f".{folder.name}.", folder.parent))
-    folder.rename(removed)
-    for one in folder.parent.glob(f".{glob.escape(folder.name)}.*.removed"):
-        remove_own(one)
-    if removed.exists():
-        removed.rename(folder)
 
 
 @contextlib.contextmanager

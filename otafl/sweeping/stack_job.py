@@ -18,14 +18,14 @@ from otafl.core.errors import UserError, WriteError
 from otafl.core.files import write_text
 from otafl.results import models as trained
 from otafl.results.dataset import Record, to_dataset
-from otafl.results.files import write_part
+from otafl.results.files import PARTS, write_part
 from otafl.results.origins import get_versions
 from otafl.running.memory import is_out_of_memory
 from otafl.running.run_tracking import TrackingOutput
 from otafl.running.stack_run import Checkpoint, run_stack
 from otafl.scenario import Point, Scenario, hash_named_files
 from otafl.sweeping.planning import Stack, hash_files
-from otafl.sweeping.store import Busy, Store
+from otafl.sweeping.store import FAILURES, MODELS, RUNNING, Busy, Store
 from otafl.user_code import loading, sources
 from otafl.user_code.sources import Sources, hash_otafl
 
@@ -177,15 +177,15 @@ def _compute(job: Job, store: Store, report: Report, notes: list[str]) -> None:
     stack, tracks = job.stack, TrackingOutput(job.tracks)
     checkpoint = None
     if job.checkpoint_every:
-        checkpoint = Checkpoint(store.get_checkpoint_path(stack.name), job.checkpoint_every)
+        checkpoint = Checkpoint(store.get_path(RUNNING, stack.name), job.checkpoint_every)
     record = run_rows(stack, report, tracks, checkpoint)
     notes.extend(tracks.lost)
     if checkpoint is not None and checkpoint.refusal:
         notes.append(f"{checkpoint.path}: {checkpoint.refusal}; its rounds were computed again")
     part = to_part(record, stack, job.scenario)
     if record.models is not None:
-        trained.write(record.models, store.get_models_path(stack.name), job.scenario)
-    write_part(part, store.get_part_path(stack.name))
+        trained.write(record.models, store.get_path(MODELS, stack.name), job.scenario)
+    write_part(part, store.get_path(PARTS, stack.name))
     store.forget(stack.name)
 
 
@@ -305,7 +305,7 @@ def _attempt(
         left.append(outcome)
         if outcome.state == "failed":
             meter.report_progress()  # the error may be what became of a Ctrl-C
-            path = Store(outcome.job.folder).get_failure_path(stack)
+            path = Store(outcome.job.folder).get_path(FAILURES, stack)
             write_text(path, outcome.trace, replaces=True)
     return left
 
@@ -320,7 +320,7 @@ def _raise(failed: Sequence[Outcome], jobs: int) -> None:
     lines = [f"{len(failed)} of {jobs} stacks failed; the others are finished and kept"]
     for outcome in failed:
         stack = outcome.job.stack
-        trace = Store(outcome.job.folder).get_failure_path(stack.name)
+        trace = Store(outcome.job.folder).get_path(FAILURES, stack.name)
         said = outcome.message.partition("\n")[0]
         lines.append(f"  {_format_points(stack.points)}: {said} ({trace})")
     lines.append("the same command tries the failed ones again")

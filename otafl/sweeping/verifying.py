@@ -22,7 +22,7 @@ from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError, format_reason
 from otafl.results.files import PARTS, SWEEP_FILE, list_parts, open_part, read_part, read_sweep_file
 from otafl.scenario.yaml_source import parse
-from otafl.sweeping.store import RUNNING, UNFINISHED, Store
+from otafl.sweeping.store import MODELS, RUNNING, UNFINISHED, Store
 
 ZIP = b"PK\x03\x04"
 """The first bytes of an archive of `torch.save`."""
@@ -115,7 +115,7 @@ def _verify_folder(folder: Path) -> Iterator[Finding]:
     yield from (_verify_one(path, _check_tensors) for path in models)
     # those of an `otafl run` may lie beside its result already
     if _saves_models(scenario) and folder.suffix != UNFINISHED:
-        for path in (store.get_models_path(part.stem) for part in parts):
+        for path in (store.get_path(MODELS, part.stem) for part in parts):
             if path not in models:
                 yield Finding(path, "missing: the models of a finished stack")
     for path in list_own(folder / RUNNING, ".pt"):

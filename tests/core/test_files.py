@@ -120,7 +120,6 @@ OWN = (
     "sweep.json",
     "sweep.json.sha256",
     "sizes.json",
-    "scenario.yaml",
     "trial_0.jsonl",
     f".{STACK}.nc.0123456789abcdef.tmp",
 )

@@ -53,7 +53,6 @@ def test_a_finished_sweep_is_a_file_a_stack(folder: Path) -> None:
     assert names == {
         f"parts/{part.name}",
         f"parts/{part.name}.sha256",
-        "scenario.yaml",
         "sweep.json",
         "sweep.json.sha256",
     }
@@ -134,13 +133,6 @@ def test_work_that_is_not_finished_is_kept_too(folder: Path) -> None:
     (folder / file).write_text("")
     with pytest.raises(UserError, match=f"holds 0 finished parts, {said} of the scenario 'small'"):
         sweeping.sweep(other, folder)
-
-
-def test_a_file_of_the_users_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "scenario.yaml").write_text("name: small  # with my notes\n")
-    with pytest.raises(UserError, match=r"scenario.yaml: is there already, and a sweep keeps its"):
-        sweeping.sweep(scenario(SWEEP), tmp_path)
-    assert (tmp_path / "scenario.yaml").read_text() == "name: small  # with my notes\n"
 
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, None])
