@@ -41,6 +41,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "flat": {},
     "antennas": {"channel": {"name": "rayleigh", "antennas": 4}},
     "centred": {"transport": {"name": "over_the_air", "centre": True, "quadrature": True}},
+    "blocks": {"channel": {"name": "rayleigh", "block_symbols": 4, "speed_kmh": 30.0}},
+    "impaired": {"impairments": {"clip_db": 0.0, "carrier_offset": 0.2, "timing_offset": 0.5}},
+    "interfered": {"impairments": {"interference": "alpha_stable", "interference_db": 3.0}},
 }
 
 

@@ -9,7 +9,6 @@ import xarray as xr
 
 from otafl.results.dataset import Record, combine, describe_sweep, to_dataset
 from otafl.results.files import SweepFile, write_part
-from otafl.results.origins import get_versions
 from otafl.scenario import Point, Scenario, expand, load_scenario
 from otafl.sweeping.planning import hash_sources, name_points
 from otafl.sweeping.store import Store
@@ -70,10 +69,8 @@ def write_folder(
     """Write the folder of a sweep with a file for each group, and return these files."""
     points = expand(scenario)
     names = name_points(points, hash_sources(points))
-    attributes, versions = describe_sweep(scenario), get_versions()
-    sweep = SweepFile(
-        attributes=attributes, names=names, trials=scenario.trials, sources={}, versions=versions
-    )
+    attributes = describe_sweep(scenario)
+    sweep = SweepFile(attributes=attributes, names=names, trials=scenario.trials, sources={})
     store = Store(folder)
     store.begin(sweep)
     paths = []

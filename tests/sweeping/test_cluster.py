@@ -4,7 +4,6 @@ where strangers could come in."""
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 import re
 import shutil
@@ -15,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 from contract.small import scenario
@@ -71,23 +69,6 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def pages_of(folder: Path) -> set[int]:
-    """The statuses of Dask's pages at all ports on which programs of a folder listen."""
-    found = set()
-    every = []
-    for process in psutil.process_iter(["cwd"]):
-        if process.info["cwd"] == str(folder):
-            with contextlib.suppress(psutil.Error):  # it has ended
-                every += process.net_connections(kind="tcp")
-    for port in {one.laddr.port for one in every if one.status == psutil.CONN_LISTEN}:
-        for page in ("health", "metrics"):
-            asked = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            with contextlib.suppress(http.client.HTTPException, OSError), contextlib.closing(asked):
-                asked.request("GET", f"/{page}")  # a port that speaks TLS breaks off
-                found.add(asked.getresponse().status)
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates")
 def test_a_scheduler_with_certificates_as_the_page_says(shell: Shell, tmp_path: Path) -> None:
@@ -100,21 +81,11 @@ def test_a_scheduler_with_certificates_as_the_page_says(shell: Shell, tmp_path: 
     shell(make)
     assert (tmp_path / "tls").stat().st_mode & 0o777 == 0o700
     assert "without TLS" not in shell(use)
-    assert pages_of(tmp_path) == {404}
     same(open_results(tmp_path / "study"), sweeping.run(one), tolerance=1e-5)
     address = yaml.safe_load((tmp_path / "scheduler.json").read_text())["address"]
     assert address.startswith("tls://127.0.0.1:")
     with pytest.raises(UserError, match="or not to the certificates that"):
         sweeping.sweep(one, tmp_path / "out", scheduler=address)
-
-
-@pytest.mark.slow
-def test_the_smoke_test_of_the_page(shell: Shell) -> None:
-    """Its lines as they stand; results here and there agree."""
-    section = PAGE.read_text().partition("## Smoke test\n")[2].partition("\n## ")[0]
-    (lines,) = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    assert lines.count("otafl ") == 4
-    shell(lines.replace("otafl ", f"{sys.executable} -m otafl.cli "))
 
 
 POLICY = """\

@@ -189,15 +189,6 @@ def test_a_file_of_the_user_s_among_models_is_refused_first(tmp_path: Path) -> N
     assert (tmp_path / "r.models" / "notes.txt").read_text() == "mine"
 
 
-def test_a_link_at_the_result_s_name_is_not_followed(tmp_path: Path) -> None:
-    victim, out = tmp_path / "victim.nc", tmp_path / "r.nc"
-    victim.write_text("climate")
-    out.symlink_to(victim)
-    with pytest.raises(UserError, match="no result that can be read"):
-        sweeping.run(small({}), out)
-    assert victim.read_text() == "climate"
-
-
 def test_a_run_in_memory_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sweeping.run(small({"training.batch_size": [2, 3]}))

@@ -15,7 +15,6 @@ from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.results.files import list_parts
 from otafl.sweeping import stack_job
-from otafl.sweeping.store import Store
 
 pytestmark = pytest.mark.exact
 
@@ -124,17 +123,6 @@ def test_what_is_not_otafl_s_stays_in_own_folders(folder: Path) -> None:
     assert [path for path in foreign if not path.exists() or path.read_text() != "mine"] == []
 
 
-def test_work_that_is_not_finished_is_kept_too(folder: Path) -> None:
-    other = scenario({**SWEEP, "seed": 8})
-    file, said = f"running/{FILE}.pt", "checkpoints of what was running"
-    for part in list_parts(folder):
-        part.unlink()
-    (folder / file).parent.mkdir(exist_ok=True)
-    (folder / file).write_text("")
-    with pytest.raises(UserError, match=f"holds 0 finished parts, {said} of the scenario 'small'"):
-        sweeping.sweep(other, folder)
-
-
 @pytest.mark.parametrize("text", ["", "[" * 100_000, None])
 def test_a_damaged_file_of_the_sweep_is_named(text: str | None, folder: Path) -> None:
     path = folder / "sweep.json"
@@ -181,28 +169,3 @@ def test_a_damaged_part_is_set_aside_and_computed_again(folder: Path) -> None:
     assert told[0].startswith(f"{part}: is damaged (")
     assert f"kept as {part.name}.damaged, what it held is computed again" in told[0]
     assert part.with_name(f"{part.name}.damaged").exists()
-
-
-def test_missing_models_are_computed_again(tmp_path: Path) -> None:
-    one = scenario({**SWEEP, "output.save_models": True})
-    sweeping.sweep(one, tmp_path)
-    (models,) = (tmp_path / "models").glob("*.pt")
-    kept = models.read_bytes()
-    models.unlink()
-    told: list[str] = []
-    sweeping.sweep(one, tmp_path, tell=told.append)
-    assert "its models are not there; it is computed again" in told[0]
-    assert len(models.read_bytes()) == len(kept)
-
-
-def test_the_halved_size_is_used_again(tmp_path: Path) -> None:
-    one = scenario({**SWEEP, "trials": 2})
-    (stack,) = sweeping.plan(
-        (points := sweeping.expand(one)), [f"{i:020x}" for i in range(len(points))], {}
-    )
-    store = Store(tmp_path)
-    store.halve(stack)
-    assert store.read_sizes() == {stack.key: 2}
-    result = sweeping.sweep(one, tmp_path)
-    assert len(list_parts(tmp_path)) == 2
-    same(result, sweeping.run(one), tolerance=1e-5)
