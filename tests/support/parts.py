@@ -75,6 +75,6 @@ def write_folder(
     store.begin(sweep)
     paths = []
     for number, part in enumerate(make_parts(scenario, groups)):
-        paths.append(store.get_part_path(f"{number:016x}"))
+        paths.append(store.get_path("parts", f"{number:016x}"))
         write_part(part, paths[-1])
     return paths
