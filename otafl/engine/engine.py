@@ -22,8 +22,8 @@ from otafl.engine.assembly import EngineParts
 from otafl.engine.cohorts import Cohorts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.local_training import LocalTraining
-from otafl.engine.round_means import RoundMeans, read_costs
 from otafl.engine.update import Update, acknowledge_updates, encode
+from otafl.engine.workload import RoundMeans, read_costs
 from otafl.topology.base import Exchange
 from otafl.uplink.base import deliver
 from otafl.uplink.delivery import Tally

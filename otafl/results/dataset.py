@@ -18,9 +18,8 @@ import xarray as xr
 from otafl import scenario as scenarios
 from otafl.devices.hardware import ACTIVITIES, CAUSES
 from otafl.results import header, origins
-from otafl.results.end_values import SUMS
 from otafl.results.origins import get_device_name, get_versions
-from otafl.results.variables import Variable, find_metric, get_variable
+from otafl.results.variables import SUMS, Variable, find_metric, get_variable
 
 if TYPE_CHECKING:
     from otafl.results.files import SweepFile

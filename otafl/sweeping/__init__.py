@@ -25,7 +25,7 @@ from otafl.results import models as trained
 from otafl.results.dataset import combine, describe_sweep
 from otafl.results.files import SWEEP_FILE, SweepFile, list_parts, open_results, write_part
 from otafl.running.memory import is_out_of_memory
-from otafl.running.run_tracking import TrackingOutput
+from otafl.running.stack_run import TrackingOutput
 from otafl.scenario import Scenario, expand
 from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.sweeping.earlier import is_finished, name_own_file
@@ -36,12 +36,11 @@ from otafl.sweeping.stack_job import (
     Job,
     Meter,
     Progress,
+    compute_part,
     free_memory,
     make_short_error,
     run_here,
     run_jobs,
-    run_rows,
-    to_part,
 )
 from otafl.sweeping.store import TRACK, UNFINISHED, Store, hold_folder
 from otafl.user_code import sources
@@ -220,7 +219,7 @@ def _run_in_memory(
     while missing:
         stack, short = missing[0], False
         try:
-            record = run_rows(stack, meter.report, tracks)
+            part, _ = compute_part(stack, scenario, meter.report, tracks)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -236,7 +235,7 @@ def _run_in_memory(
             continue
         meter.finish(stack.name)
         held |= stack.rows
-        parts.append(to_part(record, stack, scenario))
+        parts.append(part)
         missing = missing[1:]
     for sentence in tracks.lost:
         tell(sentence)

@@ -17,12 +17,12 @@ from otafl import data
 from otafl.core.errors import UserError, WriteError
 from otafl.core.files import write_text
 from otafl.results import models as trained
-from otafl.results.dataset import Record, to_dataset
+from otafl.results.dataset import to_dataset
 from otafl.results.files import PARTS, write_part
+from otafl.results.models import TrainedModels
 from otafl.results.origins import get_versions
 from otafl.running.memory import is_out_of_memory
-from otafl.running.run_tracking import TrackingOutput
-from otafl.running.stack_run import Checkpoint, run_stack
+from otafl.running.stack_run import Checkpoint, TrackingOutput, run_stack
 from otafl.scenario import Point, Scenario, hash_named_files
 from otafl.sweeping.planning import Stack, hash_files
 from otafl.sweeping.store import FAILURES, MODELS, RUNNING, Busy, Store
@@ -118,21 +118,22 @@ def run_remote_job(job: Job, send: Report, waits: bool = False) -> Outcome:
     return replace(run_job(job, report, waits), error=None)
 
 
-def run_rows(
-    stack: Stack, report: Report, tracks: TrackingOutput, checkpoint: Checkpoint | None = None
-) -> Record:
-    """Run a stack, and return its record."""
+def compute_part(
+    stack: Stack,
+    scenario: Scenario,
+    report: Report,
+    tracks: TrackingOutput,
+    checkpoint: Checkpoint | None = None,
+) -> tuple[xr.Dataset, TrainedModels | None]:
+    """Run a stack; return its record as a part of the sweep, and the models that it keeps."""
 
     def tell(done: int, total: int) -> None:
         report(stack.name, done)
 
-    return run_stack(stack.points, tell, stack.trials, checkpoint, tracks)
-
-
-def to_part(record: Record, stack: Stack, scenario: Scenario) -> xr.Dataset:
-    """Return the record of a stack as a part of the sweep."""
+    record = run_stack(stack.points, tell, stack.trials, checkpoint, tracks)
     inputs = hash_inputs(stack.scenario)
-    return to_dataset(record, stack.points, scenario, inputs, stack.trials, stack.names)
+    part = to_dataset(record, stack.points, scenario, inputs, stack.trials, stack.names)
+    return part, record.models
 
 
 def hash_inputs(scenario: Scenario) -> dict[str, str]:
@@ -178,13 +179,12 @@ def _compute(job: Job, store: Store, report: Report, notes: list[str]) -> None:
     checkpoint = None
     if job.checkpoint_every:
         checkpoint = Checkpoint(store.get_path(RUNNING, stack.name), job.checkpoint_every)
-    record = run_rows(stack, report, tracks, checkpoint)
+    part, models = compute_part(stack, job.scenario, report, tracks, checkpoint)
     notes.extend(tracks.lost)
     if checkpoint is not None and checkpoint.refusal:
         notes.append(f"{checkpoint.path}: {checkpoint.refusal}; its rounds were computed again")
-    part = to_part(record, stack, job.scenario)
-    if record.models is not None:
-        trained.write(record.models, store.get_path(MODELS, stack.name), job.scenario)
+    if models is not None:
+        trained.write(models, store.get_path(MODELS, stack.name), job.scenario)
     write_part(part, store.get_path(PARTS, stack.name))
     store.forget(stack.name)
 

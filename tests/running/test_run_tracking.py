@@ -16,8 +16,7 @@ from support.trackers import TOLD
 from otafl import sweeping
 from otafl.core.errors import UserError
 from otafl.results.variables import ROUNDS, VARIABLES
-from otafl.running.run_tracking import TrackingOutput, select_values
-from otafl.running.stack_run import Checkpoint, run_stack
+from otafl.running.stack_run import Checkpoint, TrackingOutput, run_stack, select_values
 from otafl.scenario import compute_scenario_hash, expand, hash_custom_sources, make_stack_key
 
 pytestmark = pytest.mark.exact
