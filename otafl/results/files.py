@@ -253,12 +253,8 @@ def _is_large(paths: Sequence[Path]) -> bool:
 
 
 def _check_file(path: Path) -> None:
-    """Raise UserError, which names the kind of the file, if it is evidently no result.
-
-    DamagedError where a folder, a pipe or a device has taken the place of a sweep's part.
-    """
-    of_sweep = path.parent.name == PARTS
-    if path.is_dir() and not of_sweep:
+    """Raise UserError, which names the kind of the file, if it is evidently no result."""
+    if path.is_dir():
         raise UserError(
             f"{path}: is a folder; give a result file or the folder of an `otafl sweep`"
         )
@@ -269,10 +265,8 @@ def _check_file(path: Path) -> None:
         with open_regular(path) as file:
             begins = file.read(len(HDF5))
     except OSError as error:
-        if of_sweep and not path.is_file():
-            raise make_damaged_error(path, error.strerror or "cannot be opened") from error
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    if begins == HDF5 or of_sweep:
+    if begins == HDF5 or path.parent.name == PARTS:
         return
     if scenarios.is_scenario(path):
         raise UserError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -94,7 +93,6 @@ def test_results_of_another_scenario_are_kept(folder: Path) -> None:
     assert read_bytes(folder) == before
 
 
-OWN_FOLDERS = ("parts", "models", "running", "failures", "locks", "track")
 FILE = "0123456789abcdef"
 
 
@@ -111,18 +109,6 @@ def test_a_link_in_place_of_an_own_folder_is_refused(name: str, folder: Path) ->
     assert len(list(victim.iterdir())) == 3
 
 
-def test_what_is_not_otafl_s_stays_in_own_folders(folder: Path) -> None:
-    foreign = []
-    for name in (*OWN_FOLDERS, "state"):
-        (folder / name).mkdir(exist_ok=True)
-        foreign += [folder / name / file for file in ("important.nc", "notes.txt", "00000-0")]
-    for path in foreign:
-        path.write_text("mine")
-    result = sweeping.sweep(scenario(SWEEP), folder)
-    assert result.attrs["complete"] == 1
-    assert [path for path in foreign if not path.exists() or path.read_text() != "mine"] == []
-
-
 @pytest.mark.parametrize("text", ["", "[" * 100_000, None])
 def test_a_damaged_file_of_the_sweep_is_named(text: str | None, folder: Path) -> None:
     path = folder / "sweep.json"
@@ -135,28 +121,6 @@ def test_a_damaged_file_of_the_sweep_is_named(text: str | None, folder: Path) ->
         with pytest.raises(UserError, match=r"sweep\.json: is damaged or no file of a sweep \("):
             use()
     assert read_bytes(folder) == before
-
-
-def make_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-@pytest.mark.parametrize(
-    ("name", "make"), [("sweep.json", os.mkfifo), ("sizes.json", make_device), ("part", os.mkfifo)]
-)
-def test_what_is_no_regular_file_neither_blocks_nor_loses_results(
-    name: str, make: Any, folder: Path
-) -> None:
-    """A part is set aside; for the others a sentence says what to do."""
-    path = list_parts(folder)[0] if name == "part" else folder / name
-    path.unlink(missing_ok=True)
-    make(path)
-    if name == "part":
-        result = sweeping.sweep(scenario(SWEEP), folder, tell=print)
-        same(result, sweeping.run(scenario(SWEEP)))
-        return
-    with pytest.raises(UserError, match=rf"{name}: is damaged"):
-        sweeping.sweep(scenario(SWEEP), folder)
 
 
 def test_a_damaged_part_is_set_aside_and_computed_again(folder: Path) -> None:
