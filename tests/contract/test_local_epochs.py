@@ -57,11 +57,11 @@ def test_device_trains_alone_as_among_others(algorithm: str) -> None:
     assert steps is not None
     assert len(set(steps.tolist())) > 2
     broadcast = one.parts.algorithm.broadcast(one.server, cohort)
-    payload, loss = one.train_cohort(broadcast, cohort, 0)
+    payload, loss = one.training.train_cohort(broadcast, cohort, 0)
     row = int(steps.argmax())
     part = cohort.take(torch.tensor([row]))
     keep = torch.arange(cohort.num_rows) == row
-    alone, own_loss = other.train_cohort(broadcast.select_rows(keep), part, 0)
+    alone, own_loss = other.training.train_cohort(broadcast.select_rows(keep), part, 0)
     torch.testing.assert_close(own_loss, loss[row : row + 1], rtol=1e-9, atol=0)
     compared = 0
     for whole, group in zip(payload, alone, strict=True):

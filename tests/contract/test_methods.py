@@ -99,12 +99,12 @@ def test_draws_do_not_depend_on_who_takes_part(algorithm: str, transport: str) -
     everyone, some = (engine(make_keys(algorithm, transport)) for _ in range(2))
     cohort = everyone.select_cohort(None, 0)
     broadcast = everyone.parts.algorithm.broadcast(everyone.server, cohort)
-    payload, loss = everyone.train_cohort(broadcast, cohort, 0)
+    payload, loss = everyone.training.train_cohort(broadcast, cohort, 0)
     rows = torch.tensor([1, 3, 4, 10])
     part = cohort.take(rows)
     if broadcast.per_device:  # else it is one for all, which may say whose turn it is
         broadcast = some.parts.algorithm.broadcast(some.server, part)
-    smaller, some_loss = some.train_cohort(broadcast, part, 0)
+    smaller, some_loss = some.training.train_cohort(broadcast, part, 0)
 
     torch.testing.assert_close(some_loss, loss[rows], rtol=1e-12, atol=0)
     compared = 0
