@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from otafl import scenario as scenarios
 from otafl.core.errors import DamagedError, UserError
-from otafl.core.files import HDF5, list_own, write_atomically
-from otafl.core.inputs import MIB, open_regular, read_text
+from otafl.core.files import HDF5, MIB, list_own, open_regular, read_text, write_atomically
 from otafl.core.suggestions import format_near_file
 from otafl.results import checksums, header
 from otafl.results.checksums import format_reason

@@ -16,8 +16,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from otafl.core.choices import Choice
-from otafl.core.files import HDF5
-from otafl.core.inputs import open_regular
+from otafl.core.files import HDF5, open_regular
 from otafl.core.presets import list_presets
 from otafl.core.problems import Path, Problem
 from otafl.core.suggestions import format_near_file, format_suggestion

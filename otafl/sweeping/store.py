@@ -30,8 +30,7 @@ from filelock import FileLock, Timeout
 from pydantic import PositiveInt, TypeAdapter
 
 from otafl.core.errors import DamagedError, UserError, WriteError, wrap_write_errors
-from otafl.core.files import list_own, refuse_links, remove_own, write_text
-from otafl.core.inputs import MIB, read_text
+from otafl.core.files import MIB, list_own, read_text, refuse_links, remove_own, write_text
 from otafl.core.suggestions import format_count
 from otafl.results import checksums
 from otafl.results import models as trained

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from otafl.core.errors import UserError
-from otafl.core.inputs import MIB, open_regular, read_bytes, read_text
+from otafl.core.files import MIB, open_regular, read_bytes, read_text
 from otafl.data import idx
 from otafl.devices import csv_table
 from otafl.results.files import open_results
