@@ -14,7 +14,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from otafl import tracking
 from otafl.core.errors import UserError, wrap_write_errors
@@ -29,7 +30,7 @@ from otafl.running.stack_run import TrackingOutput
 from otafl.scenario import Scenario, expand
 from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.sweeping.earlier import is_finished, name_own_file
-from otafl.sweeping.planning import Row, Stack, hash_sources, name_points, plan, select_missing
+from otafl.sweeping.planning import Stack, hash_sources, name_points, plan, select_missing
 from otafl.sweeping.stack_job import (
     Execute,
     FailedStacks,
@@ -37,16 +38,12 @@ from otafl.sweeping.stack_job import (
     Meter,
     Progress,
     compute_part,
-    free_memory,
     make_short_error,
     run_here,
     run_jobs,
 )
 from otafl.sweeping.store import TRACK, UNFINISHED, Store, hold_folder
 from otafl.user_code import sources
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 __all__ = [
     "FailedStacks",
@@ -207,36 +204,24 @@ def sweep(
 def _run_in_memory(
     scenario: Scenario, progress: Progress | None, tell: Callable[[str], None]
 ) -> xr.Dataset:
-    """Run all stacks one after the other, and keep nothing of them on disk."""
+    """Run all stacks one after the other, and keep nothing of them on disk.
+
+    Raises UserError if the memory is too short for a stack.
+    """
     points = expand(scenario)
     names = name_points(points, hash_sources(points))
     tracks = TrackingOutput(tracking.get_track_folder(name_own_file(scenario)))
-    sizes: dict[str, int] = {}
-    parts: list[xr.Dataset] = []
-    held: set[Row] = set()
-    missing = stacks = plan(points, names, sizes)
-    meter = _start_meter(stacks, missing, held, progress)
-    while missing:
-        stack, short = missing[0], False
+    stacks, parts = plan(points, names, {}), list[xr.Dataset]()
+    meter = Meter(stacks, (), progress)
+    for stack in stacks:
         try:
             part, _ = compute_part(stack, scenario, meter.report, tracks)
         except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            if len(stack.rows) == 1:
-                raise make_short_error(error) from error
-            short = True
-        if short:  # only now that the error, which holds on to what failed, is gone
-            free_memory()
-            sizes[stack.key] = len(stack.rows) // 2
-            stacks = plan(points, names, sizes)
-            missing = select_missing(stacks, held)
-            meter = _start_meter(stacks, missing, held, progress)
-            continue
+            if is_out_of_memory(error):
+                raise make_short_error(error, len(stack.rows)) from error
+            raise
         meter.finish(stack.name)
-        held |= stack.rows
         parts.append(part)
-        missing = missing[1:]
     for sentence in tracks.lost:
         tell(sentence)
     return combine(parts, describe_sweep(scenario))
@@ -268,7 +253,9 @@ def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) 
     every = way.checkpoint_every
     with _choose_execution(way, len(stacks), missing) as execute:
         while missing:
-            meter = _start_meter(stacks, missing, held, way.progress)
+            finished = [stack for stack in stacks if stack.rows <= held]
+            names_of_finished = (stack.name for stack in finished)
+            meter = Meter([*finished, *missing], names_of_finished, way.progress)
             jobs = [
                 Job(scenario, stack, store.path, every, by_name[stack.names[0]], tracks)
                 for stack in missing
@@ -282,14 +269,6 @@ def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) 
                 stacks = plan(points, names, store.read_sizes())
             missing = select_missing(stacks, held)
     return sweep
-
-
-def _start_meter(
-    stacks: list[Stack], missing: list[Stack], held: set[Row], progress: Progress | None
-) -> Meter:
-    """Return the progress of a sweep of which some rows are there."""
-    finished = [stack for stack in stacks if stack.rows <= held]
-    return Meter([*finished, *missing], (stack.name for stack in finished), progress)
 
 
 def _prepare(

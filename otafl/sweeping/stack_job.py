@@ -142,11 +142,14 @@ def hash_inputs(scenario: Scenario) -> dict[str, str]:
     return found | hash_named_files(scenario)
 
 
-def make_short_error(error: Exception) -> UserError:
-    """Return the error of a single trial that there is no memory for."""
+def make_short_error(error: Exception, num_trials: int = 1) -> UserError:
+    """Return the error of trials that there is no memory for."""
+    what, remedy = "a single trial", "a smaller engine.chunk_mb, or fewer workers"
+    if num_trials > 1:
+        what = f"{num_trials} trials at once"
+        remedy = "a smaller engine.memory_gb, or give out='NAME.nc', which halves their number"
     return UserError(
-        f"engine.memory_gb: there is no memory for a single trial ({_format_error(error)}); use a "
-        "smaller engine.chunk_mb, or fewer workers"
+        f"engine.memory_gb: there is no memory for {what} ({_format_error(error)}); use {remedy}"
     )
 
 
