@@ -214,26 +214,6 @@ def test_the_stack_of_a_killed_worker_is_tried_again(home: Path, whole: Path) ->
     check_same(home, whole)
 
 
-PROGRAM = """\
-import otafl
-
-_ = open("times", "a").write("once ")
-result = otafl.sweep("s.yaml", "out", workers=2)
-print(result.sizes["trial"])
-"""
-
-
-def test_a_sweep_with_workers_needs_no_main_guard(home: Path, whole: Path) -> None:
-    """The program is run once, not by every worker again."""
-    (home / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "program.py"]
-    process = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
-    assert process.returncode == 0, process.stderr
-    assert process.stdout == "2\n"
-    assert (home / "times").read_text() == "once "
-    same(*(otafl.open_results(place / "out") for place in (home, whole)))
-
-
 def look_at(home: Path) -> dict[str, tuple[int, int]]:
     """Look at all files of the sweep's folder: when each was written, and its size."""
     found = {}

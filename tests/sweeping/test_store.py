@@ -121,15 +121,3 @@ def test_a_damaged_file_of_the_sweep_is_named(text: str | None, folder: Path) ->
         with pytest.raises(UserError, match=r"sweep\.json: is damaged or no file of a sweep \("):
             use()
     assert read_bytes(folder) == before
-
-
-def test_a_damaged_part_is_set_aside_and_computed_again(folder: Path) -> None:
-    (part,) = list_parts(folder)
-    whole = open_results(folder).load()
-    true = part.read_bytes()
-    part.write_bytes(true[: len(true) // 2])
-    told: list[str] = []
-    same(sweeping.sweep(scenario(SWEEP), folder, tell=told.append), whole)
-    assert told[0].startswith(f"{part}: is damaged (")
-    assert f"kept as {part.name}.damaged, what it held is computed again" in told[0]
-    assert part.with_name(f"{part.name}.damaged").exists()
