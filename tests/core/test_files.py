@@ -48,15 +48,6 @@ def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.Monk
     assert next(tokens, None) is None
 
 
-def test_a_file_has_the_rights_that_the_umask_leaves(tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        write_text(tmp_path / "a.txt", "text")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o640
-
-
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     path, read = tmp_path / "pipe", []
     os.mkfifo(path)
@@ -75,13 +66,6 @@ def test_what_the_system_names_for_an_open_file_is_not_replaced(tmp_path: Path) 
         write_text(Path(f"/proc/self/fd/{file.fileno()}"), "text")
         assert file.read() == "text"
     assert names(tmp_path) == ["out.txt"]
-
-
-def test_a_pipe_in_the_place_of_a_file_of_otafls_own_is_replaced(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "f")
-    with write_atomically(tmp_path / "f", replaces=True) as temporary:
-        temporary.write_text("whole")
-    assert (tmp_path / "f").read_text() == "whole"
 
 
 STACK = "0123456789abcdef"
