@@ -282,7 +282,7 @@ class Engine(Stateful):
                 pair, pair, self.sample_share.new_ones(1), counts, self.num_devices
             )
             broadcast = parts.algorithm.broadcast(self.server, one)
-            _, (_, payload, _) = self.training.train(broadcast, one, 0, 1, t)
+            payload = self.training.rehearse(broadcast, one, t)
             memory = DeviceStore(self.num_trials, self.num_devices, self.sample_share.device)
             coded = encode(parts.link.codec, payload, memory, one, t, parts.streams)
             self._on_empty = Update(one, coded).make_empty()
