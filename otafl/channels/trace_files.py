@@ -25,7 +25,7 @@ import numpy as np
 from otafl.channels.base import Ground, Positions
 from otafl.core.arrays import refuse_wrong, to_numbers, to_single
 from otafl.core.errors import UserError
-from otafl.core.inputs import open_regular
+from otafl.core.files import open_regular
 
 AXES = ("round", "device", "antenna", "group")
 """Dimensions of the frequency responses of a trace."""

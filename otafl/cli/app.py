@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from otafl.core.errors import UserError
-from otafl.core.inputs import MIB, read_text
+from otafl.core.files import MIB, read_text
 
 if TYPE_CHECKING:
     from otafl.preflight import Report

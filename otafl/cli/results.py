@@ -23,9 +23,8 @@ def show(
 ) -> None:
     """Summarise a result."""
     from otafl.analysis.summary import print_environment, print_summary
-    from otafl.results.files import check_foreign, open_results
+    from otafl.results.files import open_results
 
-    check_foreign(result)
     dataset = open_results(result)
     chosen = None if variables is None else [name.strip() for name in variables.split(",")]
     print_summary(dataset, every=all_, variables=chosen)

@@ -1,9 +1,15 @@
-"""Atomic writing: a file is complete, or does not exist."""
+"""Writing and reading of files.
+
+A file that is written is complete, or does not exist. Of files that another person may have written
+only regular ones up to a size are read: a named pipe would block the program, and a device such as
+/dev/zero would fill its memory.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import os
 import re
@@ -26,14 +32,11 @@ TEMPORARY = r"[0-9a-f]{16}\.tmp"
 """How the names of temporary files end, see `create_beside`."""
 
 OWN_NAME = re.compile(
-    rf"({HASHED.pattern}(\.damaged)?|(sweep|sizes)\.json|scenario\.yaml)"
+    rf"({HASHED.pattern}(\.damaged)?|(sweep|sizes)\.json)"
     r"(\.sha256)?|([0-9a-f]{16}|sweep|run)\.lock|[0-9a-f]{16}\.txt"
     rf"|trial_\d+\.jsonl|events\.out\.tfevents\.otafl|\.[^/]+\.{TEMPORARY}"
 )
 """Names of the files in folders that only otafl names, see `otafl.sweeping.store`."""
-
-STALE_AFTER_S = 86400.0
-"""Age in seconds at which a temporary file counts as left by a program that has ended."""
 
 
 @contextlib.contextmanager
@@ -41,8 +44,7 @@ def write_atomically(path: Path, replaces: bool = False) -> Iterator[Path]:
     """Yield a temporary file next to `path`; afterwards it is flushed to disk and renamed.
 
     The file is new and has a name that others cannot guess, so it follows no link of theirs.
-    Temporary files of killed programs for the same path are removed once they are a day old. A
-    device or a pipe, which a user may name, is not replaced: `path` itself is yielded.
+    A device or a pipe, which a user may name, is not replaced: `path` itself is yielded.
 
     Parameters
     ----------
@@ -66,10 +68,8 @@ def write_atomically(path: Path, replaces: bool = False) -> Iterator[Path]:
         temporary = create_beside(path)
         yield temporary
         _flush(temporary)
-        now = temporary.stat().st_mtime
         os.replace(temporary, path)
         _flush(path.parent)
-        _remove_stale(path, now)
     except OSError as error:
         raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
@@ -148,15 +148,6 @@ def create_beside(path: Path) -> Path:
             return temporary
 
 
-def _remove_stale(path: Path, written_at: float) -> None:
-    """Remove the temporary files for a path that are old by the clock of the file system."""
-    pattern = re.compile(rf"\.{re.escape(path.name)}\.{TEMPORARY}")
-    for name in filter(pattern.fullmatch, os.listdir(path.parent)):
-        with contextlib.suppress(OSError):
-            if written_at - (path.parent / name).lstat().st_mtime > STALE_AFTER_S:
-                (path.parent / name).unlink()
-
-
 def _flush(path: Path) -> None:
     """Force a file's contents, or a folder's names, to disk."""
     handle = os.open(path, os.O_RDONLY)
@@ -164,3 +155,63 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+MIB = 1 << 20
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+def open_regular(path: Path | str, most_bytes: int | None = None) -> io.BufferedReader:
+    """Open a regular file for reading.
+
+    Parameters
+    ----------
+    path : Path or str
+        Path of the file; links are followed.
+    most_bytes : int, optional
+        Largest size that is opened. By default there is no bound.
+
+    Raises
+    ------
+    OSError
+        If there is no such file, it is not regular, or it is larger. `strerror` names the reason.
+    """
+    # without O_NONBLOCK, a pipe without a writer would block here
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            kind = next((name for is_kind, name in _KINDS if is_kind(about.st_mode)), "special")
+            number = errno.EISDIR if stat.S_ISDIR(about.st_mode) else errno.EINVAL
+            raise OSError(number, f"is {kind}, not a regular file", str(path))
+        if most_bytes is not None and about.st_size > most_bytes:
+            said = f"has more than {most_bytes / MIB:,.0f} MiB"
+            raise OSError(errno.EFBIG, said, str(path))
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_bytes(path: Path | str, most_bytes: int) -> bytes:
+    """Read a whole regular file. Raises OSError as `open_regular`, also if it grows meanwhile."""
+    with open_regular(path, most_bytes) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"has more than {most_bytes / MIB:,.0f} MiB", str(path))
+    return content
+
+
+def read_text(path: Path | str, most_bytes: int) -> str:
+    """Read a whole regular file of UTF-8 text.
+
+    Raises OSError as `open_regular`, and UnicodeDecodeError (a ValueError).
+    """
+    return read_bytes(path, most_bytes).decode("utf-8")

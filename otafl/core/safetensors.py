@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from otafl.core.files import write_atomically
-from otafl.core.inputs import MIB, read_bytes
+from otafl.core.files import MIB, read_bytes, write_atomically
 
 MAX_BYTES = 4096 * MIB
 """Largest file that is read."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from otafl.core.errors import UserError
-from otafl.core.inputs import open_regular
+from otafl.core.files import open_regular
 from otafl.data.base import DataSource
 from otafl.data.dataset import Bytes, DataSet, Indices
 from otafl.data.files import MAX_BYTES, Download, Files, Root, build_file_finder, wrap_read_errors

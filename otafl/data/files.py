@@ -20,7 +20,7 @@ from pydantic import Field
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.inputs import MIB
+from otafl.core.files import MIB
 
 DATA_DIR = "OTAFL_DATA_DIR"
 """Environment variable with the folder that contains the folders of data sets."""

@@ -22,7 +22,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from otafl.core.errors import UserError
-from otafl.core.inputs import read_bytes
+from otafl.core.files import read_bytes
 from otafl.data.base import DataSource
 from otafl.data.dataset import Bytes, DataSet, Indices
 from otafl.data.files import MAX_BYTES, Download, Files, Root, wrap_read_errors

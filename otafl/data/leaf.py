@@ -18,7 +18,7 @@ from pydantic import Field
 
 from otafl.core.choices import declare_choice
 from otafl.core.errors import UserError
-from otafl.core.inputs import open_regular
+from otafl.core.files import open_regular
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, Floats, Indices, Labelled
 from otafl.data.files import Download, Files, Root, build_file_finder, wrap_read_errors

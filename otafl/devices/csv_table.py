@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from otafl.core.errors import UserError
-from otafl.core.inputs import MIB, read_bytes
+from otafl.core.files import MIB, read_bytes
 
 MAX_BYTES = 256 * MIB
 """Largest size of a table; a million devices take about a fifth of it."""

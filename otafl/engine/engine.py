@@ -22,8 +22,8 @@ from otafl.engine.assembly import EngineParts
 from otafl.engine.cohorts import Cohorts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.local_training import LocalTraining
-from otafl.engine.round_means import RoundMeans, read_costs
 from otafl.engine.update import Update, acknowledge_updates, encode
+from otafl.engine.workload import RoundMeans, read_costs
 from otafl.topology.base import Exchange
 from otafl.uplink.base import deliver
 from otafl.uplink.delivery import Tally
@@ -195,14 +195,17 @@ class Engine(Stateful):
         """
         if not cohort.num_rows:
             return None, cohort.weight
-        payload, loss = self.train_cohort(broadcast, cohort, t)
+        payload, loss = self.training.train_cohort(broadcast, cohort, t)
         senders = cohort.transmitters
         update, faults = Update(senders, payload), self.parts.faults
         if faults is not None:
             sent = faults.tamper(payload, senders, t)
             made = () if sent is payload else payload
             update = self.reject_invalid(Update(senders, sent, made), faults)
-        update = self.apply_update_selection(update)
+        keep = self.parts.selection.select_transmitters(
+            update.payload, update.cohort, self.cohorts.num_participants
+        )
+        update = update if keep is None else update.take(keep)
         coded = self.encode(update.payload, update.cohort, t)
         if self.parts.algorithm.acknowledged_state:
             return update.replace_payload(coded), loss
@@ -216,22 +219,6 @@ class Engine(Stateful):
         kept = update.take(keep)
         self.counts["rejected_updates"] += np.subtract(update.cohort.counts, kept.cohort.counts)
         return kept
-
-    def apply_update_selection(self, update: Update) -> Update:
-        """Return the updates that a selection by updates accepts."""
-        keep = self.parts.selection.select_transmitters(
-            update.payload, update.cohort, self.cohorts.num_participants
-        )
-        return update if keep is None else update.take(keep)
-
-    def train_cohort(
-        self, broadcast: c.Broadcast | BroadcastDelivery, cohort: c.Cohort, t: int
-    ) -> tuple[c.Payload, Tensor]:
-        """Train every row of the cohort.
-
-        Returns the payload of the transmitting rows, in their order, and the loss [N] of all.
-        """
-        return self.training.train_cohort(broadcast, cohort, t)
 
     def encode(self, payload: c.Payload, cohort: c.Cohort, t: int) -> c.Payload:
         """Encode the payload of the cohort's rows."""
@@ -295,7 +282,7 @@ class Engine(Stateful):
                 pair, pair, self.sample_share.new_ones(1), counts, self.num_devices
             )
             broadcast = parts.algorithm.broadcast(self.server, one)
-            _, (_, payload, _) = self.training.train(broadcast, one, 0, 1, t)
+            payload = self.training.rehearse(broadcast, one, t)
             memory = DeviceStore(self.num_trials, self.num_devices, self.sample_share.device)
             coded = encode(parts.link.codec, payload, memory, one, t, parts.streams)
             self._on_empty = Update(one, coded).make_empty()

@@ -20,7 +20,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,19 +46,6 @@ class NotRecordableError(Exception):
     """Local work waits for the processor that computes, so that no graph can have it."""
 
 
-class GraphRecorder(Protocol):
-    """Means of a processor to record operations and to repeat them."""
-
-    def rehearse(self, run: Callable[[], Outcome]) -> Outcome:
-        """Return what `run` returns. Raises NotRecordableError if it waits for the processor."""
-
-    def record(self, run: Callable[[], Outcome]) -> tuple[Outcome, Callable[[], None]]:
-        """Record `run`; return its outcome, whose tensors each call of the function fills.
-
-        Raises NotRecordableError if that fails.
-        """
-
-
 class CudaRecorder:
     """CUDA graphs that share their memory."""
 
@@ -79,7 +66,7 @@ class CudaRecorder:
             torch.cuda.set_sync_debug_mode(before)
 
     def record(self, run: Callable[[], Outcome]) -> tuple[Outcome, Callable[[], None]]:
-        """Record `run` without running it; return its outcome and what replays it.
+        """Record `run`; return its outcome, whose tensors each call of the function fills.
 
         Raises NotRecordableError if memory is short.
         """
@@ -92,7 +79,7 @@ class CudaRecorder:
         return outcome, graph.replay
 
 
-def make_recorder(device: torch.device) -> GraphRecorder | None:
+def make_recorder(device: torch.device) -> CudaRecorder | None:
     """Return the recorder of a processor; None if it has none."""
     return CudaRecorder() if device.type == "cuda" else None
 
@@ -166,7 +153,7 @@ class LocalGraphs:
 
     Parameters
     ----------
-    recorder : GraphRecorder
+    recorder : CudaRecorder
         Means to record operations.
     update : Update
         The local update. It draws the same numbers for the index of a round on the host and on the
@@ -175,7 +162,7 @@ class LocalGraphs:
         Processor that computes.
     """
 
-    def __init__(self, recorder: GraphRecorder, update: Update, device: torch.device) -> None:
+    def __init__(self, recorder: CudaRecorder, update: Update, device: torch.device) -> None:
         self._recorder, self._update = recorder, update
         self._round = torch.zeros((), dtype=torch.int64, device=device)
         self._seen: set[Hashable] = set()

@@ -54,11 +54,7 @@ class LocalTraining:
         Returns the payload of the transmitting rows, in their order, and the loss [N] of all.
         """
         if self._rows_at_once is None:
-            chunk_mb = self._parts.scenario.engine.chunk_mb
-            kind = self._parts.streams.device.type
-            self._rows_at_once = count_rows_within(
-                chunk_mb, self.estimate_row_bytes(broadcast), kind
-            )
+            self._rows_at_once = self._count_rows_at_once(broadcast)
         sends = np.ones(cohort.num_rows, dtype=bool)
         if not cohort.all_transmit:
             sends = cohort.transmit_mask.cpu().numpy()
@@ -115,20 +111,10 @@ class LocalTraining:
             sent = payload if cohort.all_transmit else select_transmitted(payload, chunk)
             out.add(int(sends[start:stop].sum()), sent)
 
-    def train(
-        self,
-        broadcast: Broadcast | BroadcastDelivery,
-        cohort: Cohort,
-        start: int,
-        stop: int,
-        t: int,
-    ) -> tuple[Cohort, Outcome]:
-        """Train the rows start..stop of the cohort together. Returns them and the outcome.
-
-        They must take the same number of local steps.
-        """
-        inputs = self._get_inputs(broadcast, cohort, start, stop)
-        return inputs.chunk, self._update(inputs, t)
+    def rehearse(self, broadcast: Broadcast, cohort: Cohort, t: int) -> Payload:
+        """Return what rows that take as many steps would send, without keeping their state."""
+        _, payload, _ = self._update(self._get_inputs(broadcast, cohort, 0, cohort.num_rows), t)
+        return payload
 
     def _get_inputs(
         self, broadcast: Broadcast | BroadcastDelivery, cohort: Cohort, start: int, stop: int
@@ -165,19 +151,17 @@ class LocalTraining:
         received = get_rows(chunk, 0, chunk.num_rows)
         return parts.algorithm.run_local_update(received, inputs.rows, context)
 
-    def estimate_row_bytes(self, broadcast: Broadcast | BroadcastDelivery) -> int:
-        """Estimate the memory that a row works on: its copies of model and state, a minibatch."""
+    def _count_rows_at_once(self, broadcast: Broadcast | BroadcastDelivery) -> int:
+        """Count the rows that fit `engine.chunk_mb`, at least one.
+
+        A row works on its copies of model and state, and on a minibatch.
+        """
         parts = self._parts
         sample = parts.samples.data.x_train[0].size + parts.model.saved_activations
         num_coordinates = 2 * broadcast.num_coordinates + 2 * self._devices.num_coordinates
         num_coordinates += parts.samples.training_data.batch_size * sample
-        return num_coordinates * (torch.finfo(parts.streams.dtype).bits // 8)
-
-
-def count_rows_within(chunk_mb: float | None, row_bytes: int, kind: str = "cpu") -> int:
-    """Return the number of rows that fit `engine.chunk_mb`, at least one.
-
-    The default depends on the kind of processor.
-    """
-    bound_mb = CHUNK_MB.get(kind, CHUNK_MB["cpu"]) if chunk_mb is None else chunk_mb
-    return max(1, int(bound_mb * 2**20 / row_bytes))
+        row_bytes = num_coordinates * (torch.finfo(parts.streams.dtype).bits // 8)
+        chunk_mb = parts.scenario.engine.chunk_mb
+        if chunk_mb is None:
+            chunk_mb = CHUNK_MB.get(parts.streams.device.type, CHUNK_MB["cpu"])
+        return max(1, int(chunk_mb * 2**20 / row_bytes))

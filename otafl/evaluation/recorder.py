@@ -21,8 +21,7 @@ from otafl.devices.hardware import CAUSES
 from otafl.engine.engine import Engine
 from otafl.evaluation.evaluation import Evaluation
 from otafl.results.dataset import Record
-from otafl.results.end_values import SUMS
-from otafl.results.variables import ROUNDS, SERVER, TRIALS, get_variable, is_reached
+from otafl.results.variables import ROUNDS, SERVER, SUMS, TRIALS, get_variable, is_reached
 from otafl.scenario.power_budgets import KINDS, find_power_constraint
 
 _ENDS = (

@@ -29,7 +29,8 @@ from otafl.plots.layout import (
     style_axes,
 )
 from otafl.results.coordinates import format_value
-from otafl.results.end_values import SUMMED_DIMS, SUMS, sum_over_devices
+from otafl.results.end_values import SUMMED_DIMS, sum_over_devices
+from otafl.results.variables import SUMS
 
 LOG_ALWAYS = ("aggregation_nmse",)
 

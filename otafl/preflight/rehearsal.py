@@ -31,7 +31,6 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
 from otafl.results.dataset import to_dataset
-from otafl.running.memory import check_channel
 from otafl.scenario import Point, Scenario
 from otafl.scenario.keys import iterate_custom_sections
 from otafl.scenario.schema import EngineSettings
@@ -68,7 +67,6 @@ def find_problems(scenario: Scenario, fits: bool = True) -> list[Problem]:
     attempts = [section.find_function for _, section in iterate_custom_sections(scenario)]
     attempts += [
         scenario.track.check_ready,
-        lambda: check_channel(scenario),
         lambda: _check_partition(scenario),
     ]
     found = [problem for one in attempts if (problem := catch_problem(one)) is not None]

@@ -14,8 +14,8 @@ from otafl.analysis.summary import SHOWN
 from otafl.analysis.tables import build_grid, build_text_table
 from otafl.plots.overviews import unzip_axis
 from otafl.results.coordinates import get_long_name
-from otafl.results.end_values import SUMMED_DIMS, SUMS
-from otafl.results.variables import CONTROLS, GUESSES, find_metric
+from otafl.results.end_values import SUMMED_DIMS
+from otafl.results.variables import CONTROLS, GUESSES, SUMS, find_metric
 
 MAX_ROWS = 300
 """Rows of a longer table are left to `otafl table` and `otafl compare`."""

@@ -14,8 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from otafl.core.errors import DamagedError
-from otafl.core.files import write_atomically
-from otafl.core.inputs import MIB, open_regular, read_bytes
+from otafl.core.files import MIB, open_regular, read_bytes, write_atomically
 
 SUFFIX = ".sha256"
 OF_FOLDER = "SHA256SUMS"

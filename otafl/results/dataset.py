@@ -18,9 +18,8 @@ import xarray as xr
 from otafl import scenario as scenarios
 from otafl.devices.hardware import ACTIVITIES, CAUSES
 from otafl.results import header, origins
-from otafl.results.end_values import SUMS
 from otafl.results.origins import get_device_name, get_versions
-from otafl.results.variables import Variable, find_metric, get_variable
+from otafl.results.variables import SUMS, Variable, find_metric, get_variable
 
 if TYPE_CHECKING:
     from otafl.results.files import SweepFile
@@ -90,7 +89,8 @@ def to_dataset(
         except KeyError:
             raise ValueError(f"{name} is not in otafl.results.variables.VARIABLES") from None
         if name in SUMS and np.ndim(values) == len(about_it.dims):
-            about_it = _describe_sum(name, about_it)
+            without = tuple(dim for dim in about_it.dims if dim != "device")
+            about_it = Variable(about_it.units, f"{SUMS[name]}, sum over devices", without)
         dims = ("point", *about_it.dims)
         if np.ndim(values) != len(dims):
             raise ValueError(f"{name} has shape {np.shape(values)}, but dims {dims}")
@@ -135,17 +135,18 @@ def to_dataset(
         }
     first = points[0].scenario
     made = origins.make_origin(index.tolist(), scenarios.hash_custom_sources(first), inputs)
-    dataset.attrs = _build_attributes(scenario) | {
+    dataset.attrs = {
+        "Conventions": "CF-1.11",
+        **describe_sweep(scenario),
+        "seed": scenario.seed,
+        "device_name": get_device_name(scenario.engine.device),
+        "accumulation": "symbols, bits, joules and seconds accumulate from round 0",
+        "format": FORMAT,
+        **{f"{name}_version": version for name, version in get_versions().items()},
         "complete": 1,
         origins.ATTRIBUTE: origins.to_json([made]),
     }
     return dataset
-
-
-def _describe_sum(name: str, variable: Variable) -> Variable:
-    """Return what is said of a variable that is recorded as its sum over the devices."""
-    dims = tuple(dim for dim in variable.dims if dim != "device")
-    return Variable(variable.units, f"{SUMS[name]}, sum over devices", dims)
 
 
 def describe_sweep(scenario: Scenario) -> dict[str, str]:
@@ -202,14 +203,8 @@ def combine(parts: Sequence[xr.Dataset], attributes: Mapping[str, Any]) -> xr.Da
     whole = _unfold(whole, axes, shape)
     is_whole = count == math.prod(shape) * trials and all(p.attrs["complete"] for p in parts)
     made = origins.join_origins(origins.read(part.attrs) for part in parts)
-    whole.attrs = (
-        dict(parts[0].attrs)
-        | dict(attributes)
-        | {
-            "complete": int(is_whole),
-            origins.ATTRIBUTE: origins.to_json(made),
-        }
-    )
+    own = {"complete": int(is_whole), origins.ATTRIBUTE: origins.to_json(made)}
+    whole.attrs = {**parts[0].attrs, **attributes, **own}
     return whole
 
 
@@ -342,14 +337,3 @@ def _unfold(whole: xr.Dataset, axes: list[dict[str, Any]], shape: tuple[int, ...
         whole = whole.assign_coords(named).set_index(point=dims).unstack("point").drop_vars(dims)
     whole = _label_axes(whole, axes)
     return whole.transpose(*dims, "trial", "round", ..., missing_dims="ignore")
-
-
-def _build_attributes(scenario: Scenario) -> dict[str, Any]:
-    return {
-        "Conventions": "CF-1.11",
-        **describe_sweep(scenario),
-        "seed": scenario.seed,
-        "device_name": get_device_name(scenario.engine.device),
-        "accumulation": "symbols, bits, joules and seconds accumulate from round 0",
-        "format": FORMAT,
-    } | {f"{name}_version": version for name, version in get_versions().items()}

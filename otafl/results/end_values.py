@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count, make_unknown_name_error
-from otafl.results.variables import GUESSES, find_guess
+from otafl.results.variables import GUESSES, SUMS, find_guess
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -97,13 +97,6 @@ def _get_guess(dataset: xr.Dataset, name: str) -> xr.DataArray:
         return dataset[name].sel(round=0, drop=True)
     return dataset[DIVERGED].where(False)
 
-
-SUMS = {
-    "tx_energy_j": "energy radiated so far",
-    "compute_energy_j": "energy spent on computing so far",
-    "device_energy_j": "energy drawn so far",
-}
-"""Variables of a device that add up over devices (and causes), and what their sum is called."""
 
 SUMMED_DIMS = {"device": "devices", "cause": "causes"}
 

@@ -14,13 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from otafl import scenario as scenarios
 from otafl.core.errors import DamagedError, UserError
-from otafl.core.files import HDF5, list_own, write_atomically
-from otafl.core.inputs import MIB, open_regular, read_text
+from otafl.core.files import HDF5, MIB, list_own, open_regular, read_text, write_atomically
 from otafl.core.suggestions import format_near_file
 from otafl.results import checksums, header
-from otafl.results.checksums import ChecksumError, format_reason
+from otafl.results.checksums import format_reason
 from otafl.results.dataset import FORMAT, combine, select_points
-from otafl.results.foreign import limit_reading
 from otafl.results.origins import check_format
 
 Result = TypeVar("Result")
@@ -41,8 +39,7 @@ class SweepFile(BaseModel):
     imported.
 
     attributes: of its result that say which scenario it has. names: of its points, in the sweep's
-    order. trials: their number. sources: files of user-defined code, with their hashes. versions:
-    of the programs that computed there last.
+    order. trials: their number. sources: files of user-defined code, with their hashes.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -51,7 +48,6 @@ class SweepFile(BaseModel):
     names: list[Annotated[str, Field(pattern="^[0-9a-f]{20}$")]]
     trials: PositiveInt
     sources: dict[str, str]
-    versions: dict[str, str]
 
     def contains(self, other: SweepFile) -> bool:
         """Return whether another sweep has no points and trials but those of this one."""
@@ -134,20 +130,12 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
     or of a later format.
     """
     if lazy:
-        return _open_checked(Path(path), chunks={})
-    with _open_checked(Path(path)) as dataset:
+        return open_part(path, chunks={})
+    with open_part(path) as dataset:
         try:
             return _call_in_thread(dataset.load)
         except Exception as error:  # what netCDF4 raises for damaged files is not documented
             raise make_damaged_error(Path(path), format_reason(error)) from error
-
-
-def open_part(path: Path | str) -> xr.Dataset:
-    """Open one file and read its attributes.
-
-    Values are read where they are used, until it is closed. Raises what `read_part` does.
-    """
-    return _open_checked(Path(path))
 
 
 def _call_in_thread(fn: Callable[..., Result], *args: Any, **options: Any) -> Result:
@@ -160,8 +148,13 @@ def _call_in_thread(fn: Callable[..., Result], *args: Any, **options: Any) -> Re
         return pool.submit(fn, *args, **options).result()
 
 
-def _open_checked(path: Path, **options: Any) -> xr.Dataset:
-    """Open a file with xarray, once it is known to be a sound result of otafl."""
+def open_part(path: Path | str, **options: Any) -> xr.Dataset:
+    """Open one file and read its attributes.
+
+    Values are read where they are used, until it is closed. options: of `xarray.open_dataset`.
+    Raises what `read_part` does.
+    """
+    path = Path(path)
     _check_file(path)
     try:
         if path.stat().st_size <= LAZY_ABOVE_BYTES:
@@ -253,35 +246,14 @@ def list_parts(folder: Path) -> list[Path]:
     return list_own(folder / PARTS, ".nc")
 
 
-def check_foreign(source: Path) -> None:
-    """Read the files of a result that have no checksum, in a child with limits of time and memory.
-
-    source: as of `open_results`. Raises DamagedError where one cannot be read within the limits,
-    UserError for a file that is evidently no result.
-    """
-    paths = list_parts(source) if source.is_dir() else [source]
-    with limit_reading() as read:
-        for path in paths:
-            _check_file(path)
-            try:
-                if checksums.find_digest(path) is None:
-                    read(path)
-            except ChecksumError as error:
-                raise make_damaged_error(path, str(error)) from error
-
-
 def _is_large(paths: Sequence[Path]) -> bool:
     """Return whether files are read only where their values are used."""
     return sum(path.stat().st_size for path in paths if path.is_file()) > LAZY_ABOVE_BYTES
 
 
 def _check_file(path: Path) -> None:
-    """Raise UserError, which names the kind of the file, if it is evidently no result.
-
-    DamagedError where a folder, a pipe or a device has taken the place of a sweep's part.
-    """
-    of_sweep = path.parent.name == PARTS
-    if path.is_dir() and not of_sweep:
+    """Raise UserError, which names the kind of the file, if it is evidently no result."""
+    if path.is_dir():
         raise UserError(
             f"{path}: is a folder; give a result file or the folder of an `otafl sweep`"
         )
@@ -292,10 +264,8 @@ def _check_file(path: Path) -> None:
         with open_regular(path) as file:
             begins = file.read(len(HDF5))
     except OSError as error:
-        if of_sweep and not path.is_file():
-            raise make_damaged_error(path, error.strerror or "cannot be opened") from error
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    if begins == HDF5 or of_sweep:
+    if begins == HDF5 or path.parent.name == PARTS:
         return
     if scenarios.is_scenario(path):
         raise UserError(

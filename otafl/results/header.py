@@ -12,7 +12,7 @@ import functools
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
@@ -27,14 +27,10 @@ from otafl.scenario.yaml_source import MAX_POINTS, parse
 if TYPE_CHECKING:
     import xarray as xr
 
-MAX_CHARACTERS = 1 << 24
-"""Of one attribute."""
+TEXT = "UO"
+"""NumPy's kinds of text."""
 
 NEEDED_TEXTS = ("title", "scenario_hash", "device_name")
-
-MAX_INTEGER = 2**63
-
-Number = Annotated[float | int, Field(ge=-MAX_INTEGER, lt=MAX_INTEGER)]
 
 
 class _Coordinate(BaseModel):
@@ -65,8 +61,6 @@ class _Axis(BaseModel):
         for name, one in self.coords.items():
             if len(one.values) != self.size:
                 raise ValueError(f"{name} has {len(one.values)} values along {self.size} points")
-            if any(isinstance(v, int) and abs(v) >= MAX_INTEGER for v in one.values):
-                raise ValueError(f"{name} has a number of more than 64 bits")
         return self
 
 
@@ -86,7 +80,7 @@ def check(dataset: xr.Dataset) -> dict[str, Any]:
     UserError
         Names the attribute or variable that is not as otafl writes it.
     """
-    attributes = {name: _to_plain(name, value) for name, value in dataset.attrs.items()}
+    attributes = {name: _to_plain(value) for name, value in dataset.attrs.items()}
     for name in NEEDED_TEXTS:
         _check_line(name, attributes.get(name))
     for name, absent in (("seed", None), ("complete", None), ("format", 0)):
@@ -98,7 +92,7 @@ def check(dataset: xr.Dataset) -> dict[str, Any]:
         attributes.setdefault(f"{name}_version", "not stored")
         _check_line(f"{name}_version", attributes[f"{name}_version"])
     axes = read_axes(attributes)
-    _check_sweep(read_scenario(attributes), axes)
+    read_scenario(attributes)
     if origins.ATTRIBUTE in attributes:
         origins.read(attributes)
     _check_variables(dataset, axes)
@@ -159,27 +153,11 @@ def _parse_scenario(text: str) -> dict[str, Any]:
     return tree
 
 
-def _check_sweep(tree: dict[str, Any], axes: list[dict[str, Any]]) -> None:
-    """Check that the axes are those that the scenario says."""
-    swept = tree.get("sweep") or {}
-    if not isinstance(swept, dict) or len(swept) != len(axes):
-        raise UserError("attribute sweep: expected the axes of the attribute scenario")
-    for (key, values), axis in zip(swept.items(), axes, strict=True):
-        keys = {key}
-        if key == "zip" and isinstance(values, list):
-            keys = {name for row in values if isinstance(row, dict) for name in row}
-        if len(keys) != len(axis["coords"].keys() - {"zip"}):
-            raise UserError("attribute sweep: expected a coordinate for each key that is swept")
-
-
-def _to_plain(name: str, value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Return an attribute with Python's own type."""
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, str) and len(value) > MAX_CHARACTERS:
-        raise UserError(f"attribute {name}: expected at most {MAX_CHARACTERS:,} characters")
-    return value
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _check_line(name: str, value: Any) -> None:
@@ -200,73 +178,48 @@ def _shorten(value: Any) -> str:
 
 def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
     """Check that a result has the variables that every reader counts on, of the right kinds."""
-    points = math.prod(axis["size"] for axis in axes)
-    for name in ("round", "trial"):
-        if name in dataset.variables or name in dataset.dims:
-            _check_coordinate(dataset, name, name, "iuf")
-    if "round" in dataset.coords and (np.diff(dataset["round"].values) <= 0).any():
-        raise UserError("variable round: expected numbers that rise")
-    dims = {axis["dim"] for axis in axes}
-    if "final_round" in dataset.variables:
-        is_sound = dataset["final_round"].dtype.kind in "iuf"
-    else:  # of one point that somebody has selected
-        is_sound = not ({*dims, "point"} & set(dataset.dims))
-    if not is_sound:
-        raise UserError("variable final_round: expected a number for each point of the sweep")
+    wanted = {name: (name, "iuf") for name in ("round", "trial") if name in dataset.dims}
     if "point" in dataset.dims:
-        _check_coordinate(dataset, "point_index", "point", "iu")
-        index = dataset["point_index"].values
-        if len({*index.tolist()}) < len(index) or ((index < 0) | (index >= points)).any():
-            raise UserError(f"variable point_index: expected different numbers below {points}")
-        if dataset["final_round"].dims != ("point",):
-            raise UserError("variable final_round: expected the dimension point")
-    else:
-        if "final_round" in dataset.variables and not dims.issuperset(dataset["final_round"].dims):
-            raise UserError("variable final_round: expected the dimensions of the sweep's axes")
-        for axis in axes:
-            _check_axis(dataset, axis)
-    for key, variable in dataset.variables.items():
-        _check_variable(dataset, str(key), variable)
-
-
-def _check_coordinate(dataset: xr.Dataset, name: str, dim: str, kinds: str) -> None:
-    ok = name in dataset.coords and dataset[name].dims == (dim,) and dataset[name].size > 0
-    if not ok or dataset[name].dtype.kind not in kinds or not dataset[name].notnull().all():
-        raise UserError(f"variable {name}: expected whole numbers along the dimension {dim}")
-
-
-def _check_axis(dataset: xr.Dataset, axis: dict[str, Any]) -> None:
-    """Check the coordinates of an axis, all of whose points need not be there."""
-    dim = axis["dim"]
-    if dim not in dataset.dims:
-        return
-    for name, one in axis["coords"].items():
-        numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in one["values"])
-        kinds = "iuf" if numeric else "UO"
+        wanted |= {"point_index": ("point", "iu"), "final_round": ("point", "iuf")}
+    for axis in axes:
+        if axis["dim"] in dataset.dims:
+            wanted |= {
+                name: (axis["dim"], _find_kinds(one)) for name, one in axis["coords"].items()
+            }
+    for name, (dim, kinds) in wanted.items():
         found = dataset[name] if name in dataset.coords else None
-        if found is None or found.dims != (dim,) or found.dtype.kind not in kinds or not found.size:
-            said = "numbers" if numeric else "text"
-            raise UserError(f"variable {name}: expected {said} along the dimension {dim}")
-        if not numeric and not all(str(value).isprintable() for value in found.values):
+        what = "text" if kinds == TEXT else "numbers"
+        if found is None or found.dims != (dim,) or found.dtype.kind not in kinds:
+            raise UserError(f"variable {name}: expected {what} along the dimension {dim}")
+        if kinds == TEXT and not all(str(value).isprintable() for value in found.values):
             raise UserError(f"variable {name}: expected lines of text")
+    if "round" in dataset.dims and (np.diff(dataset["round"].values) <= 0).any():
+        raise UserError("variable round: expected numbers that rise")
+    for key, values in dataset.data_vars.items():
+        _check_values(str(key), values)
 
 
-def _check_variable(dataset: xr.Dataset, name: str, variable: xr.Variable) -> None:
-    for key in ("units", "long_name"):
-        if key in variable.attrs:
-            _check_line(f"{key} of {name}", _to_plain(key, variable.attrs[key]))
-    if name in dataset.coords:
-        return
-    if scaled := {"scale_factor", "add_offset"} & variable.encoding.keys():
+def _find_kinds(coordinate: Mapping[str, Any]) -> str:
+    """Return NumPy's kinds of the values of a coordinate along an axis: numbers, or text."""
+    values = coordinate["values"]
+    is_numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    return "iuf" if is_numeric else TEXT
+
+
+def _check_values(name: str, values: xr.DataArray) -> None:
+    """Check the kind, the dimensions and the texts of a variable that is no coordinate."""
+    for key in {"units", "long_name"} & values.attrs.keys():
+        _check_line(f"{key} of {name}", values.attrs[key])
+    if scaled := {"scale_factor", "add_offset"} & values.encoding.keys():
         raise UserError(f"variable {name}: expected numbers as they are, got {min(scaled)}")
-    if variable.dtype.kind not in "iufb":
-        raise UserError(f"variable {name}: expected numbers, got {variable.dtype}")
+    if values.dtype.kind not in "iufb":
+        raise UserError(f"variable {name}: expected numbers, got {values.dtype}")
     try:
-        about = get_variable(name)
+        wanted = get_variable(name).dims
     except KeyError:
         return
-    if not {"trial", "round"} & {*about.dims} <= {*variable.dims}:
+    if not {"trial", "round"} & {*wanted} <= {*values.dims}:
         raise UserError(
-            f"variable {name}: expected the dimensions {', '.join(about.dims)}, got "
-            f"{', '.join(map(str, variable.dims)) or 'none'}"
+            f"variable {name}: expected the dimensions {', '.join(wanted)}, got "
+            f"{', '.join(map(str, values.dims)) or 'none'}"
         )

@@ -257,6 +257,14 @@ def find_guess(name: str) -> str | None:
     return own if of_device and own in GUESSES else f"{metric}_guess"
 
 
+SUMS = {
+    "tx_energy_j": "energy radiated so far",
+    "compute_energy_j": "energy spent on computing so far",
+    "device_energy_j": "energy drawn so far",
+}
+"""Variables of a device that add up over devices (and causes), and what their sum is called."""
+
+
 CONTROLS = ("mean_control_mse", "mean_control_r2", "line_control_mse", "line_control_r2")
 """Predictions from a device's labels only, beside which its personal model is judged."""
 

@@ -79,24 +79,9 @@ def count_trials_at_once(scenario: Scenario) -> int:
 
 def check_room(scenario: Scenario) -> None:
     """Read the data, and raise UserError if one trial takes more memory than this machine has."""
-    check_channel(scenario)
     fault = find_shortage(scenario, estimate_trial(scenario, read_shape(scenario.data)))
     if fault:
         raise UserError(fault)
-
-
-def check_channel(scenario: Scenario) -> None:
-    """Raise UserError if the channel of one round takes more memory than this machine has."""
-    needed, there = _estimate_channel(scenario) // CHANNEL_COPIES, _get_total_memory(scenario)
-    if needed <= there:
-        return
-    antennas, groups = _get_channel_size(scenario)
-    raise UserError(
-        f"channel.antennas: the channel of one round takes {needed / 1e9:,.0f} GB at least "
-        f"({format_count(count_participants(scenario), 'device')}, "
-        f"{format_count(antennas, 'antenna')}, {format_count(groups, 'sub-carrier group')}), and "
-        f"this machine has {there / 1e9:,.0f} GB; use fewer antennas"
-    )
 
 
 def find_shortage(scenario: Scenario, trial: TrialEstimate) -> str:
@@ -104,11 +89,13 @@ def find_shortage(scenario: Scenario, trial: TrialEstimate) -> str:
     there = _get_total_memory(scenario)
     if trial.bytes <= there:
         return ""
+    antennas, groups = _get_channel_size(scenario)
     return (
         f"model: one trial takes {trial.bytes / 1e9:,.0f} GB at least ({scenario.model.name} of "
         f"{trial.model.num_params:,} parameters, "
-        f"{format_count(scenario.devices.count, 'device')}), and this machine has "
-        f"{there / 1e9:,.0f} GB; use a smaller model, fewer devices or another machine"
+        f"{format_count(scenario.devices.count, 'device')}, {format_count(antennas, 'antenna')}, "
+        f"{format_count(groups, 'sub-carrier group')}), and this machine has {there / 1e9:,.0f} "
+        "GB; use a smaller model, fewer devices or antennas, or another machine"
     )
 
 

@@ -1,23 +1,28 @@
-"""The run of one stack of trials, from its points to the record, and its checkpoints.
+"""The run of one stack of trials: from its points to the record, checkpoints, and tracking.
 
 A checkpoint is the state of a stack on disk, from which a killed run continues. It contains plain
 data: the tensors of server and devices, counters, the `state_attrs` of the round's parts. To
 continue, the parts are assembled again and load their state. SimPy processes cannot be saved, so a
 clock of them repeats its journal. On the same kind of processor the numbers continue bit by bit.
 Reading a checkpoint runs no code from it.
+
+The tracker of every run receives its records. A run is a trial of a point: trials come one by one
+and not as a mean, because those of a point may run in several batches.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
+from otafl.core.errors import UserError
 from otafl.engine import assembly
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
@@ -26,9 +31,10 @@ from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError
 from otafl.results.dataset import Record
 from otafl.results.origins import get_versions
+from otafl.results.variables import LEVELS, SUMS, get_variable
 from otafl.running.memory import check_room
-from otafl.running.run_tracking import RunTracking, TrackingOutput
 from otafl.scenario import Point, compute_scenario_hash, hash_custom_sources
+from otafl.tracking.base import Log, Run, Tracker
 
 Progress = Callable[[int, int], None]
 """Function that is called after each round with (rounds done, rounds in total)."""
@@ -122,6 +128,111 @@ def _format_difference(expected: dict[str, Any], found: dict[str, Any]) -> str:
     """Name the unequal parts of an identity; empty if all are equal."""
     other = [name for name, value in expected.items() if found.get(name) != value]
     return f"it was made with other {' and '.join(other)}" if other else ""
+
+
+@dataclass
+class TrackingOutput:
+    """Folder for the output of trackers. lost: a sentence for each run whose tracking failed."""
+
+    folder: Path
+    lost: list[str] = field(default_factory=list, init=False)
+
+
+class RunTracking(contextlib.ExitStack):
+    """Tracking of the runs of a stack; leaving it closes them.
+
+    If a tracker fails during a run, it is no longer called, and the run continues.
+
+    Raises
+    ------
+    UserError
+        If a tracker cannot begin.
+    """
+
+    def __init__(
+        self, points: Sequence[Point], trials: Sequence[int], tracks: TrackingOutput | None
+    ) -> None:
+        super().__init__()
+        self._tracker: Tracker = points[0].scenario.track
+        self._lost = [] if tracks is None else tracks.lost
+        self._logs: dict[int, tuple[Run, Log]] = {}
+        self._num_logged = 0
+        if tracks is not None and not self._tracker.skips_all_runs:
+            self._tracker.check_ready()
+            for row, run in enumerate(_list_runs(points, trials, tracks.folder)):
+                self._open(row, run)
+
+    def log_new_records(self, recorder: Recorder) -> None:
+        """Pass the recorder's new records to the trackers."""
+        news = list(zip(recorder.rounds, recorder.taken, strict=True))[self._num_logged :]
+        self._num_logged += len(news)
+        for row, (run, log) in list(self._logs.items()):
+            try:
+                for round, taken in news:
+                    if values := select_values(taken, row):
+                        log(round, values)
+            except Exception as error:  # any error of user-defined code or a service
+                del self._logs[row]
+                self._drop_run(run, error)
+
+    def _open(self, row: int, run: Run) -> None:
+        try:
+            manager = self._tracker.open_run(run)
+            if manager is None:
+                return
+            self._logs[row] = run, manager.__enter__()
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"track: {self._tracker.name} cannot begin with {run.name} "
+                f"({_format_error(error)}); use track: none to run without it"
+            ) from error
+
+        def leave(*raised: Any) -> None:
+            try:
+                manager.__exit__(*raised)
+            except Exception as error:
+                self._drop_run(run, error)
+
+        self.push(leave)
+
+    def _drop_run(self, run: Run, error: Exception) -> None:
+        self._lost.append(f"track: {self._tracker.name} lost {run.name} ({_format_error(error)})")
+
+
+def select_values(record: Mapping[str, np.ndarray], row: int) -> dict[str, float]:
+    """Return the values of one trial in a record, name -> finite value.
+
+    Joules of devices are summed over devices and causes. Values by model size have the level after
+    the name (`level_test_accuracy/0`). Other values of single devices are left out. Empty for a
+    trial that had stopped before.
+    """
+    found: dict[str, float] = {}
+    for name, values in record.items():
+        own = values[row]
+        if name in SUMS:
+            own = own.sum()
+        if own.ndim == 0:
+            found[name] = float(own)
+        elif get_variable(name).dims == LEVELS:
+            found |= {f"{name}/{level}": float(one) for level, one in enumerate(own)}
+    return {name: value for name, value in found.items() if np.isfinite(value)}
+
+
+def _list_runs(points: Sequence[Point], trials: Sequence[int], folder: Path) -> list[Run]:
+    """List the runs of a stack, in the order of its rows."""
+    out = []
+    for point in points:
+        plain = point.scenario.model_dump(mode="json", exclude={"sweep"})
+        about = (plain, compute_scenario_hash(point.scenario))
+        out += [Run(folder, point.index, point.coords, trial, *about) for trial in trials]
+    return out
+
+
+def _format_error(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
 
 
 def run_stack(

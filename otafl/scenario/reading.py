@@ -16,8 +16,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from otafl.core.choices import Choice
-from otafl.core.files import HDF5
-from otafl.core.inputs import open_regular
+from otafl.core.files import HDF5, open_regular
 from otafl.core.presets import list_presets
 from otafl.core.problems import Path, Problem
 from otafl.core.suggestions import format_near_file, format_suggestion
@@ -120,9 +119,8 @@ def read_text(file: FilePath) -> str:
 
 def _format_unreadable(file: FilePath, error: OSError) -> str:
     if isinstance(error, IsADirectoryError):
-        kept = file / "scenario.yaml"
-        if kept.is_file():
-            return f"is a folder; `otafl show {file}` shows a sweep, {kept} is its scenario"
+        if (file / "sweep.json").is_file():
+            return f"is a folder; `otafl show {file}` shows a sweep"
         return "is a folder; give the YAML file of a scenario"
     near = format_near_file(file, "*.y*ml")
     return f"cannot be read ({error.strerror}){near or ';'} give the YAML file of a scenario"

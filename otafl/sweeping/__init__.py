@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import glob
 import operator
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from otafl import tracking
 from otafl.core.errors import UserError, wrap_write_errors
@@ -26,31 +25,25 @@ from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.dataset import combine, describe_sweep
 from otafl.results.files import SWEEP_FILE, SweepFile, list_parts, open_results, write_part
-from otafl.results.origins import get_versions
 from otafl.running.memory import is_out_of_memory
-from otafl.running.run_tracking import TrackingOutput
+from otafl.running.stack_run import TrackingOutput
 from otafl.scenario import Scenario, expand
 from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.sweeping.earlier import is_finished, name_own_file
-from otafl.sweeping.planning import Row, Stack, hash_sources, name_points, plan, select_missing
+from otafl.sweeping.planning import Stack, hash_sources, name_points, plan, select_missing
 from otafl.sweeping.stack_job import (
     Execute,
     FailedStacks,
     Job,
     Meter,
     Progress,
-    free_memory,
+    compute_part,
     make_short_error,
     run_here,
     run_jobs,
-    run_rows,
-    to_part,
 )
 from otafl.sweeping.store import TRACK, UNFINISHED, Store, hold_folder
 from otafl.user_code import sources
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 __all__ = [
     "FailedStacks",
@@ -154,7 +147,7 @@ def run(
     with hold_folder(store.path, str(out)), _discard_unused(store.path):
         if is_finished(out, scenario, tell):
             with wrap_write_errors(out):
-                _remove(store.path)  # of a run that ended before it could
+                remove_own(store.path)  # of a run that ended before it could
             return open_results(out)
         return _write_file(store, _complete(scenario, store, way, tracks), out)
 
@@ -211,36 +204,24 @@ def sweep(
 def _run_in_memory(
     scenario: Scenario, progress: Progress | None, tell: Callable[[str], None]
 ) -> xr.Dataset:
-    """Run all stacks one after the other, and keep nothing of them on disk."""
+    """Run all stacks one after the other, and keep nothing of them on disk.
+
+    Raises UserError if the memory is too short for a stack.
+    """
     points = expand(scenario)
     names = name_points(points, hash_sources(points))
     tracks = TrackingOutput(tracking.get_track_folder(name_own_file(scenario)))
-    sizes: dict[str, int] = {}
-    parts: list[xr.Dataset] = []
-    held: set[Row] = set()
-    missing = stacks = plan(points, names, sizes)
-    meter = _start_meter(stacks, missing, held, progress)
-    while missing:
-        stack, short = missing[0], False
+    stacks, parts = plan(points, names, {}), list[xr.Dataset]()
+    meter = Meter(stacks, (), progress)
+    for stack in stacks:
         try:
-            record = run_rows(stack, meter.report, tracks)
+            part, _ = compute_part(stack, scenario, meter.report, tracks)
         except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            if len(stack.rows) == 1:
-                raise make_short_error(error) from error
-            short = True
-        if short:  # only now that the error, which holds on to what failed, is gone
-            free_memory()
-            sizes[stack.key] = len(stack.rows) // 2
-            stacks = plan(points, names, sizes)
-            missing = select_missing(stacks, held)
-            meter = _start_meter(stacks, missing, held, progress)
-            continue
+            if is_out_of_memory(error):
+                raise make_short_error(error, len(stack.rows)) from error
+            raise
         meter.finish(stack.name)
-        held |= stack.rows
-        parts.append(to_part(record, stack, scenario))
-        missing = missing[1:]
+        parts.append(part)
     for sentence in tracks.lost:
         tell(sentence)
     return combine(parts, describe_sweep(scenario))
@@ -258,7 +239,6 @@ def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) 
         names=names,
         trials=scenario.trials,
         sources=functools.reduce(operator.or_, files, {}),
-        versions=get_versions(),
     )
     _prepare(scenario, store, way, sweep, known)
     by_name = dict(zip(names, files, strict=True))
@@ -269,12 +249,14 @@ def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) 
     missing = select_missing(stacks, held)
     if not missing:
         return sweep
-    every, versions = way.checkpoint_every, sweep.versions
+    every = way.checkpoint_every
     with _choose_execution(way, len(stacks), missing) as execute:
         while missing:
-            meter = _start_meter(stacks, missing, held, way.progress)
+            finished = [stack for stack in stacks if stack.rows <= held]
+            names_of_finished = (stack.name for stack in finished)
+            meter = Meter([*finished, *missing], names_of_finished, way.progress)
             jobs = [
-                Job(scenario, stack, store.path, every, by_name[stack.names[0]], tracks, versions)
+                Job(scenario, stack, store.path, every, by_name[stack.names[0]], tracks)
                 for stack in missing
             ]
             short = run_jobs(jobs, execute, meter, way.tell)
@@ -288,18 +270,10 @@ def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) 
     return sweep
 
 
-def _start_meter(
-    stacks: list[Stack], missing: list[Stack], held: set[Row], progress: Progress | None
-) -> Meter:
-    """Return the progress of a sweep of which some rows are there."""
-    finished = [stack for stack in stacks if stack.rows <= held]
-    return Meter([*finished, *missing], (stack.name for stack in finished), progress)
-
-
 def _prepare(
     scenario: Scenario, store: Store, way: _RunOptions, sweep: SweepFile, known: SweepFile | None
 ) -> None:
-    """Make a folder one of a sweep, and report growth, losses and other versions."""
+    """Make a folder one of a sweep, and report its growth."""
     if known is not None and sweep.contains(known) and known.attributes != sweep.attributes:
         if scenario.output.save_models:
             places = {name: place for place, name in enumerate(sweep.names)}
@@ -314,17 +288,6 @@ def _prepare(
                 f"{format_count(scenario.trials, 'trial')}; what is finished stays"
             )
     store.begin(sweep)
-    if known is not None and known.versions != sweep.versions and list_parts(store.path):
-        here = sweep.versions
-        other = [
-            f"{name} {version} (here {here.get(name)})"
-            for name, version in known.versions.items()
-            if here.get(name) != version
-        ]
-        way.tell(
-            f"{store.path}: what it holds was computed by {', '.join(other)}; kept, as the "
-            "attribute origins of the result says; without this folder everything is computed again"
-        )
 
 
 def _write_file(store: Store, sweep: SweepFile, out: Path) -> xr.Dataset:
@@ -343,7 +306,7 @@ def _write_file(store: Store, sweep: SweepFile, out: Path) -> xr.Dataset:
                     one.replace(models / one.name)
         dataset = store.open(sweep)
         write_part(dataset, out)
-        _remove(store.path)
+        remove_own(store.path)
     return dataset
 
 
@@ -355,19 +318,6 @@ def _discard_unused(folder: Path) -> Iterator[None]:
     finally:
         if not (folder / SWEEP_FILE).exists():
             remove_own(folder)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder of finished stacks at once, and those that a kill left half removed.
-
-    With half of them the same call would begin to compute the others. What is not otafl's stays.
-    """
-    removed = Path(tempfile.mkdtemp(".removed", f".{folder.name}.", folder.parent))
-    folder.rename(removed)
-    for one in folder.parent.glob(f".{glob.escape(folder.name)}.*.removed"):
-        remove_own(one)
-    if removed.exists():
-        removed.rename(folder)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from otafl.core.errors import UserError
-from otafl.core.inputs import MIB, read_text
+from otafl.core.files import MIB, read_text
 from otafl.sweeping.stack_job import Execute, Job, Outcome, Report, run_remote_job
 
 TOPIC = "otafl"

@@ -17,15 +17,15 @@ from otafl import data
 from otafl.core.errors import UserError, WriteError
 from otafl.core.files import write_text
 from otafl.results import models as trained
-from otafl.results.dataset import Record, to_dataset
-from otafl.results.files import write_part
+from otafl.results.dataset import to_dataset
+from otafl.results.files import PARTS, write_part
+from otafl.results.models import TrainedModels
 from otafl.results.origins import get_versions
 from otafl.running.memory import is_out_of_memory
-from otafl.running.run_tracking import TrackingOutput
-from otafl.running.stack_run import Checkpoint, run_stack
+from otafl.running.stack_run import Checkpoint, TrackingOutput, run_stack
 from otafl.scenario import Point, Scenario, hash_named_files
 from otafl.sweeping.planning import Stack, hash_files
-from otafl.sweeping.store import Busy, Store
+from otafl.sweeping.store import FAILURES, MODELS, RUNNING, Busy, Store
 from otafl.user_code import loading, sources
 from otafl.user_code.sources import Sources, hash_otafl
 
@@ -118,21 +118,22 @@ def run_remote_job(job: Job, send: Report, waits: bool = False) -> Outcome:
     return replace(run_job(job, report, waits), error=None)
 
 
-def run_rows(
-    stack: Stack, report: Report, tracks: TrackingOutput, checkpoint: Checkpoint | None = None
-) -> Record:
-    """Run a stack, and return its record."""
+def compute_part(
+    stack: Stack,
+    scenario: Scenario,
+    report: Report,
+    tracks: TrackingOutput,
+    checkpoint: Checkpoint | None = None,
+) -> tuple[xr.Dataset, TrainedModels | None]:
+    """Run a stack; return its record as a part of the sweep, and the models that it keeps."""
 
     def tell(done: int, total: int) -> None:
         report(stack.name, done)
 
-    return run_stack(stack.points, tell, stack.trials, checkpoint, tracks)
-
-
-def to_part(record: Record, stack: Stack, scenario: Scenario) -> xr.Dataset:
-    """Return the record of a stack as a part of the sweep."""
+    record = run_stack(stack.points, tell, stack.trials, checkpoint, tracks)
     inputs = hash_inputs(stack.scenario)
-    return to_dataset(record, stack.points, scenario, inputs, stack.trials, stack.names)
+    part = to_dataset(record, stack.points, scenario, inputs, stack.trials, stack.names)
+    return part, record.models
 
 
 def hash_inputs(scenario: Scenario) -> dict[str, str]:
@@ -141,11 +142,14 @@ def hash_inputs(scenario: Scenario) -> dict[str, str]:
     return found | hash_named_files(scenario)
 
 
-def make_short_error(error: Exception) -> UserError:
-    """Return the error of a single trial that there is no memory for."""
+def make_short_error(error: Exception, num_trials: int = 1) -> UserError:
+    """Return the error of trials that there is no memory for."""
+    what, remedy = "a single trial", "a smaller engine.chunk_mb, or fewer workers"
+    if num_trials > 1:
+        what = f"{num_trials} trials at once"
+        remedy = "a smaller engine.memory_gb, or give out='NAME.nc', which halves their number"
     return UserError(
-        f"engine.memory_gb: there is no memory for a single trial ({_format_error(error)}); use a "
-        "smaller engine.chunk_mb, or fewer workers"
+        f"engine.memory_gb: there is no memory for {what} ({_format_error(error)}); use {remedy}"
     )
 
 
@@ -175,15 +179,14 @@ def _compute(job: Job, store: Store, report: Report, notes: list[str]) -> None:
     stack, tracks = job.stack, TrackingOutput(job.tracks)
     checkpoint = None
     if job.checkpoint_every:
-        checkpoint = Checkpoint(store.get_checkpoint_path(stack.name), job.checkpoint_every)
-    record = run_rows(stack, report, tracks, checkpoint)
+        checkpoint = Checkpoint(store.get_path(RUNNING, stack.name), job.checkpoint_every)
+    part, models = compute_part(stack, job.scenario, report, tracks, checkpoint)
     notes.extend(tracks.lost)
     if checkpoint is not None and checkpoint.refusal:
         notes.append(f"{checkpoint.path}: {checkpoint.refusal}; its rounds were computed again")
-    part = to_part(record, stack, job.scenario)
-    if record.models is not None:
-        trained.write(record.models, store.get_models_path(stack.name), job.scenario)
-    write_part(part, store.get_part_path(stack.name))
+    if models is not None:
+        trained.write(models, store.get_path(MODELS, stack.name), job.scenario)
+    write_part(part, store.get_path(PARTS, stack.name))
     store.forget(stack.name)
 
 
@@ -303,7 +306,7 @@ def _attempt(
         left.append(outcome)
         if outcome.state == "failed":
             meter.report_progress()  # the error may be what became of a Ctrl-C
-            path = Store(outcome.job.folder).get_failure_path(stack)
+            path = Store(outcome.job.folder).get_path(FAILURES, stack)
             write_text(path, outcome.trace, replaces=True)
     return left
 
@@ -318,7 +321,7 @@ def _raise(failed: Sequence[Outcome], jobs: int) -> None:
     lines = [f"{len(failed)} of {jobs} stacks failed; the others are finished and kept"]
     for outcome in failed:
         stack = outcome.job.stack
-        trace = Store(outcome.job.folder).get_failure_path(stack.name)
+        trace = Store(outcome.job.folder).get_path(FAILURES, stack.name)
         said = outcome.message.partition("\n")[0]
         lines.append(f"  {_format_points(stack.points)}: {said} ({trace})")
     lines.append("the same command tries the failed ones again")

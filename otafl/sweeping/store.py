@@ -1,6 +1,6 @@
 """The folder of a sweep, in which every finished stack is a file.
 
-sweep.json, scenario.yaml     what the folder is of
+sweep.json                    what the folder is of
 sizes.json                    trials at once, where the memory was too short for more
 parts/0123456789abcdef.nc     a finished stack (.damaged: set aside)
 models/0123456789abcdef.pt    its trained models, with `output.save_models`
@@ -30,14 +30,12 @@ from filelock import FileLock, Timeout
 from pydantic import PositiveInt, TypeAdapter
 
 from otafl.core.errors import DamagedError, UserError, WriteError, wrap_write_errors
-from otafl.core.files import list_own, refuse_links, remove_own, write_text
-from otafl.core.inputs import MIB, read_bytes, read_text
+from otafl.core.files import MIB, list_own, read_text, refuse_links, remove_own, write_text
 from otafl.core.suggestions import format_count
 from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.checksums import format_reason
 from otafl.results.files import (
-    MAX_SWEEP_BYTES,
     PARTS,
     SWEEP_FILE,
     SweepFile,
@@ -47,21 +45,18 @@ from otafl.results.files import (
     read_sweep_file,
     write_sweep_file,
 )
-from otafl.scenario.yaml_source import parse
 from otafl.sweeping.planning import Row, Stack
 from otafl.user_code.sources import list_changed
 
 LOCKS, RUNNING, FAILURES, MODELS, TRACK = "locks", "running", "failures", "models", "track"
 WORK = (RUNNING, FAILURES)
 """Folders of what a finished sweep needs no more."""
-SCENARIO = "scenario.yaml"
+SUFFIXES = {PARTS: ".nc", MODELS: ".pt", RUNNING: ".pt", FAILURES: ".txt"}
+"""Folder -> how the names of its files end."""
 DAMAGED = ".damaged"
 """How the names of damaged files end that were set aside."""
 
 _SIZES = TypeAdapter(dict[str, PositiveInt])
-
-
-LOCK_TRIES = 10
 
 
 class Busy(Exception):
@@ -77,7 +72,10 @@ def hold_lock(path: Path, wait: bool = True) -> Iterator[None]:
     lock = FileLock(path)
     try:
         os.fspath(path).encode()
-        _acquire(lock, path, -1 if wait else 0)
+        while not lock.is_locked:  # a program that finds the sweep finished removes the folder
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                lock.acquire(timeout=-1 if wait else 0)
     except Timeout:
         raise Busy from None
     except NotImplementedError:
@@ -112,43 +110,15 @@ def hold_folder(folder: Path, what: str) -> Iterator[None]:
         ) from None
 
 
-def _acquire(lock: FileLock, path: Path, timeout: int) -> None:
-    """Take the lock.
-
-    A program that finds the sweep finished may remove the folder meanwhile.
-    """
-    for attempt in range(LOCK_TRIES):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(timeout=timeout)
-        except FileNotFoundError:
-            if attempt == LOCK_TRIES - 1:
-                raise
-        else:
-            return
-
-
 @dataclass(frozen=True)
 class Store:
     """Files in the folder of a sweep."""
 
     path: Path
 
-    def get_part_path(self, stack: str) -> Path:
-        """Return the file of a finished stack."""
-        return self.path / PARTS / f"{stack}.nc"
-
-    def get_models_path(self, stack: str) -> Path:
-        """Return the file of the trained models of a finished stack."""
-        return self.path / MODELS / f"{stack}.pt"
-
-    def get_checkpoint_path(self, stack: str) -> Path:
-        """Return the file of the last checkpoint of a stack."""
-        return self.path / RUNNING / f"{stack}.pt"
-
-    def get_failure_path(self, stack: str) -> Path:
-        """Return the file that says why a stack failed."""
-        return self.path / FAILURES / f"{stack}.txt"
+    def get_path(self, kind: str, stack: str) -> Path:
+        """Return the file of a stack in one of the folders of `SUFFIXES`."""
+        return self.path / kind / f"{stack}{SUFFIXES[kind]}"
 
     @property
     def sizes_path(self) -> Path:
@@ -177,9 +147,6 @@ class Store:
         """
         with self.lock():
             self._check_fits(sweep)
-            text = sweep.attributes["scenario"]
-            self._check_own(text)
-            write_text(self.path / SCENARIO, text)
             write_sweep_file(self.path, sweep)
 
     def _check_fits(self, sweep: SweepFile) -> None:
@@ -187,6 +154,7 @@ class Store:
         known, held = self.read(), self.describe()
         if known is None or not held or sweep.contains(known):
             return
+        held += f" of the scenario {known.attributes['title']!r}"
         changed = list_changed(known.sources, sweep.sources)
         if changed and known.attributes["sweep"] == sweep.attributes["sweep"]:
             raise UserError(
@@ -199,32 +167,13 @@ class Store:
             "folder, or give another place with --out"
         )
 
-    def _check_own(self, text: str) -> None:
-        """Raise UserError if another file than a sweep's has the name of its scenario."""
-        path = self.path / SCENARIO
-        if not path.exists() or (self.path / SWEEP_FILE).exists():
-            return
-        if not (path.is_file() and read_bytes(path, MAX_SWEEP_BYTES) == text.encode()):
-            raise UserError(
-                f"{path}: is there already, and a sweep keeps its own there; give another place "
-                "with --out"
-            )
-
     def describe(self) -> str:
         """Describe the results in the folder; empty without any."""
         parts, begun = len(list_parts(self.path)), list_own(self.path / RUNNING, ".pt")
         if not parts and not begun:
             return ""
         more = ", checkpoints of what was running" if begun else ""
-        return f"{format_count(parts, 'finished part')}{more} of {self._name()}"
-
-    def _name(self) -> str:
-        """Name the scenario of the folder, without loading it: it may name untrusted code."""
-        try:
-            text = read_text(self.path / SCENARIO, MAX_SWEEP_BYTES)
-            return f"the scenario '{parse(text).data['name']}'"
-        except (OSError, ValueError, UserError, KeyError, TypeError):
-            return "a scenario"
+        return f"{format_count(parts, 'finished part')}{more}"
 
     def find_held(self, needs_models: bool, tell: Callable[[str], None]) -> set[Row]:
         """Return the rows that finished files hold, and set damaged files aside.
@@ -253,11 +202,11 @@ class Store:
     def holds(self, stack: Stack, needs_models: bool) -> bool:
         """Return whether a stack has a file by now."""
         has_models = not needs_models or self._has_models(stack.name)
-        return has_models and self.get_part_path(stack.name).exists()
+        return has_models and self.get_path(PARTS, stack.name).exists()
 
     def _has_models(self, stack: str) -> bool:
         """Return whether the models of a stack are there, or already where a run keeps them."""
-        return self.get_models_path(stack).exists() or (
+        return self.get_path(MODELS, stack).exists() or (
             self.path.suffix == UNFINISHED
             and (trained.get_models_folder(self.path.with_suffix(".nc")) / f"{stack}.pt").exists()
         )
@@ -291,7 +240,7 @@ class Store:
 
     def forget(self, stack: str) -> None:
         """Remove the temporary files of a finished stack."""
-        for path in (self.get_failure_path(stack), self.get_checkpoint_path(stack)):
+        for path in (self.get_path(kind, stack) for kind in WORK):
             with contextlib.suppress(OSError):
                 checksums.forget(path)
                 path.unlink()

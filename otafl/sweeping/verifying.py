@@ -1,32 +1,26 @@
 """Verification of all files that a run or a sweep has written.
 
 Each file is compared with its SHA-256 (`otafl.results.checksums`) and read as far as it says what
-it is. A result without one is first read to its end by a child, see `otafl.results.files`.
+it is. A result without one is read to its end, since HDF5 has checksums of its chunks.
 Nothing that a file names is imported or called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from otafl.core.errors import DamagedError, UserError
-from otafl.core.files import HDF5, list_own
-from otafl.core.inputs import open_regular
+from otafl.core.files import list_own
 from otafl.core.suggestions import format_count, format_near_file
-from otafl.results import checksums
+from otafl.results import checksums, header
 from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError, format_reason
-from otafl.results.files import PARTS, SWEEP_FILE, list_parts, open_part, read_sweep_file
-from otafl.results.foreign import Read, limit_reading
-from otafl.scenario.yaml_source import parse
-from otafl.sweeping.store import RUNNING, UNFINISHED, Store
-
-ZIP = b"PK\x03\x04"
-"""The first bytes of an archive of `torch.save`."""
+from otafl.results.files import PARTS, SWEEP_FILE, list_parts, open_part, read_part, read_sweep_file
+from otafl.sweeping.store import MODELS, RUNNING, UNFINISHED, Store
 
 NO_CHECKSUM = "without a SHA-256"
 
@@ -60,8 +54,7 @@ def verify(source: Path) -> Iterator[Finding]:
         raise UserError(f"{source}: no such file or folder{near} {HINT}")
     if not (source.is_dir() or source.is_file()):
         raise UserError(f"{source}: is no regular file; {HINT}")
-    with limit_reading() as read:
-        yield from (_verify_folder if source.is_dir() else _verify_file)(source, read)
+    yield from (_verify_folder if source.is_dir() else _verify_file)(source)
 
 
 def advise(findings: list[Finding], source: Path) -> str:
@@ -81,58 +74,42 @@ def advise(findings: list[Finding], source: Path) -> str:
     return f"{head}{first}the command that wrote it computes again what is damaged or missing"
 
 
-def _verify_file(path: Path, read: Read) -> Iterator[Finding]:
-    with open_regular(path) as file:
-        begin = file.read(len(HDF5))
-    if begin.startswith(ZIP):
-        yield _verify_one(path, _check_tensors, alone=True)
-    elif begin == HDF5:
-        finding = _verify_one(path, lambda one: _check_result(one, read), alone=True)
-        yield finding
-        files = trained.list_model_files(path)
-        # a damaged file is opened by the child alone
-        lacks = not (finding.fault or files or path.parent.name == PARTS)
-        if lacks and _saves_models(_read_scenario(path)):
-            missing = "missing: the models of this result"
-            yield Finding(trained.get_models_folder(path), missing)
-        yield from (_verify_one(one, _check_tensors) for one in files)
-    elif path.suffix in (".nc", ".pt"):
-        yield Finding(path, "damaged: it does not begin as such a file does")
-    else:
+def _verify_file(path: Path) -> Iterator[Finding]:
+    if path.suffix not in (".nc", ".pt"):
         raise UserError(f"{path}: is no file of otafl; {HINT}")
+    finding = _verify_one(path, alone=True)
+    yield finding
+    models = trained.list_model_files(path)
+    if not (finding.fault or models or path.parent.name == PARTS) and _saves_models(path):
+        missing = "missing: the models of this result"
+        yield Finding(trained.get_models_folder(path), missing)
+    yield from map(_verify_one, models)
 
 
-def _verify_folder(folder: Path, read: Read) -> Iterator[Finding]:
+def _verify_folder(folder: Path) -> Iterator[Finding]:
     store, parts, plan = Store(folder), list_parts(folder), folder / SWEEP_FILE
-    scenario = ""
-    if plan.exists() or parts:
-        finding = _verify_one(plan, lambda path: read_sweep_file(path.parent))
-        scenario = "" if finding.fault else read_sweep_file(folder).attributes["scenario"]
-        yield finding
-    elif not list(folder.glob("*.pt")):
+    models = [*sorted(folder.glob("*.pt")), *trained.list_model_files(folder)]
+    files = [plan] if plan.exists() or parts else []
+    if not (files or models):
         raise UserError(f"{folder}: is no folder of a sweep, and holds no models; {HINT}")
     if store.sizes_path.exists():
-        yield _verify_one(store.sizes_path, lambda _: store.read_sizes())
-    yield from (_verify_one(path, lambda one: _check_result(one, read)) for path in parts)
-    models = [*sorted(folder.glob("*.pt")), *trained.list_model_files(folder)]
-    yield from (_verify_one(path, _check_tensors) for path in models)
+        files.append(store.sizes_path)
+    yield from map(_verify_one, [*files, *parts, *models, *list_own(folder / RUNNING, ".pt")])
     # those of an `otafl run` may lie beside its result already
-    if _saves_models(scenario) and folder.suffix != UNFINISHED:
-        for path in (store.get_models_path(part.stem) for part in parts):
+    if folder.suffix != UNFINISHED and _saves_models(folder):
+        for path in (store.get_path(MODELS, part.stem) for part in parts):
             if path not in models:
                 yield Finding(path, "missing: the models of a finished stack")
-    for path in list_own(folder / RUNNING, ".pt"):
-        yield _verify_one(path, _check_tensors)
 
 
-def _verify_one(path: Path, check: Callable[[Path], object], alone: bool = False) -> Finding:
-    """Return the finding about a file, by what a check of its content raises.
+def _verify_one(path: Path, alone: bool = False) -> Finding:
+    """Return the finding about a file.
 
     Raises UserError, if the file is verified alone, where it is not otafl's.
     """
     try:
         has_checksum = checksums.check(path)
-        check(path)
+        _check_content(path, has_checksum)
     except (DamagedError, ChecksumError, OSError) as error:
         return Finding(path, f"damaged: {format_reason(error)}")
     except UserError as error:
@@ -144,30 +121,32 @@ def _verify_one(path: Path, check: Callable[[Path], object], alone: bool = False
     return Finding(path, note="" if has_checksum or path.suffix == ".json" else NO_CHECKSUM)
 
 
-def _check_result(path: Path, read: Read) -> None:
-    if checksums.find_digest(path) is None:
-        read(path)
-    open_part(path).close()
+def _check_content(path: Path, has_checksum: bool) -> None:
+    """Read a file as far as it says what it is, and a result without a checksum to its end."""
+    if path.suffix == ".nc":
+        if not has_checksum:
+            read_part(path)
+        open_part(path).close()
+    elif path.name == SWEEP_FILE:
+        read_sweep_file(path.parent)
+    elif path.suffix == ".json":
+        Store(path.parent).read_sizes()
+    else:
+        kept = torch.load(path, "cpu", weights_only=True, mmap=True)
+        if "otafl_models" in kept:
+            trained.read(path)
+        elif not {"recorder", "rounds"} <= kept.keys():
+            raise UserError(f"{path}: holds no models or checkpoint of otafl; {HINT}")
 
 
-def _check_tensors(path: Path) -> None:
-    """Check an archive of `torch.save`, of models or of a checkpoint."""
-    kept = torch.load(path, "cpu", weights_only=True, mmap=True)
-    if "otafl_models" in kept:
-        trained.read(path)
-    elif not {"recorder", "rounds"} <= kept.keys():
-        raise UserError(f"{path}: holds no models or checkpoint of otafl; {HINT}")
-
-
-def _read_scenario(path: Path) -> str:
-    """Return the scenario (YAML) of a sound result."""
-    with open_part(path) as part:
-        return str(part.attrs["scenario"])
-
-
-def _saves_models(scenario: str) -> bool:
-    """Return whether a scenario (YAML) keeps models, read as plain data."""
+def _saves_models(source: Path) -> bool:
+    """Return whether the scenario of a result or sweep keeps models, read as plain data."""
     try:
-        return parse(scenario).data["output"]["save_models"] is True
+        if source.is_dir():
+            attributes = read_sweep_file(source).attributes
+        else:
+            with open_part(source) as part:
+                attributes = part.attrs
+        return header.read_scenario(attributes)["output"]["save_models"] is True
     except (UserError, KeyError, TypeError):
         return False

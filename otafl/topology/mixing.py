@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from otafl.core.errors import UserError
-from otafl.core.inputs import MIB, read_text
+from otafl.core.files import MIB, read_text
 
 MAX_BYTES = 256 * MIB
 """Largest size of a file of weights, for about 5,000 nodes."""

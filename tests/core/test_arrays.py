@@ -24,8 +24,6 @@ NUMBERS = np.array([[1.5, -2.0], [0.0, 3.0]])
         NUMBERS.tolist(),
         pd.DataFrame(NUMBERS),
         torch.from_numpy(NUMBERS),
-        np.ma.array(NUMBERS, mask=False),
-        NUMBERS.astype(np.float16),
     ],
 )
 def test_numbers_stay_as_they_are(given: Any) -> None:
@@ -45,12 +43,8 @@ def test_bools_and_whole_numbers_are_exact(given: Any) -> None:
     ("given", "said"),
     [
         (NUMBERS + 0j, "x: got the type complex128; expected numbers"),
-        (NUMBERS.astype(str), "x: got the type str"),
-        (NUMBERS.astype("S"), "x: got the type bytes"),
         (NUMBERS.astype(object), "x: got the type object"),
         (pd.DataFrame({"a": [1.0], "b": ["c"]}), "x: got the type object"),
-        (np.array(["2024-01-01"], "M8[D]"), "x: got the type datetime64"),
-        (None, "x: got the type object"),
         ([[1.0], [1.0, 2.0]], "x: cannot be an array"),
         (torch.ones(2, requires_grad=True), "x: cannot be an array"),
         (
@@ -69,7 +63,6 @@ def test_arrays_without_numbers_are_refused(given: Any, said: str) -> None:
     [
         ((1, 0), np.nan, r"x: 1 of 4 values is not finite, first at sample 1, feature 0 \(got nan"),
         ((0, 1), 1e39, r"first at sample 0, feature 1 \(got 1e\+39\); expected .* up to 3.4e38"),
-        ((0, 0), -np.inf, "first at sample 0, feature 0"),
     ],
 )
 def test_numbers_beyond_single_precision_are_refused(

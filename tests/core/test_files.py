@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import threading
 from pathlib import Path
 
@@ -24,18 +23,6 @@ def half_written(path: Path) -> None:
 
 def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
-
-
-def test_what_a_killed_program_left_is_removed_after_a_day(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    left, other = files.create_beside(path), files.create_beside(tmp_path / "b.txt")
-    write_text(path, "whole")
-    assert left.exists()
-    old = path.stat().st_mtime - files.STALE_AFTER_S - 1
-    for one in (left, other):
-        os.utime(one, (old, old))
-    write_text(path, "whole")
-    assert names(tmp_path) == sorted([other.name, "a.txt"])
 
 
 def test_a_file_that_cannot_be_written_is_as_it_was(tmp_path: Path) -> None:
@@ -61,15 +48,6 @@ def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.Monk
     assert next(tokens, None) is None
 
 
-def test_a_file_has_the_rights_that_the_umask_leaves(tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        write_text(tmp_path / "a.txt", "text")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o640
-
-
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     path, read = tmp_path / "pipe", []
     os.mkfifo(path)
@@ -82,31 +60,12 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     assert names(tmp_path) == ["pipe"]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root makes devices")
-def test_a_device_is_not_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "null"
-    try:
-        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
-        write_text(path, "text")
-    except (PermissionError, WriteError):
-        pytest.skip("devices cannot be made or opened here")
-    assert path.is_char_device()
-    assert names(tmp_path) == ["null"]
-
-
 def test_what_the_system_names_for_an_open_file_is_not_replaced(tmp_path: Path) -> None:
     """As of `--csv /dev/stdout`, where the output goes to a file."""
     with (tmp_path / "out.txt").open("w+") as file:
         write_text(Path(f"/proc/self/fd/{file.fileno()}"), "text")
         assert file.read() == "text"
     assert names(tmp_path) == ["out.txt"]
-
-
-def test_a_pipe_in_the_place_of_a_file_of_otafls_own_is_replaced(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "f")
-    with write_atomically(tmp_path / "f", replaces=True) as temporary:
-        temporary.write_text("whole")
-    assert (tmp_path / "f").read_text() == "whole"
 
 
 STACK = "0123456789abcdef"
@@ -120,7 +79,6 @@ OWN = (
     "sweep.json",
     "sweep.json.sha256",
     "sizes.json",
-    "scenario.yaml",
     "trial_0.jsonl",
     f".{STACK}.nc.0123456789abcdef.tmp",
 )
@@ -154,11 +112,3 @@ def test_removal_follows_no_link(tmp_path: Path) -> None:
     assert (victim / f"{STACK}.nc").read_text() == "climate"
     with pytest.raises(UserError, match=f"s/parts: .*a link to {victim}; remove the link"):
         refuse_links(folder, folder / "parts")
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, Path.touch, lambda path: None])
-def test_removal_of_what_is_no_folder_does_nothing(make, tmp_path: Path) -> None:
-    make(tmp_path / "s")
-    there = names(tmp_path)
-    remove_own(tmp_path / "s")
-    assert names(tmp_path) == there

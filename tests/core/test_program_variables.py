@@ -3,7 +3,6 @@ code from a folder of others; what the user has set stays."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -43,11 +42,3 @@ def test_compiled_code_is_the_users_own(tmp_path: Path, monkeypatch: pytest.Monk
     for name in CODE:
         monkeypatch.setenv(name, "chosen")
     assert not set(CODE) & set(choose_variables())
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_without_a_cache_inductor_keeps_its_default(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "cache").mkdir(mode=0o500)
-    assert "TORCHINDUCTOR_CACHE_DIR" not in choose_variables()

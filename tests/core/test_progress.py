@@ -7,12 +7,6 @@ import pytest
 from otafl.core import console as bars
 
 
-def test_quiet_shows_nothing(capsys: pytest.CaptureFixture) -> None:
-    with bars.Progress(quiet=True) as progress:
-        progress(1, 1, "")
-    assert capsys.readouterr().err == ""
-
-
 def test_rounds_that_were_found_done_say_nothing_of_the_speed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

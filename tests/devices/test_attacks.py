@@ -104,7 +104,7 @@ def test_flipped_labels_change_the_attackers_update_alone() -> None:
         with torch.inference_mode():
             sent = one.parts.algorithm.broadcast(one.server, cohort)
             given = one.parts.downlink.send(sent, cohort, 0)
-            payload, _ = one.train_cohort(given, cohort, 0)
+            payload, _ = one.training.train_cohort(given, cohort, 0)
         updates.append(payload[0].tensors["model"].view(3, 4, -1).clone())
     assert_agree(updates[0][:, 1:], updates[1][:, 1:])
     assert not torch.allclose(updates[0][:, 0], updates[1][:, 0])

@@ -100,14 +100,6 @@ def test_memory_grows_with_who_takes_part() -> None:
     assert sparse.num_allocated == 10
 
 
-def test_the_start_is_a_copy() -> None:
-    server = {"w": torch.ones(S, 1, 3)}
-    one = DeviceStore(S, K, CPU)
-    one.add(server)
-    server["w"] += 5.0
-    assert one.get_rows(cohort([1], []))["w"].tolist() == [[1.0] * 3]
-
-
 def test_a_start_of_each_devices_own() -> None:
     own = torch.arange(float(S * K)).view(S, K, 1)
     one = DeviceStore(S, K, CPU)

@@ -23,7 +23,7 @@ def test_senders_alone_are_aggregated_and_all_train() -> None:
     assert [int(part.sum()) for part in who.transmit_mask.split(4)] == [2, 2, 2]
     before = everyone.server["model"].clone()
     broadcast = everyone.parts.algorithm.broadcast(everyone.server, who)
-    (group,), _ = everyone.train_cohort(broadcast, everyone.select_cohort(None, 0), 0)
+    (group,), _ = everyone.training.train_cohort(broadcast, everyone.select_cohort(None, 0), 0)
     weight = torch.where(who.transmit_mask, who.weight, 0.0).view(3, 4)
     weight = weight / weight.sum(1, keepdim=True)
     expected = torch.einsum("sk,skp->sp", weight, group.tensors["model"].view(3, 4, -1))

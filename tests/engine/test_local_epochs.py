@@ -64,7 +64,9 @@ def test_fedavg_equals_its_looped_twin() -> None:
             1.0,
         )
         cohort = one.select_cohort(None, t)
-        _, loss = one.train_cohort(one.parts.algorithm.broadcast(one.server, cohort), cohort, t)
+        _, loss = one.training.train_cohort(
+            one.parts.algorithm.broadcast(one.server, cohort), cohort, t
+        )
         np.testing.assert_allclose(loss, losses, rtol=1e-10)
         one.run_round(t)
         found = unflatten(one.server["model"], model.shapes)

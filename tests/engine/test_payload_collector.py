@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from otafl.core.contracts import MODEL, Group
+from otafl.core.contracts import Group
 from otafl.engine.update import PayloadCollector, reorder_payload
 
 pytestmark = pytest.mark.exact
@@ -21,19 +21,6 @@ def test_chunks_without_transmitters_change_nothing(counts: tuple[int, ...]) -> 
         out.add(count, (Group({"x": VALUES[start : start + count]}),))
         start += count
     assert torch.equal(out.payload[0].tensors["x"], VALUES)
-
-
-def test_increments_in_their_place_are_not_copied() -> None:
-    """Chunks that write where `reserve` says and chunks that do not give the same payload."""
-    out = PayloadCollector(3, {})
-    values = torch.arange(6.0).view(3, 2)
-    place = out.reserve(values[:2])
-    place.copy_(values[:2])
-    out.add(2, (Group({MODEL: place}),))
-    out.add(1, (Group({MODEL: values[2:]}),))
-    whole = out.payload[0].tensors[MODEL]
-    assert torch.equal(whole, values)
-    assert whole.data_ptr() == place.data_ptr()
 
 
 def test_rows_move_to_their_places() -> None:

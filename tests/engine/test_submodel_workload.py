@@ -64,27 +64,3 @@ def test_a_digital_uplink_carries_what_a_device_has() -> None:
     whole = 8 * sizes[0] + 64
     share = 1 + 3 * sizes[1] / sizes[0]
     assert codec.means.take()["uplink_bits"].item() == pytest.approx(whole * share)
-
-
-UNEQUAL = {
-    "data.partition": {"name": "dirichlet", "alpha": 0.3, "min_samples": 3},
-    "training.batch_size": 70,
-    "devices.compute": {"name": "fixed", "flops_per_s": 1e6},
-    "transport": "ideal",
-    "trials": 2,
-}
-
-
-@pytest.mark.parametrize("method", ["fedavg", "fedpac"])
-def test_joules_go_by_each_devices_data(method: str) -> None:
-    """Minibatches of 70 of devices that have fewer or more, and passes over all samples."""
-    one = engine({"algorithm": method} | UNEQUAL)
-    samples = one.parts.samples.sample_share.double().numpy()
-    assert samples.min() < 70 < samples.max()
-    one.run_round(0)
-    joules = one.parts.clock.compute_spent_j()[..., CAUSES.index("compute")]
-    flops = one.parts.algorithm.count_flops(Workload(2, 70, samples))
-    assert flops.shape == (2, 4)
-    np.testing.assert_allclose(joules / flops, joules[0, 0] / flops[0, 0])
-    small = samples < 70
-    assert flops[small].max() < flops[~small].min()

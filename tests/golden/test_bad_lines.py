@@ -164,7 +164,7 @@ def test_the_command_that_was_meant_is_named(
         ("plot s.yaml", meant),
         ("export s.yaml --to pytorch -o a.pt2", meant),
         ("run r.nc", "r.nc: is a result; `otafl show r.nc` summarises it"),
-        ("run sw", "sw: is a folder; `otafl show sw` shows a sweep, sw/scenario.yaml is its"),
+        ("run sw", "sw: is a folder; `otafl show sw` shows a sweep"),
     ):
         with pytest.raises(SystemExit):
             cli.main(line.split())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.gradients import K, check_gradients_fast
+from support.gradients import K, check_gradients
 from support.link_bench import draw_updates
 from torch import Tensor, nn
 
@@ -41,6 +41,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "flat": {},
     "antennas": {"channel": {"name": "rayleigh", "antennas": 4}},
     "centred": {"transport": {"name": "over_the_air", "centre": True, "quadrature": True}},
+    "blocks": {"channel": {"name": "rayleigh", "block_symbols": 4, "speed_kmh": 30.0}},
+    "impaired": {"impairments": {"clip_db": 0.0, "carrier_offset": 0.2, "timing_offset": 0.5}},
+    "interfered": {"impairments": {"interference": "alpha_stable", "interference_db": 3.0}},
 }
 
 
@@ -56,7 +59,7 @@ def test_over_the_air_by_updates_and_a_module(settings: dict[str, Any]) -> None:
 
         return otafl.over_the_air(x, power=called, snr_db=8.0, seed=2, round=5, **settings)[0]
 
-    check_gradients_fast(of, draw_updates(K, REALS), policy.share, policy.log_eta)
+    check_gradients(of, draw_updates(K, REALS), policy.share, policy.log_eta)
     x = draw_updates(K, REALS)
     got, _ = otafl.over_the_air(x, power=policy, snr_db=8.0, seed=2, round=5, **settings)
     torch.testing.assert_close(got, of(x, policy.share, policy.log_eta))

@@ -14,7 +14,7 @@ from support.rounding import assert_agree
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.own_loop.wireless import WirelessUplink, over_the_air
+from otafl.own_loop.wireless import WirelessUplink
 from otafl.scenario import expand, load_scenario
 
 pytestmark = pytest.mark.exact
@@ -87,17 +87,6 @@ def recorded(sections: dict[str, Any]) -> tuple[Engine, list[Any]]:
     for t in range(5):
         engine.run_round(t)
     return engine, [(*a, b) for a, b in zip(sent, got, strict=True)]
-
-
-def test_one_call_is_over_the_air() -> None:
-    x, w = updates(), np.array([0.1, 0.3, 0.2, 0.25, 0.15])
-    uplink = WirelessUplink(5, power="ci", snr_db=7.0, seed=4)
-    for round in (0, 3):
-        mean, report = uplink(round, x, w)
-        same, alone = over_the_air(x, power="ci", snr_db=7.0, seed=4, weights=w, round=round)
-        assert_agree(mean, same)
-        assert report.nmse == pytest.approx(alone.nmse, rel=1e-9)
-        assert report.participants == 5
 
 
 def test_senders_and_their_order() -> None:

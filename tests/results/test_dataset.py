@@ -171,7 +171,6 @@ def test_points_of_a_grown_sweep_find_their_places() -> None:
         names=[str(one["point_name"].values[0]) for one in make_parts(grown)],
         trials=2,
         sources={},
-        versions={},
     )
     chosen = select_points(part, sweep)
     assert chosen is not None

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import xarray as xr
 from contract.small import scenario
-from support.command import call
 
-from otafl import open_results, plots, sweeping
+from otafl import plots, sweeping
 from otafl.analysis.paired import compare_pairs
 from otafl.analysis.tables import build_grid
 from otafl.plots.pareto import pareto_data
@@ -90,29 +87,6 @@ def test_without_a_guess_it_counts_as_the_untrained_model(together: xr.Dataset) 
     untrained = old["test_accuracy"].sel(round=0, learning_rate=1e30)
     ends = select_end_total(old, "test_accuracy").sel(learning_rate=1e30)
     np.testing.assert_array_equal(ends, untrained)
-
-
-def test_with_neither_it_is_left_out(together: xr.Dataset) -> None:
-    late = together.sel(round=slice(1, None)).drop_vars("accuracy_guess")
-    assert describe_diverged(late) == "3 of 6 trials diverged and are left out of the means"
-    assert np.isnan(select_end_total(late, "test_accuracy").sel(learning_rate=1e30)).all()
-
-
-@pytest.mark.slow
-def test_the_end_of_a_run_and_show_say_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], alone: xr.Dataset
-) -> None:
-    file = tmp_path / "s.yaml"
-    file.write_text(str(alone.attrs["scenario"]))
-    said = SAID.replace("6", "3")
-    call("run", file, "--out", tmp_path / "a.nc")
-    ends = capsys.readouterr().out
-    assert said in " ".join(ends.split())
-    call("show", tmp_path / "a.nc")
-    assert said in " ".join(capsys.readouterr().out.split())
-    call("run", file, "--out", tmp_path / "b.nc", "--quiet")
-    assert said in capsys.readouterr().err
-    assert open_results(tmp_path / "a.nc").attrs["complete"] == 1
 
 
 def test_a_diverged_trial_counts_as_a_guess_to_the_last_round() -> None:

@@ -16,8 +16,7 @@ from support.trackers import TOLD
 from otafl import sweeping
 from otafl.core.errors import UserError
 from otafl.results.variables import ROUNDS, VARIABLES
-from otafl.running.run_tracking import TrackingOutput, select_values
-from otafl.running.stack_run import Checkpoint, run_stack
+from otafl.running.stack_run import Checkpoint, TrackingOutput, run_stack, select_values
 from otafl.scenario import compute_scenario_hash, expand, hash_custom_sources, make_stack_key
 
 pytestmark = pytest.mark.exact
@@ -111,18 +110,6 @@ def test_a_resumed_run_goes_on_in_its_file(tmp_path: Path) -> None:
     with (tmp_path / "cut/trial_1.jsonl").open("a") as file:
         file.write('{"trial": 1, "rou')
     assert run("cut") == whole
-
-
-def test_a_tracker_is_opened_told_and_closed(tmp_path: Path) -> None:
-    result = sweeping.run(scenario({"track": NOTED, "trials": 2, "output.folder": str(tmp_path)}))
-    own = [told for told in TOLD if told[0] == "trial_1"]
-    accuracy = result["test_accuracy"].sel(trial=1).values
-    assert own == [("trial_1", "begin"), *_rounds("trial_1", accuracy), ("trial_1", "end")]
-    assert not (tmp_path / "small.track").exists()
-
-
-def _rounds(name: str, values: np.ndarray) -> list[tuple[str, int, float]]:
-    return [(name, round, value) for round, value in enumerate(values)]
 
 
 def test_one_that_fails_is_left_out_and_said(tmp_path: Path) -> None:

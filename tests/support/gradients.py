@@ -20,14 +20,8 @@ def draw_complex(*shape: int, seed: int = 0) -> Tensor:
 
 
 def check_gradients(function: Callable[..., Tensor], *inputs: Tensor) -> None:
-    """Against central differences: all inputs, all entries."""
-    leaves = tuple(one.detach().clone().requires_grad_() for one in inputs)
-    assert torch.autograd.gradcheck(function, leaves, eps=1e-6, atol=1e-6, rtol=1e-4)
-
-
-def check_gradients_fast(function: Callable[..., Tensor], *inputs: Tensor) -> None:
-    """The same along one random direction of the inputs and outputs, which all entries are part
-    of."""
+    """Against central differences, along one random direction of the inputs and outputs, which all
+    entries are part of."""
     leaves = tuple(one.detach().clone().requires_grad_() for one in inputs)
     assert torch.autograd.gradcheck(
         function, leaves, eps=1e-6, atol=1e-6, rtol=1e-4, fast_mode=True

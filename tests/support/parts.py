@@ -9,7 +9,6 @@ import xarray as xr
 
 from otafl.results.dataset import Record, combine, describe_sweep, to_dataset
 from otafl.results.files import SweepFile, write_part
-from otafl.results.origins import get_versions
 from otafl.scenario import Point, Scenario, expand, load_scenario
 from otafl.sweeping.planning import hash_sources, name_points
 from otafl.sweeping.store import Store
@@ -70,14 +69,12 @@ def write_folder(
     """Write the folder of a sweep with a file for each group, and return these files."""
     points = expand(scenario)
     names = name_points(points, hash_sources(points))
-    attributes, versions = describe_sweep(scenario), get_versions()
-    sweep = SweepFile(
-        attributes=attributes, names=names, trials=scenario.trials, sources={}, versions=versions
-    )
+    attributes = describe_sweep(scenario)
+    sweep = SweepFile(attributes=attributes, names=names, trials=scenario.trials, sources={})
     store = Store(folder)
     store.begin(sweep)
     paths = []
     for number, part in enumerate(make_parts(scenario, groups)):
-        paths.append(store.get_part_path(f"{number:016x}"))
+        paths.append(store.get_path("parts", f"{number:016x}"))
         write_part(part, paths[-1])
     return paths

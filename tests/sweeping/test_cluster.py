@@ -1,121 +1,20 @@
-"""Workers of a Dask scheduler: reached through TLS as the page on clusters shows, and a warning
-where strangers could come in."""
+"""Workers of a Dask scheduler: they and it may be killed, and strangers that could come in are
+warned of."""
 
 from __future__ import annotations
 
 import contextlib
-import http.client
-import os
-import re
-import shutil
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
-import yaml
-from contract.small import scenario
 from support.programs import Program
-from support.stopped_sweeps import same
 
-from otafl import open_results, sweeping
+from otafl import open_results
 from otafl.core.errors import UserError
-from otafl.scenario import to_yaml
 from otafl.sweeping import cluster
-
-PAGE = Path(__file__).parents[2] / "docs" / "clusters.md"
-PROGRAMS = {
-    "dask scheduler": "distributed.cli.dask_scheduler --host 127.0.0.1 --port 0",
-    "dask worker": "distributed.cli.dask_worker --host 127.0.0.1",
-    "otafl sweep": "otafl.cli sweep --quiet",
-}
-"""What stands on the page, and the module that is called instead, on the loopback address."""
-
-
-def blocks() -> list[str]:
-    """The shell lines of the page on who can reach the workers."""
-    section = PAGE.read_text().partition("## Who can reach them\n")[2].partition("\n## ")[0]
-    return re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-
-
-Shell = Callable[[str], str]
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
-    """Runs lines in a folder, and returns what they say on stderr; programs that they leave running
-    end with the test."""
-    started = []
-
-    def run(text: str) -> str:
-        with (tmp_path / "stderr").open("w") as stderr:
-            process = subprocess.Popen(
-                ["bash", "-ec", text],
-                cwd=tmp_path,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                start_new_session=True,
-            )
-        started.append(process)
-        code, said = process.wait(600), (tmp_path / "stderr").read_text()
-        assert code == 0, said
-        return said
-
-    yield run
-    for process in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def pages_of(folder: Path) -> set[int]:
-    """The statuses of Dask's pages at all ports on which programs of a folder listen."""
-    found = set()
-    every = []
-    for process in psutil.process_iter(["cwd"]):
-        if process.info["cwd"] == str(folder):
-            with contextlib.suppress(psutil.Error):  # it has ended
-                every += process.net_connections(kind="tcp")
-    for port in {one.laddr.port for one in every if one.status == psutil.CONN_LISTEN}:
-        for page in ("health", "metrics"):
-            asked = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            with contextlib.suppress(http.client.HTTPException, OSError), contextlib.closing(asked):
-                asked.request("GET", f"/{page}")  # a port that speaks TLS breaks off
-                found.add(asked.getresponse().status)
-    return found
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates")
-def test_a_scheduler_with_certificates_as_the_page_says(shell: Shell, tmp_path: Path) -> None:
-    """Its lines as they stand, on the loopback address; who has no certificate is refused."""
-    one = scenario({"training.rounds": 2, "trials": 1, "sweep": {"training.batch_size": [2, 3]}})
-    (tmp_path / "study.yaml").write_text(to_yaml(one))
-    make, use = blocks()
-    for words, instead in PROGRAMS.items():
-        use = use.replace(words, f"{sys.executable} -m {instead}")
-    shell(make)
-    assert (tmp_path / "tls").stat().st_mode & 0o777 == 0o700
-    assert "without TLS" not in shell(use)
-    assert pages_of(tmp_path) == {404}
-    same(open_results(tmp_path / "study"), sweeping.run(one), tolerance=1e-5)
-    address = yaml.safe_load((tmp_path / "scheduler.json").read_text())["address"]
-    assert address.startswith("tls://127.0.0.1:")
-    with pytest.raises(UserError, match="or not to the certificates that"):
-        sweeping.sweep(one, tmp_path / "out", scheduler=address)
-
-
-@pytest.mark.slow
-def test_the_smoke_test_of_the_page(shell: Shell) -> None:
-    """Its lines as they stand; results here and there agree."""
-    section = PAGE.read_text().partition("## Smoke test\n")[2].partition("\n## ")[0]
-    (lines,) = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    assert lines.count("otafl ") == 4
-    shell(lines.replace("otafl ", f"{sys.executable} -m otafl.cli "))
-
 
 POLICY = """\
 import os

@@ -170,16 +170,6 @@ def test_what_another_program_wrote_is_refused(tmp_path: Path) -> None:
         assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["r.unfinished", "r.models", "r.track"])
-def test_a_link_in_place_of_a_folder_beside_the_file_is_refused(name: str, tmp_path: Path) -> None:
-    (tmp_path / "victim").mkdir()
-    (tmp_path / "victim" / "0123456789abcdef.pt").write_text("mine")
-    (tmp_path / name).symlink_to("victim")
-    with pytest.raises(UserError, match=rf"{name}: .*got a link to victim"):
-        sweeping.run(scenario({"output.save_models": True}), tmp_path / "r.nc")
-    assert (tmp_path / "victim" / "0123456789abcdef.pt").read_text() == "mine"
-
-
 def test_a_file_of_the_user_s_among_models_is_refused_first(tmp_path: Path) -> None:
     (tmp_path / "r.models").mkdir()
     (tmp_path / "r.models" / "notes.txt").write_text("mine")
@@ -187,15 +177,6 @@ def test_a_file_of_the_user_s_among_models_is_refused_first(tmp_path: Path) -> N
         sweeping.run(scenario({"output.save_models": True}), tmp_path / "r.nc")
     sweeping.run(small({}), tmp_path / "r.nc")
     assert (tmp_path / "r.models" / "notes.txt").read_text() == "mine"
-
-
-def test_a_link_at_the_result_s_name_is_not_followed(tmp_path: Path) -> None:
-    victim, out = tmp_path / "victim.nc", tmp_path / "r.nc"
-    victim.write_text("climate")
-    out.symlink_to(victim)
-    with pytest.raises(UserError, match="no result that can be read"):
-        sweeping.run(small({}), out)
-    assert victim.read_text() == "climate"
 
 
 def test_a_run_in_memory_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,8 @@ def test_no_memory_for_a_single_trial_is_said(
     with pytest.raises(UserError, match="no memory for a single trial") as raised:
         sweeping.sweep(short(), tmp_path)
     assert "engine.chunk_mb" in str(raised.value)
+    with pytest.raises(UserError, match=r"no memory for 3 trials at once .* give out="):
+        sweeping.run(short({"trials": 3}))
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, times: dict[int, int], error: Exception) -> Counter:

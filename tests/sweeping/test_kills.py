@@ -188,8 +188,7 @@ def test_workers_end_with_a_killed_parent(home: Path, whole: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "whole_group"),
-    [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, True), (signal.SIGHUP, True)],
+    ("number", "whole_group"), [(signal.SIGINT, True), (signal.SIGTERM, False)]
 )
 def test_a_signal_ends_client_and_workers(
     number: signal.Signals, whole_group: bool, home: Path
@@ -213,64 +212,6 @@ def test_the_stack_of_a_killed_worker_is_tried_again(home: Path, whole: Path) ->
     assert re.search("otafl: a worker is lost .* retries stack", said)
     assert not (home / "kill").exists()
     check_same(home, whole)
-
-
-def wait_for_worker(client: Program | subprocess.Popen[str]) -> psutil.Process:
-    """Return a worker that has just been started."""
-    found: list[psutil.Process] = []
-
-    def look() -> bool:
-        assert client.poll() is None, client.communicate()[1]
-        for child in psutil.Process(client.pid).children():
-            with contextlib.suppress(psutil.NoSuchProcess):  # a child of another kind has ended
-                if "--process-name" in child.cmdline():
-                    found.append(child)
-        return bool(found)
-
-    wait_until(look)
-    return found[0]
-
-
-def test_a_worker_that_is_killed_at_its_start_is_replaced(home: Path, whole: Path) -> None:
-    client = start(home, "--workers", "2")
-    worker = wait_for_worker(client)
-    worker.kill()
-    said = client.communicate(timeout=600)[1]
-    assert client.returncode == 0, said
-    check_same(home, whole)
-
-
-def test_an_interruption_while_workers_start_is_the_parent_s(home: Path) -> None:
-    """They say nothing of it."""
-    (home / "hold").touch()  # lest it end before
-    client = start(home, "--workers", "2", forks=False)
-    worker = wait_for_worker(client)
-    os.killpg(client.pid, signal.SIGINT)
-    said = client.communicate(timeout=600)[1]
-    assert client.returncode == 130, said
-    assert re.fullmatch(r"otafl: interrupted; [^\n]*\n", said), said
-    with contextlib.suppress(psutil.NoSuchProcess):
-        wait_until(lambda: worker.status() == psutil.STATUS_ZOMBIE, END_S)
-
-
-PROGRAM = """\
-import otafl
-
-_ = open("times", "a").write("once ")
-result = otafl.sweep("s.yaml", "out", workers=2)
-print(result.sizes["trial"])
-"""
-
-
-def test_a_sweep_with_workers_needs_no_main_guard(home: Path, whole: Path) -> None:
-    """The program is run once, not by every worker again."""
-    (home / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "program.py"]
-    process = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
-    assert process.returncode == 0, process.stderr
-    assert process.stdout == "2\n"
-    assert (home / "times").read_text() == "once "
-    same(*(otafl.open_results(place / "out") for place in (home, whole)))
 
 
 def look_at(home: Path) -> dict[str, tuple[int, int]]:

@@ -19,7 +19,6 @@ from otafl.core.errors import UserError
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import stack_job
 from otafl.sweeping.planning import hash_sources, name_points, plan
-from otafl.sweeping.store import Store
 from otafl.user_code import sources
 
 pytestmark = pytest.mark.exact
@@ -122,25 +121,6 @@ def test_a_module_that_changes_while_it_runs(named: str, tmp_path: Path) -> None
     assert (outcome.state, outcome.kind) == ("failed", "user")
     assert outcome.message.startswith("my_pack/shares.py: changed while the sweep ran, or differs")
     assert not (tmp_path / "s" / "parts").exists()
-
-
-def test_results_of_other_versions_are_named_and_kept(tmp_path: Path) -> None:
-    """The attribute origins says which points each version computed."""
-    one, said = short({"sweep": {"power": ["gbma", "ci"]}}), list[str]()
-    store = Store(tmp_path / "s")
-    before = sweeping.sweep(one, store.path).load()
-    known = store.read()
-    assert known is not None
-    store.begin(known.model_copy(update={"versions": known.versions | {"torch": "2.0.1"}}))
-    after = sweeping.sweep(one, store.path, tell=said.append)
-    assert said == [
-        f"{store.path}: what it holds was computed by torch 2.0.1 (here "
-        f"{known.versions['torch']}); kept, as the attribute origins of the result says; "
-        "without this folder everything is computed again"
-    ]
-    same(after, before)
-    sweeping.sweep(one, store.path, tell=said.append)
-    assert len(said) == 1
 
 
 def test_a_file_that_the_scenario_names_counts_too(tmp_path: Path) -> None:

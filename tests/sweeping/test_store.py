@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.results.files import list_parts
 from otafl.sweeping import stack_job
-from otafl.sweeping.store import Store
 
 pytestmark = pytest.mark.exact
 
@@ -53,7 +51,6 @@ def test_a_finished_sweep_is_a_file_a_stack(folder: Path) -> None:
     assert names == {
         f"parts/{part.name}",
         f"parts/{part.name}.sha256",
-        "scenario.yaml",
         "sweep.json",
         "sweep.json.sha256",
     }
@@ -96,7 +93,6 @@ def test_results_of_another_scenario_are_kept(folder: Path) -> None:
     assert read_bytes(folder) == before
 
 
-OWN_FOLDERS = ("parts", "models", "running", "failures", "locks", "track")
 FILE = "0123456789abcdef"
 
 
@@ -113,36 +109,6 @@ def test_a_link_in_place_of_an_own_folder_is_refused(name: str, folder: Path) ->
     assert len(list(victim.iterdir())) == 3
 
 
-def test_what_is_not_otafl_s_stays_in_own_folders(folder: Path) -> None:
-    foreign = []
-    for name in (*OWN_FOLDERS, "state"):
-        (folder / name).mkdir(exist_ok=True)
-        foreign += [folder / name / file for file in ("important.nc", "notes.txt", "00000-0")]
-    for path in foreign:
-        path.write_text("mine")
-    result = sweeping.sweep(scenario(SWEEP), folder)
-    assert result.attrs["complete"] == 1
-    assert [path for path in foreign if not path.exists() or path.read_text() != "mine"] == []
-
-
-def test_work_that_is_not_finished_is_kept_too(folder: Path) -> None:
-    other = scenario({**SWEEP, "seed": 8})
-    file, said = f"running/{FILE}.pt", "checkpoints of what was running"
-    for part in list_parts(folder):
-        part.unlink()
-    (folder / file).parent.mkdir(exist_ok=True)
-    (folder / file).write_text("")
-    with pytest.raises(UserError, match=f"holds 0 finished parts, {said} of the scenario 'small'"):
-        sweeping.sweep(other, folder)
-
-
-def test_a_file_of_the_users_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "scenario.yaml").write_text("name: small  # with my notes\n")
-    with pytest.raises(UserError, match=r"scenario.yaml: is there already, and a sweep keeps its"):
-        sweeping.sweep(scenario(SWEEP), tmp_path)
-    assert (tmp_path / "scenario.yaml").read_text() == "name: small  # with my notes\n"
-
-
 @pytest.mark.parametrize("text", ["", "[" * 100_000, None])
 def test_a_damaged_file_of_the_sweep_is_named(text: str | None, folder: Path) -> None:
     path = folder / "sweep.json"
@@ -155,62 +121,3 @@ def test_a_damaged_file_of_the_sweep_is_named(text: str | None, folder: Path) ->
         with pytest.raises(UserError, match=r"sweep\.json: is damaged or no file of a sweep \("):
             use()
     assert read_bytes(folder) == before
-
-
-def make_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-@pytest.mark.parametrize(
-    ("name", "make"), [("sweep.json", os.mkfifo), ("sizes.json", make_device), ("part", os.mkfifo)]
-)
-def test_what_is_no_regular_file_neither_blocks_nor_loses_results(
-    name: str, make: Any, folder: Path
-) -> None:
-    """A part is set aside; for the others a sentence says what to do."""
-    path = list_parts(folder)[0] if name == "part" else folder / name
-    path.unlink(missing_ok=True)
-    make(path)
-    if name == "part":
-        result = sweeping.sweep(scenario(SWEEP), folder, tell=print)
-        same(result, sweeping.run(scenario(SWEEP)))
-        return
-    with pytest.raises(UserError, match=rf"{name}: is damaged"):
-        sweeping.sweep(scenario(SWEEP), folder)
-
-
-def test_a_damaged_part_is_set_aside_and_computed_again(folder: Path) -> None:
-    (part,) = list_parts(folder)
-    whole = open_results(folder).load()
-    true = part.read_bytes()
-    part.write_bytes(true[: len(true) // 2])
-    told: list[str] = []
-    same(sweeping.sweep(scenario(SWEEP), folder, tell=told.append), whole)
-    assert told[0].startswith(f"{part}: is damaged (")
-    assert f"kept as {part.name}.damaged, what it held is computed again" in told[0]
-    assert part.with_name(f"{part.name}.damaged").exists()
-
-
-def test_missing_models_are_computed_again(tmp_path: Path) -> None:
-    one = scenario({**SWEEP, "output.save_models": True})
-    sweeping.sweep(one, tmp_path)
-    (models,) = (tmp_path / "models").glob("*.pt")
-    kept = models.read_bytes()
-    models.unlink()
-    told: list[str] = []
-    sweeping.sweep(one, tmp_path, tell=told.append)
-    assert "its models are not there; it is computed again" in told[0]
-    assert len(models.read_bytes()) == len(kept)
-
-
-def test_the_halved_size_is_used_again(tmp_path: Path) -> None:
-    one = scenario({**SWEEP, "trials": 2})
-    (stack,) = sweeping.plan(
-        (points := sweeping.expand(one)), [f"{i:020x}" for i in range(len(points))], {}
-    )
-    store = Store(tmp_path)
-    store.halve(stack)
-    assert store.read_sizes() == {stack.key: 2}
-    result = sweeping.sweep(one, tmp_path)
-    assert len(list_parts(tmp_path)) == 2
-    same(result, sweeping.run(one), tolerance=1e-5)

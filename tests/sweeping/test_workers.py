@@ -12,7 +12,6 @@ from contract.small import scenario
 from otafl import sweeping
 from otafl.core.errors import UserError
 from otafl.sweeping import FailedStacks, workers
-from otafl.sweeping.workers import WorkerPool
 
 pytestmark = pytest.mark.exact
 
@@ -79,14 +78,6 @@ def test_workers_have_no_more_threads_than_the_user_lets_a_program_have(
     monkeypatch.setenv("OMP_NUM_THREADS", stated)
     for environment in workers._build_environments(shares):
         assert environment["OMP_NUM_THREADS"] == environment["MKL_NUM_THREADS"] == threads
-
-
-def test_a_resumed_sweep_gives_a_worker_as_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though fewer stacks are left than there are workers."""
-    monkeypatch.setattr(workers.os, "cpu_count", lambda: 8)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    pool = WorkerPool(3, 4, print)
-    assert [one["OMP_NUM_THREADS"] for one in pool._environments] == ["2"] * 3
 
 
 @pytest.mark.parametrize("wrong", [-1, True])

@@ -7,68 +7,38 @@ a payload.
 
 from __future__ import annotations
 
-from otafl.core.contracts.cohort import MIN_SNR, Coefficients, Cohort, Link
-from otafl.core.contracts.learning import (
-    Batch,
-    Context,
-    FineTuneSpec,
-    LocalContext,
-    LocalData,
-    MomentsFn,
-    PredictFn,
-    Submodel,
-    View,
-    Workload,
-)
-from otafl.core.contracts.link import (
-    MIN_RATE,
-    NO_LIMITS,
-    NOISE_VARIANCE,
-    ChannelState,
-    ChannelStatistics,
-    LinkBudget,
-    LinkReport,
-    Paths,
-    TransmitLimits,
-    apply_combiner,
-)
-from otafl.core.contracts.payload import Broadcast, DeliveredMasks, Group, Payload, Received
-from otafl.core.tensors import MODEL, VERSION, Hyper, Tensors, take_rows, unsqueeze_like
-
-__all__ = [
-    "MIN_RATE",
-    "MIN_SNR",
-    "MODEL",
-    "NOISE_VARIANCE",
-    "NO_LIMITS",
-    "VERSION",
-    "Batch",
-    "Broadcast",
-    "ChannelState",
-    "ChannelStatistics",
-    "Coefficients",
-    "Cohort",
-    "Context",
-    "DeliveredMasks",
-    "FineTuneSpec",
-    "Group",
-    "Hyper",
-    "Link",
-    "LinkBudget",
-    "LinkReport",
-    "LocalContext",
-    "LocalData",
-    "MomentsFn",
-    "Paths",
-    "Payload",
-    "PredictFn",
-    "Received",
-    "Submodel",
-    "Tensors",
-    "TransmitLimits",
-    "View",
-    "Workload",
-    "apply_combiner",
-    "take_rows",
-    "unsqueeze_like",
-]
+from otafl.core.contracts.cohort import MIN_SNR as MIN_SNR
+from otafl.core.contracts.cohort import Coefficients as Coefficients
+from otafl.core.contracts.cohort import Cohort as Cohort
+from otafl.core.contracts.cohort import Link as Link
+from otafl.core.contracts.learning import Batch as Batch
+from otafl.core.contracts.learning import Context as Context
+from otafl.core.contracts.learning import FineTuneSpec as FineTuneSpec
+from otafl.core.contracts.learning import LocalContext as LocalContext
+from otafl.core.contracts.learning import LocalData as LocalData
+from otafl.core.contracts.learning import MomentsFn as MomentsFn
+from otafl.core.contracts.learning import PredictFn as PredictFn
+from otafl.core.contracts.learning import Submodel as Submodel
+from otafl.core.contracts.learning import View as View
+from otafl.core.contracts.learning import Workload as Workload
+from otafl.core.contracts.link import MIN_RATE as MIN_RATE
+from otafl.core.contracts.link import NO_LIMITS as NO_LIMITS
+from otafl.core.contracts.link import NOISE_VARIANCE as NOISE_VARIANCE
+from otafl.core.contracts.link import ChannelState as ChannelState
+from otafl.core.contracts.link import ChannelStatistics as ChannelStatistics
+from otafl.core.contracts.link import LinkBudget as LinkBudget
+from otafl.core.contracts.link import LinkReport as LinkReport
+from otafl.core.contracts.link import Paths as Paths
+from otafl.core.contracts.link import TransmitLimits as TransmitLimits
+from otafl.core.contracts.link import apply_combiner as apply_combiner
+from otafl.core.contracts.payload import Broadcast as Broadcast
+from otafl.core.contracts.payload import DeliveredMasks as DeliveredMasks
+from otafl.core.contracts.payload import Group as Group
+from otafl.core.contracts.payload import Payload as Payload
+from otafl.core.contracts.payload import Received as Received
+from otafl.core.tensors import MODEL as MODEL
+from otafl.core.tensors import VERSION as VERSION
+from otafl.core.tensors import Hyper as Hyper
+from otafl.core.tensors import Tensors as Tensors
+from otafl.core.tensors import take_rows as take_rows
+from otafl.core.tensors import unsqueeze_like as unsqueeze_like

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from otafl.core import safetensors
 from otafl.core.errors import UserError
-from otafl.core.inputs import open_regular
+from otafl.core.files import open_regular
 from otafl.core.problems import Problem, make_problem
 from otafl.models.base import Model
 from otafl.models.starts.base import ServerSamples, Start, check_weights

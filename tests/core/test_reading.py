@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from otafl.core.errors import UserError
-from otafl.core.inputs import MIB, open_regular, read_bytes, read_text
+from otafl.core.files import MIB, open_regular, read_bytes, read_text
 from otafl.data import idx
 from otafl.devices import csv_table
 from otafl.results.files import open_results
@@ -68,11 +68,3 @@ def test_sizes_have_a_limit(tmp_path: Path) -> None:
         open_regular(tmp_path / "none")
     (tmp_path / "text").write_text("°")
     assert read_text(tmp_path / "text", MIB) == "°"
-
-
-def test_a_table_of_devices_has_a_limit(tmp_path: Path) -> None:
-    file = tmp_path / "devices.csv"
-    with file.open("wb") as sparse:
-        sparse.truncate(csv_table.MAX_BYTES + 1)
-    with pytest.raises(UserError, match=r"devices\.compute\.path: .*has more than 256 MiB"):
-        csv_table.read(str(file), "devices.compute.path", ["flops_per_s"])
