@@ -7,9 +7,8 @@ the round. All other rounds are simulated by `otafl.clock.event_clock`, which ag
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -86,10 +85,6 @@ class ArrayClock(Clock):
 
     def are_all_available(self) -> bool:
         return not self._has_begun and bool(self._running.all())
-
-    def select_first_available(self, trial: int, devices: Iterable[int], wanted: int) -> list[int]:
-        there = self.get_available()[trial]
-        return list(itertools.islice((one for one in devices if there[one]), wanted))
 
     def count_present(self) -> np.ndarray:
         return np.full(self._trials, float(self._devices))

@@ -23,7 +23,7 @@ from otafl.core.contracts import Cohort, LinkBudget
 from otafl.core.rng import Streams
 from otafl.data.partitions import Partition, PartitionTask
 from otafl.data.partitions.by_class import Dirichlet, DirichletMix
-from otafl.devices.availability import AvailabilitySetup
+from otafl.devices.availability import build_lives
 from otafl.selection.base import SelectionSetup
 from otafl.selection.selections import draw_subset
 from otafl.validation.bench import Bench
@@ -112,11 +112,10 @@ def _record_lives(bench: Bench, name: str, until_s: float, **keys: float) -> lis
     """Record the changes of presence of each device, which begin with its state at 0."""
     devices = bench.scale_size(DEVICES)
     section = registry.load_settings_class("availability", name)(**keys)
-    setup = AvailabilitySetup(devices, Streams([11], [0]))
-    availability: Any = registry.make_component("availability", section, setup)
+    availability: Any = section
     lives = []
-    for device in range(devices):
-        changes = availability.list_changes(0, device)
+    for changes in build_lives(availability, devices, Streams([11], [0]))[0]:
+        assert changes is not None
         life = list(itertools.takewhile(lambda change: change[0] <= until_s, changes))
         lives.append(life if life and life[0][0] == 0.0 else [(0.0, True), *life])
     return lives

@@ -146,7 +146,6 @@ def test_rounds_of_random_work_are_those_of_simpy(together: int) -> None:
         twins.both("admit")
         twins.both("get_available")
         twins.both("get_busy")
-        twins.both("select_first_available", 2, [5, 0, 3, 1], 2)
         twins.close()
         twins.both("synchronise", together, [0.5, 0.0, 0.25, 0.125])
         twins.look()

@@ -25,7 +25,7 @@ from otafl.data.loading import load
 from otafl.data.partitions import PartitionTask
 from otafl.data.partitions.by_class import DirichletMix
 from otafl.data.ridge import Ridge
-from otafl.devices.availability import AvailabilitySetup
+from otafl.devices.availability import build_lives
 from otafl.devices.compute.drawn import DrawnCompute
 from otafl.devices.compute.kinds import LognormalCompute
 from otafl.devices.faults import Faults
@@ -115,12 +115,10 @@ def test_spread_peaks_flatten_the_day(bench: Bench) -> Iterator[Check]:
     devices, hours = 750, (0, 5, 12, 20)
     keys = {"mean": 0.5, "amplitude": 0.4, "spread_hours": 12.0, "mean_session_s": 3600.0}
     section = registry.load_settings_class("availability", "diurnal")(**keys, peak_hour=0.0)
-    setup = AvailabilitySetup(devices, Streams([11], [0]))
-    availability: Any = registry.make_component("availability", section, setup)
+    availability: Any = section
     present = np.zeros(len(hours))
-    for device in range(devices):
-        changes = availability.list_changes(0, device)
-        life = [(-1.0, True), *itertools.takewhile(lambda one: one[0] <= 72000.0, changes)]
+    for changes in build_lives(availability, devices, Streams([11], [0]))[0]:
+        life = [(-1.0, True), *itertools.takewhile(lambda one: one[0] <= 72000.0, changes or ())]
         present += [life[bisect.bisect_right(life, (3600.0 * at, True)) - 1][1] for at in hours]
     for hour, count in zip(hours, present, strict=True):
         law = 0.5 + 0.4 * np.sinc(0.5) * math.cos(2.0 * math.pi * hour / 24.0)
