@@ -46,8 +46,8 @@ class UniformSelection(Selection):
     def select_devices(
         self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
     ) -> Devices:
-        key = draw_random_key(self.setup.streams, round, available.shape[1])
-        return select_lowest(key, available, wanted)[0]
+        keys = draw_random_key(self.setup.streams, round, available.shape[1])
+        return select_lowest(keys, available, wanted)[0]
 
 
 class Poisson(Selection):
