@@ -17,7 +17,7 @@ from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
 from otafl.data.base import DataSource
 from otafl.data.dataset import Bytes, DataSet, Indices
-from otafl.data.files import MAX_BYTES, Download, Files, Root, build_file_finder, wrap_read_errors
+from otafl.data.files import MAX_BYTES, Download, Files, Root, wrap_read_errors
 from otafl.data.pixels import scale_images, shift_and_scale
 
 _PIXELS = 3 * 32 * 32
@@ -47,7 +47,7 @@ def make_archive_files(name: str, folder: str, size: str, md5: str, *inside: str
     url = f"https://www.cs.toronto.edu/~kriz/{name}-python.tar.gz"
     members = tuple(f"{folder}/{file}" for file in inside)
     download = Download(url, f"md5:{md5}", members, extract_dir="..")
-    return Files(folder, size, (download,), build_file_finder(*inside))
+    return Files(folder, size, (download,))
 
 
 class Cifar(DataSource):

@@ -152,28 +152,15 @@ def split(
     return SplitSizes(train - held, held)
 
 
-class _Same:
-    """An object as a key, which is equal only to itself; the key keeps the object."""
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-
 def load_cached(source: DataSource) -> DataSet:
     """Load a data set as `load` does, and cache the last two, which the stacks of a sweep share.
 
-    A user-defined function is called again if it is another object, or if its content has changed.
+    A user-defined function is called again if its content has changed.
     """
     if not isinstance(source, CustomPart):
         return _load_from_cache(source)
     function = loading.load(source.name, "data.name")
-    return _load_from_cache(source, _Same(function), sources.hash_object(source.name, function))
+    return _load_from_cache(source, sources.hash_object(source.name, function))
 
 
 def compute_fingerprint(source: DataSource) -> str:
@@ -233,7 +220,7 @@ def _hash_dataset(data: DataSet) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _load_from_cache(source: DataSource, *function: object) -> DataSet:
+def _load_from_cache(source: DataSource, *digest: str) -> DataSet:
     """Return the data set of a section, which may depend on a user-defined function."""
     return load(source)
 

@@ -247,9 +247,14 @@ class CohortData:
     """Local data of the rows of a cohort in one round; see `contracts.LocalData`."""
 
     def __init__(
-        self, data: TrainingData, round: Round, cohort: Cohort, has_keys: bool = False
+        self,
+        data: TrainingData,
+        round: Round,
+        cohort: Cohort,
+        has_keys: bool = False,
+        flipped_mask: Tensor | None = None,
     ) -> None:
-        self._has_keys = has_keys
+        self._has_keys, self._flipped_mask = has_keys, flipped_mask
         self.round, self.steps, self.cohort = round, data.steps, cohort
         self._data, self._epochs = data, data.make_epochs(round, cohort)
         if self._epochs is not None:
@@ -283,7 +288,7 @@ class CohortData:
         if not 0 <= step < self.steps:
             raise IndexError(f"local step: got {step}; must be in 0..{self.steps - 1}")
         data = self._data
-        batch = self._gather(step, draw_index)
+        batch = self._flip(self._gather(step, draw_index))
         if self._has_keys:
             batch = replace(batch, keys=self.draw_keys(step, draw_index))
         if data.augment is None:
@@ -303,11 +308,25 @@ class CohortData:
 
     def load_full_batch(self) -> Batch:
         """Return all local data, x [n, n_max, *shape], padded with weight 0."""
-        return self._data.gather_all(self._flat_index)
+        return self._flip(self._data.gather_all(self._flat_index))
+
+    def flip_labels(self, mask: Tensor) -> CohortData:
+        """Return the local data with class C - 1 - y in place of y, of C classes, in rows [n]."""
+        return CohortData(self._data, self.round, self.cohort, self._has_keys, mask)
+
+    def _flip(self, batch: Batch) -> Batch:
+        """Return the minibatch with flipped labels in the rows that `flip_labels` names."""
+        if self._flipped_mask is None:
+            return batch
+        flipped = self._data.classes - 1 - batch.y
+        return replace(batch, y=flipped.where(self._flipped_mask[:, None], batch.y))
 
     def count_classes(self) -> Tensor:
         """Count the samples of each class of the rows, [n, classes] int64."""
-        return self._data.count_classes(self._flat_index)
+        counts = self._data.count_classes(self._flat_index)
+        if self._flipped_mask is None:
+            return counts
+        return counts.flip(1).where(self._flipped_mask[:, None], counts)
 
     def count_samples(self) -> Tensor:
         """Return how many samples the rows have, [n] int64."""
@@ -320,7 +339,9 @@ class CohortData:
 
     def take(self, row_index: Tensor) -> CohortData:
         """Return the local data of the rows row_index [n] int64, which must be ordered by trial."""
-        return CohortData(self._data, self.round, self.cohort.take(row_index), self._has_keys)
+        mask = None if self._flipped_mask is None else self._flipped_mask[row_index]
+        cohort = self.cohort.take(row_index)
+        return CohortData(self._data, self.round, cohort, self._has_keys, mask)
 
     def _gather(self, step: int, draw: int) -> Batch:
         """Return the minibatch of a step, before augmentation."""

@@ -113,6 +113,23 @@ def test_a_small_device_uses_all_it_has() -> None:
     assert large.weight is None
 
 
+def test_labels_are_flipped_and_counted_flipped() -> None:
+    work = some_data([[4, 5, 3]], 2)[0].select_cohort(0, everybody(1, 3))
+    mask = torch.tensor([True, False, True])
+    false, last = work.flip_labels(mask), work.count_classes().shape[1] - 1
+    for true, other in (
+        (work.draw_batch(0), false.draw_batch(0)),
+        (work.load_full_batch(), false.load_full_batch()),
+    ):
+        assert torch.equal(other.x, true.x)
+        assert torch.equal(other.y[[0, 2]], last - true.y[[0, 2]])
+        assert torch.equal(other.y[1], true.y[1])
+    counts = work.count_classes()
+    assert torch.equal(false.count_classes()[[0, 2]], counts[[0, 2]].flip(1))
+    few = false.take(torch.tensor([1, 2]))
+    assert torch.equal(few.count_classes(), torch.stack([counts[1], counts[2].flip(0)]))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

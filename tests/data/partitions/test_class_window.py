@@ -102,26 +102,6 @@ def test_sizes_of_mnist() -> None:
     assert len(np.unique(together)) == len(together)
 
 
-def test_published_labels_of_mnist() -> None:
-    """A device's 30 first samples bear 0, 1 and 2, which only every tenth device has first."""
-    window = MNIST.model_copy(update={"published": "mnist_mislabelled"})
-    labels = labels_of(MNIST_COUNTS)
-    wrong = window.relabel(labels, 100) != labels
-    parts, right = split(window, labels, 100), split(MNIST, labels, 100)
-    assert all(map(np.array_equal, parts, right))
-    assert [int(wrong[part].sum()) for part in parts] == [30 * (u % 10 > 0) for u in range(100)]
-    assert [sum(int(wrong[cut(p)[i]].sum()) for p in parts) for i in (0, 1)] == [2_000, 700]
-    assert wrong.sum() == 2_700
-    assert MNIST.relabel(labels, 100) is labels
-
-
-def test_published_labels_by_hand() -> None:
-    """Of two devices of the classes (0, 1) and (1, 2) of 20 samples each, in order."""
-    window = ClassWindow(published="mnist_mislabelled")
-    found = window.relabel(np.repeat([0, 1, 2], 20), 2)
-    assert_array_equal(found, np.repeat([0, 0, 1, 0, 1, 2], 10))
-
-
 def test_refuses() -> None:
     with pytest.raises(UserError, match="classes_per_device: got 11; must be at most 10"):
         split(ClassWindow(classes_per_device=11), labels_of([50] * 10), 5)
