@@ -130,33 +130,10 @@ def test_labels_are_flipped_and_counted_flipped() -> None:
     assert torch.equal(few.count_classes(), torch.stack([counts[1], counts[2].flip(0)]))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"count": torch.tensor([[0]])}, r"count: must be in 1\.\.3"),
-        ({"count": torch.tensor([[4]])}, r"count: must be in 1\.\.3"),
-        ({"index": torch.tensor([[[0, 1, 6]]])}, r"index: must be in 0\.\.5"),
-        ({"index": torch.zeros(2, 1, 3, dtype=torch.int64)}, "for S = 1 trials"),
-        ({"batch_size": 0}, "at least 1"),
-        ({"steps": 0}, "at least 1"),
-    ],
-)
-def test_refuses(change: dict[str, Any], message: str) -> None:
-    good = {
-        "x": torch.zeros(6, 2),
-        "y": torch.zeros(6, dtype=torch.int64),
-        "index": torch.arange(3).view(1, 1, 3),
-        "count": torch.tensor([[3]]),
-        "classes": 1,
-        "streams": Streams([0], [0]),
-        "batch_size": 2,
-        "steps": 1,
-    }
-    work = TrainingData(**good).select_cohort(0, everybody(1, 1))
-    with pytest.raises(IndexError, match=r"local step: got 1; must be in 0\.\.0"):
-        work.draw_batch(1)
-    with pytest.raises(ValueError, match=message):
-        TrainingData(**{**good, **change})
+def test_a_step_that_a_round_does_not_have() -> None:
+    work = some_data([[4]], 2)[0].select_cohort(0, everybody(1, 1))
+    with pytest.raises(IndexError, match=rf"local step: got 99; must be in 0\.\.{work.steps - 1}"):
+        work.draw_batch(99)
 
 
 @pytest.mark.parametrize("batch", [12, 13, 100_000])

@@ -1,9 +1,8 @@
 """Devices whose speed, memory, battery and radio follow distributions.
 
 The quantities are drawn once for each device and trial, independently of each other. Each is a
-number or a distribution: {uniform: [a, b]}, {lognormal: {median: m, sigma: s}}, {normal: {mean: m,
-std: s, least: a}}, which is conditioned on values of at least a, or {choice: [a, ..]}, with equal
-probabilities.
+number or a distribution: {uniform: [a, b]}, {lognormal: {median: m, sigma: s}}, or {choice: [a,
+..]}, with equal probabilities.
 
 Every device has a uniform number for each quantity, which the quantile function of the distribution
 maps. More devices, or other distributions of other quantities, therefore do not change a value.
@@ -48,21 +47,6 @@ class _Lognormal(Settings):
     """standard deviation of the natural logarithm"""
 
 
-class _Normal(Settings):
-    """Parameters of a truncated normal distribution."""
-
-    mean: float
-    """mean before the values below `least` are excluded"""
-    std: float = Field(gt=0)
-    """standard deviation before the values below `least` are excluded"""
-    least: float
-    """smallest value"""
-
-    def find_conflicts(self) -> Iterator[str]:
-        if self.least > self.mean:
-            yield f"least: got {self.least:g}; must not exceed the mean ({self.mean:g})"
-
-
 class QuantityLaw(Settings):
     """Distribution of a quantity, one of these."""
 
@@ -70,8 +54,6 @@ class QuantityLaw(Settings):
     """lower and upper end of a uniform distribution"""
     lognormal: _Lognormal | None = None
     """median and sigma of median exp(sigma z) with z ~ N(0, 1)"""
-    normal: _Normal | None = None
-    """mean, std and least of a normal distribution, conditioned on values of at least `least`"""
     choice: tuple[float, ...] | None = Field(None, min_length=1)
     """values with equal probabilities"""
 
@@ -80,7 +62,7 @@ class QuantityLaw(Settings):
         if len(given) != 1:
             yield (
                 f"got the keys {', '.join(given) or '(none)'}; must be one of uniform: [a, b], "
-                "lognormal: {median, sigma}, normal: {mean, std, least}, choice: [..]"
+                "lognormal: {median, sigma}, choice: [..]"
             )
         if self.uniform is not None and self.uniform[0] > self.uniform[1]:
             yield f"uniform: got {list(self.uniform)}; the first end must not exceed the second"
@@ -115,19 +97,12 @@ def _compute_lognormal(law: _Lognormal, u: np.ndarray) -> np.ndarray:
     return law.median * np.exp(law.sigma * special.ndtri(np.maximum(u, LEAST)))
 
 
-def _compute_normal(law: _Normal, u: np.ndarray) -> np.ndarray:
-    above = special.ndtr((law.mean - law.least) / law.std)  # P(X >= least), at least 1/2
-    quantile = law.mean - law.std * special.ndtri(np.maximum(u, LEAST) * above)
-    return np.maximum(law.least, quantile)
-
-
 LAWS: dict[str, _Functions] = {
     "uniform": _Functions(lambda ends: ends, lambda ends, u: ends[0] + (ends[1] - ends[0]) * u),
     "lognormal": _Functions(
         lambda law: (math.ulp(0.0), math.inf) if law.sigma else (law.median, law.median),
         _compute_lognormal,
     ),
-    "normal": _Functions(lambda law: (law.least, math.inf), _compute_normal),
     "choice": _Functions(
         lambda values: (min(values), max(values)),
         lambda values, u: np.array(values)[(u * len(values)).astype(np.int64)],
