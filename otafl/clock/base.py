@@ -77,18 +77,13 @@ class Clock(Stateful, ABC):
 
         Raises
         ------
-        RuntimeError
-            If the last round has not ended.
         ValueError
             If a device is not available, or a duration is negative or not finite.
         """
 
     @abstractmethod
     def admit(self) -> np.ndarray:
-        """Advance to the slots, and return the mask [S, K] of the devices in them.
-
-        Raises RuntimeError if no round has begun.
-        """
+        """Advance to the slots, and return the mask [S, K] of the devices in them."""
 
     @abstractmethod
     def close_slot(
@@ -111,8 +106,6 @@ class Clock(Stateful, ABC):
 
         Raises
         ------
-        RuntimeError
-            If no slot is open.
         ValueError
             If airtime_s is negative or not finite.
         """

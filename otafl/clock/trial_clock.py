@@ -143,13 +143,9 @@ class TrialClock:
 
         Raises
         ------
-        RuntimeError
-            If the slot of the last round has not been admitted.
         ValueError
             If a device is not available, or a duration is negative or not finite.
         """
-        if not math.isnan(self._round_s):
-            raise RuntimeError("start before the last round's slot was admitted")
         env, work = self.env, self._work
         computed = self._on_computed
         now_s = self._round_s = env.now
@@ -187,8 +183,6 @@ class TrialClock:
         All other events of that instant come first, so an update that is ready at the deadline is
         on time.
         """
-        if math.isnan(self._round_s):
-            raise RuntimeError("admit before start")
         rules, env, timer, step = self.rules, self.env, self._build_timer(), self.env.step
         ready, work, wanted = self._ready, self._work, rules.ready
         first_s = self._broadcast_s if rules.broadcast_first else -math.inf
@@ -198,7 +192,6 @@ class TrialClock:
                 break
             step()
         self._settle_instant()
-        self._round_s = math.nan
 
     def wait_until(self, at_s: float) -> None:
         """Advance to an instant, unless it has passed."""
@@ -226,13 +219,9 @@ class TrialClock:
 
         Raises
         ------
-        RuntimeError
-            If no slot is open.
         ValueError
             If airtime_s is negative or not finite.
         """
-        if not math.isnan(self._round_s):
-            raise RuntimeError("transmit before admit")
         if not 0 <= airtime_s < math.inf:
             raise ValueError(f"airtime_s must be finite and not negative, got {airtime_s}")
         env, power = self.env, self.power

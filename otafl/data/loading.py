@@ -42,7 +42,7 @@ def load(source: DataSource) -> DataSet:
     """
     data = check_dataset(source.read(), source.name)
     official = len(data.y_train), len(data.y_test), len(data.y_validation)
-    sizes = split(source, *official, withheld=0)
+    sizes = split(source, *official)
     if source.test == "train_tail":
         keep = len(data.y_train) - len(data.y_test)
         tail, data = data.select_train(slice(keep, None)), data.select_train(slice(keep))
@@ -83,13 +83,13 @@ def split_declared(source: DataSource) -> SplitSizes | None:
 
     Raises UserError as `split`.
     """
-    if source.samples is None or not (source.server is None or source.server.has_known_count):
+    if source.samples is None or source.server is not None:
         return None
     return split(source, *source.samples)
 
 
 def split(
-    source: DataSource, train: int, test: int, validation: int = 0, withheld: int | None = None
+    source: DataSource, train: int, test: int, validation: int = 0, withheld: int = 0
 ) -> SplitSizes:
     """Return the sizes of a section's split, for a data set that need not be read.
 
@@ -99,8 +99,8 @@ def split(
         Section `data`.
     train, test, validation : int
         Number of samples of the data set.
-    withheld : int, optional
-        Number of training samples of the server; if not given, as far as the section tells.
+    withheld : int
+        Number of training samples of the server.
 
     Returns
     -------
@@ -126,8 +126,6 @@ def split(
                 "number of training samples"
             )
         train = source.train_samples
-    if withheld is None:
-        withheld = 0 if source.server is None else source.server.count_known(train)
     train -= withheld
     if source.test == "per_device":
         if validation:
