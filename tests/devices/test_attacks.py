@@ -112,16 +112,6 @@ def test_false_csi_sends_at_full_power_in_phase() -> None:
     assert (gain >= 1.0 - 1e-5).all()
 
 
-def test_false_csi_counts_as_on_air_in_a_fade() -> None:
-    """Below the threshold of truncated inversion, where honest devices are silent."""
-    tci = {"power": {"name": "tci", "threshold": 1.0}}
-    _, plain = link_of(tci)
-    _, link = link_of(tci | {"faults": {"byzantine": 4, "attack": "false_csi"}})
-    assert not plain["active/0"].all()
-    assert link["active/0"].all()
-    assert (np.abs(link["p/0"]) > 0).all()
-
-
 def test_a_false_norm_lowers_the_power_of_all() -> None:
     _, plain = link_of({})
     factor = 50.0

@@ -4,45 +4,13 @@ states its sample size and the chance that a right sampler fails it under anothe
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-import torch
 from contract.small import engine, run, scenario
 from support.rounding import SINGLE, assert_agree
 
-from otafl.core.rng import Streams
-from otafl.devices.compute.kinds import Fixed
 from otafl.devices.hardware import CAUSES
-from otafl.devices.slowness import Jitter, build_jitter
 from otafl.scenario.errors import ScenarioError
-
-SAMPLES = 20_000
-
-
-def build(law: Any, scales: list[float]) -> Jitter | None:
-    sections = [Fixed(jitter=law, jitter_scale=scale) for scale in scales]
-    return build_jitter(sections, Streams([7] * len(scales), list(range(len(scales)))))
-
-
-def jitter(law: Any, scales: list[float]) -> Jitter:
-    made = build(law, scales)
-    assert made is not None
-    return made
-
-
-PAIRS = torch.arange(2).repeat_interleave(SAMPLES), torch.arange(SAMPLES).repeat(2)
-
-
-@pytest.mark.exact
-def test_no_jitter_is_no_factor() -> None:
-    assert build("none", [0.5]) is build("lognormal", [0.0]) is None
-    still = jitter("exponential", [0.0, 0.5]).draw_factor(
-        torch.tensor([0, 1]), torch.tensor([0, 0]), 0
-    )
-    assert still[0] == 1.0
-    assert still[1] != 1.0
 
 
 @pytest.mark.exact

@@ -44,10 +44,6 @@ def beyond(deck: PartitionTask) -> Any:
     return [[k, -1 - k] for k in range(deck.devices)]
 
 
-def shares(deck: PartitionTask) -> Any:
-    return [[0.5 + k] for k in range(deck.devices)]
-
-
 def number(deck: PartitionTask) -> Any:
     return 3
 
@@ -79,10 +75,6 @@ def test_samples_of_devices() -> None:
         ),
         ("twice", "sample 7 3 times; expected each once at most"),
         ("beyond", "indices out of range; expected whole numbers from 0 to 19"),
-        (
-            "shares",
-            "shape [1] and type float64 for device 0; expected at least one sample",
-        ),
         ("number", "type int; expected a list with one item for each device"),
     ],
 )
