@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import zlib
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -225,20 +225,18 @@ def _load_from_cache(source: DataSource, *digest: str) -> DataSet:
 
 def _pool_splits(data: DataSet) -> DataSet:
     """Use all samples as training samples, those of the test set last."""
-    owner = None
-    if data.owner is not None and data.owner_test is not None:
-        owner = np.concatenate([data.owner, data.owner_test])
-    time = None
-    if data.time is not None and data.time_test is not None:
-        time = np.concatenate([data.time, data.time_test])
+
+    def join(train: Any, test: Any) -> Any:
+        return None if train is None or test is None else np.concatenate([train, test])
+
     return replace(
         data,
-        x_train=np.concatenate([data.x_train, data.x_test]),
-        y_train=np.concatenate([data.y_train, data.y_test]),
+        x_train=join(data.x_train, data.x_test),
+        y_train=join(data.y_train, data.y_test),
         x_test=data.x_test[:0],
         y_test=data.y_test[:0],
-        owner=owner,
+        owner=join(data.owner, data.owner_test),
         owner_test=None,
-        time=time,
+        time=join(data.time, data.time_test),
         time_test=None,
     )

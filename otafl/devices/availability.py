@@ -233,7 +233,8 @@ class DiurnalAvailability(Availability):
 KEY = "devices.availability.file"
 COLUMNS = ("device", "start_s", "end_s")
 
-Span = tuple[float, float]
+Span = tuple[float, float, int]
+"""Start and end of an interval of presence, and its line in the file."""
 
 
 class TraceAvailability(Availability):
@@ -251,13 +252,13 @@ class TraceAvailability(Availability):
     """CSV file with the columns device,start_s,end_s"""
 
     def list_lives(self, generators: Sequence[np.random.Generator]) -> list[Life | None]:
-        every = itertools.islice(itertools.cycle(read(self.file)), len(generators))
-        return [None if one == [(0.0, math.inf)] else self._yield_life(one) for one in every]
+        spans = _read_spans(self.file)
+        return [self._yield_life(spans[k % len(spans)]) for k in range(len(generators))]
 
     def _yield_life(self, spans: list[Span]) -> Life:
-        """Yield the changes of a device with these intervals."""
+        """Yield the changes of a device with these intervals; those that touch are one."""
         end_s = 0.0  # end of the last interval
-        for start_s, stop_s in spans:
+        for start_s, stop_s, _ in spans:
             if start_s > end_s:
                 yield end_s, False
                 yield start_s, True
@@ -266,9 +267,9 @@ class TraceAvailability(Availability):
             yield end_s, False
 
 
-def read(file: str) -> list[list[Span]]:
+def _read_spans(file: str) -> list[list[Span]]:
     """Return the intervals of each device of a file, ascending and disjoint."""
-    rows: dict[int, list[tuple[float, float, int]]] = {}
+    rows: dict[int, list[Span]] = {}
     for row in csv_table.read(file, KEY, COLUMNS, infinite=("end_s",)):
         device, start_s, end_s = (row.values.get(name, math.nan) for name in COLUMNS)
         fault = ""
@@ -282,28 +283,14 @@ def read(file: str) -> list[list[Span]]:
         elif end_s <= start_s:
             fault = f"end_s: got {end_s:g}; must be after start_s ({start_s:g})"
         if fault:
-            raise _build_error(file, row.line, fault)
+            raise UserError(f"{KEY}: '{file}', line {row.line}: {fault}")
         rows.setdefault(int(device), []).append((start_s, end_s, row.line))
-    return [_merge_intervals(file, device, sorted(rows[device])) for device in sorted(rows)]
-
-
-def _merge_intervals(file: str, device: int, rows: list[tuple[float, float, int]]) -> list[Span]:
-    """Merge the intervals of a device that touch."""
-    spans: list[Span] = []
-    for start_s, end_s, line in rows:
-        if spans and start_s < spans[-1][1]:
-            text = (
-                f"start_s: got {start_s:g}, inside another interval of device {device}; intervals "
-                "must not overlap"
-            )
-            raise _build_error(file, line, text)
-        if spans and start_s == spans[-1][1]:
-            spans[-1] = spans[-1][0], end_s
-        else:
-            spans.append((start_s, end_s))
+    spans = [sorted(rows[device]) for device in sorted(rows)]
+    for device, own in zip(sorted(rows), spans, strict=True):
+        for (_, end_s, _), (start_s, _, line) in itertools.pairwise(own):
+            if start_s < end_s:
+                raise UserError(
+                    f"{KEY}: '{file}', line {line}: start_s: got {start_s:g}, inside another "
+                    f"interval of device {device}; intervals must not overlap"
+                )
     return spans
-
-
-def _build_error(file: str, line: int, text: str) -> UserError:
-    """Return the error of a line."""
-    return UserError(f"{KEY}: '{file}', line {line}: {text}")

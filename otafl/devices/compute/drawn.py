@@ -11,8 +11,8 @@ maps. More devices, or other distributions of other quantities, therefore do not
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import (
@@ -58,7 +58,7 @@ class QuantityLaw(Settings):
     """values with equal probabilities"""
 
     def find_conflicts(self) -> Iterator[str]:
-        given = [name for name in LAWS if getattr(self, name) is not None]
+        given = [name for name, own in self if own is not None]
         if len(given) != 1:
             yield (
                 f"got the keys {', '.join(given) or '(none)'}; must be one of uniform: [a, b], "
@@ -67,48 +67,28 @@ class QuantityLaw(Settings):
         if self.uniform is not None and self.uniform[0] > self.uniform[1]:
             yield f"uniform: got {list(self.uniform)}; the first end must not exceed the second"
 
-    @property
-    def _distribution(self) -> tuple[str, Any]:
-        return next((name, own) for name in LAWS if (own := getattr(self, name)) is not None)
-
     @model_serializer
     def _write_distribution(self) -> dict[str, Any]:
-        return dict([self._distribution])
+        return {name: own for name, own in self if own is not None}
 
     def get_span(self) -> tuple[float, float]:
         """Return the smallest and the largest possible value."""
-        name, parameters = self._distribution
-        return LAWS[name].span(parameters)
+        if self.lognormal is not None:
+            median = self.lognormal.median
+            return (math.ulp(0.0), math.inf) if self.lognormal.sigma else (median, median)
+        values = self.uniform or self.choice or ()
+        return min(values), max(values)
 
     def compute_quantile(self, u: np.ndarray) -> np.ndarray:
         """Map uniform numbers [n] in [0, 1) to values by the quantile function."""
-        name, parameters = self._distribution
-        return np.asarray(LAWS[name].quantile(parameters, u))
+        if self.lognormal is not None:
+            law = self.lognormal
+            return law.median * np.exp(law.sigma * special.ndtri(np.maximum(u, LEAST)))
+        if self.uniform is not None:
+            return self.uniform[0] + (self.uniform[1] - self.uniform[0]) * u
+        assert self.choice is not None
+        return np.array(self.choice)[(u * len(self.choice)).astype(np.int64)]
 
-
-class _Functions(NamedTuple):
-    """Functions of a distribution, from its parameters."""
-
-    span: Callable[[Any], tuple[float, float]]
-    quantile: Callable[[Any, np.ndarray], np.ndarray]
-
-
-def _compute_lognormal(law: _Lognormal, u: np.ndarray) -> np.ndarray:
-    return law.median * np.exp(law.sigma * special.ndtri(np.maximum(u, LEAST)))
-
-
-LAWS: dict[str, _Functions] = {
-    "uniform": _Functions(lambda ends: ends, lambda ends, u: ends[0] + (ends[1] - ends[0]) * u),
-    "lognormal": _Functions(
-        lambda law: (math.ulp(0.0), math.inf) if law.sigma else (law.median, law.median),
-        _compute_lognormal,
-    ),
-    "choice": _Functions(
-        lambda values: (min(values), max(values)),
-        lambda values, u: np.array(values)[(u * len(values)).astype(np.int64)],
-    ),
-}
-"""Name of a distribution -> its functions."""
 
 Quantity = Annotated[
     Annotated[float, Tag("number")] | Annotated[QuantityLaw, Tag("law")],
