@@ -82,14 +82,13 @@ class Power:
         """Start the reception, the local work and the wait of a device."""
         device = update.device
         self.wake(device)
-        self._plan(
-            device,
-            [
+        if self.batteries:
+            draws = [
                 (self._env.now, self._receive_w[device]),
                 (update.began_s, update.compute_w),
                 (update.ready_s, self._idle_w[device]),
-            ],
-        )
+            ]
+            self._plan(device, draws)
 
     def charge_ended(self, update: LocalWork) -> None:
         """Charge the energy of an update that ends now."""
@@ -112,6 +111,8 @@ class Power:
         dict of int to float
             Device -> instant at which its battery will be empty, inf if never.
         """
+        if not self.batteries:
+            return dict.fromkeys(stops, math.inf)
         now_s = self._env.now
         empties = {}
         for device, stop_s in stops.items():
