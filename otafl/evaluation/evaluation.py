@@ -119,16 +119,14 @@ class Evaluation:
         self, views: Sequence[View], running: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Score the model of each size, [S, L], on the common test samples or all devices' own."""
-        own = self._all.client_test
         scores = []
         for view in views:
             at = _Evaluator(self._all, self._loss, view, None, running)
             if self._test is not None:
                 scores.append(at.score_common(*self._test))
-            elif own is not None:
-                scores.append(at.score_client(own))
-        if not scores:
-            return {}
+            else:
+                assert self._all.client_test is not None
+                scores.append(at.score_client(self._all.client_test))
         accuracy, loss = (
             np.stack([getattr(one, name) for one in scores], 1) for name in ("accuracy", "loss")
         )
@@ -139,9 +137,9 @@ class Evaluation:
     ) -> list[tuple[str, View, tuple[FineTuneSpec, ...]]]:
         """List the prefix of the results, the model, and the fine-tuning before its test."""
         tunings = {n: () if v.fine_tune is None else (v.fine_tune,) for n, v in views.items()}
-        out: list[tuple[str, View, tuple[FineTuneSpec, ...]]] = []
-        for name, view in views.items():
-            out.append((PREFIX[name], view, tunings[name]))
+        out: list[tuple[str, View, tuple[FineTuneSpec, ...]]] = [
+            (PREFIX[name], view, tunings[name]) for name, view in views.items()
+        ]
         training = self._training
         if training.fine_tune_steps:
             name = "personal" if "personal" in views else "global"

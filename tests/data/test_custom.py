@@ -121,13 +121,3 @@ def test_bad_arrays_are_refused(data: DataSet, said: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(CustomData, "call", lambda _: data)
     with pytest.raises(UserError, match=f"data.name: 'a:b'.*{said}"):
         load(CustomData(name="a:b"))
-
-
-def test_the_functions_keys_may_have_any_name() -> None:
-    """Also those of what the program knows of a data set."""
-    keys = {"classes": 5, "files": "x", "input_shape": [2], "read": 3}
-    source = CustomData.model_validate({"name": "a:b", **keys})
-    assert source.options == keys
-    assert source.classes is None
-    assert source.files is None
-    assert source.input_shape is None

@@ -33,6 +33,13 @@ def test_a_microcontroller() -> None:
     assert make_hardware(mcu).flops_per_s.tolist() == [32e6]
 
 
+def test_phone_frequencies_stay_in_their_range() -> None:
+    devices = make_hardware(Phone(flops_per_cycle=8), 2000)
+    assert 1e9 <= devices.frequency_hz.min() < 1.01e9
+    assert 1.99e9 < devices.frequency_hz.max() <= 2e9
+    assert np.array_equal(devices.flops_per_s, 8 * devices.frequency_hz)
+
+
 def test_a_phones_battery_comes_with_its_radio_and_leaves_what_is_given() -> None:
     plain, own = Phone(), Phone(battery=True, idle_w=0.5)
     assert own.battery_j == pytest.approx(4.0 * 3.85 * 3600)
