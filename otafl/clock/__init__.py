@@ -9,9 +9,8 @@ from typing import Any
 from otafl.clock.array_clock import ArrayClock, are_plain
 from otafl.clock.base import Clock
 from otafl.clock.event_clock import EventClock
-from otafl.core import registry
 from otafl.core.rng import Streams
-from otafl.devices.availability import Availability, AvailabilitySetup, Lives
+from otafl.devices.availability import build_lives
 from otafl.devices.hardware import Hardware
 
 
@@ -45,12 +44,7 @@ def build(
         one.protocol.build_rules(math.inf if one.deadline_s is None else one.deadline_s, one.late)
         for one in sections
     ]
-    setup = AvailabilitySetup(first.count, streams)
-    availability: Availability = registry.make_component("availability", first.availability, setup)
-    lives = [
-        Lives(availability, trial, first.count) if availability.leave else []
-        for trial in range(len(sections))
-    ]
+    lives = build_lives(first.availability, first.count, streams)
     if are_plain(hardware, rules, lives) and not log:
         return ArrayClock(hardware)
     return EventClock(hardware, rules, lives, log)

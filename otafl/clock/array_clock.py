@@ -7,9 +7,8 @@ the round. All other rounds are simulated by `otafl.clock.event_clock`, which ag
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -87,10 +86,6 @@ class ArrayClock(Clock):
     def are_all_available(self) -> bool:
         return not self._has_begun and bool(self._running.all())
 
-    def select_first_available(self, trial: int, devices: Iterable[int], wanted: int) -> list[int]:
-        there = self.get_available()[trial]
-        return list(itertools.islice((one for one in devices if there[one]), wanted))
-
     def count_present(self) -> np.ndarray:
         return np.full(self._trials, float(self._devices))
 
@@ -113,8 +108,6 @@ class ArrayClock(Clock):
         compute_w: np.ndarray,
         broadcast_s: np.ndarray | float | None = None,
     ) -> None:
-        if self._has_begun:
-            raise RuntimeError("begin before the end of the last round")
         counts = np.fromiter(map(len, participants), np.int64, self._trials)
         trial = np.repeat(np.arange(self._trials), counts)
         cell = trial * self._devices + np.concatenate(participants)
@@ -137,8 +130,6 @@ class ArrayClock(Clock):
         self._compute_w, self._has_begun = compute_w, True
 
     def admit(self) -> np.ndarray:
-        if not self._has_begun or self._opened_s is not None:
-            raise RuntimeError("admit before begin")
         self._opened_s = self._meet(self._latest_s, self.together)
         return self._mark_participants()
 
@@ -148,8 +139,7 @@ class ArrayClock(Clock):
         joules: np.ndarray | None = None,
         on_air_s: np.ndarray | None = None,
     ) -> None:
-        if self._opened_s is None:
-            raise RuntimeError("close_slot before admit")
+        assert self._opened_s is not None
         airtime_s = _broadcast(airtime_s, self._trials)
         _check_durations(airtime_s[self._running], "airtime_s")
         trial, cell = self._trial, self._cell

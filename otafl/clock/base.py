@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,6 @@ class Clock(Stateful, ABC):
     """Calls of the methods and their arguments, if set to a list, for the state of a clock that
     cannot be saved otherwise."""
 
-    @property
-    def must_ask(self) -> bool:
-        """Whether presence is known only for single devices, see `select_first_available`."""
-        return False
-
     @abstractmethod
     def wait_for_devices(self) -> list[int]:
         """Advance each trial until a device is available or at work.
@@ -48,12 +43,8 @@ class Clock(Stateful, ABC):
         """Return whether all devices of all trials are available."""
 
     @abstractmethod
-    def select_first_available(self, trial: int, devices: Iterable[int], wanted: int) -> list[int]:
-        """Return the first `wanted` of a trial's given devices that are available."""
-
-    @abstractmethod
     def count_present(self) -> np.ndarray:
-        """Count the present devices, [S]; nan if every device would have to be asked for."""
+        """Count the present devices, [S]."""
 
     @abstractmethod
     def get_busy(self) -> np.ndarray:
@@ -86,18 +77,13 @@ class Clock(Stateful, ABC):
 
         Raises
         ------
-        RuntimeError
-            If the last round has not ended.
         ValueError
             If a device is not available, or a duration is negative or not finite.
         """
 
     @abstractmethod
     def admit(self) -> np.ndarray:
-        """Advance to the slots, and return the mask [S, K] of the devices in them.
-
-        Raises RuntimeError if no round has begun.
-        """
+        """Advance to the slots, and return the mask [S, K] of the devices in them."""
 
     @abstractmethod
     def close_slot(
@@ -120,8 +106,6 @@ class Clock(Stateful, ABC):
 
         Raises
         ------
-        RuntimeError
-            If no slot is open.
         ValueError
             If airtime_s is negative or not finite.
         """

@@ -1,13 +1,9 @@
-"""Batteries of devices: one with a changing draw, and those of all devices that only sleep."""
+"""Battery of a device, whose draw changes at known instants."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-import numpy as np
-
-from otafl.devices.hardware import Hardware
 
 Draw = tuple[float, float]
 """Instant in seconds, and power in W that is drawn from then on."""
@@ -106,47 +102,3 @@ class Battery:
         charge = min(self.capacity_j, max(0.0, charge))
         self.harvested_j += charge - self.charge_j + drawn
         self.charge_j, self.at_s = charge, to_s
-
-
-class Resting:
-    """Batteries of the devices that have slept since the start of a trial, [K] each.
-
-    Their charges are equal to those of `Battery`, up to rounding, because their draw is constant.
-
-    Parameters
-    ----------
-    hardware : Hardware, arrays [K]
-        Hardware of the devices.
-
-    Attributes
-    ----------
-    empty_s : ndarray, float64 [K]
-        Time at which each battery is empty if its device continues to sleep, inf if never.
-    """
-
-    def __init__(self, hardware: Hardware) -> None:
-        self._own = hardware
-        falls = hardware.sleep_w - hardware.harvest_w
-        never = np.full_like(falls, np.inf)
-        self.empty_s = np.divide(hardware.charge_j, falls, out=never, where=falls > 0)
-
-    def is_on_mains(self, device: int) -> bool:
-        """Return whether a device has no battery."""
-        return bool(np.isinf(self._own.battery_j[device]))
-
-    def compute_charge_j(self, now_s: float) -> np.ndarray:
-        """Compute the charges [K] in joules, inf on mains."""
-        charge = self._own.charge_j + (self._own.harvest_w - self._own.sleep_w) * now_s
-        return np.clip(charge, 0.0, self._own.battery_j)
-
-    def compute_harvested_j(self, now_s: float) -> np.ndarray:
-        """Compute the harvested energy [K] so far, nan on mains."""
-        with np.errstate(invalid="ignore"):  # inf - inf on mains
-            stored = self.compute_charge_j(now_s) - self._own.charge_j
-        return stored + self._own.sleep_w * now_s
-
-    def remove_device(self, device: int) -> Battery:
-        """Return the battery of a device that stops resting, as it was at time 0."""
-        own = self._own
-        numbers = own.battery_j, own.charge_j, own.harvest_w, own.sleep_w
-        return Battery(*(float(one[device]) for one in numbers))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -71,13 +71,6 @@ class EventClock(Clock):
 
     def are_all_available(self) -> bool:
         return all(trial.are_all_available() for trial in self.trials)
-
-    @property
-    def must_ask(self) -> bool:
-        return any(trial.must_ask for trial in self.trials)
-
-    def select_first_available(self, trial: int, devices: Iterable[int], wanted: int) -> list[int]:
-        return self.trials[trial].select_first_available(devices, wanted)
 
     def count_present(self) -> np.ndarray:
         return np.array([trial.count_present() for trial in self.trials])

@@ -6,13 +6,14 @@ Times are in seconds, energies in joules.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from typing import cast
 
 import numpy as np
 import simpy
 
-from otafl.clock.batteries import Battery, Draw, Resting
+from otafl.clock.batteries import Battery, Draw
 from otafl.clock.local_work import ByDevice, LocalWork
 from otafl.devices.hardware import CAUSES, Hardware
 
@@ -36,10 +37,8 @@ class Power:
 
     Attributes
     ----------
-    plain : bool
-        Whether all devices are on mains and draw power only to compute and to radiate.
     batteries : dict of int to Battery
-        Batteries of the devices that have done more than sleep.
+        Batteries of the devices that have one.
     """
 
     def __init__(
@@ -49,15 +48,18 @@ class Power:
         watts = (hardware.circuit_w, hardware.receive_w, hardware.idle_w, hardware.sleep_w)
         self._circuit_w, self._receive_w, self._idle_w, self._sleep_w = map(_scalars, watts)
         self._restart_j = _scalars(hardware.restart_j)
-        self.plain = hardware.is_on_mains and not any(one.any() for one in watts)
         devices = len(hardware.battery_j)
         # without the current sleep; the operating system allocates pages when first written
         self._spent = [_scalars(np.zeros(devices)) for _ in CAUSES]
         self._asleep_s = _scalars(np.zeros(devices))  # start of sleep; nan while at work or away
-        self._resting = None if hardware.is_on_mains else Resting(hardware)
-        self.batteries: dict[int, Battery] = {}
-        self._plans: dict[int, int] = {}  # version of the plan of each battery
-        self._await_empty()
+        numbers = (hardware.battery_j, hardware.charge_j, hardware.harvest_w, hardware.sleep_w)
+        self.batteries = {
+            device: Battery(*(float(one[device]) for one in numbers))
+            for device in np.flatnonzero(np.isfinite(hardware.battery_j)).tolist()
+        }
+        self._plans: Counter[int] = Counter()  # version of the plan of each battery
+        for device in self.batteries:
+            self._plan(device, [])
 
     def sleep(self, device: int) -> None:
         """Start the sleep of a device that has no work."""
@@ -80,30 +82,19 @@ class Power:
         """Start the reception, the local work and the wait of a device."""
         device = update.device
         self.wake(device)
-        self._plan(
-            device,
-            [
+        if self.batteries:
+            draws = [
                 (self._env.now, self._receive_w[device]),
                 (update.began_s, update.compute_w),
                 (update.ready_s, self._idle_w[device]),
-            ],
-        )
+            ]
+            self._plan(device, draws)
 
     def charge_ended(self, update: LocalWork) -> None:
         """Charge the energy of an update that ends now."""
         costs = zip((RECEIVE, COMPUTE, IDLE), self._compute_costs(update), strict=True)
         for cause, joules in costs:
             self._spent[cause][update.device] += joules
-
-    def charge_ready(self, updates: Iterable[LocalWork]) -> None:
-        """Charge the energy of updates that are ready."""
-        if self.plain:  # equal to `charge_ended`, but faster
-            computed = self._spent[COMPUTE]
-            for update in updates:
-                computed[update.device] += update.compute_w * (update.ready_s - update.began_s)
-        else:
-            for update in updates:
-                self.charge_ended(update)
 
     def send(self, stops: dict[int, float], joules: ByDevice[float] | None) -> dict[int, float]:
         """Start the transmission of devices, which sleep after their `stops`.
@@ -120,8 +111,8 @@ class Power:
         dict of int to float
             Device -> instant at which its battery will be empty, inf if never.
         """
-        if self.plain:
-            return {}
+        if not self.batteries:
+            return dict.fromkeys(stops, math.inf)
         now_s = self._env.now
         empties = {}
         for device, stop_s in stops.items():
@@ -155,14 +146,7 @@ class Power:
         away : mapping
             Device that is away now -> its reasons.
         """
-        spent = self._spent
-        if self.plain:
-            if joules is not None:
-                for device, stop_s in stops.items():
-                    if stop_s > opened_s:
-                        spent[TRANSMIT][device] += joules[device]
-            return
-        now_s = self._env.now
+        spent, now_s = self._spent, self._env.now
         for device, stop_s in stops.items():
             # a battery that is empty before the end gives its remaining charge
             end_s = min(stop_s, empties[device])
@@ -190,9 +174,8 @@ class Power:
         It includes sleep until now, and the work done so far for updates at work.
         """
         spent = np.stack([np.asarray(joules) for joules in self._spent], axis=1)
-        if not self.plain:
-            asleep = np.asarray(self._sleep_w) * (float(self._env.now) - np.asarray(self._asleep_s))
-            spent[:, IDLE] += np.nan_to_num(asleep)
+        asleep = np.asarray(self._sleep_w) * (float(self._env.now) - np.asarray(self._asleep_s))
+        spent[:, IDLE] += np.nan_to_num(asleep)
         for update in at_work:
             spent[update.device, [RECEIVE, COMPUTE, IDLE]] += self._compute_costs(update)
         return spent
@@ -200,22 +183,16 @@ class Power:
     def compute_charge_j(self) -> np.ndarray:
         """Compute the charge [K] of the batteries in joules, inf on mains."""
         now_s = float(self._env.now)
-        if self._resting is None:
-            return np.full(len(self._asleep_s), math.inf)
-        charge_j = self._resting.compute_charge_j(now_s)
+        charge_j = np.full(len(self._asleep_s), math.inf)
         for device, battery in self.batteries.items():
             charge_j[device] = battery.update_charge(now_s)
         return charge_j
 
     def compute_harvested_j(self) -> np.ndarray:
-        """Compute the harvested energy [K]; nan on mains.
-
-        It is that up to now for a battery that rests, and up to its last update for another.
-        """
+        """Compute the harvested energy [K] so far; nan on mains."""
         out = np.full(len(self._asleep_s), math.nan)
-        if self._resting is not None:
-            out = self._resting.compute_harvested_j(float(self._env.now))
         for device, battery in self.batteries.items():
+            battery.update_charge(float(self._env.now))
             out[device] = battery.harvested_j
         return out
 
@@ -242,12 +219,10 @@ class Power:
         float
             Instant at which the battery will be empty, inf if never or on mains.
         """
-        if self._resting is None or self._resting.is_on_mains(device):
-            return math.inf
         battery = self.batteries.get(device)
         if battery is None:
-            battery = self.batteries[device] = self._resting.remove_device(device)
-        self._plans[device] = self._plans.get(device, 0) + 1
+            return math.inf
+        self._plans[device] += 1
         now_s = self._env.now
         empty_s = battery.plan(now_s, draws)
         if empty_s != math.inf:
@@ -260,26 +235,6 @@ class Power:
         device, plan = cast(tuple[int, int], event.value)
         if plan == self._plans[device]:
             self._on_empty_battery(device)
-
-    def _await_empty(self, after_s: float = -math.inf) -> None:
-        """Schedule an event at the next instant at which a resting device's battery is empty."""
-        if self._resting is None:
-            return
-        later = self._resting.empty_s[self._resting.empty_s > after_s]
-        at_s = float(later.min(initial=math.inf))
-        if at_s == math.inf:
-            return
-        event = self._env.timeout(at_s - self._env.now, at_s)
-        event.callbacks.append(self._on_rest_end)
-
-    def _on_rest_end(self, event: simpy.Event) -> None:
-        """Report the empty batteries of devices that have only slept."""
-        assert self._resting is not None
-        at_s = cast(float, event.value)
-        for device in np.flatnonzero(self._resting.empty_s == at_s).tolist():
-            if device not in self.batteries:
-                self._on_empty_battery(device)
-        self._await_empty(at_s)
 
 
 def _scalars(values: np.ndarray) -> MutableSequence[float]:

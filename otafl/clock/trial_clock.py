@@ -9,19 +9,16 @@ clock does not depend on what the devices compute.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
 import simpy
 
-from otafl.clock import presence
 from otafl.clock.local_work import ByDevice, Interval, LocalWork, WorkSlot
 from otafl.clock.power import Power
-from otafl.clock.presence import Presence
 from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
@@ -77,14 +74,9 @@ class TrialClock:
         self._round_s = math.nan
         self._slot = 0  # number of the last periodic slot
         self.power = Power(self.env, hardware, self._on_empty_battery)
-        self._presence = None
-        if len(lives) > presence.MANY and self.power.plain and not log:
-            self._presence = Presence(lives)
-        else:
-            for device, life in enumerate(lives):
-                if life is not None:
-                    self.env.process(self._run_presence(device, life))
-        self._departing: dict[int, float] = {}  # device at work -> instant at which it leaves
+        for device, life in enumerate(lives):
+            if life is not None:
+                self.env.process(self._run_presence(device, life))
         self._settle_instant()
 
     def get_time_s(self) -> float:
@@ -99,30 +91,15 @@ class TrialClock:
         free = np.full(self._devices, not self.stopped)
         free[[*self._work, *self._on_air]] = False
         free[[*self._away]] = False
-        if self._presence is not None:
-            free &= [self._is_present(device) for device in range(self._devices)]
         return free
 
     def are_all_available(self) -> bool:
         """Return whether every device is known to be available."""
-        return not (self._work or self._away or self.stopped or self._presence)
-
-    @property
-    def must_ask(self) -> bool:
-        """Whether presence is known only for single devices."""
-        return self._presence is not None
-
-    def select_first_available(self, devices: Iterable[int], wanted: int) -> list[int]:
-        """Return the first `wanted` of the given devices that are available."""
-        if self.stopped:
-            return []
-        busy = {*self._work, *self._on_air}
-        free = (k for k in devices if k not in busy and k not in self._away and self._is_present(k))
-        return list(itertools.islice(free, wanted))
+        return not (self._work or self._away or self.stopped)
 
     def count_present(self) -> float:
-        """Count the present devices; nan if every device would have to be asked for."""
-        return math.nan if self.must_ask else float(self._devices - len(self._away))
+        """Count the present devices."""
+        return float(self._devices - len(self._away))
 
     def get_busy(self) -> list[int]:
         """Return the devices with an update that has not been sent, in ascending order."""
@@ -134,23 +111,11 @@ class TrialClock:
 
     def wait_for_devices(self) -> bool:
         """Advance until a device is available or at work. Return False if this never happens."""
-        env, presence, everyone = self.env, self._presence, range(self._devices)
-        while not (self._work or self.stopped or self.select_first_available(everyone, 1)):
-            next_s = math.inf if presence is None else presence.find_next_return_s(env.now)
-            stuck = not self._away if presence is not None else len(self._gone) == self._devices
-            if stuck and next_s == math.inf:
+        while not (self._work or self.stopped) and len(self._away) == self._devices:
+            if len(self._gone) == self._devices:
                 return False
-            if next_s < env.peek():
-                env.run(until=next_s)
-            else:
-                env.step()
+            self.env.step()
         return True
-
-    def _is_present(self, device: int) -> bool:
-        """Return whether a device has not left."""
-        return (
-            self._presence is None or self._presence.get_course(device, float(self.env.now)).there
-        )
 
     def start(
         self,
@@ -178,14 +143,10 @@ class TrialClock:
 
         Raises
         ------
-        RuntimeError
-            If the slot of the last round has not been admitted.
         ValueError
             If a device is not available, or a duration is negative or not finite.
         """
-        if not math.isnan(self._round_s):
-            raise RuntimeError("start before the last round's slot was admitted")
-        env, work, plain = self.env, self._work, self.power.plain
+        env, work = self.env, self._work
         computed = self._on_computed
         now_s = self._round_s = env.now
         longest = max(downlink_s, default=0.0) if broadcast_s is None else broadcast_s
@@ -195,7 +156,7 @@ class TrialClock:
         for device, down, seconds, watts in zip(
             devices, downlink_s, compute_s, compute_w, strict=True
         ):
-            if device in work or device in self._away or not self._is_present(device):
+            if device in work or device in self._away:
                 raise ValueError(
                     f"device {device} is busy with an earlier update, or away; "
                     "participants must be available"
@@ -204,14 +165,11 @@ class TrialClock:
                 raise ValueError(
                     f"seconds must be finite and not negative, got {down} and {seconds}"
                 )
-            if self._presence is not None:
-                self._schedule_departure(device, self._presence.get_course(device, now_s).next_s)
             ready_s = now_s + (down + seconds)
             update = LocalWork(device, round, now_s, now_s + down, ready_s, watts)
             env.timeout(down + seconds, update).callbacks.append(computed)
             work[device] = update
-            if not plain:
-                self.power.work(update)
+            self.power.work(update)
         self.started += len(devices)
 
     def admit(self) -> WorkSlot:
@@ -225,8 +183,6 @@ class TrialClock:
         All other events of that instant come first, so an update that is ready at the deadline is
         on time.
         """
-        if math.isnan(self._round_s):
-            raise RuntimeError("admit before start")
         rules, env, timer, step = self.rules, self.env, self._build_timer(), self.env.step
         ready, work, wanted = self._ready, self._work, rules.ready
         first_s = self._broadcast_s if rules.broadcast_first else -math.inf
@@ -236,7 +192,6 @@ class TrialClock:
                 break
             step()
         self._settle_instant()
-        self._round_s = math.nan
 
     def wait_until(self, at_s: float) -> None:
         """Advance to an instant, unless it has passed."""
@@ -264,13 +219,9 @@ class TrialClock:
 
         Raises
         ------
-        RuntimeError
-            If no slot is open.
         ValueError
             If airtime_s is negative or not finite.
         """
-        if not math.isnan(self._round_s):
-            raise RuntimeError("transmit before admit")
         if not 0 <= airtime_s < math.inf:
             raise ValueError(f"airtime_s must be finite and not negative, got {airtime_s}")
         env, power = self.env, self.power
@@ -338,8 +289,8 @@ class TrialClock:
         del self._ready[: self.rules.max_ready]
         self._sending.sort(key=_device)
         self._on_air.update(map(_device, self._sending))
-        self.power.charge_ready(self._sending)
         for update in self._sending:
+            self.power.charge_ended(update)
             del self._work[update.device]
             if self.intervals is not None:
                 self._record(*update.list_intervals(now_s))
@@ -414,24 +365,6 @@ class TrialClock:
                 self._remove_device(device, "left")
         if "left" in self._away.get(device, ()):
             self._gone.add(device)
-
-    def _schedule_departure(self, device: int, at_s: float) -> None:
-        """Schedule an event at the instant at which a device that starts to work leaves."""
-        if at_s < math.inf and self._departing.get(device) != at_s:
-            self._departing[device] = at_s
-            event = self.env.timeout(at_s - self.env.now, device)
-            event.callbacks.append(self._on_departure)
-
-    def _on_departure(self, event: simpy.Event) -> None:
-        """Drop the update of a device that leaves."""
-        device = cast(int, event.value)
-        at_s = self._departing.pop(device)
-        if self.env.now < at_s:  # the sum of now and the delay was rounded down
-            self._schedule_departure(device, at_s)
-            return
-        update = self._work.get(device)
-        if update is not None:
-            self._lose(update)
 
     def _on_charged(self, event: simpy.Event) -> None:
         """Return a device whose battery is charged again."""

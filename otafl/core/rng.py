@@ -256,8 +256,11 @@ class Streams:
         """Draw [n, count] int64 of 64 random bits each, for the pairs trial [n], device [n]."""
         return self._draw(_fill_words, purpose, round, (count,), (trial, device))
 
-    def draw_seeds(self, purpose: str, index: int) -> list[int]:
-        """Draw S non-negative 63-bit seeds for other generators; not for hot paths."""
+    def draw_seeds(self, purpose: str, index: int | Tensor) -> list[Any]:
+        """Draw S non-negative 63-bit seeds for other generators; not for hot paths.
+
+        Several indices [n, 1] give n lists of S seeds.
+        """
         key = _extend_key(_extend_key(self._by_trial, _hash_purpose(purpose)), index)
         return (key & (2**63 - 1)).tolist()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -84,8 +84,6 @@ def build(
         for trial in partition_samples(source, data, num_devices, assigned_streams)
         for part in trial.split(devices)
     ]
-    if data.labels == "classes":
-        data = replace(data, y_train=source.partition.relabel(data.y_train, num_devices))
     index, count = (
         torch.from_numpy(array).to(streams.device)
         for array in pack([trial.train for trial in held])

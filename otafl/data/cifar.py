@@ -17,7 +17,7 @@ from otafl.core.errors import UserError
 from otafl.core.files import open_regular
 from otafl.data.base import DataSource
 from otafl.data.dataset import Bytes, DataSet, Indices
-from otafl.data.files import MAX_BYTES, Download, Files, Root, build_file_finder, wrap_read_errors
+from otafl.data.files import MAX_BYTES, Download, Files, Root, wrap_read_errors
 from otafl.data.pixels import scale_images, shift_and_scale
 
 _PIXELS = 3 * 32 * 32
@@ -47,7 +47,7 @@ def make_archive_files(name: str, folder: str, size: str, md5: str, *inside: str
     url = f"https://www.cs.toronto.edu/~kriz/{name}-python.tar.gz"
     members = tuple(f"{folder}/{file}" for file in inside)
     download = Download(url, f"md5:{md5}", members, extract_dir="..")
-    return Files(folder, size, (download,), build_file_finder(*inside))
+    return Files(folder, size, (download,))
 
 
 class Cifar(DataSource):
@@ -72,20 +72,17 @@ class Cifar(DataSource):
 
     def read(self) -> DataSet:
         folder = self.files.locate(self.name, self.root)
-        standardised = self.pixel_scale == "standardised"
         read = [read_batch(folder / name, self.label_key, self.classes) for name in self.batches]
         train = np.concatenate([pixels for pixels, _ in read[:-1]])
         y_train = np.concatenate([y for _, y in read[:-1]])
         test, y_test = read[-1]
-        scale = "unit" if standardised else self.pixel_scale
-        x_train, x_test, black = scale_images(train, test, scale)
-        x_train, x_test = (x.reshape(-1, *self.input_shape) for x in (x_train, x_test))
-        if standardised:
-            mean, deviation = (
-                np.array(moments)[:, None, None]
-                for moments in (self.channel_mean, self.channel_deviation)
-            )
-            x_train, x_test, black = shift_and_scale(x_train, x_test, mean, 1.0 / deviation)
+        train, test = (pixels.reshape(-1, *self.input_shape) for pixels in (train, test))
+        if self.pixel_scale == "standardised":
+            moments = self.channel_mean, self.channel_deviation
+            mean, deviation = (255.0 * np.array(one)[:, None, None] for one in moments)
+            x_train, x_test, black = shift_and_scale(train, test, mean, 1.0 / deviation)
+        else:
+            x_train, x_test, black = scale_images(train, test, self.pixel_scale)
         return DataSet(x_train, y_train, x_test, y_test, self.classes, black=black)
 
 

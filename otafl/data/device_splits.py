@@ -17,7 +17,6 @@ from otafl.data.dataset import DataSet, Indices
 from otafl.data.loading import split_declared
 from otafl.data.partitions import PartitionTask
 from otafl.data.partitions.base import SampleAssignment, SampleCounts
-from otafl.user_code.custom_part import CustomPart
 
 PARTITION = declare_purpose("partition", __name__)
 
@@ -108,29 +107,6 @@ def get_declared_counts(source: DataSource, devices: int, unknown: int) -> Sampl
     return SampleCounts(
         train, devices, source.classes or unknown, source.has_users, source.num_users
     )
-
-
-def get_training_sizes(source: DataSource, devices: int) -> list[int]:
-    """Return the numbers of training samples of the devices, before the samples are read.
-
-    The list has one number for each device if no random draw decides them, else only their mean. It
-    is empty if the data set declares no numbers or cannot be split.
-    """
-    if isinstance(source, CustomPart) or source.samples is None:
-        return []
-    try:
-        if split_declared(source) is None:
-            return []
-        counts = get_declared_counts(source, devices, source.samples[0])
-        sizes = np.array(
-            source.partition.get_sizes(counts) or [counts.samples // devices], np.int64
-        )
-        if source.test == "per_device":
-            assigned = SampleAssignment(np.arange(sizes.sum()), sizes)
-            sizes = split_parts(assigned, source.test_share, source.validation).train.counts
-    except UserError:
-        return []
-    return [int(size) for size in sizes]
 
 
 def split_parts(

@@ -10,7 +10,7 @@ import contextlib
 import os
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -24,8 +24,6 @@ from otafl.core.files import MIB
 
 DATA_DIR = "OTAFL_DATA_DIR"
 """Environment variable with the folder that contains the folders of data sets."""
-SYSTEM_ROOT = Path("/usr/share/datasets")
-"""Folder of Debian's package dataset-fashion-mnist."""
 
 Root = Annotated[
     str | None,
@@ -63,10 +61,9 @@ class Download:
         """Last part of the address."""
         return self.url.rpartition("/")[2]
 
-
-def build_file_finder(*names: str) -> Callable[[Path], str | None]:
-    """Build the function that returns the first of these files that a folder lacks, or None."""
-    return lambda folder: next((name for name in names if not (folder / name).is_file()), None)
+    def list_paths(self, folder: Path) -> list[Path]:
+        """Return where the files to read are in the data set's folder."""
+        return [folder / self.extract_dir / member for member in self.members or (self.file,)]
 
 
 @dataclass(frozen=True)
@@ -81,24 +78,22 @@ class Files:
         Size of the downloads, as a text.
     downloads : tuple of Download
         Files to download.
-    find_missing_fn : callable
-        Function that returns the name of a file that a folder lacks, or None if the data set is
-        complete.
     """
 
     folder: str
     size: str
     downloads: tuple[Download, ...]
-    find_missing_fn: Callable[[Path], str | None]
 
     def get_home(self, root: str | None) -> Path:
         """Return the data set's folder in `root`, $OTAFL_DATA_DIR or the user's cache folder."""
         chosen = root or os.environ.get(DATA_DIR) or pooch.os_cache("otafl")
         return Path(chosen).expanduser() / self.folder
 
-    def find(self, root: str | None) -> Path | None:
-        """Return the first folder that contains the data set, or None."""
-        return next((f for f in self._list_folders(root) if self.find_missing_fn(f) is None), None)
+    def find_missing(self, root: str | None) -> Path | None:
+        """Return the first file that the data set's folder lacks, None if it is complete."""
+        home = self.get_home(root)
+        paths = (path for one in self.downloads for path in one.list_paths(home))
+        return next((path for path in paths if not path.is_file()), None)
 
     def locate(self, name: str, root: str | None) -> Path:
         """Return the folder that contains the data set.
@@ -113,28 +108,21 @@ class Files:
         Returns
         -------
         Path
-            First folder with all files.
+            Folder with all files.
 
         Raises
         ------
         UserError
             If a file is missing.
         """
-        found = self.find(root)
-        if found is not None:
-            return found
-        first, *others = self._list_folders(root)
-        also = "".join(f" (nor is the set in {folder})" for folder in others)
+        home, missing = self.get_home(root), self.find_missing(root)
+        if missing is None:
+            return home
         raise UserError(
-            f"data: {self.find_missing_fn(first)} of {name} is not in {first}{also}; run "
-            f"`otafl data get {name}`, or set data.root or ${DATA_DIR} to the folder that contains "
-            f"a folder {self.folder!r} with the files"
+            f"data: {missing.name} of {name} is not in {home}; run `otafl data get {name}`, or set "
+            f"data.root or ${DATA_DIR} to the folder that contains a folder {self.folder!r} with "
+            "the files"
         )
-
-    def _list_folders(self, root: str | None) -> list[Path]:
-        """Return the folders in which the data set can be."""
-        system = [] if root else [SYSTEM_ROOT / self.folder]
-        return [self.get_home(root), *system]
 
 
 MAX_BYTES = 4096 * MIB
@@ -226,9 +214,8 @@ def _describe_source(name: str, root: str | None) -> Available:
             f"ships with {source.ships_with}" if source.ships_with else "given in the section data"
         )
         return Available(name, where, bool(source.ships_with), description)
-    found = files.find(root)
-    where = str(found or files.get_home(root))
-    return Available(name, where, found is not None, f"{description}; {files.size}")
+    is_present = files.find_missing(root) is None
+    return Available(name, str(files.get_home(root)), is_present, f"{description}; {files.size}")
 
 
 def _download(name: str, download: Download, folder: Path) -> None:
@@ -237,9 +224,8 @@ def _download(name: str, download: Download, folder: Path) -> None:
     An archive that is still there shows that its files are incomplete.
     """
     url, archive = download.url, folder / download.file
-    taken = [folder / download.extract_dir / member for member in download.members]
-    processor = None
-    if taken:
+    taken, processor = download.list_paths(folder), None
+    if download.members:
         if not archive.exists() and all(path.is_file() for path in taken):
             return
         for path in taken:
@@ -258,7 +244,7 @@ def _download(name: str, download: Download, folder: Path) -> None:
         raise UserError(f"otafl data get {name}: {archive} cannot be unpacked: {error}") from error
     except (OSError, ValueError) as error:  # the network, the disk; a wrong checksum
         raise UserError(f"otafl data get {name}: {url} to {folder}: {error}") from error
-    if taken:
+    if download.members:
         missing = [path.name for path in taken if not path.is_file()]
         if missing:
             raise UserError(f"otafl data get {name}: {archive} has no {', '.join(missing)}")

@@ -60,7 +60,7 @@ class HuggingFace(DataSource):
     """column with the user of each sample, for partition natural"""
     pixel_scale: Scale = "unit"
     """scale of the pixels: unit, [0, 1]; raw, 0 to 255; signed, [-1, 1]; standardised, over all
-    pixels together or each on its own; lists of numbers are not scaled"""
+    pixels together; lists of numbers are not scaled"""
 
     @property
     def has_users(self) -> bool:  # type: ignore[override]

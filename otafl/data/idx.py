@@ -1,7 +1,7 @@
 """Grey images in the IDX format: MNIST and Fashion-MNIST.
 
 A file is a big-endian magic number, one 32-bit size for each dimension, and unsigned bytes. A data
-set is four such files in one folder, gzipped or not.
+set is four such gzipped files in one folder.
 
 References
 ----------
@@ -29,7 +29,6 @@ from otafl.data.files import MAX_BYTES, Download, Files, Root, wrap_read_errors
 from otafl.data.pixels import Scale, scale_images
 
 _MAGIC = {"labels": 0x0801, "images": 0x0803}  # unsigned bytes, in one dimension and in three
-_GZIP = b"\x1f\x8b"
 
 
 def make_image_files(folder: str, size: str, url: str, md5: Mapping[str, str]) -> Files:
@@ -52,11 +51,7 @@ def make_image_files(folder: str, size: str, url: str, md5: Mapping[str, str]) -
         The four files.
     """
     downloads = tuple(Download(url + file, f"md5:{digest}") for file, digest in md5.items())
-
-    def find_missing(folder: Path) -> str | None:
-        return next((name for name in md5 if _find_file(folder / name) is None), None)
-
-    return Files(folder, size, downloads, find_missing)
+    return Files(folder, size, downloads)
 
 
 class GreyImages(DataSource):
@@ -70,13 +65,11 @@ class GreyImages(DataSource):
     root: Root = None
     pixel_scale: Scale = "unit"
     """scale of the pixels: unit, [0, 1]; raw, 0 to 255; signed, [-1, 1]; standardised, minus the
-    mean of all pixels and over their deviation + 0.001; standardised_per_pixel, the same for each
-    position in the image"""
+    mean of all pixels and over their deviation + 0.001"""
 
     def read(self) -> DataSet:
         folder = self.files.locate(self.name, self.root)
-        names = [download.file for download in self.files.downloads]
-        paths = [path for path in (_find_file(folder / name) for name in names) if path is not None]
+        paths = [folder / download.file for download in self.files.downloads]
         train, y_train = _read_pair(*paths[:2])
         test, y_test = _read_pair(*paths[2:])
         if train.shape[1] != test.shape[1]:
@@ -88,11 +81,6 @@ class GreyImages(DataSource):
         return DataSet(x_train, y_train, x_test, y_test, self.classes, black=black)
 
 
-def _find_file(path: Path) -> Path | None:
-    """Return the path of a file, gzipped or unpacked."""
-    return next((p for p in (path, path.with_suffix("")) if p.is_file()), None)
-
-
 def _read_pair(images: Path, labels: Path) -> tuple[Bytes, Indices]:
     """Read images [n, pixels] and their labels [n]."""
     pixels, y = read(images, "images"), read(labels, "labels")
@@ -102,7 +90,7 @@ def _read_pair(images: Path, labels: Path) -> tuple[Bytes, Indices]:
 
 
 def read(path: Path, kind: str) -> Bytes:
-    """Read a plain or gzipped IDX file.
+    """Read a gzipped IDX file.
 
     Parameters
     ----------
@@ -121,7 +109,13 @@ def read(path: Path, kind: str) -> Bytes:
     UserError
         If the file is not exactly an IDX file of this kind.
     """
-    content, magic = _read_content(path), _MAGIC[kind]
+    magic = _MAGIC[kind]
+    with wrap_read_errors(path):
+        packed = io.BytesIO(read_bytes(path, MAX_BYTES))
+    try:
+        content = gzip.GzipFile(fileobj=packed).read(MAX_BYTES)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: no gzip file, or truncated or corrupt: {error}") from error
     dimensions = magic & 0xFF
     header = 4 + 4 * dimensions
     if len(content) < header:
@@ -142,20 +136,6 @@ def read(path: Path, kind: str) -> Bytes:
         )
     values = np.frombuffer(content, np.uint8, offset=header)
     return values.reshape(sizes[0], *([math.prod(sizes[1:])] if dimensions > 1 else []))
-
-
-def _read_content(path: Path) -> bytes:
-    """Return the bytes of a plain or gzipped file."""
-    with wrap_read_errors(path):
-        content = read_bytes(path, MAX_BYTES)
-    if content[:2] == _GZIP:
-        try:
-            return gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_BYTES)
-        except (OSError, EOFError, zlib.error) as error:
-            raise UserError(f"{path}: truncated or corrupt gzip file: {error}") from error
-    if path.suffix == ".gz":
-        raise UserError(f"{path}: the name ends in .gz, but the file is no gzip file")
-    return content
 
 
 class Mnist(GreyImages):

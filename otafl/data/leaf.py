@@ -21,7 +21,7 @@ from otafl.core.errors import UserError
 from otafl.core.files import open_regular
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, Floats, Indices, Labelled
-from otafl.data.files import Download, Files, Root, build_file_finder, wrap_read_errors
+from otafl.data.files import Download, Files, Root, wrap_read_errors
 from otafl.data.hugging_face import check_column, open_splits, read_pixels
 from otafl.data.partitions.base import SampleAssignment
 from otafl.losses.base import Labels
@@ -212,7 +212,6 @@ class Sent140(DataSource):
                 (_VECTORS,),
             ),
         ),
-        build_file_finder(_VECTORS, _TWEETS),
     )
     has_users: ClassVar[bool] = True
     input_shape: ClassVar[tuple[int, ...]] = (_LENGTH, _WIDTH)
@@ -355,7 +354,6 @@ class Shakespeare(DataSource):
                 "sha256:86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
             ),
         ),
-        build_file_finder(_FILE),
     )
     has_users: ClassVar[bool] = True
     labels: ClassVar[Labels | None] = "tokens"

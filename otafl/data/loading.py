@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import zlib
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def load(source: DataSource) -> DataSet:
     """
     data = check_dataset(source.read(), source.name)
     official = len(data.y_train), len(data.y_test), len(data.y_validation)
-    sizes = split(source, *official, withheld=0)
+    sizes = split(source, *official)
     if source.test == "train_tail":
         keep = len(data.y_train) - len(data.y_test)
         tail, data = data.select_train(slice(keep, None)), data.select_train(slice(keep))
@@ -83,13 +83,13 @@ def split_declared(source: DataSource) -> SplitSizes | None:
 
     Raises UserError as `split`.
     """
-    if source.samples is None or not (source.server is None or source.server.has_known_count):
+    if source.samples is None or source.server is not None:
         return None
     return split(source, *source.samples)
 
 
 def split(
-    source: DataSource, train: int, test: int, validation: int = 0, withheld: int | None = None
+    source: DataSource, train: int, test: int, validation: int = 0, withheld: int = 0
 ) -> SplitSizes:
     """Return the sizes of a section's split, for a data set that need not be read.
 
@@ -99,8 +99,8 @@ def split(
         Section `data`.
     train, test, validation : int
         Number of samples of the data set.
-    withheld : int, optional
-        Number of training samples of the server; if not given, as far as the section tells.
+    withheld : int
+        Number of training samples of the server.
 
     Returns
     -------
@@ -126,8 +126,6 @@ def split(
                 "number of training samples"
             )
         train = source.train_samples
-    if withheld is None:
-        withheld = 0 if source.server is None else source.server.count_known(train)
     train -= withheld
     if source.test == "per_device":
         if validation:
@@ -152,28 +150,15 @@ def split(
     return SplitSizes(train - held, held)
 
 
-class _Same:
-    """An object as a key, which is equal only to itself; the key keeps the object."""
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-
 def load_cached(source: DataSource) -> DataSet:
     """Load a data set as `load` does, and cache the last two, which the stacks of a sweep share.
 
-    A user-defined function is called again if it is another object, or if its content has changed.
+    A user-defined function is called again if its content has changed.
     """
     if not isinstance(source, CustomPart):
         return _load_from_cache(source)
     function = loading.load(source.name, "data.name")
-    return _load_from_cache(source, _Same(function), sources.hash_object(source.name, function))
+    return _load_from_cache(source, sources.hash_object(source.name, function))
 
 
 def compute_fingerprint(source: DataSource) -> str:
@@ -233,27 +218,25 @@ def _hash_dataset(data: DataSet) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _load_from_cache(source: DataSource, *function: object) -> DataSet:
+def _load_from_cache(source: DataSource, *digest: str) -> DataSet:
     """Return the data set of a section, which may depend on a user-defined function."""
     return load(source)
 
 
 def _pool_splits(data: DataSet) -> DataSet:
     """Use all samples as training samples, those of the test set last."""
-    owner = None
-    if data.owner is not None and data.owner_test is not None:
-        owner = np.concatenate([data.owner, data.owner_test])
-    time = None
-    if data.time is not None and data.time_test is not None:
-        time = np.concatenate([data.time, data.time_test])
+
+    def join(train: Any, test: Any) -> Any:
+        return None if train is None or test is None else np.concatenate([train, test])
+
     return replace(
         data,
-        x_train=np.concatenate([data.x_train, data.x_test]),
-        y_train=np.concatenate([data.y_train, data.y_test]),
+        x_train=join(data.x_train, data.x_test),
+        y_train=join(data.y_train, data.y_test),
         x_test=data.x_test[:0],
         y_test=data.y_test[:0],
-        owner=owner,
+        owner=join(data.owner, data.owner_test),
         owner_test=None,
-        time=time,
+        time=join(data.time, data.time_test),
         time_test=None,
     )

@@ -29,7 +29,7 @@ from otafl.core.errors import UserError
 from otafl.core.files import open_regular
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
-from otafl.data.files import Download, Files, Root, build_file_finder, wrap_read_errors
+from otafl.data.files import Download, Files, Root, wrap_read_errors
 from otafl.losses.base import Labels
 
 _FILE = "parkinsons_updrs.data"
@@ -54,7 +54,6 @@ class Parkinsons(DataSource):
                 "sha256:8dd8c084e51bd21fe360f910c10fc5d590113141c4803355c11591325f22df12",
             ),
         ),
-        build_file_finder(_FILE),
     )
     has_users: ClassVar[bool] = True
     labels: ClassVar[Labels | None] = "values"

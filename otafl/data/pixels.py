@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from otafl.data.dataset import Bytes, Floats
 
-Scale = Literal["unit", "raw", "signed", "standardised", "standardised_per_pixel"]
+Scale = Literal["unit", "raw", "signed", "standardised"]
 Doubles = NDArray[np.float64]
 
 _SPREAD = 0.001  # added to a deviation of bytes (Shi et al. 2023), which is 0 for a constant pixel
@@ -24,17 +24,15 @@ def scale_images(train: Bytes, test: Bytes, scale: Scale) -> tuple[Floats, Float
         Images.
     scale : str
         Scale of the pixels. unit: [0, 1]; raw: 0 to 255; signed: [-1, 1]; standardised: minus the
-        mean of all pixels of both sets, over their deviation + 0.001; standardised_per_pixel: the
-        same for each position in the image.
+        mean of all pixels of both sets, over their deviation + 0.001.
 
     Returns
     -------
     tuple of three ndarray, float32
         Training images, test images, and the value of a black pixel.
     """
-    if scale.startswith("standardised"):
-        moments = _compute_moments if scale == "standardised" else _compute_pixel_moments
-        mean, deviation = moments(train, test)
+    if scale == "standardised":
+        mean, deviation = _compute_moments(train, test)
         return shift_and_scale(train, test, mean, 1.0 / (deviation + _SPREAD))
     x_train, x_test = train.astype(np.float32), test.astype(np.float32)
     black = np.zeros((), np.float32)
@@ -79,12 +77,3 @@ def _compute_moments(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:
     value = np.arange(256.0)
     mean = np.dot(share, value)
     return np.asarray(mean), np.sqrt(np.dot(share, (value - mean) ** 2))
-
-
-def _compute_pixel_moments(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:
-    """Compute mean and deviation of each pixel, from exact sums."""
-    count = len(train) + len(test)
-    first = sum(part.sum(0, dtype=np.int64) for part in (train, test)) / count
-    squares = (np.square(part, dtype=np.uint32) for part in (train, test))
-    second = sum(square.sum(0, dtype=np.int64) for square in squares) / count
-    return first, np.sqrt(np.maximum(second - first**2, 0.0))

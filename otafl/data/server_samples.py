@@ -45,18 +45,9 @@ class ServerDataSettings(Settings):
             text = f"data '{data.name}' has no users; use by: samples"
             yield make_problem(text, "data.server.by", "data")
 
-    @property
-    def has_known_count(self) -> bool:
-        """Whether `count` is known before the data are read."""
-        return self.classes is None and self.by == "samples"
-
     def count(self, number: int) -> int:
         """Return how many of so many samples, or users, the server holds."""
         return round(self.fraction * number)
-
-    def count_known(self, samples: int) -> int:
-        """Return how many of so many samples the server holds, 0 if the data decide it."""
-        return self.count(samples) if self.has_known_count else 0
 
 
 def withhold(settings: ServerDataSettings, data: DataSet) -> DataSet:

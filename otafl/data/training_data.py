@@ -8,7 +8,6 @@ or how many rounds are drawn at once. `otafl.data.epochs` draws those of local w
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 
 import torch
@@ -59,11 +58,6 @@ class TrainingData:
         Augmentation of the images of minibatches.
     epochs : int, optional
         Passes of each device over its samples in a round, in place of `steps`.
-
-    Raises
-    ------
-    ValueError
-        If shapes, counts or indices do not fit.
     """
 
     def __init__(
@@ -79,19 +73,6 @@ class TrainingData:
         augment: Augmentation | None = None,
         epochs: int | None = None,
     ) -> None:
-        if index.shape[:2] != count.shape or len(count) != streams.num_trials:
-            raise ValueError(
-                f"index {list(index.shape)} and count {list(count.shape)} must be [S, K, n_max] "
-                f"and [S, K] for S = {streams.num_trials} trials"
-            )
-        if batch_size < 1 or steps < 1:
-            raise ValueError(
-                f"batch_size and steps: got {batch_size} and {steps}; must be at least 1"
-            )
-        if count.min() < 1 or count.max() > index.shape[2]:
-            raise ValueError(f"count: must be in 1..{index.shape[2]}")
-        if index.min() < 0 or index.max() >= len(y):
-            raise ValueError(f"index: must be in 0..{len(y) - 1}")
         place = streams.device
         self.x, self.y = x.to(place).contiguous(), y.to(place)
         self.flat_x = self.x.flatten(1)
@@ -101,7 +82,7 @@ class TrainingData:
         width = min(batch_size, self.max_samples)
         self.classes, self.batch_size, self.steps = classes, width, steps
         self.nominal_batch_size = batch_size
-        self._streams, self.augment = streams, augment
+        self.streams, self.augment = streams, augment
         self.epochs = EpochPlan(self.index, self.count, width, epochs) if epochs else None
         self._some_full, self._all_full = bool(count.min() <= width), width == self.max_samples
         self._small = bool(count.min() < batch_size)
@@ -110,17 +91,6 @@ class TrainingData:
         self._ahead = min(_ROUNDS_AHEAD, _NUMBERS_AHEAD // numbers)
         self._drawn_ahead: dict[int, tuple[int, Tensor]] = {}
         self._presence: Tensor | None = None
-
-    @functools.cached_property
-    def _all_pairs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Every pair of trial and device: its flat index, trial and device, [S * K] each."""
-        cells = torch.arange(self.num_trials * self.num_devices, device=self.count.device)
-        return cells, cells // self.num_devices, cells % self.num_devices
-
-    def make_epochs(self, round: Round, cohort: Cohort) -> EpochBatches | None:
-        """Return the minibatches of epochs; None if the local work is given in steps."""
-        plan = self.epochs
-        return None if plan is None else EpochBatches(plan, self._streams, round, cohort)
 
     def select_cohort(self, round: Round, cohort: Cohort, has_keys: bool = False) -> CohortData:
         """Return the local data of a chunk of cohort rows in a round.
@@ -136,7 +106,7 @@ class TrainingData:
         """
         purpose = DROPOUT / draw if draw else DROPOUT
         key = make_step_key(round, step)
-        return self._streams.draw_device_words(purpose, key, cohort.trial, cohort.device, 1)[:, 0]
+        return self.streams.draw_device_words(purpose, key, cohort.trial, cohort.device, 1)[:, 0]
 
     def draw_ahead(self, round: int, draw: int) -> Tensor:
         """Return a round's samples [T, S * K, B] int64 of the population, from a block of rounds.
@@ -146,7 +116,8 @@ class TrainingData:
         first, block = self._drawn_ahead.get(draw, (-self._ahead, self.count))
         if not 0 <= round - first < self._ahead:
             ticks = _make_step_keys(round, self._ahead, 0, self.steps, self.count.device)
-            first, block = round, self.draw_samples(ticks, *self._all_pairs, draw)
+            cells = torch.arange(self.num_trials * self.num_devices, device=self.count.device)
+            first, block = round, self.draw_samples(ticks, cells, draw)
             self._drawn_ahead[draw] = first, block
         start = (round - first) * self.steps
         return block[start : start + self.steps]
@@ -157,17 +128,14 @@ class TrainingData:
         It is independent of the minibatches of local work.
         """
         ticks = _make_step_keys(round, 1, step, step + 1, flat_index.device)
-        pair = flat_index // self.num_devices, flat_index % self.num_devices
-        sample = self.draw_samples(ticks, flat_index, *pair, "test")[0]
+        sample = self.draw_samples(ticks, flat_index, "test")[0]
         return self.gather(sample, self.compute_batch_weight(flat_index))
 
     def uses_lookahead(self, cohort: Cohort) -> bool:
         """Return whether to draw several rounds at once, which pays if all devices take part."""
         return self._ahead > 1 and cohort.num_rows == self.num_trials * self.num_devices
 
-    def draw_samples(
-        self, ticks: Tensor, flat_index: Tensor, trial: Tensor, device: Tensor, draw: int | str
-    ) -> Tensor:
+    def draw_samples(self, ticks: Tensor, flat_index: Tensor, draw: int | str) -> Tensor:
         """Draw the samples of minibatches.
 
         Parameters
@@ -176,8 +144,6 @@ class TrainingData:
             Keys of rounds and steps in the random stream.
         flat_index : Tensor, int64 [n]
             Rows, as indices in [S * K].
-        trial, device : Tensor, int64 [n]
-            Trial and device of each row.
         draw : int or str
             Name of the draw.
 
@@ -191,9 +157,8 @@ class TrainingData:
         if self._all_full:  # every device gives all of its samples, and nothing is drawn
             position = list_positions(count, size).expand(len(ticks), -1, -1).clone()
         else:
-            uniform = self._streams.draw_device_uniform_rounds(
-                purpose, ticks, trial, device, (size,)
-            )
+            pairs = flat_index // self.num_devices, flat_index % self.num_devices
+            uniform = self.streams.draw_device_uniform_rounds(purpose, ticks, *pairs, (size,))
             position = choose(uniform, count.clamp(min=size) if self._small else count)
             if self._some_full:
                 full = count[:, None] <= size
@@ -210,7 +175,7 @@ class TrainingData:
             return None
         count = self.count[flat_index]
         return compute_sample_weights(
-            count.clamp(max=self.batch_size), self.batch_size, self._streams.dtype
+            count.clamp(max=self.batch_size), self.batch_size, self.streams.dtype
         )
 
     def gather_all(self, flat_index: Tensor) -> Batch:
@@ -220,7 +185,7 @@ class TrainingData:
             return self.gather(sample, None)
         return self.gather(
             sample,
-            compute_sample_weights(self.count[flat_index], self.max_samples, self._streams.dtype),
+            compute_sample_weights(self.count[flat_index], self.max_samples, self.streams.dtype),
         )
 
     def count_classes(self, flat_index: Tensor) -> Tensor:
@@ -247,12 +212,18 @@ class CohortData:
     """Local data of the rows of a cohort in one round; see `contracts.LocalData`."""
 
     def __init__(
-        self, data: TrainingData, round: Round, cohort: Cohort, has_keys: bool = False
+        self,
+        data: TrainingData,
+        round: Round,
+        cohort: Cohort,
+        has_keys: bool = False,
+        flipped_mask: Tensor | None = None,
     ) -> None:
-        self._has_keys = has_keys
+        self._has_keys, self._flipped_mask = has_keys, flipped_mask
         self.round, self.steps, self.cohort = round, data.steps, cohort
-        self._data, self._epochs = data, data.make_epochs(round, cohort)
-        if self._epochs is not None:
+        self._data, self._epochs = data, None
+        if data.epochs is not None:
+            self._epochs = EpochBatches(data.epochs, data.streams, round, cohort)
             self.steps = self._epochs.num_steps
         self._flat_index = cohort.flat_index
         self._ahead = not torch.is_tensor(round) and data.uses_lookahead(cohort)
@@ -283,7 +254,7 @@ class CohortData:
         if not 0 <= step < self.steps:
             raise IndexError(f"local step: got {step}; must be in 0..{self.steps - 1}")
         data = self._data
-        batch = self._gather(step, draw_index)
+        batch = self._flip(self._gather(step, draw_index))
         if self._has_keys:
             batch = replace(batch, keys=self.draw_keys(step, draw_index))
         if data.augment is None:
@@ -303,11 +274,25 @@ class CohortData:
 
     def load_full_batch(self) -> Batch:
         """Return all local data, x [n, n_max, *shape], padded with weight 0."""
-        return self._data.gather_all(self._flat_index)
+        return self._flip(self._data.gather_all(self._flat_index))
+
+    def flip_labels(self, mask: Tensor) -> CohortData:
+        """Return the local data with class C - 1 - y in place of y, of C classes, in rows [n]."""
+        return CohortData(self._data, self.round, self.cohort, self._has_keys, mask)
+
+    def _flip(self, batch: Batch) -> Batch:
+        """Return the minibatch with flipped labels in the rows that `flip_labels` names."""
+        if self._flipped_mask is None:
+            return batch
+        flipped = self._data.classes - 1 - batch.y
+        return replace(batch, y=flipped.where(self._flipped_mask[:, None], batch.y))
 
     def count_classes(self) -> Tensor:
         """Count the samples of each class of the rows, [n, classes] int64."""
-        return self._data.count_classes(self._flat_index)
+        counts = self._data.count_classes(self._flat_index)
+        if self._flipped_mask is None:
+            return counts
+        return counts.flip(1).where(self._flipped_mask[:, None], counts)
 
     def count_samples(self) -> Tensor:
         """Return how many samples the rows have, [n] int64."""
@@ -320,7 +305,9 @@ class CohortData:
 
     def take(self, row_index: Tensor) -> CohortData:
         """Return the local data of the rows row_index [n] int64, which must be ordered by trial."""
-        return CohortData(self._data, self.round, self.cohort.take(row_index), self._has_keys)
+        mask = None if self._flipped_mask is None else self._flipped_mask[row_index]
+        cohort = self.cohort.take(row_index)
+        return CohortData(self._data, self.round, cohort, self._has_keys, mask)
 
     def _gather(self, step: int, draw: int) -> Batch:
         """Return the minibatch of a step, before augmentation."""
@@ -340,10 +327,7 @@ class CohortData:
             numbers = self.cohort.num_rows * self._data.batch_size
             steps = min(self.steps - step, max(1, _NUMBERS_AHEAD // max(1, numbers)))
             ticks = _make_step_keys(self.round, 1, step, step + steps, self._flat_index.device)
-            cohort = self.cohort
-            sample = self._data.draw_samples(
-                ticks, self._flat_index, cohort.trial, cohort.device, draw
-            )
+            sample = self._data.draw_samples(ticks, self._flat_index, draw)
             first, block = step, sample.unbind(0)
             self._drawn_ahead[draw] = first, block
         return block[step - first]

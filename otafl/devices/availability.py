@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, overload
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
 
-from otafl.core import settings
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_purpose
+from otafl.core.settings import Settings
 from otafl.devices import csv_table
 
 LIVES = declare_purpose("availability", __name__)
@@ -33,97 +33,48 @@ Times rise and values alternate. A device that is absent at first begins with (0
 """
 
 
-@dataclass(frozen=True)
-class AvailabilitySetup:
-    """Parameters that every availability is built from.
-
-    Parameters
-    ----------
-    devices : int
-        Number of devices K.
-    streams : Streams
-        Random streams of S trials.
-    """
-
-    devices: int
-    streams: Streams
-
-    def build_generator(self, trial: int, device: int) -> np.random.Generator:
-        """Return the random generator of a device's life in a trial, at its start."""
-        return np.random.Generator(np.random.Philox(self._seed_streams(device)[trial]))
-
-    @functools.cached_property
-    def _seed_streams(self) -> Callable[[int], list[int]]:
-        """The function device -> seeds of its lives, one for each trial."""
-        return functools.lru_cache(maxsize=4096)(functools.partial(self.streams.draw_seeds, LIVES))
-
-
-class Availability(ABC):
-    """Presence of the devices over time.
-
-    Parameters
-    ----------
-    settings : Availability.Settings
-        Settings of the component.
-    setup : AvailabilitySetup
-        Number of devices, and random streams.
-    """
+class Availability(Settings):
+    """Presence of the devices over time. An availability is its settings."""
 
     leave: ClassVar[bool] = True
-    """Whether devices can leave; otherwise `list_changes` is never called."""
-
-    class Settings(settings.Settings):
-        """Section `devices.availability` of a scenario."""
-
-    def __init__(self, settings: Any, setup: AvailabilitySetup) -> None:
-        self.settings, self.setup = settings, setup
+    """Whether devices can leave; otherwise `build_lives` draws nothing."""
 
     @abstractmethod
-    def list_changes(self, trial: int, device: int) -> Life | None:
-        """Return the life of a device in a trial.
+    def list_lives(self, generators: Sequence[np.random.Generator]) -> list[Life | None]:
+        """Return the lives of a trial's devices.
 
         Parameters
         ----------
-        trial, device : int
-            Numbers of trial and device.
+        generators : Sequence of numpy.random.Generator
+            Random generator of each of the K devices.
 
         Returns
         -------
-        Life, optional
-            Changes of its presence; None for a device that never leaves.
+        list of Life or None
+            Changes of the presence of each device; None for a device that never leaves.
+
+        Raises
+        ------
+        UserError
+            If a file cannot be read.
         """
 
 
-class Lives(Sequence[Life | None]):
-    """Lives of a trial's devices, each started anew at every access.
+def build_lives(
+    availability: Availability, devices: int, streams: Streams
+) -> list[list[Life | None]]:
+    """Build the lives of K devices in S trials, [S][K]; without a list [K] if no device leaves.
 
-    Parameters
-    ----------
-    availability : Availability
-        Law of the lives.
-    trial : int
-        Number of the trial.
-    devices : int
-        Number of devices K.
+    A life depends only on seed, trial and device.
     """
-
-    def __init__(self, availability: Availability, trial: int, devices: int) -> None:
-        self._availability, self._trial, self._devices = availability, trial, devices
-
-    @overload
-    def __getitem__(self, device: int) -> Life | None: ...
-    @overload
-    def __getitem__(self, device: slice) -> list[Life | None]: ...
-    def __getitem__(self, device: int | slice) -> Life | list[Life | None] | None:
-        if isinstance(device, slice):
-            return [self[k] for k in range(*device.indices(len(self)))]
-        if not 0 <= device < self._devices:
-            raise IndexError(f"device: got {device}; must be in 0..{self._devices - 1}")
-        return self._availability.list_changes(self._trial, device)
-
-    def __len__(self) -> int:
-        """Return K."""
-        return self._devices
+    if not availability.leave:
+        return [[] for _ in range(streams.num_trials)]
+    number = torch.arange(devices, device=streams.device)[:, None]
+    seeds = streams.draw_seeds(LIVES, number)
+    return [
+        availability.list_lives([np.random.Generator(np.random.Philox(one)) for one in own])
+        for own in zip(*seeds, strict=True)
+    ]
 
 
 class AlwaysAvailable(Availability):
@@ -131,11 +82,10 @@ class AlwaysAvailable(Availability):
 
     leave: ClassVar[bool] = False
 
-    class Settings(Availability.Settings):
-        name: Literal["always"] = "always"
+    name: Literal["always"] = "always"
 
-    def list_changes(self, trial: int, device: int) -> None:
-        return None
+    def list_lives(self, generators: Sequence[np.random.Generator]) -> list[Life | None]:
+        return [None] * len(generators)
 
 
 class MarkovAvailability(Availability):
@@ -150,16 +100,18 @@ class MarkovAvailability(Availability):
     Gilbert 1960, "Capacity of a Burst-Noise Channel".
     """
 
-    class Settings(Availability.Settings):
-        name: Literal["markov"] = "markov"
-        mean_on_s: float = Field(600.0, ge=MIN_S, le=MAX_S)
-        """mean seconds that a device stays"""
-        mean_off_s: float = Field(600.0, ge=MIN_S, le=MAX_S)
-        """mean seconds that a device is away"""
+    name: Literal["markov"] = "markov"
+    mean_on_s: float = Field(600.0, ge=MIN_S, le=MAX_S)
+    """mean seconds that a device stays"""
+    mean_off_s: float = Field(600.0, ge=MIN_S, le=MAX_S)
+    """mean seconds that a device is away"""
 
-    def list_changes(self, trial: int, device: int) -> Life:
-        draw = self.setup.build_generator(trial, device)
-        off_s, on_s = means_s = self.settings.mean_off_s, self.settings.mean_on_s
+    def list_lives(self, generators: Sequence[np.random.Generator]) -> list[Life | None]:
+        return [self._yield_life(draw) for draw in generators]
+
+    def _yield_life(self, draw: np.random.Generator) -> Life:
+        """Draw the changes of one device."""
+        off_s, on_s = means_s = self.mean_off_s, self.mean_on_s
         there = bool(draw.random() < on_s / (on_s + off_s))
         now_s = 0.0
         if not there:
@@ -171,6 +123,8 @@ class MarkovAvailability(Availability):
 
 
 HOURS, HOUR_S, DAY_S = 24, 3600.0, 86400.0
+TURN = 2 * math.pi / DAY_S
+"""Angular frequency w of a day."""
 
 
 class DiurnalAvailability(Availability):
@@ -198,80 +152,74 @@ class DiurnalAvailability(Availability):
     Lewis, Shedler 1979, "Simulation of Nonhomogeneous Poisson Processes by Thinning".
     """
 
-    class Settings(Availability.Settings):
-        name: Literal["diurnal"] = "diurnal"
-        mean: float = Field(0.5, gt=0, lt=1)
-        """probability m that a device is present, averaged over a day"""
-        amplitude: float = Field(0.3, ge=0, lt=1)
-        """increase a of that probability at the peak"""
-        mean_session_s: float = Field(3600.0, ge=MIN_S, le=MAX_S)
-        """mean seconds s that a device stays"""
-        peak_hour: float = Field(2.0, ge=0, le=24)
-        """hour of the peak, from 0 to 24; the simulation starts at hour 0"""
-        spread_hours: float = Field(0.0, ge=0, le=24)
-        """range of hours around peak_hour in which each device has its own peak, uniformly
-        distributed; it models time zones and habits"""
+    name: Literal["diurnal"] = "diurnal"
+    mean: float = Field(0.5, gt=0, lt=1)
+    """probability m that a device is present, averaged over a day"""
+    amplitude: float = Field(0.3, ge=0, lt=1)
+    """increase a of that probability at the peak"""
+    mean_session_s: float = Field(3600.0, ge=MIN_S, le=MAX_S)
+    """mean seconds s that a device stays"""
+    peak_hour: float = Field(2.0, ge=0, le=24)
+    """hour of the peak, from 0 to 24; the simulation starts at hour 0"""
+    spread_hours: float = Field(0.0, ge=0, le=24)
+    """range of hours around peak_hour in which each device has its own peak, uniformly
+    distributed; it models time zones and habits"""
 
-        def find_conflicts(self) -> Iterator[str]:
-            if self.mean + self.amplitude >= 1:
-                yield (
-                    f"amplitude: got {self.amplitude:g}, but the probability at the peak must be "
-                    f"below 1; with mean: {self.mean:g}, use less than {1 - self.mean:g}"
-                )
-            # beyond this bound the rate of return would have to be negative
-            most = self.mean / math.hypot(1, 2 * math.pi * self.mean_session_s / DAY_S)
-            if self.amplitude > most:
-                yield (
-                    f"amplitude: got {self.amplitude:g}, but devices that stay for mean_session_s "
-                    f"({self.mean_session_s:g}) do not leave so fast; use at most {most:.4g}, or "
-                    "shorter sessions"
-                )
-
-    def __init__(self, settings: Settings, setup: AvailabilitySetup) -> None:
-        super().__init__(settings, setup)
-        self._turn = 2 * math.pi / DAY_S  # w
-        rising = settings.amplitude * self._turn  # largest p'
-        self._most = []
-        for hour in range(HOURS):  # counted from the peak; p falls for the first half of the day
-            ends = (
-                self._compute_share(hour * HOUR_S),
-                self._compute_share((hour + 1) * HOUR_S),
+    def find_conflicts(self) -> Iterator[str]:
+        if self.mean + self.amplitude >= 1:
+            yield (
+                f"amplitude: got {self.amplitude:g}, but the probability at the peak must be "
+                f"below 1; with mean: {self.mean:g}, use less than {1 - self.mean:g}"
             )
-            change = rising if hour >= HOURS // 2 else 0.0
-            numerator = change + max(ends) / settings.mean_session_s
-            self._most.append(numerator / (1 - max(ends)))
+        # beyond this bound the rate of return would have to be negative
+        most = self.mean / math.hypot(1, TURN * self.mean_session_s)
+        if self.amplitude > most:
+            yield (
+                f"amplitude: got {self.amplitude:g}, but devices that stay for mean_session_s "
+                f"({self.mean_session_s:g}) do not leave so fast; use at most {most:.4g}, or "
+                "shorter sessions"
+            )
 
-    def list_changes(self, trial: int, device: int) -> Life:
-        settings, draw = self.settings, self.setup.build_generator(trial, device)
-        shift = settings.spread_hours * (draw.random() - 0.5)
-        peak_s = (settings.peak_hour + shift) * HOUR_S
+    def list_lives(self, generators: Sequence[np.random.Generator]) -> list[Life | None]:
+        rising = self.amplitude * TURN  # largest p'
+        bounds = []
+        for hour in range(HOURS):  # counted from the peak; p falls for the first half of the day
+            most = max(self._compute_share((hour + end) * HOUR_S) for end in (0, 1))
+            change = rising if hour >= HOURS // 2 else 0.0
+            bounds.append((change + most / self.mean_session_s) / (1 - most))
+        return [self._yield_life(draw, bounds) for draw in generators]
+
+    def _yield_life(self, draw: np.random.Generator, bounds: list[float]) -> Life:
+        """Draw the changes of one device, with the bounds [24] of its rate of return."""
+        shift = self.spread_hours * (draw.random() - 0.5)
+        peak_s = (self.peak_hour + shift) * HOUR_S
         there = bool(draw.random() < self._compute_share(-peak_s))
         now_s = 0.0
         if not there:
             yield now_s, False
         while True:
             if there:
-                now_s += draw.exponential(settings.mean_session_s)
+                now_s += draw.exponential(self.mean_session_s)
             else:
-                now_s = peak_s + self._draw_return_s(now_s - peak_s, draw)
+                now_s = peak_s + self._draw_return_s(now_s - peak_s, draw, bounds)
             there = not there
             yield now_s, there
 
     def _compute_share(self, at_s: float) -> float:
         """Compute p at seconds after a peak."""
-        return self.settings.mean + self.settings.amplitude * math.cos(self._turn * at_s)
+        return self.mean + self.amplitude * math.cos(TURN * at_s)
 
     def _compute_rate(self, at_s: float) -> float:
         """Compute r at seconds after a peak."""
         share = self._compute_share(at_s)
-        change = -self.settings.amplitude * self._turn * math.sin(self._turn * at_s)
-        return (change + share / self.settings.mean_session_s) / (1 - share)  # eq. (1)
+        change = -self.amplitude * TURN * math.sin(TURN * at_s)
+        return (change + share / self.mean_session_s) / (1 - share)  # eq. (1)
 
-    def _draw_return_s(self, at_s: float, draw: np.random.Generator) -> float:
+    def _draw_return_s(self, at_s: float, draw: np.random.Generator, bounds: list[float]) -> float:
         """Draw the return of a device absent at an instant, both in seconds after a peak."""
         hour = math.floor(at_s / HOUR_S)
         while True:
-            most = self._most[hour % HOURS]
+            most = bounds[hour % HOURS]
             next_s = at_s + draw.exponential(1 / most)
             hour_ends_s = (hour + 1) * HOUR_S
             if next_s >= hour_ends_s:  # memoryless: start again with the bound of the next hour
@@ -285,7 +233,8 @@ class DiurnalAvailability(Availability):
 KEY = "devices.availability.file"
 COLUMNS = ("device", "start_s", "end_s")
 
-Span = tuple[float, float]
+Span = tuple[float, float, int]
+"""Start and end of an interval of presence, and its line in the file."""
 
 
 class TraceAvailability(Availability):
@@ -296,25 +245,20 @@ class TraceAvailability(Availability):
     devices in ascending order, and repeat them if there are more.
     """
 
-    class Settings(Availability.Settings):
-        example: ClassVar = {KEY: "availability.csv"}
+    example: ClassVar = {KEY: "availability.csv"}
 
-        name: Literal["trace"] = "trace"
-        file: str = Field(min_length=1)
-        """CSV file with the columns device,start_s,end_s"""
+    name: Literal["trace"] = "trace"
+    file: str = Field(min_length=1)
+    """CSV file with the columns device,start_s,end_s"""
 
-    def __init__(self, settings: Settings, setup: AvailabilitySetup) -> None:
-        super().__init__(settings, setup)
-        self._spans = read(settings.file)
-
-    def list_changes(self, trial: int, device: int) -> Life | None:
-        spans = self._spans[device % len(self._spans)]
-        return None if spans == [(0.0, math.inf)] else self._yield_life(spans)
+    def list_lives(self, generators: Sequence[np.random.Generator]) -> list[Life | None]:
+        spans = _read_spans(self.file)
+        return [self._yield_life(spans[k % len(spans)]) for k in range(len(generators))]
 
     def _yield_life(self, spans: list[Span]) -> Life:
-        """Yield the changes of a device with these intervals."""
+        """Yield the changes of a device with these intervals; those that touch are one."""
         end_s = 0.0  # end of the last interval
-        for start_s, stop_s in spans:
+        for start_s, stop_s, _ in spans:
             if start_s > end_s:
                 yield end_s, False
                 yield start_s, True
@@ -323,9 +267,9 @@ class TraceAvailability(Availability):
             yield end_s, False
 
 
-def read(file: str) -> list[list[Span]]:
+def _read_spans(file: str) -> list[list[Span]]:
     """Return the intervals of each device of a file, ascending and disjoint."""
-    rows: dict[int, list[tuple[float, float, int]]] = {}
+    rows: dict[int, list[Span]] = {}
     for row in csv_table.read(file, KEY, COLUMNS, infinite=("end_s",)):
         device, start_s, end_s = (row.values.get(name, math.nan) for name in COLUMNS)
         fault = ""
@@ -339,28 +283,14 @@ def read(file: str) -> list[list[Span]]:
         elif end_s <= start_s:
             fault = f"end_s: got {end_s:g}; must be after start_s ({start_s:g})"
         if fault:
-            raise _build_error(file, row.line, fault)
+            raise UserError(f"{KEY}: '{file}', line {row.line}: {fault}")
         rows.setdefault(int(device), []).append((start_s, end_s, row.line))
-    return [_merge_intervals(file, device, sorted(rows[device])) for device in sorted(rows)]
-
-
-def _merge_intervals(file: str, device: int, rows: list[tuple[float, float, int]]) -> list[Span]:
-    """Merge the intervals of a device that touch."""
-    spans: list[Span] = []
-    for start_s, end_s, line in rows:
-        if spans and start_s < spans[-1][1]:
-            text = (
-                f"start_s: got {start_s:g}, inside another interval of device {device}; intervals "
-                "must not overlap"
-            )
-            raise _build_error(file, line, text)
-        if spans and start_s == spans[-1][1]:
-            spans[-1] = spans[-1][0], end_s
-        else:
-            spans.append((start_s, end_s))
+    spans = [sorted(rows[device]) for device in sorted(rows)]
+    for device, own in zip(sorted(rows), spans, strict=True):
+        for (_, end_s, _), (start_s, _, line) in itertools.pairwise(own):
+            if start_s < end_s:
+                raise UserError(
+                    f"{KEY}: '{file}', line {line}: start_s: got {start_s:g}, inside another "
+                    f"interval of device {device}; intervals must not overlap"
+                )
     return spans
-
-
-def _build_error(file: str, line: int, text: str) -> UserError:
-    """Return the error of a line."""
-    return UserError(f"{KEY}: '{file}', line {line}: {text}")

@@ -13,9 +13,6 @@ from otafl.core.files import MIB, read_bytes
 MAX_BYTES = 256 * MIB
 """Largest size of a table; a million devices take about a fifth of it."""
 
-Lines = list[tuple[int, list[str]]]
-"""Line number and cells of each row."""
-
 
 @dataclass(frozen=True)
 class Row:
@@ -31,30 +28,6 @@ class Row:
 
     line: int
     values: dict[str, float]
-
-
-def _read_cells(file: str, key: str, known: Sequence[str]) -> tuple[list[str], Lines]:
-    """Return the header of a file, and line number and cells of each row that is not blank."""
-
-    def refusal(reason: str | None) -> UserError:
-        columns = ", ".join(known)
-        return UserError(
-            f"{key}: '{file}' cannot be read ({reason}); must be a CSV file with columns of "
-            f"{columns}"
-        )
-
-    try:
-        text = read_bytes(file, MAX_BYTES).decode("utf-8-sig")
-        lines = csv.reader(text.splitlines(), skipinitialspace=True)
-        header = [cell.strip() for cell in next(lines, [])]
-        rows = [(lines.line_num, [cell.strip() for cell in row]) for row in lines]
-    except OSError as error:
-        raise refusal(error.strerror) from error
-    except UnicodeDecodeError as error:
-        raise refusal(f"no UTF-8 text, byte {error.start}") from error
-    except csv.Error as error:
-        raise refusal(str(error)) from error
-    return header, [(line, row) for line, row in rows if any(row)]
 
 
 def read(file: str, key: str, known: Sequence[str], infinite: Sequence[str] = ()) -> list[Row]:
@@ -81,7 +54,17 @@ def read(file: str, key: str, known: Sequence[str], infinite: Sequence[str] = ()
     UserError
         If the file is no such table. The message names key, file, line and column.
     """
-    header, lines = _read_cells(file, key, known)
+    try:
+        text = read_bytes(file, MAX_BYTES).decode("utf-8-sig")
+        reader = csv.reader(text.splitlines(), skipinitialspace=True)
+        header = [cell.strip() for cell in next(reader, [])]
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(
+            f"{key}: '{file}' cannot be read ({getattr(error, 'strerror', '') or error}); must be "
+            f"a CSV file with columns of {', '.join(known)}"
+        ) from error
+    lines = [(line, row) for line, row in rows if any(row)]
     for name in header:
         if name not in known or header.count(name) > 1:
             what = "occurs twice" if name in known else f"is unknown; known: {', '.join(known)}"

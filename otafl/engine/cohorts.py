@@ -11,7 +11,6 @@ from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort
 from otafl.engine.assembly import EngineParts
-from otafl.selection.base import Selection, yield_in_order
 from otafl.selection.selections import draw_subset
 
 
@@ -19,8 +18,7 @@ class Cohorts:
     """Cohorts of a stack of S trials over K devices.
 
     sample_share: [S, K], the devices' numbers of samples, or ones for uniform weights.
-    num_participants: devices per round and trial. must_ask: whether devices are asked for their
-    availability one after the other, instead of a choice among all available ones.
+    num_participants: devices per round and trial.
     """
 
     def __init__(self, parts: EngineParts) -> None:
@@ -30,9 +28,6 @@ class Cohorts:
             self.sample_share = torch.ones_like(self.sample_share)
         self._num_trials, self._num_devices = self.sample_share.shape
         self.num_participants = parts.scenario.devices.participants or self._num_devices
-        asked = self.num_participants < self._num_devices and not parts.selection.is_narrowing
-        ordered = type(parts.selection).get_keys is not Selection.get_keys
-        self.must_ask = parts.clock.must_ask and asked and ordered
         trial_share = self.sample_share.sum(1)
         self._normalised_share = (self.sample_share / trial_share[:, None]).view(-1)
         self._full_cohort: Cohort | None = None
@@ -45,7 +40,6 @@ class Cohorts:
     def draw(
         self,
         available: np.ndarray | None,
-        running: np.ndarray,
         version: Tensor | None,
         t: int,
         channel: ChannelState | None = None,
@@ -55,9 +49,7 @@ class Cohorts:
         Parameters
         ----------
         available : ndarray, bool [S, K], optional
-            None for all devices, or if they are asked.
-        running : ndarray, bool [S]
-            Running trials.
+            None for all devices.
         version : Tensor [S], optional
             Version of the broadcast model, if the method has one; otherwise it is the round.
         t : int
@@ -74,9 +66,7 @@ class Cohorts:
         free = available
         if free is None:
             free = np.ones((self._num_trials, self._num_devices), bool)
-        if self.must_ask and available is None:
-            free = self._poll_devices(running, t)
-        elif not whole:
+        if not whole:
             state = channel
             if state is None:
                 state = (
@@ -106,18 +96,6 @@ class Cohorts:
         busy = self._parts.clock.get_busy().sum(1)
         vacant: np.ndarray = np.maximum(0, self.num_participants - busy)
         return vacant
-
-    def _poll_devices(self, running: np.ndarray, t: int) -> np.ndarray:
-        """Return the first available devices in the selection's order, [S, K] bool."""
-        chosen = np.zeros((self._num_trials, self._num_devices), bool)
-        keys = self._parts.selection.get_keys(t, self._num_devices)
-        assert keys is not None
-        wanted = np.broadcast_to(self._count_vacancies(), self._num_trials)
-        for trial in np.flatnonzero(running).tolist():
-            order = yield_in_order(keys[trial])
-            there = self._parts.clock.select_first_available(trial, order, int(wanted[trial]))
-            chosen[trial, there] = True
-        return chosen
 
     def _build_cohort(self, selected_mask: np.ndarray, t: int) -> Cohort:
         """Return the cohort of the selected devices [S, K]."""

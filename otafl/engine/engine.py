@@ -128,7 +128,7 @@ class Engine(Stateful):
         return parts.link.channel.get_state_of_devices(t, devices)
 
     def find_available(self, t: int) -> np.ndarray | None:
-        """Return the devices that could take part, [S, K] bool; None for all, or if they are asked.
+        """Return the devices that could take part, [S, K] bool; None for all.
 
         If no device is available, the clock advances to the next arrival. A trial without any
         further arrival has ended.
@@ -141,8 +141,6 @@ class Engine(Stateful):
             return None
         if self.pending is not None:  # without updates lost since the last slot
             self.pending = self._drop_lost(self.pending, t)
-        if self.cohorts.must_ask:
-            return None
         return clock.get_available() & self.running[:, None]
 
     def _flatten_mask(self, mask: np.ndarray) -> Tensor:
@@ -154,7 +152,7 @@ class Engine(Stateful):
     ) -> c.Cohort:
         """Return the cohort of a round, as `Cohorts.draw`."""
         version = self.server.get(c.VERSION)
-        return self.cohorts.draw(available, self.running, version, t, channel)
+        return self.cohorts.draw(available, version, t, channel)
 
     def start_clock(
         self, cohort: c.Cohort, broadcast: BroadcastDelivery, channel: c.ChannelState, t: int

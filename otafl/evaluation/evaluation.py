@@ -99,9 +99,8 @@ class Evaluation:
     ) -> dict[str, np.ndarray]:
         """Score all views: name of `variables.VARIABLES` -> [S], [S, K] or [S, K, classes]."""
         out: dict[str, np.ndarray] = {}
-        if round >= self._training.norm_from_round:
-            once = {id(view): self._statistics.add_statistics(view) for view in views.values()}
-            views = {name: once[id(view)] for name, view in views.items()}
+        once = {id(view): self._statistics.add_statistics(view) for view in views.values()}
+        views = {name: once[id(view)] for name, view in views.items()}
         if self._excess is not None and "global" in views:
             out["excess_risk"] = self._excess.compute(views["global"], running)
         levels = [views[name] for name in views if name.startswith(_LEVEL)]
@@ -120,16 +119,14 @@ class Evaluation:
         self, views: Sequence[View], running: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Score the model of each size, [S, L], on the common test samples or all devices' own."""
-        own = self._all.client_test
         scores = []
         for view in views:
             at = _Evaluator(self._all, self._loss, view, None, running)
             if self._test is not None:
                 scores.append(at.score_common(*self._test))
-            elif own is not None:
-                scores.append(at.score_client(own))
-        if not scores:
-            return {}
+            else:
+                assert self._all.client_test is not None
+                scores.append(at.score_client(self._all.client_test))
         accuracy, loss = (
             np.stack([getattr(one, name) for one in scores], 1) for name in ("accuracy", "loss")
         )
@@ -140,9 +137,9 @@ class Evaluation:
     ) -> list[tuple[str, View, tuple[FineTuneSpec, ...]]]:
         """List the prefix of the results, the model, and the fine-tuning before its test."""
         tunings = {n: () if v.fine_tune is None else (v.fine_tune,) for n, v in views.items()}
-        out: list[tuple[str, View, tuple[FineTuneSpec, ...]]] = []
-        for name, view in views.items():
-            out.append((PREFIX[name], view, tunings[name]))
+        out: list[tuple[str, View, tuple[FineTuneSpec, ...]]] = [
+            (PREFIX[name], view, tunings[name]) for name, view in views.items()
+        ]
         training = self._training
         if training.fine_tune_steps:
             name = "personal" if "personal" in views else "global"
@@ -201,30 +198,20 @@ class _Evaluator:
             count, trial = torch.full_like(cells, len(y)), cells // devices
             same = ClientSamples(x, y, index, count, trial, self.samples.data.classes)
             return self.score_client(same, classes)
-        if self.view.param_index is not None:
-            return self._score_shared(*evaluate(self.view, self.loss_fn, x, y))
         each = devices if self.has_device_models else 1
         rows = self._find_running_rows(each)
-        whole = len(rows) == trials * each
+        is_shared = self.view.param_index is not None
+        whole = is_shared or len(rows) == trials * each
         right, loss = evaluate(self.view, self.loss_fn, x, y, None if whole else rows)
+        if is_shared:  # models of several devices each
+            of = self.view.get_param_rows(rows)
+            right, loss = right[of], loss[of]
         right, loss = right.view(-1, each), loss.view(-1, each)
         scores = Scores(self._fill_trials(right.mean(1)), self._fill_trials(loss.mean(1)))
         if not self.has_device_models:
             return scores
         return replace(
             scores, by_device=self._fill_trials(right), loss_by_device=self._fill_trials(loss)
-        )
-
-    def _score_shared(self, right: Tensor, loss: Tensor) -> Scores:
-        """Return devices' scores from those of models that several devices share."""
-        devices = self.samples.sample_share.shape[1]
-        of = self.view.get_param_rows(self._find_running_rows(devices)).view(-1, devices)
-        right, loss = right[of], loss[of]
-        return Scores(
-            self._fill_trials(right.mean(1)),
-            self._fill_trials(loss.mean(1)),
-            self._fill_trials(right),
-            self._fill_trials(loss),
         )
 
     def score_client(self, samples: ClientSamples, classes: bool = False) -> Scores:

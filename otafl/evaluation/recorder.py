@@ -105,7 +105,8 @@ class Recorder(Stateful):
             values[name] = found.cpu().double().numpy() if round else np.full(len(running), np.nan)
         for value in values.values():
             value[~running] = np.nan
-        finite = self._find_finite(values, trained)
+        losses = np.where(trained, values["train_loss"], 0.0), values.get("test_loss", 0.0)
+        finite = np.isfinite(losses[0]) & np.isfinite(losses[1])
         values = merge_servers(values, self._servers)
         self._stop(round, values, *self._merge_servers(running, finite, engine.ended))
         self.rounds.append(round)
@@ -121,12 +122,6 @@ class Recorder(Stateful):
         by_server = [one.reshape(-1, self._servers) for one in (running, finite, ended)]
         runs, sound, over = by_server
         return np.all(runs, 1), np.all(sound, 1), np.any(over, 1)
-
-    def _find_finite(self, values: dict[str, np.ndarray], trained: np.ndarray) -> np.ndarray:
-        """Return which rows have only finite losses."""
-        losses = [np.where(trained, values["train_loss"], 0.0), values.get("test_loss", 0.0)]
-        both: np.ndarray = np.logical_and(*(np.isfinite(loss) for loss in losses))
-        return both
 
     def _sum_over_devices(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return values [S, ...], for a large population without those of single devices.

@@ -40,35 +40,32 @@ def evaluate(
     The models are tested on samples x [T, *input], y [T, ...], in chunks of samples. The accuracy
     is 0 where labels are no classes.
     """
-    n = next(iter(view.params.values())).shape[0]
+    num_models = next(iter(view.params.values())).shape[0]
     num_coordinates = sum(block[0].numel() for block in view.params.values())
-    if view.owner == "device" and n * num_coordinates > MODELS_CHUNK:
-        every = torch.arange(n, device=y.device) if rows is None else rows
-        parts = [
-            evaluate(
-                replace(view, params={k: take_rows(b, one) for k, b in view.params.items()}),
-                loss_fn,
-                x,
-                y,
-            )
-            for one in every.split(max(1, MODELS_CHUNK // num_coordinates))
-        ]
-        return torch.cat([right for right, _ in parts]), torch.cat([loss for _, loss in parts])
-    params = view.params
-    if rows is not None:
-        params = {name: take_rows(block, rows) for name, block in params.items()}
-        n = len(rows)
-    right = torch.zeros(n, dtype=torch.float64, device=y.device)
-    loss = torch.zeros_like(right)
-    size = max(1, EVALUATION_CHUNK // (n * count_sample_reals(loss_fn, x)))
-    for part, labels in zip(x.split(size), y.split(size), strict=True):
-        scores = view.predict_fn(params, part[None])
-        target = labels.expand(n, *labels.shape)
-        hits = loss_fn.find_right(scores, target)
-        if hits is not None:
-            right += hits.sum(1)
-        loss += loss_fn.compute_test_losses(scores, target).sum(1)
-    return right / len(y), loss / len(y)
+    chunk = num_models
+    if view.owner == "device":
+        chunk = max(1, MODELS_CHUNK // num_coordinates)
+    if rows is None and chunk < num_models:
+        rows = torch.arange(num_models, device=y.device)
+    sums = []
+    for own in [None] if rows is None else rows.split(chunk):
+        params = view.params
+        if own is not None:
+            params = {name: take_rows(block, own) for name, block in params.items()}
+        n = num_models if own is None else len(own)
+        right = torch.zeros(n, dtype=torch.float64, device=y.device)
+        loss = torch.zeros_like(right)
+        size = max(1, EVALUATION_CHUNK // (n * count_sample_reals(loss_fn, x)))
+        for part, labels in zip(x.split(size), y.split(size), strict=True):
+            scores = view.predict_fn(params, part[None])
+            target = labels.expand(n, *labels.shape)
+            hits = loss_fn.find_right(scores, target)
+            if hits is not None:
+                right += hits.sum(1)
+            loss += loss_fn.compute_test_losses(scores, target).sum(1)
+        sums.append(torch.stack([right, loss]))
+    accuracy, mean_loss = torch.cat(sums, 1) / len(y)
+    return accuracy, mean_loss
 
 
 def count_sample_reals(loss_fn: Loss, x: Tensor) -> int:

@@ -244,10 +244,6 @@ def read_recorded_accuracy(selected: SelectedModel) -> float | None:
     result, name, device = selected.result, selected.name, selected.device
     if np.isfinite(result["diverged_round"]):
         return None
-    training = selected.get_point().scenario.training
-    statistics = any(".mean" in block for block in selected.view.blocks)
-    if statistics and training.norm_from_round > int(result["round"].max()):
-        return None  # tested on the statistics of the test samples, which no module has
     if name not in PREFIX:
         names, where = ["level_test_accuracy"], {"level": int(name.removeprefix("level"))}
     elif device is None:

@@ -68,7 +68,7 @@ def _count_classes(scenario: Scenario, trial: int) -> np.ndarray:
     (held,) = partition_samples(source, data, devices, Streams([scenario.seed], [trial]))
     if data.labels != "classes":
         return held.train.counts[:, None]
-    labels = source.partition.relabel(data.y_train, devices)[held.train.sample_index]
+    labels = data.y_train[held.train.sample_index]
     device = np.repeat(np.arange(devices), held.train.counts)
     flat = np.bincount(device * data.classes + labels, minlength=devices * data.classes)
     return flat.reshape(devices, data.classes)

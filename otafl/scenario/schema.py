@@ -116,9 +116,6 @@ class TrainingSettings(Settings):
     norm_samples: int | None = Field(None, ge=1)
     """training samples that the statistics of batch normalisation are estimated on before a test;
     all if not given"""
-    norm_from_round: int = Field(0, ge=0)
-    """round from which those statistics are estimated; before it, a model is tested on the
-    statistics of its test samples"""
     duration_s: float | None = declare_stackable(None, gt=0)
     """simulated seconds after which a trial ends, regardless of the rounds; no bound if not
     given"""

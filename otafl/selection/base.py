@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -134,13 +133,6 @@ class Selection(Stateful, ABC):
             Participants.
         """
 
-    def get_keys(self, round: int, devices: int) -> np.ndarray | None:
-        """Return keys [S, K], the lowest of which are chosen, of a selection that uses only keys.
-
-        None for any other selection.
-        """
-        return None
-
     def select_transmitters(self, payload: Payload, cohort: Cohort, wanted: int) -> Tensor | None:
         """Return the rows that send their update after local work.
 
@@ -240,18 +232,6 @@ def find_lowest(key: np.ndarray, count: int) -> np.ndarray:
         candidates = np.flatnonzero(own <= most)  # sorting all keys takes much longer
         row[:] = candidates[own[candidates].argsort(kind="stable")[:count]]
     return order
-
-
-def yield_in_order(key: np.ndarray) -> Iterator[int]:
-    """Yield the positions of keys [K] from the lowest, ties by position.
-
-    Only few keys are sorted at first.
-    """
-    given, count = 0, 256
-    while given < len(key):
-        order = find_lowest(key[None], count)[0]
-        yield from order[given:].tolist()
-        given, count = len(order), 4 * count
 
 
 def draw_random_key(streams: Streams, round: int, devices: int) -> np.ndarray:

@@ -46,10 +46,8 @@ class UniformSelection(Selection):
     def select_devices(
         self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
     ) -> Devices:
-        return select_lowest(self.get_keys(round, available.shape[1]), available, wanted)[0]
-
-    def get_keys(self, round: int, devices: int) -> np.ndarray:
-        return draw_random_key(self.setup.streams, round, devices)
+        keys = draw_random_key(self.setup.streams, round, available.shape[1])
+        return select_lowest(keys, available, wanted)[0]
 
 
 class Poisson(Selection):

@@ -146,7 +146,6 @@ def test_rounds_of_random_work_are_those_of_simpy(together: int) -> None:
         twins.both("admit")
         twins.both("get_available")
         twins.both("get_busy")
-        twins.both("select_first_available", 2, [5, 0, 3, 1], 2)
         twins.close()
         twins.both("synchronise", together, [0.5, 0.0, 0.25, 0.125])
         twins.look()
@@ -162,11 +161,7 @@ def test_errors(kind: type[Clock]) -> None:
     with pytest.raises(ValueError, match="seconds must be finite"):
         make().begin(0, [np.arange(2)], 0.0, np.array([1.0, np.nan]), np.ones(2))
     clock = make()
-    with pytest.raises(RuntimeError, match="admit before"):
-        clock.admit()
     clock.begin(0, [np.arange(2)], 0.0, np.ones(2), np.ones(2))
-    with pytest.raises(RuntimeError, match=r"close_slot|transmit"):
-        clock.close_slot(1.0)
     clock.admit()
     with pytest.raises(ValueError, match="airtime_s must be finite"):
         clock.close_slot(-1.0)

@@ -10,9 +10,8 @@ from support.rounding import assert_agree
 
 from otafl.clock import build
 from otafl.clock.event_clock import EventClock
-from otafl.clock.local_work import WorkSlot
 from otafl.core.rng import Streams
-from otafl.devices.hardware import CAUSES, Hardware
+from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
 
 pytestmark = pytest.mark.exact
@@ -53,20 +52,6 @@ def test_trials_are_independent_and_equal_to_themselves_alone():
     assert len({entry[-1][0] for entry in together}) == 4
     assert any(rest for _, _, rest in together[0])
     assert not any(rest for _, _, rest in together[2])
-
-
-def test_rows_are_taken_trial_by_trial():
-    clock = EventClock(cells(2, 3), [Rules()] * 2, [()] * 2)
-    who = [np.array([0, 2]), np.array([1])]
-    seconds = np.array([1.0, 2.0, 5.0])
-    clock.begin(0, who, np.array([0.0, 0.0, 0.5]), seconds, 3.0 / seconds)
-    assert clock.open_slot() == [WorkSlot(2.0, [0, 2], [0, 0]), WorkSlot(5.5, [1], [0])]
-    joules = np.arange(6.0).reshape(2, 3)
-    clock.close_slot(np.array([1.0, 2.0]), joules)
-    assert clock.get_time_s().tolist() == [3.0, 7.5]
-    spent = clock.compute_spent_j()
-    assert spent[..., CAUSES.index("compute")].tolist() == [[3.0, 0.0, 3.0], [0.0, 3.0, 0.0]]
-    assert spent[..., CAUSES.index("transmit")].tolist() == [[0.0, 0.0, 2.0], [0.0, 4.0, 0.0]]
 
 
 def test_a_clock_is_made_of_the_sections_of_its_trials() -> None:

@@ -158,16 +158,10 @@ def test_intervals():
 
 def test_misuse_is_refused():
     clock = TrialClock(make_mains_hardware(3), Rules(late="next"))
-    with pytest.raises(RuntimeError, match="admit before start"):
-        clock.admit()
     for seconds in (np.nan, -1.0, np.inf):
         with pytest.raises(ValueError, match="seconds must be finite and not negative"):
             TrialClock(make_mains_hardware(1)).start(0, [0], [0.0], [seconds], [0.0])
     clock.start(0, [0, 1], [0.0, 0.0], [1.0, 9.0], [0.0, 0.0])
-    with pytest.raises(RuntimeError, match="start before"):
-        clock.start(0, [2], [0.0], [1.0], [0.0])
-    with pytest.raises(RuntimeError, match="transmit before admit"):
-        clock.transmit(1.0)
     clock.rules = replace(clock.rules, deadline_s=3.0)
     clock.admit()
     with pytest.raises(ValueError, match="airtime_s must be finite and not negative, got inf"):

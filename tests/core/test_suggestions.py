@@ -25,7 +25,7 @@ pytestmark = pytest.mark.exact
         ("noise_db", ["noise_figure_db", "snr_db"], "snr_db"),
         ("file", ["filter", "path"], "path"),
         ("count", ["round", "device_count"], "device_count"),
-        ("round", ["rounds", "norm_from_round"], "rounds"),
+        ("round", ["rounds", "round_interval_s"], "rounds"),
         ("rate", ["learning_rate", "code_rate", "rates"], "rates"),
         ("lr", ["rounds"], None),
         ("", ["rounds"], None),

@@ -32,8 +32,7 @@ def local_data(settings: AugmentSettings | None, shape: tuple[int, ...] = SHAPE)
     x = torch.arange(60 * int(np.prod(shape)), dtype=torch.float64).view(60, *shape) + 7
     index = torch.arange(60).view(2, DEVICES, 10)
     count = torch.full((2, DEVICES), 10)
-    black = BLACK if len(shape) == 3 else None
-    augment = make_augmentation(settings, images(shape, black), streams)
+    augment = make_augmentation(settings, images(shape, BLACK), streams)
     return TrainingData(x, torch.arange(60) % 4, index, count, 4, streams, BATCH, STEPS, augment)
 
 
@@ -86,20 +85,6 @@ def test_numbers_are_a_devices_own() -> None:
     assert torch.equal(few.x, whole.x[[2, 4]])
     chunk = local_data(settings).select_cohort(5, EVERYBODY.slice_rows(3, 6)).draw_batch(1)
     assert torch.equal(chunk.x, whole.x[3:])
-
-
-def test_grey_images_and_all_data() -> None:
-    """A long vector is a square image; the whole local data are left as they are."""
-    settings = AugmentSettings(crop=1)
-    flat, square = local_data(settings, (9,)), local_data(settings, (3, 3))
-    batches = [data.select_cohort(0, EVERYBODY).draw_batch(0) for data in (flat, square)]
-    assert batches[0].x.shape == (6, BATCH, 9)
-    assert torch.equal(batches[0].x, batches[1].x.flatten(2))
-    whole = local_data(None, (9,)).select_cohort(0, EVERYBODY)
-    assert torch.equal(
-        flat.select_cohort(0, EVERYBODY).load_full_batch().x, whole.load_full_batch().x
-    )
-    assert not torch.equal(batches[0].x, whole.draw_batch(0).x)
 
 
 def test_nothing_to_do_and_what_is_no_image() -> None:

@@ -15,7 +15,7 @@ import torch
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.data import Samples, build, load
+from otafl.data import Samples, build
 from otafl.data.device_splits import ClientSamples
 from otafl.data.digits import Digits
 
@@ -62,14 +62,6 @@ def test_own_classes_of_the_official_test_set() -> None:
     in_test = np.bincount(samples.data.y_test, minlength=10)
     expected = torch.from_numpy(in_test) * have
     assert torch.equal(samples.client_test.count_classes(), expected)
-
-
-def test_the_labels_are_those_that_the_partition_publishes() -> None:
-    partition = {"name": "class_window", "published": "mnist_mislabelled"}
-    samples = built(test="per_device", partition=partition, train_samples=None)
-    labels = load(Digits(test="per_device")).y_train
-    assert (samples.data.y_train != labels).sum() == 10 * 2 * (DEVICES - 1)
-    assert torch.equal(samples.training_data.y, torch.from_numpy(samples.data.y_train))
 
 
 def test_a_class_without_test_samples() -> None:

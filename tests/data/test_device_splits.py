@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.data import DataSet
 from otafl.data.device_splits import (
-    count_classes,
     partition_samples,
     split_parts,
 )
@@ -28,11 +26,6 @@ def test_cut() -> None:
     assert [one.tolist() for one in shares.test] == [[108, 109, 110], [6, 7]]
     with pytest.raises(UserError, match="splits the 1 samples of device 1 into 0 for training, 0"):
         split_parts(SampleAssignment.from_parts([np.arange(4), np.arange(1)]), 0.25, 0.0)
-
-
-def test_class_counts_by_hand() -> None:
-    y = torch.tensor([[0, 2, 2], [1, 0, 0]])
-    assert count_classes(y, torch.tensor([3, 2]), 4).tolist() == [[1, 0, 2, 0], [1, 1, 0, 0]]
 
 
 @pytest.mark.parametrize(

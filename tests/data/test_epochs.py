@@ -66,13 +66,6 @@ def test_looped_twin() -> None:
                     assert list_samples(batch, row) == order[4 * place : 4 * place + 4]
 
 
-def test_a_device_with_fewer_samples_than_a_minibatch_takes_one_step_a_pass() -> None:
-    sizes = [[3, 40]]
-    local = make_data(sizes).select_cohort(0, choose_rows([0], [0], sizes))
-    assert local.steps == EPOCHS
-    assert sorted(list_samples(local.draw_batch(1), 0)) == [0, 1, 2]
-
-
 def test_rows_with_other_numbers_of_steps_are_refused_with_both() -> None:
     sizes = [[3, 40]]
     with pytest.raises(ValueError, match=r"local steps of the rows: got \[3, 30\]"):

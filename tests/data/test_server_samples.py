@@ -12,7 +12,6 @@ from otafl.core.errors import UserError
 from otafl.data import load
 from otafl.data.dataset import DataSet
 from otafl.data.digits import Digits
-from otafl.data.loading import get_declared_shape
 from otafl.data.server_samples import ServerDataSettings, withhold
 from otafl.scenario import ScenarioError, load_scenario
 
@@ -73,17 +72,6 @@ def test_whole_users() -> None:
     assert_array_equal(found.x_server[:, 0], np.flatnonzero(~np.isin(owner, list(kept))))
     assert_array_equal(found.time, found.x_train[:, 0])
     assert_array_equal(found.time_test, found.x_test[:, 0])
-
-
-def test_declared_sizes() -> None:
-    samples = Digits.samples
-    assert samples is not None
-    known = get_declared_shape(Digits(server={"fraction": 0.25}))
-    assert known is not None
-    assert known.samples == len(load(Digits(server={"fraction": 0.25})).y_train)
-    unknown = get_declared_shape(Digits(server={"classes": [1]}))
-    assert unknown is not None
-    assert unknown.samples == 0
 
 
 @pytest.mark.parametrize(

@@ -113,33 +113,27 @@ def test_a_small_device_uses_all_it_has() -> None:
     assert large.weight is None
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"count": torch.tensor([[0]])}, r"count: must be in 1\.\.3"),
-        ({"count": torch.tensor([[4]])}, r"count: must be in 1\.\.3"),
-        ({"index": torch.tensor([[[0, 1, 6]]])}, r"index: must be in 0\.\.5"),
-        ({"index": torch.zeros(2, 1, 3, dtype=torch.int64)}, "for S = 1 trials"),
-        ({"batch_size": 0}, "at least 1"),
-        ({"steps": 0}, "at least 1"),
-    ],
-)
-def test_refuses(change: dict[str, Any], message: str) -> None:
-    good = {
-        "x": torch.zeros(6, 2),
-        "y": torch.zeros(6, dtype=torch.int64),
-        "index": torch.arange(3).view(1, 1, 3),
-        "count": torch.tensor([[3]]),
-        "classes": 1,
-        "streams": Streams([0], [0]),
-        "batch_size": 2,
-        "steps": 1,
-    }
-    work = TrainingData(**good).select_cohort(0, everybody(1, 1))
-    with pytest.raises(IndexError, match=r"local step: got 1; must be in 0\.\.0"):
-        work.draw_batch(1)
-    with pytest.raises(ValueError, match=message):
-        TrainingData(**{**good, **change})
+def test_labels_are_flipped_and_counted_flipped() -> None:
+    work = some_data([[4, 5, 3]], 2)[0].select_cohort(0, everybody(1, 3))
+    mask = torch.tensor([True, False, True])
+    false, last = work.flip_labels(mask), work.count_classes().shape[1] - 1
+    for true, other in (
+        (work.draw_batch(0), false.draw_batch(0)),
+        (work.load_full_batch(), false.load_full_batch()),
+    ):
+        assert torch.equal(other.x, true.x)
+        assert torch.equal(other.y[[0, 2]], last - true.y[[0, 2]])
+        assert torch.equal(other.y[1], true.y[1])
+    counts = work.count_classes()
+    assert torch.equal(false.count_classes()[[0, 2]], counts[[0, 2]].flip(1))
+    few = false.take(torch.tensor([1, 2]))
+    assert torch.equal(few.count_classes(), torch.stack([counts[1], counts[2].flip(0)]))
+
+
+def test_a_step_that_a_round_does_not_have() -> None:
+    work = some_data([[4]], 2)[0].select_cohort(0, everybody(1, 1))
+    with pytest.raises(IndexError, match=rf"local step: got 99; must be in 0\.\.{work.steps - 1}"):
+        work.draw_batch(99)
 
 
 @pytest.mark.parametrize("batch", [12, 13, 100_000])

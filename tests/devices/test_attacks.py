@@ -16,10 +16,10 @@ from scipy import stats
 from support.rounding import assert_agree
 
 from otafl.core import registry
-from otafl.core.contracts import Batch, Cohort, Group
+from otafl.core.contracts import Cohort, Group
 from otafl.core.rng import Streams
 from otafl.devices.attacks import Attacked, compute_deviations
-from otafl.devices.faults import FalseLabels, Faults
+from otafl.devices.faults import Faults
 from otafl.engine.engine import Engine
 from otafl.scenario import ScenarioError
 
@@ -77,24 +77,6 @@ def test_the_shift_of_a_little_is_enough(n: int, b: int, z: float) -> None:
     assert float(found) == pytest.approx(z, abs=1e-3)
 
 
-class Labels:
-    """Local data of three rows, of four classes."""
-
-    round, steps, cohort = 0, 1, None
-
-    def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
-        return Batch(torch.zeros(3, 2, 1), torch.tensor([[0, 1], [2, 3], [3, 3]]), None)
-
-    def count_classes(self) -> torch.Tensor:
-        return torch.tensor([[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 2]])
-
-
-def test_labels_are_flipped_and_counted_flipped() -> None:
-    false: Any = FalseLabels(Labels(), torch.tensor([True, False, True]))  # type: ignore[arg-type]
-    assert false.draw_batch(0).y.tolist() == [[3, 2], [2, 3], [0, 0]]
-    assert false.count_classes().tolist() == [[0, 0, 1, 1], [0, 0, 1, 1], [2, 0, 0, 0]]
-
-
 def test_flipped_labels_change_the_attackers_update_alone() -> None:
     keys = {"transport": "digital", "engine.dtype": "float64", "training.weights": "uniform"}
     updates = []
@@ -128,16 +110,6 @@ def test_false_csi_sends_at_full_power_in_phase() -> None:
     gain = np.abs(link["h/0"][:, 0, 0]) * np.abs(link["p/0"][:, 0, 0]) / link["eta/0"][:, 0] ** 0.5
     np.testing.assert_allclose(link["c/0"][:, 0, 0], gain, rtol=1e-5)
     assert (gain >= 1.0 - 1e-5).all()
-
-
-def test_false_csi_counts_as_on_air_in_a_fade() -> None:
-    """Below the threshold of truncated inversion, where honest devices are silent."""
-    tci = {"power": {"name": "tci", "threshold": 1.0}}
-    _, plain = link_of(tci)
-    _, link = link_of(tci | {"faults": {"byzantine": 4, "attack": "false_csi"}})
-    assert not plain["active/0"].all()
-    assert link["active/0"].all()
-    assert (np.abs(link["p/0"]) > 0).all()
 
 
 def test_a_false_norm_lowers_the_power_of_all() -> None:

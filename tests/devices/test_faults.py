@@ -99,13 +99,6 @@ def test_gaussian() -> None:
                 torch.testing.assert_close(after.tensors[name][row], expected)
 
 
-def test_what_is_not_a_number_is_refused() -> None:
-    faults, rows = byzantine("nan"), cohort()
-    keep = faults.select_finite(faults.tamper(payload(), rows, 0), rows)
-    assert keep is not None
-    assert keep.tolist() == [False, True, True, False, True]
-
-
 def test_crashes_are_the_devices_own() -> None:
     """Whoever else takes part, stacked or alone; 1 for those who do not."""
     one = make_crashes((3, 3))
@@ -133,14 +126,6 @@ def test_refused_for_any_of_its_groups_and_blocks() -> None:
     keep = faults.select_finite(sent, rows)
     assert keep is not None
     assert keep.tolist() == [False, False, True, True, False]
-
-
-def test_without_faults_there_are_none() -> None:
-    faults, rows = byzantine("nan", (0, 0)), cohort()
-    assert faults.select_finite(payload(), rows) is None
-    assert faults.draw_crashes(rows, 0) is None
-    assert faults.count_copies(rows) is None
-    assert faults.draw_slowdown(np.array([0]), np.array([0]), 0) is None
 
 
 def test_jammer_power() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from contract.small import engine
 from torch import Tensor
 
 from otafl.core.contracts import Tensors, View
@@ -12,7 +11,6 @@ from otafl.core.rng import Streams
 from otafl.data.training_data import TrainingData
 from otafl.evaluation import batch_statistics
 from otafl.evaluation.batch_statistics import BatchStatistics
-from otafl.evaluation.evaluation import Evaluation
 
 pytestmark = pytest.mark.exact
 
@@ -76,17 +74,3 @@ def test_so_many_samples_are_spread_over_all() -> None:
     x = torch.randn(10, 2, dtype=DOUBLE, generator=torch.Generator().manual_seed(4))
     found = BatchStatistics(local_data([[list(range(10))]], x), 4).add_statistics(view([1.0]))
     close(found, 0, [x[[0, 2, 5, 7]]])
-
-
-def test_before_the_round_a_model_is_tested_on_its_test_batch() -> None:
-    one = engine({"model": "conv_net", "training.norm_from_round": 2, "trials": 1})
-    evaluation = Evaluation(one.parts.samples, one.parts.scenario.training, one.parts.scenario.loss)
-    views = one.parts.algorithm.build_views(one.server, one.devices.get_all())
-    at = {round: evaluation.take(views, round, one.running)["test_loss"][0] for round in (0, 1, 2)}
-    x, y = one.parts.samples.data.x_test[:40], torch.from_numpy(one.parts.samples.data.y_test[:40])
-    scores = views["global"].predict_fn(views["global"].params, torch.from_numpy(x)[None])[0]
-    assert at[0] == at[1] == pytest.approx(torch.nn.functional.cross_entropy(scores, y).item())
-    known = BatchStatistics(one.parts.samples.training_data, None).add_statistics(views["global"])
-    scores = known.predict_fn(known.params, torch.from_numpy(x)[None])[0]
-    assert at[2] == pytest.approx(torch.nn.functional.cross_entropy(scores, y).item())
-    assert at[2] != at[1]

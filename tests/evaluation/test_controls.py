@@ -49,8 +49,3 @@ def test_without_times_there_is_no_line() -> None:
     found = record({"data": {"name": "ridge", "users": 4, "own_test": True}})
     assert "mean_control_mse" in found
     assert "line_control_mse" not in found
-
-
-def test_classes_and_common_tests_have_none() -> None:
-    for keys in ({"data.own_test": True, "model": "mlp"}, {"data": {"name": "ridge"}}):
-        assert not any("control" in name for name in record(keys))

@@ -14,7 +14,7 @@ import pytest
 import torch
 from contract.small import engine, run
 
-from otafl.core.contracts import FineTuneSpec, View
+from otafl.core.contracts import View
 from otafl.data.device_splits import ClientSamples
 from otafl.engine.assembly import EngineParts
 from otafl.evaluation.evaluation import Evaluation
@@ -105,22 +105,6 @@ def test_fine_tuning_is_a_step_of_sgd_and_leaves_no_trace() -> None:
     expected = scores.loss.view(3, 4).sum(1) / scores.count.view(3, 4).sum(1)
     np.testing.assert_allclose(out["tuned_own_test_loss"], expected, rtol=1e-10)
     assert (out["tuned_own_test_loss"] != out["own_test_loss"]).all()
-
-
-def test_a_view_s_own_fine_tuning_comes_first() -> None:
-    """Two steps of the view and one of the trick: three in all, in turn."""
-    keys = PER_DEVICE | {"training.fine_tune_steps": 1, "engine.dtype": "float64"}
-    one = run(engine(keys), 1)
-    (view,) = one.parts.algorithm.build_views(one.server, one.devices.get_all()).values()
-    rate = torch.full((3,), 0.01, dtype=torch.float64)
-    tuned = View(view.params, view.predict_fn, "trial", FineTuneSpec(2, rate))
-    running = np.ones(3, bool)
-    out = evaluation(one.parts).take({"personal": tuned}, 1, running)
-    three = View(view.params, view.predict_fn, "trial", FineTuneSpec(3, rate))
-    expected = evaluation(one.parts).take({"personal": three}, 1, running)
-    np.testing.assert_allclose(
-        out["tuned_own_test_loss"], expected["personal_own_test_loss"], rtol=1e-12
-    )
 
 
 def test_cross_tests_of_devices_models() -> None:

@@ -74,8 +74,3 @@ def test_it_falls_to_zero_by_gradient_descent() -> None:
     }
     found, _ = record(keys, 300)
     assert found["excess_risk"].max() < 1e-9
-
-
-def test_it_is_absent_where_the_optimum_is_not_known() -> None:
-    found = record({"data": DATA, "model": {"name": "mlp", "hidden": [3]}, "trials": 2})[0]
-    assert not {"excess_risk", "minimum_risk"} & set(found)

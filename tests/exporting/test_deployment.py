@@ -83,17 +83,6 @@ def test_it_is_as_accurate_as_the_result_says(case: str, tmp_path: Path) -> None
         assert len(seen) > 1, "trained enough to tell models apart"
 
 
-def test_no_accuracy_is_recorded_with_statistics_of_test_samples(tmp_path: Path) -> None:
-    model, recorded = {"name": "conv_net", "channels": [4]}, []
-    for first in (0, 1000):
-        training = BASE["training"] | {"norm_from_round": first}
-        path = make_trained_result(tmp_path, model=model, training=training)
-        chosen = deployment.open_models(path, {}, 0, "global", None)
-        recorded.append(deployment.read_recorded_accuracy(chosen))
-    assert recorded[0] is not None
-    assert recorded[1] is None
-
-
 def test_a_state_dict_is_of_the_parameters_alone(tmp_path: Path) -> None:
     """Nothing of the flat block that they were cut from is saved with it; they can be trained."""
     path = make_trained_result(tmp_path)

@@ -26,7 +26,7 @@ from otafl.data.loading import load
 from otafl.data.partitions import PartitionTask
 from otafl.data.partitions.by_class import Dirichlet, DirichletMix
 from otafl.data.ridge import Ridge
-from otafl.devices.availability import AvailabilitySetup
+from otafl.devices.availability import build_lives
 from otafl.devices.compute.drawn import DrawnCompute
 from otafl.devices.compute.kinds import Fixed, LognormalCompute
 from otafl.devices.faults import Faults
@@ -85,17 +85,17 @@ def check_logarithms(speeds: np.ndarray) -> Check:
 
 @holds()
 def test_quantities_of_devices_follow_their_laws(bench: Bench) -> Iterator[Check]:
-    """A normal quantity is conditioned on values above its least; quantities are independent."""
+    """Quantities of a device are independent."""
     section = DrawnCompute.model_validate(
         {
             "flops_per_s": {"lognormal": {"median": MEDIAN, "sigma": SIGMA}},
             "battery_j": {"uniform": [100, 300]},
-            "harvest_w": {"normal": {"mean": 2.0, "std": 1.5, "least": 1.0}},
+            "harvest_w": {"uniform": [0.0, 0.5]},
         }
     )
     devices = section.build_hardware(SAMPLES, np.random.default_rng(4))
     columns = {name: getattr(devices, name) for name in ("flops_per_s", "battery_j", "harvest_w")}
-    laws = (LOGNORMAL, stats.uniform(100.0, 200.0), stats.truncnorm(-2.0 / 3.0, np.inf, 2.0, 1.5))
+    laws = (LOGNORMAL, stats.uniform(100.0, 200.0), stats.uniform(0.0, 0.5))
     for (name, values), law in zip(columns.items(), laws, strict=True):
         yield check_distribution(values, law.cdf, name)
     yield check_logarithms(devices.flops_per_s)
@@ -115,12 +115,10 @@ def test_speeds_are_log_normal(bench: Bench) -> Iterator[Check]:
 def find_present(name: str, at_s: Sequence[float], **keys: float) -> np.ndarray:
     """Whether each of 750 devices is present at these seconds, bool [devices, times]."""
     section = registry.load_settings_class("availability", name)(**keys)
-    setup = AvailabilitySetup(750, Streams([11], [0]))
-    availability: Any = registry.make_component("availability", section, setup)
+    availability: Any = section
     present = []
-    for device in range(750):
-        changes = availability.list_changes(0, device)
-        life = [(-1.0, True), *itertools.takewhile(lambda one: one[0] <= max(at_s), changes)]
+    for changes in build_lives(availability, 750, Streams([11], [0]))[0]:
+        life = [(-1.0, True), *itertools.takewhile(lambda one: one[0] <= max(at_s), changes or ())]
         present.append([life[bisect.bisect_right(life, (at, True)) - 1][1] for at in at_s])
     return np.array(present)
 

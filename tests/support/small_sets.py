@@ -24,7 +24,7 @@ def encode_idx(values: np.ndarray) -> bytes:
     return header + values.astype(np.uint8).tobytes()
 
 
-def write_images(folder: Path, zipped: bool = True) -> dict[str, np.ndarray]:
+def write_images(folder: Path) -> dict[str, np.ndarray]:
     """Write four small files; pixel p of image i is (7 i + p) mod 256, its label i mod 10."""
     folder.mkdir(parents=True)
     arrays = {}
@@ -33,10 +33,7 @@ def write_images(folder: Path, zipped: bool = True) -> dict[str, np.ndarray]:
         arrays[f"{part}-images-idx3-ubyte"] = images.reshape(n, 28, 28)
         arrays[f"{part}-labels-idx1-ubyte"] = np.arange(n) % 10
     for name, values in arrays.items():
-        path = folder / (f"{name}.gz" if zipped else name)
-        path.write_bytes(
-            gzip.compress(encode_idx(values), mtime=0) if zipped else encode_idx(values)
-        )
+        (folder / f"{name}.gz").write_bytes(gzip.compress(encode_idx(values), mtime=0))
     return arrays
 
 

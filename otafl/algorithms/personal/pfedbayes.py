@@ -24,8 +24,6 @@ Zhang, Li, Li, Guo, Shi 2022, "Personalized Federated Learning via Variational B
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -46,7 +44,6 @@ from otafl.algorithms.parameters import apply_mean_increment
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_purpose, make_step_key
-from otafl.data.device_splits import get_training_sizes
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.layered import LayeredModel
 
@@ -103,25 +100,6 @@ class PFedBayes(Algorithm):
         )
         rho_start: float = -2.5
         """initial rho; the standard deviation is ln(1 + exp(rho))"""
-
-        def list_notes(self, scenario: Any) -> Iterable[str]:
-            sizes = get_training_sizes(scenario.data, scenario.devices.count)
-            each = len(sizes) == scenario.devices.count
-            if sizes and self._is_unstable(min(sizes)):
-                longest = max(self.learning_rate, self.personal_learning_rate)
-                yield (
-                    f"algorithm.penalty: steps of {longest:g} with penalty {self.penalty:g} "
-                    f"diverge on devices of few samples, which here have "
-                    f"{'only' if each else 'on average'} {min(sizes)}, so their penalty is "
-                    "lowered; use a smaller penalty or learning rate"
-                )
-
-        def _is_unstable(self, samples: int) -> bool:
-            """Return whether the first steps diverge on a device of this number of samples."""
-            deviation = math.log1p(math.exp(self.rho_start))
-            curvature = self.penalty / samples / deviation**2
-            rates = self.learning_rate, self.personal_learning_rate
-            return bool(_compute_growth(curvature, *rates) > 1.0)
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)

@@ -165,6 +165,9 @@ class LocalData(Protocol):
     def has_classes(self) -> bool:
         """Whether labels are classes, not values or tokens."""
 
+    def flip_labels(self, mask: Tensor) -> LocalData:
+        """Return the local data with class C - 1 - y in place of y in the rows of a mask [n]."""
+
     def take(self, row_index: Tensor) -> LocalData:
         """Return the local data of the selected rows, int64 [n], ordered by trial."""
 

@@ -235,7 +235,3 @@ class Partition(Settings):
         UserError
             If there are too few samples, classes or users.
         """
-
-    def relabel(self, y: Indices, devices: int) -> Indices:
-        """Return the labels [n] that the samples have after the partition, equal for all trials."""
-        return y

@@ -7,8 +7,7 @@ data.test: per_device and these settings:
 
 - Fashion-MNIST: the defaults. The published split was not seeded throughout; split_seed [0, 1]
   completes it.
-- MNIST: classes_per_device 3, split_seed [1, 1], and published mnist_mislabelled for the labels as
-  published.
+- MNIST: classes_per_device 3, split_seed [1, 1], without the wrong labels of the published split.
 - CIFAR-10: 20 devices, published cifar10, classes_per_device 3, split_seed [1, 1].
 
 References
@@ -48,12 +47,11 @@ class ClassWindow(Partition):
     name: Literal["class_window"] = "class_window"
     classes_per_device: int = Field(2, ge=1)
     """number of consecutive classes of a device"""
-    published: Literal["fashion_mnist", "mnist_mislabelled", "cifar10"] = "fashion_mnist"
+    published: Literal["fashion_mnist", "cifar10"] = "fashion_mnist"
     """split whose sizes devices have. fashion_mnist, also that of MNIST: a share of all but 1,000
     samples of a class, times 1 to 10, and 10 to 200 samples; test samples are the last of a device.
-    mnist_mislabelled: the same, and the first 10 samples of a device's classes get the labels 0, 1,
-    ..., a fault of the published MNIST split. cifar10: twice the sum of a share of all but 20
-    samples and 300 to 600; test samples are the first"""
+    cifar10: twice the sum of a share of all but 20 samples and 300 to 600; test samples are the
+    first"""
     split_seed: tuple[Seed, Seed] | None = None
     """seeds of NumPy's and of Python's generator, which give the same split in all trials; if not
     given, each trial draws its own"""
@@ -71,7 +69,15 @@ class ClassWindow(Partition):
         devices, labels, is_cifar = task.devices, task.labels, self.published == "cifar10"
         first, rest = self.split_seed or task.generator.integers(2**32, size=2)
         numpy_s, pythons = np.random.RandomState(int(first)), random.Random(int(rest))
-        members, window, parts, given = self._assign_first_samples(labels, devices)
+        # samples and number of used ones of each class; classes and samples of each device
+        members = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
+        given = np.zeros(len(members), np.int64)
+        window = (np.arange(devices)[:, None] + np.arange(self.classes_per_device)) % len(members)
+        parts: list[list[int]] = [[] for _ in range(devices)]
+        for part, classes in zip(parts, window, strict=True):
+            for c in classes:
+                part.extend(members[c][given[c] : given[c] + _FIRST])
+                given[c] += _FIRST
         for c, own in enumerate(members):
             if given[c] > len(own):
                 raise UserError(
@@ -99,33 +105,3 @@ class ClassWindow(Partition):
             if is_cifar:
                 part.reverse()
         return [np.array(part, np.int64) for part in parts]
-
-    def relabel(self, y: Indices, devices: int) -> Indices:
-        if self.published != "mnist_mislabelled":
-            return y
-        _, _, parts, _ = self._assign_first_samples(y, devices)
-        new = y.copy()
-        for part in parts:
-            new[part] = np.repeat(np.arange(self.classes_per_device), _FIRST)
-        return new
-
-    def _assign_first_samples(
-        self, labels: Indices, devices: int
-    ) -> tuple[list[Indices], Indices, list[list[int]], Indices]:
-        """Assign the first samples of each device, class by class.
-
-        Returns
-        -------
-        tuple
-            Samples of each class; classes of each device [devices, classes_per_device]; samples of
-            each device; number of samples used of each class.
-        """
-        members = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
-        window = (np.arange(devices)[:, None] + np.arange(self.classes_per_device)) % len(members)
-        given = np.zeros(len(members), np.int64)
-        parts: list[list[int]] = [[] for _ in range(devices)]
-        for part, classes in zip(parts, window, strict=True):
-            for c in classes:
-                part.extend(members[c][given[c] : given[c] + _FIRST])
-                given[c] += _FIRST
-        return members, window, parts, given

@@ -118,26 +118,16 @@ class Flower(Partition):
                 f"data.partition.partition_by: got {given['partition_by']!r}; must be label, or "
                 "user where samples have users"
             )
-        own = {name: value for name, value in (fixed | given).items() if name in takes}
-        unknown = (self.model_extra or {}).keys() - own
-        if unknown:
-            name = min(unknown)
-            hint = format_suggestion(name, list(takes)) or ";"
-            raise UserError(
-                f"data.partition.{name}: {self.partitioner} has no such argument{hint} it "
-                f"takes {', '.join(takes) or 'none'}"
-            )
-        for name, one in takes.items():
-            if one.default is one.empty and name not in own:
-                raise UserError(
-                    f"data.partition.{name}: required by {self.partitioner}; add the key"
-                )
+        defaults = fixed | {"partition_by": "label"}
+        own = {name: value for name, value in defaults.items() if name in takes}
         try:
-            return kind(**own)
+            return kind(**own | (self.model_extra or {}))
         except Exception as error:
-            raise self._make_error(error) from error
+            raise self._make_error(error, f"; it takes {', '.join(takes) or 'none'}") from error
 
-    def _make_error(self, error: Exception) -> UserError:
+    def _make_error(self, error: Exception, hint: str = "") -> UserError:
         """Return a UserError for an error of the partitioner."""
         said = " ".join(str(error).split())
-        return UserError(f"data.partition: {self.partitioner}: {said} ({type(error).__name__})")
+        return UserError(
+            f"data.partition: {self.partitioner}: {said} ({type(error).__name__}){hint}"
+        )

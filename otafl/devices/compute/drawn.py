@@ -1,9 +1,8 @@
 """Devices whose speed, memory, battery and radio follow distributions.
 
 The quantities are drawn once for each device and trial, independently of each other. Each is a
-number or a distribution: {uniform: [a, b]}, {lognormal: {median: m, sigma: s}}, {normal: {mean: m,
-std: s, least: a}}, which is conditioned on values of at least a, or {choice: [a, ..]}, with equal
-probabilities.
+number or a distribution: {uniform: [a, b]}, {lognormal: {median: m, sigma: s}}, or {choice: [a,
+..]}, with equal probabilities.
 
 Every device has a uniform number for each quantity, which the quantile function of the distribution
 maps. More devices, or other distributions of other quantities, therefore do not change a value.
@@ -12,8 +11,8 @@ maps. More devices, or other distributions of other quantities, therefore do not
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import (
@@ -48,21 +47,6 @@ class _Lognormal(Settings):
     """standard deviation of the natural logarithm"""
 
 
-class _Normal(Settings):
-    """Parameters of a truncated normal distribution."""
-
-    mean: float
-    """mean before the values below `least` are excluded"""
-    std: float = Field(gt=0)
-    """standard deviation before the values below `least` are excluded"""
-    least: float
-    """smallest value"""
-
-    def find_conflicts(self) -> Iterator[str]:
-        if self.least > self.mean:
-            yield f"least: got {self.least:g}; must not exceed the mean ({self.mean:g})"
-
-
 class QuantityLaw(Settings):
     """Distribution of a quantity, one of these."""
 
@@ -70,70 +54,41 @@ class QuantityLaw(Settings):
     """lower and upper end of a uniform distribution"""
     lognormal: _Lognormal | None = None
     """median and sigma of median exp(sigma z) with z ~ N(0, 1)"""
-    normal: _Normal | None = None
-    """mean, std and least of a normal distribution, conditioned on values of at least `least`"""
     choice: tuple[float, ...] | None = Field(None, min_length=1)
     """values with equal probabilities"""
 
     def find_conflicts(self) -> Iterator[str]:
-        given = [name for name in LAWS if getattr(self, name) is not None]
+        given = [name for name, own in self if own is not None]
         if len(given) != 1:
             yield (
                 f"got the keys {', '.join(given) or '(none)'}; must be one of uniform: [a, b], "
-                "lognormal: {median, sigma}, normal: {mean, std, least}, choice: [..]"
+                "lognormal: {median, sigma}, choice: [..]"
             )
         if self.uniform is not None and self.uniform[0] > self.uniform[1]:
             yield f"uniform: got {list(self.uniform)}; the first end must not exceed the second"
 
-    @property
-    def _distribution(self) -> tuple[str, Any]:
-        return next((name, own) for name in LAWS if (own := getattr(self, name)) is not None)
-
     @model_serializer
     def _write_distribution(self) -> dict[str, Any]:
-        return dict([self._distribution])
+        return {name: own for name, own in self if own is not None}
 
     def get_span(self) -> tuple[float, float]:
         """Return the smallest and the largest possible value."""
-        name, parameters = self._distribution
-        return LAWS[name].span(parameters)
+        if self.lognormal is not None:
+            median = self.lognormal.median
+            return (math.ulp(0.0), math.inf) if self.lognormal.sigma else (median, median)
+        values = self.uniform or self.choice or ()
+        return min(values), max(values)
 
     def compute_quantile(self, u: np.ndarray) -> np.ndarray:
         """Map uniform numbers [n] in [0, 1) to values by the quantile function."""
-        name, parameters = self._distribution
-        return np.asarray(LAWS[name].quantile(parameters, u))
+        if self.lognormal is not None:
+            law = self.lognormal
+            return law.median * np.exp(law.sigma * special.ndtri(np.maximum(u, LEAST)))
+        if self.uniform is not None:
+            return self.uniform[0] + (self.uniform[1] - self.uniform[0]) * u
+        assert self.choice is not None
+        return np.array(self.choice)[(u * len(self.choice)).astype(np.int64)]
 
-
-class _Functions(NamedTuple):
-    """Functions of a distribution, from its parameters."""
-
-    span: Callable[[Any], tuple[float, float]]
-    quantile: Callable[[Any, np.ndarray], np.ndarray]
-
-
-def _compute_lognormal(law: _Lognormal, u: np.ndarray) -> np.ndarray:
-    return law.median * np.exp(law.sigma * special.ndtri(np.maximum(u, LEAST)))
-
-
-def _compute_normal(law: _Normal, u: np.ndarray) -> np.ndarray:
-    above = special.ndtr((law.mean - law.least) / law.std)  # P(X >= least), at least 1/2
-    quantile = law.mean - law.std * special.ndtri(np.maximum(u, LEAST) * above)
-    return np.maximum(law.least, quantile)
-
-
-LAWS: dict[str, _Functions] = {
-    "uniform": _Functions(lambda ends: ends, lambda ends, u: ends[0] + (ends[1] - ends[0]) * u),
-    "lognormal": _Functions(
-        lambda law: (math.ulp(0.0), math.inf) if law.sigma else (law.median, law.median),
-        _compute_lognormal,
-    ),
-    "normal": _Functions(lambda law: (law.least, math.inf), _compute_normal),
-    "choice": _Functions(
-        lambda values: (min(values), max(values)),
-        lambda values, u: np.array(values)[(u * len(values)).astype(np.int64)],
-    ),
-}
-"""Name of a distribution -> its functions."""
 
 Quantity = Annotated[
     Annotated[float, Tag("number")] | Annotated[QuantityLaw, Tag("law")],

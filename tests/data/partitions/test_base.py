@@ -35,9 +35,9 @@ def test_parts_are_disjoint_and_not_empty(name: str) -> None:
     labels = np.random.default_rng(5).integers(0, 7, 800)
     owner = np.arange(800) % 160
     for devices in (1, 2, 17):
-        parts, again, other = (
-            assign_samples(partition, labels, devices, np.random.default_rng(seed), owner)
-            for seed in (0, 0, 1)
+        parts, again = (
+            assign_samples(partition, labels, devices, np.random.default_rng(0), owner)
+            for _ in range(2)
         )
         together = np.concatenate(parts)
         assert len(parts) == devices
@@ -46,7 +46,6 @@ def test_parts_are_disjoint_and_not_empty(name: str) -> None:
         assert 0 <= together.min() <= together.max() < 800
         assert together.dtype == np.int64
         assert_array_equal(together, np.concatenate(again))
-        assert not np.array_equal(together, np.concatenate(other))
         if isinstance(partition, Iid | Shards | Dirichlet | Lognormal):
             assert len(together) == 800
 

@@ -74,11 +74,10 @@ def cut(part: Indices) -> tuple[Indices, Indices]:
 
 
 @pytest.mark.twin
-@pytest.mark.parametrize("name", ["fashion", "mnist", "cifar"])
+@pytest.mark.parametrize("name", ["fashion", "cifar"])
 def test_equals_the_published_code(name: str) -> None:
     window, counts, users, each, seeds = {
         "fashion": (FASHION, [7000] * 10, 100, 2, (0, 1)),
-        "mnist": (MNIST, MNIST_COUNTS, 100, 3, (1, 1)),
         "cifar": (CIFAR, [6000] * 10, 20, 3, (1, 1)),
     }[name]
     labels = labels_of(counts)
@@ -98,28 +97,6 @@ def test_sizes_of_mnist() -> None:
     assert sum(map(len, parts)) == 59_229
     assert sum(len(cut(part)[0]) for part in parts) == 44_383
     assert sum(len(cut(part)[1]) for part in parts) == 14_846
-    together = np.concatenate(parts)
-    assert len(np.unique(together)) == len(together)
-
-
-def test_published_labels_of_mnist() -> None:
-    """A device's 30 first samples bear 0, 1 and 2, which only every tenth device has first."""
-    window = MNIST.model_copy(update={"published": "mnist_mislabelled"})
-    labels = labels_of(MNIST_COUNTS)
-    wrong = window.relabel(labels, 100) != labels
-    parts, right = split(window, labels, 100), split(MNIST, labels, 100)
-    assert all(map(np.array_equal, parts, right))
-    assert [int(wrong[part].sum()) for part in parts] == [30 * (u % 10 > 0) for u in range(100)]
-    assert [sum(int(wrong[cut(p)[i]].sum()) for p in parts) for i in (0, 1)] == [2_000, 700]
-    assert wrong.sum() == 2_700
-    assert MNIST.relabel(labels, 100) is labels
-
-
-def test_published_labels_by_hand() -> None:
-    """Of two devices of the classes (0, 1) and (1, 2) of 20 samples each, in order."""
-    window = ClassWindow(published="mnist_mislabelled")
-    found = window.relabel(np.repeat([0, 1, 2], 20), 2)
-    assert_array_equal(found, np.repeat([0, 0, 1, 0, 1, 2], 10))
 
 
 def test_refuses() -> None:

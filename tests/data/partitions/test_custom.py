@@ -10,7 +10,6 @@ import pytest
 
 from otafl.core.errors import UserError
 from otafl.data.partitions import PartitionTask
-from otafl.data.partitions.base import SampleAssignment
 from otafl.data.partitions.custom import CustomPartition
 
 pytestmark = pytest.mark.exact
@@ -22,10 +21,6 @@ def every(deck: PartitionTask, start: int = 0) -> Any:
 
 
 every.shuffled = True  # type: ignore[attr-defined]
-
-
-def ready(deck: PartitionTask) -> Any:
-    return SampleAssignment.split_evenly(deck.draw_permutation(), deck.devices)
 
 
 def few(deck: PartitionTask) -> Any:
@@ -44,14 +39,6 @@ def beyond(deck: PartitionTask) -> Any:
     return [[k, -1 - k] for k in range(deck.devices)]
 
 
-def shares(deck: PartitionTask) -> Any:
-    return [[0.5 + k] for k in range(deck.devices)]
-
-
-def number(deck: PartitionTask) -> Any:
-    return 3
-
-
 def own(name: str, **keys: Any) -> CustomPartition:
     return CustomPartition(name=f"data.partitions.test_custom:{name}", **keys)
 
@@ -64,9 +51,7 @@ def test_samples_of_devices() -> None:
     dealt = own("every", start=2).assign_samples(deck())
     assert [part.tolist() for part in dealt] == [list(range(2 + k, 20, 3)) for k in range(3)]
     assert own("every").is_shuffled
-    assert not own("ready").is_shuffled
     assert not own("every").groups_users
-    assert sorted(own("ready").assign_samples(deck()).sample_index) == list(range(20))
 
 
 @pytest.mark.parametrize(
@@ -79,11 +64,6 @@ def test_samples_of_devices() -> None:
         ),
         ("twice", "sample 7 3 times; expected each once at most"),
         ("beyond", "indices out of range; expected whole numbers from 0 to 19"),
-        (
-            "shares",
-            "shape [1] and type float64 for device 0; expected at least one sample",
-        ),
-        ("number", "type int; expected a list with one item for each device"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:

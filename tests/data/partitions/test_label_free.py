@@ -61,12 +61,9 @@ def test_natural_needs_users() -> None:
 
 def test_natural_draws_users_where_there_are_more() -> None:
     owner = np.repeat(np.arange(50) * 7, np.arange(1, 51))
-    drawn = []
     for seed in range(5):
         parts = assign_samples(Natural(), owner, 20, rng(seed), owner)
         users = [np.unique(owner[part]) for part in parts]
         assert all(len(own) == 1 for own in users)
         assert all(len(part) == owner[part][0] // 7 + 1 for part in parts)
-        drawn.append(np.concatenate(users).tolist())
-        assert len(set(drawn[-1])) == 20
-    assert len({tuple(one) for one in drawn}) == 5
+        assert len(set(np.concatenate(users).tolist())) == 20

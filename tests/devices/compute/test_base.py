@@ -13,7 +13,7 @@ from support.rounding import assert_agree
 from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.devices import compute
-from otafl.devices.compute.kinds import Classes, Fixed, LognormalCompute
+from otafl.devices.compute.kinds import Classes, Fixed
 from otafl.devices.hardware import Hardware, compute_energy_j
 
 pytestmark = pytest.mark.exact
@@ -59,11 +59,6 @@ def test_every_part_can_be_given() -> None:
     for name, value in (same | derived).items():
         assert getattr(one, name).tolist() == [value] * 2, name
     assert not one.is_on_mains
-
-
-def test_log_normal_speeds_without_spread_are_the_median() -> None:
-    config = LognormalCompute(median_flops_per_s=3e9, sigma=0.0)
-    np.testing.assert_allclose(make_hardware(config, 5).flops_per_s, 3e9, rtol=1e-12)
 
 
 def test_a_list_of_speeds_goes_to_the_devices_in_order_and_round_again() -> None:
