@@ -5,6 +5,7 @@ The rows of one size are trained together, for any mix of sizes in a round.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Annotated
@@ -49,6 +50,17 @@ class LevelsSettings(settings.Settings):
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     """largest norm of a minibatch's gradient, to which longer ones are scaled; no bound if not
     given"""
+
+
+def check_descending(values: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the levels. Raises ValueError unless each is smaller than the one before."""
+    if any(a <= b for a, b in itertools.pairwise(values)):
+        got = ", ".join(f"{value:g}" for value in values)
+        order = ", ".join(f"{value:g}" for value in sorted(set(values), reverse=True))
+        raise ValueError(
+            f"levels must decrease from the largest to the smallest; got {got}, use {order}"
+        )
+    return values
 
 
 def declare_ratios(default: tuple[float, ...], description: str) -> tuple[float, ...]:

@@ -30,7 +30,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
@@ -41,6 +41,7 @@ from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
     broadcast_to_submodels,
+    check_descending,
     count_local_flops,
     declare_ratios,
     find_present_classes,
@@ -122,7 +123,7 @@ class FedHm(Algorithm):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 
         name: Literal["fedhm"] = "fedhm"
-        levels: tuple[Ratio, ...] = declare_ratios(
+        levels: Annotated[tuple[Ratio, ...], AfterValidator(check_descending)] = declare_ratios(
             (1.0, 0.5, 0.25, 0.125),
             "ratio of a layer's rank to its output channels at each level, from the largest; at 1 "
             "the layer is not factorised",
@@ -166,11 +167,6 @@ class FedHm(Algorithm):
             return of / self.temperature
 
         def find_conflicts(self) -> Iterator[str]:
-            if any(a <= b for a, b in zip(self.levels, self.levels[1:], strict=False)):
-                yield (
-                    f"levels must decrease; got {list(self.levels)}, use "
-                    f"{sorted(set(self.levels), reverse=True)}"
-                )
             lightest = math.exp(min(self.compute_score(ratio) for ratio in self.levels))
             if lightest < SMALLEST_WEIGHT:
                 yield (

@@ -17,12 +17,13 @@ from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
     broadcast_to_submodels,
+    check_descending,
     count_level_flops,
     count_local_flops,
     make_submodels,
 )
 from otafl.algorithms.submodels import width_slices
-from otafl.algorithms.submodels.width_slices import WidthRule, check_descending, declare_width_rule
+from otafl.algorithms.submodels.width_slices import WidthRule, declare_width_rule
 from otafl.core import contracts as c
 from otafl.core.rng import Streams, declare_purpose
 from otafl.core.tensors import get_constant

@@ -7,7 +7,6 @@ the same number of channels, and so the same slices.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
@@ -21,6 +20,7 @@ from otafl.algorithms.parameters import make_flat_view
 from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
+    check_descending,
     declare_ratios,
     find_classifier,
     group_by_level,
@@ -49,17 +49,6 @@ def declare_width_rule() -> WidthRule:
         "model sizes of FedHM's tables",
     )
     return rule
-
-
-def check_descending(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the levels. Raises ValueError unless each is smaller than the one before."""
-    if any(a <= b for a, b in itertools.pairwise(values)):
-        got = ", ".join(f"{value:g}" for value in values)
-        order = ", ".join(f"{value:g}" for value in sorted(set(values), reverse=True))
-        raise ValueError(
-            f"levels must decrease from the largest to the smallest; got {got}, use {order}"
-        )
-    return values
 
 
 class WidthsSettings(LevelsSettings):
