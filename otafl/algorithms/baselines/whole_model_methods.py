@@ -155,9 +155,7 @@ class WholeModelMethod(Algorithm):
     next model. Devices have no state.
     """
 
-    @classmethod
-    def describe_payload(cls, settings: Any) -> PayloadKind:
-        return PayloadKind(cls.needs, is_increment=False)
+    payload: ClassVar = PayloadKind(is_increment=False)
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         return self.count_step_flops(workload, per_param_round=0.0)

@@ -29,7 +29,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, declare_personal_rate
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, PersonalSettings, Views
 from otafl.algorithms.parameters import (
     add_prefix,
     build_increment,
@@ -221,9 +221,8 @@ class FedRep(PartlyShared):
     `studies/pfedbred/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
     """
 
-    class Settings(AveragedSettings):
+    class Settings(PersonalSettings):
         name: Literal["fedrep"] = "fedrep"
-        personal_learning_rate: float = declare_personal_rate()
         head_factor: int = Field(1, ge=1)
         """number of steps on the head for each step on the body, of which there are
         training.local_steps"""

@@ -33,7 +33,7 @@ import torch
 from pydantic import AfterValidator, Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
 from otafl.algorithms.deliveries import sum_per_trial
 from otafl.algorithms.local_samples import select_rows
 from otafl.algorithms.parameters import draw_start, make_flat_view
@@ -110,8 +110,6 @@ class FedHm(Algorithm):
     --------
     `studies/fedhm/fedhm_table2.yaml` compares it with HeteroFL, FedRolex and Split-Mix.
     """
-
-    needs: ClassVar[Needs] = "each"
 
     excludes: ClassVar[Mapping[str, str]] = {
         "start": "draws the network that it factorises",

@@ -169,7 +169,7 @@ def test_refusals() -> None:
     ):
         with pytest.raises(ValidationError, match=said):
             FedHm.Settings.model_validate(settings)
-    assert FedHm.needs == FedHm.describe_payload(FedHm.Settings()).needs == "each"
+    assert FedHm.describe_payload(FedHm.Settings()).needs == "each"
     for settings in ({"sends": "product"}, {"sends": "tangent"}):
         assert FedHm.describe_payload(FedHm.Settings.model_validate(settings)).needs == "mean"
     flat = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 5)
