@@ -15,11 +15,11 @@ import numpy as np
 from torch import Tensor
 
 from otafl.algorithms.parameters import (
+    add_prefix,
     apply_mean_increment,
     draw_start,
     make_device_view,
     make_flat_view,
-    make_shared_start,
 )
 from otafl.algorithms.submodel_training import broadcast_to_submodels
 from otafl.core import contracts as c
@@ -163,12 +163,10 @@ class Algorithm(Stateful, ABC):
         devices : dict of str to Tensor [S, K, *shape]
             State of the devices; [S, 1, *shape] for a start that all devices of a trial share.
         """
-        params = draw_start(self.model, streams)
-        flat = flatten(params)
-        devices: c.Tensors = {}
+        params, devices = draw_start(self.model, streams), dict[str, Tensor]()
         for kept in self.device_models:
-            devices |= make_shared_start(kept, flat, self.model)
-        return {c.MODEL: flat}, devices
+            devices |= add_prefix(kept, {name: block[:, None] for name, block in params.items()})
+        return {c.MODEL: flatten(params)}, devices
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         """Return the tensors that the devices receive.

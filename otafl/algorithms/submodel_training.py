@@ -107,13 +107,6 @@ def make_submodels(
     )
 
 
-def count_level_flops(
-    settings: LevelsSettings, networks: Sequence[Network], capacity_level: int, workload: c.Workload
-) -> np.ndarray:
-    """Count the operations of devices of a capacity level, as `count_local_flops`."""
-    return count_local_flops(networks[capacity_level], settings, workload)
-
-
 def count_local_flops(
     network: Network, settings: LevelsSettings, workload: c.Workload
 ) -> np.ndarray:

@@ -55,8 +55,8 @@ pytestmark = pytest.mark.exact
         ),
         (
             {"algorithm": {"name": "fedrlr", "rank": [3, 20]}},
-            "algorithm.rank[1]: got 20, which is above the smaller side of its layer, 100x10; "
-            "use at most 10",
+            "algorithm.rank: got [3, 20], which is above the smaller side of a layer "
+            "(64x100: 64, 100x10: 10); use at most [64, 10]",
         ),
     ],
 )
