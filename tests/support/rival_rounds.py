@@ -94,7 +94,8 @@ class Rounds:
             cohort, 0, cohort.num_rows
         )
         rows_of = {n: b.flatten(0, 1)[cohort.flat_index] for n, b in self.devices.items()}
-        state, payload, loss = self.method.run_local_update(broadcast, rows_of, context)
+        with torch.inference_mode():
+            state, payload, loss = self.method.run_local_update(broadcast, rows_of, context)
         assert all(torch.equal(self.server[name], block) for name, block in before.items())
         assert state.keys() == self.devices.keys()
         self.server = self.method.update_server(
@@ -131,7 +132,8 @@ def receive_exactly(payload: Payload, cohort: Cohort) -> Received:
             }
         )
     came = cohort.weight.new_ones(cohort.num_trials)
-    return Received(tuple(means), (came,) * len(means), None, None)
+    each = tuple(group.tensors for group in payload)
+    return Received(tuple(means), (came,) * len(means), each, None)
 
 
 def to_arrays(model: Model, params: Tensors, row: Any) -> list[Array]:
