@@ -1,4 +1,4 @@
-"""Runs rounds of methods with submodels, without errors of an uplink: two trials of five devices."""
+"""Runs rounds of methods with submodels over an ideal uplink: two trials of five devices."""
 
 from __future__ import annotations
 
