@@ -17,6 +17,7 @@ from contract import probes
 from contract.small import engine, run, scenario, tree
 
 from otafl import load_scenario
+from otafl.algorithms.base import PayloadKind
 from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
@@ -287,7 +288,7 @@ def test_view_with_a_prediction_of_its_own() -> None:
 
 
 def test_each_is_refused_where_only_the_mean_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FedAvg, "needs", "each")
+    monkeypatch.setattr(FedAvg, "payload", PayloadKind("each"))
     with pytest.raises(UserError, match=r"needs each of them; use one of the transports ideal, d"):
         load_scenario(tree({"transport": "over_the_air"}))
     one = run(probed(DIGITAL, probes.Probe), 1)
