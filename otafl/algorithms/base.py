@@ -15,11 +15,11 @@ import numpy as np
 from torch import Tensor
 
 from otafl.algorithms.parameters import (
+    add_prefix,
     apply_mean_increment,
     draw_start,
     make_device_view,
     make_flat_view,
-    make_shared_start,
 )
 from otafl.algorithms.submodel_training import broadcast_to_submodels
 from otafl.core import contracts as c
@@ -85,8 +85,8 @@ class Algorithm(Stateful, ABC):
         `otafl.results.variables.VARIABLES`; none by default.
     """
 
-    needs: ClassVar[Needs] = "mean"
-    """Whether the server needs the mean of the updates, or each of them."""
+    payload: ClassVar[PayloadKind] = PayloadKind()
+    """What the server needs of the updates, and what they are, unless the settings decide."""
 
     averages_increments: ClassVar[bool] = False
     """Whether the server's tensor "model" moves by averaged increments.
@@ -140,8 +140,8 @@ class Algorithm(Stateful, ABC):
 
     @classmethod
     def describe_payload(cls, settings: Any) -> PayloadKind:
-        """Describe the updates under these settings, by default increments and `needs`."""
-        return PayloadKind(cls.needs)
+        """Describe the updates under these settings, by default as `payload`."""
+        return cls.payload
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return the state at the start.
@@ -163,12 +163,10 @@ class Algorithm(Stateful, ABC):
         devices : dict of str to Tensor [S, K, *shape]
             State of the devices; [S, 1, *shape] for a start that all devices of a trial share.
         """
-        params = draw_start(self.model, streams)
-        flat = flatten(params)
-        devices: c.Tensors = {}
+        params, devices = draw_start(self.model, streams), dict[str, Tensor]()
         for kept in self.device_models:
-            devices |= make_shared_start(kept, flat, self.model)
-        return {c.MODEL: flat}, devices
+            devices |= add_prefix(kept, {name: block[:, None] for name, block in params.items()})
+        return {c.MODEL: flatten(params)}, devices
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         """Return the tensors that the devices receive.
@@ -374,6 +372,13 @@ class AveragedSettings(settings.Settings):
     """factor of the averaged increment; 2 is the trick AM of pFedBreD, appendix C.4"""
 
 
+class PersonalSettings(AveragedSettings):
+    """Settings of methods whose devices also train models of their own."""
+
+    personal_learning_rate: float = declare_stackable(0.01, gt=0)
+    """step size of SGD on a device's own model; pFedBreD's alpha"""
+
+
 class DecayedSettings(settings.Settings):
     """Settings of methods with one global model whose local step size decays over the rounds."""
 
@@ -381,39 +386,6 @@ class DecayedSettings(settings.Settings):
     """step size of local SGD in the first round"""
     decay: float = declare_stackable(0.0, ge=0)
     """rate of the decay: the step size of round t is learning_rate / (1 + decay t)"""
-
-
-def declare_personal_rate() -> float:
-    """Declare the step size of a device's own model.
-
-    Returns
-    -------
-    float
-        Stackable setting, above 0.
-    """
-    rate: float = declare_stackable(
-        0.01, gt=0, description="step size of SGD on a device's own model; pFedBreD's alpha"
-    )
-    return rate
-
-
-def declare_penalty(default: float, description: str) -> float:
-    """Declare the weight of a penalty.
-
-    Parameters
-    ----------
-    default : float
-        Default of the setting.
-    description : str
-        Description of the setting.
-
-    Returns
-    -------
-    float
-        Stackable setting, not negative.
-    """
-    weight: float = declare_stackable(default, ge=0, description=description)
-    return weight
 
 
 def find_overshoot(rate_key: str, rate: float, weight: float, weight_key: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, get_args
 
-from otafl.algorithms.base import Algorithm, Needs
+from otafl.algorithms.base import Algorithm, Needs, PayloadKind
 from otafl.core import registry
 from otafl.core.contracts import Group, Payload
 from otafl.user_code.custom_part import (
@@ -117,10 +117,10 @@ class CustomAlgorithm(CustomClass):
     @property
     def component_class(self) -> type[Algorithm]:
         kind: type[Algorithm] = super().component_class
-        if kind.needs not in get_args(Needs):
+        if not isinstance(kind.payload, PayloadKind) or kind.payload.needs not in get_args(Needs):
             self.refuse(
-                f"has needs = {kind.needs!r}; expected needs = 'mean', or 'each' for a server "
-                "that uses the update of each device"
+                f"has payload = {kind.payload!r}; expected PayloadKind('mean'), or "
+                "PayloadKind('each') for a server that uses the update of each device"
             )
         has_on_ack = any("on_ack" in vars(one) for one in _list_own_classes(kind))
         if has_on_ack and not kind.acknowledged_state:

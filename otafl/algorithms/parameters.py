@@ -69,13 +69,6 @@ def select_prefix(devices: c.Tensors, prefix: str) -> c.Tensors:
     return {name.removeprefix(start): b for name, b in devices.items() if name.startswith(start)}
 
 
-def make_shared_start(prefix: str, flat: Tensor, model: Model) -> c.Tensors:
-    """Return the server's model [S, P] as the start of every device, [S, 1, *shape]."""
-    return add_prefix(
-        prefix, {name: b[:, None] for name, b in unflatten(flat, model.shapes).items()}
-    )
-
-
 def get_received_params(broadcast: c.Broadcast, model: Model) -> c.Tensors:
     """Return the broadcast model [n, P] as parameters, views that must not be trained in place.
 

@@ -5,6 +5,7 @@ The rows of one size are trained together, for any mix of sizes in a round.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Annotated
@@ -51,6 +52,17 @@ class LevelsSettings(settings.Settings):
     given"""
 
 
+def check_descending(values: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the levels. Raises ValueError unless each is smaller than the one before."""
+    if any(a <= b for a, b in itertools.pairwise(values)):
+        got = ", ".join(f"{value:g}" for value in values)
+        order = ", ".join(f"{value:g}" for value in sorted(set(values), reverse=True))
+        raise ValueError(
+            f"levels must decrease from the largest to the smallest; got {got}, use {order}"
+        )
+    return values
+
+
 def declare_ratios(default: tuple[float, ...], description: str) -> tuple[float, ...]:
     """Declare the ratios of the levels, from the largest."""
     field: tuple[float, ...] = Field(default, min_length=1, description=description)
@@ -93,13 +105,6 @@ def make_submodels(
         )
         for level, (ratio, network, count) in enumerate(zip(ratios, networks, counts, strict=True))
     )
-
-
-def count_level_flops(
-    settings: LevelsSettings, networks: Sequence[Network], capacity_level: int, workload: c.Workload
-) -> np.ndarray:
-    """Count the operations of devices of a capacity level, as `count_local_flops`."""
-    return count_local_flops(networks[capacity_level], settings, workload)
 
 
 def count_local_flops(

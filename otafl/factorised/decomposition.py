@@ -11,6 +11,7 @@ Brent and Luk 1985, "The Solution of Singular-Value and Symmetric Eigenvalue Pro
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -48,6 +49,21 @@ def svd(matrix: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Ten
         parts = zip(*(_decompose_single(one, full_matrices) for one in sound), strict=True)
         u, s, vt = (torch.stack(part) for part in parts)
         return u, s.where(finite, torch.nan), vt
+
+
+def svd_of_layers(layers: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+    """Compute U, s and V^T of the matrices [n, a, b] of several layers, as `svd`.
+
+    Layers of equal sides are decomposed together, so that the host waits once for them on a GPU.
+    """
+    found: dict[int, tuple[Tensor, ...]] = {}
+    for shape in dict.fromkeys(matrix.shape for matrix in layers):
+        alike = [i for i, matrix in enumerate(layers) if matrix.shape == shape]
+        parts = svd(torch.cat([layers[i] for i in alike]))
+        found |= zip(
+            alike, zip(*(part.chunk(len(alike)) for part in parts), strict=True), strict=True
+        )
+    return [found[i] for i in range(len(layers))]
 
 
 def svd_of_full_rank(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -26,6 +26,7 @@ from otafl.factorised.decomposition import (
     count_triangular_inverse_flops,
     svd,
     svd_of_full_rank,
+    svd_of_layers,
 )
 
 SINGULAR_FLOOR = 1e-12
@@ -297,11 +298,10 @@ def compress(
     list of LowRank
         The approximations.
     """
+    bases = [(torch.linalg.qr(a), torch.linalg.qr(b)) for a, b in zip(left, right, strict=True)]
+    cores = svd_of_layers([torch.bmm(tu, tv.mT) for (_, tu), (_, tv) in bases])
     points = []
-    for a, b, rank in zip(left, right, ranks, strict=True):
-        qu, tu = torch.linalg.qr(a)
-        qv, tv = torch.linalg.qr(b)
-        p, s, qt = svd(torch.bmm(tu, tv.mT))
+    for ((qu, _), (qv, _)), (p, s, qt), rank in zip(bases, cores, ranks, strict=True):
         u, v = multiply_thin(qu, p[:, :, :rank]), multiply_thin(qv, qt.mT[:, :, :rank])
         points.append(LowRank(u, s[:, :rank], v))
     return points

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.exact
 MODULE = """
 import torch
 from pydantic import Field
-from otafl.algorithms.base import Algorithm, AveragedSettings
+from otafl.algorithms.base import Algorithm, AveragedSettings, PayloadKind
 from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.algorithms.submodels.narrow_networks import HeteroFL
@@ -65,7 +65,7 @@ class Scaled(FedAvg):
         return state, payload, loss
 
 class Each(FedAvg):
-    needs = "each"
+    payload = PayloadKind("each")
 
 class Averaging(HeavyBall):
     averages_increments = True
@@ -110,10 +110,10 @@ class Empty: pass
 class Unfinished(Algorithm): pass
 
 class NeedsLittle(FedAvg):
-    needs = "little"
+    payload = PayloadKind("little")
 
 class Silent(FedAvg):
-    needs = None
+    payload = None
 
 class Loose(FedAvg):
     class Settings:
@@ -267,8 +267,8 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (section("Empty"), {}, f"{OWN}Empty' is no method; derive the class from one, like otafl."),
     (section("nothing"), {}, f"{OWN}nothing' is no method; derive the class from one, like "),
     (section("Unfinished"), {}, f"{OWN}Unfinished' has no run_local_update; derive it from a "),
-    (section("NeedsLittle"), {}, f"{OWN}NeedsLittle' has needs = 'little'; expected needs"),
-    (section("Silent"), {}, f"{OWN}Silent' has needs = None; expected needs = 'mean'"),
+    (section("NeedsLittle"), {}, f"{OWN}NeedsLittle' has payload = PayloadKind(needs='little'"),
+    (section("Silent"), {}, f"{OWN}Silent' has payload = None; expected PayloadKind"),
     (section("Loose"), {}, f"{OWN}Loose' has a Settings that is no class of settings; write "
      "class Settings(FedAvg.Settings)"),
     (section("Clipped", clipp=1), {}, "algorithm.clipp: unknown key; did you mean 'clip'? (known "

@@ -45,8 +45,8 @@ pytestmark = pytest.mark.exact
         ),
         (
             {"algorithm": {"name": "fedrlr", "rank": [3, 20]}},
-            "algorithm.rank[1]: got 20, which is above the smaller side of its layer, 100x10; "
-            "use at most 10",
+            "algorithm.rank: got [3, 20], which is above the smaller side of a layer "
+            "(64x100: 64, 100x10: 10); use at most [64, 10]",
         ),
     ],
 )
@@ -67,7 +67,7 @@ def test_sections_that_just_fit(tree: dict[str, Any]) -> None:
 
 
 def test_a_method_that_needs_each_update(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FedAvg, "needs", "each")
+    monkeypatch.setattr(FedAvg, "payload", PayloadKind("each"))
     assert list_faults({}) == [
         "transport: 'over_the_air' gives the server only the mean of the updates, but algorithm "
         "'fedavg' needs each of them; use one of the transports ideal, digital"
@@ -113,7 +113,7 @@ ASSUMING: list[dict[str, Any]] = [
     ("method", "part"), list(zip(WHOLE, itertools.cycle(ASSUMING), strict=False)), ids=str
 )
 def test_models_are_no_increments(method: dict[str, Any], part: dict[str, Any]) -> None:
-    each = registry.load_component("algorithm", method["name"]).needs == "each"
+    each = registry.load_component("algorithm", method["name"]).payload.needs == "each"
     tree = {"transport": "digital" if each else "over_the_air", "algorithm": method} | part
     assert f"so it needs increments, and algorithm '{method['name']}' with these" in said(tree)
 

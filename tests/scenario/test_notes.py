@@ -125,20 +125,3 @@ def test_models_that_privacy_clips() -> None:
     assert said_in_sweep[0].endswith("use an algorithm that sends increments, such as fedavg")
     assert not noted(algorithm={"name": "fedavg", "sends": "model"})
     assert not noted(**private)
-
-
-def test_devices_too_small_for_their_penalty() -> None:
-    """At the defaults steps diverge below 0.01 10 / (2 ln(1 + e^-2.5)^2) = 8.03 samples."""
-
-    def of(samples: int, **keys: Any) -> list[str]:
-        part = keys.pop("partition", "iid")
-        data = {"name": "digits", "train_samples": samples, "partition": part}
-        return noted(algorithm={"name": "pfedbayes", **keys}, devices={"count": 10}, data=data)
-
-    assert not of(90)
-    (said,) = of(89)
-    assert said == (
-        "algorithm.penalty: steps of 0.01 with penalty 10 diverge on devices of few samples, which "
-        "here have only 8, so their penalty is lowered; use a smaller penalty or learning rate"
-    )
-    assert not noted(algorithm="pfedbayes", data="fashion_mnist")

@@ -8,24 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from support.rival_rounds import Rounds
 from torch import Tensor
 from twins.network import Array, Minibatch
-from twins.setting import local_data, minibatch
+from twins.setting import minibatch
 
-from otafl.core import registry
-from otafl.core.contracts import (
-    Broadcast,
-    Cohort,
-    Hyper,
-    LocalContext,
-    LocalData,
-    Payload,
-    Received,
-    Tensors,
-)
-from otafl.core.rng import Streams
-from otafl.data.training_data import TrainingData
-from otafl.engine.device_store import DeviceStore
+from otafl.core.contracts import Cohort, LocalData, Payload, Received, Tensors
 from otafl.models.mlp import Mlp
 
 WIDTHS = (6, 5, 4, 3)
@@ -49,45 +37,30 @@ def make_delivered_mask(cohort: Cohort, lost: tuple[int, int]) -> Tensor:
     return ~((cohort.trial == lost[0]) & (cohort.device == lost[1]))
 
 
-class Bench:
-    """Runs a method over two trials of five devices, float64."""
+class Bench(Rounds):
+    """Runs a method over two trials of five devices, float64, in two halves of a round."""
 
     def __init__(
-        self,
-        settings: Any,
-        model: Mlp,
-        hyper: dict[str, list[float]],
-        steps: int = 2,
-        num_devices: int = K,
+        self, settings: Any, model: Mlp, hyper: dict[str, list[float]], steps: int = 2
     ) -> None:
-        self.model = model
-        self.streams = Streams([5, 5], [0, 1], dtype=torch.float64)
-        self.hyper: Hyper = {n: torch.tensor(v, dtype=torch.float64) for n, v in hyper.items()}
-        self.data: TrainingData = local_data(SIZES, WIDTHS[0], WIDTHS[-1], self.streams, 4, steps)
-        self.steps = steps
-        self.method = registry.make_component("algorithm", settings, model, num_devices)
-        self.server, devices = self.method.init(self.streams, self.hyper)
-        self.devices = DeviceStore(S, num_devices, self.streams.device, hands_over=True)
-        self.devices.add(devices)
+        super().__init__(settings.name, model, settings.model_dump(), steps, SIZES, **hyper)
+        self.model, self.steps = model, steps
         self.sent: Payload = ()
         self.loss = torch.zeros(0)
 
     def select_local_data(self, cohort: Cohort, t: int) -> LocalData:
         return self.data.select_cohort(t, cohort)
 
-    def make_context(self, cohort: Cohort, t: int) -> LocalContext:
-        return LocalContext(cohort, self.hyper, self.streams, t, self.select_local_data(cohort, t))
-
     def local(self, cohort: Cohort, t: int) -> None:
         """Broadcast, and do local work."""
-        sent: Broadcast = self.method.broadcast(self.server, cohort)
         before = {name: block.clone() for name, block in self.server.items()}
+        rows = self.method.broadcast(self.server, cohort).expand_rows(cohort, 0, cohort.num_rows)
+        own = {n: b.flatten(0, 1)[cohort.flat_index] for n, b in self.devices.items()}
         state, self.sent, self.loss = self.method.run_local_update(
-            sent.expand_rows(cohort, 0, cohort.num_rows),
-            self.devices.get_rows(cohort),
-            self.make_context(cohort, t),
+            rows, own, self.make_context(cohort, t)
         )
-        self.devices.put(cohort, state)
+        for name, block in state.items():
+            self.devices[name].flatten(0, 1)[cohort.flat_index] = block
         self.check_unchanged(before)
 
     def combine(self, cohort: Cohort, t: int, delivered_mask: Tensor | None) -> None:
@@ -105,7 +78,7 @@ class Bench:
 
     def get_state(self, name: str) -> Tensor:
         """Return a device block [S, K, *shape]."""
-        return self.devices.get_all()[name]
+        return self.devices[name]
 
     def draw_batches(self, cohort: Cohort, t: int, draw: int = 0) -> list[list[Minibatch]]:
         """Return the minibatches, [row][step]."""

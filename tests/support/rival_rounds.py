@@ -95,7 +95,8 @@ class Rounds:
             cohort, 0, cohort.num_rows
         )
         rows_of = {n: b.flatten(0, 1)[cohort.flat_index] for n, b in self.devices.items()}
-        state, payload, loss = self.method.run_local_update(broadcast, rows_of, context)
+        with torch.inference_mode():
+            state, payload, loss = self.method.run_local_update(broadcast, rows_of, context)
         assert all(torch.equal(self.server[name], block) for name, block in before.items())
         assert state.keys() == self.devices.keys()
         self.server = self.method.update_server(

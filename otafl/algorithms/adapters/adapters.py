@@ -15,14 +15,14 @@ Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", ICLR, eq. 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Cohort, Tensors
+from otafl.core.contracts import Batch, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.models.base import Model
@@ -94,32 +94,6 @@ class AdaptedWeight:
     def backward(self, g: Tensor) -> Tensor:
         inner = torch.bmm(g, self.b)
         return torch.baddbmm(apply_transposed(self.frozen, g), inner, self.a, alpha=self.scale)
-
-
-@dataclass(frozen=True)
-class Backbone:
-    """Parameters that no device trains.
-
-    Parameters
-    ----------
-    params : dict of str to Tensor [S, *shape], or [1, *shape]
-        Parameters of each trial, or of all trials if their starts are equal.
-    """
-
-    params: Tensors
-
-    @staticmethod
-    def store(params: Tensors) -> Backbone:
-        """Store parameters [S, *shape], once if they are equal in all trials."""
-        same = all(torch.equal(block, block[:1].expand_as(block)) for block in params.values())
-        with torch.inference_mode(False):  # autograd saves no inference tensors
-            kept = {name: block[:1] if same else block for name, block in params.items()}
-            return Backbone({name: block.clone() for name, block in kept.items()})
-
-    def gather(self, name: str, trial: Tensor) -> Tensor:
-        """Return a parameter of each row's trial, [n, *shape], for `trial` int64 [n]."""
-        block = self.params[name]
-        return block.expand(len(trial), *block.shape[1:]) if len(block) == 1 else block[trial]
 
 
 def list_linear_weights(model: Model) -> dict[str, tuple[int, int]]:
@@ -227,7 +201,7 @@ def compute_pretraining_gradients(model: Model, params: Tensors, x: Tensor, y: T
 
 
 class AdaptedModel:
-    """Model whose parameters are a backbone, adapters and a head.
+    """Frozen model whose weights have adapters.
 
     Parameters
     ----------
@@ -237,24 +211,33 @@ class AdaptedModel:
         Weights with adapters.
     scale : float
         alpha / r.
+
+    Attributes
+    ----------
+    backbone : dict of str to Tensor [S, *shape], or [1, *shape]
+        Parameters that no device trains, of each trial, or of all trials if they are equal.
     """
 
     def __init__(self, model: Model, layers: Sequence[AdaptedLayer], scale: float) -> None:
         self.model, self.layers, self.scale = model, tuple(layers), scale
-        self._uses_maps = bool(model.linear_weights)
-        self._weights = list_linear_weights(model)
+        self.backbone: Tensors = {}
+
+    def freeze(self, params: Tensors) -> None:
+        """Keep parameters [S, *shape] as the backbone, once if they are equal in all trials."""
+        same = all(torch.equal(block, block[:1].expand_as(block)) for block in params.values())
+        with torch.inference_mode(False):  # autograd saves no inference tensors
+            kept = {name: block[:1] if same else block for name, block in params.items()}
+            self.backbone = {name: block.clone() for name, block in kept.items()}
 
     def make_objective(
-        self, backbone: Backbone, rows: Cohort, compose: Compose, changes: Tensors
+        self, trial: Tensor, compose: Compose, changes: Tensors
     ) -> Callable[[Tensors, Batch], tuple[Tensor, Tensor]]:
         """Make the training loss as a function of trained tensors and a minibatch.
 
         Parameters
         ----------
-        backbone : Backbone
-            Frozen parameters.
-        rows : Cohort
-            Rows of the chunk.
+        trial : Tensor, int64 [n]
+            Trial of each row of the chunk.
         compose : Compose
             Function that makes the factors from the trained tensors.
         changes : dict of str to Tensor [n, M, N]
@@ -266,33 +249,32 @@ class AdaptedModel:
             Function of trained tensors and a minibatch that returns the loss [n] twice, for
             `models.base.differentiate`. Trained parameters of the head have their own names.
         """
+        model, maps = self.model, self.model.linear_weights
         with torch.inference_mode(False), torch.no_grad():  # autograd saves no inference tensors
-            frozen = self._gather_frozen(backbone, rows, changes)
-        model = self.model
+            frozen = {
+                name: block if name in maps else block.expand(len(trial), *block.shape[1:]).clone()
+                for name, block in self._gather_frozen(trial, changes).items()
+            }
 
         def compute_objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
             head = {name: block for name, block in leaves.items() if name in model.shapes}
-            params = self._adapt(frozen | head, compose(leaves))
+            params = self._adapt(frozen | head, compose(leaves), maps)
             loss = model.loss.compute_mean(model.score_batch(params, batch), batch)
             return loss, loss
 
         return compute_objective
 
-    def merge(
-        self, backbone: Backbone, trial: Tensor, factors: Factors, others: Tensors, changes: Tensors
-    ) -> Tensors:
+    def merge(self, trial: Tensor, factors: Factors, head: Tensors, changes: Tensors) -> Tensors:
         """Merge adapters into dense parameters.
 
         Parameters
         ----------
-        backbone : Backbone
-            Frozen parameters.
         trial : Tensor, int64 [n]
             Trial of each row.
         factors : Factors
             Adapters of the rows.
-        others : dict of str to Tensor [n, *shape]
-            Parameters of the head.
+        head : dict of str to Tensor [n, *shape]
+            Trained parameters of the head.
         changes : dict of str to Tensor [n, M, N]
             Sums that the server has added to frozen weights.
 
@@ -301,41 +283,105 @@ class AdaptedModel:
         dict of str to Tensor [n, *shape]
             All parameters, in the order of the model.
         """
-        params: Tensors = {}
-        for name in self.model.shapes:
-            params[name] = others[name] if name in others else backbone.gather(name, trial)
-        for layer in self.layers:
-            matrix = self.scale * compute_product(*factors[layer.weight])
-            if layer.weight in changes:
-                matrix = matrix + changes[layer.weight]
-            name = layer.weight
-            params[name] = params[name] + to_weight(matrix, self.model.shapes[name])
-        return params
+        params = self._adapt(self._gather_frozen(trial, changes) | head, factors, ())
+        return {n: params[n].expand(len(trial), *params[n].shape[1:]) for n in self.model.shapes}
 
-    def _gather_frozen(self, backbone: Backbone, rows: Cohort, changes: Tensors) -> dict[str, Any]:
-        """Return the frozen parameters of the rows, of linear weights as maps if possible."""
-        frozen: dict[str, Any] = {}
-        for name in backbone.params:
-            if self._uses_maps and name in self._weights:
-                block = backbone.params[name]  # one product for all rows if trials share it
-                frozen[name] = block if len(block) == 1 else block[rows.trial]
-                if name in changes:
-                    frozen[name] = frozen[name] + changes[name]
-            else:
-                frozen[name] = backbone.gather(name, rows.trial).clone()
-                if name in changes:
-                    frozen[name] += to_weight(changes[name], self.model.shapes[name])
+    def _gather_frozen(self, trial: Tensor, changes: Tensors) -> Tensors:
+        """Return the frozen parameters [n or 1, *shape] of rows of trials int64 [n]."""
+        frozen: Tensors = {}
+        for name, block in self.backbone.items():
+            frozen[name] = block if len(block) == 1 else block[trial]
+            if name in changes:
+                frozen[name] = frozen[name] + to_weight(changes[name], self.model.shapes[name])
         return frozen
 
-    def _adapt(self, frozen: Mapping[str, Any], factors: Factors) -> dict[str, Any]:
-        """Return parameters with adapters on their weights."""
-        params = dict(frozen)
-        for layer in self.layers:
-            a, b = factors[layer.weight]
-            base = params[layer.weight]
-            if self._uses_maps:
-                params[layer.weight] = AdaptedWeight(base, a, b, self.scale)
+    def _adapt(self, params: Tensors, factors: Factors, maps: Container[str]) -> dict[str, Any]:
+        """Return parameters with adapters: of weights in `maps` as products of their own."""
+        adapted: dict[str, Any] = dict(params)
+        for name, (a, b) in factors.items():
+            if name in maps:
+                adapted[name] = AdaptedWeight(params[name], a, b, self.scale)
             else:
-                dense = to_weight(compute_product(a, b), self.model.shapes[layer.weight])
-                params[layer.weight] = base + self.scale * dense
-        return params
+                product = to_weight(compute_product(a, b), self.model.shapes[name])
+                adapted[name] = params[name] + self.scale * product
+        return adapted
+
+
+def count_adapter_flops(
+    model: Model,
+    layers: Sequence[AdaptedLayer],
+    head: Sequence[str],
+    trained: str,
+    workload: Workload,
+) -> np.ndarray:
+    """Count the operations of the local work of devices.
+
+    A sample takes a forward pass, a backward pass down to the first adapter without gradients by
+    frozen weights, the adapters' own products, and the gradient by the head. A step takes two
+    operations for each trained coordinate, and a round one, for the increment.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    layers : sequence of AdaptedLayer
+        Layers with adapters.
+    head : sequence of str
+        Trained parameters of the head.
+    trained : str
+        Tensors that a device trains, as in `lora_factors.Roles`.
+    workload : Workload
+        Steps, batch size and samples.
+
+    Returns
+    -------
+    ndarray
+        Operations, in the shape of `workload.num_samples`.
+    """
+    names = list(model.linear_weights) or list(model.shapes)
+    first = min((layer.weight for layer in layers), key=names.index, default="")
+    coordinates, of_sample, of_step = 0, _count_frozen_passes(model, first), 0.0
+    for layer in layers:
+        sides = {"A": layer.inputs, "B": layer.outputs, "R": layer.rank}
+        coordinates += layer.rank * sum(sides[part.upper()] for part in trained)
+        of_sample += layer.positions * _count_passes(layer, trained, layer.weight != first)
+        if trained in ("R", "ab"):  # B R and its gradient by R, or the projection of that by b
+            of_step += 4.0 * layer.outputs * layer.rank**2
+    for name in head:
+        size = math.prod(model.shapes[name])
+        coordinates += size
+        if len(model.shapes[name]) >= 2:
+            of_sample += 2.0 * model.count_products(name) * size
+    of_step += 2.0 * coordinates
+    samples = workload.effective_batch_size
+    return workload.num_steps * (of_sample * samples + of_step) + 1.0 * coordinates
+
+
+def _count_passes(layer: AdaptedLayer, trained: str, has_below: bool) -> float:
+    """Count the operations of an adapter in both passes of a sample, without the frozen weight."""
+    by_a, by_b = 2.0 * layer.rank * layer.inputs, 2.0 * layer.rank * layer.outputs
+    forward, inner, by_input = by_a + by_b, by_b, by_a  # inner is g B, and by_input B A of it
+    if trained == "ab":  # factors of rank 2 r, half of which are trained
+        below = inner + 2.0 * by_input
+        return 2.0 * forward + inner + by_a + by_b + below * has_below
+    total = forward + by_input * has_below + inner * ("A" in trained or has_below)
+    return total + by_a * ("A" in trained) + by_b * (trained != "A")
+
+
+def _count_frozen_passes(model: Model, first: str) -> float:
+    """Count the operations of both passes of a sample, without gradients by frozen weights.
+
+    first: the first weight with an adapter, below which no gradient is needed.
+    """
+    if not first:  # the head alone: a forward pass, and no backward pass below the head
+        return 2.0 * model.macs + 1.0 * model.elementwise
+    macs = {
+        name: model.count_products(name) * inputs * outputs
+        for name, (inputs, outputs) in model.linear_weights.items()
+    }
+    if not macs:  # the model does not tell its layers: all gradients
+        return 6.0 * model.macs - 2.0 * model.first_macs + 2.0 * model.elementwise
+    names = list(macs)
+    above = sum(macs[name] for name in names[names.index(first) + 1 :])
+    others = model.macs - sum(macs.values())  # products of two inputs, as in attention
+    return 2.0 * model.macs + 2.0 * above + 4.0 * others + 2.0 * model.elementwise

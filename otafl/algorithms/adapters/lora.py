@@ -29,42 +29,148 @@ Cho et al. 2024, "Heterogeneous LoRA for Federated Fine-tuning of On-Device Foun
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
-from otafl.algorithms.adapters import lora_factors, lora_products
+from otafl.algorithms.adapters import lora_factors
 from otafl.algorithms.adapters.adapters import (
     AdaptedLayer,
     AdaptedModel,
-    Backbone,
     Factors,
     compute_pretraining_gradients,
     compute_product,
+    count_adapter_flops,
     select_targets,
     to_matrix,
-    to_weight,
 )
-from otafl.algorithms.adapters.lora_factors import (
-    BASE,
-    NORM,
-    build_factor_groups,
-    get_roles,
-    name_tensors,
-)
-from otafl.algorithms.adapters.lora_settings import LoraSettings, count_adapter_flops
-from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
-from otafl.algorithms.parameters import compute_step_size, draw_start, make_view
-from otafl.algorithms.submodel_training import broadcast_to_submodels
+from otafl.algorithms.adapters.lora_factors import BASE, Aggregate, Mode, PowerSplit, get_roles
+from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome, PayloadKind, Views
+from otafl.algorithms.parameters import compute_step_size, draw_start, make_view, run_steps
+from otafl.algorithms.submodel_training import check_descending
 from otafl.core import contracts as c
+from otafl.core import registry
+from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
+from otafl.core.settings import declare_stackable
 from otafl.core.tensors import get_constant
 from otafl.models.base import Model, descend_, differentiate
+
+NORM = "norm"
+"""Name of the tensor of a device's weight."""
+
+Rank = Annotated[int, Field(ge=1)]
+
+
+class LoraSettings(DecayedSettings):
+    """Settings of the adapters."""
+
+    mode: Mode = "both"
+    """which factors devices train and send: both; freeze_a, B only; alternate, B in even rounds and
+    A in odd ones; square, a matrix r x r between common singular vectors, of a gradient on the
+    samples of model.start: pretrained_here, or else of the weight; tangent, coordinates in the
+    tangent space at the best low-rank part of a weight; share_a, A, while B stays personal;
+    residual, both, and the server corrects the product in the frozen weight"""
+    rank: Rank = 4
+    """rank r of the adapters, clipped to the number of inputs of a layer, or with mode square or
+    tangent to its smaller side; with levels, that of the first level"""
+    levels: Annotated[tuple[Rank, ...], AfterValidator(check_descending)] | None = None
+    """ranks of the capacity levels, from the largest, which is the rank; one rank for all devices
+    if not given"""
+    alpha: float | None = Field(None, gt=0)
+    """scale alpha of the adapters, multiplied by alpha / rank; the rank itself if not given"""
+    targets: tuple[str, ...] | None = None
+    """weights with adapters, by name or by a part of the name between dots; if not given, query and
+    value of attention, or else all linear and convolution layers except the head; none, [], to
+    train the head alone"""
+    head: Literal["trained", "frozen"] = "trained"
+    """the last layer: trained, and sent with all its coordinates; or frozen, as in the start"""
+    aggregate: Aggregate = "zero_padding"
+    """aggregation of mode both: zero_padding, means of the factors, zero beyond a device's rank;
+    stacking, the mean of products, added to the frozen weight (FLoRA); svd, the mean of products,
+    factorised (FlexLoRA); dense, the same from increments of products that devices send"""
+    weights: Literal["samples", "norm"] = "samples"
+    """weights of the devices with zero_padding: samples, their numbers of samples; norm, these
+    times the norm of the device's product (HetLoRA), whose sum costs one more coordinate"""
+    power_split: PowerSplit = "symbol"
+    """division of a device's energy between the groups of A and B, each with a scale of its own:
+    symbol, the same power for every symbol; equal, halves; norm, in proportion to the squared
+    norms, as if they had one scale; laser, in proportion to the norms"""
+    server_learning_rate: float = declare_stackable(1.0, gt=0)
+    """factor of the server's step along the averaged increments; of the head only where products
+    replace the factors (mode residual, and aggregate other than zero_padding)"""
+
+    def find_conflicts(self) -> Iterator[str]:
+        if self.levels is not None and self.mode not in ("both", "freeze_a"):
+            yield f"levels needs mode: both or freeze_a, got mode: {self.mode}; leave levels out"
+        if self.levels is not None and self.rank != self.levels[0]:
+            yield f"rank: got {self.rank}; with these levels use rank: {self.levels[0]}"
+        if self.targets == ():
+            if self.head == "frozen":
+                yield "targets: got [] with head: frozen, which trains nothing; use head: trained"
+            of_adapters = ("mode", "levels", "aggregate", "weights", "power_split")
+            for name in (one for one in of_adapters if not self.is_default(one)):
+                yield f"{name}: is for adapters, and targets: [] has none; leave {name} out"
+        if self.mode != "both" and self.aggregate != "zero_padding":
+            yield f"aggregate: {self.aggregate} needs mode: both, got {self.mode}; leave it out"
+        if self.weights == "norm" and (self.mode, self.aggregate) != ("both", "zero_padding"):
+            yield "weights: norm needs mode: both with aggregate: zero_padding; use samples"
+        if self.mode == "tangent" and self.alpha is not None:
+            yield "alpha scales factors, and mode: tangent has a part of the weight; leave it out"
+        sends_pair = len(get_roles(self.mode, 0).sent) == 2 and self.aggregate != "dense"
+        if self.power_split != "symbol" and not sends_pair:
+            yield (
+                f"power_split: {self.power_split} divides energy between two factors, which these "
+                "settings do not send together; use power_split: symbol"
+            )
+
+    @property
+    def needs_each(self) -> bool:
+        """Whether the server needs the update of each device."""
+        return self.mode == "residual" or self.aggregate in ("stacking", "svd")
+
+    @property
+    def changes_base(self) -> bool:
+        """Whether the server adds to the frozen weights."""
+        return self.mode == "residual" or self.aggregate == "stacking"
+
+    def check(self, scenario: Any) -> Iterator[Problem]:
+        """Yield conflicts of a mode with the rest of the scenario."""
+        devices, private = scenario.devices, scenario.privacy.clip is not None
+        if self.mode == "alternate":
+            text = "mode 'alternate' sends A and B in turn, so that payloads change from round to "
+            if devices.protocol.goes_on:
+                name = devices.protocol.name
+                text += f"round, and late devices of protocol '{name}' would mix them; use protocol"
+                yield make_problem(f"{text}: rounds", "algorithm.mode", "devices.protocol")
+            elif scenario.codec.name != "identity":
+                text += "round, and a codec needs the same shapes in all; use codec: identity"
+                yield make_problem(text, "algorithm.mode", "codec")
+        transport = registry.load_component("transport", scenario.transport.name)
+        if self.power_split != "symbol" and not transport.supports_power_factors:
+            fitting = registry.list_fitting("transport", lambda one: one.supports_power_factors)
+            text = (
+                f"'{self.power_split}' needs devices that set the power of each group; use "
+                f"transport: {' or '.join(fitting)}, or power_split: symbol"
+            )
+            yield make_problem(text, "algorithm.power_split", "transport")
+        if self.power_split in ("norm", "laser") and private:
+            text = f"'{self.power_split}' sets powers by the norms of a device's update, which the "
+            text += "noise does not hide; use symbol or equal"
+            yield make_problem(text, "algorithm.power_split", "privacy.clip")
+        if self.weights == "norm" and scenario.robust.is_active:
+            text = "'norm' divides two sums, and a rule makes no robust mean of them; use samples"
+            yield make_problem(text, "algorithm.weights", "robust")
+        if self.weights == "norm" and private:
+            text = "'norm' sends norms, which the noise that hides data covers; use samples"
+            yield make_problem(text, "algorithm.weights", "privacy.clip")
 
 
 class Lora(Algorithm):
@@ -100,8 +206,7 @@ class Lora(Algorithm):
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
-        trains_head = settings.head == "trained"
-        head = model.head if trains_head else ()
+        head = model.head if settings.head == "trained" else ()
         sides = select_targets(model, settings.targets, head)
         self.head = tuple(name for name in head if name not in sides)
         smaller = settings.mode in ("square", "tangent")
@@ -113,120 +218,92 @@ class Lora(Algorithm):
         )
         scale = 1.0 if settings.alpha is None else settings.alpha / settings.rank
         self.adapted = AdaptedModel(model, self.layers, scale)
-        self.backbone, self.fixed = Backbone({}), dict[str, Tensor]()
-        self.levels = self._build_levels(settings.levels or ())
+        self.fixed: c.Tensors = {}
+        self.start: Factors = {}  # what mode tangent took from the frozen weights
+        self.levels = tuple(self._build_level(rank) for rank in settings.levels or ())
 
     @classmethod
     def describe_payload(cls, settings: Any) -> PayloadKind:
         return PayloadKind("each" if settings.needs_each else "mean")
 
-    @property
-    def changes_base(self) -> bool:
-        """Whether the server adds to the frozen weights."""
-        return self.settings.mode == "residual" or self.settings.aggregate == "stacking"
-
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return the adapters at their start, and keep the model's start as backbone."""
         params = draw_start(self.model, streams)
-        head = {name: params[name] for name in self.head}
+        frozen, roles, layers = params, get_roles(self.settings.mode, 0), self.layers
         if self.settings.mode == "tangent":
-            shared, params = lora_factors.split_weights(self.layers, params)
-            self.fixed = {f"start.{name}": block for name, block in shared.items()}
-            own: c.Tensors = {}
+            tensors, frozen = lora_factors.split_weights(layers, params)
+            self.start = lora_factors.compose_tangents(layers, tensors)
+        elif self.settings.mode == "square":
+            samples, weights = self.model.start_samples, params
+            if samples is not None:
+                weights = compute_pretraining_gradients(self.model, params, *samples)
+            tensors = lora_factors.find_bases(layers, weights)
         else:
-            tensors = self._start_factors(params, streams)
-            roles = get_roles(self.settings.mode, 0)
-            shared, self.fixed, own = (
-                {n: b for n, b in tensors.items() if n.partition(".")[0] in places}
-                for places in (roles.shared, roles.fixed, roles.own)
-            )
-        if self.changes_base:
-            for layer in self.layers:
-                block = head[layer.weight] if layer.weight in head else params[layer.weight]
-                shared[f"{BASE}.{layer.weight}"] = torch.zeros_like(to_matrix(block))
-        frozen = {name: block for name, block in params.items() if name not in head}
-        self.backbone = Backbone.store(frozen)
+            tensors = lora_factors.draw_factors(layers, streams)
+        shared, self.fixed, own = (
+            lora_factors.select(tensors, parts, layers)
+            for parts in (roles.shared, roles.fixed, roles.own)
+        )
+        if self.settings.changes_base:
+            for name in (layer.weight for layer in layers):
+                shared[f"{BASE}.{name}"] = torch.zeros_like(to_matrix(params[name]))
+        self.adapted.freeze({n: block for n, block in frozen.items() if n not in self.head})
+        head = {name: params[name] for name in self.head}
         return shared | head, {name: block[:, None] for name, block in own.items()}
-
-    def _start_factors(self, params: c.Tensors, streams: Streams) -> c.Tensors:
-        """Return the factors at their start."""
-        if self.settings.mode != "square":
-            return lora_factors.draw_factors(self.layers, streams)
-        tensors, samples = params, self.model.start_samples
-        if samples is not None:
-            tensors = compute_pretraining_gradients(self.model, params, *samples)
-        matrices = {layer.weight: to_matrix(tensors[layer.weight]) for layer in self.layers}
-        return lora_factors.find_bases(self.layers, matrices)
-
-    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
-        """Broadcast what devices train, of the factors only the rows of a device's rank."""
-        if self.settings.levels is None:
-            return c.Broadcast(server)
-        of = [self._count_coordinates(level) for level in range(len(self.settings.levels))]
-        return broadcast_to_submodels(server, cohort, of)
-
-    def _count_coordinates(self, capacity_level: int) -> int:
-        """Count the coordinates that a device of a level receives."""
-        roles, total = get_roles(self.settings.mode, 0), 0
-        for layer in self.layers:
-            rank = min(self.settings.levels[capacity_level], layer.rank)
-            total += rank * sum((layer.inputs, layer.outputs)[part == "B"] for part in roles.shared)
-            total += layer.inputs * layer.outputs * self.changes_base
-        return total + sum(int(np.prod(self.model.shapes[name])) for name in self.head)
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        roles, cohort, work = self._get_roles(context), context.cohort, context.local_data
-        thin = self._gather_thin(broadcast.tensors, devices, cohort)
-        start = {n: thin[n] for part in roles.trained for n in name_tensors(part, self.layers)}
-        start |= {name: broadcast.tensors[name] for name in self.head}
-        changes = self._get_changes(broadcast.tensors)
+        received, trial, roles = (
+            broadcast.tensors,
+            context.cohort.trial,
+            get_roles(self.settings.mode, context.round),
+        )
+        thin = lora_factors.select(received, roles.shared, self.layers) | devices
+        thin |= {name: block[trial] for name, block in self.fixed.items()}
+        thin = self._truncate(thin, context.cohort)
+        if self.settings.mode == "tangent":
+            for layer in self.layers:
+                u, _, v = lora_factors.get_point(thin, layer)
+                thin[f"a.{layer.weight}"] = torch.zeros_like(u)
+                thin[f"b.{layer.weight}"] = torch.zeros_like(v)
+        start = lora_factors.select(thin, roles.trained, self.layers)
+        start |= {name: received[name] for name in self.head}
         with torch.inference_mode(False), torch.no_grad():  # autograd saves no inference tensors
             others = {name: block.clone() for name, block in thin.items() if name not in start}
+        changes = self._get_changes(received)
         objective = self.adapted.make_objective(
-            self.backbone, cohort, lambda leaves: self._compose(others | leaves), changes
+            trial, lambda leaves: self._compose(others | leaves), changes
         )
-        leaves = {name: block.clone() for name, block in start.items()}
-        rate = compute_step_size(context.hyper, context.round)[cohort.trial]
-        loss = torch.zeros_like(rate)
-        for step in range(work.steps):
-            batch_loss, gradients = differentiate(objective, leaves, work.draw_batch(step))
+        params = {name: block.clone() for name, block in start.items()}
+        rate = compute_step_size(context.hyper, context.round)[trial]
+
+        def take_step_(batch: c.Batch) -> Tensor:
+            loss, gradients = differentiate(objective, params, batch)
             if self.settings.mode == "tangent":
                 lora_factors.project_gradients_(self.layers, thin, gradients)
-            descend_(leaves, gradients, rate)
-            loss += batch_loss
-        own = {n: leaves[n] for part in roles.own for n in name_tensors(part, self.layers)}
-        return own, self._build_payload(start, leaves, thin, context), loss / work.steps
+            descend_(params, gradients, rate)
+            return loss
 
-    def _get_roles(self, context: c.Context) -> lora_factors.Roles:
-        """Return the places of the mode's tensors in a round."""
-        if self.settings.mode == "tangent":
-            return lora_factors.Roles(lora_factors.POINT, trained=("a", "b"), sent=("a", "b"))
-        round = int(context.round) if self.settings.mode == "alternate" else 0
-        return get_roles(self.settings.mode, round)
+        loss = run_steps(context, take_step_)
+        own = lora_factors.select(params, roles.own, self.layers)
+        return own, self._build_payload(thin | start, params, context), loss
 
-    def _gather_thin(self, received: c.Tensors, devices: c.Tensors, cohort: c.Cohort) -> c.Tensors:
-        """Return the thin tensors of the rows, with zeros beyond their ranks."""
-        thin = {n: b for n, b in received.items() if n not in self.head and not _is_base(n)}
-        thin |= devices
-        if self.settings.mode == "tangent":
-            return thin | lora_factors.make_coordinates(self.layers, thin)
-        thin |= {name: block[cohort.trial] for name, block in self.fixed.items()}
-        ranks = self._get_ranks(cohort)
-        return thin if ranks is None else lora_factors.truncate_ranks(thin, ranks)
+    def _get_ranks(self, cohort: c.Cohort) -> Tensor:
+        """Return the rank of each row, int64 [n], of a method with levels."""
+        level = cohort.capacity_level
+        return get_constant(tuple(self.settings.levels), level.dtype, level.device)[level]
 
-    def _get_ranks(self, cohort: c.Cohort) -> Tensor | None:
-        """Return the rank of each row, int64 [n]; None if all have the same."""
-        levels = self.settings.levels
-        if levels is None:
-            return None
-        like = cohort.capacity_level
-        return get_constant(tuple(levels), like.dtype, like.device)[like]
+    def _truncate(self, factors: c.Tensors, cohort: c.Cohort) -> c.Tensors:
+        """Return the factors [n, *shape] of rows, with zeros beyond their ranks."""
+        if not self.levels:
+            return factors
+        return lora_factors.truncate_ranks(factors, self._get_ranks(cohort))
 
     def _get_changes(self, tensors: c.Tensors) -> c.Tensors:
         """Return what the server has added to the frozen weights, by the name of the weight."""
-        return {n.removeprefix(f"{BASE}."): b for n, b in tensors.items() if _is_base(n)}
+        start = f"{BASE}."
+        return {n.removeprefix(start): b for n, b in tensors.items() if n.startswith(start)}
 
     def _compose(self, tensors: c.Tensors) -> Factors:
         """Return A and B of each layer."""
@@ -234,118 +311,96 @@ class Lora(Algorithm):
             return lora_factors.compose_tangents(self.layers, tensors)
         return lora_factors.compose_factors(self.layers, tensors)
 
-    def _build_payload(
-        self, start: c.Tensors, leaves: c.Tensors, thin: c.Tensors, context: c.Context
-    ) -> c.Payload:
-        """Build the groups of factors and head from trained tensors and their start."""
-        change = {name: block - start[name] for name, block in leaves.items()}
+    def _build_payload(self, start: c.Tensors, new: c.Tensors, context: c.Context) -> c.Payload:
+        """Build the groups of factors, of their weights, and of the head, from trained tensors."""
+        change = {name: block - start[name] for name, block in new.items()}
         head = (c.Group({name: change[name] for name in self.head}),) if self.head else ()
         if not self.layers:
             return head
         if self.settings.aggregate == "dense":
-            old = self._compose(thin | {n: b for n, b in start.items() if n not in self.head})
-            new = self._compose(thin | {n: b for n, b in leaves.items() if n not in self.head})
+            old, moved = self._compose(start), self._compose(start | new)
             increments = {
-                f"product.{name}": compute_product(*new[name]) - compute_product(*old[name])
-                for name in new
+                f"product.{n}": compute_product(*moved[n]) - compute_product(*old[n]) for n in old
             }
             return (c.Group(increments), *head)
-        parts = [
-            {name: change[name] for name in name_tensors(part, self.layers)}
-            for part in self._get_roles(context).sent
-        ]
-        weight = None
+        sent = get_roles(self.settings.mode, context.round).sent
+        parts = [lora_factors.select(change, part, self.layers) for part in sent]
+        norm = None
         if self.settings.weights == "norm":
-            weight = lora_factors.compute_product_norms(self.layers, thin | leaves)
-        ranks, split = self._get_ranks(context.cohort), self.settings.power_split
-        return (*build_factor_groups(self.layers, parts, ranks, split, weight), *head)
+            norm = lora_factors.compute_product_norms(self.layers, start | new)
+            parts = [{n: b * norm[:, None, None] for n, b in part.items()} for part in parts]
+        powers = lora_factors.compute_power_factors(parts, self.settings.power_split)
+        known: list[Tensor | None] = [None] * len(sent)
+        if self.levels:
+            ranks = self._get_ranks(context.cohort)
+            known = [lora_factors.compute_known_fraction(self.layers, one, ranks) for one in sent]
+        each = zip(parts, known, powers, strict=True)
+        groups = [c.Group(part, known_fraction=k, power_factor=power) for part, k, power in each]
+        weights = () if norm is None else (c.Group({NORM: norm[:, None]}),)
+        return (*groups, *weights, *head)
 
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
         """Step along the means, or replace factors and frozen weights by means of products."""
-        step = context.hyper["server_learning_rate"]
+        mean = {name: block for group in received.mean for name, block in group.items()}
+        moved, step = set(self.head), context.hyper["server_learning_rate"]
         state = dict(server)
-        for name in self.head:
-            state[name] = torch.addcmul(
-                server[name], c.unsqueeze_like(step, server[name]), received.mean[-1][name]
-            )
-        if not self.layers:
-            return state
         if self.settings.mode == "tangent":
-            mean = received.mean[0] | received.mean[1]
-            point = lora_factors.retract(self.layers, server, mean, step[:, None, None])
-            return state | point
-        if self.settings.aggregate == "dense" or self.settings.needs_each:
+            state |= lora_factors.retract(self.layers, server, mean, step[:, None, None])
+        elif self.settings.aggregate == "dense" or self.settings.needs_each:
             cohort = context.cohort.transmitters
-            names = [name for part in "AB" for name in name_tensors(part, self.layers)]
-            start, ranks = {n: server[n][cohort.trial] for n in names}, self._get_ranks(cohort)
-            start = start if ranks is None else lora_factors.truncate_ranks(start, ranks)
-            return state | lora_products.aggregate_products(
-                self.layers, server, start, received, self.settings, self.adapted.scale, context
+            factors = lora_factors.select(server, "AB", self.layers)
+            rows = self._truncate({n: b[cohort.trial] for n, b in factors.items()}, cohort)
+            new, changes = lora_factors.aggregate_products(
+                self.layers, rows, received, self.settings.aggregate, context
             )
-        count = len(self._get_roles(context).sent)
-        for group in range(count):
-            for name, block in received.mean[group].items():
-                if self.settings.weights == "norm":
-                    total = received.mean[count][NORM][:, :, None]
-                    block = torch.where(total > 0, block / total.clamp_min(1e-30), 0.0)
-                state[name] = torch.addcmul(server[name], step[:, None, None], block)
+            state |= new
+            for name in changes if self.settings.changes_base else ():
+                base = f"{BASE}.{name}"
+                state[base] = server[base] + self.adapted.scale * changes[name]
+        else:
+            factors = lora_factors.select(
+                mean, get_roles(self.settings.mode, context.round).sent, self.layers
+            )
+            moved |= set(factors)
+            if self.settings.weights == "norm":
+                total = mean[NORM][:, :, None]
+                for name, block in factors.items():
+                    mean[name] = torch.where(total > 0, block / total.clamp_min(1e-30), 0.0)
+        for name in moved:
+            each = c.unsqueeze_like(step, server[name])
+            state[name] = torch.addcmul(server[name], each, mean[name])
         return state
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         """Return the global model with merged adapters, or in mode share_a each device's own."""
+        tensors, trial = self._join_state(server, devices)
         if self.settings.mode == "share_a":
-            name, view = "personal", self._build_personal_view(server, devices)
+            name, view = "personal", c.View(tensors | {"trial": trial}, self._predict, "device")
         else:
-            name, view = "global", make_view(self.model, self._merge(*self._join_state(server, {})))
+            name, view = "global", make_view(self.model, self._merge(tensors, trial))
         return {name: replace(view, saved_fn=lambda: self._build_saved_view(server, devices))}
+
+    def _predict(self, tensors: c.Tensors, x: Tensor) -> Tensor:
+        return self.model.logits(self._merge(tensors, tensors["trial"]), x)
 
     def _build_saved_view(self, server: c.Tensors, devices: c.Tensors) -> c.View:
         """Return merged models, of each device in mode share_a, with the weights before merging."""
-        owner: Literal["trial", "device"] = "device" if devices else "trial"
         tensors, trial = self._join_state(server, devices)
-        merged = self._merge(tensors, trial)
-        base = self._get_base(tensors, trial)
+        start = {name: (a[trial], b[trial]) for name, (a, b) in self.start.items()}
+        before = self._merge(tensors, trial, start)
+        base = {f"{BASE}.{layer.weight}": before[layer.weight] for layer in self.layers}
 
         def predict(tensors: c.Tensors, x: Tensor) -> Tensor:
             return self.model.logits({n: b for n, b in tensors.items() if n not in base}, x)
 
-        moments = make_view(self.model, {}).moments_fn
-        return c.View(merged | base, predict, owner, moments_fn=moments)
-
-    def _get_base(self, tensors: c.Tensors, trial: Tensor) -> c.Tensors:
-        """Return the weights "base.W" [n, *shape] to which the adapters of rows are added."""
-        changes, base = self._get_changes(tensors), {}
-        start: Factors = {}
-        if self.settings.mode == "tangent":
-            parts = {n.removeprefix("start."): b[trial] for n, b in self.fixed.items()}
-            start = lora_factors.compose_tangents(self.layers, parts)
-        for layer in self.layers:
-            name, shape = layer.weight, self.model.shapes[layer.weight]
-            block = self.backbone.gather(name, trial)
-            if name in changes:
-                block = block + to_weight(changes[name], shape)
-            if name in start:
-                block = block + to_weight(compute_product(*start[name]), shape)
-            base[f"{BASE}.{name}"] = block
-        return base
+        merged = self._merge(tensors, trial) | base
+        view = make_view(self.model, merged, "device" if devices else "trial")
+        return replace(view, predict_fn=predict)
 
     def _join_state(self, server: c.Tensors, devices: c.Tensors) -> tuple[c.Tensors, Tensor]:
-        """Return the tensors of each trial, or of each device if these keep some, and the trials.
-
-        Parameters
-        ----------
-        server, devices : dict of str to Tensor [S, *shape], [S, M, *shape]
-            State of the server and of devices.
-
-        Returns
-        -------
-        dict of str to Tensor [S or S M, *shape]
-            Tensors.
-        Tensor, int64 [S or S M]
-            Trial of each row.
-        """
+        """Return the tensors of trials, or of devices if these keep some, and each row's trial."""
         first = next(iter(server.values()))
         trial = torch.arange(len(first), device=first.device)
         if not devices:
@@ -354,57 +409,41 @@ class Lora(Algorithm):
         own = {name: block.flatten(0, 1) for name, block in devices.items()}
         return {name: block[trial] for name, block in server.items()} | own, trial
 
-    def _merge(self, tensors: c.Tensors, trial: Tensor) -> c.Tensors:
-        """Merge the adapters of rows into all parameters, [n, *shape]."""
-        thin = tensors | {name: block[trial] for name, block in self.fixed.items()}
+    def _merge(self, tensors: c.Tensors, trial: Tensor, at: Factors | None = None) -> c.Tensors:
+        """Merge adapters into all parameters [n, *shape] of rows: their own factors, or others."""
+        fixed = {name: block[trial] for name, block in self.fixed.items()}
+        factors = self._compose(tensors | fixed) if at is None else at
         head = {name: tensors[name] for name in self.head}
-        changes = self._get_changes(tensors)
-        return self.adapted.merge(self.backbone, trial, self._compose(thin), head, changes)
-
-    def _build_personal_view(self, server: c.Tensors, devices: c.Tensors) -> c.View:
-        """Build the view of the server's A and head with each device's B."""
-        own, trial = self._join_state(server, devices)
-
-        def predict(tensors: c.Tensors, x: Tensor) -> Tensor:
-            return self.model.logits(self._merge(tensors, tensors["trial"]), x)
-
-        return c.View(own | {"trial": trial}, predict, "device")
+        return self.adapted.merge(trial, factors, head, self._get_changes(tensors))
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        """Count the operations of the passes, of the gradients by adapters and head, and of SGD."""
-        return self._count_level_flops(0, workload)
+        return self._count_flops(self.layers, workload)
 
-    def _count_level_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
-        layers = self._get_level_layers(capacity_level)
-        return count_adapter_flops(self.model, layers, self.head, self.settings, workload)
+    def _count_flops(self, layers: tuple[AdaptedLayer, ...], workload: c.Workload) -> np.ndarray:
+        """Count the operations of the passes, of the gradients by adapters and head, and of SGD.
 
-    def _get_level_layers(self, capacity_level: int) -> tuple[AdaptedLayer, ...]:
-        """Return the layers at the rank of a level."""
-        levels = self.settings.levels
-        if levels is None:
-            return self.layers
-        return tuple(
-            layer._replace(rank=min(layer.rank, levels[capacity_level])) for layer in self.layers
+        They are the mean of an even and an odd round.
+        """
+        trained = (get_roles(self.settings.mode, t).trained for t in (0, 1))
+        even, odd = (
+            count_adapter_flops(self.model, layers, self.head, one, workload) for one in trained
         )
+        return 0.5 * (even + odd)
 
-    def _build_levels(self, levels: Sequence[int]) -> tuple[c.Submodel, ...]:
-        """Build the models with adapters of each level's rank."""
-        return tuple(
-            c.Submodel(
-                ratio=rank / levels[0],
-                num_params=self._count_coordinates(level),
-                macs=self.model.macs
-                + sum(
-                    layer.positions * layer.rank * (layer.inputs + layer.outputs)
-                    for layer in self._get_level_layers(level)
-                ),
-                flops_fn=partial(self._count_level_flops, level),
-                saved_activations=self.model.saved_activations,
-            )
-            for level, rank in enumerate(levels)
+    def _build_level(self, rank: int) -> c.Submodel:
+        """Build the model with adapters of a level's rank."""
+        layers = tuple(layer._replace(rank=min(layer.rank, rank)) for layer in self.layers)
+        shared = get_roles(self.settings.mode, 0).shared
+        received = sum(math.prod(self.model.shapes[name]) for name in self.head)
+        for layer in layers:
+            sides = {"A": layer.inputs, "B": layer.outputs}
+            received += layer.rank * sum(sides[part] for part in shared)
+            received += layer.inputs * layer.outputs * self.settings.changes_base
+        thin = (one.positions * one.rank * (one.inputs + one.outputs) for one in layers)
+        return c.Submodel(
+            ratio=rank / self.settings.levels[0],
+            num_params=received,
+            macs=self.model.macs + sum(thin),
+            flops_fn=partial(self._count_flops, layers),
+            saved_activations=self.model.saved_activations,
         )
-
-
-def _is_base(name: str) -> bool:
-    """Return whether a tensor is a sum that the server has added to a frozen weight."""
-    return name.startswith(f"{BASE}.")

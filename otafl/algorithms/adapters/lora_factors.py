@@ -1,4 +1,4 @@
-"""Adapters as factors: which of them the devices train, keep and send in each mode, and how.
+"""Factors of LoRA: which of them devices train, keep and send in each mode, and how.
 
 Tensors are "A.W" [.., r, M] and "B.W" [.., N, r] of the weight named W, and "R.W" [.., r, r]
 between them. "base.W" [.., M, N] is the sum that the server has added to the frozen weight.
@@ -13,20 +13,32 @@ References
 Meng, Wang, Zhang 2024, "PiSSA: Principal Singular Values and Singular Vectors Adaptation of Large
     Language Models", NeurIPS.
 Makkuva et al. 2024, "LASER: Linear Compression in Wireless Distributed Optimization", ICML.
+Singhal et al. 2025, "FedEx-LoRA: Exact Aggregation for Federated and Efficient Fine-Tuning of Large
+    Language Models", ACL.
+Wang et al. 2024, "FLoRA: Federated Fine-Tuning Large Language Models with Heterogeneous Low-Rank
+    Adaptations", NeurIPS.
+Bai et al. 2024, "Federated Fine-tuning of Large Language Models under Heterogeneous Tasks and
+    Client Resources" (FlexLoRA), NeurIPS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from otafl.algorithms.adapters.adapters import AdaptedLayer, Factors, to_matrix, to_weight
-from otafl.algorithms.adapters.lora_settings import PowerSplit
+from otafl.algorithms.adapters.adapters import (
+    AdaptedLayer,
+    Factors,
+    compute_product,
+    to_matrix,
+    to_weight,
+)
+from otafl.algorithms.deliveries import compute_delivered_shares, sum_rows
 from otafl.core import contracts as c
-from otafl.core.rng import Streams, declare_family
+from otafl.core.rng import Round, Streams, declare_family
 from otafl.factorised import lowrank
 from otafl.factorised.decomposition import svd
 from otafl.factorised.lowrank import LowRank
@@ -36,52 +48,65 @@ ADAPTERS = declare_family("adapters", __name__)
 BASE = "base"
 """Beginning of the names of what the server has added to frozen weights."""
 
+Mode = Literal["both", "freeze_a", "alternate", "square", "tangent", "share_a", "residual"]
+"""Which factors of the adapters devices train and send."""
 
-@dataclass(frozen=True)
-class Roles:
-    """Places of the tensors of a mode, by the beginnings of their names.
+PowerSplit = Literal["symbol", "equal", "norm", "laser"]
+"""Division of a device's energy between A and B."""
+
+Aggregate = Literal["zero_padding", "stacking", "svd", "dense"]
+"""Aggregation of adapters at the server."""
+
+LEAST_SHARE = 0.01
+"""Least share of the energy that a group gets, so that a group of zeros has a power."""
+
+
+class Roles(NamedTuple):
+    """Places of the tensors of a mode, by the letters that begin their names.
 
     Parameters
     ----------
-    shared : tuple of str
+    shared : str
         Those of the server, which devices receive.
-    fixed : tuple of str
+    fixed : str
         Those that server and devices know from the start.
-    own : tuple of str
+    own : str
         Those that a device keeps.
-    trained : tuple of str
+    trained : str
         Those that a device trains.
-    sent : tuple of str
+    sent : str
         Those that a device sends, as a payload group each.
     """
 
-    shared: tuple[str, ...]
-    fixed: tuple[str, ...] = ()
-    own: tuple[str, ...] = ()
-    trained: tuple[str, ...] = ()
-    sent: tuple[str, ...] = ()
+    shared: str
+    fixed: str = ""
+    own: str = ""
+    trained: str = ""
+    sent: str = ""
 
 
-ROLES: Mapping[str, Roles] = {
-    "both": Roles(shared=("A", "B"), trained=("A", "B"), sent=("A", "B")),
-    "residual": Roles(shared=("A", "B"), trained=("A", "B"), sent=("A", "B")),
-    "freeze_a": Roles(shared=("B",), fixed=("A",), trained=("B",), sent=("B",)),
-    "share_a": Roles(shared=("A",), own=("B",), trained=("A", "B"), sent=("A",)),
-    "square": Roles(shared=("R",), fixed=("A", "B"), trained=("R",), sent=("R",)),
+ROLES: Mapping[Mode, Roles] = {
+    "both": Roles(shared="AB", trained="AB", sent="AB"),
+    "residual": Roles(shared="AB", trained="AB", sent="AB"),
+    "freeze_a": Roles(shared="B", fixed="A", trained="B", sent="B"),
+    "share_a": Roles(shared="A", own="B", trained="AB", sent="A"),
+    "square": Roles(shared="R", fixed="AB", trained="R", sent="R"),
+    "tangent": Roles(shared="USV", trained="ab", sent="ab"),
 }
 
 
-def get_roles(mode: str, round: int) -> Roles:
+def get_roles(mode: Mode, round: Round) -> Roles:
     """Return the places of a mode's tensors in a round; `alternate` sends B in even rounds."""
     if mode != "alternate":
         return ROLES[mode]
-    part = "A" if round % 2 else "B"
-    return Roles(shared=("A", "B"), trained=(part,), sent=(part,))
+    part = "A" if int(round) % 2 else "B"
+    return Roles(shared="AB", trained=part, sent=part)
 
 
-def name_tensors(prefix: str, layers: Sequence[AdaptedLayer]) -> tuple[str, ...]:
-    """Return the names of the tensors with a prefix, one for each layer."""
-    return tuple(f"{prefix}.{layer.weight}" for layer in layers)
+def select(tensors: c.Tensors, parts: str, layers: Sequence[AdaptedLayer]) -> c.Tensors:
+    """Return the tensors of all layers whose names begin with one of the letters, in order."""
+    names = (f"{part}.{layer.weight}" for part in parts for layer in layers)
+    return {name: tensors[name] for name in names}
 
 
 def draw_factors(layers: Sequence[AdaptedLayer], streams: Streams, round: int = 0) -> c.Tensors:
@@ -119,15 +144,27 @@ def draw_factors(layers: Sequence[AdaptedLayer], streams: Streams, round: int = 
     return factors
 
 
-def find_bases(layers: Sequence[AdaptedLayer], matrices: c.Tensors) -> c.Tensors:
-    """Find orthonormal A and B in the leading singular vectors of matrices [S, M, N], and R = 0."""
+def find_bases(layers: Sequence[AdaptedLayer], weights: c.Tensors) -> c.Tensors:
+    """Find orthonormal A and B in the leading singular vectors of weights or their gradients.
+
+    Parameters
+    ----------
+    layers : sequence of AdaptedLayer
+        Layers.
+    weights : dict of str to Tensor [S, *shape]
+        Weights or gradients.
+
+    Returns
+    -------
+    dict of str to Tensor [S, *shape]
+        A and B, and R = 0.
+    """
     tensors: c.Tensors = {}
     for layer in layers:
-        u, _, vt = svd(matrices[layer.weight], full_matrices=False)
+        u, _, vt = svd(to_matrix(weights[layer.weight]), full_matrices=False)
         tensors[f"A.{layer.weight}"] = u[:, :, : layer.rank].mT.contiguous()
         tensors[f"B.{layer.weight}"] = vt[:, : layer.rank].mT.contiguous()
-        square = (len(u), layer.rank, layer.rank)
-        tensors[f"R.{layer.weight}"] = u.new_zeros(square)
+        tensors[f"R.{layer.weight}"] = u.new_zeros(len(u), layer.rank, layer.rank)
     return tensors
 
 
@@ -145,15 +182,18 @@ def truncate_ranks(tensors: c.Tensors, ranks: Tensor) -> c.Tensors:
     """Set the part of factors beyond each row's rank to 0; ranks is int64 [n]."""
     out: c.Tensors = {}
     for name, block in tensors.items():
-        if name.startswith("A."):
-            kept = torch.arange(block.shape[1], device=block.device) < ranks[:, None]
-            out[name] = block * kept[:, :, None]
-        elif name.startswith("B."):
-            kept = torch.arange(block.shape[2], device=block.device) < ranks[:, None]
-            out[name] = block * kept[:, None]
-        else:
-            out[name] = block
+        side = 1 if name.startswith("A.") else 2
+        kept = torch.arange(block.shape[side], device=block.device) < ranks[:, None]
+        out[name] = block * kept.unsqueeze(3 - side)
     return out
+
+
+def compute_known_fraction(layers: Sequence[AdaptedLayer], part: str, ranks: Tensor) -> Tensor:
+    """Compute the share of the coordinates of A or B that ranks leave, [n] for int64 [n]."""
+    sides = [layer.inputs if part == "A" else layer.outputs for layer in layers]
+    each = list(zip(sides, layers, strict=True))
+    known = torch.stack([side * ranks.clamp_max(layer.rank) for side, layer in each]).sum(0)
+    return known / sum(side * layer.rank for side, layer in each)
 
 
 def compute_product_norms(layers: Sequence[AdaptedLayer], tensors: c.Tensors) -> Tensor:
@@ -165,24 +205,19 @@ def compute_product_norms(layers: Sequence[AdaptedLayer], tensors: c.Tensors) ->
 
         \|B A\|_F^2 = \mathrm{tr} \left( B^T B \, A A^T \right)
     """
-    total = torch.zeros((), device=next(iter(tensors.values())).device)
-    for layer in layers:
-        a, b = tensors[f"A.{layer.weight}"], tensors[f"B.{layer.weight}"]
-        total = total + (torch.bmm(b.mT, b) * torch.bmm(a, a.mT)).sum((1, 2))
-    return total.clamp_min(0.0).sqrt()
-
-
-POINT = ("U", "S", "V")
+    each = compose_factors(layers, tensors).values()
+    square = [(torch.bmm(b.mT, b) * torch.bmm(a, a.mT)).sum((1, 2)) for a, b in each]
+    return torch.stack(square).sum(0).clamp_min(0.0).sqrt()
 
 
 def get_point(tensors: c.Tensors, layer: AdaptedLayer) -> LowRank:
     """Return the low-rank point of a layer."""
-    return LowRank(*(tensors[f"{part}.{layer.weight}"] for part in POINT))
+    return LowRank(*select(tensors, "USV", (layer,)).values())
 
 
 def name_point(layer: AdaptedLayer, point: LowRank) -> c.Tensors:
     """Return the tensors of a layer's point by their names."""
-    return {f"{part}.{layer.weight}": block for part, block in zip(POINT, point, strict=True)}
+    return {f"{part}.{layer.weight}": block for part, block in zip("USV", point, strict=True)}
 
 
 def split_weights(layers: Sequence[AdaptedLayer], params: c.Tensors) -> tuple[c.Tensors, c.Tensors]:
@@ -205,23 +240,11 @@ def split_weights(layers: Sequence[AdaptedLayer], params: c.Tensors) -> tuple[c.
     points: c.Tensors = {}
     rest = dict(params)
     for layer in layers:
-        point = lowrank.truncate(to_matrix(params[layer.weight]), layer.rank)
+        weight = params[layer.weight]
+        point = lowrank.truncate(to_matrix(weight), layer.rank)
         points |= name_point(layer, point)
-        shape = tuple(params[layer.weight].shape[1:])
-        rest[layer.weight] = params[layer.weight] - to_weight(lowrank.to_dense(point), shape)
+        rest[layer.weight] = weight - to_weight(lowrank.to_dense(point), tuple(weight.shape[1:]))
     return points, rest
-
-
-def make_coordinates(layers: Sequence[AdaptedLayer], tensors: c.Tensors) -> c.Tensors:
-    """Make coordinates a [n, M, r] and b [n, N, r] of zero."""
-    out: c.Tensors = {}
-    for layer in layers:
-        u, _, v = get_point(tensors, layer)
-        out[f"a.{layer.weight}"], out[f"b.{layer.weight}"] = (
-            torch.zeros_like(u),
-            torch.zeros_like(v),
-        )
-    return out
 
 
 def compose_tangents(layers: Sequence[AdaptedLayer], tensors: c.Tensors) -> Factors:
@@ -278,70 +301,6 @@ def retract(
     return state
 
 
-LEAST_SHARE = 0.01
-"""Least share of the energy that a group gets, so that a group of zeros has a power."""
-
-NORM = "norm"
-"""Name of the tensor of a device's weight."""
-
-
-def build_factor_groups(
-    layers: Sequence[AdaptedLayer],
-    parts: Sequence[c.Tensors],
-    ranks: Tensor | None,
-    split: PowerSplit,
-    weight: Tensor | None,
-) -> tuple[c.Group, ...]:
-    """Build a group of each factor, and of the weights by which they are multiplied.
-
-    Parameters
-    ----------
-    layers : sequence of AdaptedLayer
-        Layers.
-    parts : sequence of dict of str to Tensor [n, *shape]
-        Increments of each factor, in all layers.
-    ranks : Tensor, int64 [n], optional
-        Rank of each row; the layers' if not given.
-    split : PowerSplit
-        Division of the energy between two factors.
-    weight : Tensor [n], optional
-        Weight of each row, which a group of its own sends; none if not given.
-
-    Returns
-    -------
-    tuple of Group
-        The groups.
-    """
-    weighted = [
-        part if weight is None else {n: b * c.unsqueeze_like(weight, b) for n, b in part.items()}
-        for part in parts
-    ]
-    powers = compute_power_factors(weighted, split)
-    groups = [
-        c.Group(
-            part, known_fraction=_compute_known_fraction(layers, part, ranks), power_factor=power
-        )
-        for part, power in zip(weighted, powers, strict=True)
-    ]
-    return (*groups, *(() if weight is None else (c.Group({NORM: weight[:, None]}),)))
-
-
-def _compute_known_fraction(
-    layers: Sequence[AdaptedLayer], part: c.Tensors, ranks: Tensor | None
-) -> Tensor | None:
-    """Compute the share [n] of the coordinates of a group that the rows' ranks leave."""
-    if ranks is None:
-        return None
-    known = torch.zeros_like(ranks, dtype=next(iter(part.values())).dtype)
-    total = 0
-    for layer in layers:
-        for prefix, side in (("A", layer.inputs), ("B", layer.outputs)):
-            if f"{prefix}.{layer.weight}" in part:
-                known += side * ranks.clamp_max(layer.rank)
-                total += side * layer.rank
-    return known / total
-
-
 def compute_power_factors(parts: Sequence[c.Tensors], split: PowerSplit) -> list[Tensor | None]:
     r"""Compute the power of each of two factors, relative to the budget of a symbol.
 
@@ -367,7 +326,7 @@ def compute_power_factors(parts: Sequence[c.Tensors], split: PowerSplit) -> list
 
     with q = 0 for equal, 2 for norm and 1 for laser. A share is at least 0.01.
     """
-    if split == "symbol" or len(parts) != 2:
+    if split == "symbol":
         return [None] * len(parts)
     norms = [
         torch.stack([block.flatten(1).square().sum(1) for block in part.values()]).sum(0).sqrt()
@@ -381,3 +340,78 @@ def compute_power_factors(parts: Sequence[c.Tensors], split: PowerSplit) -> list
     share = share.clamp(LEAST_SHARE, 1.0 - LEAST_SHARE)
     sizes = [sum(block[0].numel() for block in part.values()) for part in parts]
     return [one * sum(sizes) / size for one, size in zip((share, 1.0 - share), sizes, strict=True)]
+
+
+def split_products(layers: Sequence[AdaptedLayer], products: c.Tensors) -> c.Tensors:
+    """Factorise products [S, M, N] by their leading singular vectors, with the values in B."""
+    factors: c.Tensors = {}
+    for layer in layers:
+        u, s, vt = svd(products[layer.weight], full_matrices=False)
+        r = min(layer.rank, s.shape[1])  # a rank above the smaller side leaves zeros
+        a = u.new_zeros(len(u), layer.rank, layer.inputs)
+        b = u.new_zeros(len(u), layer.outputs, layer.rank)
+        a[:, :r], b[:, :, :r] = u[:, :, :r].mT, vt[:, :r].mT * s[:, None, :r]
+        factors |= {f"A.{layer.weight}": a, f"B.{layer.weight}": b}
+    return factors
+
+
+def aggregate_products(
+    layers: Sequence[AdaptedLayer],
+    start: c.Tensors,
+    received: c.Received,
+    aggregate: Aggregate,
+    context: c.Context,
+) -> tuple[c.Tensors, c.Tensors]:
+    r"""Aggregate the products of the devices, which the server computes from their increments.
+
+    Parameters
+    ----------
+    layers : sequence of AdaptedLayer
+        Layers.
+    start : dict of str to Tensor [n, *shape]
+        Factors that each row started from: the server's own, truncated to the device's rank.
+    received : Received
+        Increments of A and B of each row, or with "dense" mean increments of the products.
+    aggregate : {"zero_padding", "stacking", "svd", "dense"}
+        Aggregation; zero_padding is that of mode residual.
+    context : Context
+        Rows, and the round, for the draw of a new A.
+
+    Returns
+    -------
+    dict of str to Tensor [S, *shape]
+        New factors.
+    dict of str to Tensor [S, M, N]
+        What the product of the new factors lacks, by the name of the weight.
+
+    Notes
+    -----
+    FedEx-LoRA adds the residual of the means to the frozen weight:
+
+    .. math::
+
+        W_0 \leftarrow W_0 + \frac{\alpha}{r} \left( \sum_k w_k B_k A_k - \sum_k w_k B_k
+        \sum_k w_k A_k \right)
+    """
+    cohort, dense = context.cohort.transmitters, aggregate == "dense"
+    weight = compute_delivered_shares(cohort.weight, received, () if dense else (0, 1), cohort)
+    rows = start
+    if not dense:
+        assert received.per_device is not None
+        sent = received.per_device[0] | received.per_device[1]
+        rows = {name: block + sent[name] for name, block in start.items()}
+    products = {
+        name: sum_rows(compute_product(a, b), weight, cohort)
+        for name, (a, b) in compose_factors(layers, rows).items()
+    }
+    if dense:
+        moved = received.mean[0]
+        products = {name: block + moved[f"product.{name}"] for name, block in products.items()}
+    if dense or aggregate == "svd":
+        new = split_products(layers, products)
+    elif aggregate == "stacking":
+        new = draw_factors(layers, context.streams, int(context.round) + 1)  # with B = 0
+    else:
+        new = {name: sum_rows(block, weight, cohort) for name, block in rows.items()}
+    kept = compose_factors(layers, new)
+    return new, {n: block - compute_product(*kept[n]) for n, block in products.items()}

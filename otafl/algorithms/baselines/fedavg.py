@@ -14,7 +14,6 @@ from otafl.algorithms.base import (
     DecayedSettings,
     Outcome,
     PayloadKind,
-    declare_penalty,
     find_overshoot,
 )
 from otafl.algorithms.baselines.whole_model_methods import build_payload, get_received_model
@@ -73,7 +72,7 @@ class FedAvg(Algorithm):
 
     @classmethod
     def describe_payload(cls, settings: Any) -> PayloadKind:
-        return PayloadKind(cls.needs, is_increment=settings.sends == "increment")
+        return cls.payload._replace(is_increment=settings.sends == "increment")
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         subtractions = 1.0 if self.settings.sends == "increment" else 0.0
@@ -130,9 +129,8 @@ class FedProx(Algorithm):
 
     class Settings(AveragedSettings):
         name: Literal["fedprox"] = "fedprox"
-        penalty: float = declare_penalty(
-            0.1, "mu, weight of the penalty mu/2 |w - w^t|^2 on the distance to the broadcast model"
-        )
+        penalty: float = declare_stackable(0.1, ge=0)
+        """mu, weight of the penalty mu/2 |w - w^t|^2 on the distance to the broadcast model"""
 
         def find_conflicts(self) -> Iterator[str]:
             return find_overshoot("learning_rate", self.learning_rate, self.penalty, "penalty")

@@ -140,14 +140,6 @@ def get_received_model(old: c.Tensors, received: c.Received) -> c.Tensors:
     return {name: mean[name] for name in old}
 
 
-def compute_density(server: c.Tensors, model: Model) -> dict[str, Tensor]:
-    """Measure "weight_density" [S], the share of the global weights that are not zero."""
-    blocks = [server[name].flatten(1) for name in list_weights(model)]
-    some = sum((block != 0).sum(1) for block in blocks)
-    assert isinstance(some, Tensor)
-    return {"weight_density": some.to(blocks[0].dtype) / sum(block.shape[1] for block in blocks)}
-
-
 class WholeModelMethod(Algorithm):
     """A method whose devices send their parameters, by `build_payload`.
 
@@ -155,9 +147,7 @@ class WholeModelMethod(Algorithm):
     next model. Devices have no state.
     """
 
-    @classmethod
-    def describe_payload(cls, settings: Any) -> PayloadKind:
-        return PayloadKind(cls.needs, is_increment=False)
+    payload: ClassVar = PayloadKind(is_increment=False)
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         return self.count_step_flops(workload, per_param_round=0.0)
@@ -197,8 +187,11 @@ class WholeModelMethod(Algorithm):
         return {"global": make_view(self.model, server)}
 
     def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
-        """Return the share of the weights that are not zero."""
-        return compute_density(server, self.model)
+        """Measure "weight_density" [S], the share of the global weights that are not zero."""
+        blocks = [server[name].flatten(1) for name in list_weights(self.model)]
+        some = torch.stack([(block != 0).sum(1) for block in blocks]).sum(0)
+        every = sum(block.shape[1] for block in blocks)
+        return {"weight_density": some.to(blocks[0].dtype) / every}
 
 
 class FedMiD(WholeModelMethod):
@@ -356,15 +349,13 @@ class MagnitudePruning(WholeModelMethod):
         params = dict(broadcast.tensors)
         rate = compute_step_size(context.hyper, context.round)[context.cohort.trial]
         loss = run_sgd_(self.model, params, rate, context)
-        params |= self._prune({name: params[name] for name in list_weights(self.model)})
-        return {}, build_payload(params, self.model, self.settings.bias_mode), loss
-
-    def _prune(self, weights: c.Tensors) -> c.Tensors:
-        """Keep the largest magnitudes of each layer, or of all layers side by side."""
-        if self.settings.scope == "global":
+        weights = {name: params[name] for name in list_weights(self.model)}
+        if self.settings.scope == "global":  # of all layers side by side
             shapes = {name: self.model.shapes[name] for name in weights}
-            return unflatten(self._keep_largest(flatten(weights)), shapes)
-        return {name: self._keep_largest(w.flatten(1)).view_as(w) for name, w in weights.items()}
+            params |= unflatten(self._keep_largest(flatten(weights)), shapes)
+        else:
+            params |= {n: self._keep_largest(w.flatten(1)).view_as(w) for n, w in weights.items()}
+        return {}, build_payload(params, self.model, self.settings.bias_mode), loss
 
     def _keep_largest(self, rows: Tensor) -> Tensor:
         return keep_largest(rows, max(1, round(self.settings.keep * rows.shape[1])))

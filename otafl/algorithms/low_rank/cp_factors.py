@@ -198,11 +198,6 @@ class PenaltyAdam:
         self._scale = first / second**0.5 / self._rate  # factor of sqrt(v) below m
         self._offset = first * self._epsilon / self._rate
 
-    def step_(self, *gradients: Tensor) -> None:
-        """Count a step and move all numbers along gradients [n, q] that make up Q side by side."""
-        self.advance()
-        self.move_(slice(None), torch.cat(gradients, 1))
-
     def move_(self, column_slice: slice, gradient: Tensor) -> None:
         """Move the selected columns along their gradient, within the step that was counted last."""
         m = self._m[:, column_slice].lerp_(gradient, 1.0 - BETAS[0])
@@ -265,7 +260,8 @@ class FactorPull:
         for layer in self._names.layers:
             by += self._compute_gradients(target, layer.weight)
             by.append(self._tensors[layer.bias] - target[layer.bias])
-        self._adam.step_(*(one.flatten(1) for one in by))
+        self._adam.advance()
+        self._adam.move_(slice(None), torch.cat([one.flatten(1) for one in by], 1))
 
     def _take_alternating_step_(self, target: Tensors) -> None:
         """Take one step of each factor in turn, at the new values of the factors before it.

@@ -87,6 +87,8 @@ class FedRLR(Algorithm):
 
     model: LayeredModel
 
+    payload: ClassVar = PayloadKind(is_increment=False)
+
     excludes: ClassVar[Mapping[str, str]] = {
         "rules": "needs plain sums of factors, of which no rule makes a robust product",
         "merging": "has factors, whose means are not those of the models",
@@ -135,10 +137,6 @@ class FedRLR(Algorithm):
             inv_k_penalty = settings.inv_k_gradient
         self._kappa_gradient = 1.0 / devices if settings.inv_k_gradient else 1.0
         self._kappa_penalty = 1.0 / devices if inv_k_penalty else 1.0
-
-    @classmethod
-    def describe_payload(cls, settings: Any) -> PayloadKind:
-        return PayloadKind(cls.needs, is_increment=False)  # factors, each round in another frame
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return Theta_k = Theta_0, the model's start truncated to rank R.

@@ -5,7 +5,8 @@ The tensors of a layer l are "u<l>" [..., M, R], "s<l>" [..., R], "v<l>" [..., N
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -15,7 +16,7 @@ from otafl.algorithms.parameters import draw_start, make_draw
 from otafl.core import settings
 from otafl.core.contracts import MODEL, Broadcast, Tensors
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem
+from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank
 from otafl.models import list_layer_sides
@@ -28,9 +29,6 @@ Rank = Annotated[int, Field(ge=1)]
 Ranks = Rank | tuple[Rank, ...]
 """One rank for every layer, or one for each."""
 
-Sides = Sequence[tuple[int, int]]
-"""Sides (inputs, outputs) of each layer's weight."""
-
 
 class LowRankSettings(settings.Settings):
     """Settings of methods with low-rank layers."""
@@ -40,72 +38,45 @@ class LowRankSettings(settings.Settings):
     layer"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        found = find_sides(scenario)
-        if found is None:
-            return []
-        return check_num_ranks(self.rank, found) or _check_rank_bound(self.rank, found)
+        return find_rank_problems(scenario, self.rank, is_bounded=True)
 
 
-def find_sides(scenario: Any) -> Sides | None:
-    """Find the sides of the layers of a scenario's model.
+def find_rank_problems(
+    scenario: Any, rank: Ranks | None, is_bounded: bool = False
+) -> Iterator[Problem]:
+    """Yield what is wrong with the ranks of a method, if the scenario determines its layers.
 
     Parameters
     ----------
     scenario : Scenario
         Loaded scenario.
+    rank : int or tuple of int, optional
+        Rank of every layer, or of each.
+    is_bounded : bool
+        Whether no rank is above the smaller side of its layer, or of all for one number.
 
-    Returns
-    -------
-    list of tuple of int, or None
-        (inputs, outputs) of each layer; None if only user-defined code or the data determine them,
-        or if the data do not fit the model.
+    Yields
+    ------
+    Problem
+        A list of another length, or ranks above their bound.
     """
     data = scenario.data
-    if data.input_shape is None or data.classes is None:
-        return None
-    return list_layer_sides(scenario.model, data.input_shape, data.classes)
-
-
-def check_num_ranks(rank: Ranks | None, sides: Sides) -> list[Problem]:
-    """Return a problem if a list of ranks does not have one rank for each layer."""
-    if not isinstance(rank, tuple) or len(rank) == len(sides):
-        return []
-    text = (
-        f"algorithm.rank: got {list(rank)} for {len(sides)} layers ({_format_sides(sides)}); give "
-        "one rank for each layer, or one number for all"
-    )
-    return [Problem(text, ("algorithm", "rank"), _OTHERS)]
-
-
-def _check_rank_bound(rank: Ranks, sides: Sides) -> list[Problem]:
-    """Return problems for ranks above the smaller side of their layers."""
-    if isinstance(rank, int):
-        most = max(min(both) for both in sides)
-        if rank <= most:
-            return []
-        text = (
-            f"algorithm.rank: got {rank}, which is above the smaller side of every layer "
-            f"({_format_sides(sides)}); use at most {most}"
-        )
-        return [Problem(text, ("algorithm", "rank"), _OTHERS)]
-    return [
-        Problem(
-            f"algorithm.rank[{i}]: got {r}, which is above the smaller side of its layer, {a}x{b}; "
-            f"use at most {min(a, b)}",
-            ("algorithm", "rank", i),
-            _OTHERS,
-        )
-        for i, (r, (a, b)) in enumerate(zip(rank, sides, strict=True))
-        if r > min(a, b)
-    ]
-
-
-_OTHERS = (("model",), ("data",))
-
-
-def _format_sides(sides: Sides) -> str:
-    """Format the sides and the largest rank of each layer."""
-    return ", ".join(f"{a}x{b}: {min(a, b)}" for a, b in sides)
+    if rank is None or data.input_shape is None or data.classes is None:
+        return
+    sides = list_layer_sides(scenario.model, data.input_shape, data.classes)
+    if sides is None:
+        return
+    most = [min(both) for both in sides]
+    of_sides = ", ".join(f"{a}x{b}: {min(a, b)}" for a, b in sides)
+    if isinstance(rank, tuple) and len(rank) != len(sides):
+        text = f"got {list(rank)} for {len(sides)} layers ({of_sides}); give one rank for each "
+        yield make_problem(f"{text}layer, or one number for all", "algorithm.rank", "model", "data")
+    elif is_bounded and isinstance(rank, tuple) and any(map(operator.gt, rank, most)):
+        text = f"got {list(rank)}, which is above the smaller side of a layer ({of_sides}); use at "
+        yield make_problem(f"{text}most {most}", "algorithm.rank", "model", "data")
+    elif is_bounded and isinstance(rank, int) and rank > max(most):
+        text = f"got {rank}, which is above the smaller side of every layer ({of_sides}); use at "
+        yield make_problem(f"{text}most {max(most)}", "algorithm.rank", "model", "data")
 
 
 def require_layers(model: Model, method: str) -> LayeredModel:

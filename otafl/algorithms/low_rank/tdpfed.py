@@ -34,10 +34,9 @@ from otafl.algorithms.deliveries import compute_delivered_shares, sum_per_trial,
 from otafl.algorithms.low_rank.cp_factors import CpParams, FactorPull
 from otafl.algorithms.low_rank.low_rank_layers import (
     Ranks,
-    check_num_ranks,
     compute_compression,
     expand_rank,
-    find_sides,
+    find_rank_problems,
     require_layers,
 )
 from otafl.algorithms.parameters import START, add_prefix, make_device_view, select_prefix
@@ -162,8 +161,7 @@ class TDPFed(Algorithm):
                 yield "act_theta_start: tensor needs downlink: both; got downlink: factors"
 
         def check(self, scenario: Any) -> Iterable[Problem]:
-            sides = find_sides(scenario)
-            return [] if sides is None else check_num_ranks(self.rank, sides)
+            return find_rank_problems(scenario, self.rank)
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, require_layers(model, settings.name), devices)

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, declare_penalty
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind
 from otafl.algorithms.deliveries import get_delivered, update_table
 from otafl.algorithms.parameters import (
     add_prefix,
@@ -76,7 +76,7 @@ class FedAMP(Algorithm):
     `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
 
-    needs: ClassVar[Needs] = "each"
+    payload: ClassVar = PayloadKind("each", is_increment=False)
 
     device_models = ("personal",)
 
@@ -92,10 +92,8 @@ class FedAMP(Algorithm):
         name: Literal["fedamp"] = "fedamp"
         learning_rate: float = declare_stackable(0.01, gt=0)
         """step size of SGD on a device's model"""
-        penalty: float = declare_penalty(
-            15.0,
-            "lambda / alpha_k, weight of the penalty |w - u|^2 / 2 on the distance to the mixture",
-        )
+        penalty: float = declare_stackable(15.0, ge=0)
+        """lambda / alpha_k, weight of the penalty |w - u|^2 / 2 on the distance to the mixture"""
         weights: Literal["kernel", "cosine"] = "kernel"
         """rule for the weights of other models: kernel, exp(-|w_i - w_j|^2 / sigma) (FedAMP), or
         cosine, exp(cosine_scale cos(w_i, w_j)), normalised (HeurFedAMP)"""
@@ -108,10 +106,6 @@ class FedAMP(Algorithm):
         """HeurFedAMP's sigma, factor of the cosine, with weights: cosine"""
         self_weight: float = declare_stackable(0.5, ge=0, le=1)
         """xi_ii, weight of a device's own model, with weights: cosine"""
-
-    @classmethod
-    def describe_payload(cls, settings: Any) -> PayloadKind:
-        return PayloadKind(cls.needs, is_increment=False)  # devices send their models
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)

@@ -30,7 +30,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind
 from otafl.algorithms.deliveries import get_delivered, update_table
 from otafl.algorithms.local_samples import add_, get_sample_mask, split_into_pieces
 from otafl.algorithms.parameters import (
@@ -86,7 +86,7 @@ class FedFomo(Algorithm):
     `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
 
-    needs: ClassVar[Needs] = "each"
+    payload: ClassVar = PayloadKind("each", is_increment=False)
 
     device_models = ("personal", "base")
 
@@ -114,10 +114,6 @@ class FedFomo(Algorithm):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
         self.num_offers = min(settings.models, devices - 1)
-
-    @classmethod
-    def describe_payload(cls, settings: Any) -> PayloadKind:
-        return PayloadKind(cls.needs, is_increment=False)  # devices send their models and gains
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, state = super().init(streams, hyper)

@@ -36,13 +36,10 @@ from torch import Tensor
 
 from otafl.algorithms.base import (
     Algorithm,
-    AveragedSettings,
-    Needs,
     Outcome,
     PayloadKind,
+    PersonalSettings,
     Views,
-    declare_penalty,
-    declare_personal_rate,
 )
 from otafl.algorithms.deliveries import (
     find_delivered,
@@ -60,6 +57,7 @@ from otafl.algorithms.parameters import (
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
+from otafl.core.settings import declare_stackable
 from otafl.models.base import (
     Model,
     copy_params,
@@ -123,7 +121,7 @@ class FedPAC(Algorithm):
     `studies/pfedbred/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
     """
 
-    needs: ClassVar[Needs] = "each"
+    payload: ClassVar = PayloadKind("each", is_increment=False)
     averages_increments: ClassVar[bool] = True
 
     device_models = ("personal",)
@@ -135,14 +133,12 @@ class FedPAC(Algorithm):
         "merging": "keeps a row for each device at the server",
     }
 
-    class Settings(AveragedSettings):
+    class Settings(PersonalSettings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 
         name: Literal["fedpac"] = "fedpac"
-        personal_learning_rate: float = declare_personal_rate()
-        penalty: float = declare_penalty(
-            1.0, "lambda, weight of the mean square of f(x) - c_y in the extractor's loss"
-        )
+        penalty: float = declare_stackable(1.0, ge=0)
+        """lambda, weight of the mean square of f(x) - c_y in the extractor's loss"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
@@ -162,12 +158,6 @@ class FedPAC(Algorithm):
         self.head.loss = model.loss
         self.body_shapes = {n: s for n, s in model.shapes.items() if n not in self.head.shapes}
         self.sent_shapes = self.body_shapes
-
-    @classmethod
-    def describe_payload(cls, settings: Any) -> PayloadKind:
-        return PayloadKind(
-            "each", is_increment=False
-        )  # devices send heads and statistics besides the increment of the body
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)

@@ -17,9 +17,8 @@ from otafl.algorithms.base import (
     Algorithm,
     AveragedSettings,
     Outcome,
+    PersonalSettings,
     Views,
-    declare_penalty,
-    declare_personal_rate,
     find_overshoot,
 )
 from otafl.algorithms.parameters import (
@@ -71,7 +70,8 @@ class LocalOnly(Algorithm):
         example: ClassVar[Mapping[str, Any]] = {"data.own_test": True}
 
         name: Literal["local_only"] = "local_only"
-        personal_learning_rate: float = declare_personal_rate()
+        personal_learning_rate: float = declare_stackable(0.01, gt=0)
+        """step size of SGD on a device's own model"""
 
         def check(self, scenario: Any) -> Iterator[Problem]:
             if scenario.robust.is_active:
@@ -136,12 +136,10 @@ class Ditto(Algorithm):
 
     is_per_device = True
 
-    class Settings(AveragedSettings):
+    class Settings(PersonalSettings):
         name: Literal["ditto"] = "ditto"
-        personal_learning_rate: float = declare_personal_rate()
-        penalty: float = declare_penalty(
-            1.0, "lambda, weight of the penalty lambda/2 |v - w|^2 on a device's own model v"
-        )
+        penalty: float = declare_stackable(1.0, ge=0)
+        """lambda, weight of the penalty lambda/2 |v - w|^2 on a device's own model v"""
 
         def find_conflicts(self) -> Iterator[str]:
             return find_overshoot(
@@ -222,9 +220,8 @@ class Apfl(Algorithm):
 
     is_per_device = True
 
-    class Settings(AveragedSettings):
+    class Settings(PersonalSettings):
         name: Literal["apfl"] = "apfl"
-        personal_learning_rate: float = declare_personal_rate()
         mixing: float = declare_stackable(0.5, ge=0, le=1)
         """initial alpha, the share of the device's own model in the mixture"""
         adaptive: bool = True

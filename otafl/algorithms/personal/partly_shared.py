@@ -29,7 +29,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, declare_personal_rate
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, PersonalSettings, Views
 from otafl.algorithms.parameters import (
     add_prefix,
     build_increment,
@@ -139,34 +139,6 @@ class FedBn(PartlyShared):
         return kept, build_increment(params, broadcast, self.shapes), loss
 
 
-def find_head(model: Model) -> tuple[str, ...]:
-    """Find the parameters of the last layer.
-
-    These are the last parameter of two or more dimensions, and those after it.
-
-    Parameters
-    ----------
-    model : Model
-        Model with several layers.
-
-    Returns
-    -------
-    tuple of str
-        Names of the parameters.
-
-    Raises
-    ------
-    UserError
-        If the model has only one layer.
-    """
-    if len(model.head) == len(model.shapes):
-        raise UserError(
-            "algorithm.name: 'fedrep' needs a model with a layer before the last one, and the "
-            "model has one layer; use mlp, cnn or algorithm: local_only"
-        )
-    return model.head
-
-
 def compute_head_gradients(
     model: Model, params: c.Tensors, head: tuple[str, ...], batch: c.Batch
 ) -> c.Tensors:
@@ -221,16 +193,20 @@ class FedRep(PartlyShared):
     `studies/pfedbred/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
     """
 
-    class Settings(AveragedSettings):
+    class Settings(PersonalSettings):
         name: Literal["fedrep"] = "fedrep"
-        personal_learning_rate: float = declare_personal_rate()
         head_factor: int = Field(1, ge=1)
         """number of steps on the head for each step on the body, of which there are
         training.local_steps"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        self.head = find_head(model)
+        self.head = model.head
         super().__init__(settings, model, devices, self.head)
+        if not self.shapes:
+            raise UserError(
+                "algorithm.name: 'fedrep' needs a model with a layer before the last one, and the "
+                "model has one layer; use mlp, cnn or algorithm: local_only"
+            )
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext

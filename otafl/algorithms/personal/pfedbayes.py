@@ -33,17 +33,16 @@ from torch.nn import functional
 
 from otafl.algorithms.base import (
     Algorithm,
-    AveragedSettings,
     Outcome,
+    PersonalSettings,
     Views,
-    declare_penalty,
-    declare_personal_rate,
 )
 from otafl.algorithms.deliveries import make_flat_personal_view
 from otafl.algorithms.parameters import apply_mean_increment
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_purpose, make_step_key
+from otafl.core.settings import declare_stackable
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.layered import LayeredModel
 
@@ -91,13 +90,10 @@ class PFedBayes(Algorithm):
 
     is_per_device = True
 
-    class Settings(AveragedSettings):
+    class Settings(PersonalSettings):
         name: Literal["pfedbayes"] = "pfedbayes"
-        personal_learning_rate: float = declare_personal_rate()
-        penalty: float = declare_penalty(
-            10.0,
-            "zeta, weight of the divergence from the global distribution in the objective",
-        )
+        penalty: float = declare_stackable(10.0, ge=0)
+        """zeta, weight of the divergence from the global distribution in the objective"""
         rho_start: float = -2.5
         """initial rho; the standard deviation is ln(1 + exp(rho))"""
 

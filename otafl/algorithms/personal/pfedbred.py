@@ -36,11 +36,9 @@ from torch import Tensor
 
 from otafl.algorithms.base import (
     Algorithm,
-    AveragedSettings,
     Outcome,
+    PersonalSettings,
     Views,
-    declare_penalty,
-    declare_personal_rate,
 )
 from otafl.algorithms.parameters import (
     add_prefix,
@@ -97,10 +95,9 @@ class PFedMe(Algorithm):
 
     is_per_device = True
 
-    class Settings(AveragedSettings):
+    class Settings(PersonalSettings):
         name: Literal["pfedme"] = "pfedme"
-        penalty: float = declare_penalty(15.0, PENALTY)
-        personal_learning_rate: float = declare_personal_rate()
+        penalty: float = declare_stackable(15.0, ge=0, description=PENALTY)
         prox_steps: int = Field(5, ge=1, description=PROX_STEPS)
         implementation: Literal["paper", "original"] = "paper"
         """form of the step: paper, as published; original, the authors' program, whose proximal
@@ -249,7 +246,7 @@ class PFedBreD(Algorithm):
 
     averages_increments: ClassVar[bool] = True
 
-    class Settings(AveragedSettings):
+    class Settings(PersonalSettings):
         name: Literal["pfedbred"] = "pfedbred"
         strategy: Literal["none", "lg", "meg", "mh"] = "mh"
         """mean of the prior: none, the local model (which is pFedMe); lg, a step along the loss
@@ -259,8 +256,7 @@ class PFedBreD(Algorithm):
         appendix"""
         c2_two_batches: bool = False
         """whether the inner gradient has a minibatch of its own, with variant: c2"""
-        penalty: float = declare_penalty(15.0, PENALTY)
-        personal_learning_rate: float = declare_personal_rate()
+        penalty: float = declare_stackable(15.0, ge=0, description=PENALTY)
         eta: float = declare_stackable(0.05, ge=0)
         """step size along the memorised envelope gradient, of meg and mh; includes the penalty"""
         eta_alpha: float = declare_stackable(0.01, ge=0)

@@ -29,7 +29,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
 from otafl.algorithms.deliveries import (
     find_delivered,
     get_delivered,
@@ -70,7 +70,7 @@ class PFedHN(Algorithm):
     `studies/pfedbred/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
     """
 
-    needs: ClassVar[Needs] = "each"
+    payload: ClassVar = PayloadKind("each")
 
     excludes: ClassVar[Mapping[str, str]] = {
         "merging": "keeps a row for each device at the server",

@@ -24,16 +24,15 @@ Yao et al. 2021, "FedHM: Efficient Federated Learning for Heterogeneous Models v
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
 from otafl.algorithms.deliveries import sum_per_trial
 from otafl.algorithms.local_samples import select_rows
 from otafl.algorithms.parameters import draw_start, make_flat_view
@@ -41,6 +40,7 @@ from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
     broadcast_to_submodels,
+    check_descending,
     count_local_flops,
     declare_ratios,
     find_present_classes,
@@ -72,9 +72,6 @@ from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
 from otafl.models.base import Model, copy_params, flatten
 from otafl.models.step_contract import Unroll
-
-SMALLEST_WEIGHT = 1e-9
-"""Smallest weight of a level in the mean, relative to the heaviest, that a scenario may have."""
 
 _TINY = 1e-30
 
@@ -110,8 +107,6 @@ class FedHm(Algorithm):
     `studies/fedhm/fedhm_table2.yaml` compares it with HeteroFL, FedRolex and Split-Mix.
     """
 
-    needs: ClassVar[Needs] = "each"
-
     excludes: ClassVar[Mapping[str, str]] = {
         "start": "draws the network that it factorises",
         "tokens": "trains models of several ranks",
@@ -122,7 +117,7 @@ class FedHm(Algorithm):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 
         name: Literal["fedhm"] = "fedhm"
-        levels: tuple[Ratio, ...] = declare_ratios(
+        levels: Annotated[tuple[Ratio, ...], AfterValidator(check_descending)] = declare_ratios(
             (1.0, 0.5, 0.25, 0.125),
             "ratio of a layer's rank to its output channels at each level, from the largest; at 1 "
             "the layer is not factorised",
@@ -165,19 +160,6 @@ class FedHm(Algorithm):
             of = ratio - 1.0 if self.weight_rule == "paper" else 1.0 - 1.0 / ratio
             return of / self.temperature
 
-        def find_conflicts(self) -> Iterator[str]:
-            if any(a <= b for a, b in zip(self.levels, self.levels[1:], strict=False)):
-                yield (
-                    f"levels must decrease; got {list(self.levels)}, use "
-                    f"{sorted(set(self.levels), reverse=True)}"
-                )
-            lightest = math.exp(min(self.compute_score(ratio) for ratio in self.levels))
-            if lightest < SMALLEST_WEIGHT:
-                yield (
-                    f"temperature: {self.temperature} gives level {self.levels[-1]} a weight of "
-                    f"{lightest:.0e} relative to a dense model; use a larger temperature"
-                )
-
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.layout = LowRankLayout(settings, model)
         super().__init__(settings, self.layout.dense, devices)
@@ -195,10 +177,10 @@ class FedHm(Algorithm):
         """
         network = self.layout.networks[capacity_level]
         training, shapes = count_local_flops(network, self.settings, workload), network.shapes
-        pairs = [
-            (shapes[left], shapes[right]) for left, right in self.layout.list_factor_pairs(shapes)
-        ]
-        decay = sum(count_frobenius_flops(*pair) for pair in pairs)
+        decay = sum(
+            count_frobenius_flops(shapes[left], shapes[right])
+            for left, right in self.layout.list_factor_pairs(shapes)
+        )
         return (
             training + workload.num_steps * decay + count_update_flops(self.layout, capacity_level)
         )
@@ -232,33 +214,25 @@ class FedHm(Algorithm):
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        received = self.layout.unflatten_params(broadcast.tensors, self.layout.downlink_shapes)
+        cut, hyper = self.layout, context.hyper
+        received = cut.unflatten_params(broadcast.tensors, cut.downlink_shapes)
         present = find_present_classes(context.local_data, self.settings)
         loss = torch.zeros_like(context.cohort.weight)
         groups = []
-        for level, rows in enumerate(group_by_level(context.cohort, len(self.layout.networks))):
-            first = select_rows(self.layout.truncate_to_level(level, received), rows)
-            params = copy_params(first)
+        for level, rows in enumerate(group_by_level(context.cohort, len(cut.networks))):
+            first = select_rows(cut.truncate_to_level(level, received), rows)
+            params, network = copy_params(first), cut.networks[level]
             if len(rows):
-                loss[rows] = self._train_(
-                    level, params, context.local_data.take(rows), context.hyper
-                )
-            on = self.layout.frame if self.layout.uses_projection(level) else ()
+                work, pairs = context.local_data.take(rows), cut.list_factor_pairs(params)
+                decay = hyper["frobenius_decay"][work.cohort.trial]
+                penalty = make_frobenius_penalty(pairs, decay) if pairs else None
+                factors = [name for pair in pairs for name in pair]
+                loss[rows] = train_(network, params, work, self.settings, hyper, penalty, factors)
+            on = cut.frame if cut.uses_projection(level) else ()
             frame = select_rows({name: received[name] for name in on}, rows)
             classes = None if present is None else present[rows]
-            groups.append(build_update(self.layout, level, rows, first, params, frame, classes))
-        return {}, tuple(groups) if self.layout.sends == "factors" else (join_groups(groups),), loss
-
-    def _train_(
-        self, capacity_level: int, params: c.Tensors, local_data: c.LocalData, hyper: c.Hyper
-    ) -> Tensor:
-        """Train a level's rows, parameters [n, *shape] in place, and return the loss [n]."""
-        pairs = self.layout.list_factor_pairs(params)
-        factors = [name for pair in pairs for name in pair]
-        decay = hyper["frobenius_decay"][local_data.cohort.trial]
-        penalty = make_frobenius_penalty(pairs, decay) if pairs else None
-        network = self.layout.networks[capacity_level]
-        return train_(network, params, local_data, self.settings, hyper, penalty, factors)
+            groups.append(build_update(cut, level, rows, first, params, frame, classes))
+        return {}, tuple(groups) if cut.sends == "factors" else (join_groups(groups),), loss
 
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context

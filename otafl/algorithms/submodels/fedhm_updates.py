@@ -164,14 +164,12 @@ def compute_delivered_weights(
     list of Tensor [n]
         Weights of the rows of each level.
     """
-    out = []
+    out, masks = [], received.delivered_mask
     for level, rows in enumerate(rows_per_trial):
-        own = cohort.weight[rows]
-        if received.delivered_mask is not None:
-            factors = layout.sends == "factors"
-            delivered = received.delivered_mask[level if factors else 0]
-            if delivered is not None:
-                own = own * (delivered if factors else delivered[rows])
+        own, factors = cohort.weight[rows], layout.sends == "factors"
+        delivered = None if masks is None else masks[level if factors else 0]
+        if delivered is not None:
+            own = own * (delivered if factors else delivered[rows])
         out.append(own)
     return out
 

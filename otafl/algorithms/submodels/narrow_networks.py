@@ -17,12 +17,13 @@ from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
     broadcast_to_submodels,
-    count_level_flops,
+    check_descending,
     count_local_flops,
+    group_by_level,
     make_submodels,
 )
 from otafl.algorithms.submodels import width_slices
-from otafl.algorithms.submodels.width_slices import WidthRule, check_descending, declare_width_rule
+from otafl.algorithms.submodels.width_slices import WidthRule, declare_width_rule
 from otafl.core import contracts as c
 from otafl.core.rng import Streams, declare_purpose
 from otafl.core.tensors import get_constant
@@ -85,19 +86,41 @@ class HeteroFL(NarrowMethod):
         name: Literal["heterofl"] = "heterofl"
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        self.submodels = width_slices.build_networks(settings, model, settings.name)
+        method, rule = settings.name, settings.width_rule
+        self.submodels = [
+            width_slices.build_network(model, ratio, rule, method).rescale(
+                ratio / settings.levels[0]  # the scaler, section 3
+            )
+            for ratio in settings.levels
+        ]
         super().__init__(settings, self.submodels[0], devices)
-        self.levels = make_submodels(
-            settings.levels, self.submodels, partial(count_level_flops, settings, self.submodels)
-        )
+        self.levels = make_submodels(settings.levels, self.submodels, self._count_level_flops)
+
+    def _count_level_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
+        return count_local_flops(self.submodels[capacity_level], self.settings, workload)
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        received = broadcast.tensors[c.MODEL]
-        return width_slices.train_slices(
-            self.submodels, self.settings, received, context, self.get_offset(context)
-        )
+        """Train each row's slice, and send increments and their mask, which superpose."""
+        received, offset = broadcast.tensors[c.MODEL], self.get_offset(context)
+        update, mask = torch.zeros_like(received), torch.zeros_like(received)
+        loss, wide = received.new_zeros(len(received)), self.submodels[0]
+        blocks, into, knows = (unflatten(flat, wide.shapes) for flat in (received, update, mask))
+        by_level = group_by_level(context.cohort, len(self.submodels))
+        for narrow, rows in zip(self.submodels, by_level, strict=True):
+            if not len(rows):
+                continue
+            work = context.local_data.take(rows)
+            start = width_slices.slice_params(wide, narrow, blocks, rows, offset)
+            increments, loss[rows] = width_slices.train_increments(
+                narrow, start, work, self.settings, context.hyper
+            )
+            known = width_slices.build_mask(narrow, work, self.settings.masked_loss)
+            for name, increment in increments.items():
+                at = width_slices.index_window(wide, narrow, name, rows, offset)
+                into[name][at], knows[name][at] = increment, known[name]
+        return {}, (c.Group({c.MODEL: update}, mask={c.MODEL: mask}),), loss
 
     def get_offset(self, context: c.Context) -> int:
         """Return the first channel that devices train in a round."""
@@ -260,7 +283,7 @@ class SplitMix(NarrowMethod):
         knows = width_slices.build_mask(self.atom, pairs, self.settings.masked_loss)
         self._split_atoms(mask)[row, atom] = flatten(knows)
         loss = received.new_zeros(len(received)).index_add_(0, row, losses) / has.sum(1)
-        return {}, width_slices.build_masked_payload(update, mask), loss
+        return {}, (c.Group({c.MODEL: update}, mask={c.MODEL: mask}),), loss
 
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context

@@ -7,7 +7,6 @@ the same number of channels, and so the same slices.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
@@ -16,14 +15,14 @@ import torch
 from pydantic import AfterValidator, Field
 from torch import Tensor
 
-from otafl.algorithms.base import Outcome, Views
+from otafl.algorithms.base import Views
 from otafl.algorithms.parameters import make_flat_view
 from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
+    check_descending,
     declare_ratios,
     find_classifier,
-    group_by_level,
     spread_mask,
     train_,
 )
@@ -49,17 +48,6 @@ def declare_width_rule() -> WidthRule:
         "model sizes of FedHM's tables",
     )
     return rule
-
-
-def check_descending(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the levels. Raises ValueError unless each is smaller than the one before."""
-    if any(a <= b for a, b in itertools.pairwise(values)):
-        got = ", ".join(f"{value:g}" for value in values)
-        order = ", ".join(f"{value:g}" for value in sorted(set(values), reverse=True))
-        raise ValueError(
-            f"levels must decrease from the largest to the smallest; got {got}, use {order}"
-        )
-    return values
 
 
 class WidthsSettings(LevelsSettings):
@@ -110,18 +98,6 @@ def build_network(model: Model, ratio: float, rule: WidthRule, method: str) -> N
             f"{type(model).__name__} has one; use model: mlp, cnn, conv_net, vgg or resnet"
         )
     return model.build_network(make_width_fn(ratio, rule))
-
-
-def build_networks(settings: WidthsSettings, model: Model, method: str) -> tuple[Network, ...]:
-    """Build the network of each level, with HeteroFL's scaler.
-
-    The outputs of a convolution are divided by the level's width over the largest in training (Diao
-    et al. 2021, section 3).
-    """
-    return tuple(
-        build_network(model, ratio, settings.width_rule, method).rescale(ratio / settings.levels[0])
-        for ratio in settings.levels
-    )
 
 
 def index_window(
@@ -181,33 +157,6 @@ def slice_params(
         name: tensors[name][index_window(wide, narrow, name, rows, offset)]
         for name in narrow.shapes
     }
-
-
-def write_slices_(
-    wide: Network,
-    narrow: Network,
-    tensors: c.Tensors,
-    into: c.Tensors,
-    rows: Tensor,
-    offset: int = 0,
-) -> None:
-    """Write tensors of the narrow network to their position in the wide one, in place.
-
-    Parameters
-    ----------
-    wide, narrow : Network
-        Networks.
-    tensors : dict of str to Tensor [m, *shape]
-        Tensors of the narrow network.
-    into : dict of str to Tensor [n, *shape]
-        Tensors of the wide network, changed in place.
-    rows : Tensor, int64 [m]
-        Rows to write.
-    offset : int
-        First channel.
-    """
-    for name, block in tensors.items():
-        into[name][index_window(wide, narrow, name, rows, offset)] = block
 
 
 def build_mask(narrow: Network, local_data: c.LocalData, masked_loss: bool) -> c.Tensors:
@@ -270,56 +219,6 @@ def train_increments(
     params = copy_params(start)
     loss = train_(narrow, params, local_data, settings, hyper)
     return {name: params[name].sub_(block) for name, block in start.items()}, loss
-
-
-def train_slices(
-    submodels: Sequence[Network],
-    settings: WidthsSettings,
-    received: Tensor,
-    context: c.LocalContext,
-    offset: int = 0,
-) -> Outcome:
-    """Train each row's slice of the received model, by its level.
-
-    Parameters
-    ----------
-    submodels : sequence of Network
-        Network of each level, from the largest.
-    settings : WidthsSettings
-        Settings.
-    received : Tensor [n, P]
-        Parameters of the largest network.
-    context : LocalContext
-        Rows and their data.
-    offset : int
-        First channel.
-
-    Returns
-    -------
-    Outcome
-        One group with increments and a mask [n, P], which superpose coordinate by coordinate, and
-        the loss [n].
-    """
-    wide = submodels[0]
-    update, mask = torch.zeros_like(received), torch.zeros_like(received)
-    loss = received.new_zeros(len(received))
-    blocks, into, knows = (unflatten(flat, wide.shapes) for flat in (received, update, mask))
-    for narrow, rows in zip(submodels, group_by_level(context.cohort, len(submodels)), strict=True):
-        if not len(rows):
-            continue
-        work = context.local_data.take(rows)
-        start = slice_params(wide, narrow, blocks, rows, offset)
-        increments, loss[rows] = train_increments(narrow, start, work, settings, context.hyper)
-        write_slices_(wide, narrow, increments, into, rows, offset)
-        write_slices_(
-            wide, narrow, build_mask(narrow, work, settings.masked_loss), knows, rows, offset
-        )
-    return {}, build_masked_payload(update, mask), loss
-
-
-def build_masked_payload(update: Tensor, mask: Tensor) -> c.Payload:
-    """Build a payload of one group with increments and their mask, [n, P] each."""
-    return (c.Group({c.MODEL: update}, mask={c.MODEL: mask}),)
 
 
 def apply_masked_mean(model: Tensor, received: c.Received) -> Tensor:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 import torch
+from twins.setting import mlp
 
-from otafl.algorithms.adapters.adapters import AdaptedWeight, Backbone
+from otafl.algorithms.adapters.adapters import AdaptedModel, AdaptedWeight
 
 pytestmark = pytest.mark.exact
 
 
 def test_the_backbone_is_stored_once() -> None:
+    adapted = AdaptedModel(mlp((4, 6, 2)), (), 1.0)
     weight = torch.arange(24.0).view(1, 4, 6).expand(3, -1, -1)
-    same = Backbone.store({"w": weight})
-    assert same.params["w"].shape == (1, 4, 6)
-    other = Backbone.store({"w": weight * torch.arange(3)[:, None, None]})
-    assert other.params["w"].shape == (3, 4, 6)
+    adapted.freeze({"w": weight})
+    assert adapted.backbone["w"].shape == (1, 4, 6)
+    adapted.freeze({"w": weight * torch.arange(3)[:, None, None]})
+    assert adapted.backbone["w"].shape == (3, 4, 6)
 
 
 def test_an_adapter_is_a_scaled_product_beside_the_frozen_weight() -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from contract.small import scenario
 
-from otafl.algorithms.adapters.adapters import AdaptedLayer
-from otafl.algorithms.adapters.lora_settings import LoraSettings, count_adapter_flops
+from otafl.algorithms.adapters.adapters import AdaptedLayer, count_adapter_flops
 from otafl.core.contracts import Workload
 from otafl.core.errors import UserError
 
@@ -72,31 +71,31 @@ def make_model(**changes: Any) -> Any:
     return SimpleNamespace(**numbers | changes)
 
 
-def count(model: Any, layers: list[AdaptedLayer], head: list[str], mode: Any = "both") -> float:
+def count(model: Any, layers: list[AdaptedLayer], head: list[str], trained: str = "AB") -> float:
     """Count the operations of one step with one sample."""
     load = Workload(num_steps=1, batch_size=1, num_samples=np.ones(1))
-    return float(count_adapter_flops(model, layers, head, LoraSettings(mode=mode), load).item())
+    return float(count_adapter_flops(model, layers, head, trained, load).item())
 
 
 @pytest.mark.parametrize(
-    ("mode", "passes", "projection", "trained"),
+    ("tensors", "passes", "projection", "coordinates"),
     [
-        ("both", 32 + 20 + 12 + 12, 0, 16),  # (B A) x, the gradients by A and by B, and g B
-        ("freeze_a", 32 + 12, 0, 6),
-        ("square", 32 + 12, 4 * 3 * 4, 4),
-        ("tangent", 64 + 12 + 20 + 12, 4 * 3 * 4, 16),
-        ("alternate", 32 + 22, 0, 8),  # half of the gradients
+        ("AB", 32 + 20 + 12 + 12, 0, 16),  # (B A) x, the gradients by A and by B, and g B
+        ("A", 32 + 20 + 12, 0, 10),
+        ("B", 32 + 12, 0, 6),
+        ("R", 32 + 12, 4 * 3 * 4, 4),
+        ("ab", 64 + 12 + 20 + 12, 4 * 3 * 4, 16),
     ],
 )
 def test_operations_of_a_first_layer_by_hand(
-    mode: str, passes: float, projection: float, trained: int
+    tensors: str, passes: float, projection: float, coordinates: int
 ) -> None:
     """Both passes of the frozen model without its first gradient by an input: 2 * 116 forward, 4
     for each of the 11 products of two inputs, and 13 elementwise ones each way. An adapter is
     applied at each of the 7 positions. A trained coordinate takes 2 for its step, 1 for the sum."""
     frozen = 2 * 116 + 4 * 11 + 2 * 13
-    expected = frozen + 7 * passes + projection + 3 * trained
-    assert count(make_model(), [LAYER], [], mode) == expected
+    expected = frozen + 7 * passes + projection + 3 * coordinates
+    assert count(make_model(), [LAYER], [], tensors) == expected
 
 
 def test_operations_of_a_head_by_hand() -> None:
@@ -108,5 +107,5 @@ def test_operations_of_a_head_by_hand() -> None:
 def test_operations_of_a_model_with_unknown_layers_by_hand() -> None:
     """All gradients of the frozen weights, except those by the samples."""
     frozen = 6 * 116 - 2 * 105 + 2 * 13
-    found = count(make_model(linear_weights={}), [LAYER], [], "freeze_a")
+    found = count(make_model(linear_weights={}), [LAYER], [], "B")
     assert found == frozen + 7 * (32 + 12) + 3 * 6

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 import torch
 from contract.small import scenario
+from support.rival_rounds import SIZES, Rounds, compute_losses, draw_batches
 from twins import zeroth_order as twin
 from twins.network import Minibatch, gradients
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl import UserError
 from otafl.algorithms.baselines.zeroth_order import ZerothOrder, draw_directions
-from otafl.core.contracts import LocalContext, Received
+from otafl.core.contracts import LocalContext
 from otafl.core.rng import Streams
 
 WIDTHS = (6, 8, 3)
-SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]
 RATES = {"learning_rate": [0.3, 0.05], "decay": [0.0, 0.5], "smoothing": [1e-3, 1e-2]}
-COUNT, ROUNDS, STEPS = 7, 2, 3
+COUNT, ROUNDS = 7, 2
 
 pytestmark = pytest.mark.exact
 
@@ -46,49 +46,32 @@ def loss_of(flat: np.ndarray, batch: Minibatch) -> float:
 
 @pytest.mark.twin
 def test_equals_the_looped_twin() -> None:
-    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
-    sizes = torch.tensor(SIZES, dtype=torch.float64)
-    cohort = everyone(sizes / sizes.sum(1, keepdim=True))
-    data = local_data(SIZES, WIDTHS[0], WIDTHS[-1], streams, batch_size=4, steps=STEPS)
     model = mlp(WIDTHS, "uniform")
-    ours = ZerothOrder(ZerothOrder.Settings(directions=COUNT), model, 5)
-    hyper = {name: torch.tensor(value, dtype=torch.float64) for name, value in RATES.items()}
-    server, devices = ours.init(streams, hyper)
-    assert devices == {}
+    ours = Rounds("zeroth_order", model, {"directions": COUNT}, **RATES)
     assert list(model.shapes) == ["weight0", "bias0", "weight1", "bias1"]
     for t in range(ROUNDS):
-        work = data.select_cohort(t, cohort)
-        context = LocalContext(cohort, hyper, streams, t, work)
-        index = torch.arange(COUNT)
-        expected = []
+        start, index = ours.server["model"].clone(), torch.arange(COUNT)
+        one = ours.run_round(t)
         for s in range(2):
-            u = draw_directions(context, torch.full_like(index, s), index, model.num_params)
-            expected.append(
-                twin.one_round(
-                    server["model"][s].numpy(),
-                    u.numpy(),
-                    [
-                        [minibatch(work.draw_batch(i), 5 * s + k) for i in range(STEPS)]
-                        for k in range(5)
-                    ],
-                    [float(n) for n in SIZES[s]],
-                    RATES["learning_rate"][s] / (1 + RATES["decay"][s] * t),
-                    RATES["smoothing"][s],
-                    loss_of,
-                )
+            u = draw_directions(
+                ours.make_context(one.cohort, t),
+                torch.full_like(index, s),
+                index,
+                model.num_params,
             )
-        before = server["model"].clone()
-        broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
-        _, (group,), loss = ours.run_local_update(broadcast, {}, context)
-        assert torch.equal(server["model"], before)
-        slopes = group.tensors["slopes"]
-        mean = (slopes * cohort.weight[:, None]).view(2, 5, COUNT).sum(1)
-        received = Received(({"slopes": mean},), (torch.ones(2),), None, None)
-        server = ours.update_server(server, received, context)
-        for s, (moved, sent, losses) in enumerate(expected):
-            np.testing.assert_allclose(slopes[5 * s : 5 * s + 5], sent, rtol=0, atol=1e-9)
-            np.testing.assert_allclose(server["model"][s], moved, rtol=0, atol=1e-9)
-            np.testing.assert_allclose(loss[5 * s : 5 * s + 5], losses, rtol=1e-12)
+            moved, sent, losses = twin.one_round(
+                start[s].numpy(),
+                u.numpy(),
+                draw_batches(one, s),
+                [float(n) for n in SIZES[s]],
+                RATES["learning_rate"][s] / (1 + RATES["decay"][s] * t),
+                RATES["smoothing"][s],
+                loss_of,
+            )
+            slopes = one.payload[0].tensors["slopes"][5 * s : 5 * s + 5]
+            np.testing.assert_allclose(slopes, sent, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(ours.server["model"][s], moved, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(compute_losses(one, s), losses, rtol=1e-12)
 
 
 def test_slopes_are_those_of_the_gradient() -> None:

@@ -76,7 +76,7 @@ def test_equals_the_looped_twin() -> None:
                 assert_close(bench.get_state("personal")[s, k], q[s][k][0])
                 assert_close(bench.get_state("personal_rho")[s, k], q[s][k][1])
     assert not np.allclose(q[0][0][0], w[0][0])
-    views = bench.method.build_views(bench.server, bench.devices.get_all())
+    views = bench.method.build_views(bench.server, bench.devices)
     assert torch.equal(views["personal"].params["model"][2], bench.get_state("personal")[0, 2])
     assert torch.equal(views["global"].params["model"], bench.server["model"])
 

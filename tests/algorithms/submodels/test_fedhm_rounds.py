@@ -163,13 +163,12 @@ def test_layers_that_stay_dense() -> None:
 
 def test_refusals() -> None:
     for settings, said in (
-        ({"levels": (0.5, 1.0)}, r"use \[1.0, 0.5\]"),
+        ({"levels": (0.5, 1.0)}, "got 0.5, 1, use 1, 0.5"),
         ({"levels": (0.5, 0.5)}, "levels must decrease"),
-        ({"temperature": 1e-3}, "temperature: 0.001 gives level 0.125"),
     ):
         with pytest.raises(ValidationError, match=said):
             FedHm.Settings.model_validate(settings)
-    assert FedHm.needs == FedHm.describe_payload(FedHm.Settings()).needs == "each"
+    assert FedHm.describe_payload(FedHm.Settings()).needs == "each"
     for settings in ({"sends": "product"}, {"sends": "tangent"}):
         assert FedHm.describe_payload(FedHm.Settings.model_validate(settings)).needs == "mean"
     flat = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 5)

@@ -2,85 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from support.level_rounds import HYPER, STEPS, WIDTHS, LevelRounds
 from support.rounding import assert_agree
 from torch import Tensor
 from twins import heterofl as twin
-from twins.setting import everyone, local_data, minibatch, mlp
+from twins.setting import minibatch, mlp
 
 from otafl.algorithms.submodels.narrow_networks import FedRolex, HeteroFL
 from otafl.algorithms.submodels.width_slices import apply_masked_mean
-from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Tensors, Workload
+from otafl.core.contracts import Received, Workload
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 from otafl.models.network import Network
-from otafl.uplink.groups import compute_error_free, make_signal
 
 pytestmark = pytest.mark.twin
 
-WIDTHS = (6, 8, 5, 3)
-SIZES = [[20, 10, 2, 30, 1], [9, 9, 25, 4, 40]]
 LEVEL = [[0, 1, 2, 2, 1], [2, 1, 1, 2, 2]]
 """The second trial has nobody of the largest size."""
 KEPT = [[8, 5], [4, 3], [2, 2]]
 """Channels of each hidden layer at widths 1, .5, .25, rounded up."""
-STEPS = 3
-HYPER = {"learning_rate": [0.3, 0.05], "momentum": [0.9, 0.5], "weight_decay": [0.01, 0.1]}
 LEVELS = (1.0, 0.5, 0.25)
 
 
-def hyper_of(values: dict[str, list[float]]) -> Tensors:
-    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
-
-
-def deliver(payload: Payload, cohort: Cohort) -> Received:
-    """What an uplink without error gives."""
-    pairs = [compute_error_free(make_signal(group, cohort)) for group in payload]
-    return Received(
-        tuple(mean for mean, _ in pairs), tuple(count for _, count in pairs), None, None
-    )
-
-
-class Run:
+class Run(LevelRounds):
     """Two trials of five devices of mixed sizes over a perceptron."""
 
     def __init__(self, kind: type[HeteroFL | FedRolex] = HeteroFL, **settings: Any) -> None:
         settings = {"levels": LEVELS, "milestones": (2,), **settings}
-        self.streams = Streams([5, 5], [0, 1], dtype=torch.float64)
         self.method = kind(kind.Settings(**settings), mlp(WIDTHS), 5)
-        self.cohort = replace(
-            everyone(torch.tensor(SIZES, dtype=torch.float64)),
-            capacity_level=torch.tensor(LEVEL).flatten(),
-        )
-        weight = self.method.compute_weights(Context(self.cohort, {}, self.streams, 0))
-        self.cohort = replace(self.cohort, weight=weight)
-        self.data = local_data(SIZES, WIDTHS[0], WIDTHS[-1], self.streams, 4, STEPS)
-        self.hyper = hyper_of(HYPER)
-        self.server, devices = self.method.init(self.streams, self.hyper)
-        assert devices == {}
-
-    def local(self, t: int) -> tuple[Payload, Tensor]:
-        cohort, before = self.cohort, self.server["model"].clone()
-        broadcast = self.method.broadcast(self.server, cohort).expand_rows(
-            cohort, 0, cohort.num_rows
-        )
-        work = self.data.select_cohort(t, cohort)
-        context = LocalContext(cohort, self.hyper, self.streams, t, work)
-        _, payload, loss = self.method.run_local_update(broadcast, {}, context)
-        assert torch.equal(self.server["model"], before)
-        return payload, loss
-
-    def round(self, t: int) -> Tensor:
-        payload, loss = self.local(t)
-        received = deliver(payload, self.cohort)
-        context = Context(self.cohort, self.hyper, self.streams, t)
-        self.server = self.method.update_server(self.server, received, context)
-        return loss
+        super().__init__(self.method, LEVEL)
 
     def devices(self, trial: int, t: int) -> list[twin.Device]:
         work = self.data.select_cohort(t, self.cohort)
@@ -141,7 +96,7 @@ def test_equals_the_looped_twin(kind: Any, first: int, settings: dict[str, Any])
             )
             for s in range(2)
         ]
-        loss = one.round(t)
+        loss = one.round(one.cohort, t)
         assert one.server.get("round", torch.tensor([t + 1])).eq(t + 1).all()
         for s, (weights, biases, losses) in enumerate(expected):
             assert_same(whole, one.server["model"][s], weights, biases)
@@ -169,7 +124,7 @@ def test_levels_and_what_they_are_charged() -> None:
     ]
     load = Workload(2, 4, np.array([3.0]))
     assert one.method.count_flops(load) == one.method.levels[0].flops_fn(load)
-    (group,) = one.local(0)[0]
+    (group,) = one.local(one.cohort, 0)[0]
     share = group.add_known_fraction().known_fraction
     masked = one.data.select_cohort(0, one.cohort).count_classes() == 0
     for row, level in enumerate(one.cohort.capacity_level.tolist()):

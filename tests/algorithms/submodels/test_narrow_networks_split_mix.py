@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from support.level_rounds import HYPER, STEPS, WIDTHS, LevelRounds
 from twins import split_mix as twin
 from twins.heterofl import Device, Settings
-from twins.setting import everyone, local_data, minibatch, mlp
+from twins.setting import everyone, minibatch, mlp
 
 from otafl.algorithms.submodels.narrow_networks import SplitMix, draw_atoms, draw_first_atom
-from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Workload
+from otafl.core.contracts import Cohort, Context, Workload
 from otafl.core.rng import Streams
 from otafl.models.base import Model, unflatten
 from otafl.models.layer_steps import Conv, Linear, Norm, Relu
 from otafl.models.network import Network
 from otafl.models.resnet import ResNet18
-from otafl.uplink.groups import compute_error_free, make_signal
 
 pytestmark = pytest.mark.twin
 
-WIDTHS = (6, 8, 5, 3)
-SIZES = [[20, 10, 2, 30, 1], [9, 9, 25, 4, 40]]
 LEVEL = [[0, 1, 2, 2, 1], [2, 1, 2, 2, 2]]
 BUDGETS = (4, 2, 1)
 WHO = [
@@ -35,51 +31,19 @@ WHO = [
     [[0, 2], [2, 3]],
 ]
 """Devices of each trial in each round. All atoms are never trained in the third."""
-STEPS = 3
-HYPER = {"learning_rate": [0.3, 0.05], "momentum": [0.9, 0.5], "weight_decay": [0.01, 0.1]}
 
 
-class Run:
+class Run(LevelRounds):
     """Two trials of five devices."""
 
     def __init__(self, model: Model | None = None, **settings: Any) -> None:
         settings = {"atom": 0.25, "levels": BUDGETS, **settings}
-        self.streams = Streams([5, 5], [0, 1], dtype=torch.float64)
         self.method = SplitMix(SplitMix.Settings(**settings), model or mlp(WIDTHS), 5)
-        self.cohort = replace(
-            everyone(torch.tensor(SIZES, dtype=torch.float64)),
-            capacity_level=torch.tensor(LEVEL).flatten(),
-        )
-        weight = self.method.compute_weights(Context(self.cohort, {}, self.streams, 0))
-        self.cohort = replace(self.cohort, weight=weight)
-        inputs = 16 if model else WIDTHS[0]
-        self.data = local_data(SIZES, inputs, WIDTHS[-1], self.streams, 4, STEPS)
-        self.hyper = {name: torch.tensor(v, dtype=torch.float64) for name, v in HYPER.items()}
-        self.server, devices = self.method.init(self.streams, self.hyper)
-        assert devices == {}
+        super().__init__(self.method, LEVEL, 16 if model else WIDTHS[0])
 
     def of(self, who: list[list[int]]) -> Cohort:
         rows = [5 * s + k for s, row in enumerate(who) for k in row]
         return self.cohort.take(torch.tensor(rows))
-
-    def local(self, cohort: Cohort, t: int) -> tuple[Payload, Tensor]:
-        before = {name: block.clone() for name, block in self.server.items()}
-        broadcast = self.method.broadcast(self.server, cohort).expand_rows(
-            cohort, 0, cohort.num_rows
-        )
-        work = self.data.select_cohort(t, cohort)
-        context = LocalContext(cohort, self.hyper, self.streams, t, work)
-        _, payload, loss = self.method.run_local_update(broadcast, {}, context)
-        assert all(torch.equal(self.server[name], block) for name, block in before.items())
-        return payload, loss
-
-    def round(self, cohort: Cohort, t: int) -> Tensor:
-        payload, loss = self.local(cohort, t)
-        pairs = [compute_error_free(make_signal(group, cohort)) for group in payload]
-        received = Received(tuple(m for m, _ in pairs), tuple(n for _, n in pairs), None, None)
-        context = Context(cohort, self.hyper, self.streams, t)
-        self.server = self.method.update_server(self.server, received, context)
-        return loss
 
     def atoms(self, trial: int) -> list[twin.Atom]:
         out = []
@@ -221,8 +185,3 @@ def test_atoms_of_the_papers_tables() -> None:
     assert [level.num_params for level in levels] == [b * 1_373_160 for b in (9, 3, 2, 1)]
     small = SplitMix(SplitMix.Settings(), ResNet18(ResNet18.Settings(), (3, 32, 32), 10), 20)
     assert small.atom.num_params == 176_402
-
-
-def test_mistakes() -> None:
-    with pytest.raises(ValueError, match="got 1, 2, 4, use 4, 2, 1"):
-        SplitMix.Settings(levels=(1, 2, 4))

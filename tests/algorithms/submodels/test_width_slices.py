@@ -10,12 +10,7 @@ import torch
 from support.training_scores import score_training
 
 from otafl.algorithms.submodels.narrow_networks import HeteroFL
-from otafl.algorithms.submodels.width_slices import (
-    index_window,
-    make_width_fn,
-    slice_params,
-    write_slices_,
-)
+from otafl.algorithms.submodels.width_slices import index_window, make_width_fn, slice_params
 from otafl.core.contracts import Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -168,7 +163,8 @@ def test_a_slice_among_zeros_is_the_narrow_network(wide: Network, offset: int) -
     }
     rows = torch.tensor([0, 1])
     whole = {name: own[name].new_zeros(2, *shape) for name, shape in wide.shapes.items()}
-    write_slices_(wide, narrow, own, whole, rows, offset)
+    for name, block in own.items():
+        whole[name][index_window(wide, narrow, name, rows, offset)] = block
     x = streams.draw_normal("x", 0, (6, 32))
     torch.testing.assert_close(wide.logits(whole, x), narrow.logits(own, x))
     back = slice_params(wide, narrow, whole, rows, offset)
