@@ -21,8 +21,8 @@ from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
 from otafl.exporting.measure import ModelSource, Run
+from otafl.models.layer_contract import Sum
 from otafl.models.modules import Mean, Mixture
-from otafl.models.step_contract import Sum
 
 
 def write_litert(source: ModelSource, path: Path) -> Run:

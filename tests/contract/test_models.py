@@ -14,6 +14,7 @@ from torch import Tensor
 from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.models import LayeredModel, build
+from otafl.models.layers import Conv
 
 MODULES = registry.TABLES["model"].modules
 TOKENS = [name for name in MODULES if registry.load_component("model", name).scores_positions]
@@ -35,7 +36,7 @@ def met(name: str, algorithm: str) -> bool:
     made = build(section, SHAPE, CLASSES)
     if not isinstance(made, LayeredModel):
         return algorithm not in LAYERED
-    return algorithm != "pfedbayes" or not any(layer.window for layer in made.layers)
+    return algorithm != "pfedbayes" or not any(isinstance(layer, Conv) for layer in made.layers)
 
 
 CASES = [(name, "fedavg") for name in MODELS]

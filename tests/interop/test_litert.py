@@ -16,8 +16,8 @@ from otafl.core.errors import UserError
 from otafl.exporting import deployment, measure
 from otafl.exporting.litert import write_litert
 from otafl.exporting.measure import ModelSource
+from otafl.models.layer_contract import Sum
 from otafl.models.modules import Mean, Mixture
-from otafl.models.step_contract import Sum
 
 pytest.importorskip("tensorflow")
 

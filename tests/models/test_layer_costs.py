@@ -6,10 +6,10 @@ import pytest
 from support.network_bench import IMAGE, STEPS
 
 from otafl.core.errors import UserError
-from otafl.models.layer_steps import Conv, MaxPool
+from otafl.models.layer_contract import Layer
+from otafl.models.layer_lists import Residual, count_costs
+from otafl.models.layers import Conv, MaxPool
 from otafl.models.network import Network
-from otafl.models.step_contract import Step
-from otafl.models.step_lists import Residual, count_costs
 
 pytestmark = pytest.mark.exact
 
@@ -32,6 +32,6 @@ def test_kept_numbers() -> None:
         ((Residual((Conv("a", 1, 1, 3, padding=0),)),), "windows of 3x3"),
     ],
 )
-def test_too_small_an_image(steps: tuple[Step, ...], match: str) -> None:
+def test_too_small_an_image(steps: tuple[Layer, ...], match: str) -> None:
     with pytest.raises(UserError, match=f"^model.name: .*{match}"):
         count_costs(steps, (1, 2, 5))

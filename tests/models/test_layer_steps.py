@@ -7,7 +7,7 @@ import torch
 from support.network_bench import F64, IMAGE, STEPS
 
 from otafl.core.rng import Streams
-from otafl.models.layer_steps import Conv, Linear, MeanPool, Relu
+from otafl.models.layers import Conv, Linear, MeanPool, Relu
 from otafl.models.network import Network
 
 pytestmark = pytest.mark.exact

@@ -16,7 +16,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank
 from otafl.models import LayeredModel, build
-from otafl.models.linear_layer import number_layers
+from otafl.models.linear_layer import make_chain
 from otafl.models.modules import Recipe, build_module
 
 pytestmark = pytest.mark.exact
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.exact
 def module(point: LowRank, bias: Tensor, row: int = 0) -> Any:
     """The two thin layers of a row of a point."""
     inputs, outputs = point.u.shape[1], point.v.shape[1]
-    model = LayeredModel(number_layers([(inputs, outputs)]))
+    model = LayeredModel(make_chain([inputs, outputs]))
     params = {"u0": point.u, "s0": point.s, "v0": point.v, "b0": bias}
     one = model.build_module({name: block[row] for name, block in params.items()}, (inputs,))
     assert isinstance(one, nn.Sequential)

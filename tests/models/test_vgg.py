@@ -9,7 +9,7 @@ from support.sized_bench import CLASSES, CLOSE, SHAPE, B, N, draw_normal, draw_p
 from support.training_scores import score_training
 from torch.nn import functional
 
-from otafl.models.layer_steps import MaxPool
+from otafl.models.layers import MaxPool
 from otafl.models.resnet import ResNet
 from otafl.models.vgg import Vgg
 
@@ -20,7 +20,7 @@ def test_vgg_against_torch() -> None:
     """Images of 9x8 pixels are of 1x1 after three poolings, so the fourth is left out."""
     settings = Vgg.Settings(blocks=(1, 2, 1, 1), channels=(3, 4, 2, 5))
     network = Vgg(settings, SHAPE, CLASSES)
-    assert sum(isinstance(step, MaxPool) for step in network.steps) == 3
+    assert sum(isinstance(step, MaxPool) for step in network.layers) == 3
     params, batch = draw_params(network), draw_normal(N, B, *SHAPE, seed=99)
     scores = score_training(network, params, batch)
     for row in range(N):
