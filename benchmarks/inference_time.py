@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from otafl.factorised.lowrank import LowRank
 from otafl.models import LayeredModel
-from otafl.models.linear_layer import number_layers
+from otafl.models.linear_layer import make_chain
 from otafl.plots import COLOURS
 
 NETWORKS = {
@@ -34,7 +34,7 @@ TEXT = """
 ## Inference (the paper's Fig. 10)
 
 Time depends on shapes and on how many weights are kept, not on their values: weights are random.
-Factored: two thin linear layers in place of each (`otafl.models.chain_network`), R clipped to a
+Factored: two thin linear layers in place of each (`otafl.models.chain_module`), R clipped to a
 layer's smaller side. Dense is the uncompressed benchmark, and nuclear-norm training too, whose
 weights are dense though their numerical rank may be low. Pruned: the largest weights in compressed
 rows, indices not counted. int8: dynamically quantised linear layers, which quantise the activations
@@ -57,7 +57,7 @@ class SparseLinear(nn.Module):
 
 def build_factored(sides: Sequence[tuple[int, int]], points: Sequence[LowRank]) -> nn.Module:
     """What a trained low-rank model is exported as."""
-    model = LayeredModel(number_layers(sides))
+    model = LayeredModel(make_chain([sides[0][0], *(n for _, n in sides)]))
     params = {f"b{i}": torch.zeros(1, n) for i, (_, n) in enumerate(sides)}
     for i, point in enumerate(points):
         params |= {f"{part}{i}": block for part, block in zip("usv", point, strict=True)}

@@ -20,9 +20,9 @@ from otafl.core import settings
 from otafl.core.settings import DataDisclosure, declare_stackable
 from otafl.core.tensors import get_constant
 from otafl.models.base import Shapes, differentiate
-from otafl.models.layer_steps import Linear
+from otafl.models.layer_lists import iterate_layers
+from otafl.models.layers import Linear
 from otafl.models.network import Network
-from otafl.models.step_lists import iterate_steps
 
 Penalty = Callable[[c.Tensors], Tensor]
 """Function of parameters [n, *shape] that returns a penalty [n] on the loss of each row."""
@@ -306,7 +306,7 @@ def find_classifier(network: Network) -> frozenset[str]:
     """Find the parameters whose last axis is the classes."""
     return frozenset(
         f"{step.name}.{part}"
-        for step in iterate_steps(network.steps)
+        for step in iterate_layers(network.layers)
         if isinstance(step, Linear) and step.last
         for part in ("weight", "bias")
     )

@@ -26,7 +26,7 @@ from otafl.engine.assembly import assemble, build_algorithm
 from otafl.evaluation.evaluation import PREFIX
 from otafl.evaluation.trained_models import get_view_model
 from otafl.exporting import formats, litert, measure
-from otafl.exporting.measure import Latency, ModelSource, Run, Scored
+from otafl.exporting.measure import Latency, ModelSource, Run, Scored, measure_latencies
 from otafl.models.base import Model
 from otafl.models.modules import Params, build_module, count_macs, count_numbers, split_parts
 from otafl.results import header
@@ -82,15 +82,24 @@ class SelectedModel:
         Raises UserError if the method or the model has none, or if its code is not trusted.
         """
         with self.guard_imports():
-            return build_module(self.make_model(), self.view.recipe, self.get_params())
+            return build_module(self._make_model(), self.view.recipe, self._get_params())
 
-    def make_model(self) -> Model:
+    def make_source(self) -> ModelSource:
+        """Return the model as formats write it; raises UserError as `build_module`."""
+        with self.guard_imports():
+            model, recipe, params = self._make_model(), self.view.recipe, self._get_params()
+            build_fn = partial(build_module, model, recipe)
+            parts = list(split_parts(model, recipe, params))
+            module = build_fn(params).float()
+        return ModelSource(module, self.input_shape, params, parts, build_fn)
+
+    def _make_model(self) -> Model:
         """Make the model of the parameters again, from the scenario."""
         scenario, recipe = self.get_point().scenario, self.view.recipe
         model = models.build(scenario.model, self.input_shape, recipe["classes"], scenario.loss)
         return get_view_model(build_algorithm(scenario, model), self.name)
 
-    def get_params(self) -> Params:
+    def _get_params(self) -> Params:
         """Return the parameters [*shape] of the model."""
         return self.view.get_params(self.row, self.device or 0)
 
@@ -258,8 +267,7 @@ def read_recorded_accuracy(selected: SelectedModel) -> float | None:
     return None
 
 
-@dataclass(frozen=True)
-class RuntimeResult:
+class RuntimeResult(NamedTuple):
     """One runtime's row of the table. file_bytes: None for a module in memory."""
 
     runtime: str
@@ -268,8 +276,7 @@ class RuntimeResult:
     accuracy: float | None
 
 
-@dataclass(frozen=True)
-class Exported:
+class Exported(NamedTuple):
     """Outcome of `export`.
 
     parameters, macs: of the module. recorded: accuracy in the result. faults: the deviations that
@@ -284,12 +291,7 @@ class Exported:
     faults: list[str]
 
 
-def export(
-    selected: SelectedModel,
-    target: str,
-    path: Path,
-    check: bool = True,
-) -> Exported:
+def export(selected: SelectedModel, target: str, path: Path, check: bool = True) -> Exported:
     """Write the model as a file of another runtime, `target` of FORMATS, in float32.
 
     With `check`, compare scores and accuracy with the module's and the recorded one. Raises
@@ -301,43 +303,28 @@ def export(
     if path.suffix != suffix:
         what = f"a file that ends in {suffix}" if suffix else "a folder, without a suffix"
         raise UserError(f"--out {path}: must be the name of {what}")
-    module, params, recipe = (
-        selected.build_module().float(),
-        selected.get_params(),
-        selected.view.recipe,
-    )
+    x, y = np.zeros((1, *selected.input_shape), np.float32), None
     with selected.guard_imports():
-        model = selected.make_model()
-        build_fn = partial(build_module, model, recipe)
-        parts = list(split_parts(model, recipe, params))
-        source = ModelSource(module, selected.input_shape, params, parts, build_fn)
-        run = write(source, path)
-    runs: dict[str, Run] = {"PyTorch": measure.make_run_fn(module), name: run}
-    one = np.zeros((1, *selected.input_shape), dtype=np.float32)
-    found: dict[str, Scored] = {}
-    faults, was = [], None
-    if check:
-        with selected.guard_imports():
+        source = selected.make_source()
+        runs = {"PyTorch": measure.make_run_fn(source.module), name: write(source, path)}
+        recorded = read_recorded_accuracy(selected) if check else None
+        if check:
             x, y = load_samples(selected)
-            was = read_recorded_accuracy(selected)
-        one = x[:1]
-        found = {name: measure.score_samples(run, x, y) for name, run in runs.items()}
-        faults = _list_faults(found["PyTorch"], found[name], was, name)
-    size_of, times = {name: _measure_bytes(path)}, measure.measure_latencies(runs, one)
-    right = {name: scored.accuracy for name, scored in found.items()}
-    lines = [RuntimeResult(name, size_of.get(name), times[name], right.get(name)) for name in runs]
-    work = count_macs(module, torch.from_numpy(one))
-    return Exported(path, count_numbers(module), work, lines, was, faults)
-
-
-def _measure_bytes(path: Path) -> int:
-    """Return the size of a file, or of all files of a folder."""
+    scored = {} if y is None else {n: measure.score_samples(run, x, y) for n, run in runs.items()}
+    faults = _list_faults(scored, recorded) if check else []
     files = path.iterdir() if path.is_dir() else (path,)
-    return sum(one.stat().st_size for one in files)
+    sizes, times = {name: sum(one.stat().st_size for one in files)}, measure_latencies(runs, x[:1])
+    lines = [
+        RuntimeResult(n, sizes.get(n), times[n], scored[n].accuracy if check else None)
+        for n in runs
+    ]
+    work = count_macs(source.module, torch.from_numpy(x[:1]))
+    return Exported(path, count_numbers(source.module), work, lines, recorded, faults)
 
 
-def _list_faults(before: Scored, after: Scored, was: float | None, name: str) -> list[str]:
+def _list_faults(scored: Mapping[str, Scored], was: float | None) -> list[str]:
     """List the differences between the module, the other runtime and the result."""
+    (_, before), (name, after) = scored.items()
     out = []
     wrong = measure.find_difference(before, after)
     if wrong is not None:

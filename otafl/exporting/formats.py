@@ -6,17 +6,16 @@ Each format is one function: it writes a model to a file and returns a function 
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from otafl.core import safetensors
 from otafl.core.errors import UserError
@@ -24,7 +23,7 @@ from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
 from otafl.exporting.measure import ModelSource, Run, make_run_fn
 from otafl.factorised.decomposition import svd
-from otafl.models.chain_network import detect_form
+from otafl.models.chain_module import detect_form
 from otafl.models.modules import BASE
 
 OPSET = 20
@@ -108,7 +107,7 @@ def _hide_notes() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -121,9 +120,6 @@ PREFIX = "base_model.model."
 
 RANK_TOLERANCE = 1e-5
 """Singular values below this share of the largest are rounding."""
-
-Parts = dict[str, tuple[Tensor, Tensor]]
-"""Name of a layer -> its A [r, in] and B [out, r], or those of a convolution."""
 
 
 def write_peft(source: ModelSource, path: Path) -> Run:
@@ -153,94 +149,22 @@ def write_peft(source: ModelSource, path: Path) -> Run:
             "format"
         )
     assert source.build_fn is not None
-    merged = source.build_fn(params).float()
-    base = source.build_fn({**params, **before}).float()
-    parts = _find_adapters(merged, base)
-    rank = max(a.shape[0] for a, _ in parts.values())
+    merged, base = (source.build_fn(one).float() for one in (params, {**params, **before}))
+    factors = _find_adapters(merged, base)
+    rank = max(len(a) for a, _ in factors.values())
     tensors: dict[str, Tensor] = {}
-    for name, (a, b) in parts.items():
-        tensors[f"{PREFIX}{name}.lora_A.weight"] = _pad(a, 0, rank)
-        tensors[f"{PREFIX}{name}.lora_B.weight"] = _pad(b, 1, rank)
-    head = _find_head(merged)
-    if head in parts:
-        head = None
+    for name, (a, b) in factors.items():
+        missing = rank - len(a)
+        shapes = dict(merged.named_parameters())[f"{name}.weight"].shape
+        a, b = functional.pad(a, (0, 0, 0, missing)), functional.pad(b, (0, missing))
+        tensors[f"{PREFIX}{name}.lora_A.weight"] = a.view(rank, *shapes[1:])
+        tensors[f"{PREFIX}{name}.lora_B.weight"] = b.view(-1, rank, *[1] * (len(shapes) - 2))
+    head = [name for name, one in merged.named_modules() if hasattr(one, "weight")][-1]
+    heads = [] if head in factors else [head]  # the last layer, which is trained whole
     for name, block in merged.state_dict().items():
-        if head is not None and name.rpartition(".")[0] == head:
+        if name.rpartition(".")[0] in heads:
             tensors[f"{PREFIX}{name}"] = block
-    path.mkdir(parents=True, exist_ok=True)
-    safetensors.write(tensors, path / ADAPTERS)
-    safetensors.write(dict(base.state_dict()), path / BASE_FILE)
-    config = _make_config(list(parts), head, rank)
-    with write_atomically(path / CONFIG) as temporary:
-        temporary.write_text(json.dumps(config, indent=2) + "\n")
-    return _make_runner(base, path)
-
-
-def _make_runner(module: nn.Module, path: Path) -> Run:
-    """Return what runs a module with the base and the adapters of a folder."""
-    state = safetensors.read(path / BASE_FILE)
-    tensors = safetensors.read(path / ADAPTERS)
-    config = json.loads((path / CONFIG).read_text())
-    scale = config["lora_alpha"] / config["r"]
-    for name in config["target_modules"]:
-        a, b = (tensors[f"{PREFIX}{name}.lora_{part}.weight"] for part in "AB")
-        change = (b.flatten(1) @ a.flatten(1)).view_as(state[f"{name}.weight"])
-        state[f"{name}.weight"] = state[f"{name}.weight"] + scale * change
-    for name, block in tensors.items():
-        if "lora_" not in name:
-            state[name.removeprefix(PREFIX)] = block
-    module.load_state_dict(state)
-    return make_run_fn(module)
-
-
-def _find_adapters(merged: nn.Module, base: nn.Module) -> Parts:
-    """Factorise the changes of the weights of layers."""
-    parts: Parts = {}
-    before = base.state_dict()
-    layers = dict(merged.named_modules())
-    for name, block in merged.state_dict().items():
-        layer, _, kind = name.rpartition(".")
-        change = block - before[name]
-        if kind != "weight" or not bool(change.any()):
-            continue
-        if not isinstance(layers[layer], nn.Linear | nn.Conv2d) or block.dim() not in (2, 4):
-            raise UserError(
-                f"--to peft: the layer {layer} is a {type(layers[layer]).__name__}, and adapters "
-                "are exported of Linear and Conv2d; use --to safetensors"
-            )
-        parts[layer] = _factorise(change)
-    if not parts:
-        raise UserError("--to peft: the adapters are zero, as before the first round; train them")
-    return parts
-
-
-def _factorise(change: Tensor) -> tuple[Tensor, Tensor]:
-    """Factorise a change [out, in] or [out, in, k, k] into A and B of the smallest rank."""
-    u, s, vt = (one[0] for one in svd(change.flatten(1).double()[None], full_matrices=False))
-    rank = max(1, int((s > RANK_TOLERANCE * s[0]).sum()))
-    root = s[:rank].sqrt()
-    a, b = (root[:, None] * vt[:rank]).float(), (u[:, :rank] * root).float()
-    if change.dim() == 4:
-        return a.view(rank, *change.shape[1:]).contiguous(), b[:, :, None, None].contiguous()
-    return a.contiguous(), b.contiguous()
-
-
-def _pad(block: Tensor, side: int, rank: int) -> Tensor:
-    """Pad a factor with zeros to a rank along a dimension."""
-    shape = list(block.shape)
-    shape[side] = rank - shape[side]
-    return torch.cat([block, block.new_zeros(shape)], side).contiguous()
-
-
-def _find_head(module: nn.Module) -> str | None:
-    """Find the last layer with a weight."""
-    names = [name for name, one in module.named_modules() if hasattr(one, "weight")]
-    return names[-1] if names else None
-
-
-def _make_config(targets: list[str], head: str | None, rank: int) -> dict[str, Any]:
-    """Make the configuration of adapters whose scale is 1."""
-    return {
+    config = {
         "peft_type": "LORA",
         "task_type": None,
         "base_model_name_or_path": None,
@@ -250,6 +174,53 @@ def _make_config(targets: list[str], head: str | None, rank: int) -> dict[str, A
         "lora_dropout": 0.0,
         "bias": "none",
         "fan_in_fan_out": False,
-        "target_modules": targets,
-        "modules_to_save": None if head is None else [head],
+        "target_modules": list(factors),
+        "modules_to_save": heads or None,
     }
+    path.mkdir(parents=True, exist_ok=True)
+    safetensors.write(tensors, path / ADAPTERS)
+    safetensors.write(dict(base.state_dict()), path / BASE_FILE)
+    with write_atomically(path / CONFIG) as temporary:
+        temporary.write_text(json.dumps(config, indent=2) + "\n")
+    base.load_state_dict(_merge_files(path))
+    return make_run_fn(base)
+
+
+def _find_adapters(merged: nn.Module, base: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
+    """Factorise the changes of the weights of layers into A [r, inputs] and B [outputs, r].
+
+    The rank r is the smallest. The inputs of a convolution are the numbers of its window.
+    """
+    factors: dict[str, tuple[Tensor, Tensor]] = {}
+    before = dict(base.named_parameters())
+    for name, layer in merged.named_modules():
+        weight = getattr(layer, "weight", None)
+        if weight is None or torch.equal(weight, before[f"{name}.weight"]):
+            continue
+        if not isinstance(layer, nn.Linear | nn.Conv2d):
+            raise UserError(
+                f"--to peft: the layer {name} is a {type(layer).__name__}, and adapters are "
+                "exported of Linear and Conv2d; use --to safetensors"
+            )
+        change = (weight - before[f"{name}.weight"]).detach().flatten(1).double()
+        u, s, vt = (one[0] for one in svd(change[None], full_matrices=False))
+        rank = max(1, int((s > RANK_TOLERANCE * s[0]).sum()))
+        root = s[:rank].sqrt()
+        factors[name] = (root[:, None] * vt[:rank]).float(), (u[:, :rank] * root).float()
+    if not factors:
+        raise UserError("--to peft: the adapters are zero, as before the first round; train them")
+    return factors
+
+
+def _merge_files(path: Path) -> dict[str, Tensor]:
+    """Return the state of a module with the base and the adapters of a folder."""
+    state, tensors = safetensors.read(path / BASE_FILE), safetensors.read(path / ADAPTERS)
+    for name, block in tensors.items():
+        layer, _, factor = name.removeprefix(PREFIX).partition(".lora_")
+        if not factor:
+            state[layer] = block
+        elif factor == "A.weight":
+            b = tensors[f"{PREFIX}{layer}.lora_B.weight"]
+            weight = state[f"{layer}.weight"]
+            state[f"{layer}.weight"] = weight + (b.flatten(1) @ block.flatten(1)).view_as(weight)
+    return state

@@ -1,9 +1,8 @@
 """Export to LiteRT (TensorFlow Lite).
 
 The module's layers become TensorFlow operations, which TensorFlow converts and the LiteRT
-interpreter runs.
-
-The file takes samples as PyTorch does, [batch, *input_shape]; inside, images are channels last.
+interpreter runs. The file takes samples as PyTorch does, [batch, *input_shape]; inside, images are
+channels last, [batch, height, width, channels].
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
 from otafl.exporting.measure import ModelSource, Run
+from otafl.models.layer_contract import Sum
 from otafl.models.modules import Mean, Mixture
-from otafl.models.step_contract import Sum
 
 
 def write_litert(source: ModelSource, path: Path) -> Run:
@@ -34,14 +33,16 @@ def write_litert(source: ModelSource, path: Path) -> Run:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     tf = import_extra("--to litert", "tensorflow", "tensorflow")
     runtime = import_extra("--to litert", "tensorflow", "ai_edge_litert.interpreter")
-    layers = LayerTranslator(tf)
+
+    def apply(x: Any) -> Any:
+        if len(x.shape) == 4:
+            x = tf.transpose(x, [0, 2, 3, 1])
+        return tf.identity(translate(tf, source.module, x), name="scores")
+
     spec = tf.TensorSpec([None, *source.input_shape], tf.float32, name="samples")
-    function = tf.function(
-        lambda x: layers.translate_last(source.module, x), input_signature=[spec]
-    )
     root = tf.Module()
-    root.function = function
-    concrete = function.get_concrete_function()
+    root.function = tf.function(apply, input_signature=[spec], autograph=False)
+    concrete = root.function.get_concrete_function()
     converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], root)
     with write_atomically(path) as temporary:
         temporary.write_bytes(converter.convert())
@@ -64,130 +65,115 @@ def write_litert(source: ModelSource, path: Path) -> Run:
     return run
 
 
-class LayerTranslator:
-    """Translator of modules into TensorFlow operations.
+def translate(tf: Any, module: nn.Module, x: Any) -> Any:
+    """Apply a module to x, a TensorFlow tensor of images or vectors.
 
-    It works on images [batch, height, width, channels] and on vectors.
+    Raises UserError if a layer has no translation.
     """
-
-    def __init__(self, tf: Any) -> None:
-        self.tf = tf
-        self._known: dict[type[nn.Module], Callable[[Any, Any], Any]] = {
-            nn.Sequential: self.translate_chain,
-            Sum: lambda m, x: self(m.body, x) + self(m.shortcut, x),
-            Mixture: self.translate_mixture,
-            Mean: lambda m, x: tf.add_n([self(one, x) for one in m.parts]) / len(m.parts),
-            nn.Identity: lambda m, x: x,
-            nn.Dropout: lambda m, x: x,
-            nn.Flatten: self.translate_flatten,
-            nn.Unflatten: self.translate_image,
-            nn.Linear: self.translate_linear,
-            nn.Conv2d: self.translate_convolution,
-            nn.BatchNorm1d: self.translate_batch_norm,
-            nn.BatchNorm2d: self.translate_batch_norm,
-            nn.GroupNorm: self.translate_group_norm,
-            nn.ReLU: lambda m, x: tf.nn.relu(x),
-            nn.LeakyReLU: lambda m, x: tf.nn.leaky_relu(x, m.negative_slope),
-            nn.Tanh: lambda m, x: tf.tanh(x),
-            nn.Sigmoid: lambda m, x: tf.sigmoid(x),
-            nn.MaxPool2d: self.translate_max_pool,
-            nn.AdaptiveAvgPool2d: self.translate_mean_pool,
-        }
-
-    def __call__(self, module: nn.Module, x: Any) -> Any:
-        found = self._known.get(type(module))
-        if found is None:
-            raise UserError(
-                f"--to litert: no translation of a {type(module).__name__}; use --to onnx, "
-                "or a torch.nn.Sequential of common layers"
-            )
-        return found(module, x)
-
-    def translate_last(self, module: nn.Module, x: Any) -> Any:
-        """Apply the whole module to samples as PyTorch takes them."""
-        if len(x.shape) == 4:
-            x = self._to_channels_last(x)
-        return self.tf.identity(self(module, x), name="scores")
-
-    def translate_chain(self, module: nn.Sequential, x: Any) -> Any:
-        return functools.reduce(lambda x, one: self(one, x), module, x)
-
-    def translate_mixture(self, module: Mixture, x: Any) -> Any:
-        tf = self.tf
-        if module.of_values:
-            raise UserError("--to litert: no translation of a mixture of values; use --to onnx")
-        scores = [tf.nn.log_softmax(self(part, x)) for part in module.parts]
-        pi = _to_numpy(module.log_pi)
-        # the largest by hand: reduce_logsumexp asks whether it is finite, which has no kernel here
-        each = tf.stack([one + p for one, p in zip(scores, pi, strict=True)], -1)
-        top = tf.reduce_max(each, -1, keepdims=True)
-        return tf.math.log(tf.reduce_sum(tf.exp(each - top), -1)) + tf.squeeze(top, -1)
-
-    def translate_flatten(self, module: nn.Flatten, x: Any) -> Any:
-        """Flatten images in PyTorch's order of their numbers: channel, height, width."""
-        if len(x.shape) == 4 and x.shape[3] > 1 and x.shape[1] * x.shape[2] > 1:
-            x = self.tf.transpose(x, [0, 3, 1, 2])
-        return self.tf.reshape(x, [-1, int(np.prod(x.shape[1:]))])
-
-    def translate_image(self, module: nn.Unflatten, x: Any) -> Any:
-        return self._to_channels_last(self.tf.reshape(x, [-1, *module.unflattened_size]))
-
-    def translate_linear(self, module: nn.Linear, x: Any) -> Any:
-        y = self.tf.matmul(x, _to_numpy(module.weight).T)
-        return y if module.bias is None else y + _to_numpy(module.bias)
-
-    def translate_convolution(self, module: nn.Conv2d, x: Any) -> Any:
-        tf = self.tf
-        if isinstance(module.padding, str) or set(module.dilation) != {1}:
-            raise UserError("--to litert: no translation of a dilated or string-padded convolution")
-        high, wide = module.padding
-        if high or wide:
-            x = tf.pad(x, [[0, 0], [high, high], [wide, wide], [0, 0]])
-        weight = _to_numpy(module.weight)
-        if module.groups == 1:
-            y = tf.nn.conv2d(x, weight.transpose(2, 3, 1, 0), module.stride, "VALID")
-        elif module.groups == module.in_channels == module.out_channels:
-            y = tf.nn.depthwise_conv2d(x, weight.transpose(2, 3, 0, 1), [1] * 4, "VALID")
-            y = y[:, :: module.stride[0], :: module.stride[1]] if max(module.stride) > 1 else y
-        else:
-            raise UserError(
-                f"--to litert: no translation of a convolution of {module.groups} groups"
-            )
-        return y if module.bias is None else y + _to_numpy(module.bias)
-
-    def translate_batch_norm(self, module: nn.BatchNorm2d, x: Any) -> Any:
-        """Scale and shift, which the converter folds into a convolution before it."""
-        assert module.running_mean is not None
-        assert module.running_var is not None
-        root = np.sqrt(_to_numpy(module.running_var) + np.float32(module.eps))
-        scale = _to_numpy(module.weight) / root
-        return x * scale + (_to_numpy(module.bias) - _to_numpy(module.running_mean) * scale)
-
-    def translate_group_norm(self, module: nn.GroupNorm, x: Any) -> Any:
-        tf, shape = self.tf, [-1, *x.shape[1:]]
-        groups = tf.reshape(x, [*shape[:-1], module.num_groups, shape[-1] // module.num_groups])
-        over = [*range(1, len(shape) - 1), len(shape)]
-        mean, variance = tf.nn.moments(groups, over, keepdims=True)
-        normal = tf.reshape((groups - mean) * tf.math.rsqrt(variance + module.eps), shape)
-        return normal * _to_numpy(module.weight) + _to_numpy(module.bias)
-
-    def translate_max_pool(self, module: nn.MaxPool2d, x: Any) -> Any:
-        size, step = module.kernel_size, module.stride
-        if module.padding or module.dilation != 1 or module.ceil_mode:
-            raise UserError("--to litert: no translation of a padded, dilated or ceiled pooling")
-        return self.tf.nn.max_pool2d(x, size, step, "VALID")
-
-    def translate_mean_pool(self, module: nn.AdaptiveAvgPool2d, x: Any) -> Any:
-        if module.output_size not in (1, (1, 1)):
-            raise UserError("--to litert: no translation of an average pooling to several pixels")
-        return self.tf.reduce_mean(x, [1, 2], keepdims=True)
-
-    def _to_channels_last(self, x: Any) -> Any:
-        if x.shape[1] == 1:
-            return self.tf.reshape(x, [-1, *x.shape[2:], 1])
-        return self.tf.transpose(x, [0, 2, 3, 1])
+    translate_layer = _LAYERS.get(type(module))
+    out = None if translate_layer is None else translate_layer(tf, module, x)
+    if out is None:
+        raise UserError(
+            f"--to litert: no translation of {module}; use --to onnx, or a torch.nn.Sequential of "
+            "common layers"
+        )
+    return out
 
 
-def _to_numpy(values: torch.Tensor) -> np.ndarray:
+def _mix(tf: Any, module: Mixture, x: Any) -> Any:
+    scores = [translate(tf, part, x) for part in module.parts]
+    log_pi = _to_numpy(module.log_pi)
+    if module.of_values:
+        return tf.add_n([one * p for one, p in zip(scores, np.exp(log_pi), strict=True)])
+    # the largest by hand: reduce_logsumexp asks whether it is finite, which has no kernel here
+    logs = [tf.nn.log_softmax(one) + p for one, p in zip(scores, log_pi, strict=True)]
+    top = functools.reduce(tf.maximum, logs)
+    return tf.math.log(tf.add_n([tf.exp(one - top) for one in logs])) + top
+
+
+def _flatten(tf: Any, module: nn.Flatten, x: Any) -> Any:
+    """Flatten images in PyTorch's order of their numbers: channel, height, width."""
+    x = tf.transpose(x, [0, 3, 1, 2]) if len(x.shape) == 4 else x
+    return tf.reshape(x, [-1, int(np.prod(x.shape[1:]))])
+
+
+def _unflatten(tf: Any, module: nn.Unflatten, x: Any) -> Any:
+    return tf.transpose(tf.reshape(x, [-1, *module.unflattened_size]), [0, 2, 3, 1])
+
+
+def _multiply(tf: Any, module: nn.Linear, x: Any) -> Any:
+    y = tf.matmul(x, _to_numpy(module.weight).T)
+    return y if module.bias is None else y + _to_numpy(module.bias)
+
+
+def _convolve(tf: Any, module: nn.Conv2d, x: Any) -> Any:
+    """Convolve all channels, or each with its own kernel; None for other convolutions."""
+    if isinstance(module.padding, str) or set(module.dilation) != {1}:
+        return None
+    high, wide = module.padding
+    x = tf.pad(x, [[0, 0], [high, high], [wide, wide], [0, 0]])
+    weight = _to_numpy(module.weight)
+    if module.groups == 1:
+        y = tf.nn.conv2d(x, weight.transpose(2, 3, 1, 0), module.stride, "VALID")
+    elif module.groups == module.in_channels == module.out_channels:
+        y = tf.nn.depthwise_conv2d(x, weight.transpose(2, 3, 0, 1), [1] * 4, "VALID")
+        y = y[:, :: module.stride[0], :: module.stride[1]]
+    else:
+        return None
+    return y if module.bias is None else y + _to_numpy(module.bias)
+
+
+def _normalise_batch(tf: Any, module: nn.BatchNorm2d, x: Any) -> Any:
+    """Scale and shift, which the converter folds into a convolution before it."""
+    mean, variance = _to_numpy(module.running_mean), _to_numpy(module.running_var)
+    scale = _to_numpy(module.weight) / np.sqrt(variance + np.float32(module.eps))
+    return x * scale + (_to_numpy(module.bias) - mean * scale)
+
+
+def _normalise_groups(tf: Any, module: nn.GroupNorm, x: Any) -> Any:
+    shape = [-1, *x.shape[1:]]
+    groups = tf.reshape(x, [*shape[:-1], module.num_groups, shape[-1] // module.num_groups])
+    over = [*range(1, len(shape) - 1), len(shape)]
+    mean, variance = tf.nn.moments(groups, over, keepdims=True)
+    normal = tf.reshape((groups - mean) * tf.math.rsqrt(variance + module.eps), shape)
+    return normal * _to_numpy(module.weight) + _to_numpy(module.bias)
+
+
+def _pool_largest(tf: Any, module: nn.MaxPool2d, x: Any) -> Any:
+    if module.padding or module.dilation != 1 or module.ceil_mode:
+        return None
+    return tf.nn.max_pool2d(x, module.kernel_size, module.stride, "VALID")
+
+
+def _pool_mean(tf: Any, module: nn.AdaptiveAvgPool2d, x: Any) -> Any:
+    return tf.reduce_mean(x, [1, 2], keepdims=True) if module.output_size in (1, (1, 1)) else None
+
+
+_LAYERS: dict[type[nn.Module], Callable[[Any, Any, Any], Any]] = {
+    nn.Sequential: lambda tf, m, x: functools.reduce(lambda x, one: translate(tf, one, x), m, x),
+    Sum: lambda tf, m, x: translate(tf, m.body, x) + translate(tf, m.shortcut, x),
+    Mean: lambda tf, m, x: tf.add_n([translate(tf, one, x) for one in m.parts]) / len(m.parts),
+    Mixture: _mix,
+    nn.Identity: lambda tf, m, x: x,
+    nn.Dropout: lambda tf, m, x: x,
+    nn.Flatten: _flatten,
+    nn.Unflatten: _unflatten,
+    nn.Linear: _multiply,
+    nn.Conv2d: _convolve,
+    nn.BatchNorm1d: _normalise_batch,
+    nn.BatchNorm2d: _normalise_batch,
+    nn.GroupNorm: _normalise_groups,
+    nn.ReLU: lambda tf, m, x: tf.nn.relu(x),
+    nn.LeakyReLU: lambda tf, m, x: tf.nn.leaky_relu(x, m.negative_slope),
+    nn.Tanh: lambda tf, m, x: tf.tanh(x),
+    nn.Sigmoid: lambda tf, m, x: tf.sigmoid(x),
+    nn.MaxPool2d: _pool_largest,
+    nn.AdaptiveAvgPool2d: _pool_mean,
+}
+"""Kind of a layer -> its translation; None from it if the layer has exotic arguments."""
+
+
+def _to_numpy(values: torch.Tensor | None) -> np.ndarray:
+    assert values is not None
     out: np.ndarray = values.detach().cpu().float().numpy()
     return out

@@ -6,14 +6,14 @@ The scores are compared with those of the PyTorch module.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.benchmark import Timer
 
 from otafl.models.modules import Params
 
@@ -23,7 +23,7 @@ Run = Callable[[np.ndarray], np.ndarray]
 TOLERANCE = 1e-4
 """Largest difference of two scores, relative to the largest score: rounding of float32."""
 BATCH = 500
-ROUNDS, CALLS, WARM_UP = 20, 10, 5
+ROUNDS, CALLS = 20, 10
 
 
 @dataclass(frozen=True)
@@ -41,27 +41,24 @@ class ModelSource:
     build_fn: Callable[[Params], nn.Module] | None = None
 
 
-@dataclass(frozen=True)
-class Scored:
-    """Scores [n, classes] and their accuracy, NaN without samples."""
+class Scored(NamedTuple):
+    """Scores [n, classes] and their accuracy, NaN without classes."""
 
     scores: np.ndarray
     accuracy: float
 
 
-@dataclass(frozen=True)
-class Latency:
-    """Latency of one sample in seconds: median, shortest and longest of `calls`."""
+class Latency(NamedTuple):
+    """Latency of one sample in seconds: median, shortest and longest mean of `CALLS` calls."""
 
     median_s: float
     shortest_s: float
     longest_s: float
-    calls: int
 
     def __str__(self) -> str:
         """Format the latency in microseconds."""
-        low, high = f"{1e6 * self.shortest_s:.3g}", f"{1e6 * self.longest_s:.3g}"
-        return f"{1e6 * self.median_s:.3g} ({low} to {high})"
+        median, low, high = (f"{1e6 * one:.3g}" for one in self)
+        return f"{median} ({low} to {high})"
 
 
 def make_run_fn(module: nn.Module) -> Run:
@@ -92,34 +89,17 @@ def find_difference(before: Scored, after: Scored) -> str | None:
 
 
 def measure_latencies(
-    runs: Mapping[str, Run], x: np.ndarray, rounds: int | None = None, calls: int = CALLS
+    runs: Mapping[str, Run], x: np.ndarray, rounds: int | None = None
 ) -> dict[str, Latency]:
-    """Time one sample x [1, *input_shape], rounds (ROUNDS) x calls times each after warm-up.
+    """Time one sample x [1, *input_shape] on one thread, in rounds (ROUNDS) of `CALLS` calls.
 
     The models take turns, so that other load of the machine affects all of them.
     """
+    timers = {name: Timer("run(x)", globals={"run": run, "x": x}) for name, run in runs.items()}
     times: dict[str, list[float]] = {name: [] for name in runs}
-    with use_one_thread():
-        for _ in range(ROUNDS if rounds is None else rounds):
-            for name, run in runs.items():
-                for _ in range(WARM_UP):
-                    run(x)
-                for _ in range(calls):
-                    began = time.perf_counter()
-                    run(x)
-                    times[name].append(time.perf_counter() - began)
+    for _ in range(ROUNDS if rounds is None else rounds):
+        for name, timer in timers.items():
+            times[name].append(timer.timeit(CALLS).mean)
     return {
-        name: Latency(float(np.median(each)), min(each), max(each), len(each))
-        for name, each in times.items()
+        name: Latency(float(np.median(each)), min(each), max(each)) for name, each in times.items()
     }
-
-
-@contextmanager
-def use_one_thread() -> Iterator[None]:
-    """Keep PyTorch on one thread, as the other runtimes are."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -12,10 +12,10 @@ from otafl.core.errors import UserError
 from otafl.losses.base import Loss
 from otafl.models.base import Model
 from otafl.models.layered import LayeredModel
-from otafl.models.linear_layer import Layer, Window
+from otafl.models.linear_layer import make_chain
 from otafl.user_code.custom_part import CustomPart
 
-__all__ = ["Layer", "LayeredModel", "Model", "Window", "build", "list_layer_sides"]
+__all__ = ["LayeredModel", "Model", "build", "list_layer_sides", "make_chain"]
 
 
 def build(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -12,16 +10,11 @@ from pydantic import Field
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.models.base import Count, HiddenWidths, OutputChannels
+from otafl.models.layer_contract import Channels, Image, Layer
 from otafl.models.layered import LayeredModel
-from otafl.models.linear_layer import (
-    DropoutSettings,
-    Layer,
-    Window,
-    find_image_shape,
-    number_layers,
-)
+from otafl.models.layers import Conv, MaxPool, Relu
+from otafl.models.linear_layer import DropoutSettings, find_image_shape, make_chain
 from otafl.models.network import Network
-from otafl.models.step_contract import Channels
 
 
 class WindowSettings(DropoutSettings):
@@ -104,8 +97,8 @@ class Cnn(LayeredModel):
         hidden: HiddenWidths = (128,)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        layers = build_layers(settings, input_shape, classes)
-        super().__init__(layers, settings.slope, settings.bias_start, settings.dropout)
+        layers, image = build_layers(settings, input_shape, classes)
+        super().__init__(layers, image, settings.bias_start, settings.dropout)
 
     def build_network(self, channels: Channels) -> Network:
         return self.narrow(channels)
@@ -113,7 +106,7 @@ class Cnn(LayeredModel):
 
 def build_layers(
     settings: WindowSettings, input_shape: tuple[int, ...], classes: int
-) -> tuple[Layer, ...]:
+) -> tuple[tuple[Layer, ...], Image]:
     """Build convolutions and fully connected layers.
 
     Parameters
@@ -129,42 +122,41 @@ def build_layers(
     -------
     tuple of Layer
         The layers.
+    tuple of int
+        Channels, height and width of a sample.
 
     Raises
     ------
     UserError
         If they do not fit the samples.
     """
-    windows = _build_windows(settings, input_shape)
-    front = [(one.inputs, n) for one, n in zip(windows, settings.channels, strict=True)]
-    widths = [windows[-1].features * settings.channels[-1], *settings.hidden, classes]
-    return number_layers([*front, *pairwise(widths)], windows)
-
-
-def _build_windows(settings: WindowSettings, input_shape: tuple[int, ...]) -> list[Window]:
-    """Build the windows of the convolutions."""
-    inputs, height, width = find_image_shape(input_shape, settings.name)
+    image = find_image_shape(input_shape, settings.name)
+    inputs, height, width = image
     kernel, pool = settings.kernel, settings.pool
     padding = kernel // 2 if settings.padding == "same" else 0
-    out: list[Window] = []
-    for number, outputs in enumerate(settings.channels, 1):
-        window = Window(inputs, height, width, kernel, settings.stride, padding, pool)
+    front: list[Layer] = []
+    for number, outputs in enumerate(settings.channels):
         if min(height, width) + 2 * padding < kernel:
             raise UserError(
-                f"model.kernel: got {kernel}, but convolution {number} has an image of only "
+                f"model.kernel: got {kernel}, but convolution {number + 1} has an image of only "
                 f"{height}x{width}; use a smaller kernel, fewer convolutions or padding: same"
             )
-        if min(window.pooled) < 1 and not settings.pools_all:
-            window = replace(window, pool=1)
-        if min(window.pooled) < 1:
+        if front:
+            front.append(Relu(settings.slope))
+        sizes = inputs, outputs, kernel, settings.stride, padding
+        conv = Conv(str(number), *sizes, has_bias=True, cut=number > 0, numbered=True)
+        inputs, height, width = conv.count((inputs, height, width), "vertical_first").image
+        front.append(conv)
+        if min(height, width) < pool and settings.pools_all:
             raise UserError(
-                f"model.pool: got {pool}, but convolution {number} leaves an image of only "
-                f"{window.positions_high}x{window.positions_wide}; use a smaller pool or fewer "
-                "convolutions"
+                f"model.pool: got {pool}, but convolution {number + 1} leaves an image of only "
+                f"{height}x{width}; use a smaller pool or fewer convolutions"
             )
-        out.append(window)
-        inputs, (height, width) = outputs, window.pooled
-    return out
+        if 1 < pool <= min(height, width):
+            front.append(MaxPool(pool))
+            height, width = height // pool, width // pool
+    widths = [inputs * height * width, *settings.hidden, classes]
+    return make_chain(widths, settings.slope, front), image
 
 
 class Vgg8(LayeredModel):
@@ -198,8 +190,8 @@ class Vgg8(LayeredModel):
         hidden: HiddenWidths = (256, 256)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        layers = build_layers(settings, input_shape, classes)
-        super().__init__(layers, settings.slope, settings.bias_start, settings.dropout)
+        layers, image = build_layers(settings, input_shape, classes)
+        super().__init__(layers, image, settings.bias_start, settings.dropout)
 
     def build_network(self, channels: Channels) -> Network:
         return self.narrow(channels)

@@ -7,13 +7,14 @@ have their channels last in memory, where pooling is fastest.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.models.linear_layer import Window
+from otafl.models.layer_contract import Image
+from otafl.models.layers import Conv
 
 
 class ConvolutionCache(NamedTuple):
@@ -23,7 +24,7 @@ class ConvolutionCache(NamedTuple):
     ----------
     image : Tensor
         Input image.
-    weight : Tensor [n, k k C, out], or KernelMap
+    weight : Tensor [n, k k C, out]
         Weight.
     z : Tensor
         Output before pooling.
@@ -32,15 +33,14 @@ class ConvolutionCache(NamedTuple):
     """
 
     image: Tensor
-    weight: Any
+    weight: Tensor
     z: Tensor
     winners: Tensor | None
 
 
-def to_grouped_images(x: Tensor, window: Window) -> Tensor:
+def to_grouped_images(x: Tensor, image: Image) -> Tensor:
     """Reshape samples [n, B, *input] to images [B, n C, H, W]."""
-    n, b = x.shape[:2]
-    x = x.view(n, b, window.channels, window.height, window.width).transpose(0, 1).flatten(1, 2)
+    x = x.view(*x.shape[:2], *image).transpose(0, 1).flatten(1, 2)
     return x.contiguous(memory_format=torch.channels_last)
 
 
@@ -49,10 +49,9 @@ def to_grouped_features(image: Tensor, n: int) -> Tensor:
     return image.unflatten(1, (n, -1)).permute(1, 0, 3, 4, 2).flatten(2)
 
 
-def to_grouped_gradient_images(g: Tensor, window: Window) -> Tensor:
-    """Reshape gradients [n, B, H W C] of `to_grouped_features` to pooled images."""
-    n, b, size = g.shape
-    g = g.view(n, b, *window.pooled, size // window.features).permute(1, 2, 3, 0, 4)
+def to_grouped_gradient_images(g: Tensor, sides: tuple[int, int]) -> Tensor:
+    """Reshape gradients [n, B, H W C] of `to_grouped_features` to images of sides H, W."""
+    g = g.view(*g.shape[:2], *sides, -1).permute(1, 2, 3, 0, 4)
     return g.flatten(3).permute(0, 3, 1, 2)
 
 
@@ -89,14 +88,14 @@ def unpool(g: Tensor, cache: ConvolutionCache, size: int) -> Tensor:
     )
 
 
-def to_kernels(weight: Tensor, window: Window) -> Tensor:
+def to_kernels(weight: Tensor, layer: Conv) -> Tensor:
     """Reshape matrices [n, k k C, out] to the kernels [n out, C, k, k] of a grouped convolution."""
-    k = window.kernel
+    k = layer.kernel
     out = weight.unflatten(1, (k, k, -1)).permute(0, 4, 1, 2, 3).contiguous()
     return out.flatten(0, 1).permute(0, 3, 1, 2)
 
 
-def convolve(image: Tensor, weight: Tensor, bias: Tensor, window: Window) -> Tensor:
+def convolve(image: Tensor, weight: Tensor, bias: Tensor, layer: Conv) -> Tensor:
     """Convolve the images of n rows with their own weights.
 
     Parameters
@@ -107,23 +106,23 @@ def convolve(image: Tensor, weight: Tensor, bias: Tensor, window: Window) -> Ten
         Weights.
     bias : Tensor [n, out]
         Biases.
-    window : Window
-        Sizes.
+    layer : Conv
+        Sizes of the window.
 
     Returns
     -------
     Tensor [B, n out, H', W']
         Output.
     """
-    groups = image.shape[1] // window.channels
+    groups = image.shape[1] // layer.channels
     z = functional.conv2d(
-        image, to_kernels(weight, window), bias.flatten(), window.stride, window.padding, 1, groups
+        image, to_kernels(weight, layer), bias.flatten(), layer.stride, layer.padding, 1, groups
     )
     return z.contiguous(memory_format=torch.channels_last)
 
 
 def convolve_backward(
-    g: Tensor, image: Tensor, weight: Tensor, window: Window, by_image: bool
+    g: Tensor, image: Tensor, weight: Tensor, layer: Conv, by_image: bool
 ) -> tuple[Tensor | None, Tensor, Tensor]:
     """Compute the gradients of `convolve`.
 
@@ -135,8 +134,8 @@ def convolve_backward(
         Input.
     weight : Tensor [n, k k C, out]
         Weights.
-    window : Window
-        Sizes.
+    layer : Conv
+        Sizes of the window.
     by_image : bool
         Whether to compute the gradient by the image.
 
@@ -149,14 +148,14 @@ def convolve_backward(
     Tensor [n, out]
         Gradient by the bias.
     """
-    n, k, out = weight.shape[0], window.kernel, weight.shape[2]
+    n, k, out = weight.shape[0], layer.kernel, weight.shape[2]
     by_x, by_kernel, by_bias = torch.ops.aten.convolution_backward(
         g,
         image,
-        to_kernels(weight, window),
+        to_kernels(weight, layer),
         [n * out],
-        [window.stride] * 2,
-        [window.padding] * 2,
+        [layer.stride] * 2,
+        [layer.padding] * 2,
         [1, 1],
         False,
         [0, 0],

@@ -12,13 +12,14 @@ from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
-from otafl.models import chain_network, convolution
-from otafl.models.base import LOSS, Draw, Model, copy_contiguous, descend_
+from otafl.models import chain_module, convolution
+from otafl.models.base import Draw, Model, copy_contiguous, descend_
 from otafl.models.convolution import ConvolutionCache
+from otafl.models.layer_contract import Channels, Image, Layer
+from otafl.models.layer_lists import count_costs, name_layers
+from otafl.models.layers import Conv, Linear, MaxPool, Relu
 from otafl.models.linear_layer import (
     BiasStart,
-    KernelMap,
-    Layer,
     LinearMap,
     add_bias,
     apply,
@@ -27,7 +28,6 @@ from otafl.models.linear_layer import (
     draw_uniform_start,
 )
 from otafl.models.network import Network
-from otafl.models.step_contract import Channels
 
 NARROW = 32
 """Outputs up to which the weight of a layer is trained transposed, [n, N, M] in memory.
@@ -69,9 +69,10 @@ class LayeredModel(Model):
     Parameters
     ----------
     layers : tuple of Layer
-        Layers in their order, convolutions before the others.
-    leaky_slope : float
-        Slope of the activation below zero; 0 is ReLU.
+        Convolutions with max-pooling, if any, and then fully connected layers, with an activation
+        between them: `linear_layer.make_chain`.
+    image : tuple of int, optional
+        Channels, height and width of a sample; needed for convolutions.
     bias_start : {"zero", "uniform"}
         Start of biases, as in `draw_uniform_start`.
     dropout : float
@@ -80,40 +81,52 @@ class LayeredModel(Model):
     Raises
     ------
     ValueError
-        For a negative slope, or a convolution after a fully connected layer.
+        For a convolution after a fully connected layer.
     """
 
     def __init__(
         self,
         layers: tuple[Layer, ...],
-        leaky_slope: float = 0.0,
+        image: Image | None = None,
         bias_start: BiasStart = "zero",
         dropout: float = 0.0,
     ) -> None:
-        if leaky_slope < 0:
-            raise ValueError(f"leaky_slope must not be negative; got {leaky_slope}")
-        self.layers, self.leaky_slope, self.bias_start = layers, leaky_slope, bias_start
-        self.is_affine = len(layers) == 1 and layers[0].window is None
-        self.macs, self.first_macs = sum(layer.macs for layer in layers), layers[0].macs
-        self.elementwise = sum(layer.elementwise for layer in layers)
-        self.elementwise += (LOSS - 1) * layers[-1].outputs  # instead of an activation
-        self.shapes = {}
-        self.linear_weights = {layer.weight: (layer.inputs, layer.outputs) for layer in layers}
-        self.positions = {layer.weight: layer.positions for layer in layers}
-        for layer in layers:
-            self.shapes[layer.weight] = (layer.inputs, layer.outputs)
-            self.shapes[layer.bias] = (layer.outputs,)
-        front = [(layer, layer.window) for layer in layers if layer.window is not None]
-        self._front = tuple(front)
-        self._linear = layers[len(front) :]
-        self.dropout, self.uses_dropout = dropout, dropout > 0 and len(self._linear) > 1
-        if self.uses_dropout:
-            self.elementwise += sum(layer.outputs for layer in self._linear[:-1])
-        if not self._linear or any(layer.window is not None for layer in self._linear):
+        self.chain, self.bias_start = layers, bias_start
+        self.layers = tuple(one for one in layers if isinstance(one, Conv | Linear))
+        self.image = (self.layers[0].inputs, 1, 1) if image is None else image
+        self.leaky_slope = next((one.slope for one in layers if isinstance(one, Relu)), 0.0)
+        self._linear = tuple(one for one in self.layers if isinstance(one, Linear))
+        self._front, self.positions, at = [], {}, self.image
+        for layer, after in zip(layers, (*layers[1:], None), strict=True):
+            if isinstance(layer, Linear):
+                break
+            at = layer.count(at, "vertical_first").image
+            if isinstance(layer, Conv):
+                self.positions[layer.weight] = at[1] * at[2]
+                self._front.append((layer, after.size if isinstance(after, MaxPool) else 1))
+        self._sides = at[1:]
+        convolutions = tuple(layer for layer, _ in self._front)
+        if not self._linear or self.layers != convolutions + self._linear:
             raise ValueError(
                 "layers must be convolutions, if any, and then at least one fully connected layer"
             )
-        self.saved_activations = sum(w.positions * (one.inputs + one.outputs) for one, w in front)
+        costs = count_costs(layers, self.image)
+        self.macs, self.first_macs, self.elementwise = (
+            costs.macs,
+            costs.first_macs,
+            costs.elementwise,
+        )
+        self.is_affine = len(self.layers) == 1
+        self.linear_weights = {one.weight: (one.inputs, one.outputs) for one in self.layers}
+        self.shapes = {}
+        for one in self.layers:
+            self.shapes |= {one.weight: (one.inputs, one.outputs), one.bias: (one.outputs,)}
+        self.dropout, self.uses_dropout = dropout, dropout > 0 and len(self._linear) > 1
+        if self.uses_dropout:
+            self.elementwise += sum(one.outputs for one in self._linear[:-1])
+        self.saved_activations = sum(
+            self.positions[one.weight] * (one.inputs + one.outputs) for one in convolutions
+        )
 
     def init(self, draw: Draw) -> Tensors:
         return draw_uniform_start(self.layers, draw, self.bias_start)
@@ -124,12 +137,12 @@ class LayeredModel(Model):
     def build_module(
         self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
     ) -> nn.Module | None:
-        return chain_network.build_chain(self.layers, self.leaky_slope, params, input_shape)
+        return chain_module.build_chain(self.chain, self.image, params, input_shape)
 
     def narrow(self, channels: Channels) -> Network:
         """Convert to a network with channels(c) instead of c channels in every hidden layer.
 
-        It has the same functions of the samples, but other parameters (`chain_network.to_steps`).
+        It has the same functions of the samples, but other parameters (`layer_lists.name_layers`).
         Weights start uniform in +-sqrt(6 / fan_in). Raises UserError if the model has dropout,
         which a network has not.
         """
@@ -138,8 +151,7 @@ class LayeredModel(Model):
                 f"model.dropout: got {self.dropout:g}, but submodels train without dropout; use "
                 "dropout: 0, or a method without submodels"
             )
-        steps = chain_network.to_steps(self.layers, self.leaky_slope)
-        network = Network(*steps).build_network(channels)
+        network = Network(self.image, name_layers(self.chain)).build_network(channels)
         network.loss = self.loss
         return network
 
@@ -284,7 +296,7 @@ class LayeredModel(Model):
             merged = self._compute_features(params, x.flatten(0, 1)[None])  # in one convolution
             return merged.unflatten(1, x.shape[:2])[0]
         rows = self._count_rows(params, x)
-        largest = max(window.positions * window.inputs for _, window in self._front)
+        largest = max(self.positions[layer.weight] * layer.inputs for layer, _ in self._front)
         parts = x.split(max(1, NUMBERS_AT_ONCE // (rows * largest)), 1)
         features = [self._convolve(params, part)[0] for part in parts]
         return features[0] if len(parts) == 1 else torch.cat(features, 1)
@@ -298,16 +310,13 @@ class LayeredModel(Model):
         self, params: Mapping[str, Any], x: Tensor
     ) -> tuple[Tensor, list[ConvolutionCache]]:
         """Apply the convolutions; return features [n, B, M] and values for the backward pass."""
-        image, kept = convolution.to_grouped_images(x, self._front[0][1]), []
+        image, kept = convolution.to_grouped_images(x, self.image), []
         n = self._count_rows(params, x)
-        for layer, window in self._front:
+        for layer, size in self._front:
             weight, bias = params[layer.weight], params[layer.bias].expand(n, -1)
-            if isinstance(weight, KernelMap):
-                z = weight.convolve(image, bias, window)
-            else:
-                weight, bias = _form_kernels(weight, bias, layer)
-                z = convolution.convolve(image, weight, bias, window)
-            pooled, winners = convolution.pool(z, window.pool)
+            weight, bias = _form_kernels(weight, bias, layer)
+            z = convolution.convolve(image, weight, bias, layer)
+            pooled, winners = convolution.pool(z, size)
             kept.append(ConvolutionCache(image, weight, z, winners))
             image = self.activate_(pooled)
         return convolution.to_grouped_features(image, n), kept
@@ -315,20 +324,20 @@ class LayeredModel(Model):
     def _compute_kernel_gradients(self, caches: list[ConvolutionCache], g: Tensor) -> Tensors:
         """Compute gradients of the convolutions from g [n, B, M] by the scores of the last one."""
         grads = {}
-        above: Tensor | None = convolution.to_grouped_gradient_images(g, self._front[-1][1])
+        above: Tensor | None = convolution.to_grouped_gradient_images(g, self._sides)
         for index in range(len(caches) - 1, -1, -1):
-            (layer, window), one = self._front[index], caches[index]
+            (layer, size), one = self._front[index], caches[index]
             assert above is not None
-            by_z = convolution.unpool(above, one, window.pool)
+            by_z = convolution.unpool(above, one, size)
             above, grads[layer.weight], grads[layer.bias] = convolution.convolve_backward(
-                by_z, one.image, one.weight, window, by_image=index > 0
+                by_z, one.image, one.weight, layer, by_image=index > 0
             )
             if above is not None:
                 above = self.backpropagate_activation(above, one.image)
         return grads
 
 
-def _form_kernels(weight: Tensor | LinearMap, bias: Tensor, layer: Layer) -> tuple[Tensor, Tensor]:
+def _form_kernels(weight: Tensor | LinearMap, bias: Tensor, layer: Conv) -> tuple[Tensor, Tensor]:
     """Return the dense weight [n, M, N] and the bias [n, N] of a convolution of n rows.
 
     A linear map gives them as its outputs of unit vectors and of a zero vector. The latter is 0, or
@@ -340,13 +349,13 @@ def _form_kernels(weight: Tensor | LinearMap, bias: Tensor, layer: Layer) -> tup
     return outputs[:, :-1] - outputs[:, -1:], bias + outputs[:, -1]
 
 
-def _make_unit_inputs(layer: Layer, like: Tensor) -> Tensor:
+def _make_unit_inputs(layer: Conv, like: Tensor) -> Tensor:
     """Make the unit vectors and a zero vector [n, M + 1, M], for a tensor like [n, ...]."""
     unit = torch.eye(layer.inputs + 1, layer.inputs, dtype=like.dtype, device=like.device)
     return unit.expand(len(like), -1, -1)
 
 
-def _apply_layer(params: Mapping[str, Any], layer: Layer, x: Tensor) -> Tensor:
+def _apply_layer(params: Mapping[str, Any], layer: Linear, x: Tensor) -> Tensor:
     """Compute x W + b [n, B, N] for x [n or 1, B, M]."""
     return add_bias(apply(params[layer.weight], x), params[layer.bias])
 

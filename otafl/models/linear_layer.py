@@ -1,11 +1,11 @@
-"""Linear layers and convolutions: their sizes, start, products and dropout."""
+"""Chains of layers, whose weights are matrices: samples, start, products and dropout."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, Protocol
 
 import torch
 from pydantic import Field
@@ -15,64 +15,8 @@ from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import derive_words
 from otafl.models.base import Draw, ModelSettings
-
-
-@dataclass(frozen=True)
-class Window:
-    """Sizes of a convolution and its image, in pixels.
-
-    Parameters
-    ----------
-    channels, height, width : int
-        Size of the image.
-    kernel : int
-        Side of the window.
-    stride : int
-        Step of the window.
-    padding : int
-        Zeros around the image.
-    pool : int
-        Side and step of the max-pooling after the convolution, 1 for none. A remainder at the far
-        edge is dropped.
-    """
-
-    channels: int
-    height: int
-    width: int
-    kernel: int
-    stride: int = 1
-    padding: int = 0
-    pool: int = 1
-
-    @property
-    def inputs(self) -> int:
-        """The number of values in the window, in the order height, width, channel."""
-        return self.kernel**2 * self.channels
-
-    @property
-    def positions_high(self) -> int:
-        """The number of positions of the window along the height."""
-        return (self.height + 2 * self.padding - self.kernel) // self.stride + 1
-
-    @property
-    def positions_wide(self) -> int:
-        """The number of positions of the window along the width."""
-        return (self.width + 2 * self.padding - self.kernel) // self.stride + 1
-
-    @property
-    def positions(self) -> int:
-        """The number of positions of the window in one image."""
-        return self.positions_high * self.positions_wide
-
-    @property
-    def pooled(self) -> tuple[int, int]:
-        """The height and width after the pooling."""
-        return self.positions_high // self.pool, self.positions_wide // self.pool
-
-    @property
-    def features(self) -> int:
-        """The number of pixels after the pooling."""
-        return math.prod(self.pooled)
+from otafl.models.layer_contract import Layer
+from otafl.models.layers import Conv, Linear, Relu, WeightedLayer
 
 
 def find_image(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
@@ -190,77 +134,45 @@ class DropoutSettings(ActivationSettings):
     no dropout if 0"""
 
 
-@dataclass(frozen=True)
-class Layer:
-    """Linear layer y = x W + b with W [inputs, outputs].
-
-    With a window it is a convolution: linear in the k k C numbers of the window at a position, with
-    the same weight and bias at all positions.
-
-    Parameters
-    ----------
-    weight, bias : str
-        Names of the parameters.
-    inputs, outputs : int
-        Sides of the weight.
-    window : Window, optional
-        Sizes of a convolution.
-    """
-
-    weight: str
-    bias: str
-    inputs: int
-    outputs: int
-    window: Window | None = None
-
-    @property
-    def positions(self) -> int:
-        """The number of products with the weight for one sample."""
-        return 1 if self.window is None else self.window.positions
-
-    @property
-    def macs(self) -> int:
-        """The number of MACs for one sample."""
-        return self.positions * self.inputs * self.outputs
-
-    @property
-    def elementwise(self) -> int:
-        """The number of operations of bias, pooling and activation for one sample."""
-        if self.window is None:
-            return 2 * self.outputs
-        pooling = self.positions if self.window.pool > 1 else 0
-        return (self.positions + pooling + self.window.features) * self.outputs
-
-
-def number_layers(
-    sides: Iterable[tuple[int, int]], windows: Sequence[Window] = ()
+def make_chain(
+    widths: Sequence[int], slope: float = 0.0, front: Sequence[Layer] = ()
 ) -> tuple[Layer, ...]:
-    """Make layers "weight0", "bias0", ... of given sides.
+    """Make fully connected layers with an activation between them, for a `LayeredModel`.
 
     Parameters
     ----------
-    sides : iterable of tuple of int
-        (inputs, outputs) of each layer.
-    windows : sequence of Window
-        Windows of the first layers, which are convolutions.
+    widths : sequence of int
+        Inputs of the first one, and outputs of each.
+    slope : float
+        Slope of the activation below zero; 0 is ReLU.
+    front : sequence of Layer
+        Layers before them: numbered convolutions, pooling and activations.
 
     Returns
     -------
     tuple of Layer
-        Layers.
+        All layers, of which those with a weight are numbered from 0.
     """
-    return tuple(
-        Layer(f"weight{i}", f"bias{i}", *one, windows[i] if i < len(windows) else None)
-        for i, one in enumerate(sides)
-    )
+    layers, convolutions = list(front), [one for one in front if isinstance(one, Conv)]
+    channels = convolutions[-1].outputs if convolutions else widths[0]
+    for number, (inputs, outputs) in enumerate(pairwise(widths), len(convolutions)):
+        if layers:
+            layers.append(Relu(slope))
+        last = number == len(convolutions) + len(widths) - 2
+        repeat, cut = inputs // channels, number > 0
+        layers.append(Linear(str(number), channels, outputs, repeat, cut, last, numbered=True))
+        channels = outputs
+    return tuple(layers)
 
 
-def draw_uniform_start(layers: Sequence[Layer], draw: Draw, bias: BiasStart = "zero") -> Tensors:
+def draw_uniform_start(
+    layers: Sequence[WeightedLayer], draw: Draw, bias: BiasStart = "zero"
+) -> Tensors:
     """Draw weights uniform in +-1/sqrt(fan_in).
 
     Parameters
     ----------
-    layers : sequence of Layer
+    layers : sequence of WeightedLayer
         Layers.
     draw : Draw
         Source of uniform numbers.
@@ -292,14 +204,6 @@ class LinearMap(Protocol):
 
     def backward(self, g: Tensor) -> Tensor:
         """Compute g W^T [n, B, M] for g [n, B, N]."""
-
-
-@runtime_checkable
-class KernelMap(Protocol):
-    """Kernels of n convolutions without their dense form."""
-
-    def convolve(self, image: Tensor, bias: Tensor, window: Window) -> Tensor:
-        """Convolve images [B, n C, H, W], or [B, C, H, W] of all rows, to [B, n out, H', W']."""
 
 
 def apply(weight: Tensor | LinearMap, x: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -15,11 +14,11 @@ from torch.nn import functional
 
 from otafl.core.contracts import Tensors
 from otafl.models.base import LOSS, Draw, HiddenWidths, Model, ModelSettings, Shapes
+from otafl.models.layered import LayeredModel
 from otafl.models.linear_layer import (
     LEAKY_SLOPE,
-    draw_uniform_start,
     find_sequence_shape,
-    number_layers,
+    make_chain,
     require_tokens,
 )
 
@@ -84,20 +83,17 @@ class Lstm(Model):
         ways = ("_ahead", "_back") if settings.bidirectional else ("_ahead",)
         self._layers = LstmLayers(features, settings.hidden, settings.layers, ways)
         read = 4 * settings.hidden if settings.bidirectional else settings.hidden
-        self._classifier = number_layers(pairwise([read, *settings.classifier, classes]))
-        self.shapes = dict(self._layers.shapes)
-        for one in self._classifier:
-            self.shapes[one.weight] = (one.inputs, one.outputs)
-            self.shapes[one.bias] = (one.outputs,)
+        chain = make_chain([read, *settings.classifier, classes], LEAKY_SLOPE)
+        self._classifier = LayeredModel(chain, bias_start="uniform")
+        self.shapes = self._layers.shapes | self._classifier.shapes
         self.macs, self.first_macs, self.elementwise = self._layers.count(self.length)
-        self.macs += sum(one.macs for one in self._classifier)
+        self.macs += self._classifier.macs
         self.first_macs += len(ways) * 4 * settings.hidden * self.length * features
-        self.elementwise += sum(one.elementwise for one in self._classifier)
-        self.elementwise += (LOSS - 1) * classes  # instead of an activation
+        self.elementwise += self._classifier.elementwise
         self.saved_activations = self._layers.count_saved(self.length)
 
     def init(self, draw: Draw) -> Tensors:
-        return self._layers.init(draw) | draw_uniform_start(self._classifier, draw, "uniform")
+        return self._layers.init(draw) | self._classifier.init(draw)
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         x = x.unflatten(2, (self.length, -1)) if x.dim() == 3 else x
@@ -106,11 +102,7 @@ class Lstm(Model):
         if len(self._layers.ways) == 2:
             ahead, back = last.chunk(2, -1)
             last = torch.cat([ahead, back, x[:, :, 0, self._layers.hidden :], ahead], -1)
-        *front, top = self._classifier
-        for one in front:
-            z = torch.baddbmm(params[one.bias][:, None], last, params[one.weight])
-            last = functional.leaky_relu(z, LEAKY_SLOPE)
-        return torch.baddbmm(params[top.bias][:, None], last, params[top.weight])
+        return self._classifier.logits(params, last)
 
 
 @dataclass(frozen=True)
@@ -238,9 +230,9 @@ class TokenLstm(Model):
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         self.length, self.tokens = require_tokens(input_shape, settings.name), classes
         self._layers = LstmLayers(settings.embedding, settings.hidden, settings.layers)
-        self._top = number_layers([(settings.hidden, classes)])
+        self._top = LayeredModel(make_chain([settings.hidden, classes]), bias_start="uniform")
         self.shapes = {"embedding": (classes, settings.embedding)} | self._layers.shapes
-        self.shapes |= {"weight0": (settings.hidden, classes), "bias0": (classes,)}
+        self.shapes |= self._top.shapes
         self.macs, self.first_macs, self.elementwise = self._layers.count(self.length)
         self.macs += self.length * settings.hidden * classes
         self.elementwise += self.length * LOSS * classes
@@ -248,12 +240,12 @@ class TokenLstm(Model):
 
     def init(self, draw: Draw) -> Tensors:
         params = {"embedding": 2.0 * draw("embedding", self.shapes["embedding"]) - 1.0}
-        return params | self._layers.init(draw) | draw_uniform_start(self._top, draw, "uniform")
+        return params | self._layers.init(draw) | self._top.init(draw)
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         table = params["embedding"]
         first = torch.arange(len(table), device=x.device)[:, None, None] * self.tokens
         seen = functional.embedding(x.long() + first, table.flatten(0, 1))
         seen = self._layers.run(params, seen)
-        scores = torch.baddbmm(params["bias0"][:, None], seen.flatten(1, 2), params["weight0"])
+        scores = self._top.logits(params, seen.flatten(1, 2))
         return scores.unflatten(1, (x.shape[1], self.length))

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from otafl.models.base import Count
+from otafl.models.layer_contract import Channels
 from otafl.models.layered import LayeredModel
-from otafl.models.linear_layer import DropoutSettings, number_layers
+from otafl.models.linear_layer import DropoutSettings, make_chain
 from otafl.models.network import Network
-from otafl.models.step_contract import Channels
 
 
 class Mlp(LayeredModel):
@@ -39,8 +38,8 @@ class Mlp(LayeredModel):
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         widths = [math.prod(input_shape), *settings.hidden, classes]
-        layers = number_layers(pairwise(widths))
-        super().__init__(layers, settings.slope, settings.bias_start, settings.dropout)
+        layers = make_chain(widths, settings.slope)
+        super().__init__(layers, None, settings.bias_start, settings.dropout)
 
     def build_network(self, channels: Channels) -> Network:
         return self.narrow(channels)

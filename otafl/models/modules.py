@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from otafl.core.contracts import MODEL, Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Model, unflatten
-from otafl.models.chain_network import detect_form
+from otafl.models.chain_module import detect_form
 
 BASE = "base."
 """Beginning of the names of weights without adapters, which no module needs."""

@@ -1,7 +1,7 @@
 """Networks of convolutions, normalisation and residual blocks with variable width and rank.
 
-They serve methods that give devices models of different size. `otafl.models.layer_steps` has their
-steps, which run the images of n rows side by side. A channel of the batch normalisation belongs to
+They serve methods that give devices models of different size. `otafl.models.layers` has their
+layers, which run the images of n rows side by side. A channel of the batch normalisation belongs to
 one row, so that rows share no statistics. Gradients come from autograd. (One call for each row
 takes 0.8 to 3.1 times as long as a grouped call: benchmarks/network.py.)
 """
@@ -18,23 +18,24 @@ from torch import Tensor, nn
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.models.base import Count, Draw, Model, ModelSettings, Shapes
-from otafl.models.layer_steps import Conv, Linear, Norm
-from otafl.models.step_contract import Axis, Channels, Image, Pass, Step, Unroll
-from otafl.models.step_lists import (
+from otafl.models.layer_contract import Axis, Channels, Image, Layer, Pass, Unroll
+from otafl.models.layer_lists import (
     add_reshaping,
     build_modules,
     count_costs,
-    iterate_steps,
-    map_steps,
-    run_steps,
+    iterate_layers,
+    map_layers,
+    run_layers,
 )
+from otafl.models.layers import Conv, Linear, Norm
 
 
 class Network(Model):
-    """Network of steps.
+    """Network of layers.
 
-    Parameters of a step named a are "a.weight" and "a.bias". Those of a low-rank step are "a.left"
-    [k outputs, r] and "a.right" [r, k inputs] instead of its weight (k = 1 for a linear step).
+    Parameters of a layer named a are "a.weight" and "a.bias". Those of a low-rank layer are
+    "a.left" [k outputs, r] and "a.right" [r, k inputs] instead of its weight (k = 1 for a linear
+    layer).
     Weights start uniform in +-sqrt(6 / fan_in) (He et al. 2015), those of the last layer in
     +-1/sqrt(fan_in), factors with the same variance of their product, and biases at 0. Training
     uses the statistics of the minibatch. Tests use those in `params` with the names of `moments`,
@@ -44,7 +45,7 @@ class Network(Model):
     ----------
     image : tuple of int
         Channels, height and width of a sample.
-    steps : tuple of Step
+    layers : tuple of Layer
         Steps in their order.
     unroll : {"vertical_first", "horizontal_first"}
         Order in which a kernel becomes the matrix of low-rank factors.
@@ -57,47 +58,48 @@ class Network(Model):
     Raises
     ------
     UserError
-        If the image is too small for the steps.
+        If the image is too small for the layers.
     """
 
     def __init__(
         self,
         image: Image,
-        steps: tuple[Step, ...],
+        layers: tuple[Layer, ...],
         unroll: Unroll = "vertical_first",
         scale: float = 1.0,
         dense_prefix: int | None = None,
     ) -> None:
-        self.image, self.steps, self.unroll, self.scale = image, steps, unroll, scale
+        self.image, self.layers, self.unroll, self.scale = image, layers, unroll, scale
         if dense_prefix is None:
             dense_prefix = int(
-                any(isinstance(one, Conv) and one.kernel > 1 for one in iterate_steps(steps))
+                any(isinstance(one, Conv) and one.kernel > 1 for one in iterate_layers(layers))
             )
         self.dense_prefix = dense_prefix
-        costs = count_costs(steps, image, unroll)  # first, which refuses too small images
+        costs = count_costs(layers, image, unroll)  # first, which refuses too small images
         self.shapes: Shapes = {}
         self.axes: dict[str, tuple[Axis | None, ...]] = {}
-        self._parameters = [one for step in iterate_steps(steps) for one in step.list_parameters()]
+        every = list(iterate_layers(layers))
+        self._parameters = [one for layer in every for one in layer.list_parameters()]
         for one in self._parameters:
             self.shapes[one.name], self.axes[one.name] = one.shape, one.axes
-        norms = [step for step in iterate_steps(steps) if isinstance(step, Norm)]
-        self.norms = tuple(f"{step.name}.{part}" for step in norms for part in ("weight", "bias"))
-        self.batch_norms = any(step.groups is None for step in norms)
+        norms = [layer for layer in every if isinstance(layer, Norm)]
+        self.norms = tuple(f"{layer.name}.{part}" for layer in norms for part in ("weight", "bias"))
+        self.batch_norms = any(layer.groups is None for layer in norms)
         self.macs, self.first_macs = costs.macs, costs.first_macs
         self.elementwise, self.saved_activations = costs.elementwise, costs.saved_activations
 
     def replace_ranks(self, ranks: Mapping[str, int]) -> Network:
-        """Return the network with low-rank steps of these names."""
+        """Return the network with low-rank layers of these names."""
 
-        def change(step: Step) -> Step:
-            if isinstance(step, Conv | Linear) and step.name in ranks:
-                return replace(step, rank=ranks[step.name])
-            return step
+        def change(layer: Layer) -> Layer:
+            if isinstance(layer, Conv | Linear) and layer.name in ranks:
+                return replace(layer, rank=ranks[layer.name])
+            return layer
 
-        return self._copy(steps=map_steps(self.steps, change))
+        return self._copy(layers=map_layers(self.layers, change))
 
     def build_network(self, channels: Channels) -> Network:
-        return self._copy(steps=map_steps(self.steps, lambda step: step.narrow(channels)))
+        return self._copy(layers=map_layers(self.layers, lambda layer: layer.narrow(channels)))
 
     def rescale(self, scale: float) -> Network:
         """Return the network with another scaler in training."""
@@ -109,26 +111,26 @@ class Network(Model):
 
     def _copy(self, **changes: Any) -> Network:
         """Return the network with other arguments."""
-        names = ("image", "steps", "unroll", "scale", "dense_prefix")
+        names = ("image", "layers", "unroll", "scale", "dense_prefix")
         other = Network(**{name: getattr(self, name) for name in names} | changes)
         other.loss = self.loss
         return other
 
     @property
     def factorisable_names(self) -> tuple[str, ...]:
-        """The steps that can have low-rank weights, without the classifier and 1x1 shortcuts."""
+        """The layers that can have low-rank weights, without the classifier and 1x1 shortcuts."""
         return tuple(
-            step.name
-            for step in iterate_steps(self.steps)
-            if (isinstance(step, Conv) and step.kernel > 1)
-            or (isinstance(step, Linear) and not step.last)
+            layer.name
+            for layer in iterate_layers(self.layers)
+            if (isinstance(layer, Conv) and layer.kernel > 1)
+            or (isinstance(layer, Linear) and not layer.last)
         )
 
     def build_module(
         self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
     ) -> nn.Module | None:
-        module = build_modules(self.steps, params, self.unroll)
-        return add_reshaping(module, self.steps, self.image, input_shape)
+        module = build_modules(self.layers, params, self.unroll)
+        return add_reshaping(module, self.layers, self.image, input_shape)
 
     def init(self, draw: Draw) -> Tensors:
         return {
@@ -165,13 +167,13 @@ class Network(Model):
         return images if images.is_cuda else images.contiguous(memory_format=torch.channels_last)
 
     def _run(self, params: Mapping[str, Any], x: Tensor, **purpose: Any) -> Tensor:
-        """Run all steps on samples, in a `Pass` of this purpose."""
+        """Run all layers on samples, in a `Pass` of this purpose."""
         now = Pass(params, self.unroll, **purpose)
         n = now.num_rows
         if x.shape[0] != n:
             x = x.expand(n, *x.shape[1:])
         images = x.reshape(n, x.shape[1], *self.image).transpose(0, 1).flatten(1, 2)
-        out = run_steps(self.steps, self.lay_out(images), now)
+        out = run_layers(self.layers, self.lay_out(images), now)
         return out.unflatten(1, (n, -1)).transpose(0, 1)  # [B, n classes] -> [n, B, classes]
 
 
@@ -223,7 +225,7 @@ def make_convolution(
     number: str = "",
     kernel: int = 3,
     cut: bool = True,
-) -> tuple[Step, ...]:
+) -> tuple[Layer, ...]:
     """Make a convolution with its normalisation.
 
     Parameters
@@ -231,7 +233,7 @@ def make_convolution(
     settings : NormedSettings
         Settings of the normalisation.
     name, number : str
-        Parts of the names of the steps, "NAMEconvNUMBER" and "NAMEnormNUMBER".
+        Parts of the names of the layers, "NAMEconvNUMBER" and "NAMEnormNUMBER".
     inputs, outputs : int
         Numbers of channels.
     stride, kernel : int
@@ -241,7 +243,7 @@ def make_convolution(
 
     Returns
     -------
-    tuple of Step
+    tuple of Layer
         Convolution, and normalisation if the settings have one.
     """
     bias = settings.norm == "none"

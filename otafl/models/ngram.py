@@ -13,7 +13,6 @@ Bengio, Ducharme, Vincent, Jauvin 2003, "A Neural Probabilistic Language Model".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -24,7 +23,7 @@ from torch.nn import functional
 from otafl.core.contracts import Batch
 from otafl.models.base import HiddenWidths
 from otafl.models.layered import LayeredModel, Pair
-from otafl.models.linear_layer import ActivationSettings, number_layers, require_tokens
+from otafl.models.linear_layer import ActivationSettings, make_chain, require_tokens
 
 
 class NGram(LayeredModel):
@@ -55,7 +54,7 @@ class NGram(LayeredModel):
         self.length, self.tokens = require_tokens(input_shape, settings.name), classes
         self.context = settings.context
         widths = [settings.context * classes, *settings.hidden, classes]
-        super().__init__(number_layers(pairwise(widths)), settings.slope, settings.bias_start)
+        super().__init__(make_chain(widths, settings.slope), None, settings.bias_start)
         self.is_affine = False
         self.positions = dict.fromkeys(self.linear_weights, self.length)
         self.macs, self.first_macs = self.length * self.macs, self.length * self.first_macs

@@ -19,11 +19,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from otafl.models.base import Count
-from otafl.models.layer_steps import Linear, MeanPool, Relu
+from otafl.models.layer_contract import Image, Layer, Unroll
+from otafl.models.layer_lists import Residual
+from otafl.models.layers import Linear, MeanPool, Relu
 from otafl.models.linear_layer import find_image_shape
 from otafl.models.network import Network, StageChannels, StagesSettings, make_convolution
-from otafl.models.step_contract import Image, Step, Unroll
-from otafl.models.step_lists import Residual
 
 BlockCounts = Annotated[
     tuple[Count, ...],
@@ -109,7 +109,7 @@ class ResNet34(Network):
 
 def build_residual(
     settings: ResidualSettings, input_shape: tuple[int, ...], classes: int
-) -> tuple[Image, tuple[Step, ...], Unroll, float, int]:
+) -> tuple[Image, tuple[Layer, ...], Unroll, float, int]:
     """Build the arguments of `Network` for a residual network.
 
     Parameters
@@ -147,14 +147,14 @@ def build_residual(
 
 def _build_block(
     settings: ResidualSettings, name: str, inputs: int, outputs: int, stride: int
-) -> tuple[Step, ...]:
+) -> tuple[Layer, ...]:
     """Build the steps of a block."""
     body = (
         *make_convolution(settings, name, inputs, outputs, stride, "1"),
         Relu(),
         *make_convolution(settings, name, outputs, outputs, 1, "2"),
     )
-    shortcut: tuple[Step, ...] = ()
+    shortcut: tuple[Layer, ...] = ()
     if stride != 1 or inputs != outputs:
         shortcut = make_convolution(settings, f"{name}shortcut.", inputs, outputs, stride, kernel=1)
     return Residual(body, shortcut), Relu()

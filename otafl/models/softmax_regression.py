@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from otafl.core.choices import declare_choice
 from otafl.core.contracts import Batch, Tensors
 from otafl.models.base import LOSS, Draw, Model, ModelSettings
+from otafl.models.layer_contract import Part, make_sequence
 from otafl.models.layered import LayeredModel
-from otafl.models.linear_layer import BiasStart, number_layers
-from otafl.models.step_contract import Part, make_sequence
+from otafl.models.linear_layer import BiasStart, make_chain
 
 
 class SoftmaxRegression(LayeredModel):
@@ -41,7 +41,7 @@ class SoftmaxRegression(LayeredModel):
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         sides = math.prod(input_shape), classes
         own: BiasStart = "uniform" if settings.start == "uniform" else "zero"
-        super().__init__(number_layers([sides]), bias_start=own)
+        super().__init__(make_chain(sides), bias_start=own)
 
     def init(self, draw: Draw) -> Tensors:
         params = super().init(draw)

@@ -38,6 +38,7 @@ from torch import Tensor
 from otafl.core.contracts import Batch, Tensors
 from otafl.models.base import Model, descend_, flatten, unflatten
 from otafl.models.layered import LayeredModel, Pair
+from otafl.models.layers import Linear
 
 
 class FormParams(NamedTuple):
@@ -391,6 +392,6 @@ def choose_form(model: Model) -> Form:
     """Return the suitable form of a model."""
     if isinstance(model, LayeredModel) and not model.scores_positions:
         first = model.layers[0]
-        if first.window is None and model.shapes.get(first.weight) == (first.inputs, first.outputs):
+        if isinstance(first, Linear) and model.shapes.get(first.weight) == first.shape:
             return SpanForm(model)
     return PlainForm(model)

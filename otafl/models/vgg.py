@@ -20,7 +20,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from otafl.models.base import Count, HiddenWidths, OutputChannels
-from otafl.models.layer_steps import Linear, MaxPool, MeanPool, Relu
+from otafl.models.layer_contract import Image, Layer
+from otafl.models.layers import Linear, MaxPool, MeanPool, Relu
 from otafl.models.linear_layer import find_image_shape
 from otafl.models.network import (
     Network,
@@ -29,7 +30,6 @@ from otafl.models.network import (
     StagesSettings,
     make_convolution,
 )
-from otafl.models.step_contract import Image, Step
 
 ConvolutionCounts = Annotated[
     tuple[Count, ...], Field(min_length=1, description="number of convolutions of each stage")
@@ -106,7 +106,7 @@ class Vgg16(Network):
 
 def build_stages(
     settings: StagesSettings, input_shape: tuple[int, ...], classes: int
-) -> tuple[Image, tuple[Step, ...]]:
+) -> tuple[Image, tuple[Layer, ...]]:
     """Build the image and the steps of a VGG.
 
     Parameters
@@ -122,7 +122,7 @@ def build_stages(
     -------
     tuple of int
         Channels, height and width of the image.
-    tuple of Step
+    tuple of Layer
         Steps of the network.
 
     Raises
@@ -132,7 +132,7 @@ def build_stages(
     """
     image = find_image_shape(input_shape, settings.name)
     width, side = image[0], min(image[1:])
-    steps: list[Step] = []
+    steps: list[Layer] = []
     for stage, (blocks, outputs) in enumerate(zip(settings.blocks, settings.channels, strict=True)):
         for block in range(blocks):
             name, number = f"stage{stage + 1}.", str(block + 1)
@@ -173,7 +173,7 @@ class ConvNet(Network):
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         image = find_image_shape(input_shape, settings.name)
         width, high, wide = image
-        steps: list[Step] = []
+        steps: list[Layer] = []
         for number, outputs in enumerate(settings.channels, 1):
             steps += make_convolution(
                 settings, "", width, outputs, number=str(number), cut=number > 1

@@ -17,8 +17,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from otafl.core import registry
-from otafl.models import layer_steps, step_lists
-from otafl.models.step_lists import count_costs
+from otafl.models import layer_lists, layers
+from otafl.models.layer_lists import count_costs
 from otafl.plots import COLOURS
 from studies.common.tables import command, print_head, print_row
 
@@ -49,16 +49,16 @@ PAPER = {
 
 
 def iterate_operations(
-    steps: Sequence[layer_steps.Step], image: layer_steps.Image
-) -> Iterator[tuple[layer_steps.Step, int]]:
+    steps: Sequence[layers.Layer], image: layers.Image
+) -> Iterator[tuple[layers.Layer, int]]:
     """Yield each step, inner ones of residual blocks included, with its operations."""
     for step in steps:
-        if isinstance(step, step_lists.Residual):
+        if isinstance(step, layer_lists.Residual):
             yield from iterate_operations(step.body, image)
             yield from iterate_operations(step.shortcut, image)
         costs = count_costs([step], image, first=False)
-        per_number = {layer_steps.Norm: 2, layer_steps.Relu: 1}.get(type(step), 0)
-        if not isinstance(step, step_lists.Residual):
+        per_number = {layers.Norm: 2, layers.Relu: 1}.get(type(step), 0)
+        if not isinstance(step, layer_lists.Residual):
             yield step, costs.macs + per_number * math.prod(costs.image)
         image = costs.image
 
@@ -69,7 +69,7 @@ def count_by_stage(name: str, classes: int, side: int) -> tuple[list[float], lis
     network = kind(kind.Settings(), (3, side, side), classes)
     params, operations = dict.fromkeys(STAGES, 0), dict.fromkeys(STAGES, 0)
     stage = ""
-    for step, count in iterate_operations(network.steps, network.image):
+    for step, count in iterate_operations(network.layers, network.image):
         for own, shape, *_ in step.list_parameters():
             stage = own.partition(".")[0]
             if stage in params:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from support.marks import first_is_fast
@@ -19,7 +20,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.trained_models import collect
 from otafl.exporting import deployment
-from otafl.exporting.measure import make_run_fn, score_samples
+from otafl.exporting.measure import Scored, find_difference, make_run_fn, score_samples
 from otafl.models import LayeredModel
 from otafl.results import checksums
 from otafl.results import models as trained
@@ -180,6 +181,14 @@ def test_a_frozen_layer_comes_back_as_it_was(tmp_path: Path) -> None:
     assert _PARTIAL.training
     for name, one in _PARTIAL.state_dict().items():
         assert torch.equal(one, before[name])
+
+
+def test_scores_differ_by_rounding_only() -> None:
+    before = Scored(np.eye(3), 1.0)
+    assert find_difference(before, Scored(np.eye(3) + 1e-5, 1.0)) is None
+    assert "scores differ by 0.1, of at most 1" in str(
+        find_difference(before, Scored(np.eye(3) + 0.1, 1.0))
+    )
 
 
 class TestRefused:

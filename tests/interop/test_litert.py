@@ -16,8 +16,8 @@ from otafl.core.errors import UserError
 from otafl.exporting import deployment, measure
 from otafl.exporting.litert import write_litert
 from otafl.exporting.measure import ModelSource
+from otafl.models.layer_contract import Sum
 from otafl.models.modules import Mean, Mixture
-from otafl.models.step_contract import Sum
 
 pytest.importorskip("tensorflow")
 
@@ -77,6 +77,10 @@ LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
         Mixture([nn.Linear(4, 3), nn.Linear(4, 3)], torch.tensor([0.3, 0.7]).log()),
         (4,),
     ),
+    "mean of values": (
+        Mixture([nn.Linear(4, 3), nn.Linear(4, 3)], torch.tensor([0.3, 0.7]).log(), True),
+        (4,),
+    ),
     "others": (nn.Sequential(nn.Tanh(), nn.Dropout(), nn.Identity(), nn.Sigmoid()), (4,)),
 }
 
@@ -99,13 +103,13 @@ def test_layers_give_what_they_give_in_pytorch(tmp_path: Path) -> None:
 
 def test_what_has_no_translation_is_named(tmp_path: Path) -> None:
     for module, shape, match in [
-        (nn.Sequential(nn.Softplus()), (4,), "no translation of a Softplus; use --to onnx"),
-        (nn.Conv2d(4, 4, 3, groups=2), (4, 5, 5), "a convolution of 2 groups"),
-        (nn.Conv2d(4, 4, 3, dilation=2), (4, 9, 9), "dilated"),
-        (nn.MaxPool2d(2, padding=1), (4, 9, 9), "padded"),
-        (nn.AdaptiveAvgPool2d(2), (4, 9, 9), "several pixels"),
+        (nn.Sequential(nn.Softplus()), (4,), "Softplus"),
+        (nn.Conv2d(4, 4, 3, groups=2), (4, 5, 5), "groups=2"),
+        (nn.Conv2d(4, 4, 3, dilation=2), (4, 9, 9), "dilation"),
+        (nn.MaxPool2d(2, padding=1), (4, 9, 9), "padding=1"),
+        (nn.AdaptiveAvgPool2d(2), (4, 9, 9), "AdaptiveAvgPool2d"),
     ]:
-        with pytest.raises(UserError, match=match):
+        with pytest.raises(UserError, match=f"^--to litert: no translation of .*{match}"):
             write_litert(ModelSource(module, shape), tmp_path / "m.tflite")
 
 

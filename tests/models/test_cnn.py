@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
-from support.cnn_bench import (
-    F64,
-    N,
-)
 
+from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams
 from otafl.models import list_layer_sides
 from otafl.models.cnn import Cnn
 from otafl.scenario import load_scenario
@@ -45,31 +40,10 @@ def test_networks_of_the_literature(
     model = Cnn(Cnn.Settings(**settings), (784,), 10)
     assert (model.num_params, model.macs) == (size, macs)
     assert [(layer.inputs, layer.outputs) for layer in model.layers] == expected
-    front = [layer for layer in model.layers if layer.window is not None]
-    patches, images = (
-        sum(layer.positions * getattr(layer, side) for layer in front)
-        for side in ("inputs", "outputs")
-    )
-    assert model.saved_activations == patches + images
     tree = {"name": "x", "data": "mnist", "model": {"name": "cnn", **settings}}
     scenario = load_scenario(tree)
     data = scenario.data
     assert list_layer_sides(scenario.model, data.input_shape, data.classes) == expected
-
-
-def test_start() -> None:
-    """Uniform in +-1/sqrt(fan_in), the fan-in of a convolution being what its window sees."""
-    model = Cnn(Cnn.Settings(channels=(20, 30), hidden=(40,)), (3, 8, 8), 10)
-    streams = Streams([4] * N, list(range(N)), dtype=F64)
-    params = model.init(lambda name, shape: streams.draw_uniform(f"init/{name}", 0, shape))
-    for layer, fan_in in zip(model.layers, (75, 500, 120, 40), strict=True):
-        assert layer.inputs == fan_in
-        scaled = params[layer.weight] * fan_in**0.5
-        assert 0.99 < scaled.abs().max() <= 1.0
-        # Variance 1/3 of a uniform; 5 standard errors: level 1e-6.
-        assert abs(scaled.square().mean() - 1 / 3) < 5 * (4 / 45 / scaled.numel()) ** 0.5
-        assert (params[layer.bias] == 0).all()
-    assert not torch.equal(params["weight0"][0], params["weight0"][1])
 
 
 @pytest.mark.parametrize(
@@ -111,3 +85,9 @@ def test_a_scenario_that_does_not_fit_is_refused(model: dict, rank: Any, message
     tree = {"name": "x", "data": "digits", "model": {"name": "cnn", **model}}
     with pytest.raises(UserError, match=message):
         load_scenario({**tree, "algorithm": algorithm})
+
+
+def test_sides_are_unknown_where_samples_do_not_fit_or_the_model_is_the_users() -> None:
+    assert list_layer_sides(registry.load_settings_class("model", "cnn")(), (65,), 10) is None
+    section = registry.load_settings_class("model", "no_such_module:f")(name="no_such_module:f")
+    assert list_layer_sides(section, (64,), 10) is None

@@ -10,14 +10,14 @@ from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Model, differentiate
 from otafl.models.layered import LayeredModel
-from otafl.models.linear_layer import draw_dropout, number_layers
+from otafl.models.linear_layer import draw_dropout, make_chain
 
 pytestmark = pytest.mark.exact
 KEYS = torch.tensor([3, -4], dtype=torch.int64)
 
 
 def make_layered(dropout: float, slope: float = 0.0) -> LayeredModel:
-    return LayeredModel(number_layers([(6, 5), (5, 5), (5, 3)]), slope, "zero", dropout)
+    return LayeredModel(make_chain([6, 5, 5, 3], slope), dropout=dropout)
 
 
 def draw(model: Model, samples: int = 4) -> tuple[Tensors, Batch]:

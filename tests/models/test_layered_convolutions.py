@@ -24,7 +24,8 @@ from support.layered_bench import factorise
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.losses.cross_entropy import CrossEntropy
-from otafl.models import Layer, LayeredModel, Window, convolution, layered
+from otafl.models import LayeredModel, convolution, layered
+from otafl.models.layers import Conv, Linear
 
 pytestmark = pytest.mark.exact
 
@@ -90,8 +91,8 @@ def test_shared_samples_and_a_few_at_a_time(part: int, monkeypatch: pytest.Monke
     """x [1, B, ...] is every row's; scores do not depend on how many are computed at once."""
     case = "three layers, colour, odd sizes"
     model, batch = make_cnn(case), draw_batch(case)
-    front = [layer for layer in model.layers if layer.window is not None]
-    largest = max(layer.positions * layer.inputs for layer in front)
+    front = model.layers[:3]
+    largest = max(model.positions[layer.weight] * layer.inputs for layer in front)
     plain, calls = convolution.pool, []
     for params in factorise(model, draw_params(model), 2, 5):
         expected = model.logits(params, batch.x[:1].expand_as(batch.x))
@@ -110,8 +111,8 @@ def test_convolutions_come_first() -> None:
         def init(self, draw: Any) -> Tensors:
             return {}
 
-    window = Window(1, 4, 4, 2)
-    convolving = Layer("w1", "b1", 4, 2, window)
-    for chain in ((convolving,), (Layer("w0", "b0", 16, 16), convolving, Layer("w2", "b2", 2, 2))):
+    convolving = Conv("1", 1, 2, numbered=True)
+    first, last = Linear("0", 1, 16, 16, numbered=True), Linear("2", 2, 2, numbered=True)
+    for chain in ((convolving,), (first, convolving, last)):
         with pytest.raises(ValueError, match="then at least one fully connected"):
-            Wrong(chain)
+            Wrong(chain, (1, 4, 4))

@@ -60,11 +60,3 @@ def test_full_batches_lead_to_the_ridge_regression() -> None:
     x, y = data.x_train.astype(float), data.y_train.astype(float)
     law = np.linalg.solve(x.T @ x / len(x) + 0.2 * np.eye(3), x.T @ y / len(x))
     np.testing.assert_allclose(one.server["model"][0].numpy(), law[:, 0], rtol=1e-6)
-
-
-def test_a_module_scores_alike() -> None:
-    model, params, batch = make()
-    one = {name: block[0].float() for name, block in params.items()}
-    module = model.build_module(one, (INPUTS,))
-    wanted = model.logits(params, batch.x)[0].float()
-    torch.testing.assert_close(module(batch.x[0].float()), wanted)

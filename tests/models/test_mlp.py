@@ -15,20 +15,21 @@ pytestmark = pytest.mark.exact
 
 
 def test_starts() -> None:
-    """The perceptron: +-1/sqrt(fan_in), a start of its own for each trial, biases zero; softmax
+    """Perceptron and convolutions: +-1/sqrt(fan_in), each trial its own, biases zero; softmax
     regression: zero."""
-    model = mlp((400, 100, 10))
-    params = model.init(draw_uniform)
-    for layer in model.layers:
-        scaled = params[layer.weight] * layer.inputs**0.5
-        assert scaled.shape == (N, layer.inputs, layer.outputs)
-        assert scaled.abs().max() <= 1.0
-        assert scaled.abs().max() > 0.99
-        # Variance 1/3 of a uniform; 5 standard errors over 3,000 numbers or more: level 1e-6.
-        count = scaled.numel()
-        assert abs(scaled.square().mean() - 1 / 3) < 5 * (4 / 45 / count) ** 0.5
-        assert (params[layer.bias] == 0).all()
-    assert not torch.equal(params["weight0"][0], params["weight0"][1])
+    cnn = Cnn(Cnn.Settings(channels=(20, 30), hidden=(40,)), (3, 8, 8), 10)
+    assert [layer.inputs for layer in cnn.layers] == [75, 500, 120, 40]
+    for model in (mlp((400, 100, 10)), cnn):
+        params = model.init(draw_uniform)
+        for layer in model.layers:
+            scaled = params[layer.weight] * layer.inputs**0.5
+            assert scaled.shape == (N, layer.inputs, layer.outputs)
+            assert 0.99 < scaled.abs().max() <= 1.0
+            # Variance 1/3 of a uniform; 5 standard errors over 1,200 numbers or more: level 1e-6.
+            count = scaled.numel()
+            assert abs(scaled.square().mean() - 1 / 3) < 5 * (4 / 45 / count) ** 0.5
+            assert (params[layer.bias] == 0).all()
+        assert not torch.equal(params["weight0"][0], params["weight0"][1])
     regression = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 4)
     assert all((block == 0).all() for block in regression.init(draw_uniform).values())
     assert regression.shapes == {"weight0": (6, 4), "bias0": (4,)}

@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from twins.setting import mlp
 
-from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.core import registry
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank
 from otafl.models import LayeredModel, build
-from otafl.models.linear_layer import number_layers
+from otafl.models.linear_layer import make_chain
 from otafl.models.modules import Recipe, build_module
 
 pytestmark = pytest.mark.exact
@@ -25,7 +23,7 @@ pytestmark = pytest.mark.exact
 def module(point: LowRank, bias: Tensor, row: int = 0) -> Any:
     """The two thin layers of a row of a point."""
     inputs, outputs = point.u.shape[1], point.v.shape[1]
-    model = LayeredModel(number_layers([(inputs, outputs)]))
+    model = LayeredModel(make_chain([inputs, outputs]))
     params = {"u0": point.u, "s0": point.s, "v0": point.v, "b0": bias}
     one = model.build_module({name: block[row] for name, block in params.items()}, (inputs,))
     assert isinstance(one, nn.Sequential)
@@ -37,27 +35,6 @@ def test_by_hand() -> None:
     u, v = torch.tensor([[[1.0], [0.0]]]), torch.tensor([[[0.0], [1.0]]])
     thin = module(LowRank(u, torch.tensor([[2.0]]), v), torch.tensor([[10.0, 20.0]]))
     torch.testing.assert_close(thin(torch.tensor([3.0, 4.0])), torch.tensor([10.0, 26.0]))
-
-
-def test_it_scores_as_fedrlr_does() -> None:
-    """Made in inference mode, as the engine's blocks are, it can be trained further."""
-    model = mlp((6, 5, 4, 3))
-    algorithm = FedRLR(FedRLR.Settings(rank=2), model, 2)
-    with torch.inference_mode():
-        server, devices = algorithm.init(Streams([0], [0], dtype=torch.float64), {})
-        devices = {name: b.expand(-1, 2, *b.shape[2:]) * 1.5 for name, b in devices.items()}
-        server = {name: b + 0.1 if name[0] == "b" else b for name, b in server.items()}
-        seen = algorithm.build_views(server, devices)["local"]
-        row = len(seen.params["u0"]) - 1
-        params = {name: block[row] for name, block in seen.params.items()}
-        one = build_module(model, make_recipe("mlp", (2, 3)), params)
-    x = torch.randn(7, 2, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    scores = one(x)
-    torch.testing.assert_close(scores, seen.predict_fn(seen.params, x.flatten(1)[None])[row])
-    kinds = [nn.Flatten, *[nn.Sequential, nn.ReLU] * 2, nn.Sequential]
-    assert [type(m) for m in one] == kinds
-    scores.sum().backward()
-    assert all(p.grad is not None for p in one.parameters())
 
 
 def small(name: str) -> Any:
@@ -80,7 +57,7 @@ def test_a_module_scores_as_its_model() -> None:
     """Or there is none, which is said."""
     x = torch.randn(1, 5, 144, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
     wrong = []
-    for name in ("mlp", "cnn", "transformer", "conv_net", "resnet", "vgg", "lstm"):
+    for name in ("mlp", "cnn", "transformer", "conv_net", "resnet", "vgg", "linear", "lstm"):
         model = small(name)
         params = started(model)
         params |= model.moments(params, x)

@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
-from otafl.models.layer_steps import Conv, MeanPool, Norm, Relu
+from otafl.models.layer_contract import Unroll, roll_weight, to_kernels, unroll_weight
+from otafl.models.layers import Conv, MeanPool, Norm, Relu
 from otafl.models.network import Network
-from otafl.models.step_contract import Unroll, roll_weight, to_kernels, unroll_weight
 
 pytestmark = pytest.mark.exact
 
@@ -46,7 +46,7 @@ def test_full_rank_is_dense(
     unroll: Unroll, stride: int, inputs: int, outputs: int, kernel: int
 ) -> None:
     """Forward and backward, on images that are not square; biases once."""
-    step = Conv("a", inputs, outputs, kernel, stride, kernel // 2, bias=True)
+    step = Conv("a", inputs, outputs, kernel, stride, kernel // 2, has_bias=True)
     network = Network((inputs, 7, 10), (step, MeanPool()), unroll)
     params, x = draw_params(network), draw_normal(N, B, inputs, 7, 10, seed=9)
     low, factors = lossless(network, params)

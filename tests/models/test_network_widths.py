@@ -22,9 +22,9 @@ from support.sized_bench import (
 
 from otafl.core import registry
 from otafl.models import LayeredModel
-from otafl.models.layer_steps import Conv, Norm
+from otafl.models.layer_lists import iterate_layers
+from otafl.models.layers import Conv, Norm
 from otafl.models.resnet import ResNet
-from otafl.models.step_lists import iterate_steps
 
 pytestmark = pytest.mark.exact
 
@@ -37,9 +37,6 @@ OF_SMALL = pytest.mark.parametrize("name", SMALL)
         ("vgg11", 9_228_362, 152_769_536),
         ("vgg16", 14_724_042, 313_201_664),
         ("resnet34", 21_282_122, 1_159_402_496),
-        ("resnet", 19_954, 3_236_160),
-        ("vgg", 15_698, 1_401_152),
-        ("conv_net", 33_946, 2_811_904),
     ],
 )
 def test_sizes(name: str, parameters: int, macs: int) -> None:
@@ -57,16 +54,14 @@ def test_layers_as_a_network(name: str) -> None:
     assert isinstance(model, LayeredModel)
     network, params = make_full_network(model), draw_params(model)
     assert (network.num_params, network.macs) == (model.num_params, model.macs)
-    own, pixels = {}, 1
+    own = {}
     for number, layer in enumerate(model.layers):
-        weight, window = params[layer.weight], layer.window
-        if window is not None:
-            k = window.kernel
-            weight = weight.view(N, k, k, window.channels, -1).permute(0, 4, 3, 1, 2)
-            pixels = window.features
-        elif pixels > 1:
-            weight = weight.unflatten(1, (pixels, -1)).transpose(1, 2).flatten(1, 2)
-            pixels = 1
+        weight = params[layer.weight]
+        if isinstance(layer, Conv):
+            k = layer.kernel
+            weight = weight.view(N, k, k, layer.channels, -1).permute(0, 4, 3, 1, 2)
+        else:
+            weight = weight.unflatten(1, (layer.repeat, -1)).transpose(1, 2).flatten(1, 2)
         own[f"layer{number}.weight"] = weight.contiguous()
         own[f"layer{number}.bias"] = params[layer.bias]
     assert {name: block.shape[1:] for name, block in own.items()} == network.shapes
@@ -103,9 +98,9 @@ def test_norms_and_biases() -> None:
     """Norms are listed for FedBN; a convolution has a bias where no norm follows it."""
     for norm in ("batch", "group", "none"):
         network = ResNet(ResNet.Settings(norm=norm), SHAPE, CLASSES)
-        convolutions = [s for s in iterate_steps(network.steps) if isinstance(s, Conv)]
-        norms = [s for s in iterate_steps(network.steps) if isinstance(s, Norm)]
+        convolutions = [s for s in iterate_layers(network.layers) if isinstance(s, Conv)]
+        norms = [s for s in iterate_layers(network.layers) if isinstance(s, Norm)]
         assert len(network.norms) == 2 * len(norms) == (0 if norm == "none" else 18)
-        assert all(step.bias == (norm == "none") for step in convolutions)
+        assert all(step.has_bias == (norm == "none") for step in convolutions)
         assert network.batch_norms == (norm == "batch")
         assert network.build_network(lambda c: c // 2).batch_norms == (norm == "batch")

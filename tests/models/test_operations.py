@@ -94,7 +94,7 @@ def test_operations_of_low_rank_networks(name: str, unroll: Any) -> None:
     model, shape = built(name, LARGER.get(name, {}))
     assert isinstance(model, ResizableModel)
     whole = model.build_network(lambda channels: channels)
-    dense = Network(whole.image, whole.steps, unroll)
+    dense = Network(whole.image, whole.layers, unroll)
     network = dense.replace_ranks(dict.fromkeys(dense.factorisable_names, 3))
     assert 0 < network.first_macs < dense.first_macs
     assert list(list_differences(network, shape)) == []

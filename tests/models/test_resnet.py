@@ -72,7 +72,7 @@ def test_parameters_and_multiplications() -> None:
     for network, parameters, macs in SIZES:
         assert network.num_params == parameters
         assert macs in (None, network.macs), parameters
-        other = Network(network.image, network.steps, "horizontal_first")
+        other = Network(network.image, network.layers, "horizontal_first")
         assert (other.num_params, other.macs) == (network.num_params, network.macs)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from otafl.models import LayeredModel, build, cp_layers, list_layer_sides
+from otafl.models import LayeredModel, build, list_layer_sides
 from otafl.models.cnn import Vgg8
 
 pytestmark = pytest.mark.exact
@@ -15,14 +15,12 @@ def test_it_has_the_papers_layers() -> None:
     """Table I, and the dense parameters of both networks."""
     model = build(Vgg8.Settings(), (3, 32, 32), 10)
     assert isinstance(model, LayeredModel)
-    assert [cp_layers.get_modes(layer) for layer in model.layers] == [
+    assert [layer.modes for layer in model.layers] == [
         *((3, 3, 3, 32), (3, 3, 32, 64), (3, 3, 64, 128), (3, 3, 128, 256), (3, 3, 256, 256)),
         *((256, 256), (256, 256), (256, 10)),
     ]
     assert model.num_params == 1_112_650
-    windows = [layer.window for layer in model.layers[:5]]
-    assert [w.pooled for w in windows if w] == [(16, 16), (8, 8), (4, 4), (2, 2), (1, 1)]
-    assert [w.padding for w in windows if w] == [1] * 5
+    assert list(model.positions.values()) == [1024, 256, 64, 16, 4]
 
 
 @pytest.mark.parametrize("shape", [(784,), (1, 48, 40)])

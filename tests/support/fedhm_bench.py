@@ -24,9 +24,9 @@ from otafl.core.contracts import (
 )
 from otafl.core.rng import Streams
 from otafl.models.base import Model
-from otafl.models.layer_steps import Linear, Relu
+from otafl.models.layer_contract import Layer
+from otafl.models.layers import Linear, Relu
 from otafl.models.network import Network
-from otafl.models.step_contract import Step
 from otafl.uplink.groups import compute_error_free, make_signal, select_rows
 
 HYPER = {
@@ -39,7 +39,7 @@ HYPER = {
 
 def make_perceptron(widths: Sequence[int]) -> Network:
     """Linear layers "linear1".. and "classifier"."""
-    steps: list[Step] = []
+    steps: list[Layer] = []
     for i, (a, b) in enumerate(itertools.pairwise(widths[:-1]), 1):
         steps += [Linear(f"linear{i}", a, b, cut=i > 1), Relu()]
     steps.append(Linear("classifier", widths[-2], widths[-1], last=True))

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Tensors
-from otafl.models.layer_steps import Conv, Linear, MaxPool, Norm, Relu
+from otafl.models.layer_contract import Layer
+from otafl.models.layer_lists import Residual
+from otafl.models.layers import Conv, Linear, MaxPool, Norm, Relu
 from otafl.models.network import Network
-from otafl.models.step_contract import Step
-from otafl.models.step_lists import Residual
 
 F64 = torch.float64
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
 BOTH = pytest.mark.parametrize("unroll", ["vertical_first", "horizontal_first"])
 N, B = 3, 4
 
-STEPS: tuple[Step, ...] = (
+STEPS: tuple[Layer, ...] = (
     Conv("a", 2, 6, stride=2, cut=False),
     Norm("b", 6),
     Relu(),

@@ -21,7 +21,6 @@ from torch import Tensor
 from otafl.core.adam import BETAS, EPSILON
 from otafl.core.contracts import Tensors
 from otafl.factorised import cp, cp_aggregation
-from otafl.models import cp_layers
 from otafl.models.base import Shapes, flatten, unflatten
 from otafl.models.layered import LayeredModel
 
@@ -53,7 +52,7 @@ class CpParams:
 
     def __init__(self, model: LayeredModel, ranks: Sequence[int]) -> None:
         self.layers, self.ranks = model.layers, tuple(ranks)
-        self.modes = [cp_layers.get_modes(layer) for layer in model.layers]
+        self.modes = [layer.modes for layer in model.layers]
         self.shapes: Shapes = {}
         self.weights: Shapes = {}
         self._names: dict[str, list[str]] = {}

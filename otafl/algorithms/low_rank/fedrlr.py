@@ -323,9 +323,8 @@ class FedRLR(Algorithm):
                 m + n, rank
             )
             drift = lowrank.count_reorthonormalise_flops(m + n, rank) / REORTHONORMALISE_EVERY
-            total += workload.num_steps * (
-                layer.positions * rank * of_sample * workload.effective_batch_size
-            )
+            products = self.model.count_products(layer.weight) * workload.effective_batch_size
+            total += workload.num_steps * products * rank * of_sample
             total += workload.num_steps * (penalty + moving + drift) + 2.0 * (m + n) * rank**2
         return total
 

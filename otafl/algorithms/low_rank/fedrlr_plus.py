@@ -232,9 +232,8 @@ class FedRLRPlus(Algorithm):
                 0.0 if i else 4.0 * m + 2.0 * n
             )  # no layer is before the first
             step = 4.0 * n * rank**2 + 4.0 * (m + n) * rank
-            total += workload.num_steps * (
-                layer.positions * rank * of_sample * workload.effective_batch_size + step
-            )
+            products = self.model.count_products(layer.weight) * workload.effective_batch_size
+            total += workload.num_steps * (products * rank * of_sample + step)
         return total
 
 

@@ -47,7 +47,6 @@ from otafl.core.problems import Problem
 from otafl.core.rng import Streams, declare_family
 from otafl.core.settings import declare_stackable
 from otafl.factorised import cp, cp_aggregation
-from otafl.models import cp_layers
 from otafl.models.base import Model, copy_params, flatten, unflatten
 from otafl.models.layered import LayeredModel
 from otafl.models.span import subtract_params
@@ -165,7 +164,7 @@ class TDPFed(Algorithm):
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, require_layers(model, settings.name), devices)
-        modes = [cp_layers.get_modes(layer) for layer in self.model.layers]
+        modes = [layer.modes for layer in self.model.layers]
         rank, rate = settings.rank, settings.compression_rate or 2.0
         if rank is None:
             rank = [cp.compute_rank(sizes, rate) for sizes in modes]
@@ -359,8 +358,7 @@ class TDPFed(Algorithm):
         }
 
     def _predict(self, tensors: c.Tensors, x: Tensor) -> Tensor:
-        maps = {n: cp_layers.make_map(self.cp.get_factors(tensors, n)) for n in self.cp.weights}
-        return self.model.logits({**tensors, **maps}, x)
+        return self.model.logits(self.cp.to_dense(tensors), x)
 
     def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Measure "prox_gap" and, with act, "refactoring_error", [S] each.

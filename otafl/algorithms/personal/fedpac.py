@@ -312,7 +312,7 @@ class FedPAC(Algorithm):
         out gradients by the head.
         """
         head, body = self.head.num_params, self.model.num_params - self.head.num_params
-        by_head = 2.0 * self.last.macs
+        by_head = 2.0 * self.head.macs
         features = 2.0 * self.model.macs - by_head
         passes = (2.0 * features + 4.0 * self.width) * workload.num_samples
         on_head = (

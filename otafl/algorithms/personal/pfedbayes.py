@@ -45,6 +45,7 @@ from otafl.core.rng import Streams, declare_purpose, make_step_key
 from otafl.core.settings import declare_stackable
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.layered import LayeredModel
+from otafl.models.layers import Conv
 
 NOISE = declare_purpose("pfedbayes", __name__)
 
@@ -99,7 +100,9 @@ class PFedBayes(Algorithm):
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
-        if not isinstance(model, LayeredModel) or any(layer.window for layer in model.layers):
+        if not isinstance(model, LayeredModel) or any(
+            isinstance(one, Conv) for one in model.layers
+        ):
             raise UserError(
                 "algorithm.name: 'pfedbayes' needs a model of fully connected layers, as that of "
                 "its authors; use mlp or softmax_regression"

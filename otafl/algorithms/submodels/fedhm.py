@@ -71,7 +71,7 @@ from otafl.core.tensors import get_constant
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
 from otafl.models.base import Model, copy_params, flatten
-from otafl.models.step_contract import Unroll
+from otafl.models.layer_contract import Unroll
 
 _TINY = 1e-30
 

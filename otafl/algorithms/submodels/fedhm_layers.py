@@ -15,10 +15,10 @@ from otafl.core.errors import UserError
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors, compute_rank
 from otafl.models.base import Model, Shapes, flatten, unflatten
-from otafl.models.layer_steps import Conv, Linear
+from otafl.models.layer_contract import Unroll, roll_weight, unroll_weight
+from otafl.models.layer_lists import iterate_layers
+from otafl.models.layers import Conv, Linear
 from otafl.models.network import Network, ResizableModel
-from otafl.models.step_contract import Unroll, roll_weight, unroll_weight
-from otafl.models.step_lists import iterate_steps
 
 FRAME = "frame"
 
@@ -208,7 +208,7 @@ class LowRankLayout:
 def _select_low_rank_layers(settings: Any, dense: Network) -> tuple[LowRankLayer, ...]:
     """Return the layers behind the dense prefix of the settings, or else of the network."""
     named = {
-        step.name: step for step in iterate_steps(dense.steps) if isinstance(step, Conv | Linear)
+        step.name: step for step in iterate_layers(dense.layers) if isinstance(step, Conv | Linear)
     }
     steps = [named[name] for name in dense.factorisable_names]
     prefix = dense.dense_prefix if settings.dense_prefix is None else settings.dense_prefix
@@ -222,10 +222,8 @@ def _select_low_rank_layers(settings: Any, dense: Network) -> tuple[LowRankLayer
 
 
 def _make_layer(step: Conv | Linear, dense: Network) -> LowRankLayer:
-    k, repeat = (step.kernel, 1) if isinstance(step, Conv) else (1, step.repeat)
-    sides = step.outputs * k, step.inputs * repeat * k
-    shape = dense.shapes[f"{step.name}.weight"]
-    return LowRankLayer(step.name, shape, step.outputs, sides, dense.unroll)
+    sides = step.outputs * step.kernel, step.inputs // step.kernel
+    return LowRankLayer(step.name, step.shape, step.outputs, sides, dense.unroll)
 
 
 def count_frobenius_flops(left: tuple[int, ...], right: tuple[int, ...]) -> float:

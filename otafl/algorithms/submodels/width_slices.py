@@ -29,8 +29,8 @@ from otafl.algorithms.submodel_training import (
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.models.base import Model, copy_params, flatten, unflatten
+from otafl.models.layer_contract import Channels
 from otafl.models.network import Network, ResizableModel
-from otafl.models.step_contract import Channels
 
 WidthRule = Literal["ceil", "round"]
 

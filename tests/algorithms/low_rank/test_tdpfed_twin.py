@@ -19,6 +19,7 @@ from otafl.core.contracts import Batch, LocalContext, Payload, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.models.cnn import Cnn
 from otafl.models.layered import LayeredModel
+from otafl.models.layers import Linear
 
 pytestmark = pytest.mark.twin
 
@@ -46,7 +47,7 @@ def loss_of(model: LayeredModel) -> twin.Loss:
     def loss(
         weights: list[Array], biases: list[Array], batch: Minibatch
     ) -> tuple[float, list[Array], list[Array]]:
-        if model.layers[0].window is None:
+        if isinstance(model.layers[0], Linear):
             return gradients(weights, biases, batch)
         params: Tensors = {}
         for layer, w, b in zip(model.layers, weights, biases, strict=True):

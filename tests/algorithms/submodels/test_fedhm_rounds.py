@@ -153,8 +153,8 @@ def test_layers_that_stay_dense() -> None:
     assert model.factorisable_names[0] == "stem.conv"
     assert len(make_method(model).layout.layers) == 2
     assert len(make_method(model, dense_prefix=1).layout.layers) == 4
-    assert len(make_method(Network(model.image, model.steps, dense_prefix=2)).layout.layers) == 3
-    own = Network(model.image, model.steps)  # a user-defined one: all except the first convolution
+    assert len(make_method(Network(model.image, model.layers, dense_prefix=2)).layout.layers) == 3
+    own = Network(model.image, model.layers)  # a user-defined one: all except the first convolution
     assert len(make_method(own).layout.layers) == 4
     with pytest.raises(UserError, match="use 4 or less"):
         make_method(model, dense_prefix=5)

@@ -16,7 +16,7 @@ from otafl.algorithms.submodels.narrow_networks import SplitMix, draw_atoms, dra
 from otafl.core.contracts import Cohort, Context, Workload
 from otafl.core.rng import Streams
 from otafl.models.base import Model, unflatten
-from otafl.models.layer_steps import Conv, Linear, Norm, Relu
+from otafl.models.layers import Conv, Linear, Norm, Relu
 from otafl.models.network import Network
 from otafl.models.resnet import ResNet18
 

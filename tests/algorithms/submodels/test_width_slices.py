@@ -14,12 +14,12 @@ from otafl.algorithms.submodels.width_slices import index_window, make_width_fn,
 from otafl.core.contracts import Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu
+from otafl.models.layer_contract import Axis, Layer
+from otafl.models.layer_lists import Residual
+from otafl.models.layers import Conv, Linear, MaxPool, MeanPool, Norm, Relu
 from otafl.models.network import Network
 from otafl.models.resnet import ResidualSettings, ResNet, ResNet18, ResNet34
 from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.models.step_contract import Axis, Step
-from otafl.models.step_lists import Residual
 
 pytestmark = pytest.mark.exact
 
@@ -44,7 +44,7 @@ def test_scaler_before_normalisation_changes_little() -> None:
     assert 0 < difference < 2e-4
     assert torch.equal(sizes[1].logits(params, x), plain[1].logits(params, x))
     steps = (
-        Conv("a", 1, 8, bias=True, cut=False),
+        Conv("a", 1, 8, has_bias=True, cut=False),
         Relu(),
         MeanPool(),
         Linear("c", 8, 3, last=True),
@@ -122,7 +122,7 @@ def test_windows_by_hand() -> None:
 def residual() -> Network:
     """Convolutions with normalisation, blocks with and without a shortcut, flattened pixels."""
 
-    def block(name: str, inputs: int, outputs: int, shortcut: tuple[Step, ...]) -> Residual:
+    def block(name: str, inputs: int, outputs: int, shortcut: tuple[Layer, ...]) -> Residual:
         body = (
             Conv(f"{name}1", inputs, outputs),
             Norm(f"{name}n1", outputs),
@@ -133,7 +133,7 @@ def residual() -> Network:
         return Residual(body, shortcut)
 
     steps = (
-        Conv("a", 2, 4, bias=True, cut=False),
+        Conv("a", 2, 4, has_bias=True, cut=False),
         Relu(0.1),
         block("b", 4, 4, ()),
         Relu(),

@@ -8,8 +8,9 @@ hidden channels can be narrowed (`Axis`), and weights can be low-rank.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -17,15 +18,15 @@ from torch.nn import functional
 
 from otafl.core.errors import UserError
 from otafl.models.base import LOSS, NORMALISING
-from otafl.models.step_contract import (
+from otafl.models.layer_contract import (
     Axis,
     Channels,
     Costs,
     Image,
+    Layer,
     Parameter,
     Part,
     Pass,
-    Step,
     Unroll,
     make_activation,
     make_sequence,
@@ -36,56 +37,131 @@ EPSILON = 1e-5
 """Number that normalisation adds to a variance, as in PyTorch."""
 
 
+class WeightedLayer(Layer):
+    """Layer with a weight: a convolution, or a linear layer."""
+
+    name: str
+    channels: int
+    outputs: int
+    kernel: int
+    repeat: int
+    has_bias: bool
+    cut: bool
+    last: bool
+    rank: int | None
+    numbered: bool
+
+    @property
+    def weight(self) -> str:
+        """The name of the weight."""
+        return f"weight{self.name}" if self.numbered else f"{self.name}.weight"
+
+    @property
+    def bias(self) -> str:
+        """The name of the bias."""
+        return f"bias{self.name}" if self.numbered else f"{self.name}.bias"
+
+    @property
+    def inputs(self) -> int:
+        """The number of inputs of an output."""
+        return self.kernel**2 * self.channels * self.repeat
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a dense weight."""
+        return self.inputs, self.outputs
+
+    @property
+    def modes(self) -> tuple[int, ...]:
+        """The modes I_1, ..., I_N of the matrix [inputs, outputs], 2 if linear, else 4."""
+        return self.inputs, self.outputs
+
+    def list_parameters(self) -> Iterator[Parameter]:
+        into = Axis(self.channels, self.repeat) if self.cut else None
+        out = None if self.last else Axis(self.outputs)
+        bound = ((1.0 if self.last else 6.0) / self.inputs) ** 0.5
+        if self.rank is None:
+            axes = (into, out) if len(self.shape) == 2 else (out, into, None, None)
+            yield Parameter(self.weight, self.shape, axes, 0.0, bound)
+        else:
+            # No axes, since a network is reduced in width or in rank, not in both. The product has
+            # the dense weight's variance: rank (b^2 / 3)^2 = bound^2 / 3 for factors in +-b.
+            rows, columns = self.outputs * self.kernel, self.inputs // self.kernel
+            of_factors = (3.0 * bound**2 / self.rank) ** 0.25
+            for name, shape in (("left", (rows, self.rank)), ("right", (self.rank, columns))):
+                yield Parameter(f"{self.name}.{name}", shape, (None, None), 0.0, of_factors)
+        if self.has_bias:
+            yield Parameter(self.bias, (self.outputs,), (out,))
+
+    @abstractmethod
+    def list_parts(self, params: Mapping[str, Tensor], unroll: Unroll) -> list[Part]:
+        """List what acts in place of the weight, one after the other, for n rows."""
+
+    def build_module(self, params: Mapping[str, Tensor], unroll: Unroll, flat: bool) -> nn.Module:
+        own = f"{self.name}."
+        row = {name: block[None] for name, block in params.items() if name.startswith(own)}
+        parts = [one._replace(weight=one.weight[0]) for one in self.list_parts(row, unroll)]
+        return make_sequence(parts, params.get(self.bias))
+
+
 @dataclass(frozen=True)
-class Conv(Step):
-    """Convolution with a weight [outputs, inputs, kernel, kernel].
+class Conv(WeightedLayer):
+    """Convolution with a weight [outputs, channels, kernel, kernel].
+
+    The weight of a numbered one is a matrix [kernel kernel channels, outputs], with a row for each
+    number of the window, in the order height, width, channel.
 
     Parameters
     ----------
     name : str
-        Name of the step.
-    inputs, outputs : int
+        Name of the layer.
+    channels, outputs : int
         Numbers of channels.
     kernel, stride, padding : int
         Side and step of the window, and zeros around the image, in pixels.
-    bias : bool
+    has_bias : bool
         Whether it has a bias.
     cut : bool
         Whether its inputs are hidden channels, of which a narrower network has fewer, not the
         image's.
     rank : int, optional
         Rank of the weight; dense if not given.
+    numbered : bool
+        Whether the name is a number N and the parameters are "weightN" and "biasN" of a
+        `LayeredModel`.
     """
 
     name: str
-    inputs: int
+    channels: int
     outputs: int
     kernel: int = 3
     stride: int = 1
     padding: int = 1
-    bias: bool = False
+    has_bias: bool = False
     cut: bool = True
     rank: int | None = None
+    numbered: bool = False
+    repeat: int = field(default=1, init=False)
+    last: bool = field(default=False, init=False)
 
-    def list_parameters(self) -> Iterator[Parameter]:
-        into, out, k = Axis(self.inputs) if self.cut else None, Axis(self.outputs), self.kernel
-        shape, bound = (self.outputs, self.inputs, k, k), (6.0 / (self.inputs * k**2)) ** 0.5
-        if self.rank is None:
-            yield Parameter(f"{self.name}.weight", shape, (out, into, None, None), 0.0, bound)
-        else:
-            yield from _list_factors(self.name, self.outputs * k, self.inputs * k, self.rank, bound)
-        if self.bias:
-            yield Parameter(f"{self.name}.bias", (self.outputs,), (out,))
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if self.numbered:
+            return super().shape
+        return self.outputs, self.channels, self.kernel, self.kernel
+
+    @property
+    def modes(self) -> tuple[int, ...]:
+        return self.kernel, self.kernel, self.channels, self.outputs
 
     def narrow(self, channels: Channels) -> Conv:
-        inputs = channels(self.inputs) if self.cut else self.inputs
-        return replace(self, inputs=inputs, outputs=channels(self.outputs))
+        inputs = channels(self.channels) if self.cut else self.channels
+        return replace(self, channels=inputs, outputs=channels(self.outputs))
 
     def list_parts(self, params: Mapping[str, Tensor], unroll: Unroll) -> list[Part]:
-        """List the kernels [n, out, in, k1, k2] that act one after the other, with their steps."""
         s, p = self.stride, self.padding
         if self.rank is None:
-            return [Part(params[f"{self.name}.weight"], (s, s), (p, p))]
+            return [Part(params[self.weight], (s, s), (p, p))]
         factors = params[f"{self.name}.left"], params[f"{self.name}.right"]
         first, second = to_kernels(*factors, self.kernel, unroll)
         windows = [((s, 1), (p, 0)), ((1, s), (0, p))]
@@ -96,7 +172,7 @@ class Conv(Step):
 
     def run(self, x: Tensor, now: Pass) -> Tensor:
         *front, last = self.list_parts(now.params, now.unroll)
-        bias = now.params[f"{self.name}.bias"].flatten() if self.bias else None
+        bias = now.params[self.bias].flatten() if self.has_bias else None
         for part, own_bias in [*((one, None) for one in front), (last, bias)]:
             kernel = part.weight.flatten(0, 1)
             x = functional.conv2d(
@@ -108,7 +184,7 @@ class Conv(Step):
         c, h, w = image
         k, s, p = self.kernel, self.stride, self.padding
         high, wide = (h + 2 * p - k) // s + 1, (w + 2 * p - k) // s + 1
-        after, elementwise = (self.outputs, high, wide), self.bias * self.outputs * high * wide
+        after, elementwise = (self.outputs, high, wide), self.has_bias * self.outputs * high * wide
         if self.rank is None:
             return Costs(after, (self.outputs * c * k * k * high * wide,), 0, elementwise)
         # the first of the two keeps one side of the image
@@ -116,22 +192,16 @@ class Conv(Step):
         products = between * c * k, self.outputs * self.rank * k * high * wide
         return Costs(after, products, 0, elementwise, between)
 
-    def build_module(self, params: Mapping[str, Tensor], unroll: Unroll, flat: bool) -> nn.Module:
-        own = f"{self.name}."
-        row = {name: block[None] for name, block in params.items() if name.startswith(own)}
-        parts = [one._replace(weight=one.weight[0]) for one in self.list_parts(row, unroll)]
-        return make_sequence(parts, params.get(f"{self.name}.bias"))
-
 
 @dataclass(frozen=True)
-class Linear(Step):
-    """Linear layer y = x W + b with W [inputs * repeat, outputs].
+class Linear(WeightedLayer):
+    """Linear layer y = x W + b with W [channels * repeat, outputs].
 
     Parameters
     ----------
     name : str
-        Name of the step.
-    inputs, outputs : int
+        Name of the layer.
+    channels, outputs : int
         Numbers of channels.
     repeat : int
         Pixels of each input channel, of a flattened image.
@@ -141,41 +211,38 @@ class Linear(Step):
         Whether its outputs are the classes.
     rank : int, optional
         Rank of the weight; dense if not given.
+    numbered : bool
+        As of `Conv`.
     """
 
     name: str
-    inputs: int
+    channels: int
     outputs: int
     repeat: int = 1
     cut: bool = True
     last: bool = False
     rank: int | None = None
-
-    def list_parameters(self) -> Iterator[Parameter]:
-        into = Axis(self.inputs, self.repeat) if self.cut else None
-        out = None if self.last else Axis(self.outputs)
-        width = self.inputs * self.repeat
-        bound = ((1.0 if self.last else 6.0) / width) ** 0.5
-        if self.rank is None:
-            shape = width, self.outputs
-            yield Parameter(f"{self.name}.weight", shape, (into, out), 0.0, bound)
-        else:
-            yield from _list_factors(self.name, self.outputs, width, self.rank, bound)
-        yield Parameter(f"{self.name}.bias", (self.outputs,), (out,))
+    numbered: bool = False
+    kernel: int = field(default=1, init=False)
+    has_bias: bool = field(default=True, init=False)
 
     def narrow(self, channels: Channels) -> Linear:
-        inputs = channels(self.inputs) if self.cut else self.inputs
+        inputs = channels(self.channels) if self.cut else self.channels
         return replace(
-            self, inputs=inputs, outputs=self.outputs if self.last else channels(self.outputs)
+            self, channels=inputs, outputs=self.outputs if self.last else channels(self.outputs)
         )
+
+    def list_parts(self, params: Mapping[str, Tensor], unroll: Unroll) -> list[Part]:
+        if self.rank is None:
+            return [Part(params[self.weight].mT)]
+        return [Part(params[f"{self.name}.{name}"]) for name in ("right", "left")]
 
     def run(self, x: Tensor, now: Pass) -> Tensor:
         x = x.flatten(1).unflatten(1, (now.num_rows, -1)).transpose(0, 1)  # [n, B, M]
-        weight = now.params.get(f"{self.name}.weight")
-        if weight is None:
-            x = torch.bmm(x, now.params[f"{self.name}.right"].mT)
-            weight = now.params[f"{self.name}.left"].mT
-        y = torch.baddbmm(now.params[f"{self.name}.bias"][:, None], x, weight)
+        *front, last = self.list_parts(now.params, now.unroll)
+        for part in front:
+            x = torch.bmm(x, part.weight.mT)
+        y = torch.baddbmm(now.params[self.bias][:, None], x, last.weight.mT)
         return y.transpose(0, 1).flatten(1)
 
     def count(self, image: Image, unroll: Unroll) -> Costs:
@@ -183,21 +250,15 @@ class Linear(Step):
         products = (m * n,) if rank is None else (m * rank, rank * n)
         return Costs((n, 1, 1), products, 0, ((1 + LOSS) if self.last else 1) * n)
 
-    def build_module(self, params: Mapping[str, Tensor], unroll: Unroll, flat: bool) -> nn.Module:
-        names = ("weight",) if self.rank is None else ("right", "left")
-        weights = [params[f"{self.name}.{name}"] for name in names]
-        parts = [Part(one.mT if self.rank is None else one) for one in weights]
-        return make_sequence(parts, params[f"{self.name}.bias"])
-
 
 @dataclass(frozen=True)
-class Norm(Step):
+class Norm(Layer):
     """Batch or group normalisation with learnt scale and shift.
 
     Parameters
     ----------
     name : str
-        Name of the step.
+        Name of the layer.
     channels : int
         Number of channels.
     groups : int, optional
@@ -255,7 +316,7 @@ class Norm(Step):
 
 
 @dataclass(frozen=True)
-class Relu(Step):
+class Relu(Layer):
     """ReLU, or leaky ReLU with a slope below zero."""
 
     slope: float = 0.0
@@ -271,7 +332,7 @@ class Relu(Step):
 
 
 @dataclass(frozen=True)
-class MaxPool(Step):
+class MaxPool(Layer):
     """Max-pooling of windows of size x size pixels; a remainder at the far edge is dropped."""
 
     size: int
@@ -288,7 +349,7 @@ class MaxPool(Step):
 
 
 @dataclass(frozen=True)
-class MeanPool(Step):
+class MeanPool(Layer):
     """Mean over all pixels."""
 
     def run(self, x: Tensor, now: Pass) -> Tensor:
@@ -299,19 +360,6 @@ class MeanPool(Step):
 
     def build_module(self, params: Mapping[str, Tensor], unroll: Unroll, flat: bool) -> nn.Module:
         return nn.AdaptiveAvgPool2d(1)
-
-
-def _list_factors(
-    name: str, outputs: int, inputs: int, rank: int, bound: float
-) -> Iterator[Parameter]:
-    """List the factors of a weight [outputs, inputs] that starts uniform in +-bound if dense.
-
-    They have no axes, because a network is reduced in width or in rank, not in both. Their product
-    has the variance of the dense weight: rank (b^2 / 3)^2 = bound^2 / 3 for factors in +-b.
-    """
-    of_factors = (3.0 * bound**2 / rank) ** 0.25
-    yield Parameter(f"{name}.left", (outputs, rank), (None, None), 0.0, of_factors)
-    yield Parameter(f"{name}.right", (rank, inputs), (None, None), 0.0, of_factors)
 
 
 def _prepare_minibatch(x: Tensor, weight: Tensor, now: Pass) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The start of the steps of a network."""
+"""Layers of a network: their start, and their costs by hand."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import pytest
 import torch
 from support.network_bench import F64, IMAGE, STEPS
 
+from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.layer_steps import Conv, Linear, MeanPool, Relu
+from otafl.models.layer_contract import Layer
+from otafl.models.layer_lists import Residual, count_costs
+from otafl.models.layers import Conv, Linear, MaxPool, MeanPool, Relu
 from otafl.models.network import Network
 
 pytestmark = pytest.mark.exact
@@ -41,3 +44,26 @@ def test_factors_start_with_the_variance_of_their_product() -> None:
     params = low.init(lambda name, shape: draws.draw_uniform(f"init/{name}", 0, shape))
     product = params["a.left"] @ params["a.right"]
     assert abs(float(product.var()) * 3 * 90 / 6 - 1) < 0.15
+
+
+def test_kept_numbers() -> None:
+    """By hand: images of 6 x 5 pixels after the first convolution, 3 x 2 after the pooling."""
+    kept = 3 * 6 * 30 + 3 * 4 * 30 + 3 * 5 * 30 + 5 * 6 + 7 + 7 + 3
+    assert Network(IMAGE, STEPS).saved_activations == kept
+    ranks = {"a": 2, "c": 3}
+    assert Network(IMAGE, STEPS).replace_ranks(ranks).saved_activations == kept + 2 * 6 * 9 + 3 * 30
+    across = Network(IMAGE, STEPS, "horizontal_first").replace_ranks(ranks)
+    assert across.saved_activations == kept + 2 * 11 * 5 + 3 * 30
+
+
+@pytest.mark.parametrize(
+    ("steps", "match"),
+    [
+        ((MaxPool(2), MaxPool(2)), "images of 1x2 pixels are too small for a max-pooling"),
+        ((Conv("a", 1, 2, 4, padding=0),), "images of 2x5 .* convolution with windows of 4x4"),
+        ((Residual((Conv("a", 1, 1, 3, padding=0),)),), "windows of 3x3"),
+    ],
+)
+def test_too_small_an_image(steps: tuple[Layer, ...], match: str) -> None:
+    with pytest.raises(UserError, match=f"^model.name: .*{match}"):
+        count_costs(steps, (1, 2, 5))

@@ -41,7 +41,7 @@ class Axis(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """A parameter of a step.
+    """A parameter of a layer.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Costs(NamedTuple):
     Parameters
     ----------
     image : tuple of int
-        Size of the image after the last step.
+        Size of the image after the last layer.
     products : tuple of int
         Multiply-accumulate operations of each product with a weight.
     first_macs : int
@@ -124,8 +124,8 @@ class Pass:
         return int(next(iter(self.params.values())).shape[0])
 
 
-class Step(ABC):
-    """A step of a network."""
+class Layer(ABC):
+    """A layer of a network."""
 
     @abstractmethod
     def run(self, x: Tensor, now: Pass) -> Tensor:
@@ -143,8 +143,8 @@ class Step(ABC):
         """List the parameters, in their order."""
         return iter(())
 
-    def narrow(self, channels: Channels) -> Step:
-        """Return the step with channels(c) instead of c hidden channels."""
+    def narrow(self, channels: Channels) -> Layer:
+        """Return the layer with channels(c) instead of c hidden channels."""
         return self
 
 
@@ -246,7 +246,7 @@ def to_kernels(left: Tensor, right: Tensor, k: int, unroll: Unroll) -> tuple[Ten
 
 
 def unroll_weight(weight: Tensor, unroll: Unroll) -> Tensor:
-    """Reshape a step's weight to matrices.
+    """Reshape a layer's weight to matrices.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ def unroll_weight(weight: Tensor, unroll: Unroll) -> Tensor:
 
 
 def roll_weight(matrix: Tensor, shape: Sequence[int], unroll: Unroll) -> Tensor:
-    """Reshape matrices to a step's weight, inverting `unroll_weight`.
+    """Reshape matrices to a layer's weight, inverting `unroll_weight`.
 
     Parameters
     ----------
