@@ -119,39 +119,19 @@ class Ofdm(Transport):
 
     class Settings(AnalogSettings):
         name: Literal["ofdm"] = "ofdm"
-        subcarriers: int = Field(
-            64,
-            ge=2,
-            le=8192,
-            description="n, number of sub-carriers in the bandwidth; a multiple of the channel's "
-            "groups",
-        )
-        prefix: int = Field(
-            16, ge=0, description="samples of the cyclic prefix, at most `subcarriers`"
-        )
-        amplifier: Literal["linear", "rapp"] = Field(
-            "linear",
-            description="amplifier of every device; rapp saturates smoothly and does not change "
-            "phases",
-        )
-        backoff_db: Decibels = declare_stackable(
-            6.0,
-            description="saturation power of the amplifier over the power budget, in dB (input "
-            "back-off)",
-        )
-        smoothness: float = declare_stackable(
-            2.0,
-            ge=0.5,
-            le=100,
-            description="p of the Rapp amplifier; a larger one saturates more abruptly",
-        )
-        oversampling: int = Field(
-            1,
-            ge=1,
-            le=16,
-            description="samples at the amplifier, and of peaks, per transmitted sample; above 1, "
-            "distortion outside the band is filtered out, at 1 it falls into the band",
-        )
+        subcarriers: int = Field(64, ge=2, le=8192)
+        """n, number of sub-carriers in the bandwidth; a multiple of the channel's groups"""
+        prefix: int = Field(16, ge=0)
+        """samples of the cyclic prefix, at most `subcarriers`"""
+        amplifier: Literal["linear", "rapp"] = "linear"
+        """amplifier of every device; rapp saturates smoothly and does not change phases"""
+        backoff_db: Decibels = declare_stackable(6.0)
+        """saturation power of the amplifier over the power budget, in dB (input back-off)"""
+        smoothness: float = declare_stackable(2.0, ge=0.5, le=100)
+        """p of the Rapp amplifier; a larger one saturates more abruptly"""
+        oversampling: int = Field(1, ge=1, le=16)
+        """samples at the amplifier, and of peaks, per transmitted sample; above 1, distortion
+        outside the band is filtered out, at 1 it falls into the band"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.prefix > self.subcarriers:

@@ -23,7 +23,6 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import Payload, Tensors
@@ -44,26 +43,17 @@ from otafl.uplink.transmission import Alignment, Transmission, account, receive,
 class AnalogSettings(Transport.Settings):
     """Common settings of the transports that send normalised real values as they are."""
 
-    normalise: Literal["payload", "block"] = Field(
-        "payload",
-        description="scope of a transmit scalar: a device's whole payload, or each tensor; the "
-        "mean symbol powers that it depends on are side information and counted",
-    )
-    snr_convention: Literal["per_symbol", "total_energy"] = Field(
-        "per_symbol",
-        description="meaning of the power budget: bound on the mean power of a symbol, or on the "
-        "energy of the whole payload (FedRLR's literal definition)",
-    )
-    quadrature: bool = Field(
-        False,
-        description="two real numbers per symbol, one on each quadrature carrier, instead of one",
-    )
-    centre: Annotated[bool, DataDisclosure(True, False, "the means of payloads")] = Field(
-        False,
-        description="whether each device sends deviations from the mean of its normalised "
-        "stretch; the means are side information. Payloads of which devices have different parts "
-        "are not centred",
-    )
+    normalise: Literal["payload", "block"] = "payload"
+    """scope of a transmit scalar: a device's whole payload, or each tensor; the mean symbol powers
+    that it depends on are side information and counted"""
+    snr_convention: Literal["per_symbol", "total_energy"] = "per_symbol"
+    """meaning of the power budget: bound on the mean power of a symbol, or on the energy of the
+    whole payload (FedRLR's literal definition)"""
+    quadrature: bool = False
+    """two real numbers per symbol, one on each quadrature carrier, instead of one"""
+    centre: Annotated[bool, DataDisclosure(True, False, "the means of payloads")] = False
+    """whether each device sends deviations from the mean of its normalised stretch; the means are
+    side information. Payloads of which devices have different parts are not centred"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.quadrature and self.normalise == "block":

@@ -78,71 +78,45 @@ class Digital(Transport):
 
     class Settings(Transport.Settings):
         name: Literal["digital"] = "digital"
-        access: Literal["tdma", "ofdma"] = Field(
-            "tdma",
-            description="division of the channel: devices take turns on the whole band (tdma), or "
-            "each of the n transmitters has 1/n of the band at the same time, with n times the SNR "
-            "(ofdma); the slot then lasts as long as the slowest device needs",
-        )
-        rate: Literal["shannon", "mcs"] = Field(
-            "shannon",
-            description="bits per channel use: log2(1 + SNR), or those of the modulation and "
-            "coding schemes of 3GPP TS 38.214, table 5.1.3.1-1",
-        )
-        snr_gap_db: Decibels = declare_stackable(
-            0.0, ge=0, description="implementation gap in dB, by which the SNR is reduced"
-        )
-        margin_db: Decibels = declare_stackable(
-            0.0,
-            ge=0,
-            description="margin in dB for errors of the estimate, by which devices reduce the "
-            "estimated SNR when they choose their rate",
-        )
-        gain_threshold: float = declare_stackable(
-            0.0,
-            ge=0,
-            description="g_th, smallest estimated |h|^2 of a transmitter at the start of a slot "
-            "(mean over antennas and sub-carriers, without path loss); a device below it is "
-            "silent; by default there is none",
-        )
-        constraint: Literal["average", "peak"] = Field(
-            "average",
-            description="power constraint of devices with a gain_threshold: the budget holds on "
-            "average over fading, so that a device at or above the threshold sends with "
-            "P / Pr(|h|^2 >= g_th) (average), or in each round, so that it sends with P (peak)",
-        )
-        shares: Literal["all", "active"] = Field(
-            "all",
-            description="devices that share the band (ofdma) and max_symbols evenly: all "
-            "transmitters, or only those at or above gain_threshold (active), which the server "
-            "then has to know before it grants the band",
-        )
-        mcs_index: int | None = Field(
-            None,
-            ge=0,
-            le=len(MCS_TABLE) - 1,
-            description="scheme of all devices; if not given, each device uses the fastest that "
-            "its estimate supports, and is silent if it supports none",
-        )
-        coding: Literal["ideal", "ldpc"] = Field(
-            "ideal",
-            description="channel code: ideal codes that reach the rate, or the payload's real bits "
-            "in 5G LDPC, QAM and noise at the SNR of the device, where an update with a wrong "
-            "block is lost (slow; needs rate mcs and codec uniform or qsgd)",
-        )
-        max_symbols: float = declare_stackable(
-            0.0,
-            ge=0,
-            description="channel uses of the whole band that a round may take, divided evenly "
-            "among the transmitters; no bound by default. Over the air a payload takes one per "
-            "coordinate, or half of that with quadrature; a second has bandwidth_hz of them",
-        )
-        over_budget: Literal["drop", "quantise"] = Field(
-            "drop",
-            description="treatment of a device whose bits do not fit its share of max_symbols: it "
-            "is silent, or each device sends as many whole bits per coordinate (1 to 16, instead "
-            "of the codec's) as fit, rounded stochastically between each tensor's extremes",
-        )
+        access: Literal["tdma", "ofdma"] = "tdma"
+        """division of the channel: devices take turns on the whole band (tdma), or each of the n
+        transmitters has 1/n of the band at the same time, with n times the SNR (ofdma); the slot
+        then lasts as long as the slowest device needs"""
+        rate: Literal["shannon", "mcs"] = "shannon"
+        """bits per channel use: log2(1 + SNR), or those of the modulation and coding schemes of
+        3GPP TS 38.214, table 5.1.3.1-1"""
+        snr_gap_db: Decibels = declare_stackable(0.0, ge=0)
+        """implementation gap in dB, by which the SNR is reduced"""
+        margin_db: Decibels = declare_stackable(0.0, ge=0)
+        """margin in dB for errors of the estimate, by which devices reduce the estimated SNR when
+        they choose their rate"""
+        gain_threshold: float = declare_stackable(0.0, ge=0)
+        """g_th, smallest estimated |h|^2 of a transmitter at the start of a slot (mean over
+        antennas and sub-carriers, without path loss); a device below it is silent; by default there
+        is none"""
+        constraint: Literal["average", "peak"] = "average"
+        """power constraint of devices with a gain_threshold: the budget holds on average over
+        fading, so that a device at or above the threshold sends with P / Pr(|h|^2 >= g_th)
+        (average), or in each round, so that it sends with P (peak)"""
+        shares: Literal["all", "active"] = "all"
+        """devices that share the band (ofdma) and max_symbols evenly: all transmitters, or only
+        those at or above gain_threshold (active), which the server then has to know before it
+        grants the band"""
+        mcs_index: int | None = Field(None, ge=0, le=len(MCS_TABLE) - 1)
+        """scheme of all devices; if not given, each device uses the fastest that its estimate
+        supports, and is silent if it supports none"""
+        coding: Literal["ideal", "ldpc"] = "ideal"
+        """channel code: ideal codes that reach the rate, or the payload's real bits in 5G LDPC, QAM
+        and noise at the SNR of the device, where an update with a wrong block is lost (slow; needs
+        rate mcs and codec uniform or qsgd)"""
+        max_symbols: float = declare_stackable(0.0, ge=0)
+        """channel uses of the whole band that a round may take, divided evenly among the
+        transmitters; no bound by default. Over the air a payload takes one per coordinate, or half
+        of that with quadrature; a second has bandwidth_hz of them"""
+        over_budget: Literal["drop", "quantise"] = "drop"
+        """treatment of a device whose bits do not fit its share of max_symbols: it is silent, or
+        each device sends as many whole bits per coordinate (1 to 16, instead of the codec's) as
+        fit, rounded stochastically between each tensor's extremes"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.mcs_index is not None and self.rate != "mcs":

@@ -77,65 +77,36 @@ class Impairments:
             "interferers": "interference_db",
         }
 
-        residual_phase_rad: float = declare_stackable(
-            0.0,
-            ge=0,
-            le=math.pi,
-            description="residual phase after pre-compensation, uniform between minus and plus "
-            "this, in radians; none by default",
-        )
-        carrier_offset: float = declare_stackable(
-            0.0,
-            ge=0,
-            le=0.5,
-            description="carrier frequency offset in cycles per symbol, uniform between minus and "
-            "plus this; none by default",
-        )
-        timing_offset: float = declare_stackable(
-            0.0,
-            ge=0,
-            lt=1,
-            description="delay of rectangular pulses in symbols, uniform between 0 and this; the "
-            "receiver's filter is matched to the first device's symbols (Shao, Gunduz, Liew 2021). "
-            "None by default",
-        )
-        clip_db: Decibels | None = declare_stackable(
-            None,
-            description="peak power of a transmitter over its budget on the mean power, in dB, "
-            "above which symbols are clipped; no clipping by default",
-        )
-        adc_bits: int | None = Field(
-            None,
-            ge=1,
-            le=16,
-            description="bits of the server's analogue-to-digital converter; no quantisation by "
-            "default",
-        )
+        residual_phase_rad: float = declare_stackable(0.0, ge=0, le=math.pi)
+        """residual phase after pre-compensation, uniform between minus and plus this, in radians;
+        none by default"""
+        carrier_offset: float = declare_stackable(0.0, ge=0, le=0.5)
+        """carrier frequency offset in cycles per symbol, uniform between minus and plus this; none
+        by default"""
+        timing_offset: float = declare_stackable(0.0, ge=0, lt=1)
+        """delay of rectangular pulses in symbols, uniform between 0 and this; the receiver's filter
+        is matched to the first device's symbols (Shao, Gunduz, Liew 2021). None by default"""
+        clip_db: Decibels | None = declare_stackable(None)
+        """peak power of a transmitter over its budget on the mean power, in dB, above which symbols
+        are clipped; no clipping by default"""
+        adc_bits: int | None = Field(None, ge=1, le=16)
+        """bits of the server's analogue-to-digital converter; no quantisation by default"""
         adc_range: float = declare_stackable(3.0, gt=0, le=1e30)
         """full scale of the converter over the received root mean square"""
-        interference: Literal["gaussian", "alpha_stable"] = Field(
-            "gaussian",
-            description="distribution of interference: interferers with independent Rayleigh "
-            "fading and white normal symbols (gaussian), or an independent symmetric alpha-stable "
-            "number on each received real number (Yang, Chen, Quek, Poor 2022), whose scale the "
-            "server does not know (alpha_stable). Squared errors then have no mean; report medians",
-        )
-        interference_db: Decibels | None = declare_stackable(
-            None,
-            description="mean power of each interferer over the noise, in dB; the server knows "
-            "this mean, not the interferers' fading. For alpha_stable it is 2 s^2 over the noise, "
-            "with the scale s, which is the power at tail_index 2. No interference by default",
-        )
-        tail_index: float = declare_stackable(
-            1.5,
-            gt=1,
-            le=2,
-            description="alpha of alpha_stable interference; a lower one has heavier tails, and 2 "
-            "is the normal distribution",
-        )
-        interferers: int = Field(
-            3, ge=1, description="number of interferers, devices of neighbouring cells"
-        )
+        interference: Literal["gaussian", "alpha_stable"] = "gaussian"
+        """distribution of interference: interferers with independent Rayleigh fading and white
+        normal symbols (gaussian), or an independent symmetric alpha-stable number on each received
+        real number (Yang, Chen, Quek, Poor 2022), whose scale the server does not know
+        (alpha_stable). Squared errors then have no mean; report medians"""
+        interference_db: Decibels | None = declare_stackable(None)
+        """mean power of each interferer over the noise, in dB; the server knows this mean, not the
+        interferers' fading. For alpha_stable it is 2 s^2 over the noise, with the scale s, which is
+        the power at tail_index 2. No interference by default"""
+        tail_index: float = declare_stackable(1.5, gt=1, le=2)
+        """alpha of alpha_stable interference; a lower one has heavier tails, and 2 is the normal
+        distribution"""
+        interferers: int = Field(3, ge=1)
+        """number of interferers, devices of neighbouring cells"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.interference == "gaussian":

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import VOTES
@@ -63,24 +62,16 @@ class FskMajorityVote(Transport):
 
     class Settings(Transport.Settings):
         name: Literal["fsk_majority_vote"] = "fsk_majority_vote"
-        step: float = declare_stackable(
-            0.001, gt=0, description="size of the server's step along each vote"
-        )
-        absentee: float = declare_stackable(
-            0.0, ge=0, description="|x| below which a device abstains; by default it always votes"
-        )
-        absentee_of: Literal["value", "rms"] = Field(
-            "value",
-            description="unit of `absentee`: a value of x, or the root mean square of the device's "
-            "update",
-        )
-        detection: float = declare_stackable(
-            0.0,
-            ge=0,
-            description="smallest energy of a valid vote, in multiples of the mean energy of noise "
-            "and known interference; if both energies are smaller, the server takes no step. By "
-            "default every vote is valid",
-        )
+        step: float = declare_stackable(0.001, gt=0)
+        """size of the server's step along each vote"""
+        absentee: float = declare_stackable(0.0, ge=0)
+        """|x| below which a device abstains; by default it always votes"""
+        absentee_of: Literal["value", "rms"] = "value"
+        """unit of `absentee`: a value of x, or the root mean square of the device's update"""
+        detection: float = declare_stackable(0.0, ge=0)
+        """smallest energy of a valid vote, in multiples of the mean energy of noise and known
+        interference; if both energies are smaller, the server takes no step. By default every vote
+        is valid"""
 
         @property
         def assumes_increments(self) -> str:
@@ -228,12 +219,10 @@ class Reed(Transport):
 
     class Settings(Transport.Settings):
         name: Literal["reed"] = "reed"
-        calibrate: bool = Field(
-            True,
-            description="whether a device divides its energy by its own mean channel gain, so that "
-            "all have equal influence and the weakest channel sets the scale; if false, gains "
-            "weight the devices and the server divides by the mean gain",
-        )
+        calibrate: bool = True
+        """whether a device divides its energy by its own mean channel gain, so that all have equal
+        influence and the weakest channel sets the scale; if false, gains weight the devices and the
+        server divides by the mean gain"""
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             return pairs.find_problems(scenario)

@@ -82,36 +82,20 @@ class TypeBased(Transport):
 
     class Settings(Transport.Settings):
         name: Literal["type_based"] = "type_based"
-        levels: int = Field(
-            16, ge=2, le=4096, description="M, number of evenly spaced levels of a coordinate"
-        )
-        range: Literal["payload", "block"] | Annotated[float, Field(gt=0, le=1e30)] = Field(
-            "payload",
-            description="R, where levels go from -R to R: the largest magnitude of any device, of "
-            "the payload or of each tensor, which is side information; or a number, at which "
-            "values are clipped",
-        )
-        rounding: Literal["stochastic", "nearest"] = Field(
-            "stochastic",
-            description="rounding to a level: up or down at random, without bias, or to the "
-            "nearest",
-        )
-        project: Literal["none", "round", "lattice"] = Field(
-            "none",
-            description="projection of the received counts by the server: none, rounding of each "
-            "to 0 .. K, or the nearest non-negative integers with sum K",
-        )
-        estimate: Literal["mean", "median", "trimmed_mean"] = Field(
-            "mean",
-            description="statistic of the counts that is the aggregate; all but the mean count "
-            "devices equally",
-        )
-        trimmed_share: float = Field(
-            0.2,
-            gt=0,
-            lt=0.5,
-            description="share of the devices that a trimmed mean drops at each end",
-        )
+        levels: int = Field(16, ge=2, le=4096)
+        """M, number of evenly spaced levels of a coordinate"""
+        range: Literal["payload", "block"] | Annotated[float, Field(gt=0, le=1e30)] = "payload"
+        """R, where levels go from -R to R: the largest magnitude of any device, of the payload or
+        of each tensor, which is side information; or a number, at which values are clipped"""
+        rounding: Literal["stochastic", "nearest"] = "stochastic"
+        """rounding to a level: up or down at random, without bias, or to the nearest"""
+        project: Literal["none", "round", "lattice"] = "none"
+        """projection of the received counts by the server: none, rounding of each to 0 .. K, or the
+        nearest non-negative integers with sum K"""
+        estimate: Literal["mean", "median", "trimmed_mean"] = "mean"
+        """statistic of the counts that is the aggregate; all but the mean count devices equally"""
+        trimmed_share: float = Field(0.2, gt=0, lt=0.5)
+        """share of the devices that a trimmed mean drops at each end"""
 
         example: ClassVar = {"power.name": "ci"}
 
