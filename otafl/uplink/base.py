@@ -186,7 +186,7 @@ class Transport(Stateful, ABC):
         """Carry the groups of `delivery.uplink` to the server.
 
         It gives the server its estimate of each group (`Delivery.give`), notes which updates are
-        delivered, and adds the cost to `delivery.tally`.
+        delivered, and adds the cost to `delivery`.
 
         Parameters
         ----------

@@ -196,7 +196,7 @@ class Ofdm(Transport):
         if limits.energy_per_symbol is not None:
             lasts = grid.samples / slot.symbols / grid.repeats
             limits = replace(limits, energy_per_symbol=limits.energy_per_symbol * lasts)
-        return replace(slot, bounds=Bounds(limits, slot.symbols, turns=slot.turns)), grid
+        return replace(slot, bounds=Bounds(limits, slot.symbols, turns=delivery.turns)), grid
 
     def transmit(self, delivery: Delivery) -> None:
         """Send all groups in one transmission, because they share OFDM symbols.
@@ -214,7 +214,7 @@ class Ofdm(Transport):
             account(on_air, delivery, count_scalars(on_air, True, link))
             groups.append(on_air)
         lasts = grid.samples / slot.symbols
-        delivery.tally.scale(symbols=lasts, sent=lasts, energy=grid.repeats)
+        delivery.scale(symbols=lasts, sent=lasts, energy=grid.repeats)
         laid = [LaidOut.create(on_air, grid, delivery.cohort) for on_air in groups]
         received = self._receive_symbols(laid, slot, grid, delivery).flatten(2)
         for on_air, group in zip(groups, laid, strict=True):
@@ -222,7 +222,7 @@ class Ofdm(Transport):
             exact = on_air.sent.sum(on_air.sent.exact[:, None])[:, 0]
             receive(on_air, total, exact, delivery)
             if self.parts.save_link:
-                delivery.tally.saved |= collect_coefficients(on_air, self.parts.save_gram)
+                delivery.saved |= collect_coefficients(on_air, self.parts.save_gram)
 
     def _receive_symbols(
         self, laid: list[LaidOut], slot: Slot, grid: Grid, delivery: Delivery

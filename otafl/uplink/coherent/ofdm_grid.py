@@ -32,7 +32,6 @@ from torch import Tensor
 from otafl.channels.ofdm import frequency_response, rotations
 from otafl.core.contracts import ChannelState, Cohort
 from otafl.core.tensors import get_constant
-from otafl.uplink.signal import Uses
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,9 @@ class Grid:
         """Samples of an OFDM symbol over those without its prefix."""
         return 1.0 + self.prefix / self.carriers
 
-    def get_places(self, uses: Uses) -> Tensor:
+    def get_places(self, uses: range) -> Tensor:
         """Return the positions [count] int64 of a group's channel uses."""
-        return self.place[uses.start : uses.start + uses.count]
+        return self.place[uses.start : uses.stop]
 
     def sources(self, place: Tensor) -> Tensor:
         """Return the group's symbol on each sub-carrier, [symbols, n] int64; -1 for none."""

@@ -36,7 +36,7 @@ from otafl.uplink.groups import centre
 from otafl.uplink.impairments.distorted import superpose_distorted
 from otafl.uplink.intercell import InterCellInterference
 from otafl.uplink.report import collect_coefficients
-from otafl.uplink.signal import Segments, Signal, Uses, compute_energies, cut, sum_quadratures
+from otafl.uplink.signal import Segments, Signal, compute_energies, cut, sum_quadratures
 from otafl.uplink.transmission import Alignment, Transmission, account, receive, transmit
 
 
@@ -93,7 +93,7 @@ def lay_out_reals(delivery: Delivery, settings: AnalogSettings, csi: Csi) -> Slo
 
 
 def normalise_reals(
-    slot: Slot, uses: Uses, sent: Signal, settings: AnalogSettings
+    slot: Slot, uses: range, sent: Signal, settings: AnalogSettings
 ) -> tuple[Signal, Tensor | None, Segments]:
     """Cut and centre the symbols of a group [n, P].
 
@@ -101,7 +101,7 @@ def normalise_reals(
     ----------
     slot : Slot
         Cells of the channel.
-    uses : Uses
+    uses : range
         Channel uses of the group.
     sent : Signal
         Rows of the group, [n, P].
@@ -178,7 +178,7 @@ class OverTheAir(Transport):
         if privacy is not None:
             gains = compute_power_gains(slot, self.neighbours)
             sends = torch.stack([rows.transmitter_mask for rows in delivery.uplink]).any(0)
-            symbols = slot.symbols // slot.turns
+            symbols = slot.symbols // delivery.turns
             budget = privacy.limit_power(
                 slot.budget, gains.amax(2), symbols, slot.round, sends, delivery.limits
             )
@@ -206,8 +206,8 @@ class OverTheAir(Transport):
             if self.parts.save_link:
                 for name, signal in unwanted.items():
                     energy = compute_energies(replace(sent, x=signal), segments)
-                    delivery.tally.saved[f"{name}/{sent.index}"] = energy
-                delivery.tally.saved |= collect_coefficients(on_air, self.parts.save_gram)
+                    delivery.saved[f"{name}/{sent.index}"] = energy
+                delivery.saved |= collect_coefficients(on_air, self.parts.save_gram)
 
     def _superpose(self, on_air: Transmission, unwanted: Tensors) -> tuple[Tensor, Tensor]:
         """Sum the signals with noise and interference, and convert the sum.
@@ -320,4 +320,4 @@ def count_scalars(on_air: Transmission, power: bool, link: Alignment) -> int:
         Number of real numbers.
     """
     stretches = on_air.segments.scopes[-1] + 1
-    return stretches * (power + (on_air.means is not None) + link.needs_variation)
+    return stretches * (power + (on_air.means is not None) + link.policy.needs_variation)

@@ -227,14 +227,14 @@ class Digital(Transport):
         read, arrived = self._carry_packets(packets, links)
         packets, arrived = interrupt(packets, arrived)
         time, pilots = packets.time, float(self.csi.num_pilot_symbols * links.blocks)
-        delivery.tally.add(
+        delivery.add(
             bits=packets.bits.sum(1),
             symbols=time.sum(1) if settings.access == "tdma" else time.amax(1),
             energy=time * budget,
             sent=time,
             side=on_air.sum(1).to(time.dtype) * pilots,
+            on_air=arrived,
         )
-        delivery.tally.note(on_air=arrived)
         lossless = links.sure and self._coded is None and not self._is_bounded
         unlimited = limits.energy_budget is None and limits.sent_fraction is None
         whole = lossless and unlimited and packets.sends.equal(on_air)

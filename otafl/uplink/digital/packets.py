@@ -21,7 +21,7 @@ from otafl.core.rng import Streams, declare_family
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.groups import compute_error_free, make_signal, select_rows
-from otafl.uplink.signal import Signal, compute_squared_norm
+from otafl.uplink.signal import Signal
 
 FITTED = declare_family("fitted", __name__)
 
@@ -161,10 +161,7 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
         }
         delivery.give(sent, mean, count, each, received, delivered_fn=got.delivered_mask)
         delivery.note_delivered(got)
-        target = flatten(compute_error_free(sent)[0])
-        delivery.tally.error(
-            compute_squared_norm(flatten(mean) - target), compute_squared_norm(target)
-        )
+        delivery.add_error(flatten(mean), flatten(compute_error_free(sent)[0]))
 
 
 def _normalise_weight(count: Tensor | Tensors, sent: Signal, arrived: Tensor) -> Tensor | Tensors:

@@ -18,8 +18,8 @@ from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, Slot
 from otafl.uplink.groups import divide_by_weights
 from otafl.uplink.noncoherent import pairs
-from otafl.uplink.noncoherent.energies import Energies
-from otafl.uplink.signal import Signal, Uses, compute_squared_norm
+from otafl.uplink.noncoherent.energies import receive_energies
+from otafl.uplink.signal import Signal, compute_squared_norm
 from otafl.uplink.transmission import Transmission
 
 
@@ -83,7 +83,6 @@ class FskMajorityVote(Transport):
     def __init__(self, settings: Settings, parts: Parts) -> None:
         super().__init__(settings, parts)
         self.hyper, self.impairments = parts.hyper, parts.alignment.impairments
-        self._energies = Energies(parts.streams, self.impairments)
         self._absentees = bool((self.hyper["absentee"] > 0).any())
         self._detects = bool((self.hyper["detection"] > 0).any())
 
@@ -102,7 +101,7 @@ class FskMajorityVote(Transport):
                 steps, exact = self._receive(on_air, least)
                 count: Tensor | Tensors = on_air.weight[:, 0]
                 if sent.mask is not None:
-                    reached = pairs.weigh_known(on_air)
+                    reached = on_air.weigh_coordinates()
                     steps, count = steps * (reached > 0), sent.blocks(reached)
                 pairs.hand_over(on_air, steps, exact, count, delivery, self.parts)
 
@@ -115,7 +114,9 @@ class FskMajorityVote(Transport):
             least = least * (compute_squared_norm(sent.x) / sent.num_coordinates).sqrt()
         return least[:, None]
 
-    def _transmit(self, slot: Slot, uses: Uses, sent: Signal, least: Tensor | None) -> Transmission:
+    def _transmit(
+        self, slot: Slot, uses: range, sent: Signal, least: Tensor | None
+    ) -> Transmission:
         """Put the votes of a group on air."""
         eligible_mask, scale = pairs.select_able(slot, sent), torch.ones_like(sent.weight)
         energy = 2.0 * slot.budget
@@ -157,7 +158,8 @@ class FskMajorityVote(Transport):
             votes = _cast_votes(rows, columns, least, stop)
             return one if votes is None else votes
 
-        for columns, energy, majority in self._energies.receive_symbols(on_air, on_air.scale, cast):
+        given = on_air, self.parts.streams, self.impairments, on_air.scale, cast
+        for columns, energy, majority in receive_energies(*given):
             plus, minus = energy.unbind(1)
             vote = torch.sub(plus, minus, out=steps[:, columns]).sign_()
             if self._detects:
@@ -227,10 +229,6 @@ class Reed(Transport):
         def check(self, scenario: Any) -> Iterable[Problem]:
             return pairs.find_problems(scenario)
 
-    def __init__(self, settings: Settings, parts: Parts) -> None:
-        super().__init__(settings, parts)
-        self._energies = Energies(parts.streams, parts.alignment.impairments)
-
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other, and give the server its estimates."""
         with torch.no_grad():
@@ -240,7 +238,7 @@ class Reed(Transport):
                 received = self._receive(on_air)
                 pairs.hand_over(on_air, *received, delivery, self.parts, num_scalars=1)
 
-    def _transmit(self, delivery: Delivery, slot: Slot, uses: Uses, sent: Signal) -> Transmission:
+    def _transmit(self, delivery: Delivery, slot: Slot, uses: range, sent: Signal) -> Transmission:
         """Put a group on air at the common scale.
 
         Its eta is the mean received energy of a unit magnitude, over fading and devices.
@@ -271,7 +269,8 @@ class Reed(Transport):
         """Return the estimate and the error-free aggregate, [S, P], and the delivered weight."""
         sent, weight = on_air.sent, on_air.weight[:, 0]
         estimate, exact = sent.empty_sum(), sent.empty_sum()
-        for columns, energy, sums in self._energies.receive_symbols(on_air, sent.exact):
+        given = on_air, self.parts.streams, self.parts.alignment.impairments, sent.exact
+        for columns, energy, sums in receive_energies(*given):
             torch.sub(energy[:, 0], energy[:, 1], out=estimate[:, columns])
             exact[:, columns] = sums
         unit = 1.0 / (on_air.slot.h.shape[2] * on_air.scalars.eta[:, 0].clamp_min(pairs.TINY))
@@ -282,7 +281,7 @@ class Reed(Transport):
         estimate *= torch.where(weight > 0, unit, 0.0)[:, None]
         if sent.mask is None:
             return estimate, exact, weight
-        return divide_by_weights(sent, estimate, exact, pairs.weigh_known(on_air))
+        return divide_by_weights(sent, estimate, exact, on_air.weigh_coordinates())
 
 
 def find_common_scale(slot: Slot, eligible_mask: Tensor, cost: Tensor) -> Tensor:

@@ -157,7 +157,7 @@ class TypeBased(Transport):
                 receive(on_air, *self._receive(on_air, rows, values), delivery)
                 account(on_air, delivery, values.num_side_scalars)
                 if self.parts.save_link:
-                    delivery.tally.saved |= self._list_saved(on_air, rows, values)
+                    delivery.saved |= self._list_saved(on_air, rows, values)
 
     def _values(self, sent: Signal) -> Values:
         """Compute the ranges of a group's levels."""
