@@ -40,14 +40,14 @@ Tse, Viswanath 2005, "Fundamentals of Wireless Communication", chapters 5 and 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import MIN_RATE, Group
+from otafl.core.contracts import MIN_RATE, NOISE_VARIANCE, Group
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.tensors import get_constant
 from otafl.core.units import db_to_linear
@@ -56,14 +56,12 @@ from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital.coded_bits import CodedBits
 from otafl.uplink.digital.packets import (
     ROUNDING,
-    Packets,
-    drop_unpaid,
     fitting_depth,
     hand_over,
-    interrupt,
     quantise_to_fit,
+    repeat_packets,
 )
-from otafl.uplink.digital.rates import MCS_TABLE, Capacity, Links
+from otafl.uplink.digital.rates import MCS_TABLE, bits_a_use, compute_snr
 
 
 class Digital(Transport):
@@ -163,13 +161,13 @@ class Digital(Transport):
         alignment, hyper = parts.alignment, parts.hyper
         self.hyper, self.csi, self.codec = hyper, alignment.csi, parts.codec
         self.streams = parts.streams
-        self._capacity = Capacity(settings, hyper, alignment.csi, alignment.impairments)
+        self._gap = db_to_linear(hyper["snr_gap_db"])[:, None]
+        self._margin = db_to_linear(hyper["margin_db"])[:, None]
         self._coded = None
         if settings.coding == "ldpc":
             self._coded = CodedBits(MCS_TABLE, self.codec, self.streams)
         most = hyper["max_symbols"][:, None]
         self._most = most.where(most > 0, torch.inf)
-        self._is_bounded = bool((most > 0).any())
         self._least = hyper["gain_threshold"]
         self._truncates = bool((self._least > 0).any())
         self._saved = None  # [S, K], factor of a budget
@@ -200,12 +198,13 @@ class Digital(Transport):
     def transmit(self, delivery: Delivery) -> None:
         """Send each device's packet, and give the server the mean of the delivered updates."""
         settings, uplink, limits = self.settings, delivery.uplink, delivery.limits
-        num_coordinates = sum(sent.num_coordinates for sent in uplink)
-        sounding = self._capacity.sound(delivery.channel, num_coordinates, delivery.round)
+        h = delivery.channel.extend_to(max(1, sum(sent.num_coordinates for sent in uplink)))
+        h_hat = self.csi.estimate(h, delivery.channel.gain, delivery.round)
         on_air = torch.stack([sent.transmitter_mask for sent in uplink]).any(0)
         active = on_air
         if self._truncates:
-            active = on_air & (sounding.strength >= self._least[:, None])
+            strength = h_hat[:, :, :, 0].abs().square().flatten(2).mean(2)
+            active = on_air & (strength >= self._least[:, None])
         counted = active if settings.shares == "active" else on_air
         sharers = counted.sum(1, keepdim=True).clamp_min(1).to(self._most.dtype)
         parts = sharers if settings.access == "ofdma" else torch.ones_like(sharers)
@@ -213,32 +212,47 @@ class Digital(Transport):
         if self._saved is not None:
             budget = budget * self._saved
         power = budget * delivery.channel.gain * parts  # in each device's own band
-        links = self._capacity.links(sounding, power, delivery.round)
-        rate, scheme = self._choose_rates(links)
-        symbols, bits, depth = self._count_symbols(delivery, self._most / sharers, rate, scheme)
-        fits = symbols <= self._most / sharers * (1.0 + ROUNDING)
-        sends = active & (rate > 0) & (links.believed >= MIN_RATE) & fits
+        snr, believed = self._compute_snr(h, h_hat, power, delivery.round)
+        rate, scheme = self._choose_rates(believed)
+        most = self._most / sharers
+        symbols, bits, depth = self._count_symbols(delivery, most, rate, scheme)
+        sends = active & (rate > 0) & (believed >= MIN_RATE) & (symbols <= most * (1.0 + ROUNDING))
         if depth is not None:
             sends = sends & (depth >= 1)
-        packets = Packets(
-            delivery, budget, parts, symbols * sends, bits * sends, sends, rate, scheme, depth
-        )
-        packets = drop_unpaid(packets)
-        read, arrived = self._carry_packets(packets, links)
-        packets, arrived = interrupt(packets, arrived)
-        time, pilots = packets.time, float(self.csi.num_pilot_symbols * links.blocks)
+        time = symbols * parts  # in channel uses of the whole band
+        circuits = limits.energy_per_symbol
+        cost = time * (budget if circuits is None else budget + circuits)
+        if limits.energy_budget is not None:
+            sends = sends & (cost <= limits.energy_budget * (1.0 + ROUNDING))
+        arrived = self._carry_packets(delivery, sends, rate, scheme, snr)
+        read = {} if depth is None else quantise_to_fit(delivery, depth, self.streams)
+        uses, arrived = repeat_packets(limits, cost, arrived)
+        time, bits = time * sends * uses, bits * sends * uses
+        pilots = float(self.csi.num_pilot_symbols * h.shape[3])
         delivery.add(
-            bits=packets.bits.sum(1),
+            bits=bits.sum(1),
             symbols=time.sum(1) if settings.access == "tdma" else time.amax(1),
             energy=time * budget,
             sent=time,
             side=on_air.sum(1).to(time.dtype) * pilots,
             on_air=arrived,
         )
-        lossless = links.sure and self._coded is None and not self._is_bounded
-        unlimited = limits.energy_budget is None and limits.sent_fraction is None
-        whole = lossless and unlimited and packets.sends.equal(on_air)
-        hand_over(delivery, read, None if whole else arrived)
+        hand_over(delivery, read, arrived, whole=not read and arrived.equal(on_air))
+
+    def _compute_snr(
+        self, h: Tensor, h_hat: Tensor, power: Tensor, round: int
+    ) -> tuple[Tensor, Tensor]:
+        """Compute the true SNR [S, K, cells], and the estimated bits per channel use [S, K].
+
+        `power` [S, K] is the mean received power in a device's own band over the noise in it.
+        """
+        impairments = self.parts.alignment.impairments
+        own = h_hat.flatten(3)
+        combined = snr = power[..., None] * own.abs().square().sum(2)
+        if h_hat is not h or impairments.adds_noise or impairments.grows:
+            snr = compute_snr(h.flatten(3), own, power, impairments, round)
+        known = impairments.compute_known_noise(round)[:, None] / NOISE_VARIANCE
+        return snr, bits_a_use(combined / (known * self._gap * self._margin)[..., None])
 
     def _count_symbols(
         self, delivery: Delivery, most: Tensor, rate: Tensor, scheme: Tensor
@@ -267,35 +281,24 @@ class Digital(Transport):
             symbols = symbols + bits.new_tensor(own)[scheme] * sent.transmitter_mask
         return symbols, bits, depth
 
-    def _choose_rates(self, links: Links) -> tuple[Tensor, Tensor]:
+    def _choose_rates(self, believed: Tensor) -> tuple[Tensor, Tensor]:
         """Choose the bits per channel use and the scheme; 0 if no scheme is supported."""
-        scheme = torch.full_like(links.believed, self.settings.mcs_index or 0, dtype=torch.int64)
+        scheme = torch.full_like(believed, self.settings.mcs_index or 0, dtype=torch.int64)
         if self.settings.rate == "shannon":
-            return links.believed, scheme
-        efficiency = links.believed.new_tensor([mcs.efficiency for mcs in MCS_TABLE])
+            return believed, scheme
+        efficiency = believed.new_tensor([mcs.efficiency for mcs in MCS_TABLE])
         if self.settings.mcs_index is not None:
             return efficiency[scheme], scheme
         # the fastest supported, not the last: 64-QAM's slowest is below 16-QAM's fastest
-        supported = efficiency <= links.believed[..., None] * (1.0 + ROUNDING)
+        supported = efficiency <= believed[..., None] * (1.0 + ROUNDING)
         rate, scheme = (efficiency * supported).max(-1)
         return rate, scheme
 
-    def _carry_packets(self, packets: Packets, links: Links) -> tuple[Mapping[int, Group], Tensor]:
-        """Carry the packets over the channel.
-
-        Returns
-        -------
-        read : mapping of int to Group
-            Groups that are not received as they were sent, by index.
-        arrived : Tensor, bool [S, K]
-            Devices whose update is delivered.
-        """
-        delivery, arrived = packets.delivery, packets.sends
-        if self._coded is not None:
-            scheme = packets.scheme.where(arrived, -1)
-            return {}, arrived & self._coded.send(delivery, scheme, links.snr)
-        if not links.sure:
-            arrived = arrived & (packets.rate <= links.carried * (1.0 + ROUNDING))
-        if packets.depth is None:
-            return {}, arrived
-        return quantise_to_fit(delivery, packets.depth, self.streams), arrived
+    def _carry_packets(
+        self, delivery: Delivery, sends: Tensor, rate: Tensor, scheme: Tensor, snr: Tensor
+    ) -> Tensor:
+        """Carry the packets over the channel, and return those without errors, bool [S, K]."""
+        if self._coded is None:
+            return sends & (rate <= bits_a_use(snr / self._gap[..., None]) * (1.0 + ROUNDING))
+        flat_snr = torch.expm1(torch.log1p(snr).mean(-1))  # of the same capacity
+        return sends & self._coded.send(delivery, scheme.where(sends, -1), flat_snr)

@@ -9,13 +9,13 @@ coordinate, to which it rounds stochastically.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from otafl.codecs.base import get_trial_device, has_repeated_devices
-from otafl.core.contracts import Cohort, Group, Tensors, unsqueeze_like
+from otafl.core.contracts import Cohort, Group, Tensors, TransmitLimits, unsqueeze_like
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_family
 from otafl.models.base import flatten
@@ -35,84 +35,38 @@ RANGE_BITS = 64
 """Bits of the two ends of a tensor's range, as floats."""
 
 
-@dataclass(frozen=True)
-class Packets:
-    """Packets in which each device sends its update over the uplink groups of a delivery.
-
-    Parameters
-    ----------
-    delivery : Delivery
-        The payload.
-    budget : Tensor, float [S, K]
-        Power budget.
-    parts : Tensor, float [S, 1]
-        Number of parts of the band, of which a device has one.
-    symbols : Tensor, float [S, K]
-        Channel uses of a device's part of the band, 0 if it is silent.
-    bits : Tensor, float [S, K]
-        Bits sent.
-    sends : Tensor, bool [S, K]
-        Devices that send.
-    rate : Tensor, float [S, K]
-        Bits per channel use.
-    scheme : Tensor, int64 [S, K]
-        Position in the table of schemes.
-    depth : Tensor, float [S, K], or None
-        Bits per coordinate, if they are fitted to the slot.
-    """
-
-    delivery: Delivery
-    budget: Tensor
-    parts: Tensor
-    symbols: Tensor
-    bits: Tensor
-    sends: Tensor
-    rate: Tensor
-    scheme: Tensor
-    depth: Tensor | None
-
-    @property
-    def time(self) -> Tensor:
-        """Time on air of each device [S, K], in channel uses of the whole band."""
-        return self.symbols * self.parts
-
-    @property
-    def cost(self) -> Tensor:
-        """Energy of each device's packet [S, K], radiated and consumed by its circuits."""
-        circuits, power = self.delivery.limits.energy_per_symbol, self.budget
-        return self.time * (power if circuits is None else power + circuits)
-
-    def times(self, uses: Tensor) -> Packets:
-        """Return the packets with their channel uses multiplied by `uses` [S, K]."""
-        return replace(self, symbols=self.symbols * uses, bits=self.bits * uses)
-
-
-def drop_unpaid(packets: Packets) -> Packets:
-    """Select the packets of devices with the energy for their packet."""
-    energy = packets.delivery.limits.energy_budget
-    if energy is None:
-        return packets
-    sends = packets.sends & (packets.cost <= energy * (1.0 + ROUNDING))
-    return replace(packets.times(sends), sends=sends)
-
-
-def interrupt(packets: Packets, arrived: Tensor) -> tuple[Packets, Tensor]:
-    """Return the packets with repetitions, up to the crash, and the delivered packets.
+def repeat_packets(
+    limits: TransmitLimits, cost: Tensor, arrived: Tensor
+) -> tuple[Tensor | float, Tensor]:
+    """Count how often each packet is sent, up to a crash, and return the delivered packets.
 
     A repetition was not planned, so it may exceed `max_symbols`, but a device without the energy
     for it does not send it.
+
+    Parameters
+    ----------
+    limits : TransmitLimits
+        Copies, energy and crashes.
+    cost : Tensor, float [S, K]
+        Energy of a packet, radiated and consumed by the device's circuits.
+    arrived : Tensor, bool [S, K]
+        Packets that are delivered if they are sent completely.
+
+    Returns
+    -------
+    tuple of Tensor, float [S, K] (or 1.0), and Tensor, bool [S, K]
+        Packets sent, and those that are delivered.
     """
-    limits, uses = packets.delivery.limits, torch.ones_like(packets.symbols)
-    if limits.num_copies is None and limits.sent_fraction is None:
-        return packets, arrived
+    uses: Tensor | float = 1.0
     if limits.num_copies is not None:
         uses = limits.num_copies
         if limits.energy_budget is not None:
-            paid = limits.energy_budget * (1.0 + ROUNDING) / packets.cost.clamp_min(1e-30)
+            paid = limits.energy_budget * (1.0 + ROUNDING) / cost.clamp_min(1e-30)
             uses = torch.minimum(uses, paid.floor().clamp_min(1.0))
     if limits.sent_fraction is not None:
         uses = uses * limits.sent_fraction
-    return packets.times(uses), arrived & (uses >= 1.0)
+        arrived = arrived & (uses >= 1.0)
+    return uses, arrived
 
 
 def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
@@ -127,7 +81,7 @@ def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
     return group.row_index
 
 
-def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | None) -> None:
+def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor, whole: bool) -> None:
     """Pass the server the mean over the delivered updates, and add up the error.
 
     Parameters
@@ -136,15 +90,16 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
         The payload.
     read : mapping of int to Group
         Groups that are not received as they were sent, by index.
-    arrived : Tensor, bool [S, K], or None
-        Devices whose update is delivered; None if it is known on the host that all are, as sent.
+    arrived : Tensor, bool [S, K]
+        Devices whose update is delivered.
+    whole : bool
+        Whether all updates are delivered as they were sent.
     """
-    cohort = receiving = delivery.cohort
-    if arrived is not None:
-        sends = cohort.transmit_mask & arrived.flatten()[cohort.flat_index]
-        receiving = replace(cohort, transmit_mask=sends, all_transmit=False)
+    cohort = delivery.cohort
+    sends = cohort.transmit_mask & arrived.flatten()[cohort.flat_index]
+    receiving = replace(cohort, transmit_mask=sends, all_transmit=False)
     for sent in delivery.uplink:
-        if arrived is None:
+        if whole:
             delivery.give_exact(sent)
             delivery.note_delivered(sent)
             continue
