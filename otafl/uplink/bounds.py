@@ -23,6 +23,10 @@ ROUNDING = 1e-5
 """A rest of energy below this share of the last expense counts as zero."""
 
 
+LIMITS = ("energy_budget", "sent_fraction", "num_copies", "full_power_mask", "reported_power")
+"""Fields of `TransmitLimits` that are applied here."""
+
+
 class Bounds:
     """Limits of one slot, applied to the groups of its payload in order.
 

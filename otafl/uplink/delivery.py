@@ -12,7 +12,7 @@ from torch import Tensor
 
 from otafl.core import contracts as c
 from otafl.csi.base import Csi
-from otafl.uplink.bounds import Bounds
+from otafl.uplink.bounds import LIMITS, Bounds
 from otafl.uplink.groups import compute_error_free, make_signal, select_rows
 from otafl.uplink.signal import Signal, compute_squared_norm
 
@@ -310,16 +310,7 @@ def lay_out(
             block_stops = stops[h.shape[4] - 1 :: h.shape[4]]
             _count_pilots(delivery, csi.num_pilot_symbols, block_stops)
     bounds = None
-    if any(
-        limit is not None
-        for limit in (
-            limits.energy_budget,
-            limits.sent_fraction,
-            limits.num_copies,
-            limits.full_power_mask,
-            limits.reported_power,
-        )
-    ):
+    if any(getattr(limits, name) is not None for name in LIMITS):
         bounds = Bounds(limits, symbols, each, delivery.turns)
     ends = list(itertools.accumulate(lengths))
     return Slot(

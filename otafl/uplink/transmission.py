@@ -167,6 +167,14 @@ class Transmission:
         """Standard deviation [S, Q] of the noise of an estimated real number."""
         return self.received_unit * self.noise.sqrt().to(self.sent.x.dtype)
 
+    def get_delivered_fn(self, active: Tensor) -> Callable[[], Tensor]:
+        """Return `mark_delivered` as in `LinkReport.delivered_mask_fns`, given its `active` rows.
+
+        The function holds no tensor of the payload's size.
+        """
+        given = self.sent.cohort, active, self.segments, self.stop, self.sent.num_coordinates
+        return functools.partial(mark_delivered, *given)
+
     def weigh_coordinates(self) -> Tensor:
         """Compute the counted weight that has each coordinate, [S, P], of a group with a mask."""
         assert self.sent.mask is not None
@@ -381,35 +389,37 @@ def receive(on_air: Transmission, total: Tensor, exact: Tensor, delivery: Delive
     elif len(segments.bounds) > 1:
         reached = sent.blocks(on_air.expand(on_air.weight))
     active = sent.take_rows(on_air.scalars.on_air_mask.mT)
-    delivered_fn = make_delivered_fn(on_air, active)
+    delivered_fn = on_air.get_delivered_fn(active)
     delivery.give_estimate(sent, total, exact, count, reached, delivered_fn=delivered_fn)
 
 
-def make_delivered_fn(on_air: Transmission, active: Tensor) -> Callable[[], Tensor]:
-    """Return the function of the coordinates that each device has on air, [S, K, P] bool.
-
-    The function returns [S, K] if a device has all of its coordinates on air, or none. It holds no
-    tensor of the payload's size.
-
-    Parameters
-    ----------
-    on_air : Transmission
-        Transmission of the group.
-    active : Tensor, bool [n, Q], or [n, 1] for all segments
-        Rows on air in a segment.
-    """
-    sent = on_air.sent
-    rows = sent.cohort, active, on_air.segments, on_air.stop, sent.num_coordinates
-    return functools.partial(_mark_delivered, *rows)
-
-
-def _mark_delivered(
+def mark_delivered(
     cohort: Cohort,
     active: Tensor,
     segments: Segments,
     stop: Tensor | None,
     num_coordinates: int,
 ) -> Tensor:
+    """Mark the coordinates that each device has on air.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        The n rows of the group.
+    active : Tensor, bool [n, Q], or [n, 1] for all segments
+        Rows on air in a segment.
+    segments : Segments
+        Q segments of the group.
+    stop : Tensor, float [n, 1], or None
+        Symbols of the group until the crash of each row.
+    num_coordinates : int
+        Coordinates of a row, P.
+
+    Returns
+    -------
+    Tensor, bool [S, K, P], or [S, K] if a device has all of its coordinates on air, or none
+        The coordinates.
+    """
     if stop is None and active.shape[1] == 1:
         return cohort.scatter_to_grid(active[:, 0], False)
     rows = segments.expand(active.expand(-1, len(segments.bounds)), num_coordinates)

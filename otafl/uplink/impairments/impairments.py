@@ -16,6 +16,7 @@ from torch import Tensor
 
 from otafl.core import registry, settings
 from otafl.core.contracts import NOISE_VARIANCE
+from otafl.core.hyper import build_hyper
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, declare_stackable
@@ -33,6 +34,8 @@ class Impairments:
         Power of a jammer over the noise; None without one.
     streams : Streams
         Random streams of the S trials.
+    snr_growth : sequence of float [S]
+        Power of the round by which the SNR grows; none by default.
 
     Attributes
     ----------
@@ -139,27 +142,21 @@ class Impairments:
         sections: Sequence[Settings],
         jammer: Tensor | None,
         streams: Streams,
-        snr_growth: Sequence[float] = (),
+        snr_growth: Sequence[float] = (0.0,),
     ) -> None:
-        def column(values: list[float]) -> Tensor:
-            return torch.tensor(values, dtype=streams.dtype, device=streams.device)
-
-        def level(value_db: float | None, without: float) -> float:
-            return without if value_db is None else db_to_linear(value_db)
-
+        hyper = build_hyper(sections, streams)
         self.settings, self.streams = sections[0], streams
-        self.residual_phase = column([one.residual_phase_rad for one in sections])
-        self.carrier_offset = column([one.carrier_offset for one in sections])
-        self.timing_offset = column([one.timing_offset for one in sections])
-        self.clip = column([level(one.clip_db, math.inf) for one in sections])
-        power = column([level(one.interference_db, 0.0) for one in sections])
+        self.residual_phase = hyper["residual_phase_rad"]
+        self.carrier_offset, self.timing_offset = hyper["carrier_offset"], hyper["timing_offset"]
+        zeros = torch.zeros_like(self.residual_phase)
+        self.clip = db_to_linear(hyper["clip_db"]) if "clip_db" in hyper else zeros + math.inf
+        power = db_to_linear(hyper["interference_db"]) if "interference_db" in hyper else zeros
         self.heavy = self.settings.interference == "alpha_stable"
-        self.interference = torch.zeros_like(power) if self.heavy else power
+        self.interference = zeros if self.heavy else power
         self.tail_scale = (0.5 * NOISE_VARIANCE * power).sqrt()
-        self.tail_index = column([one.tail_index for one in sections])
-        self.jammer = torch.zeros_like(self.clip) if jammer is None else jammer
-        self.adc_range = column([one.adc_range for one in sections])
-        self.snr_growth = column(list(snr_growth) or [0.0] * len(sections))
+        self.tail_index, self.adc_range = hyper["tail_index"], hyper["adc_range"]
+        self.jammer = zeros if jammer is None else jammer
+        self.snr_growth = zeros + zeros.new_tensor(snr_growth)
         self.grows = bool(self.snr_growth.any())
         self.known_noise = NOISE_VARIANCE * (1.0 + self.settings.interferers * self.interference)
         self.rotates_phase = bool(self.residual_phase.any())

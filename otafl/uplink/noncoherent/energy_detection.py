@@ -41,9 +41,8 @@ class FskMajorityVote(Transport):
 
     A device with a small |x| can abstain (`absentee`), which helps if devices have different data.
     If the server knows that no device transmits a coordinate (no energy, or no device has it), it
-    takes no step. It does not know of absentees: if all abstain, noise decides, unless `detection`
-    requires more energy than noise has. The reported error is relative to the step along the
-    error-free majority, which is zero at a tie.
+    takes no step. It does not know of absentees: if all abstain, noise decides. The reported error
+    is relative to the step along the error-free majority, which is zero at a tie.
 
     Study: `studies/published/majority_votes.yaml`.
 
@@ -68,10 +67,6 @@ class FskMajorityVote(Transport):
         """|x| below which a device abstains; by default it always votes"""
         absentee_of: Literal["value", "rms"] = "value"
         """unit of `absentee`: a value of x, or the root mean square of the device's update"""
-        detection: float = declare_stackable(0.0, ge=0)
-        """smallest energy of a valid vote, in multiples of the mean energy of noise and known
-        interference; if both energies are smaller, the server takes no step. By default every vote
-        is valid"""
 
         @property
         def assumes_increments(self) -> str:
@@ -82,9 +77,8 @@ class FskMajorityVote(Transport):
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self.hyper, self.impairments = parts.hyper, parts.alignment.impairments
+        self.hyper = parts.hyper
         self._absentees = bool((self.hyper["absentee"] > 0).any())
-        self._detects = bool((self.hyper["detection"] > 0).any())
 
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other, and give the server its steps."""
@@ -149,8 +143,6 @@ class FskMajorityVote(Transport):
     def _receive(self, on_air: Transmission, least: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the server's steps, and those along the error-free votes, [S, P] each."""
         sent = on_air.sent
-        noise = 2.0 * on_air.slot.h.shape[2] * self.impairments.known_noise
-        detection_level = (self.hyper["detection"] * noise)[:, None]
         one = torch.ones_like(sent.x[:1, :1])
         steps, exact = sent.empty_sum(), sent.empty_sum()
 
@@ -158,12 +150,10 @@ class FskMajorityVote(Transport):
             votes = _cast_votes(rows, columns, least, stop)
             return one if votes is None else votes
 
-        given = on_air, self.parts.streams, self.impairments, on_air.scale, cast
+        given = on_air, self.parts.streams, self.parts.alignment.impairments, on_air.scale, cast
         for columns, energy, majority in receive_energies(*given):
             plus, minus = energy.unbind(1)
-            vote = torch.sub(plus, minus, out=steps[:, columns]).sign_()
-            if self._detects:
-                vote *= torch.maximum(plus, minus) > detection_level
+            torch.sub(plus, minus, out=steps[:, columns]).sign_()
             torch.sign(majority, out=exact[:, columns])
         step = self.hyper["step"][:, None]
         return steps.mul_(step * (on_air.weight[:, :1] > 0)), exact.mul_(step)

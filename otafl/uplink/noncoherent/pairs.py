@@ -24,7 +24,7 @@ from otafl.uplink.delivery import Delivery, Slot, lay_out
 from otafl.uplink.impairments.impairments import refuse_distortion
 from otafl.uplink.report import collect_coefficients
 from otafl.uplink.signal import Signal, cut
-from otafl.uplink.transmission import Transmission, account, make_delivered_fn
+from otafl.uplink.transmission import Transmission, account
 
 BENT = ("timing_offset", "clip_db", "adc_bits")
 """Impairments that the model of energies on pairs does not include."""
@@ -163,7 +163,7 @@ def hand_over(
         Real numbers of side information from each device.
     """
     sent = on_air.sent
-    delivered_fn = make_delivered_fn(on_air, on_air.active_rows[:, :1] > 0)
+    delivered_fn = on_air.get_delivered_fn(on_air.active_rows[:, :1] > 0)
     delivery.give_estimate(sent, estimate, exact, count, delivered_fn=delivered_fn)
     account(on_air, delivery, num_scalars)
     if parts.save_link:
