@@ -117,14 +117,8 @@ class Transport(Stateful, ABC):
     counts: ClassVar[Counts]
     """Symbols in `uplink_symbols`: shared by all devices, of the longest device, or of all."""
 
-    loses_updates: ClassVar[bool] = True
-    """Whether the update of a device that lacks the energy to send it is lost."""
-
     provides_sums: ClassVar[bool] = True
     """Whether the server can get the plain sum of the signals, which a vote is not."""
-
-    is_unbiased: ClassVar[bool] = True
-    """Whether the server gets the sent values without noise and fading, to rounding of floats."""
 
     uses_fading: ClassVar[bool] = True
     """Whether the outcome or its cost depends on the fading h, which is otherwise not drawn."""

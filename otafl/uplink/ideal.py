@@ -18,7 +18,6 @@ class Ideal(Transport):
     provides: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
     counts: ClassVar[Counts] = "one"
     uses_fading: ClassVar[bool] = False
-    loses_updates: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["ideal"] = "ideal"

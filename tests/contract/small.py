@@ -143,10 +143,13 @@ def payload_kind(method: type[Any]) -> tuple[Any, ...]:
     )
 
 
+INDIRECT = ("type_based", "fsk_majority_vote", "reed")
+"""Transports whose server does not get the sent values, even without noise and fading."""
+
 EVERY_METHOD = [
     name
     for name in first_of_each("transport", lambda one: (one.provides, one.counts))
-    if registry.load_component("transport", name).is_unbiased
+    if name not in INDIRECT
 ]
 EVERY_PAYLOAD = [name for name in first_of_each("algorithm", payload_kind) if needs(name) == "mean"]
 """A transport of each kind that every method gets along with, and a method of each kind of payload:

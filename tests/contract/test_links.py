@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import TRANSPORTS, engine, first_of_each, run, scenario, section, small
+from contract.small import (
+    INDIRECT,
+    TRANSPORTS,
+    engine,
+    first_of_each,
+    run,
+    scenario,
+    section,
+    small,
+)
 from support.rounding import assert_agree
 
 from otafl.channels.base import FadingSettings
@@ -203,11 +212,7 @@ def test_codec_over_transport(codec: str, transport: str) -> None:
     assert taken["uplink_bits"].gt(0).all() == (link.counts == "all")
 
 
-FAITHFUL = [
-    name
-    for name in registry.list_names("transport")
-    if registry.load_component("transport", name).is_unbiased
-]
+FAITHFUL = [name for name in registry.list_names("transport") if name not in INDIRECT]
 
 
 @pytest.mark.parametrize("transport", FAITHFUL)

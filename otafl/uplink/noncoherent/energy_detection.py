@@ -57,7 +57,6 @@ class FskMajorityVote(Transport):
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     provides_sums: ClassVar[bool] = False
-    is_unbiased: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["fsk_majority_vote"] = "fsk_majority_vote"
@@ -207,7 +206,6 @@ class Reed(Transport):
 
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
-    is_unbiased: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["reed"] = "reed"

@@ -79,7 +79,6 @@ class TypeBased(Transport):
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True
-    is_unbiased: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["type_based"] = "type_based"
