@@ -14,7 +14,7 @@ from otafl.core import contracts as c
 from otafl.csi.base import Csi
 from otafl.uplink.bounds import LIMITS, Bounds
 from otafl.uplink.groups import compute_error_free, make_signal, select_rows
-from otafl.uplink.signal import Signal, compute_squared_norm
+from otafl.uplink.signal import Segments, Signal, compute_squared_norm
 
 TINY = 1e-30
 
@@ -228,6 +228,42 @@ class Delivery:
         """Return the arguments of `give`, each over the groups in the payload's order."""
         rows = [self._given[index] for index in sorted(self._given)]
         return list(zip(*rows, strict=True)) or [()] * 6
+
+
+def mark_delivered(
+    cohort: c.Cohort,
+    active: Tensor,
+    segments: Segments,
+    stop: Tensor | None,
+    num_coordinates: int,
+) -> Tensor:
+    """Mark the coordinates that each device has on air.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        The n rows of the group.
+    active : Tensor, bool [n, Q], or [n, 1] for all segments
+        Rows on air in a segment.
+    segments : Segments
+        Q segments of the group.
+    stop : Tensor, float [n, 1], or None
+        Symbols of the group until the crash of each row.
+    num_coordinates : int
+        Coordinates of a row, P.
+
+    Returns
+    -------
+    Tensor, bool [S, K, P], or [S, K] if a device has all of its coordinates on air, or none
+        The coordinates.
+    """
+    if stop is None and active.shape[1] == 1:
+        return cohort.scatter_to_grid(active[:, 0], False)
+    rows = segments.expand(active.expand(-1, len(segments.bounds)), num_coordinates)
+    if stop is not None:
+        uses = torch.arange(segments.symbols, device=stop.device).repeat(segments.halves)
+        rows = rows & (uses[:num_coordinates] < stop)
+    return cohort.scatter_to_grid(rows, False)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from otafl.core.contracts import (
     NOISE_VARIANCE,
     ChannelStatistics,
     Coefficients,
-    Cohort,
     Hyper,
     Link,
     Tensors,
@@ -31,7 +30,7 @@ from otafl.csi.base import Csi
 from otafl.power.base import PowerPolicy, apply_mmse_scaling
 from otafl.receivers.base import Receiver, Scalar
 from otafl.uplink import noise
-from otafl.uplink.delivery import Delivery, Slot
+from otafl.uplink.delivery import Delivery, Slot, mark_delivered
 from otafl.uplink.groups import compute_variation, divide_by_weights
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.signal import Segments, Signal, compute_energies, sum_segments
@@ -391,42 +390,6 @@ def receive(on_air: Transmission, total: Tensor, exact: Tensor, delivery: Delive
     active = sent.take_rows(on_air.scalars.on_air_mask.mT)
     delivered_fn = on_air.get_delivered_fn(active)
     delivery.give_estimate(sent, total, exact, count, reached, delivered_fn=delivered_fn)
-
-
-def mark_delivered(
-    cohort: Cohort,
-    active: Tensor,
-    segments: Segments,
-    stop: Tensor | None,
-    num_coordinates: int,
-) -> Tensor:
-    """Mark the coordinates that each device has on air.
-
-    Parameters
-    ----------
-    cohort : Cohort
-        The n rows of the group.
-    active : Tensor, bool [n, Q], or [n, 1] for all segments
-        Rows on air in a segment.
-    segments : Segments
-        Q segments of the group.
-    stop : Tensor, float [n, 1], or None
-        Symbols of the group until the crash of each row.
-    num_coordinates : int
-        Coordinates of a row, P.
-
-    Returns
-    -------
-    Tensor, bool [S, K, P], or [S, K] if a device has all of its coordinates on air, or none
-        The coordinates.
-    """
-    if stop is None and active.shape[1] == 1:
-        return cohort.scatter_to_grid(active[:, 0], False)
-    rows = segments.expand(active.expand(-1, len(segments.bounds)), num_coordinates)
-    if stop is not None:
-        uses = torch.arange(segments.symbols, device=stop.device).repeat(segments.halves)
-        rows = rows & (uses[:num_coordinates] < stop)
-    return cohort.scatter_to_grid(rows, False)
 
 
 def account(on_air: Transmission, delivery: Delivery, num_scalars: int) -> None:

@@ -118,6 +118,8 @@ class Ofdm(Transport):
     obeys_power: ClassVar[bool] = True
 
     class Settings(AnalogSettings):
+        idle_without: ClassVar = {"backoff_db": "amplifier", "smoothness": "amplifier"}
+
         name: Literal["ofdm"] = "ofdm"
         subcarriers: int = Field(64, ge=2, le=8192)
         """n, number of sub-carriers in the bandwidth; a multiple of the channel's groups"""
@@ -139,12 +141,6 @@ class Ofdm(Transport):
                     f"prefix: got {self.prefix}, more than the {self.subcarriers} samples of the "
                     f"OFDM symbol that it repeats; use at most {self.subcarriers}"
                 )
-            for key in ("backoff_db", "smoothness"):
-                if self.amplifier == "linear" and not self.is_default(key):
-                    yield (
-                        f"{key}: got {getattr(self, key):g}, but a linear amplifier has none; "
-                        "leave it out, or set amplifier: rapp"
-                    )
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             groups = getattr(scenario.channel, "subcarrier_groups", None) or 1

@@ -55,13 +55,15 @@ from otafl.uplink.base import Counts, OrthogonalUplink, Parts, Transport
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital.coded_bits import CodedBits
 from otafl.uplink.digital.packets import (
+    MCS_TABLE,
     ROUNDING,
+    bits_a_use,
+    compute_snr,
     fitting_depth,
     hand_over,
     quantise_to_fit,
     repeat_packets,
 )
-from otafl.uplink.digital.rates import MCS_TABLE, bits_a_use, compute_snr
 
 
 class Digital(Transport):
@@ -75,6 +77,8 @@ class Digital(Transport):
     counts: ClassVar[Counts] = "all"
 
     class Settings(Transport.Settings):
+        idle_without: ClassVar = {"constraint": "gain_threshold", "shares": "gain_threshold"}
+
         name: Literal["digital"] = "digital"
         access: Literal["tdma", "ofdma"] = "tdma"
         """division of the channel: devices take turns on the whole band (tdma), or each of the n
@@ -129,22 +133,6 @@ class Digital(Transport):
                     yield "over_budget: 'quantise' needs coding: ideal"
             if self.over_budget == "quantise" and not self.max_symbols:
                 yield "over_budget: 'quantise' needs max_symbols, which is not set"
-
-        def list_idle_settings(self) -> Iterator[str]:
-            if self.gain_threshold:
-                if self.shares == "active" and self.access == "tdma" and not self.max_symbols:
-                    yield (
-                        "transport.shares: 'active' without effect, because tdma without "
-                        "max_symbols divides nothing; use access: ofdma, or set max_symbols"
-                    )
-                return
-            for name in ("constraint", "shares"):
-                if not self.is_default(name):
-                    yield (
-                        f"transport.{name}: '{getattr(self, name)}' without effect, because no "
-                        "device is below a gain_threshold of 0; set transport.gain_threshold, or "
-                        f"leave {name} out"
-                    )
 
         @property
         def has_access_plan(self) -> bool:

@@ -78,6 +78,7 @@ class Impairments:
         idle_without: ClassVar = {
             "adc_range": "adc_bits",
             "interferers": "interference_db",
+            "tail_index": "interference",
         }
 
         residual_phase_rad: float = declare_stackable(0.0, ge=0, le=math.pi)
@@ -113,11 +114,6 @@ class Impairments:
 
         def find_conflicts(self) -> Iterator[str]:
             if self.interference == "gaussian":
-                if not self.is_default("tail_index"):
-                    yield (
-                        f"tail_index: got {self.tail_index:g}, but gaussian interference has no "
-                        "heavy tails; leave it out, or set interference: alpha_stable"
-                    )
                 return
             if self.interference_db is None:
                 yield "interference: 'alpha_stable' needs interference_db; set it, e.g. to 0"

@@ -115,9 +115,8 @@ class FskMajorityVote(Transport):
         energy = 2.0 * slot.budget
 
         def count_votes(part: Signal, stop: Tensor | None) -> Tensor:
-            count = part.num_coordinates
-            votes = _cast_votes(part, slice(0, count), least, stop)
-            return torch.full_like(part.weight, count) if votes is None else votes.sum(1)
+            votes = _cast_votes(part, slice(0, part.num_coordinates), least, stop)
+            return votes.expand_as(part.x).sum(1)
 
         p = torch.where(eligible_mask, energy.sqrt(), 0.0)
         total = count_votes(sent, None)
@@ -142,12 +141,10 @@ class FskMajorityVote(Transport):
     def _receive(self, on_air: Transmission, least: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the server's steps, and those along the error-free votes, [S, P] each."""
         sent = on_air.sent
-        one = torch.ones_like(sent.x[:1, :1])
         steps, exact = sent.empty_sum(), sent.empty_sum()
 
         def cast(rows: Signal, columns: slice, stop: Tensor | None) -> Tensor:
-            votes = _cast_votes(rows, columns, least, stop)
-            return one if votes is None else votes
+            return _cast_votes(rows, columns, least, stop)
 
         given = on_air, self.parts.streams, self.parts.alignment.impairments, on_air.scale, cast
         for columns, energy, majority in receive_energies(*given):
@@ -158,21 +155,18 @@ class FskMajorityVote(Transport):
         return steps.mul_(step * (on_air.weight[:, :1] > 0)), exact.mul_(step)
 
 
-def _cast_votes(
-    sent: Signal, columns: slice, least: Tensor | None, stop: Tensor | None
-) -> Tensor | None:
-    """Return the votes of some columns, [n, C] 1 or 0; None if all rows vote.
+def _cast_votes(sent: Signal, columns: slice, least: Tensor | None, stop: Tensor | None) -> Tensor:
+    """Return the votes of some columns, [n, C] 1 or 0; [1, 1] if all rows vote.
 
     A row does not vote where |x| is below `least` [n, 1], where it does not have the coordinate,
     and from its crash on, at `stop` [n, 1].
     """
-    votes = None if sent.mask is None else sent.mask[:, columns]
-    for some in (
-        least if least is None else sent.x[:, columns].abs() >= least,
-        pairs.mask_before_crash(stop, columns),
-    ):
-        if some is not None:
-            votes = some.to(sent.x.dtype) if votes is None else votes * some
+    votes = torch.ones_like(sent.x[:1, :1]) if sent.mask is None else sent.mask[:, columns]
+    if least is not None:
+        votes = votes * (sent.x[:, columns].abs() >= least)
+    if stop is not None:
+        pair = torch.arange(columns.start, columns.stop, device=stop.device)
+        votes = votes * (pair < stop)
     return votes
 
 

@@ -169,10 +169,3 @@ def hand_over(
     if parts.save_link:
         c = {f"c/{sent.index}": on_air.gain.abs().square()}
         delivery.saved |= collect_coefficients(on_air, parts.save_gram) | c
-
-
-def mask_before_crash(stop: Tensor | None, columns: slice) -> Tensor | None:
-    """Return the pairs before rows' crashes, given as `stop` [n, 1]: [n, C] bool; None for all."""
-    if stop is None:
-        return None
-    return torch.arange(columns.start, columns.stop, device=stop.device) < stop

@@ -68,11 +68,6 @@ SCENARIO = {
     [
         ({"interference": "alpha_stable"}, {}, "needs interference_db"),
         (
-            {"tail_index": 1.4},
-            {},
-            "tail_index: got 1.4, but gaussian interference has no heavy tails",
-        ),
-        (
             {"interference": "alpha_stable", "interference_db": 0, "interferers": 2},
             {},
             "interferers: got 2, but alpha_stable interference is the sum of all",
