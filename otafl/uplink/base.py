@@ -109,6 +109,8 @@ class Transport(Stateful, ABC):
     ----------
     budget : LinkBudget
         Power budgets and bandwidth of the S trials.
+    alignment : Alignment
+        Channel estimates, combiner, power policy and impairments.
     """
 
     provides: ClassVar[frozenset[str]]
@@ -158,7 +160,8 @@ class Transport(Stateful, ABC):
             return "peak"
 
     def __init__(self, settings: Any, parts: Parts) -> None:
-        self.settings, self.parts, self.budget = settings, parts, parts.budget
+        self.settings, self.parts = settings, parts
+        self.budget, self.alignment = parts.budget, parts.alignment
 
     @property
     def uses_empty_slots(self) -> bool:

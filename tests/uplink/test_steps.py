@@ -206,7 +206,7 @@ def test_without_limits() -> None:
     estimate, exact = superpose(on_air, noise)
     close(exact, [[2.0, -0.5]])
     torch.testing.assert_close(estimate, exact + noise * (0.125**0.5 / 2))
-    drawn = draw_noise(STREAMS, 0, 0, 2)
+    drawn = draw_noise(STREAMS, on_air.sent, 0)
     torch.testing.assert_close(drawn, STREAMS.draw_normal("noise/0", 0, (2,)))
 
 

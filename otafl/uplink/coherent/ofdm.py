@@ -162,8 +162,7 @@ class Ofdm(Transport):
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self.alignment, self.streams, self.hyper = parts.alignment, parts.streams, parts.hyper
-        self._policy_state = parts.alignment.prepare()
+        self._policy_state = self.alignment.prepare()
         self._figures = torch.zeros_like(self.budget.bandwidth_hz)[:, None].repeat(1, 3)
 
     def compute_metrics(self) -> dict[str, Tensor]:
@@ -228,7 +227,7 @@ class Ofdm(Transport):
         Without a converter they have no noise, which is added later: it is white on sub-carriers as
         it is on samples.
         """
-        impairments, hyper, cohort = self.alignment.impairments, self.hyper, delivery.cohort
+        impairments, hyper, cohort = self.alignment.impairments, self.parts.hyper, delivery.cohort
         budget, trial = slot.budget.flatten()[cohort.flat_index], cohort.trial
         peak = saturation = None
         if impairments.clips:
@@ -245,7 +244,7 @@ class Ofdm(Transport):
             figures = cohort.pad_by_trial(transmitter.figures(grid.carriers)).sum(1)
             self._figures = self._figures + figures
         if impairments.settings.adc_bits is not None:
-            drawn = noise.draw_sample_noise(self.streams, impairments, slot.round, samples)
+            drawn = noise.draw_sample_noise(self.parts.streams, impairments, slot.round, samples)
             noisy = torch.view_as_real(samples + drawn)
             samples = torch.view_as_complex(impairments.quantise(noisy))
         return to_carriers(samples, grid.carriers)
@@ -284,5 +283,5 @@ class Ofdm(Transport):
         total = total * on_air.expand(on_air.received_unit)
         if self.alignment.impairments.settings.adc_bits is not None:
             return total
-        given = self.streams, sent.index, on_air.slot.round, sent.num_coordinates
-        return total + noise.draw_noise(*given) * on_air.expand(on_air.noise_std)
+        drawn = noise.draw_noise(self.parts.streams, sent, on_air.slot.round)
+        return total + drawn * on_air.expand(on_air.noise_std)

@@ -140,9 +140,8 @@ class OverTheAir(Transport):
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self.alignment, self.streams = parts.alignment, parts.streams
         self.privacy, self.neighbours = parts.privacy, parts.neighbours
-        self._policy_state = parts.alignment.prepare()
+        self._policy_state = self.alignment.prepare()
 
     @property
     def uses_empty_slots(self) -> bool:
@@ -199,8 +198,7 @@ class OverTheAir(Transport):
             if self.neighbours is not None:
                 unwanted["neighbours"] = self.neighbours.signal(on_air)
             if link.impairments.heavy:
-                given = sent.index, slot.round, sent.num_coordinates
-                unwanted["tails"] = noise.draw_tails(link.impairments, *given)
+                unwanted["tails"] = noise.draw_tails(link.impairments, sent, slot.round)
             total, exact = self._superpose(on_air, unwanted)
             receive(on_air, total, exact, delivery)
             if self.parts.save_link:
@@ -221,8 +219,8 @@ class OverTheAir(Transport):
         if impairments.is_nonlinear:
             total = superpose_distorted(on_air, impairments)
         else:
-            given = self.streams, sent.index, on_air.slot.round, sent.num_coordinates
-            total, exact = superpose(on_air, noise.draw_noise(*given))
+            drawn = noise.draw_noise(self.parts.streams, sent, on_air.slot.round)
+            total, exact = superpose(on_air, drawn)
         for signal in unwanted.values():
             total = total + signal * on_air.expand(on_air.received_unit)
         if impairments.settings.adc_bits is not None:

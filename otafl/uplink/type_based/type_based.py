@@ -126,8 +126,7 @@ class TypeBased(Transport):
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self.alignment, self.streams = parts.alignment, parts.streams
-        self._policy_state = parts.alignment.prepare()
+        self._policy_state = self.alignment.prepare()
 
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other.
@@ -191,7 +190,9 @@ class TypeBased(Transport):
             q, top = segment[columns], ends[:, columns]
             part = sent.x[:, columns] * ranges.scale[:, None] / top[cohort.trial]
             level = _levels(part, count, None if draw is None else draw[:, columns])
-            drawn = noise.draw_count_noise(self.streams, sent.index, round, number, (count, width))
+            drawn = noise.draw_count_noise(
+                self.parts.streams, sent.index, round, number, (count, width)
+            )
             y = drawn[..., : top.shape[1]] * spread[:, None, q]
             pulses = cohort.pad_by_trial(gain[:, q] * signal.x[:, columns])
             y.scatter_add_(1, cohort.pad_by_trial(level), pulses)
@@ -229,7 +230,7 @@ class TypeBased(Transport):
         if self.settings.rounding == "nearest":
             return None
         trial_device = sent.cohort.trial, sent.cohort.device
-        return self.streams.draw_device_uniform(
+        return self.parts.streams.draw_device_uniform(
             ROUNDING / sent.index, round, *trial_device, (sent.num_coordinates,)
         )
 
