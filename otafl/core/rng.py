@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from otafl.core.compiled_module import load_loops
-from otafl.core.tensors import cache_constants
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
 _M1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
@@ -337,13 +336,18 @@ def get_kernel(device: torch.device) -> Any:
     return load_loops("otafl.core.rng_kernel", device)
 
 
-@cache_constants(maxsize=64)
 def mix_counters(count: int, device: torch.device) -> Tensor:
     """Return the mixed counters 1..count.
 
     They are mixed so that no two keys ever share a run of values.
     """
-    return _mix_(torch.arange(1, count + 1, device=device) * _GOLDEN)
+    return _mix_counters((count - 1).bit_length(), device)[:count]
+
+
+@functools.cache
+def _mix_counters(power: int, device: torch.device) -> Tensor:
+    """Return the mixed counters 1..2^power, which are kept because recorded graphs read them."""
+    return _mix_(torch.arange(1, (1 << power) + 1, device=device) * _GOLDEN)
 
 
 def _write_uniform_pairs(

@@ -111,13 +111,6 @@ class Settings(BaseModel):
         """
         return ()
 
-    def list_idle_settings(self) -> Iterable[str]:
-        """Return a sentence for each given setting that no other setting lets have an effect.
-
-        Reported if the same holds at all points of a sweep that have the component.
-        """
-        return ()
-
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return conflicts between these settings and the rest of the scenario."""
         return ()

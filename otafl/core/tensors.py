@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVarTuple
 
 import torch
 from torch import Tensor
-
-Key = TypeVarTuple("Key")
 
 MODEL = "model"
 """Name of the tensor that holds all parameters of a model side by side, [S, P] or [n, P]."""
@@ -77,28 +74,18 @@ def note_constants() -> Iterator[list[Tensor]]:
         _noting.pop()
 
 
-def cache_constants(maxsize: int) -> Callable[[Callable[[*Key], Tensor]], Callable[[*Key], Tensor]]:
-    """Return a decorator of functions whose last `maxsize` tensors are returned again."""
-
-    def decorate(make: Callable[[*Key], Tensor]) -> Callable[[*Key], Tensor]:
-        cached = functools.lru_cache(maxsize=maxsize)(make)
-
-        @functools.wraps(make)
-        def get(*key: *Key) -> Tensor:
-            constant: Tensor = cached(*key)
-            for noted in _noting:
-                noted.append(constant)
-            return constant
-
-        return get
-
-    return decorate
+Numbers = float | tuple[float | tuple[float, ...], ...]
 
 
-@cache_constants(maxsize=1024)
-def get_constant(
-    values: float | tuple[float | tuple[float, ...], ...], dtype: torch.dtype, device: torch.device
-) -> Tensor:
+def get_constant(values: Numbers, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return the numbers as a tensor, the same one in every call. Do not write to it."""
+    constant = _make_constant(values, dtype, device)
+    for noted in _noting:
+        noted.append(constant)
+    return constant
+
+
+@functools.lru_cache(maxsize=1024)
+def _make_constant(values: Numbers, dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(False):  # a later caller may take gradients
         return torch.tensor(values, dtype=dtype, device=device)

@@ -26,7 +26,6 @@ from otafl.engine.update import Update, acknowledge_updates, encode
 from otafl.engine.workload import RoundMeans, read_costs
 from otafl.topology.base import Exchange
 from otafl.uplink.base import deliver
-from otafl.uplink.delivery import Tally
 
 UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplicated_updates")
 
@@ -95,7 +94,7 @@ class Engine(Stateful):
         if update is None:
             if parts.link.transport.uses_empty_slots:
                 self.hold_slot(channel, t, limits)
-            report = Tally(parts.link.budget, self.num_devices).report()
+            _, report = deliver(parts.link.transport, (), cohort, channel, t)
         else:
             received, report = self.deliver(update, channel, t, limits)
             self.update_server(received, update.cohort, t)
@@ -103,7 +102,9 @@ class Engine(Stateful):
         overhead = parts.selection.count_overhead_symbols(available, cohort)
         if overhead is not None:
             report = replace(report, side_symbols=report.side_symbols + overhead)
-        done = parts.topology.exchange(self.server, self.sample_share, t, parts.algorithm)
+        done = None
+        if parts.topology.exchanges:
+            done = parts.topology.exchange(self.server, self.sample_share, t, parts.algorithm)
         if done is not None and done.report is not None:
             report = done.report
         if parts.signalling is not None:

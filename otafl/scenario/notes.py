@@ -99,7 +99,6 @@ def _list_idle_settings(section: str, settings: Settings) -> Iterator[str]:
                 f"{section}.{key}: {getattr(settings, key)} without effect, because "
                 f"{section}.{other} has its default; set {other}, or leave {key} out"
             )
-    yield from settings.list_idle_settings()
 
 
 def _note_idle_policies(points: Sequence[Point]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -147,6 +147,9 @@ class Topology(Stateful, ABC):
     hyper : Hyper
         Stackable fields that are given, [S C] each.
     """
+
+    exchanges: ClassVar[bool] = False
+    """Whether servers exchange their models (`exchange`)."""
 
     together: bool = False
     """Whether the slots of a trial's servers open together, when the last one is ready."""

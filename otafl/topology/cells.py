@@ -261,6 +261,7 @@ class Hierarchical(Cells):
     """
 
     state_attrs: ClassVar = ("bits",)
+    exchanges = True
 
     class Settings(CellsSettings):
         small: ClassVar[Mapping[str, Any]] = {**Cells.Settings.small, "cloud_every": 1}

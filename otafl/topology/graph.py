@@ -60,6 +60,7 @@ WHOLE = {
 class Graph(Topology):
     """Topology in which every device is its own server."""
 
+    exchanges = True
     together = True
 
     class Settings(Topology.Settings):

@@ -109,6 +109,8 @@ class Transport(Stateful, ABC):
     ----------
     budget : LinkBudget
         Power budgets and bandwidth of the S trials.
+    alignment : Alignment
+        Channel estimates, combiner, power policy and impairments.
     """
 
     provides: ClassVar[frozenset[str]]
@@ -117,14 +119,8 @@ class Transport(Stateful, ABC):
     counts: ClassVar[Counts]
     """Symbols in `uplink_symbols`: shared by all devices, of the longest device, or of all."""
 
-    loses_updates: ClassVar[bool] = True
-    """Whether the update of a device that lacks the energy to send it is lost."""
-
     provides_sums: ClassVar[bool] = True
     """Whether the server can get the plain sum of the signals, which a vote is not."""
-
-    is_unbiased: ClassVar[bool] = True
-    """Whether the server gets the sent values without noise and fading, to rounding of floats."""
 
     uses_fading: ClassVar[bool] = True
     """Whether the outcome or its cost depends on the fading h, which is otherwise not drawn."""
@@ -164,7 +160,8 @@ class Transport(Stateful, ABC):
             return "peak"
 
     def __init__(self, settings: Any, parts: Parts) -> None:
-        self.settings, self.parts, self.budget = settings, parts, parts.budget
+        self.settings, self.parts = settings, parts
+        self.budget, self.alignment = parts.budget, parts.alignment
 
     @property
     def uses_empty_slots(self) -> bool:
@@ -186,7 +183,7 @@ class Transport(Stateful, ABC):
         """Carry the groups of `delivery.uplink` to the server.
 
         It gives the server its estimate of each group (`Delivery.give`), notes which updates are
-        delivered, and adds the cost to `delivery.tally`.
+        delivered, and adds the cost to `delivery`.
 
         Parameters
         ----------

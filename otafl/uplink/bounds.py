@@ -16,11 +16,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import MIN_SNR, Coefficients, TransmitLimits
+from otafl.core.contracts import Coefficients, Link, TransmitLimits
 from otafl.uplink.signal import Segments, Signal
 
 ROUNDING = 1e-5
 """A rest of energy below this share of the last expense counts as zero."""
+
+
+LIMITS = ("energy_budget", "sent_fraction", "num_copies", "full_power_mask", "reported_power")
+"""Fields of `TransmitLimits` that are applied here."""
 
 
 class Bounds:
@@ -73,25 +77,23 @@ class Bounds:
         m = self.scale_powers(m)
         return m if self._reported is None else m * self._reported[:, None]
 
-    def override(
-        self, coefficients: Coefficients, h_hat: Tensor, budget: Tensor, m: Tensor, sends: Tensor
-    ) -> Coefficients:
+    def override(self, coefficients: Coefficients, link: Link, m: Tensor) -> Coefficients:
         """Set the transmit scalars of devices that send at full power whatever the policy says.
 
         Parameters
         ----------
-        coefficients : what the policy wants, p [S, Q, K].
-        h_hat : [S, Q, K] complex, the estimated scalar channels, whose phase they compensate.
-        budget : [S, K] power budgets.
-        m : [S, Q, K] mean symbol powers.
-        sends : [S, K] bool, the transmitters.
+        coefficients : Coefficients
+            Scalars of the power policy, p [S, Q, K].
+        link : Link
+            Estimated scalar channels, whose phase the devices compensate, and budgets.
+        m : Tensor, float64 [S, Q, K]
+            Mean symbol powers.
         """
         if self._at_full_power is None:
             return coefficients
-        reached = budget[:, None] * h_hat.abs().square() >= MIN_SNR
-        mask = (self._at_full_power & sends)[:, None] & reached & (m > 0)
-        amplitude = (budget[:, None] / self.scale_powers(m)).sqrt()
-        p = torch.where(mask, amplitude, 0.0) * torch.sgn(h_hat).conj()
+        mask = self._at_full_power[:, None] & link.eligible_mask & (m > 0)
+        amplitude = (link.budget[:, None] / self.scale_powers(m)).sqrt()
+        p = torch.where(mask, amplitude, 0.0) * torch.sgn(link.h).conj()
         silent = coefficients.silent_mask
         return replace(
             coefficients,
@@ -148,8 +150,9 @@ class Bounds:
         """
         if self._stop is None:
             return sent, None
-        uses = segments.uses
-        stop = sent.take_rows((self._stop - uses.start).clamp(0, uses.count))[:, None]
+        stop = sent.take_rows((self._stop - segments.uses.start).clamp(0, len(segments.uses)))[
+            :, None
+        ]
         in_time = torch.arange(segments.symbols, device=stop.device) < stop
         known = torch.cat([in_time] * segments.halves, 1)[:, : sent.num_coordinates]
         return replace(sent, x=sent.x * known), stop

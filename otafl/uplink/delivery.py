@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,9 +12,9 @@ from torch import Tensor
 
 from otafl.core import contracts as c
 from otafl.csi.base import Csi
-from otafl.uplink.bounds import Bounds
+from otafl.uplink.bounds import LIMITS, Bounds
 from otafl.uplink.groups import compute_error_free, make_signal, select_rows
-from otafl.uplink.signal import Signal, Uses, compute_squared_distance, compute_squared_norm
+from otafl.uplink.signal import Segments, Signal, compute_squared_norm
 
 TINY = 1e-30
 
@@ -47,8 +47,8 @@ class Delivery:
     ----------
     uplink : list of Signal
         Signals to send over the channel.
-    tally : Tally
-        Sum of the cost.
+    saved : Tensors
+        Coefficients to report, by name.
     """
 
     def __init__(
@@ -64,11 +64,12 @@ class Delivery:
     ) -> None:
         self.payload, self.cohort, self.limits = payload, cohort, limits
         self.channel, self.round, self.turns = channel, round, turns
-        self.budget, self.tally = budget, Tally(budget, cohort.num_devices)
+        self.budget, self._apart = budget, apart
         self.uplink: list[Signal] = []
-        self._apart, self._every_trial = apart, False
+        self.saved: c.Tensors = {}
         self._given: dict[int, tuple[Any, ...]] = {}
-        self._alive: Tensor | None = None
+        self._sums: dict[str, Tensor] = {}
+        self._delivers: Tensor | None = None
         for index, group in enumerate(payload):
             sent = make_signal(group, cohort, index)
             if group.route == "uplink":
@@ -118,7 +119,7 @@ class Delivery:
         *,
         delivered_fn: Callable[[], Tensor],
     ) -> None:
-        """Pass the server its estimate of a group, and add the aggregation error to the tally.
+        """Pass the server its estimate of a group, and add the aggregation error.
 
         Parameters
         ----------
@@ -129,7 +130,7 @@ class Delivery:
         count, reached, delivered_fn : as in `give`
         """
         self.give(sent, sent.blocks(estimate), count, reached=reached, delivered_fn=delivered_fn)
-        self.tally.error(compute_squared_distance(estimate, exact), compute_squared_norm(exact))
+        self.add_error(estimate, exact)
 
     @property
     def power_budget(self) -> Tensor:
@@ -142,74 +143,19 @@ class Delivery:
         each = select_rows(sent.group, self.cohort) if self._apart else None
         self.give(sent, *compute_error_free(sent), each, delivered_fn=sent.delivered_mask)
 
-    def note_delivered(
-        self, sent: Signal, counts: Tensor | None = None, weight: Tensor | None = None
-    ) -> None:
+    def note_delivered(self, sent: Signal, weight: Tensor | None = None) -> None:
         """Note the trials to which an uplink group is delivered.
 
         Parameters
         ----------
         sent : Signal
             Rows of the group.
-        counts : Tensor, bool [S, K], optional
-            Devices that the receiver counts; all rows if None.
         weight : Tensor, float [S, ...], optional
-            Delivered weight.
+            Delivered weight; that of all rows if None.
         """
-        # on a GPU, the host would wait only to take the shorter way
-        if counts is None or (counts.is_cpu and bool(counts.any(1).all())):
-            if min(sent.cohort.counts) > 0:
-                self._every_trial = True
-                return
-            weight = None
-        if weight is None:
-            weight = sent.cohort.rows_per_trial
+        weight = sent.cohort.rows_per_trial if weight is None else weight
         some = (weight > 0).view(len(weight), -1).any(1)
-        self._alive = some if self._alive is None else self._alive | some
-
-    def get_received(self) -> c.Received:
-        """Return what the server gets of all groups."""
-        mean, count, each, delivered, reached, _ = self._columns()
-        return c.Received(
-            mean=mean,
-            group_weight=count,
-            per_device=each if self._apart else None,
-            any_delivered=None if self._every_trial else self._alive,
-            delivered_mask=None if all(rows is None for rows in delivered) else delivered,
-            coordinate_weight=None if all(blocks is None for blocks in reached) else reached,
-        )
-
-    def report(self) -> c.LinkReport:
-        """Return the cost of the delivery, and the functions of the delivered coordinates."""
-        return replace(self.tally.report(), delivered_mask_fns=self._columns()[-1])
-
-    def _columns(self) -> list[tuple[Any, ...]]:
-        """Return the arguments of `give`, each over the groups in the payload's order."""
-        rows = [self._given[index] for index in sorted(self._given)]
-        return list(zip(*rows, strict=True)) or [()] * 6
-
-
-class Tally:
-    """Sum of the cost of one delivery, in the shapes of `LinkReport`.
-
-    Parameters
-    ----------
-    budget : LinkBudget
-        Power budgets and bandwidth of the S trials.
-    num_devices : int
-        Number of devices, K.
-
-    Attributes
-    ----------
-    saved : Tensors
-        Coefficients to report, by name.
-    """
-
-    def __init__(self, budget: c.LinkBudget, num_devices: int) -> None:
-        self._budget, self._population = budget, num_devices
-        self._sums: dict[str, Tensor] = {}
-        self._device_masks: dict[str, Tensor] = {}
-        self.saved: c.Tensors = {}
+        self._delivers = some if self._delivers is None else self._delivers | some
 
     def add(self, **amounts: Tensor) -> None:
         """Add amounts of a group to those of the groups before.
@@ -219,10 +165,16 @@ class Tally:
         **amounts : Tensor
             `symbols` [S]: channel uses, one per second and hertz. `bits` [S]: of a digital uplink.
             `side` [S]: side information in channel uses. `energy` [S, K]: of each device, in noise
-            units. `sent` [S, K]: channel uses of each device, 1 / bandwidth seconds each.
+            units. `sent` [S, K]: channel uses of each device, 1 / bandwidth seconds each. `on_air`
+            [S, K] bool: devices that transmitted.
         """
         for name, value in amounts.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
+
+    def add_error(self, estimate: Tensor, exact: Tensor) -> None:
+        """Add the squared aggregation error of an estimate of the error-free aggregate, [S, P]."""
+        error = compute_squared_norm(estimate - exact)
+        self.add(error=error, target=compute_squared_norm(exact))
 
     def scale(self, **factors: float) -> None:
         """Multiply the amounts so far by factors, named as in `add`.
@@ -230,32 +182,29 @@ class Tally:
         The product is in double precision, so that whole numbers stay whole.
         """
         for name, factor in factors.items():
-            if name in self._sums:
-                value = self._sums[name]
-                self._sums[name] = (value.double() * factor).to(value.dtype)
+            value = self._sums[name]
+            self._sums[name] = (value.double() * factor).to(value.dtype)
 
-    def note(self, **masks: Tensor) -> None:
-        """Add devices, [S, K] bool, to those noted for earlier groups.
-
-        Parameters
-        ----------
-        **masks : Tensor, bool [S, K]
-            `on_air`: the devices that transmitted.
-        """
-        for name, some in masks.items():
-            self._device_masks[name] = (
-                self._device_masks[name] | some if name in self._device_masks else some
-            )
-
-    def error(self, squared: Tensor, target: Tensor) -> None:
-        """Add the squared aggregation error and the squared error-free aggregate, [S] float64."""
-        self.add(error=squared, target=target)
+    def get_received(self) -> c.Received:
+        """Return what the server gets of all groups."""
+        mean, count, each, delivered, reached, _ = self._columns()
+        some = self._delivers
+        if some is not None and some.is_cpu and bool(some.all()):  # a GPU would have to wait
+            some = None
+        return c.Received(
+            mean=mean,
+            group_weight=count,
+            per_device=each if self._apart else None,
+            any_delivered=some,
+            delivered_mask=None if all(rows is None for rows in delivered) else delivered,
+            coordinate_weight=None if all(blocks is None for blocks in reached) else reached,
+        )
 
     def report(self) -> c.LinkReport:
-        """Return the report of the delivery."""
-        sums, some = self._sums, self._device_masks
-        zeros = torch.zeros_like(self._budget.bandwidth_hz)
-        none = zeros[:, None].expand(-1, self._population)
+        """Return the cost of the delivery, and the functions of the delivered coordinates."""
+        sums, budget = self._sums, self.budget
+        zeros = torch.zeros_like(budget.bandwidth_hz)
+        none = zeros[:, None].expand(-1, self.cohort.num_devices)
         symbols = sums.get("symbols", zeros)
         energy, sent = sums.get("energy", none), sums.get("sent", none)
         nmse = zeros
@@ -265,14 +214,56 @@ class Tally:
             symbols=symbols,
             bits=sums.get("bits", zeros),
             side_symbols=sums.get("side", zeros),
-            airtime_s=symbols / self._budget.bandwidth_hz,
-            participants=some["on_air"].sum(1, dtype=zeros.dtype) if "on_air" in some else zeros,
+            airtime_s=symbols / budget.bandwidth_hz,
+            participants=sums.get("on_air", none).sum(1, dtype=zeros.dtype),
             power=energy / sent.clamp_min(1.0),
-            energy_j=energy * self._budget.unit_energy_j[:, None],
-            on_air_s=sent / self._budget.bandwidth_hz[:, None],
+            energy_j=energy * budget.unit_energy_j[:, None],
+            on_air_s=sent / budget.bandwidth_hz[:, None],
             nmse=nmse,
             saved_tensors=self.saved,
+            delivered_mask_fns=self._columns()[-1],
         )
+
+    def _columns(self) -> list[tuple[Any, ...]]:
+        """Return the arguments of `give`, each over the groups in the payload's order."""
+        rows = [self._given[index] for index in sorted(self._given)]
+        return list(zip(*rows, strict=True)) or [()] * 6
+
+
+def mark_delivered(
+    cohort: c.Cohort,
+    active: Tensor,
+    segments: Segments,
+    stop: Tensor | None,
+    num_coordinates: int,
+) -> Tensor:
+    """Mark the coordinates that each device has on air.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        The n rows of the group.
+    active : Tensor, bool [n, Q], or [n, 1] for all segments
+        Rows on air in a segment.
+    segments : Segments
+        Q segments of the group.
+    stop : Tensor, float [n, 1], or None
+        Symbols of the group until the crash of each row.
+    num_coordinates : int
+        Coordinates of a row, P.
+
+    Returns
+    -------
+    Tensor, bool [S, K, P], or [S, K] if a device has all of its coordinates on air, or none
+        The coordinates.
+    """
+    if stop is None and active.shape[1] == 1:
+        return cohort.scatter_to_grid(active[:, 0], False)
+    rows = segments.expand(active.expand(-1, len(segments.bounds)), num_coordinates)
+    if stop is not None:
+        uses = torch.arange(segments.symbols, device=stop.device).repeat(segments.halves)
+        rows = rows & (uses[:num_coordinates] < stop)
+    return cohort.scatter_to_grid(rows, False)
 
 
 @dataclass(frozen=True)
@@ -296,12 +287,10 @@ class Slot:
         Channel uses of the slot.
     bounds : Bounds or None
         Limits of the transmissions besides the budgets; None if there are none.
-    uses : list of Uses
+    uses : list of range
         Symbols of each group.
     uses_per_symbol : int
         Channel uses of a symbol, the unit of `cell_stops`, `uses`, `bounds` and segments.
-    turns : int
-        Groups of devices that share the slot, one after the other.
     """
 
     round: int
@@ -312,9 +301,8 @@ class Slot:
     budget: Tensor
     symbols: int
     bounds: Bounds | None
-    uses: list[Uses]
+    uses: list[range]
     uses_per_symbol: int = 1
-    turns: int = 1
 
 
 def lay_out(
@@ -324,7 +312,7 @@ def lay_out(
     limits: c.TransmitLimits,
     uses_per_symbol: int = 1,
 ) -> Slot:
-    """Lay out the slot of a delivery, and add its pilots to the tally.
+    """Lay out the slot of a delivery, and add its pilots to the cost.
 
     Parameters
     ----------
@@ -358,16 +346,7 @@ def lay_out(
             block_stops = stops[h.shape[4] - 1 :: h.shape[4]]
             _count_pilots(delivery, csi.num_pilot_symbols, block_stops)
     bounds = None
-    if any(
-        limit is not None
-        for limit in (
-            limits.energy_budget,
-            limits.sent_fraction,
-            limits.num_copies,
-            limits.full_power_mask,
-            limits.reported_power,
-        )
-    ):
+    if any(getattr(limits, name) is not None for name in LIMITS):
         bounds = Bounds(limits, symbols, each, delivery.turns)
     ends = list(itertools.accumulate(lengths))
     return Slot(
@@ -379,9 +358,8 @@ def lay_out(
         budget=delivery.power_budget,
         symbols=each * symbols,
         bounds=bounds,
-        uses=[Uses(end - length, length) for end, length in zip(ends, lengths, strict=True)],
+        uses=[range(end - length, end) for end, length in zip(ends, lengths, strict=True)],
         uses_per_symbol=each,
-        turns=delivery.turns,
     )
 
 
@@ -402,4 +380,4 @@ def _count_pilots(delivery: Delivery, num_pilots: int, stops: list[int]) -> None
             for before, end in zip([0, *stops], stops, strict=False)
         )
         rows = delivery.uplink[turn * signals // turns].cohort.rows_per_trial
-        delivery.tally.add(side=rows * float(num_pilots * blocks))
+        delivery.add(side=rows * float(num_pilots * blocks))

@@ -18,7 +18,6 @@ class Ideal(Transport):
     provides: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
     counts: ClassVar[Counts] = "one"
     uses_fading: ClassVar[bool] = False
-    loses_updates: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["ideal"] = "ideal"
@@ -35,5 +34,4 @@ class Ideal(Transport):
             on_air = sent.transmitter_mask
             symbols = sent.num_coordinates * on_air.to(sent.x.dtype)
             energy = symbols * self.budget.budget
-            delivery.tally.add(symbols=symbols.amax(1), energy=energy, sent=symbols)
-            delivery.tally.note(on_air=on_air)
+            delivery.add(symbols=symbols.amax(1), energy=energy, sent=symbols, on_air=on_air)

@@ -21,6 +21,7 @@ from torch import Tensor
 from otafl.core.contracts import NOISE_VARIANCE, Cohort
 from otafl.core.rng import Streams, declare_family, declare_purpose, make_step_key
 from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.signal import Signal
 
 NOISE = declare_family("noise", __name__)
 CODED = declare_family("coded", __name__)
@@ -35,9 +36,9 @@ CARRIER = declare_purpose("carrier_offset", __name__)
 TIMING = declare_purpose("timing_offset", __name__)
 
 
-def draw_noise(streams: Streams, index: int, round: int, num_coordinates: int) -> Tensor:
+def draw_noise(streams: Streams, sent: Signal, round: int) -> Tensor:
     """Draw the noise of the real numbers that a group receives, standard normal [S, P]."""
-    return streams.draw_normal(NOISE / index, round, (num_coordinates,))
+    return streams.draw_normal(NOISE / sent.index, round, (sent.num_coordinates,))
 
 
 def draw_count_noise(
@@ -152,10 +153,10 @@ def _draw_interfering_channels(impairments: Impairments, antennas: int, round: i
     return torch.view_as_complex(draw.contiguous()) * math.sqrt(0.5)
 
 
-def draw_tails(impairments: Impairments, index: int, round: int, num_coordinates: int) -> Tensor:
+def draw_tails(impairments: Impairments, sent: Signal, round: int) -> Tensor:
     """Draw heavy-tailed interference [S, P] of a group behind the combiner."""
-    stream, alpha = HEAVY_TAILS / index, impairments.tail_index
-    unit = draw_alpha_stable(impairments.streams, stream, round, alpha, num_coordinates)
+    stream, alpha = HEAVY_TAILS / sent.index, impairments.tail_index
+    unit = draw_alpha_stable(impairments.streams, stream, round, alpha, sent.num_coordinates)
     return unit * impairments.tail_scale[:, None]
 
 

@@ -10,7 +10,7 @@ import bisect
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -202,34 +202,13 @@ def compute_squared_norm(rows: Tensor) -> Tensor:
     return norms.square()
 
 
-def compute_squared_distance(rows: Tensor, others: Tensor) -> Tensor:
-    """Compute the squared norms [n] of the differences of rows, both [n, P], float64."""
-    return compute_squared_norm(rows - others)
-
-
-@dataclass(frozen=True)
-class Uses:
-    """Channel uses of a slot that belong to a payload group.
-
-    Parameters
-    ----------
-    start : int
-        First channel use.
-    count : int
-        Number of consecutive channel uses.
-    """
-
-    start: int
-    count: int
-
-
 @dataclass(frozen=True)
 class Segments:
     """Segments of a group.
 
     Parameters
     ----------
-    uses : Uses
+    uses : range
         Channel uses of the group in the slot.
     bounds : tuple of (int, int)
         Q stretches (first, stop) of the channel uses, in order and without gaps.
@@ -241,7 +220,7 @@ class Segments:
         Real numbers in a channel use, 1 or 2.
     """
 
-    uses: Uses
+    uses: range
     bounds: tuple[tuple[int, int], ...]
     cells: tuple[int, ...]
     scopes: tuple[int, ...]
@@ -268,6 +247,31 @@ class Segments:
         """Return the segment of each channel use, [symbols] int64."""
         lengths = get_constant(self.lengths, torch.int64, device)
         return torch.repeat_interleave(lengths, output_size=self.symbols)
+
+    def split(self, columns: slice) -> Iterator[tuple[int, int, slice]]:
+        """Yield the segments of some columns of a quadrature, many of equal length together.
+
+        Parameters
+        ----------
+        columns : slice
+            Consecutive columns.
+
+        Yields
+        ------
+        tuple of int, int and slice
+            Number of the first segment, how many equally long segments follow each other from it
+            on, and their part of the columns.
+        """
+        first, stop = columns.start, columns.stop
+        length = self.even if len(self.bounds) > MAX_LOOP else 0
+        q = bisect.bisect_right(self.bounds, first, key=lambda bound: bound[1])
+        while q < len(self.bounds) and self.bounds[q][0] < stop:
+            start, runs = self.bounds[q][0], 1
+            if length and start >= first:
+                runs = max(1, (min(stop, self.symbols) - start) // length)
+            end = self.bounds[q + runs - 1][1]
+            yield q, runs, slice(max(start, first) - first, min(end, stop) - first)
+            q += runs
 
     def parts(self, rows: Tensor) -> list[Tensor]:
         """Split coordinates [n, P] into one or two quadratures [n, symbols].
@@ -300,7 +304,7 @@ class Segments:
 
 
 def cut(
-    sent: Signal, uses: Uses, cell_stops: Sequence[int], blockwise: bool, quadrature: bool
+    sent: Signal, uses: range, cell_stops: Sequence[int], blockwise: bool, quadrature: bool
 ) -> Segments:
     """Cut a group into segments.
 
@@ -308,7 +312,7 @@ def cut(
     ----------
     sent : Signal
         Rows of the group, [n, P].
-    uses : Uses
+    uses : range
         Channel uses of the group in the slot.
     cell_stops : sequence of int
         Channel use of the payload after which each cell (b, f) of the channel ends.
@@ -325,7 +329,7 @@ def cut(
     halves = 2 if quadrature else 1
     symbols = -(-sent.num_coordinates // halves)
     scope_stops = sent.tensor_stops if blockwise else [symbols]
-    ends = [min(max(stop - uses.start, 0), uses.count) for stop in cell_stops]
+    ends = [min(max(stop - uses.start, 0), len(uses)) for stop in cell_stops]
     inside = {end for end in ends if 0 < end < symbols}
     stops = sorted(inside.union(scope_stops))
     firsts = [0, *stops[:-1]]
@@ -340,17 +344,11 @@ def cut(
 
 def compute_energies(sent: Signal, segments: Segments) -> Tensor:
     """Compute the sum of squares of each row's symbols in each segment, [n, Q] float64."""
-    if len(segments.bounds) == segments.halves == 1:
-        return compute_squared_norm(sent.x)[:, None]
     total = sent.x.new_zeros(len(sent.x), len(segments.bounds), dtype=torch.float64)
     for part in segments.parts(sent.x):
-        length = segments.even
-        whole = part.shape[1] // length if length and len(segments.bounds) > MAX_LOOP else 0
-        if whole:
-            runs = part[:, : whole * length].unflatten(1, (whole, length))
-            total[:, :whole] += compute_squared_norm(runs)
-        for q, (first, stop) in enumerate(segments.bounds[whole:], whole):
-            total[:, q] += compute_squared_norm(part[:, first:stop])
+        for q, runs, columns in segments.split(slice(0, part.shape[1])):
+            stretches = part[:, columns].unflatten(1, (runs, -1))
+            total[:, q : q + runs] += compute_squared_norm(stretches)
     return total
 
 
@@ -373,19 +371,14 @@ def sum_segments(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segm
     Tensor [S, J, L]
         The J weighted sums over the rows of a trial.
     """
-    trials, count = sent.cohort.num_trials, sent.cohort.counts[0]
-    length = segments.even
-    level = len(set(sent.cohort.counts)) == 1 and count > 0
-    whole = 0
-    sums = []
-    if level and length and len(segments.bounds) > MAX_LOOP:
-        whole = part.shape[1] // length
-        runs = part[:, : whole * length].view(trials, count, whole, length)
-        factor = coefficient[:, :whole].view(trials, count, whole, -1)
-        sums.append(torch.einsum("skql,skqj->sjql", runs, factor).flatten(2))
-    for q, (first, stop) in enumerate(segments.bounds[whole:], whole):
-        if first < part.shape[1]:
-            sums.append(sent.sum(coefficient[:, q], part[:, first:stop]))
+    sums, pad = [], sent.cohort.pad_by_trial
+    for q, runs, columns in segments.split(slice(0, part.shape[1])):
+        if runs == 1:
+            sums.append(sent.sum(coefficient[:, q], part[:, columns]))
+        else:
+            stretches = pad(part[:, columns].unflatten(1, (runs, -1)))
+            factor = pad(coefficient[:, q : q + runs])
+            sums.append(torch.einsum("skql,skqj->sjql", stretches, factor).flatten(2))
     return sums[0] if len(sums) == 1 else torch.cat(sums, 2)
 
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from pydantic import Field
 
 from otafl.core import settings
 from otafl.core.contracts import LinkBudget, LinkReport
@@ -37,23 +36,14 @@ class Signalling:
         default cost nothing else.
         """
 
-        charge: bool = Field(
-            False,
-            description="whether overhead costs time, one channel use per second and hertz, and "
-            "energy, by pilots and side information at full power; by default it is only counted",
-        )
-        sync_symbols: float = declare_stackable(
-            0.0,
-            ge=0,
-            description="channel uses of the server's synchronisation signal in a slot; none by "
-            "default",
-        )
-        feedback_symbols: float = declare_stackable(
-            0.0,
-            ge=0,
-            description="channel uses of the server's feedback to each device that transmits in a "
-            "slot, such as its grant and its precoder; none by default",
-        )
+        charge: bool = False
+        """whether overhead costs time, one channel use per second and hertz, and energy, by pilots
+        and side information at full power; by default it is only counted"""
+        sync_symbols: float = declare_stackable(0.0, ge=0)
+        """channel uses of the server's synchronisation signal in a slot; none by default"""
+        feedback_symbols: float = declare_stackable(0.0, ge=0)
+        """channel uses of the server's feedback to each device that transmits in a slot, such as
+        its grant and its precoder; none by default"""
 
     def __init__(self, sections: Sequence[Settings], budget: LinkBudget) -> None:
         self._charges, self._budget = sections[0].charge, budget

@@ -21,7 +21,6 @@ from otafl.core.contracts import (
     NOISE_VARIANCE,
     ChannelStatistics,
     Coefficients,
-    Cohort,
     Hyper,
     Link,
     Tensors,
@@ -31,7 +30,7 @@ from otafl.csi.base import Csi
 from otafl.power.base import PowerPolicy, apply_mmse_scaling
 from otafl.receivers.base import Receiver, Scalar
 from otafl.uplink import noise
-from otafl.uplink.delivery import Delivery, Slot
+from otafl.uplink.delivery import Delivery, Slot, mark_delivered
 from otafl.uplink.groups import compute_variation, divide_by_weights
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.signal import Segments, Signal, compute_energies, sum_segments
@@ -67,11 +66,6 @@ class Alignment:
     def prepare(self) -> Any:
         """Return the policy's state before the first round."""
         return self.policy.prepare(self.statistics, self.hyper)
-
-    @functools.cached_property
-    def needs_variation(self) -> bool:
-        """Whether the variation of symbols over devices is side information."""
-        return self.policy.needs_variation
 
 
 @dataclass(frozen=True)
@@ -162,20 +156,31 @@ class Transmission:
         return gain.to(self.sent.x.dtype.to_complex())
 
     @property
-    def variance(self) -> Tensor:
-        """Noise variance [S, Q] of an estimated real number, 0 if no device is on air."""
-        return torch.where(self.weight > 0, self.noise / self.scalars.eta * self.unit.square(), 0.0)
-
-    @property
-    def noise_std(self) -> Tensor:
-        """Standard deviation [S, Q] of that noise, in the symbols' precision."""
-        return self.variance.sqrt().to(self.sent.x.dtype)
-
-    @property
     def received_unit(self) -> Tensor:
         """Factor of a received real number in the estimate, [S, Q], 0 if no device is on air."""
         unit = torch.where(self.weight > 0, self.unit / self.scalars.eta.sqrt(), 0.0)
         return unit.to(self.sent.x.dtype)
+
+    @property
+    def noise_std(self) -> Tensor:
+        """Standard deviation [S, Q] of the noise of an estimated real number."""
+        return self.received_unit * self.noise.sqrt().to(self.sent.x.dtype)
+
+    def get_delivered_fn(self, active: Tensor) -> Callable[[], Tensor]:
+        """Return `mark_delivered` as in `LinkReport.delivered_mask_fns`, given its `active` rows.
+
+        The function holds no tensor of the payload's size.
+        """
+        given = self.sent.cohort, active, self.segments, self.stop, self.sent.num_coordinates
+        return functools.partial(mark_delivered, *given)
+
+    def weigh_coordinates(self) -> Tensor:
+        """Compute the counted weight that has each coordinate, [S, P], of a group with a mask."""
+        assert self.sent.mask is not None
+        weight = (self.sent.weight[:, None] * self.active_rows)[..., None]
+        parts = self.segments.parts(self.sent.mask)
+        sums = [sum_segments(self.sent, part, weight, self.segments)[:, 0] for part in parts]
+        return torch.cat(sums, 1)
 
     @property
     def sent_symbols(self) -> Tensor:
@@ -232,60 +237,26 @@ def transmit(
 
         m_{kq} = \| K w_k x_k \|^2 / l
     """
-    impairments, bounds = alignment.impairments, slot.bounds
+    bounds = slot.bounds
     scale = sent.scale if scale is None else scale
     slot = replace(slot, budget=sent.scale_budget(slot.budget))
-    sends = sent.transmitter_mask
-    if bounds is not None:
-        sends = bounds.select_able(sends)
-
-    h, h_hat, combiner = _combine(slot, segments, alignment.receiver, sends)
-    variance = h.real.new_full(h.shape[:2], NOISE_VARIANCE)
-    known_noise = impairments.known_noise
-    if impairments.rotates_phase:
-        phases = noise.draw_phases(impairments, h.shape[2], slot.round)
-        h = h * torch.polar(torch.ones_like(phases), phases)[:, None]
-    if impairments.adds_noise or impairments.grows:
-        variance = noise.draw_variance(impairments, combiner, slot.round)
-        known_noise = impairments.compute_known_noise(slot.round)
-
+    sends = sent.transmitter_mask if bounds is None else bounds.select_able(sent.transmitter_mask)
+    h, h_hat, variance, combiner = _compute_channels(slot, segments, alignment, sends)
     row_energy = compute_energies(sent, segments) * scale.square()[:, None]
-    lengths = segments.get_lengths(row_energy)
-    if slot.uses_per_symbol > 1:
-        lengths = slot.uses_per_symbol * lengths
-    stretch = row_energy if clip is None else clip**2 * scale.square()[:, None]
-    if clip is None:
-        stretch = segments.sum_over_scopes(row_energy)
-    power = sent.grid(stretch / segments.sum_over_scopes(lengths)).mT
     energy = sent.grid(row_energy).mT
+    lengths = slot.uses_per_symbol * segments.get_lengths(row_energy)
+    stretch = segments.sum_over_scopes(row_energy)
+    if clip is not None:
+        stretch = clip**2 * scale.square()[:, None]
+    power = sent.grid(stretch / segments.sum_over_scopes(lengths)).mT
     variation = None
-    if alignment.needs_variation:
+    if alignment.policy.needs_variation:
         variation = compute_variation(sent, segments, scale, row_energy)
-    link = Link(
-        h=h_hat,
-        gain=slot.gain,
-        budget=slot.budget,
-        symbol_power=power if bounds is None else bounds.report_powers(power),
-        noise_variance=known_noise,
-        transmit_mask=sends,
-        is_linear=sent.linear,
-        hyper=alignment.hyper,
-        num_antennas=slot.h.shape[2],
-        variation=variation,
-        energy_budget=None if bounds is None else bounds.energy,
-        segment_lengths=lengths,
-        num_symbols=slot.symbols,
-    )
-    state, scalars = alignment.policy.compute_coefficients(state, link)
-    if alignment.receiver.scale == "mmse":
-        scalars = apply_mmse_scaling(scalars, link)
-    # that of zeros is any number
-    scalars = replace(scalars, p=torch.where(power > 0, scalars.p, 0.0))
-
+    link = _describe_link(slot, sent, alignment, h_hat, power, lengths, sends, variation)
+    state, scalars = _choose_scalars(alignment, state, link, power)
     signal, stop = sent, None
     if bounds is not None:
-        scalars = bounds.override(scalars, h_hat, slot.budget, power, sends)
-        scalars = bounds.limit(scalars, sends, energy)
+        scalars = bounds.limit(bounds.override(scalars, link, power), sends, energy)
         signal, stop = bounds.cut_at_crash(sent, segments)
         if stop is not None:
             energy = sent.grid(compute_energies(signal, segments) * scale.square()[:, None]).mT
@@ -307,27 +278,87 @@ def transmit(
     )
 
 
-def _combine(
-    slot: Slot, segments: Segments, receiver: Receiver, sends: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Combine the antennas to scalar channels, true and estimated [S, Q, K], by f [S, Q, A].
+def _describe_link(
+    slot: Slot,
+    sent: Signal,
+    alignment: Alignment,
+    h_hat: Tensor,
+    power: Tensor,
+    lengths: Tensor,
+    sends: Tensor,
+    variation: Tensor | None,
+) -> Link:
+    """Describe a group's link to the power policy, by what devices and server know."""
+    bounds, impairments = slot.bounds, alignment.impairments
+    known_noise = impairments.known_noise
+    if impairments.grows:
+        known_noise = impairments.compute_known_noise(slot.round)
+    return Link(
+        h=h_hat,
+        gain=slot.gain,
+        budget=slot.budget,
+        symbol_power=power if bounds is None else bounds.report_powers(power),
+        noise_variance=known_noise,
+        transmit_mask=sends,
+        is_linear=sent.linear,
+        hyper=alignment.hyper,
+        num_antennas=slot.h.shape[2],
+        variation=variation,
+        energy_budget=None if bounds is None else bounds.energy,
+        segment_lengths=lengths,
+        num_symbols=slot.symbols,
+    )
+
+
+def _choose_scalars(
+    alignment: Alignment, state: Any, link: Link, power: Tensor
+) -> tuple[Any, Coefficients]:
+    """Return the policy's next state, and its scalars with the receiver's scaling."""
+    state, scalars = alignment.policy.compute_coefficients(state, link)
+    if alignment.receiver.scale == "mmse":
+        scalars = apply_mmse_scaling(scalars, link)
+    # that of zeros is any number
+    return state, replace(scalars, p=torch.where(power > 0, scalars.p, 0.0))
+
+
+def _compute_channels(
+    slot: Slot, segments: Segments, alignment: Alignment, sends: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Compute the scalar channels of the segments, their noise, and the combiner.
 
     With one antenna, `scalar` combines nothing.
+
+    Returns
+    -------
+    h, h_hat : Tensor, complex [S, Q, K]
+        True channels f^H h_k e^(j phi_k), and the estimated ones.
+    variance : Tensor, float [S, Q]
+        Noise variance of a received real number.
+    combiner : Tensor, complex [S, Q, A]
+        Combiner f.
     """
+    impairments, receiver = alignment.impairments, alignment.receiver
 
     def select_cells(h: Tensor) -> Tensor:
         whole = h.shape[3] == len(segments.cells) == 1
         return (h if whole else h[..., list(segments.cells)]).permute(0, 3, 1, 2)
 
-    h = select_cells(slot.h)
-    h_hat = h if slot.h_hat is slot.h else select_cells(slot.h_hat)
-    if h.shape[3] == 1 and isinstance(receiver, Scalar):
-        scalar = h[..., 0]
-        combiner = h.new_ones(*h.shape[:2], 1)
-        return scalar, scalar if h_hat is h else h_hat[..., 0], combiner
-    combiner = receiver.combine(h_hat, sends, slot.budget)
-    scalar = apply_combiner(combiner, h)
-    return scalar, scalar if h_hat is h else apply_combiner(combiner, h_hat), combiner
+    antennas = select_cells(slot.h)
+    estimates = antennas if slot.h_hat is slot.h else select_cells(slot.h_hat)
+    if antennas.shape[3] == 1 and isinstance(receiver, Scalar):
+        combiner = antennas.new_ones(*antennas.shape[:2], 1)
+        h, h_hat = antennas[..., 0], estimates[..., 0]
+    else:
+        combiner = receiver.combine(estimates, sends, slot.budget)
+        h = apply_combiner(combiner, antennas)
+        h_hat = h if estimates is antennas else apply_combiner(combiner, estimates)
+    variance = h.real.new_full(h.shape[:2], NOISE_VARIANCE)
+    if impairments.rotates_phase:
+        phases = noise.draw_phases(impairments, h.shape[2], slot.round)
+        h = h * torch.polar(torch.ones_like(phases), phases)[:, None]
+    if impairments.adds_noise or impairments.grows:
+        variance = noise.draw_variance(impairments, combiner, slot.round)
+    return h, h_hat, variance, combiner
 
 
 def receive(on_air: Transmission, total: Tensor, exact: Tensor, delivery: Delivery) -> None:
@@ -353,53 +384,16 @@ def receive(on_air: Transmission, total: Tensor, exact: Tensor, delivery: Delive
     count: Tensor | Tensors = on_air.weight[:, 0]
     reached = None
     if sent.mask is not None:
-        weight = (sent.weight[:, None] * on_air.active_rows)[..., None]
-        parts = segments.parts(sent.mask)
-        known = torch.cat([sum_segments(sent, part, weight, segments)[:, 0] for part in parts], 1)
-        total, exact, count = divide_by_weights(sent, total, exact, known)
+        total, exact, count = divide_by_weights(sent, total, exact, on_air.weigh_coordinates())
     elif len(segments.bounds) > 1:
         reached = sent.blocks(on_air.expand(on_air.weight))
     active = sent.take_rows(on_air.scalars.on_air_mask.mT)
-    delivered_fn = make_delivered_fn(on_air, active)
+    delivered_fn = on_air.get_delivered_fn(active)
     delivery.give_estimate(sent, total, exact, count, reached, delivered_fn=delivered_fn)
 
 
-def make_delivered_fn(on_air: Transmission, active: Tensor) -> Callable[[], Tensor]:
-    """Return the function of the coordinates that each device has on air, [S, K, P] bool.
-
-    The function returns [S, K] if a device has all of its coordinates on air, or none. It holds no
-    tensor of the payload's size.
-
-    Parameters
-    ----------
-    on_air : Transmission
-        Transmission of the group.
-    active : Tensor, bool [n, Q], or [n, 1] for all segments
-        Rows on air in a segment.
-    """
-    sent = on_air.sent
-    rows = sent.cohort, active, on_air.segments, on_air.stop, sent.num_coordinates
-    return functools.partial(_mark_delivered, *rows)
-
-
-def _mark_delivered(
-    cohort: Cohort,
-    active: Tensor,
-    segments: Segments,
-    stop: Tensor | None,
-    num_coordinates: int,
-) -> Tensor:
-    if stop is None and active.shape[1] == 1:
-        return cohort.scatter_to_grid(active[:, 0], False)
-    rows = segments.expand(active.expand(-1, len(segments.bounds)), num_coordinates)
-    if stop is not None:
-        uses = torch.arange(segments.symbols, device=stop.device).repeat(segments.halves)
-        rows = rows & (uses[:num_coordinates] < stop)
-    return cohort.scatter_to_grid(rows, False)
-
-
 def account(on_air: Transmission, delivery: Delivery, num_scalars: int) -> None:
-    """Add the channel uses, energy and side information of a group to the tally.
+    """Add the channel uses, energy and side information of a group to the delivery's.
 
     With e_kq the energy of the symbols before p, device k radiates sum_q |p_kq|^2 e_kq. The energy
     is subtracted from what the device has left.
@@ -409,7 +403,7 @@ def account(on_air: Transmission, delivery: Delivery, num_scalars: int) -> None:
     on_air : Transmission
         Transmission of the group.
     delivery : Delivery
-        Gives the tally.
+        Sums up the cost.
     num_scalars : int
         Real numbers of side information from each device.
     """
@@ -417,13 +411,13 @@ def account(on_air: Transmission, delivery: Delivery, num_scalars: int) -> None:
     transmits = scalars.on_air_mask
     spent = (scalars.p.abs().double().square() * on_air.energy).sum(1)
     senders = sent.cohort.rows_per_trial
-    delivery.tally.add(
+    delivery.add(
         symbols=(senders > 0) * float(slot.uses_per_symbol * on_air.segments.symbols),
         energy=spent,
         sent=slot.uses_per_symbol * (transmits * on_air.sent_symbols).sum(1),
         side=senders * float(num_scalars),
+        on_air=transmits.any(1),
     )
-    delivery.tally.note(on_air=transmits.any(1))
-    delivery.note_delivered(sent, scalars.active_mask.any(1), on_air.weight)
+    delivery.note_delivered(sent, on_air.weight)
     if slot.bounds is not None:
         slot.bounds.spend(spent)

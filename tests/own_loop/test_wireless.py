@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.own_loop.wireless import WirelessUplink, over_the_air
+from otafl.uplink.noise import draw_noise
 
 pytestmark = pytest.mark.exact
 
@@ -32,7 +34,8 @@ def test_the_report_explains_the_estimate(power: str) -> None:
     assert report.c is not None
     assert report.eta is not None
     np.testing.assert_allclose(report.c, (report.h * report.p).real / math.sqrt(report.eta))
-    draw = Streams([3], [0], dtype=torch.float64).draw_normal("noise/0", 66, (12,))[0].numpy()
+    sent: Any = SimpleNamespace(index=0, num_coordinates=12)
+    draw = draw_noise(Streams([3], [0], dtype=torch.float64), sent, 66)[0].numpy()
     share = w[report.active].sum()
     noise = draw.reshape(3, 4) * math.sqrt(0.5) / (5 * share * math.sqrt(report.eta))
     expected = np.einsum("k,kij->ij", report.c * w, x) / share + noise

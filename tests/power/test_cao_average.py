@@ -15,10 +15,8 @@ from support.power_links import (
     make_policy,
     make_rayleigh_statistics,
     perturb,
-    solve,
 )
 
-from otafl.core.contracts import ChannelStatistics
 from otafl.core.problems import Problem
 from otafl.power.cao_average import inverse_scaling, solve_multipliers
 
@@ -124,28 +122,6 @@ def test_the_budget_is_met_on_the_states_planned_for(snr: float) -> None:
     if snr == 1.0:
         assert (state[0][:, 5] == 0).all()
     assert held.any() == (snr != 1.0)
-
-
-def test_without_fading_it_is_the_static_policy() -> None:
-    """One state only: an average is a peak. Devices that need not their budget have no
-    multiplier."""
-    link = make_link(0, spread=False)
-    link = perturb(link, transmit_mask=torch.ones_like(link.transmit_mask))
-    still = ChannelStatistics(
-        **{
-            **vars(make_rayleigh_statistics(link)),
-            "draw_samples": lambda n: link.h[:, 0].expand(n, -1, -1),
-        }
-    )
-    policy = make_policy("cao_average", draws=64)
-    state = policy.prepare(still, link.hyper)
-    got, expected = (
-        policy.compute_coefficients(state, link)[1],
-        solve(make_policy("cao_static"), link),
-    )
-    torch.testing.assert_close(got.p, expected.p, rtol=1e-5, atol=0)
-    torch.testing.assert_close(got.eta, expected.eta, rtol=1e-5, atol=0)
-    assert (state[0] == 0).any()
 
 
 def test_unequal_symbol_powers_share_one_scale() -> None:

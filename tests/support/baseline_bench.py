@@ -8,6 +8,7 @@ biases free of error and over the air.
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from otafl.core.rng import Streams
 from otafl.engine.engine import Engine
 from otafl.models.base import unflatten
 from otafl.models.module_model import ModuleModel
+from otafl.uplink.noise import draw_noise
 
 ROUNDS, S, K = 2, 4, 4
 SENSING = {"name": "matrix_sensing", "rows": 5, "iterations": 20, "threshold": 1.2}
@@ -93,7 +95,8 @@ def read_link(one: Engine, t: int, group: int, row: int, num_coordinates: int) -
     """The link of a payload group and trial as saved, with the noise's draw: real parts of
     variance 1/2."""
     h, p, eta = (one.link[t][f"{name}/{group}"][row, 0].numpy() for name in ("h", "p", "eta"))
-    draw = one.parts.streams.draw_normal(f"noise/{group}", t, (num_coordinates,))[row].numpy()
+    sent: Any = SimpleNamespace(index=group, num_coordinates=num_coordinates)
+    draw = draw_noise(one.parts.streams, sent, t)[row].numpy()
     return twin.Air(h, p, float(np.sqrt(eta)), np.sqrt(0.5) * draw)
 
 

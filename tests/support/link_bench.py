@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from otafl.core.rng import Streams
 from otafl.scenario import load_scenario
 from otafl.uplink import build
 from otafl.uplink.base import deliver
+from otafl.uplink.noise import draw_noise
 
 WEIGHTS = [0.1, 0.4, 0.05, 0.2, 0.15, 0.3]
 
@@ -40,8 +42,8 @@ class Bench:
 
     def draw_noise(self, num_coordinates: int, round: int = 0, group: int = 0) -> np.ndarray:
         """Draw Re z of z ~ CN(0, 1), [S, P]."""
-        draw = self.streams.draw_normal(f"noise/{group}", round, (num_coordinates,))
-        return draw.numpy() * math.sqrt(0.5)
+        sent: Any = SimpleNamespace(index=group, num_coordinates=num_coordinates)
+        return draw_noise(self.streams, sent, round).numpy() * math.sqrt(0.5)
 
 
 def make_bench(

@@ -149,22 +149,6 @@ def test_energy(policy: str, block: int | None, blocks: int, quadrature: bool) -
     assert not saved["active/2"][0, :, 2].any()  # the first group took all that it had
 
 
-@pytest.mark.parametrize(("policy", "transport"), [("ci", "over_the_air"), ("full", "digital")])
-def test_a_trial_in_which_nobody_has_anything(policy: str, transport: str) -> None:
-    link = make_bench(policy, (0, 1), transport=transport)
-    bound = torch.stack([torch.zeros(K), torch.full((K,), INF)]).double()
-    who = make_cohort((6, 6), weight=WEIGHTS * 2)
-    received, report = send(
-        link, (Group({"a": draw_updates(12, 5)}),), who, TransmitLimits(energy_budget=bound)
-    )
-    assert received.any_delivered is not None
-    assert received.any_delivered.tolist() == [False, True]
-    assert received.mean[0]["a"].isfinite().all()
-    assert report.energy_j[0].sum() == 0
-    assert report.participants[0] == 0
-    assert report.participants[1] > 0
-
-
 # ---- digital: SNRs 1, 3, 15 carry 1, 2, 4 bits a channel use; 320 bits take 320, 160, 80 of them
 
 TEN = (Group({"a": draw_updates(3, 10)}),)

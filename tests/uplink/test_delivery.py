@@ -8,7 +8,7 @@ from support import uplink_steps
 from support.link_bench import draw_updates, make_bench, make_cohort
 
 from otafl.core.contracts import NO_LIMITS, Group, Payload
-from otafl.uplink.delivery import Delivery, Tally
+from otafl.uplink.delivery import Delivery
 
 pytestmark = pytest.mark.exact
 
@@ -66,19 +66,18 @@ def test_updates_one_by_one(apart: bool) -> None:
     assert torch.equal(received.per_device[1]["b"], groups()[1].tensors["b"])
 
 
-def test_a_tally_is_a_sum_over_the_groups() -> None:
+def test_the_cost_is_a_sum_over_the_groups() -> None:
     """Two groups of 4 and 2 channel uses at 2 Hz; device 1 sends in the first one alone."""
     made = uplink_steps.delivery()
-    tally = Tally(made.budget, 2)
     one = torch.ones(1, dtype=torch.float64)
     row = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
-    tally.add(symbols=4.0 * one, energy=12.0 * row, sent=4.0 * row.clamp_max(1.0), side=one)
-    tally.note(on_air=torch.tensor([[True, True]]))
-    tally.error(1.0 * one, 3.0 * one)
-    tally.add(symbols=2.0 * one, energy=row - row[:, :1], sent=2.0 * (row > 1.0), side=3.0 * one)
-    tally.note(on_air=torch.tensor([[False, True]]))
-    tally.error(2.0 * one, 9.0 * one)
-    report = tally.report()
+    made.add(symbols=4.0 * one, energy=12.0 * row, sent=4.0 * row.clamp_max(1.0), side=one)
+    made.add(on_air=torch.tensor([[True, True]]))
+    made.add_error(one[:, None], 2.0 * one[:, None])
+    made.add(symbols=2.0 * one, energy=row - row[:, :1], sent=2.0 * (row > 1.0), side=3.0 * one)
+    made.add(on_air=torch.tensor([[False, True]]))
+    made.add_error(one[:, None] * 4.0, one[:, None] * 2.0)
+    report = made.report()
     assert report.symbols.tolist() == [6.0]
     assert report.airtime_s.tolist() == [3.0]
     assert report.side_symbols.tolist() == [4.0]
@@ -87,4 +86,4 @@ def test_a_tally_is_a_sum_over_the_groups() -> None:
     assert report.energy_j.tolist() == [[6.0, 12.5]]  # of 12 and 25, half a joule each
     assert report.power.tolist() == [[3.0, 25.0 / 6.0]]
     assert report.on_air_s.tolist() == [[2.0, 3.0]]
-    assert report.nmse.tolist() == [3.0 / 12.0]
+    assert report.nmse.tolist() == [5.0 / 8.0]

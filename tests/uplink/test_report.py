@@ -38,29 +38,6 @@ def test_who_sends_is_heard() -> None:
         assert link.deliver((), who)[1].delivered_mask_fns == (), transport
 
 
-def test_silent_devices_are_not_heard() -> None:
-    """Truncated inversion: weak devices are silent, but not on the ideal route; device 1 sends
-    there alone, device 2 in one of two groups."""
-    link = make_bench("tci", (0, 1), threshold=0.5)
-    x, who = draw_updates(2 * K, 5), make_cohort((K, K), weight=WEIGHTS * 2)
-    strong = link.channel.get_state(0).h.abs().square().flatten(1) >= 0.5
-    assert 0 < strong.sum() < 2 * K
-    both = Group({"a": x}), Group({"b": draw_updates(2 * K, 3)}, route="ideal", reason="a test")
-    _, report = link.deliver(both, who)
-    assert heard(report) == [strong.tolist(), [[True] * K] * 2]
-    without = torch.tensor([k for k in range(2 * K) if k != 1])
-    less = torch.tensor([k for k in range(2 * K) if k not in (1, 2)])
-    groups = (
-        Group({"a": x[less]}, row_index=less),
-        Group({"c": x[without]}, row_index=without),
-        both[1],
-    )
-    _, report = link.deliver(groups, who)
-    second, first = strong.clone(), strong.clone()
-    second[0, 1] = first[0, 1] = first[0, 2] = False
-    assert heard(report) == [first.tolist(), second.tolist(), [[True] * K] * 2]
-
-
 def test_a_device_is_heard_in_the_segments_in_which_it_is_on_air() -> None:
     """Truncated inversion over blocks of ten channel uses, of two groups of 24 and 12 reals."""
     link = make_given(make_bench("tci", threshold=0.5), blocks=4, block_symbols=10)

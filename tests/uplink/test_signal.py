@@ -8,7 +8,7 @@ from support.link_bench import draw_updates, make_bench, make_cohort
 
 from otafl.core.contracts import Group
 from otafl.uplink.groups import make_signal
-from otafl.uplink.signal import compute_squared_distance, compute_squared_norm
+from otafl.uplink.signal import compute_squared_norm
 
 pytestmark = pytest.mark.exact
 
@@ -76,5 +76,3 @@ def test_squared_norms_outside_of_single_precision(scale: float) -> None:
     small = (scale * x).float()
     expected = scale**2 * torch.tensor([25.0, 1.0, 0.0], dtype=torch.float64)
     torch.testing.assert_close(compute_squared_norm(small), expected, rtol=1e-6, atol=0)
-    apart = compute_squared_distance(small, -small)
-    torch.testing.assert_close(apart, 4.0 * expected, rtol=1e-6, atol=0)

@@ -29,7 +29,7 @@ from otafl.uplink.delivery import Delivery
 from otafl.uplink.groups import compute_means, compute_variation, make_signal
 from otafl.uplink.noise import draw_noise
 from otafl.uplink.report import collect_coefficients
-from otafl.uplink.signal import Uses, compute_energies, cut, sum_segments
+from otafl.uplink.signal import compute_energies, cut, sum_segments
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 
 pytestmark = pytest.mark.exact
@@ -56,7 +56,7 @@ def test_groups_follow_each_other_over_the_blocks() -> None:
     made = delivery(Group({"a": X}), Group({"b": X[:, :1]}), h=BLOCKS, block_symbols=2)
     slot = slot_of(made, (2, 1))
     assert (slot.symbols, slot.cell_stops) == (3, [2, 3])
-    assert [(uses.start, uses.count) for uses in slot.uses] == [(0, 2), (2, 1)]
+    assert slot.uses == [range(2), range(2, 3)]
     torch.testing.assert_close(slot.h[0, :, 0], torch.stack([H, 3.0 * H], 1))
     assert slot.h_hat is slot.h
     assert slot.budget.tolist() == [[10.0, 36.0]]
@@ -69,7 +69,7 @@ def test_groups_follow_each_other_over_the_blocks() -> None:
 def test_a_group_is_cut_at_cells_and_at_stretches() -> None:
     """Channel uses 3 .. 7 of the slot, whose cells end after 3, 6 and 9: cuts after 3 of the group,
     and after its first tensor, of two numbers."""
-    segments = cut(SENT, Uses(3, 5), [3, 6, 9], blockwise=True, quadrature=False)
+    segments = cut(SENT, range(3, 8), [3, 6, 9], blockwise=True, quadrature=False)
     assert segments.bounds == ((0, 2), (2, 3), (3, 5))
     assert (segments.cells, segments.scopes) == ((1, 1, 2), (0, 1, 1))
     values = torch.tensor([[1.0, 2.0, 4.0]])
@@ -86,7 +86,7 @@ def test_many_even_segments_are_summed_as_few_are() -> None:
     """Twenty segments of two channel uses and a last one of one, at once and one by one."""
     x = torch.arange(82, dtype=F64).view(2, 41)
     sent = make_signal(Group({"a": x}), two())
-    segments = cut(sent, Uses(0, 41), list(range(2, 43, 2)), blockwise=False, quadrature=False)
+    segments = cut(sent, range(41), list(range(2, 43, 2)), blockwise=False, quadrature=False)
     assert (len(segments.bounds), segments.even) == (21, 2)
     coefficient = torch.arange(42, dtype=F64).view(2, 21, 1)
     expected = (x * coefficient[:, :, 0].repeat_interleave(2, 1)[:, :41]).sum(0)
@@ -200,13 +200,13 @@ def test_without_limits() -> None:
     assert on_air.signal is on_air.sent
     assert (on_air.weight.tolist(), on_air.unit.tolist()) == ([[1.0]], [[0.5]])
     close(on_air.row_gain[:, 0], [0.25, 0.75])
-    close(on_air.variance, [[0.5 / 4 / 4]])
+    close(on_air.noise_std.square(), [[0.5 / 4 / 4]])
     assert delivered(made, on_air) == [[True, True]]
     noise = torch.tensor([[1.0, -2.0]]).double()
     estimate, exact = superpose(on_air, noise)
     close(exact, [[2.0, -0.5]])
     torch.testing.assert_close(estimate, exact + noise * (0.125**0.5 / 2))
-    drawn = draw_noise(STREAMS, 0, 0, 2)
+    drawn = draw_noise(STREAMS, on_air.sent, 0)
     torch.testing.assert_close(drawn, STREAMS.draw_normal("noise/0", 0, (2,)))
 
 

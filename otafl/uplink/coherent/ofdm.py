@@ -118,40 +118,22 @@ class Ofdm(Transport):
     obeys_power: ClassVar[bool] = True
 
     class Settings(AnalogSettings):
+        idle_without: ClassVar = {"backoff_db": "amplifier", "smoothness": "amplifier"}
+
         name: Literal["ofdm"] = "ofdm"
-        subcarriers: int = Field(
-            64,
-            ge=2,
-            le=8192,
-            description="n, number of sub-carriers in the bandwidth; a multiple of the channel's "
-            "groups",
-        )
-        prefix: int = Field(
-            16, ge=0, description="samples of the cyclic prefix, at most `subcarriers`"
-        )
-        amplifier: Literal["linear", "rapp"] = Field(
-            "linear",
-            description="amplifier of every device; rapp saturates smoothly and does not change "
-            "phases",
-        )
-        backoff_db: Decibels = declare_stackable(
-            6.0,
-            description="saturation power of the amplifier over the power budget, in dB (input "
-            "back-off)",
-        )
-        smoothness: float = declare_stackable(
-            2.0,
-            ge=0.5,
-            le=100,
-            description="p of the Rapp amplifier; a larger one saturates more abruptly",
-        )
-        oversampling: int = Field(
-            1,
-            ge=1,
-            le=16,
-            description="samples at the amplifier, and of peaks, per transmitted sample; above 1, "
-            "distortion outside the band is filtered out, at 1 it falls into the band",
-        )
+        subcarriers: int = Field(64, ge=2, le=8192)
+        """n, number of sub-carriers in the bandwidth; a multiple of the channel's groups"""
+        prefix: int = Field(16, ge=0)
+        """samples of the cyclic prefix, at most `subcarriers`"""
+        amplifier: Literal["linear", "rapp"] = "linear"
+        """amplifier of every device; rapp saturates smoothly and does not change phases"""
+        backoff_db: Decibels = declare_stackable(6.0)
+        """saturation power of the amplifier over the power budget, in dB (input back-off)"""
+        smoothness: float = declare_stackable(2.0, ge=0.5, le=100)
+        """p of the Rapp amplifier; a larger one saturates more abruptly"""
+        oversampling: int = Field(1, ge=1, le=16)
+        """samples at the amplifier, and of peaks, per transmitted sample; above 1, distortion
+        outside the band is filtered out, at 1 it falls into the band"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.prefix > self.subcarriers:
@@ -159,12 +141,6 @@ class Ofdm(Transport):
                     f"prefix: got {self.prefix}, more than the {self.subcarriers} samples of the "
                     f"OFDM symbol that it repeats; use at most {self.subcarriers}"
                 )
-            for key in ("backoff_db", "smoothness"):
-                if self.amplifier == "linear" and not self.is_default(key):
-                    yield (
-                        f"{key}: got {getattr(self, key):g}, but a linear amplifier has none; "
-                        "leave it out, or set amplifier: rapp"
-                    )
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             groups = getattr(scenario.channel, "subcarrier_groups", None) or 1
@@ -186,8 +162,7 @@ class Ofdm(Transport):
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self.alignment, self.streams, self.hyper = parts.alignment, parts.streams, parts.hyper
-        self._policy_state = parts.alignment.prepare()
+        self._policy_state = self.alignment.prepare()
         self._figures = torch.zeros_like(self.budget.bandwidth_hz)[:, None].repeat(1, 3)
 
     def compute_metrics(self) -> dict[str, Tensor]:
@@ -216,7 +191,7 @@ class Ofdm(Transport):
         if limits.energy_per_symbol is not None:
             lasts = grid.samples / slot.symbols / grid.repeats
             limits = replace(limits, energy_per_symbol=limits.energy_per_symbol * lasts)
-        return replace(slot, bounds=Bounds(limits, slot.symbols, turns=slot.turns)), grid
+        return replace(slot, bounds=Bounds(limits, slot.symbols, turns=delivery.turns)), grid
 
     def transmit(self, delivery: Delivery) -> None:
         """Send all groups in one transmission, because they share OFDM symbols.
@@ -234,7 +209,7 @@ class Ofdm(Transport):
             account(on_air, delivery, count_scalars(on_air, True, link))
             groups.append(on_air)
         lasts = grid.samples / slot.symbols
-        delivery.tally.scale(symbols=lasts, sent=lasts, energy=grid.repeats)
+        delivery.scale(symbols=lasts, sent=lasts, energy=grid.repeats)
         laid = [LaidOut.create(on_air, grid, delivery.cohort) for on_air in groups]
         received = self._receive_symbols(laid, slot, grid, delivery).flatten(2)
         for on_air, group in zip(groups, laid, strict=True):
@@ -242,7 +217,7 @@ class Ofdm(Transport):
             exact = on_air.sent.sum(on_air.sent.exact[:, None])[:, 0]
             receive(on_air, total, exact, delivery)
             if self.parts.save_link:
-                delivery.tally.saved |= collect_coefficients(on_air, self.parts.save_gram)
+                delivery.saved |= collect_coefficients(on_air, self.parts.save_gram)
 
     def _receive_symbols(
         self, laid: list[LaidOut], slot: Slot, grid: Grid, delivery: Delivery
@@ -252,7 +227,7 @@ class Ofdm(Transport):
         Without a converter they have no noise, which is added later: it is white on sub-carriers as
         it is on samples.
         """
-        impairments, hyper, cohort = self.alignment.impairments, self.hyper, delivery.cohort
+        impairments, hyper, cohort = self.alignment.impairments, self.parts.hyper, delivery.cohort
         budget, trial = slot.budget.flatten()[cohort.flat_index], cohort.trial
         peak = saturation = None
         if impairments.clips:
@@ -269,7 +244,7 @@ class Ofdm(Transport):
             figures = cohort.pad_by_trial(transmitter.figures(grid.carriers)).sum(1)
             self._figures = self._figures + figures
         if impairments.settings.adc_bits is not None:
-            drawn = noise.draw_sample_noise(self.streams, impairments, slot.round, samples)
+            drawn = noise.draw_sample_noise(self.parts.streams, impairments, slot.round, samples)
             noisy = torch.view_as_real(samples + drawn)
             samples = torch.view_as_complex(impairments.quantise(noisy))
         return to_carriers(samples, grid.carriers)
@@ -308,5 +283,5 @@ class Ofdm(Transport):
         total = total * on_air.expand(on_air.received_unit)
         if self.alignment.impairments.settings.adc_bits is not None:
             return total
-        given = self.streams, sent.index, on_air.slot.round, sent.num_coordinates
-        return total + noise.draw_noise(*given) * on_air.expand(on_air.noise_std)
+        drawn = noise.draw_noise(self.parts.streams, sent, on_air.slot.round)
+        return total + drawn * on_air.expand(on_air.noise_std)

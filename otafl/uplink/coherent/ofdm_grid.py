@@ -32,7 +32,6 @@ from torch import Tensor
 from otafl.channels.ofdm import frequency_response, rotations
 from otafl.core.contracts import ChannelState, Cohort
 from otafl.core.tensors import get_constant
-from otafl.uplink.signal import Uses
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,6 @@ class Grid:
     def repeats(self) -> float:
         """Samples of an OFDM symbol over those without its prefix."""
         return 1.0 + self.prefix / self.carriers
-
-    def get_places(self, uses: Uses) -> Tensor:
-        """Return the positions [count] int64 of a group's channel uses."""
-        return self.place[uses.start : uses.start + uses.count]
 
     def sources(self, place: Tensor) -> Tensor:
         """Return the group's symbol on each sub-carrier, [symbols, n] int64; -1 for none."""
@@ -125,37 +120,10 @@ SAMPLE = 1e-3
 """Fraction of a sample below which a delay counts as rounding error."""
 
 
-def baseband(carriers: int, device: torch.device) -> Tensor:
-    """Return the integer frequencies [n] of the sub-carriers in spacings, float64.
-
-    Prefixes need whole numbers of cycles.
-    """
-    return torch.arange(carriers, dtype=torch.float64, device=device) - carriers // 2
-
-
-def list_carrier_offsets(carriers: int, device: torch.device) -> Tensor:
-    """Return the frequencies f_i [n] of the sub-carriers about the band's centre, in spacings."""
-    step = torch.arange(carriers, dtype=torch.float64, device=device)
-    return step - (carriers - 1) / 2.0
-
-
-@dataclass(frozen=True)
-class Beyond:
-    """Contribution of paths beyond the prefix to one sample of the window.
-
-    Parameters
-    ----------
-    sample : int
-        Sample of the window.
-    ago : int
-        Number of OFDM symbols by which the paths' symbol is earlier.
-    response : Tensor, complex [N, A, n]
-        Factors of the sub-carriers.
-    """
-
-    sample: int
-    ago: int
-    response: Tensor
+Late = tuple[int, int, Tensor]
+"""Contribution of paths beyond the prefix to one sample of the window: number of the sample, number
+of OFDM symbols by which the paths' symbol is earlier, and the factors of the sub-carriers, complex
+[N, A, n]."""
 
 
 class Arrivals:
@@ -173,7 +141,7 @@ class Arrivals:
         OFDM symbols of the slot.
     bandwidth_hz : Tensor [S]
         Samples per second.
-    late : Tensor, float [N], or None
+    delay : Tensor, float [N], or None
         Delay of each row in samples; None without delays.
     phase : Tensor, float [N], or None
         Residual phase of each row in radians; None without residual phases.
@@ -191,15 +159,16 @@ class Arrivals:
         cohort: Cohort,
         grid: Grid,
         bandwidth_hz: Tensor,
-        late: Tensor | None,
+        delay: Tensor | None,
         phase: Tensor | None,
     ) -> None:
         self._h, self._cell, self._grid = h, cohort.flat_index, grid
-        self._groups, self._late = state.h.shape[4], late
-        self._frequency = list_carrier_offsets(grid.carriers, h.device) / grid.carriers
+        self._groups, self._late = state.h.shape[4], delay
+        step = torch.arange(grid.carriers, dtype=torch.float64, device=h.device)
+        self._frequency = (step - (grid.carriers - 1) / 2.0) / grid.carriers
         self._turn = None
-        if late is not None:
-            self._turn = rotations(-late.double()[:, None] * self._frequency, h.real.dtype)
+        if delay is not None:
+            self._turn = rotations(-delay.double()[:, None] * self._frequency, h.real.dtype)
         if phase is not None:
             turned = torch.polar(torch.ones_like(phase), phase)[:, None]
             self._turn = turned if self._turn is None else self._turn * turned
@@ -207,8 +176,10 @@ class Arrivals:
         if state.paths_fn is not None:
             paths = state.paths_fn(len(grid.starts) - 1)
             self._a = self._rows(paths.a * state.gain.sqrt()[:, :, None, None, None])
-            delay = paths.delay_s.expand(-1, h.shape[1], -1, -1)
-            self._delay = self._rows(delay) * bandwidth_hz[cohort.trial].double()[:, None, None]
+            path_delay = paths.delay_s.expand(-1, h.shape[1], -1, -1)
+            self._delay = (
+                self._rows(path_delay) * bandwidth_hz[cohort.trial].double()[:, None, None]
+            )
             self._rotation: tuple[int, Tensor] | None = None
         self._missing = self._compute_lateness()  # [N, B or 1, L]
         self._most = 0 if self._missing is None else int(self._missing.amax())
@@ -253,28 +224,23 @@ class Arrivals:
         width = self._grid.carriers // self._groups
         return self._rotate(self._rows(groups).repeat_interleave(width, 2))
 
-    def list_beyond(self, block: int) -> list[Beyond]:
+    def list_late(self, block: int) -> list[Late]:
         """Return the contributions of paths beyond the prefix in a coherence block, by sample."""
         if self._missing is None:
             return []
         missing = self._missing[:, min(block, self._missing.shape[1] - 1)]
         n, period = self._grid.carriers, self._grid.carriers + self._grid.prefix
-        return [
-            Beyond(
-                sample,
-                ago,
-                self._compute_late_response(block, (missing - sample).div(period).ceil() == ago),
-            )
-            for ago in range(1, self.ago + 1)
-            for sample in range(min(n, self._most - (ago - 1) * period))
-        ]
-
-    def _compute_late_response(self, block: int, some: Tensor) -> Tensor:
-        """Return the frequency response [N, A, n] of selected paths, `some` [N, L]."""
-        if self._a is None:
-            return self.response(block) * some[:, None]
-        paths = self._a[:, :, block] * some[:, None]
-        return self._rotate(torch.bmm(paths, self._rotations(block)))
+        found = []
+        for ago in range(1, self.ago + 1):
+            for sample in range(min(n, self._most - (ago - 1) * period)):
+                some = (missing - sample).div(period).ceil() == ago  # of the paths, [N, L]
+                if self._a is None:
+                    response = self.response(block) * some[:, None]
+                else:
+                    paths = self._a[:, :, block] * some[:, None]
+                    response = self._rotate(torch.bmm(paths, self._rotations(block)))
+                found.append((sample, ago, response))
+        return found
 
 
 def missing_samples(late: Tensor, prefix: int) -> Tensor:
@@ -282,12 +248,12 @@ def missing_samples(late: Tensor, prefix: int) -> Tensor:
     return (late - (prefix + SAMPLE)).ceil().clamp_min(0.0)
 
 
-def differences(beyond: list[Beyond], sent: Tensor, earlier: Tensor, prefix: int) -> Tensor:
+def differences(late: list[Late], sent: Tensor, earlier: Tensor, prefix: int) -> Tensor:
     """Compute the deviation of the first samples of each window from its own OFDM symbol.
 
     Parameters
     ----------
-    beyond : list of Beyond
+    late : list of Late
         Contributions to J samples.
     sent : Tensor, complex [N, M, n]
         Sub-carriers of the OFDM symbols.
@@ -302,16 +268,18 @@ def differences(beyond: list[Beyond], sent: Tensor, earlier: Tensor, prefix: int
         Deviation of the received samples.
     """
     symbols, carriers = sent.shape[1:]
-    cycles = baseband(carriers, sent.device) / carriers
+    # integer frequencies, because prefixes need whole numbers of cycles
+    step = torch.arange(carriers, dtype=torch.float64, device=sent.device)
+    cycles = (step - carriers // 2) / carriers
     every = torch.cat([earlier, sent], 1)
     columns: dict[int, Tensor] = {}
-    for one in beyond:
-        first = earlier.shape[1] - one.ago
+    for sample, ago, response in late:
+        first = earlier.shape[1] - ago
         there = every[:, first : first + symbols]
-        wrong = there * rotations(cycles * prefix * one.ago, sent.real.dtype) - sent
-        wave = rotations(cycles * one.sample, sent.real.dtype) / math.sqrt(carriers)
-        column = torch.bmm(one.response * wave, wrong.mT)
-        columns[one.sample] = columns[one.sample] + column if one.sample in columns else column
+        wrong = there * rotations(cycles * prefix * ago, sent.real.dtype) - sent
+        wave = rotations(cycles * sample, sent.real.dtype) / math.sqrt(carriers)
+        column = torch.bmm(response * wave, wrong.mT)
+        columns[sample] = columns[sample] + column if sample in columns else column
     return torch.stack([columns[sample] for sample in range(len(columns))], -1)
 
 

@@ -77,7 +77,7 @@ class LaidOut:
         """Lay out a group that some rows of the cohort send."""
         signal, segments = on_air.signal, on_air.segments
         p = signal.take_rows(on_air.scalars.p.mT)
-        place = grid.get_places(segments.uses)
+        place = grid.place[segments.uses.start : segments.uses.stop]
         missing = segments.symbols * segments.halves - signal.num_coordinates
         rows = None
         if signal.cohort.num_rows != cohort.num_rows:
@@ -201,17 +201,17 @@ def windows(
     n = grid.carriers
     earlier: Tensor | None = None
     for block, (start, end) in enumerate(itertools.pairwise(grid.starts)):
-        response, beyond = arrivals.response(block)[:, :, None], arrivals.list_beyond(block)
+        response, late = arrivals.response(block)[:, :, None], arrivals.list_late(block)
         width = max(1, CHUNK // max(1, response.numel()))
         for first in range(start, end, width):
             stop = min(first + width, end)
             groups = (group.carriers(first, stop, cohort.num_rows) for group in laid)
             sent = transmit(functools.reduce(torch.add, groups))
             samples = to_samples(response * sent[:, None], n)
-            if beyond:
+            if late:
                 if earlier is None:
                     earlier = sent.new_zeros(len(sent), arrivals.ago, n)
-                off = differences(beyond, sent, earlier, grid.prefix)
+                off = differences(late, sent, earlier, grid.prefix)
                 samples = samples + functional.pad(off, (0, n - off.shape[3]))
                 earlier = torch.cat([earlier, sent], 1)[:, -arrivals.ago :]
             if turning is not None:

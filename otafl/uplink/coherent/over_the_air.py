@@ -23,7 +23,6 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import Payload, Tensors
@@ -37,33 +36,24 @@ from otafl.uplink.groups import centre
 from otafl.uplink.impairments.distorted import superpose_distorted
 from otafl.uplink.intercell import InterCellInterference
 from otafl.uplink.report import collect_coefficients
-from otafl.uplink.signal import Segments, Signal, Uses, compute_energies, cut, sum_quadratures
+from otafl.uplink.signal import Segments, Signal, compute_energies, cut, sum_quadratures
 from otafl.uplink.transmission import Alignment, Transmission, account, receive, transmit
 
 
 class AnalogSettings(Transport.Settings):
     """Common settings of the transports that send normalised real values as they are."""
 
-    normalise: Literal["payload", "block"] = Field(
-        "payload",
-        description="scope of a transmit scalar: a device's whole payload, or each tensor; the "
-        "mean symbol powers that it depends on are side information and counted",
-    )
-    snr_convention: Literal["per_symbol", "total_energy"] = Field(
-        "per_symbol",
-        description="meaning of the power budget: bound on the mean power of a symbol, or on the "
-        "energy of the whole payload (FedRLR's literal definition)",
-    )
-    quadrature: bool = Field(
-        False,
-        description="two real numbers per symbol, one on each quadrature carrier, instead of one",
-    )
-    centre: Annotated[bool, DataDisclosure(True, False, "the means of payloads")] = Field(
-        False,
-        description="whether each device sends deviations from the mean of its normalised "
-        "stretch; the means are side information. Payloads of which devices have different parts "
-        "are not centred",
-    )
+    normalise: Literal["payload", "block"] = "payload"
+    """scope of a transmit scalar: a device's whole payload, or each tensor; the mean symbol powers
+    that it depends on are side information and counted"""
+    snr_convention: Literal["per_symbol", "total_energy"] = "per_symbol"
+    """meaning of the power budget: bound on the mean power of a symbol, or on the energy of the
+    whole payload (FedRLR's literal definition)"""
+    quadrature: bool = False
+    """two real numbers per symbol, one on each quadrature carrier, instead of one"""
+    centre: Annotated[bool, DataDisclosure(True, False, "the means of payloads")] = False
+    """whether each device sends deviations from the mean of its normalised stretch; the means are
+    side information. Payloads of which devices have different parts are not centred"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.quadrature and self.normalise == "block":
@@ -103,7 +93,7 @@ def lay_out_reals(delivery: Delivery, settings: AnalogSettings, csi: Csi) -> Slo
 
 
 def normalise_reals(
-    slot: Slot, uses: Uses, sent: Signal, settings: AnalogSettings
+    slot: Slot, uses: range, sent: Signal, settings: AnalogSettings
 ) -> tuple[Signal, Tensor | None, Segments]:
     """Cut and centre the symbols of a group [n, P].
 
@@ -111,7 +101,7 @@ def normalise_reals(
     ----------
     slot : Slot
         Cells of the channel.
-    uses : Uses
+    uses : range
         Channel uses of the group.
     sent : Signal
         Rows of the group, [n, P].
@@ -150,9 +140,8 @@ class OverTheAir(Transport):
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self.alignment, self.streams = parts.alignment, parts.streams
         self.privacy, self.neighbours = parts.privacy, parts.neighbours
-        self._policy_state = parts.alignment.prepare()
+        self._policy_state = self.alignment.prepare()
 
     @property
     def uses_empty_slots(self) -> bool:
@@ -188,7 +177,7 @@ class OverTheAir(Transport):
         if privacy is not None:
             gains = compute_power_gains(slot, self.neighbours)
             sends = torch.stack([rows.transmitter_mask for rows in delivery.uplink]).any(0)
-            symbols = slot.symbols // slot.turns
+            symbols = slot.symbols // delivery.turns
             budget = privacy.limit_power(
                 slot.budget, gains.amax(2), symbols, slot.round, sends, delivery.limits
             )
@@ -209,15 +198,14 @@ class OverTheAir(Transport):
             if self.neighbours is not None:
                 unwanted["neighbours"] = self.neighbours.signal(on_air)
             if link.impairments.heavy:
-                given = sent.index, slot.round, sent.num_coordinates
-                unwanted["tails"] = noise.draw_tails(link.impairments, *given)
+                unwanted["tails"] = noise.draw_tails(link.impairments, sent, slot.round)
             total, exact = self._superpose(on_air, unwanted)
             receive(on_air, total, exact, delivery)
             if self.parts.save_link:
                 for name, signal in unwanted.items():
                     energy = compute_energies(replace(sent, x=signal), segments)
-                    delivery.tally.saved[f"{name}/{sent.index}"] = energy
-                delivery.tally.saved |= collect_coefficients(on_air, self.parts.save_gram)
+                    delivery.saved[f"{name}/{sent.index}"] = energy
+                delivery.saved |= collect_coefficients(on_air, self.parts.save_gram)
 
     def _superpose(self, on_air: Transmission, unwanted: Tensors) -> tuple[Tensor, Tensor]:
         """Sum the signals with noise and interference, and convert the sum.
@@ -231,8 +219,8 @@ class OverTheAir(Transport):
         if impairments.is_nonlinear:
             total = superpose_distorted(on_air, impairments)
         else:
-            given = self.streams, sent.index, on_air.slot.round, sent.num_coordinates
-            total, exact = superpose(on_air, noise.draw_noise(*given))
+            drawn = noise.draw_noise(self.parts.streams, sent, on_air.slot.round)
+            total, exact = superpose(on_air, drawn)
         for signal in unwanted.values():
             total = total + signal * on_air.expand(on_air.received_unit)
         if impairments.settings.adc_bits is not None:
@@ -330,4 +318,4 @@ def count_scalars(on_air: Transmission, power: bool, link: Alignment) -> int:
         Number of real numbers.
     """
     stretches = on_air.segments.scopes[-1] + 1
-    return stretches * (power + (on_air.means is not None) + link.needs_variation)
+    return stretches * (power + (on_air.means is not None) + link.policy.needs_variation)

@@ -22,8 +22,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.digital.packets import rows_once
-from otafl.uplink.digital.rates import Mcs
+from otafl.uplink.digital.packets import Mcs, rows_once
 from otafl.uplink.noise import draw_bit_noise
 
 CODEWORD_BITS = 3840

@@ -40,14 +40,14 @@ Tse, Viswanath 2005, "Fundamentals of Wireless Communication", chapters 5 and 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import MIN_RATE, Group
+from otafl.core.contracts import MIN_RATE, NOISE_VARIANCE, Group
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.tensors import get_constant
 from otafl.core.units import db_to_linear
@@ -55,15 +55,15 @@ from otafl.uplink.base import Counts, OrthogonalUplink, Parts, Transport
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital.coded_bits import CodedBits
 from otafl.uplink.digital.packets import (
+    MCS_TABLE,
     ROUNDING,
-    Packets,
-    drop_unpaid,
+    bits_a_use,
+    compute_snr,
     fitting_depth,
     hand_over,
-    interrupt,
     quantise_to_fit,
+    repeat_packets,
 )
-from otafl.uplink.digital.rates import MCS_TABLE, Capacity, Links
 
 
 class Digital(Transport):
@@ -77,72 +77,48 @@ class Digital(Transport):
     counts: ClassVar[Counts] = "all"
 
     class Settings(Transport.Settings):
+        idle_without: ClassVar = {"constraint": "gain_threshold", "shares": "gain_threshold"}
+
         name: Literal["digital"] = "digital"
-        access: Literal["tdma", "ofdma"] = Field(
-            "tdma",
-            description="division of the channel: devices take turns on the whole band (tdma), or "
-            "each of the n transmitters has 1/n of the band at the same time, with n times the SNR "
-            "(ofdma); the slot then lasts as long as the slowest device needs",
-        )
-        rate: Literal["shannon", "mcs"] = Field(
-            "shannon",
-            description="bits per channel use: log2(1 + SNR), or those of the modulation and "
-            "coding schemes of 3GPP TS 38.214, table 5.1.3.1-1",
-        )
-        snr_gap_db: Decibels = declare_stackable(
-            0.0, ge=0, description="implementation gap in dB, by which the SNR is reduced"
-        )
-        margin_db: Decibels = declare_stackable(
-            0.0,
-            ge=0,
-            description="margin in dB for errors of the estimate, by which devices reduce the "
-            "estimated SNR when they choose their rate",
-        )
-        gain_threshold: float = declare_stackable(
-            0.0,
-            ge=0,
-            description="g_th, smallest estimated |h|^2 of a transmitter at the start of a slot "
-            "(mean over antennas and sub-carriers, without path loss); a device below it is "
-            "silent; by default there is none",
-        )
-        constraint: Literal["average", "peak"] = Field(
-            "average",
-            description="power constraint of devices with a gain_threshold: the budget holds on "
-            "average over fading, so that a device at or above the threshold sends with "
-            "P / Pr(|h|^2 >= g_th) (average), or in each round, so that it sends with P (peak)",
-        )
-        shares: Literal["all", "active"] = Field(
-            "all",
-            description="devices that share the band (ofdma) and max_symbols evenly: all "
-            "transmitters, or only those at or above gain_threshold (active), which the server "
-            "then has to know before it grants the band",
-        )
-        mcs_index: int | None = Field(
-            None,
-            ge=0,
-            le=len(MCS_TABLE) - 1,
-            description="scheme of all devices; if not given, each device uses the fastest that "
-            "its estimate supports, and is silent if it supports none",
-        )
-        coding: Literal["ideal", "ldpc"] = Field(
-            "ideal",
-            description="channel code: ideal codes that reach the rate, or the payload's real bits "
-            "in 5G LDPC, QAM and noise at the SNR of the device, where an update with a wrong "
-            "block is lost (slow; needs rate mcs and codec uniform or qsgd)",
-        )
-        max_symbols: float = declare_stackable(
-            0.0,
-            ge=0,
-            description="channel uses of the whole band that a round may take, divided evenly "
-            "among the transmitters; no bound by default. Over the air a payload takes one per "
-            "coordinate, or half of that with quadrature; a second has bandwidth_hz of them",
-        )
-        over_budget: Literal["drop", "quantise"] = Field(
-            "drop",
-            description="treatment of a device whose bits do not fit its share of max_symbols: it "
-            "is silent, or each device sends as many whole bits per coordinate (1 to 16, instead "
-            "of the codec's) as fit, rounded stochastically between each tensor's extremes",
-        )
+        access: Literal["tdma", "ofdma"] = "tdma"
+        """division of the channel: devices take turns on the whole band (tdma), or each of the n
+        transmitters has 1/n of the band at the same time, with n times the SNR (ofdma); the slot
+        then lasts as long as the slowest device needs"""
+        rate: Literal["shannon", "mcs"] = "shannon"
+        """bits per channel use: log2(1 + SNR), or those of the modulation and coding schemes of
+        3GPP TS 38.214, table 5.1.3.1-1"""
+        snr_gap_db: Decibels = declare_stackable(0.0, ge=0)
+        """implementation gap in dB, by which the SNR is reduced"""
+        margin_db: Decibels = declare_stackable(0.0, ge=0)
+        """margin in dB for errors of the estimate, by which devices reduce the estimated SNR when
+        they choose their rate"""
+        gain_threshold: float = declare_stackable(0.0, ge=0)
+        """g_th, smallest estimated |h|^2 of a transmitter at the start of a slot (mean over
+        antennas and sub-carriers, without path loss); a device below it is silent; by default there
+        is none"""
+        constraint: Literal["average", "peak"] = "average"
+        """power constraint of devices with a gain_threshold: the budget holds on average over
+        fading, so that a device at or above the threshold sends with P / Pr(|h|^2 >= g_th)
+        (average), or in each round, so that it sends with P (peak)"""
+        shares: Literal["all", "active"] = "all"
+        """devices that share the band (ofdma) and max_symbols evenly: all transmitters, or only
+        those at or above gain_threshold (active), which the server then has to know before it
+        grants the band"""
+        mcs_index: int | None = Field(None, ge=0, le=len(MCS_TABLE) - 1)
+        """scheme of all devices; if not given, each device uses the fastest that its estimate
+        supports, and is silent if it supports none"""
+        coding: Literal["ideal", "ldpc"] = "ideal"
+        """channel code: ideal codes that reach the rate, or the payload's real bits in 5G LDPC, QAM
+        and noise at the SNR of the device, where an update with a wrong block is lost (slow; needs
+        rate mcs and codec uniform or qsgd)"""
+        max_symbols: float = declare_stackable(0.0, ge=0)
+        """channel uses of the whole band that a round may take, divided evenly among the
+        transmitters; no bound by default. Over the air a payload takes one per coordinate, or half
+        of that with quadrature; a second has bandwidth_hz of them"""
+        over_budget: Literal["drop", "quantise"] = "drop"
+        """treatment of a device whose bits do not fit its share of max_symbols: it is silent, or
+        each device sends as many whole bits per coordinate (1 to 16, instead of the codec's) as
+        fit, rounded stochastically between each tensor's extremes"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.mcs_index is not None and self.rate != "mcs":
@@ -157,22 +133,6 @@ class Digital(Transport):
                     yield "over_budget: 'quantise' needs coding: ideal"
             if self.over_budget == "quantise" and not self.max_symbols:
                 yield "over_budget: 'quantise' needs max_symbols, which is not set"
-
-        def list_idle_settings(self) -> Iterator[str]:
-            if self.gain_threshold:
-                if self.shares == "active" and self.access == "tdma" and not self.max_symbols:
-                    yield (
-                        "transport.shares: 'active' without effect, because tdma without "
-                        "max_symbols divides nothing; use access: ofdma, or set max_symbols"
-                    )
-                return
-            for name in ("constraint", "shares"):
-                if not self.is_default(name):
-                    yield (
-                        f"transport.{name}: '{getattr(self, name)}' without effect, because no "
-                        "device is below a gain_threshold of 0; set transport.gain_threshold, or "
-                        f"leave {name} out"
-                    )
 
         @property
         def has_access_plan(self) -> bool:
@@ -189,13 +149,13 @@ class Digital(Transport):
         alignment, hyper = parts.alignment, parts.hyper
         self.hyper, self.csi, self.codec = hyper, alignment.csi, parts.codec
         self.streams = parts.streams
-        self._capacity = Capacity(settings, hyper, alignment.csi, alignment.impairments)
+        self._gap = db_to_linear(hyper["snr_gap_db"])[:, None]
+        self._margin = db_to_linear(hyper["margin_db"])[:, None]
         self._coded = None
         if settings.coding == "ldpc":
             self._coded = CodedBits(MCS_TABLE, self.codec, self.streams)
         most = hyper["max_symbols"][:, None]
         self._most = most.where(most > 0, torch.inf)
-        self._is_bounded = bool((most > 0).any())
         self._least = hyper["gain_threshold"]
         self._truncates = bool((self._least > 0).any())
         self._saved = None  # [S, K], factor of a budget
@@ -226,12 +186,13 @@ class Digital(Transport):
     def transmit(self, delivery: Delivery) -> None:
         """Send each device's packet, and give the server the mean of the delivered updates."""
         settings, uplink, limits = self.settings, delivery.uplink, delivery.limits
-        num_coordinates = sum(sent.num_coordinates for sent in uplink)
-        sounding = self._capacity.sound(delivery.channel, num_coordinates, delivery.round)
+        h = delivery.channel.extend_to(max(1, sum(sent.num_coordinates for sent in uplink)))
+        h_hat = self.csi.estimate(h, delivery.channel.gain, delivery.round)
         on_air = torch.stack([sent.transmitter_mask for sent in uplink]).any(0)
         active = on_air
         if self._truncates:
-            active = on_air & (sounding.strength >= self._least[:, None])
+            strength = h_hat[:, :, :, 0].abs().square().flatten(2).mean(2)
+            active = on_air & (strength >= self._least[:, None])
         counted = active if settings.shares == "active" else on_air
         sharers = counted.sum(1, keepdim=True).clamp_min(1).to(self._most.dtype)
         parts = sharers if settings.access == "ofdma" else torch.ones_like(sharers)
@@ -239,32 +200,47 @@ class Digital(Transport):
         if self._saved is not None:
             budget = budget * self._saved
         power = budget * delivery.channel.gain * parts  # in each device's own band
-        links = self._capacity.links(sounding, power, delivery.round)
-        rate, scheme = self._choose_rates(links)
-        symbols, bits, depth = self._count_symbols(delivery, self._most / sharers, rate, scheme)
-        fits = symbols <= self._most / sharers * (1.0 + ROUNDING)
-        sends = active & (rate > 0) & (links.believed >= MIN_RATE) & fits
+        snr, believed = self._compute_snr(h, h_hat, power, delivery.round)
+        rate, scheme = self._choose_rates(believed)
+        most = self._most / sharers
+        symbols, bits, depth = self._count_symbols(delivery, most, rate, scheme)
+        sends = active & (rate > 0) & (believed >= MIN_RATE) & (symbols <= most * (1.0 + ROUNDING))
         if depth is not None:
             sends = sends & (depth >= 1)
-        packets = Packets(
-            delivery, budget, parts, symbols * sends, bits * sends, sends, rate, scheme, depth
-        )
-        packets = drop_unpaid(packets)
-        read, arrived = self._carry_packets(packets, links)
-        packets, arrived = interrupt(packets, arrived)
-        time, pilots = packets.time, float(self.csi.num_pilot_symbols * links.blocks)
-        delivery.tally.add(
-            bits=packets.bits.sum(1),
+        time = symbols * parts  # in channel uses of the whole band
+        circuits = limits.energy_per_symbol
+        cost = time * (budget if circuits is None else budget + circuits)
+        if limits.energy_budget is not None:
+            sends = sends & (cost <= limits.energy_budget * (1.0 + ROUNDING))
+        arrived = self._carry_packets(delivery, sends, rate, scheme, snr)
+        read = {} if depth is None else quantise_to_fit(delivery, depth, self.streams)
+        uses, arrived = repeat_packets(limits, cost, arrived)
+        time, bits = time * sends * uses, bits * sends * uses
+        pilots = float(self.csi.num_pilot_symbols * h.shape[3])
+        delivery.add(
+            bits=bits.sum(1),
             symbols=time.sum(1) if settings.access == "tdma" else time.amax(1),
             energy=time * budget,
             sent=time,
             side=on_air.sum(1).to(time.dtype) * pilots,
+            on_air=arrived,
         )
-        delivery.tally.note(on_air=arrived)
-        lossless = links.sure and self._coded is None and not self._is_bounded
-        unlimited = limits.energy_budget is None and limits.sent_fraction is None
-        whole = lossless and unlimited and packets.sends.equal(on_air)
-        hand_over(delivery, read, None if whole else arrived)
+        hand_over(delivery, read, arrived, whole=not read and arrived.equal(on_air))
+
+    def _compute_snr(
+        self, h: Tensor, h_hat: Tensor, power: Tensor, round: int
+    ) -> tuple[Tensor, Tensor]:
+        """Compute the true SNR [S, K, cells], and the estimated bits per channel use [S, K].
+
+        `power` [S, K] is the mean received power in a device's own band over the noise in it.
+        """
+        impairments = self.parts.alignment.impairments
+        own = h_hat.flatten(3)
+        combined = snr = power[..., None] * own.abs().square().sum(2)
+        if h_hat is not h or impairments.adds_noise or impairments.grows:
+            snr = compute_snr(h.flatten(3), own, power, impairments, round)
+        known = impairments.compute_known_noise(round)[:, None] / NOISE_VARIANCE
+        return snr, bits_a_use(combined / (known * self._gap * self._margin)[..., None])
 
     def _count_symbols(
         self, delivery: Delivery, most: Tensor, rate: Tensor, scheme: Tensor
@@ -293,35 +269,24 @@ class Digital(Transport):
             symbols = symbols + bits.new_tensor(own)[scheme] * sent.transmitter_mask
         return symbols, bits, depth
 
-    def _choose_rates(self, links: Links) -> tuple[Tensor, Tensor]:
+    def _choose_rates(self, believed: Tensor) -> tuple[Tensor, Tensor]:
         """Choose the bits per channel use and the scheme; 0 if no scheme is supported."""
-        scheme = torch.full_like(links.believed, self.settings.mcs_index or 0, dtype=torch.int64)
+        scheme = torch.full_like(believed, self.settings.mcs_index or 0, dtype=torch.int64)
         if self.settings.rate == "shannon":
-            return links.believed, scheme
-        efficiency = links.believed.new_tensor([mcs.efficiency for mcs in MCS_TABLE])
+            return believed, scheme
+        efficiency = believed.new_tensor([mcs.efficiency for mcs in MCS_TABLE])
         if self.settings.mcs_index is not None:
             return efficiency[scheme], scheme
         # the fastest supported, not the last: 64-QAM's slowest is below 16-QAM's fastest
-        supported = efficiency <= links.believed[..., None] * (1.0 + ROUNDING)
+        supported = efficiency <= believed[..., None] * (1.0 + ROUNDING)
         rate, scheme = (efficiency * supported).max(-1)
         return rate, scheme
 
-    def _carry_packets(self, packets: Packets, links: Links) -> tuple[Mapping[int, Group], Tensor]:
-        """Carry the packets over the channel.
-
-        Returns
-        -------
-        read : mapping of int to Group
-            Groups that are not received as they were sent, by index.
-        arrived : Tensor, bool [S, K]
-            Devices whose update is delivered.
-        """
-        delivery, arrived = packets.delivery, packets.sends
-        if self._coded is not None:
-            scheme = packets.scheme.where(arrived, -1)
-            return {}, arrived & self._coded.send(delivery, scheme, links.snr)
-        if not links.sure:
-            arrived = arrived & (packets.rate <= links.carried * (1.0 + ROUNDING))
-        if packets.depth is None:
-            return {}, arrived
-        return quantise_to_fit(delivery, packets.depth, self.streams), arrived
+    def _carry_packets(
+        self, delivery: Delivery, sends: Tensor, rate: Tensor, scheme: Tensor, snr: Tensor
+    ) -> Tensor:
+        """Carry the packets over the channel, and return those without errors, bool [S, K]."""
+        if self._coded is None:
+            return sends & (rate <= bits_a_use(snr / self._gap[..., None]) * (1.0 + ROUNDING))
+        flat_snr = torch.expm1(torch.log1p(snr).mean(-1))  # of the same capacity
+        return sends & self._coded.send(delivery, scheme.where(sends, -1), flat_snr)

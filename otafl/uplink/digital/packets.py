@@ -1,4 +1,12 @@
-"""Updates in packets of their own: one row of a device, which is delivered or lost as a whole.
+"""Updates in packets of their own, which are delivered or lost as a whole, and their rates.
+
+A channel use carries at most
+
+    log2(1 + SNR / gap)
+
+bits, mean over the channel's cells, with the SNR after maximum-ratio combining of the server's
+antennas. Otherwise its rate is that of a modulation and coding scheme of 5G NR up to 64-QAM: 3GPP
+TS 38.214, table 5.1.3.1-1. Reserved rows are left out.
 
 If bits are fitted to the slot, every device gets the same number of channel uses, which carry its
 bits at capacity: Lee, Barnes, Ozgur 2020, "Over-the-Air Statistical Estimation", the digital side
@@ -9,19 +17,30 @@ coordinate, to which it rounds stochastically.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from otafl.codecs.base import get_trial_device, has_repeated_devices
-from otafl.core.contracts import Cohort, Group, Tensors, unsqueeze_like
+from otafl.core.contracts import (
+    NOISE_VARIANCE,
+    Cohort,
+    Group,
+    Tensors,
+    TransmitLimits,
+    unsqueeze_like,
+)
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_family
+from otafl.core.tensors import get_constant
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.groups import compute_error_free, make_signal, select_rows
-from otafl.uplink.signal import Signal, compute_squared_norm
+from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.noise import draw_variance
+from otafl.uplink.signal import Signal
 
 FITTED = declare_family("fitted", __name__)
 
@@ -35,84 +54,104 @@ RANGE_BITS = 64
 """Bits of the two ends of a tensor's range, as floats."""
 
 
-@dataclass(frozen=True)
-class Packets:
-    """Packets in which each device sends its update over the uplink groups of a delivery.
+class Mcs(NamedTuple):
+    """Modulation and coding scheme.
 
     Parameters
     ----------
-    delivery : Delivery
-        The payload.
-    budget : Tensor, float [S, K]
-        Power budget.
-    parts : Tensor, float [S, 1]
-        Number of parts of the band, of which a device has one.
-    symbols : Tensor, float [S, K]
-        Channel uses of a device's part of the band, 0 if it is silent.
-    bits : Tensor, float [S, K]
-        Bits sent.
-    sends : Tensor, bool [S, K]
-        Devices that send.
-    rate : Tensor, float [S, K]
-        Bits per channel use.
-    scheme : Tensor, int64 [S, K]
-        Position in the table of schemes.
-    depth : Tensor, float [S, K], or None
-        Bits per coordinate, if they are fitted to the slot.
+    order : int
+        Bits of a QAM symbol, Q_m.
+    rate_1024 : float
+        Target code rate times 1024.
     """
 
-    delivery: Delivery
-    budget: Tensor
-    parts: Tensor
-    symbols: Tensor
-    bits: Tensor
-    sends: Tensor
-    rate: Tensor
-    scheme: Tensor
-    depth: Tensor | None
+    order: int
+    rate_1024: float
 
     @property
-    def time(self) -> Tensor:
-        """Time on air of each device [S, K], in channel uses of the whole band."""
-        return self.symbols * self.parts
-
-    @property
-    def cost(self) -> Tensor:
-        """Energy of each device's packet [S, K], radiated and consumed by its circuits."""
-        circuits, power = self.delivery.limits.energy_per_symbol, self.budget
-        return self.time * (power if circuits is None else power + circuits)
-
-    def times(self, uses: Tensor) -> Packets:
-        """Return the packets with their channel uses multiplied by `uses` [S, K]."""
-        return replace(self, symbols=self.symbols * uses, bits=self.bits * uses)
+    def efficiency(self) -> float:
+        """Information bits per channel use."""
+        return self.order * self.rate_1024 / 1024.0
 
 
-def drop_unpaid(packets: Packets) -> Packets:
-    """Select the packets of devices with the energy for their packet."""
-    energy = packets.delivery.limits.energy_budget
-    if energy is None:
-        return packets
-    sends = packets.sends & (packets.cost <= energy * (1.0 + ROUNDING))
-    return replace(packets.times(sends), sends=sends)
+MCS_TABLE = tuple(
+    Mcs(order, rate)
+    for order, rates in (
+        (2, (120, 157, 193, 251, 308, 379, 449, 526, 602, 679)),
+        (4, (340, 378, 434, 490, 553, 616, 658)),
+        (6, (438, 466, 517, 567, 616, 666, 719, 772, 822, 873, 910, 948)),
+    )
+    for rate in rates
+)
+"""Schemes of TS 38.214, table 5.1.3.1-1; a scheme's position is its I_MCS."""
 
 
-def interrupt(packets: Packets, arrived: Tensor) -> tuple[Packets, Tensor]:
-    """Return the packets with repetitions, up to the crash, and the delivered packets.
+def compute_snr(
+    h: Tensor, h_hat: Tensor, power: Tensor, impairments: Impairments, round: int
+) -> Tensor:
+    """Compute the SNR after combining the server's antennas by estimates of the channels.
+
+    Parameters
+    ----------
+    h, h_hat : Tensor, complex [S, K, A, cells]
+        True channels, and their estimates.
+    power : Tensor, float [S, K]
+        Mean received power over the noise, before fading.
+    impairments : Impairments
+        Interference.
+    round : int
+        Round of interference.
+
+    Returns
+    -------
+    Tensor, float [S, K, cells]
+        The SNR.
+    """
+    norm = torch.linalg.vector_norm(h_hat, dim=2, keepdim=True)
+    combiner = h_hat / norm.clamp_min(1e-30)
+    gain = (combiner.conj() * h).sum(2).abs().square()
+    flat = combiner.permute(0, 1, 3, 2).flatten(1, 2)  # [S, K * cells, A]
+    noise = draw_variance(impairments, flat, round).view_as(gain) / NOISE_VARIANCE
+    return power[..., None] * gain / noise
+
+
+def bits_a_use(snr: Tensor) -> Tensor:
+    """Compute the mean of log2(1 + SNR) over the cells, [S, K] of [S, K, cells]."""
+    return torch.log1p(snr).mean(-1) / torch.log(get_constant(2.0, snr.dtype, snr.device))
+
+
+def repeat_packets(
+    limits: TransmitLimits, cost: Tensor, arrived: Tensor
+) -> tuple[Tensor | float, Tensor]:
+    """Count how often each packet is sent, up to a crash, and return the delivered packets.
 
     A repetition was not planned, so it may exceed `max_symbols`, but a device without the energy
     for it does not send it.
+
+    Parameters
+    ----------
+    limits : TransmitLimits
+        Copies, energy and crashes.
+    cost : Tensor, float [S, K]
+        Energy of a packet, radiated and consumed by the device's circuits.
+    arrived : Tensor, bool [S, K]
+        Packets that are delivered if they are sent completely.
+
+    Returns
+    -------
+    tuple of Tensor, float [S, K] (or 1.0), and Tensor, bool [S, K]
+        Packets sent, and those that are delivered.
     """
-    limits, uses = packets.delivery.limits, torch.ones_like(packets.symbols)
-    if limits.num_copies is None and limits.sent_fraction is None:
-        return packets, arrived
+    uses: Tensor | float = 1.0
     if limits.num_copies is not None:
         uses = limits.num_copies
         if limits.energy_budget is not None:
-            paid = limits.energy_budget * (1.0 + ROUNDING) / packets.cost.clamp_min(1e-30)
+            paid = limits.energy_budget * (1.0 + ROUNDING) / cost.clamp_min(1e-30)
             uses = torch.minimum(uses, paid.floor().clamp_min(1.0))
     if limits.sent_fraction is not None:
         uses = uses * limits.sent_fraction
-    return packets.times(uses), arrived & (uses >= 1.0)
+        arrived = arrived & (uses >= 1.0)
+    return uses, arrived
 
 
 def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
@@ -127,7 +166,7 @@ def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
     return group.row_index
 
 
-def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | None) -> None:
+def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor, whole: bool) -> None:
     """Pass the server the mean over the delivered updates, and add up the error.
 
     Parameters
@@ -136,15 +175,16 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
         The payload.
     read : mapping of int to Group
         Groups that are not received as they were sent, by index.
-    arrived : Tensor, bool [S, K], or None
-        Devices whose update is delivered; None if it is known on the host that all are, as sent.
+    arrived : Tensor, bool [S, K]
+        Devices whose update is delivered.
+    whole : bool
+        Whether all updates are delivered as they were sent.
     """
-    cohort = receiving = delivery.cohort
-    if arrived is not None:
-        sends = cohort.transmit_mask & arrived.flatten()[cohort.flat_index]
-        receiving = replace(cohort, transmit_mask=sends, all_transmit=False)
+    cohort = delivery.cohort
+    sends = cohort.transmit_mask & arrived.flatten()[cohort.flat_index]
+    receiving = replace(cohort, transmit_mask=sends, all_transmit=False)
     for sent in delivery.uplink:
-        if arrived is None:
+        if whole:
             delivery.give_exact(sent)
             delivery.note_delivered(sent)
             continue
@@ -161,10 +201,7 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
         }
         delivery.give(sent, mean, count, each, received, delivered_fn=got.delivered_mask)
         delivery.note_delivered(got)
-        target = flatten(compute_error_free(sent)[0])
-        delivery.tally.error(
-            compute_squared_norm(flatten(mean) - target), compute_squared_norm(target)
-        )
+        delivery.add_error(flatten(mean), flatten(compute_error_free(sent)[0]))
 
 
 def _normalise_weight(count: Tensor | Tensors, sent: Signal, arrived: Tensor) -> Tensor | Tensors:

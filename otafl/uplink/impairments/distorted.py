@@ -60,8 +60,8 @@ def superpose_distorted(on_air: Transmission, impairments: Impairments) -> Tenso
     for quadrature in quadratures:
         own, late = quadrature.unbind(1)
         flat.append(own + torch.nn.functional.pad(late[:, :-1], (1, 0)))
-    given = impairments.streams, sent.index, slot.round, sent.num_coordinates
-    added = noise.draw_noise(*given) * on_air.expand(on_air.noise_std)
+    added = noise.draw_noise(impairments.streams, sent, slot.round)
+    added = added * on_air.expand(on_air.noise_std)
     return torch.cat(flat, 1)[:, : sent.num_coordinates] + added
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from otafl.core import registry, settings
 from otafl.core.contracts import NOISE_VARIANCE
+from otafl.core.hyper import build_hyper
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, declare_stackable
@@ -33,6 +34,8 @@ class Impairments:
         Power of a jammer over the noise; None without one.
     streams : Streams
         Random streams of the S trials.
+    snr_growth : sequence of float [S]
+        Power of the round by which the SNR grows; none by default.
 
     Attributes
     ----------
@@ -75,75 +78,42 @@ class Impairments:
         idle_without: ClassVar = {
             "adc_range": "adc_bits",
             "interferers": "interference_db",
+            "tail_index": "interference",
         }
 
-        residual_phase_rad: float = declare_stackable(
-            0.0,
-            ge=0,
-            le=math.pi,
-            description="residual phase after pre-compensation, uniform between minus and plus "
-            "this, in radians; none by default",
-        )
-        carrier_offset: float = declare_stackable(
-            0.0,
-            ge=0,
-            le=0.5,
-            description="carrier frequency offset in cycles per symbol, uniform between minus and "
-            "plus this; none by default",
-        )
-        timing_offset: float = declare_stackable(
-            0.0,
-            ge=0,
-            lt=1,
-            description="delay of rectangular pulses in symbols, uniform between 0 and this; the "
-            "receiver's filter is matched to the first device's symbols (Shao, Gunduz, Liew 2021). "
-            "None by default",
-        )
-        clip_db: Decibels | None = declare_stackable(
-            None,
-            description="peak power of a transmitter over its budget on the mean power, in dB, "
-            "above which symbols are clipped; no clipping by default",
-        )
-        adc_bits: int | None = Field(
-            None,
-            ge=1,
-            le=16,
-            description="bits of the server's analogue-to-digital converter; no quantisation by "
-            "default",
-        )
+        residual_phase_rad: float = declare_stackable(0.0, ge=0, le=math.pi)
+        """residual phase after pre-compensation, uniform between minus and plus this, in radians;
+        none by default"""
+        carrier_offset: float = declare_stackable(0.0, ge=0, le=0.5)
+        """carrier frequency offset in cycles per symbol, uniform between minus and plus this; none
+        by default"""
+        timing_offset: float = declare_stackable(0.0, ge=0, lt=1)
+        """delay of rectangular pulses in symbols, uniform between 0 and this; the receiver's filter
+        is matched to the first device's symbols (Shao, Gunduz, Liew 2021). None by default"""
+        clip_db: Decibels | None = declare_stackable(None)
+        """peak power of a transmitter over its budget on the mean power, in dB, above which symbols
+        are clipped; no clipping by default"""
+        adc_bits: int | None = Field(None, ge=1, le=16)
+        """bits of the server's analogue-to-digital converter; no quantisation by default"""
         adc_range: float = declare_stackable(3.0, gt=0, le=1e30)
         """full scale of the converter over the received root mean square"""
-        interference: Literal["gaussian", "alpha_stable"] = Field(
-            "gaussian",
-            description="distribution of interference: interferers with independent Rayleigh "
-            "fading and white normal symbols (gaussian), or an independent symmetric alpha-stable "
-            "number on each received real number (Yang, Chen, Quek, Poor 2022), whose scale the "
-            "server does not know (alpha_stable). Squared errors then have no mean; report medians",
-        )
-        interference_db: Decibels | None = declare_stackable(
-            None,
-            description="mean power of each interferer over the noise, in dB; the server knows "
-            "this mean, not the interferers' fading. For alpha_stable it is 2 s^2 over the noise, "
-            "with the scale s, which is the power at tail_index 2. No interference by default",
-        )
-        tail_index: float = declare_stackable(
-            1.5,
-            gt=1,
-            le=2,
-            description="alpha of alpha_stable interference; a lower one has heavier tails, and 2 "
-            "is the normal distribution",
-        )
-        interferers: int = Field(
-            3, ge=1, description="number of interferers, devices of neighbouring cells"
-        )
+        interference: Literal["gaussian", "alpha_stable"] = "gaussian"
+        """distribution of interference: interferers with independent Rayleigh fading and white
+        normal symbols (gaussian), or an independent symmetric alpha-stable number on each received
+        real number (Yang, Chen, Quek, Poor 2022), whose scale the server does not know
+        (alpha_stable). Squared errors then have no mean; report medians"""
+        interference_db: Decibels | None = declare_stackable(None)
+        """mean power of each interferer over the noise, in dB; the server knows this mean, not the
+        interferers' fading. For alpha_stable it is 2 s^2 over the noise, with the scale s, which is
+        the power at tail_index 2. No interference by default"""
+        tail_index: float = declare_stackable(1.5, gt=1, le=2)
+        """alpha of alpha_stable interference; a lower one has heavier tails, and 2 is the normal
+        distribution"""
+        interferers: int = Field(3, ge=1)
+        """number of interferers, devices of neighbouring cells"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.interference == "gaussian":
-                if not self.is_default("tail_index"):
-                    yield (
-                        f"tail_index: got {self.tail_index:g}, but gaussian interference has no "
-                        "heavy tails; leave it out, or set interference: alpha_stable"
-                    )
                 return
             if self.interference_db is None:
                 yield "interference: 'alpha_stable' needs interference_db; set it, e.g. to 0"
@@ -168,27 +138,21 @@ class Impairments:
         sections: Sequence[Settings],
         jammer: Tensor | None,
         streams: Streams,
-        snr_growth: Sequence[float] = (),
+        snr_growth: Sequence[float] = (0.0,),
     ) -> None:
-        def column(values: list[float]) -> Tensor:
-            return torch.tensor(values, dtype=streams.dtype, device=streams.device)
-
-        def level(value_db: float | None, without: float) -> float:
-            return without if value_db is None else db_to_linear(value_db)
-
+        hyper = build_hyper(sections, streams)
         self.settings, self.streams = sections[0], streams
-        self.residual_phase = column([one.residual_phase_rad for one in sections])
-        self.carrier_offset = column([one.carrier_offset for one in sections])
-        self.timing_offset = column([one.timing_offset for one in sections])
-        self.clip = column([level(one.clip_db, math.inf) for one in sections])
-        power = column([level(one.interference_db, 0.0) for one in sections])
+        self.residual_phase = hyper["residual_phase_rad"]
+        self.carrier_offset, self.timing_offset = hyper["carrier_offset"], hyper["timing_offset"]
+        zeros = torch.zeros_like(self.residual_phase)
+        self.clip = db_to_linear(hyper["clip_db"]) if "clip_db" in hyper else zeros + math.inf
+        power = db_to_linear(hyper["interference_db"]) if "interference_db" in hyper else zeros
         self.heavy = self.settings.interference == "alpha_stable"
-        self.interference = torch.zeros_like(power) if self.heavy else power
+        self.interference = zeros if self.heavy else power
         self.tail_scale = (0.5 * NOISE_VARIANCE * power).sqrt()
-        self.tail_index = column([one.tail_index for one in sections])
-        self.jammer = torch.zeros_like(self.clip) if jammer is None else jammer
-        self.adc_range = column([one.adc_range for one in sections])
-        self.snr_growth = column(list(snr_growth) or [0.0] * len(sections))
+        self.tail_index, self.adc_range = hyper["tail_index"], hyper["adc_range"]
+        self.jammer = zeros if jammer is None else jammer
+        self.snr_growth = zeros + zeros.new_tensor(snr_growth)
         self.grows = bool(self.snr_growth.any())
         self.known_noise = NOISE_VARIANCE * (1.0 + self.settings.interferers * self.interference)
         self.rotates_phase = bool(self.residual_phase.any())

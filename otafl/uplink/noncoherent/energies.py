@@ -25,7 +25,7 @@ from otafl.core.rng import Streams
 from otafl.core.tensors import get_constant
 from otafl.uplink import noise as draws
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.signal import MAX_LOOP, Segments, Signal
+from otafl.uplink.signal import Segments, Signal
 from otafl.uplink.transmission import Transmission
 
 NUMBERS = 1 << 17
@@ -58,9 +58,6 @@ one. In the magnitude of the noise these bits are rounding.
 NOISE_ENERGY = 2.0 * NOISE_VARIANCE
 """Mean noise energy of a channel use at one antenna."""
 
-TOGETHER = 4
-"""Uniform numbers that are multiplied before a logarithm is taken, far from underflow."""
-
 Cast = Callable[[Signal, slice, Tensor | None], Tensor]
 """Function that returns the votes of some columns, 1 or 0: [n, C], or [1, 1] if all vote.
 
@@ -70,131 +67,96 @@ Its arguments are rows, columns, and the pairs before the rows' crashes, [n, 1] 
 _KERNEL = "otafl.uplink.noncoherent.energy_kernel"
 
 
-class Energies:
-    """Received energies of the pairs of S trials.
+def receive_energies(
+    on_air: Transmission,
+    streams: Streams,
+    impairments: Impairments,
+    weight: Tensor,
+    cast: Cast | None = None,
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yield the energies of a group's pairs, some columns after the other.
 
     Parameters
     ----------
+    on_air : Transmission
+        Transmission of n rows, whose signs choose the use of each pair.
     streams : Streams
         Random streams of the trials.
     impairments : Impairments
         Interferers and a jammer, which add to the noise.
+    weight : Tensor, float [n]
+        Weights of the rows in the error-free sum.
+    cast : callable, optional
+        Votes of the rows; without it, energies are proportional to magnitudes.
+
+    Yields
+    ------
+    tuple of slice, Tensor [S, 2, C] and Tensor [S, C]
+        Columns, their energies on + and -, summed over the antennas, and the error-free sum of the
+        coordinates, or of the signs of votes.
     """
+    signal, round, index = on_air.signal, on_air.slot.round, on_air.sent.index
+    cohort, antennas, segments = signal.cohort, on_air.slot.h.shape[2], on_air.segments
+    given, others, interference = (streams, index, round), None, None
+    if impairments.adds_noise:
+        others = draws.draw_interferers(impairments, antennas, round)
+        sizes = others.shape[1], signal.num_coordinates
+        interference = draws.draw_interfering_symbols(*given, *sizes)
+    kernel: Any = choose_kernel(signal, antennas) if others is None else None
+    ways = _ways(on_air)
+    gains = _gains(cohort.pad_by_trial(ways), others) if kernel is None else None
+    blocks = -(-signal.num_coordinates // BLOCK)
+    run = min(RUN, -(-signal.num_coordinates // PLACES))  # a short payload fills no block
+    bits = draws.draw_symbol_bits(*given, cohort, -(-blocks * run // 2))
+    bits = bits[:, : blocks * run].unflatten(1, (blocks, run))
+    noise, across = draws.draw_energy_noise(*given, antennas, signal.num_coordinates)
+    rows = cohort.num_rows if kernel is None else 4 * cohort.num_trials
+    most = max(1, NUMBERS // (BLOCK * max(1, rows)))
+    for block in range(0, blocks, most):
+        columns = slice(block * BLOCK, min((block + most) * BLOCK, signal.num_coordinates))
+        votes, exact = None if cast is None else cast(signal, columns, on_air.stop), None
+        words = bits[:, block : block + most]
+        if gains is None:
+            energy, exact = kernel.draw_energies(
+                signal, columns, votes, words, ways, segments, weight
+            )
+        else:
+            x = signal.x[:, columns] + 0.0  # turns -0.0 into 0.0
+            sent = _draw_symbols(cohort, x, x.abs().sqrt_() if votes is None else votes, words)
+            if interference is not None:
+                sent = torch.cat([sent, interference[..., columns]], 2)
+            energy = _energy(sent, gains, segments, columns)
+        if exact is None or on_air.stop is not None:
+            exact = _exact(on_air.sent, weight, columns, cast)
+        _add_noise(energy, noise[:, columns])
+        if across is not None:
+            energy.sub_(across[..., columns].log().sum(1), alpha=NOISE_ENERGY)
+        yield columns, energy, exact
 
-    def __init__(self, streams: Streams, impairments: Impairments) -> None:
-        self._streams, self._impairments = streams, impairments
-        self._room: dict[str, Tensor] = {}
 
-    def receive_symbols(
-        self, on_air: Transmission, weight: Tensor, cast: Cast | None = None
-    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield the energies of a group's pairs, some columns after the other.
+def _draw_symbols(cohort: Cohort, x: Tensor, roots: Tensor, words: Tensor) -> Tensor:
+    """Return the bits of each row's QPSK symbol with its amplitude: [S, 2, m, 2, C].
 
-        Parameters
-        ----------
-        on_air : Transmission
-            Transmission of n rows, whose signs choose the use of each pair.
-        weight : Tensor, float [n]
-            Weights of the rows in the error-free sum.
-        cast : callable, optional
-            Votes of the rows; without it, energies are proportional to magnitudes.
+    The last axis but one has both bits, and both times the sign of x. Half the sum of the two goes
+    on one use of the pair, half the difference on the other, and one of the two is zero.
 
-        Yields
-        ------
-        tuple of slice, Tensor [S, 2, C] and Tensor [S, C]
-            Columns, their energies on + and -, summed over the antennas, and the error-free sum of
-            the coordinates, or of the signs of votes.
-        """
-        signal, round, index = on_air.signal, on_air.slot.round, on_air.sent.index
-        cohort, antennas, streams = signal.cohort, on_air.slot.h.shape[2], self._streams
-        others = None
-        if self._impairments.adds_noise:
-            others = draws.draw_interferers(self._impairments, antennas, round)
-        kernel: Any = choose_kernel(signal, antennas) if others is None else None
-        ways = _ways(on_air)
-        gains = _gains(cohort.pad_by_trial(ways), others) if kernel is None else None
-        blocks = -(-signal.num_coordinates // BLOCK)
-        run = min(RUN, -(-signal.num_coordinates // PLACES))  # a short payload fills no block
-        count = -(-blocks * run // 2)
-        bits = draws.draw_symbol_bits(streams, index, round, cohort, count)
-        bits = bits[:, : blocks * run].unflatten(1, (blocks, run))
-        given = streams, index, round
-        noise, across = draws.draw_energy_noise(*given, antennas, signal.num_coordinates)
-        interference = None
-        if others is not None:
-            count = others.shape[1]
-            interference = draws.draw_interfering_symbols(*given, count, signal.num_coordinates)
-        rows = cohort.num_rows if kernel is None else 4 * cohort.num_trials
-        most = max(1, NUMBERS // (BLOCK * max(1, rows)))
-        for block in range(0, blocks, most):
-            columns = slice(block * BLOCK, min((block + most) * BLOCK, signal.num_coordinates))
-            votes, exact = None if cast is None else cast(signal, columns, on_air.stop), None
-            words = bits[:, block : block + most]
-            if gains is None:
-                energy, exact = kernel.draw_energies(
-                    *(signal, columns, votes, words, ways, on_air.segments, weight)
-                )
-            else:
-                x = signal.x[:, columns] + 0.0  # turns -0.0 into 0.0
-                sent = self._symbols(cohort, x, x.abs().sqrt_() if votes is None else votes, words)
-                if interference is not None:
-                    sent = torch.cat([sent, interference[..., columns]], 2)
-                energy = _energy(sent, gains, on_air.segments, columns)
-            if exact is None or on_air.stop is not None:
-                exact = _exact(on_air.sent, weight, columns, cast)
-            _add_noise(energy, noise[:, columns])
-            if across is not None:
-                for some in across[..., columns].split(TOGETHER, 1):
-                    energy -= some.prod(1).log_().mul_(NOISE_ENERGY)
-            yield columns, energy, exact
-
-    def _symbols(self, cohort: Cohort, x: Tensor, roots: Tensor, words: Tensor) -> Tensor:
-        """Return the bits of each row's QPSK symbol with its amplitude: [S, 2, m, 2, C].
-
-        The last axis but one has both bits, and both times the sign of x. Half the sum of the two
-        goes on one use of the pair, half the difference on the other, and one of the two is zero.
-
-        Parameters
-        ----------
-        cohort : Cohort
-            The n rows, m of each trial.
-        x : Tensor, float [n, C]
-            Coordinates, whose signs choose the use.
-        roots : Tensor, float [n, C], or [1, 1] for all
-            Amplitudes, not negative.
-        words : Tensor, int32 [n, C / BLOCK, RUN]
-            Random bits; one shorter run for a payload shorter than a block.
-        """
-        integer = torch.int32 if x.dtype == torch.float32 else torch.int64
-        top = torch.iinfo(integer).min
-        if integer == torch.int64:
-            words = words.to(integer) << 32
-        places = get_constant(tuple(range(2 * PLACES)), integer, x.device).view(2, 1, PLACES, 1)
-        room = self._get_buffer(
-            "flips", (len(x), 2, words.shape[1], PLACES, words.shape[2]), integer, x.device
-        )
-        flips = torch.bitwise_left_shift(words[:, None, :, None], places, out=room)
-        flips = flips.bitwise_and_(top).flatten(2)[..., : x.shape[1]]
-        flips = cohort.pad_by_trial(flips).transpose(1, 2)
-        sizes = cohort.pad_by_trial(roots.expand_as(x)).view(integer)[:, None]
-        minus = cohort.pad_by_trial(x.view(integer) & top)[:, None]
-        shape = (*flips.shape[:3], 2, x.shape[1])
-        out = self._get_buffer("symbols", shape, integer, x.device)
-        torch.bitwise_xor(flips, sizes, out=out[..., 0, :])
-        torch.bitwise_xor(out[..., 0, :], minus, out=out[..., 1, :])
-        return out.view(x.dtype)
-
-    def _get_buffer(
-        self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-    ) -> Tensor:
-        """Return a tensor to write to, the same one for the same name and shape.
-
-        Allocating memory for every part of a payload costs more than writing to it.
-        """
-        room = self._room.get(name)
-        if room is None or room.shape != shape:
-            room = self._room[name] = torch.empty(shape, dtype=dtype, device=device)
-        return room
+    Parameters
+    ----------
+    cohort : Cohort
+        The n rows, m of each trial.
+    x : Tensor, float [n, C]
+        Coordinates, whose signs choose the use.
+    roots : Tensor, float [n, C], or [1, 1] for all
+        Amplitudes, not negative.
+    words : Tensor, int32 [n, C / BLOCK, RUN]
+        Random bits; one shorter run for a payload shorter than a block.
+    """
+    places = get_constant(tuple(range(2 * PLACES)), torch.int32, x.device).view(2, 1, PLACES, 1)
+    negative = (words[:, None, :, None] << places).flatten(2)[..., : x.shape[1]] < 0
+    sizes = cohort.pad_by_trial(roots.expand_as(x))[:, None]
+    bits = torch.where(cohort.pad_by_trial(negative).transpose(1, 2), -sizes, sizes)
+    sign = cohort.pad_by_trial(torch.ones_like(x).copysign(x))[:, None]
+    return torch.stack([bits, bits * sign], 3)
 
 
 def _exact(sent: Signal, weight: Tensor, columns: slice, cast: Cast | None) -> Tensor:
@@ -237,7 +199,7 @@ def _energy(sent: Tensor, gains: Tensor, segments: Segments, columns: slice) -> 
     Parameters
     ----------
     sent : Tensor, float [S, 2, m, 2, C]
-        Symbols, as of `Energies._symbols`.
+        Symbols, as of `_draw_symbols`.
     gains : Tensor, float [S, Q, 2 A, 2 m]
         Gains of the segments.
     segments : Segments
@@ -245,17 +207,12 @@ def _energy(sent: Tensor, gains: Tensor, segments: Segments, columns: slice) -> 
     columns : slice
         Columns of the group.
     """
-    rows = sent.flatten(1, 2)  # [S, 2 m, 2, C]
-    if len(segments.bounds) == 1:
-        mu = torch.bmm(gains[:, 0], rows.flatten(2)).unflatten(2, (2, -1))
-    else:
-        mu = rows.new_empty(len(rows), gains.shape[2], *rows.shape[2:])
-        for q, runs, part in _parts(segments, columns):
-            gain = gains[:, q : q + runs].flatten(0, 1)
-            some = rows[..., part].unflatten(3, (runs, -1)).permute(0, 3, 1, 2, 4)
-            product = torch.bmm(gain, some.flatten(0, 1).flatten(2))
-            product = product.view(len(rows), runs, -1, 2, (part.stop - part.start) // runs)
-            mu[..., part] = product.permute(0, 2, 3, 1, 4).flatten(3)
+    rows, parts = sent.flatten(1, 2), []  # [S, 2 m, 2, C]
+    for q, runs, part in segments.split(columns):
+        some = rows[..., part].unflatten(3, (runs, -1))
+        product = torch.einsum("sqac,scuqj->sauqj", gains[:, q : q + runs], some)
+        parts.append(product.flatten(3))
+    mu = parts[0] if len(parts) == 1 else torch.cat(parts, 3)
     size, signed = mu.unbind(2)  # [S, 2 A, C] each
     energy = mu.new_empty(len(mu), 2, mu.shape[3])
     for use, both in enumerate((size + signed, size - signed)):
@@ -264,28 +221,6 @@ def _energy(sent: Tensor, gains: Tensor, segments: Segments, columns: slice) -> 
         for other in others:
             energy[:, use].addcmul_(other, other)
     return energy
-
-
-def _parts(segments: Segments, columns: slice) -> Iterator[tuple[int, int, slice]]:
-    """Yield the segments of some columns, and their part of the columns.
-
-    Consecutive segments of equal length that lie within the columns come together: the first one's
-    number, how many they are (else one), and their columns.
-    """
-    first, stop, length = columns.start, columns.stop, segments.even
-    q = 0
-    if length and len(segments.bounds) > MAX_LOOP:
-        q = first // length
-    while q < len(segments.bounds) and segments.bounds[q][0] < stop:
-        start, end = segments.bounds[q]
-        runs = 1
-        if length and start >= first:
-            runs = max(1, (stop - start) // length)
-            runs = min(runs, segments.symbols // length - q) or 1
-            end = min(start + runs * length, end if runs == 1 else stop)
-        if end > first:
-            yield q, runs, slice(max(start, first) - first, min(end, stop) - first)
-        q += runs
 
 
 def _add_noise(energy: Tensor, words: Tensor) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import VOTES
@@ -19,8 +18,8 @@ from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, Slot
 from otafl.uplink.groups import divide_by_weights
 from otafl.uplink.noncoherent import pairs
-from otafl.uplink.noncoherent.energies import Energies
-from otafl.uplink.signal import Signal, Uses, compute_squared_norm
+from otafl.uplink.noncoherent.energies import receive_energies
+from otafl.uplink.signal import Signal, compute_squared_norm
 from otafl.uplink.transmission import Transmission
 
 
@@ -42,9 +41,8 @@ class FskMajorityVote(Transport):
 
     A device with a small |x| can abstain (`absentee`), which helps if devices have different data.
     If the server knows that no device transmits a coordinate (no energy, or no device has it), it
-    takes no step. It does not know of absentees: if all abstain, noise decides, unless `detection`
-    requires more energy than noise has. The reported error is relative to the step along the
-    error-free majority, which is zero at a tie.
+    takes no step. It does not know of absentees: if all abstain, noise decides. The reported error
+    is relative to the step along the error-free majority, which is zero at a tie.
 
     Study: `studies/published/majority_votes.yaml`.
 
@@ -59,28 +57,15 @@ class FskMajorityVote(Transport):
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     provides_sums: ClassVar[bool] = False
-    is_unbiased: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["fsk_majority_vote"] = "fsk_majority_vote"
-        step: float = declare_stackable(
-            0.001, gt=0, description="size of the server's step along each vote"
-        )
-        absentee: float = declare_stackable(
-            0.0, ge=0, description="|x| below which a device abstains; by default it always votes"
-        )
-        absentee_of: Literal["value", "rms"] = Field(
-            "value",
-            description="unit of `absentee`: a value of x, or the root mean square of the device's "
-            "update",
-        )
-        detection: float = declare_stackable(
-            0.0,
-            ge=0,
-            description="smallest energy of a valid vote, in multiples of the mean energy of noise "
-            "and known interference; if both energies are smaller, the server takes no step. By "
-            "default every vote is valid",
-        )
+        step: float = declare_stackable(0.001, gt=0)
+        """size of the server's step along each vote"""
+        absentee: float = declare_stackable(0.0, ge=0)
+        """|x| below which a device abstains; by default it always votes"""
+        absentee_of: Literal["value", "rms"] = "value"
+        """unit of `absentee`: a value of x, or the root mean square of the device's update"""
 
         @property
         def assumes_increments(self) -> str:
@@ -91,10 +76,8 @@ class FskMajorityVote(Transport):
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self.hyper, self.impairments = parts.hyper, parts.alignment.impairments
-        self._energies = Energies(parts.streams, self.impairments)
+        self.hyper = parts.hyper
         self._absentees = bool((self.hyper["absentee"] > 0).any())
-        self._detects = bool((self.hyper["detection"] > 0).any())
 
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other, and give the server its steps."""
@@ -111,7 +94,7 @@ class FskMajorityVote(Transport):
                 steps, exact = self._receive(on_air, least)
                 count: Tensor | Tensors = on_air.weight[:, 0]
                 if sent.mask is not None:
-                    reached = pairs.weigh_known(on_air)
+                    reached = on_air.weigh_coordinates()
                     steps, count = steps * (reached > 0), sent.blocks(reached)
                 pairs.hand_over(on_air, steps, exact, count, delivery, self.parts)
 
@@ -124,15 +107,16 @@ class FskMajorityVote(Transport):
             least = least * (compute_squared_norm(sent.x) / sent.num_coordinates).sqrt()
         return least[:, None]
 
-    def _transmit(self, slot: Slot, uses: Uses, sent: Signal, least: Tensor | None) -> Transmission:
+    def _transmit(
+        self, slot: Slot, uses: range, sent: Signal, least: Tensor | None
+    ) -> Transmission:
         """Put the votes of a group on air."""
         eligible_mask, scale = pairs.select_able(slot, sent), torch.ones_like(sent.weight)
         energy = 2.0 * slot.budget
 
         def count_votes(part: Signal, stop: Tensor | None) -> Tensor:
-            count = part.num_coordinates
-            votes = _cast_votes(part, slice(0, count), least, stop)
-            return torch.full_like(part.weight, count) if votes is None else votes.sum(1)
+            votes = _cast_votes(part, slice(0, part.num_coordinates), least, stop)
+            return votes.expand_as(part.x).sum(1)
 
         p = torch.where(eligible_mask, energy.sqrt(), 0.0)
         total = count_votes(sent, None)
@@ -157,40 +141,32 @@ class FskMajorityVote(Transport):
     def _receive(self, on_air: Transmission, least: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the server's steps, and those along the error-free votes, [S, P] each."""
         sent = on_air.sent
-        noise = 2.0 * on_air.slot.h.shape[2] * self.impairments.known_noise
-        detection_level = (self.hyper["detection"] * noise)[:, None]
-        one = torch.ones_like(sent.x[:1, :1])
         steps, exact = sent.empty_sum(), sent.empty_sum()
 
         def cast(rows: Signal, columns: slice, stop: Tensor | None) -> Tensor:
-            votes = _cast_votes(rows, columns, least, stop)
-            return one if votes is None else votes
+            return _cast_votes(rows, columns, least, stop)
 
-        for columns, energy, majority in self._energies.receive_symbols(on_air, on_air.scale, cast):
+        given = on_air, self.parts.streams, self.parts.alignment.impairments, on_air.scale, cast
+        for columns, energy, majority in receive_energies(*given):
             plus, minus = energy.unbind(1)
-            vote = torch.sub(plus, minus, out=steps[:, columns]).sign_()
-            if self._detects:
-                vote *= torch.maximum(plus, minus) > detection_level
+            torch.sub(plus, minus, out=steps[:, columns]).sign_()
             torch.sign(majority, out=exact[:, columns])
         step = self.hyper["step"][:, None]
         return steps.mul_(step * (on_air.weight[:, :1] > 0)), exact.mul_(step)
 
 
-def _cast_votes(
-    sent: Signal, columns: slice, least: Tensor | None, stop: Tensor | None
-) -> Tensor | None:
-    """Return the votes of some columns, [n, C] 1 or 0; None if all rows vote.
+def _cast_votes(sent: Signal, columns: slice, least: Tensor | None, stop: Tensor | None) -> Tensor:
+    """Return the votes of some columns, [n, C] 1 or 0; [1, 1] if all rows vote.
 
     A row does not vote where |x| is below `least` [n, 1], where it does not have the coordinate,
     and from its crash on, at `stop` [n, 1].
     """
-    votes = None if sent.mask is None else sent.mask[:, columns]
-    for some in (
-        least if least is None else sent.x[:, columns].abs() >= least,
-        pairs.mask_before_crash(stop, columns),
-    ):
-        if some is not None:
-            votes = some.to(sent.x.dtype) if votes is None else votes * some
+    votes = torch.ones_like(sent.x[:1, :1]) if sent.mask is None else sent.mask[:, columns]
+    if least is not None:
+        votes = votes * (sent.x[:, columns].abs() >= least)
+    if stop is not None:
+        pair = torch.arange(columns.start, columns.stop, device=stop.device)
+        votes = votes * (pair < stop)
     return votes
 
 
@@ -224,23 +200,16 @@ class Reed(Transport):
 
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
-    is_unbiased: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["reed"] = "reed"
-        calibrate: bool = Field(
-            True,
-            description="whether a device divides its energy by its own mean channel gain, so that "
-            "all have equal influence and the weakest channel sets the scale; if false, gains "
-            "weight the devices and the server divides by the mean gain",
-        )
+        calibrate: bool = True
+        """whether a device divides its energy by its own mean channel gain, so that all have equal
+        influence and the weakest channel sets the scale; if false, gains weight the devices and the
+        server divides by the mean gain"""
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             return pairs.find_problems(scenario)
-
-    def __init__(self, settings: Settings, parts: Parts) -> None:
-        super().__init__(settings, parts)
-        self._energies = Energies(parts.streams, parts.alignment.impairments)
 
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other, and give the server its estimates."""
@@ -251,7 +220,7 @@ class Reed(Transport):
                 received = self._receive(on_air)
                 pairs.hand_over(on_air, *received, delivery, self.parts, num_scalars=1)
 
-    def _transmit(self, delivery: Delivery, slot: Slot, uses: Uses, sent: Signal) -> Transmission:
+    def _transmit(self, delivery: Delivery, slot: Slot, uses: range, sent: Signal) -> Transmission:
         """Put a group on air at the common scale.
 
         Its eta is the mean received energy of a unit magnitude, over fading and devices.
@@ -282,7 +251,8 @@ class Reed(Transport):
         """Return the estimate and the error-free aggregate, [S, P], and the delivered weight."""
         sent, weight = on_air.sent, on_air.weight[:, 0]
         estimate, exact = sent.empty_sum(), sent.empty_sum()
-        for columns, energy, sums in self._energies.receive_symbols(on_air, sent.exact):
+        given = on_air, self.parts.streams, self.parts.alignment.impairments, sent.exact
+        for columns, energy, sums in receive_energies(*given):
             torch.sub(energy[:, 0], energy[:, 1], out=estimate[:, columns])
             exact[:, columns] = sums
         unit = 1.0 / (on_air.slot.h.shape[2] * on_air.scalars.eta[:, 0].clamp_min(pairs.TINY))
@@ -293,7 +263,7 @@ class Reed(Transport):
         estimate *= torch.where(weight > 0, unit, 0.0)[:, None]
         if sent.mask is None:
             return estimate, exact, weight
-        return divide_by_weights(sent, estimate, exact, pairs.weigh_known(on_air))
+        return divide_by_weights(sent, estimate, exact, on_air.weigh_coordinates())
 
 
 def find_common_scale(slot: Slot, eligible_mask: Tensor, cost: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,6 @@ from torch import Tensor
 from otafl.core.compiled_module import compile_loop
 from otafl.uplink.noncoherent.energies import BLOCK
 from otafl.uplink.signal import Segments, Signal
-
-WORTH_A_THREAD = 1 << 19
-"""Coordinates of all rows that are worth a thread; they take about half a millisecond."""
 
 TILE = BLOCK // 2
 """Columns whose sums fit the processor's first-level cache."""
@@ -72,25 +68,8 @@ def draw_energies(
     starts = np.array([first for first, _ in segments.bounds] + [segments.symbols])
     rows = (x, cast, words, parts, weight.to(x.dtype), sent.cohort.trial)
     arrays = [each.contiguous().numpy() for each in rows]
-
-    def add_up(stretch: tuple[int, int]) -> None:
-        _add_up(*arrays, starts, columns.start, *stretch, energy.numpy(), exact.numpy())
-
-    stretches = _stretches(shape[1], len(x))
-    if len(stretches) == 1:
-        add_up(stretches[0])
-    else:
-        with ThreadPoolExecutor(len(stretches)) as threads:
-            list(threads.map(add_up, stretches))
+    _add_up(*arrays, starts, columns.start, energy.numpy(), exact.numpy())
     return energy, exact
-
-
-def _stretches(columns: int, rows: int) -> list[tuple[int, int]]:
-    """Cut columns into tiles worth a thread each, for at most the available threads."""
-    tiles = -(-columns // TILE)
-    threads = max(1, min(torch.get_num_threads(), tiles, columns * rows // WORTH_A_THREAD))
-    size = -(-tiles // threads) * TILE
-    return [(begin, min(begin + size, columns)) for begin in range(0, columns, size)]
 
 
 @_compile
@@ -124,6 +103,12 @@ def _hear(
 
 
 @_compile
+def _add_squares(re: Any, im: Any, energy: Any) -> None:
+    for c in range(len(energy)):
+        energy[c] += re[c] * re[c] + im[c] * im[c]
+
+
+@_compile
 def _add_up(
     x: Any,
     votes: Any,
@@ -133,19 +118,17 @@ def _add_up(
     trial: Any,
     starts: Any,
     first: int,
-    start: int,
-    stop: int,
     energy: Any,
     exact: Any,
 ) -> None:
-    """Compute `draw_energies` for columns `start` to `stop` from `first` on, tile by tile."""
+    """Compute `draw_energies` for the columns from `first` on, tile by tile."""
     run, antennas, by_size = words.shape[2], ways.shape[1], len(votes) == 0
     sums = np.empty((antennas, 4, TILE), x.dtype)
     cast = np.ones(TILE, x.dtype)
     if votes.size == 1:
         cast[:] = votes[0, 0]
-    for begin in range(start, stop, TILE):
-        size = min(TILE, stop - begin)
+    for begin in range(0, energy.shape[2], TILE):
+        size = min(TILE, energy.shape[2] - begin)
         block, ahead = begin // BLOCK, begin % BLOCK
         row = 0
         while row < len(x):
@@ -176,7 +159,5 @@ def _add_up(
                     segment += at + first + begin == starts[segment + 1]
                 row += 1
             for a in range(antennas):
-                for use in range(2):
-                    for c in range(size):
-                        re, im = sums[a, 2 * use, c], sums[a, 2 * use + 1, c]
-                        energy[here, use, begin + c] += re * re + im * im
+                _add_squares(sums[a, 0], sums[a, 1], energy[here, 0, begin : begin + size])
+                _add_squares(sums[a, 2], sums[a, 3], energy[here, 1, begin : begin + size])

@@ -23,8 +23,8 @@ from otafl.uplink.base import Parts
 from otafl.uplink.delivery import Delivery, Slot, lay_out
 from otafl.uplink.impairments.impairments import refuse_distortion
 from otafl.uplink.report import collect_coefficients
-from otafl.uplink.signal import Signal, Uses, cut
-from otafl.uplink.transmission import Transmission, account, make_delivered_fn
+from otafl.uplink.signal import Signal, cut
+from otafl.uplink.transmission import Transmission, account
 
 BENT = ("timing_offset", "clip_db", "adc_bits")
 """Impairments that the model of energies on pairs does not include."""
@@ -74,7 +74,7 @@ def select_able(slot: Slot, sent: Signal) -> Tensor:
 
 def transmit(
     slot: Slot,
-    uses: Uses,
+    uses: range,
     sent: Signal,
     scale: Tensor,
     p: Tensor,
@@ -85,7 +85,7 @@ def transmit(
 
     Parameters
     ----------
-    slot, uses, sent : Slot, Uses and Signal
+    slot, uses, sent : Slot, range and Signal
         Slot, channel uses and rows of the group.
     scale : Tensor, float [n]
         Factor of the rows' magnitudes.
@@ -136,12 +136,6 @@ def transmit(
     )
 
 
-def weigh_known(on_air: Transmission) -> Tensor:
-    """Return the weight on air that has each coordinate, [S, P], of a group with a mask."""
-    sent = on_air.sent
-    return sent.sum(sent.weight[:, None] * on_air.active_rows[:, :1], sent.mask)[:, 0]
-
-
 def hand_over(
     on_air: Transmission,
     estimate: Tensor,
@@ -151,7 +145,7 @@ def hand_over(
     parts: Parts,
     num_scalars: int = 0,
 ) -> None:
-    """Pass the server its estimate of a group, and add error and cost to the tally.
+    """Pass the server its estimate of a group, and add error and cost.
 
     Parameters
     ----------
@@ -169,16 +163,9 @@ def hand_over(
         Real numbers of side information from each device.
     """
     sent = on_air.sent
-    delivered_fn = make_delivered_fn(on_air, on_air.active_rows[:, :1] > 0)
+    delivered_fn = on_air.get_delivered_fn(on_air.active_rows[:, :1] > 0)
     delivery.give_estimate(sent, estimate, exact, count, delivered_fn=delivered_fn)
     account(on_air, delivery, num_scalars)
     if parts.save_link:
         c = {f"c/{sent.index}": on_air.gain.abs().square()}
-        delivery.tally.saved |= collect_coefficients(on_air, parts.save_gram) | c
-
-
-def mask_before_crash(stop: Tensor | None, columns: slice) -> Tensor | None:
-    """Return the pairs before rows' crashes, given as `stop` [n, 1]: [n, C] bool; None for all."""
-    if stop is None:
-        return None
-    return torch.arange(columns.start, columns.stop, device=stop.device) < stop
+        delivery.saved |= collect_coefficients(on_air, parts.save_gram) | c

@@ -48,6 +48,7 @@ from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import declare_family
+from otafl.core.tensors import get_constant
 from otafl.robust.base import Inputs
 from otafl.uplink import noise
 from otafl.uplink.base import Counts, Parts, Transport
@@ -78,40 +79,23 @@ class TypeBased(Transport):
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True
-    is_unbiased: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["type_based"] = "type_based"
-        levels: int = Field(
-            16, ge=2, le=4096, description="M, number of evenly spaced levels of a coordinate"
-        )
-        range: Literal["payload", "block"] | Annotated[float, Field(gt=0, le=1e30)] = Field(
-            "payload",
-            description="R, where levels go from -R to R: the largest magnitude of any device, of "
-            "the payload or of each tensor, which is side information; or a number, at which "
-            "values are clipped",
-        )
-        rounding: Literal["stochastic", "nearest"] = Field(
-            "stochastic",
-            description="rounding to a level: up or down at random, without bias, or to the "
-            "nearest",
-        )
-        project: Literal["none", "round", "lattice"] = Field(
-            "none",
-            description="projection of the received counts by the server: none, rounding of each "
-            "to 0 .. K, or the nearest non-negative integers with sum K",
-        )
-        estimate: Literal["mean", "median", "trimmed_mean"] = Field(
-            "mean",
-            description="statistic of the counts that is the aggregate; all but the mean count "
-            "devices equally",
-        )
-        trimmed_share: float = Field(
-            0.2,
-            gt=0,
-            lt=0.5,
-            description="share of the devices that a trimmed mean drops at each end",
-        )
+        levels: int = Field(16, ge=2, le=4096)
+        """M, number of evenly spaced levels of a coordinate"""
+        range: Literal["payload", "block"] | Annotated[float, Field(gt=0, le=1e30)] = "payload"
+        """R, where levels go from -R to R: the largest magnitude of any device, of the payload or
+        of each tensor, which is side information; or a number, at which values are clipped"""
+        rounding: Literal["stochastic", "nearest"] = "stochastic"
+        """rounding to a level: up or down at random, without bias, or to the nearest"""
+        project: Literal["none", "round", "lattice"] = "none"
+        """projection of the received counts by the server: none, rounding of each to 0 .. K, or the
+        nearest non-negative integers with sum K"""
+        estimate: Literal["mean", "median", "trimmed_mean"] = "mean"
+        """statistic of the counts that is the aggregate; all but the mean count devices equally"""
+        trimmed_share: float = Field(0.2, gt=0, lt=0.5)
+        """share of the devices that a trimmed mean drops at each end"""
 
         example: ClassVar = {"power.name": "ci"}
 
@@ -142,8 +126,7 @@ class TypeBased(Transport):
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self.alignment, self.streams = parts.alignment, parts.streams
-        self._policy_state = parts.alignment.prepare()
+        self._policy_state = self.alignment.prepare()
 
     def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other.
@@ -169,46 +152,53 @@ class TypeBased(Transport):
                 self._policy_state, on_air = transmit(
                     slot, sent, segments, link, self._policy_state, scale=one
                 )
-                values = self._values(rows)
-                receive(on_air, *self._receive(on_air, rows, values), delivery)
-                account(on_air, delivery, values.num_side_scalars)
+                ranges = self._compute_ranges(rows)
+                receive(on_air, *self._receive(on_air, rows, ranges), delivery)
+                account(on_air, delivery, ranges.num_side_scalars)
                 if self.parts.save_link:
-                    delivery.tally.saved |= self._list_saved(on_air, rows, values)
+                    delivery.saved |= self._list_saved(on_air, rows, ranges)
 
-    def _values(self, sent: Signal) -> Values:
+    def _compute_ranges(self, sent: Signal) -> Ranges:
         """Compute the ranges of a group's levels."""
-        wanted, scale = self.settings.range, sent.scale
-        if self.settings.estimate != "mean":
-            scale = torch.ones_like(scale)
+        wanted = self.settings.range
+        scale = sent.scale if self.settings.estimate == "mean" else torch.ones_like(sent.scale)
         stops = sent.tensor_stops if wanted == "block" else [sent.num_coordinates]
-        sizes = [stop - first for first, stop in zip([0, *stops], stops, strict=False)]
+        sizes = tuple(stop - first for first, stop in zip([0, *stops], stops, strict=False))
         if isinstance(wanted, float):
-            ends = sent.x.new_full((sent.cohort.num_trials, 1), wanted)
-        else:
-            parts = (sent.x * scale[:, None]).abs().split(sizes, 1)
-            rows = torch.stack([part.amax(1) for part in parts], 1)  # [n, B]
-            ends = rows.new_zeros(sent.cohort.num_trials, len(stops))
-            place = sent.cohort.trial[:, None].expand_as(rows)
-            ends = ends.scatter_reduce(0, place, rows, "amax").clamp_min(TINY)
-        num_side_scalars = 0 if isinstance(wanted, float) else len(stops)
-        return Values(scale, ends, sizes, num_side_scalars)
+            return Ranges(scale, sent.x.new_full((sent.cohort.num_trials, 1), wanted), sizes, 0)
+        parts = (sent.x * scale[:, None]).abs().split(sizes, 1)
+        rows = torch.stack([part.amax(1) for part in parts], 1)  # [n, B]
+        ends = rows.new_zeros(sent.cohort.num_trials, len(stops))
+        place = sent.cohort.trial[:, None].expand_as(rows)
+        ends = ends.scatter_reduce(0, place, rows, "amax").clamp_min(TINY)
+        return Ranges(scale, ends, sizes, len(stops))
 
-    def _receive(self, on_air: Transmission, sent: Signal, values: Values) -> tuple[Tensor, Tensor]:
-        """Receive counts and compute their mean: the estimate and the error-free sum, [S, P]."""
+    def _receive(self, on_air: Transmission, sent: Signal, ranges: Ranges) -> tuple[Tensor, Tensor]:
+        """Receive counts and compute their mean: the estimate and the error-free sum, [S, P].
+
+        A few coordinates at a time, y [S, M, C] are the received counts.
+        """
         count, cohort, round = self.settings.levels, sent.cohort, on_air.slot.round
-        width, draw, at = max(1, CHUNK // count), self._draw(round, sent), Air(on_air)
-        ends = values.expand(sent.x.device)
-        unit = _unit(count, sent.x)
+        width, draw, signal = max(1, CHUNK // count), self._draw(round, sent), on_air.signal
+        ends, unit, active = ranges.expand(), _unit(count, sent.x), on_air.active_rows
+        gain = (signal.take_rows(on_air.gain.real.mT) * active).to(active.dtype)
+        spread = (on_air.noise / on_air.scalars.eta).sqrt().to(active.dtype)
+        segment = on_air.segments.index_segments(gain.device)
         estimate = sent.empty_sum()
         for number, first in enumerate(range(0, sent.num_coordinates, width)):
             columns = slice(first, min(first + width, sent.num_coordinates))
-            top = ends[:, columns]
-            part = sent.x[:, columns] * values.scale[:, None] / top[cohort.trial]
+            q, top = segment[columns], ends[:, columns]
+            part = sent.x[:, columns] * ranges.scale[:, None] / top[cohort.trial]
             level = _levels(part, count, None if draw is None else draw[:, columns])
-            drawn = noise.draw_count_noise(self.streams, sent.index, round, number, (count, width))
-            y = at.receive_counts(columns, level, drawn[..., : top.shape[1]])
-            y = histograms.project(y, at.count_senders(columns), self.settings.project)
-            estimate[:, columns] = top * self._summarise(y, unit, at.count_senders(columns))
+            drawn = noise.draw_count_noise(
+                self.parts.streams, sent.index, round, number, (count, width)
+            )
+            y = drawn[..., : top.shape[1]] * spread[:, None, q]
+            pulses = cohort.pad_by_trial(gain[:, q] * signal.x[:, columns])
+            y.scatter_add_(1, cohort.pad_by_trial(level), pulses)
+            senders = signal.sum_by_trial(active[:, q] * on_air.sent.x[:, columns])
+            y = histograms.project(y, senders, self.settings.project)
+            estimate[:, columns] = top * self._summarise(y, unit, senders)
         if self.settings.estimate == "mean":
             estimate *= on_air.expand(on_air.unit * (on_air.weight > 0))
             return estimate, sent.sum(sent.exact[:, None])[:, 0]
@@ -240,11 +230,11 @@ class TypeBased(Transport):
         if self.settings.rounding == "nearest":
             return None
         trial_device = sent.cohort.trial, sent.cohort.device
-        return self.streams.draw_device_uniform(
+        return self.parts.streams.draw_device_uniform(
             ROUNDING / sent.index, round, *trial_device, (sent.num_coordinates,)
         )
 
-    def _list_saved(self, on_air: Transmission, sent: Signal, values: Values) -> Tensors:
+    def _list_saved(self, on_air: Transmission, sent: Signal, ranges: Ranges) -> Tensors:
         """Return the coefficients, and the error of rounding.
 
         They are the squared rounding errors of the rows, [S, Q, K], and R [S, B], from which the
@@ -252,19 +242,19 @@ class TypeBased(Transport):
         """
         count = self.settings.levels
         saved = collect_coefficients(replace(on_air, sent=sent), self.parts.save_gram)
-        scale = values.scale[:, None]
-        top = values.expand(sent.x.device)[sent.cohort.trial]
+        scale = ranges.scale[:, None]
+        top = ranges.expand()[sent.cohort.trial]
         draw = self._draw(on_air.slot.round, sent)
         level = _levels(sent.x * scale / top, count, draw)
         unit = _unit(count, sent.x)
         off = (unit[level] * top / scale.clamp_min(TINY) - sent.x) * on_air.sent.x
         rounding = sent.grid(compute_energies(replace(sent, x=off), on_air.segments)).mT
-        own = {"rounding": rounding, "range": values.ends}
+        own = {"rounding": rounding, "range": ranges.ends}
         return saved | {f"{name}/{sent.index}": value for name, value in own.items()}
 
 
 @dataclass(frozen=True)
-class Values:
+class Ranges:
     """Ranges of the levels of a group.
 
     Parameters
@@ -273,7 +263,7 @@ class Values:
         Factor of the rows before rounding.
     ends : Tensor, float [S, B]
         Ends R of the levels for each of B stretches.
-    sizes : list of int
+    sizes : tuple of int
         Coordinates of each stretch.
     num_side_scalars : int
         Real numbers of side information from each device.
@@ -281,57 +271,16 @@ class Values:
 
     scale: Tensor
     ends: Tensor
-    sizes: list[int]
+    sizes: tuple[int, ...]
     num_side_scalars: int
 
-    def expand(self, device: torch.device) -> Tensor:
+    def expand(self) -> Tensor:
         """Return R at each coordinate, [S, P]."""
         if len(self.sizes) == 1:
             return self.ends.expand(-1, self.sizes[0])
-        return self.ends.repeat_interleave(torch.tensor(self.sizes, device=device), 1)
-
-
-class Air:
-    """Sum of the pulses of a transmission, for a few coordinates at a time.
-
-    Parameters
-    ----------
-    on_air : Transmission
-        Transmission of the pulses.
-    """
-
-    def __init__(self, on_air: Transmission) -> None:
-        self._signal, self.segments = on_air.signal, on_air.segments
-        gain = self._signal.take_rows(on_air.gain.real.mT) * on_air.active_rows
-        dtype = on_air.active_rows.dtype
-        self._gain, self._active = gain.to(dtype), on_air.active_rows
-        self._spread = (on_air.noise / on_air.scalars.eta).sqrt().to(dtype)
-        self._column = self.segments.index_segments(gain.device)
-        self._known = on_air.sent.x
-
-    def receive_counts(self, columns: slice, level: Tensor, noise: Tensor) -> Tensor:
-        """Return the received counts y [S, M, C] of some columns.
-
-        Parameters
-        ----------
-        columns : slice
-            The C columns.
-        level : Tensor, int64 [n, C]
-            Levels of the rows.
-        noise : Tensor, float [S, M, C]
-            Standard normal noise.
-        """
-        q = self._column[columns]
-        cohort = self._signal.cohort
-        y = noise * self._spread[:, None, q]
-        rows = cohort.pad_by_trial(self._gain[:, q] * self._signal.x[:, columns])
-        y.scatter_add_(1, cohort.pad_by_trial(level), rows)
-        return y
-
-    def count_senders(self, columns: slice) -> Tensor:
-        """Return the number K [S, C] of devices that count and have a coordinate."""
-        known = self._active[:, self._column[columns]] * self._known[:, columns]
-        return self._signal.sum_by_trial(known)
+        return self.ends.repeat_interleave(
+            get_constant(self.sizes, torch.int64, self.ends.device), 1
+        )
 
 
 def _unit(count: int, like: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from twins import ofdm as twin
 
 from otafl.core.contracts import ChannelState
 from otafl.uplink.coherent.ofdm_grid import lay_out
-from otafl.uplink.signal import Uses
 
 pytestmark = pytest.mark.exact
 
@@ -34,7 +33,6 @@ def test_groups_of_a_payload() -> None:
     """Each has the places of its own uses."""
     grid = lay_out([10, 20], 2, 8, 3, torch.device("cpu"))
     assert grid.place.tolist()[:11] == [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 4]
-    assert grid.get_places(Uses(9, 2)).tolist() == [17, 4]
     source = grid.sources(torch.tensor([3, 4]))
     assert source[0].tolist() == [-1, -1, -1, 0, 1, -1, -1, -1]
     assert (source[1:] == -1).all()

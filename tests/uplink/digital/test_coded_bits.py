@@ -27,7 +27,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.uplink.digital.coded_bits import layout
 from otafl.uplink.digital.digital import Digital
-from otafl.uplink.digital.rates import MCS_TABLE
+from otafl.uplink.digital.packets import MCS_TABLE
 
 pytestmark = pytest.mark.exact
 

@@ -348,33 +348,6 @@ def test_active_devices_share_the_bound() -> None:
         assert report.participants.item() == count
 
 
-def test_all_devices_in_a_deep_fade() -> None:
-    link = Bench(
-        [compute_amplitude([0.1, 0.2])],
-        gain_threshold=0.5,
-        constraint="peak",
-        access="ofdma",
-        shares="active",
-    )
-    received, report = link.deliver(Group({"a": draw_rows(2, 10)}))
-    assert received.any_delivered is not None
-    assert not received.any_delivered.item()
-    assert report.symbols.item() == report.bits.item() == report.energy_j.sum() == 0
-
-
-def test_thresholds_of_one_batch() -> None:
-    """Two trials with estimates below and above the threshold of the second alone: the estimate
-    decides, not the true channel."""
-    link = Bench(
-        compute_amplitude([[1.0, 1.0]] * 2),
-        compute_amplitude([[0.3, 2.0]] * 2),
-        constraint="peak",
-        per_trial={"gain_threshold": [0.0, 0.5]},
-    )
-    _, report = link.deliver(Group({"a": draw_rows(4, 10)}))
-    assert (report.power > 0).tolist() == [[True, True], [False, True]]
-
-
 def test_gains_are_means_over_antennas_of_the_first_block() -> None:
     """Two antennas, two coherence blocks: of means 0.5 and 3, and 3 and 0.5."""
     gain = np.array([[[0.2, 4.0], [0.8, 2.0]], [[4.0, 0.2], [2.0, 0.8]], [[1, 1], [1, 1]]])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -57,17 +55,3 @@ def test_stochastic_rounding_against_a_loop() -> None:
             assert out == pytest.approx(low + min(level, levels) * (high - low) / levels)
     constant = torch.full((1, 5), 0.3)
     assert torch.equal(round_randomly(constant, torch.tensor([3.0]), torch.rand(1, 5)), constant)
-
-
-def test_digital_with_fitted_bits_is_lee_barnes_ozgur() -> None:
-    """k = s / (2 n) log2(1 + n P / sigma_n^2) bits of n devices in s real channel uses, that are
-    s / 2 complex ones of noise 2 sigma_n^2 and twice the power."""
-    s, n, snr, reals = 8000, 5, 4.0, 300
-    link = Bench(
-        [compute_amplitude([snr] * n)], access="ofdma", max_symbols=s / 2, over_budget="quantise"
-    )
-    _, report = link.deliver(Group({"a": draw_rows(n, reals)}))
-    k = s / (2 * n) * math.log2(1 + n * snr)
-    whole = math.floor((k - 64) / reals)
-    assert report.bits.item() == n * (whole * reals + 64)
-    assert report.symbols.item() <= s / 2

@@ -8,7 +8,7 @@ import torch
 from support.digital_bench import BANDWIDTH, WATT, Bench, compute_amplitude, draw_rows
 
 from otafl.core.contracts import Group
-from otafl.uplink.digital.rates import MCS_TABLE
+from otafl.uplink.digital.packets import MCS_TABLE
 
 pytestmark = pytest.mark.exact
 

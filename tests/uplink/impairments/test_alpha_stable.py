@@ -68,11 +68,6 @@ SCENARIO = {
     [
         ({"interference": "alpha_stable"}, {}, "needs interference_db"),
         (
-            {"tail_index": 1.4},
-            {},
-            "tail_index: got 1.4, but gaussian interference has no heavy tails",
-        ),
-        (
             {"interference": "alpha_stable", "interference_db": 0, "interferers": 2},
             {},
             "interferers: got 2, but alpha_stable interference is the sum of all",
@@ -88,21 +83,3 @@ SCENARIO = {
 def test_what_cannot_be_is_refused(impairments: dict, sections: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):
         otafl.load_scenario({**SCENARIO, **sections, "impairments": impairments})
-
-
-@pytest.mark.slow
-def test_adaptive_servers_lose_less_to_heavy_tails() -> None:
-    """From alpha = 2 to 1.2 at the same scale, the median accuracy of six trials falls by at least
-    0.05 more with a plain average than with Adagrad or Adam at the server (Wang et al. 2025,
-    "Adaptive Federated Learning Over the Air", whose figures show this order)."""
-    servers = [
-        "average",
-        {"name": "adagrad", "learning_rate": 0.03},
-        {"name": "adam", "learning_rate": 0.01},
-    ]
-    tails = {"interference": "alpha_stable", "interference_db": 30.0}
-    sweep = {"server": servers, "impairments.tail_index": [1.2, 2.0]}
-    result = otafl.run({**SCENARIO, "impairments": tails, "sweep": sweep})
-    accuracy = result.test_accuracy.isel(round=-1).median("trial")
-    plain, *adaptive = accuracy.diff("tail_index").squeeze("tail_index").values
-    assert max(adaptive) < plain - 0.05

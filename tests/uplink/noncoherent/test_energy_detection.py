@@ -55,13 +55,6 @@ def test_absentees_leave_the_vote_to_others() -> None:
         votes(x, absentee=5.0)
 
 
-def test_no_step_where_no_energy_is_heard() -> None:
-    """Beside the third vote no real has any; the noise's mean is a tenth of what is asked for."""
-    x = torch.tensor([[0.01, 0.01, 1.0]]).repeat(2, 1)
-    step, _, _ = votes(x, absentee=0.1, detection=30.0)
-    assert step.tolist() == [0.0, 0.0, STEP]
-
-
 def test_the_unknown_is_no_vote() -> None:
     x = torch.tensor([[1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]])
     mask = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).double()

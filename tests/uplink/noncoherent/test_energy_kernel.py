@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 from support.link_bench import make_bench, make_cohort, make_given
-from support.rounding import assert_agree
 from torch import Tensor
 
 from otafl.core.contracts import NO_LIMITS, Group, TransmitLimits
 from otafl.uplink.base import deliver
-from otafl.uplink.noncoherent import energies, energy_kernel
+from otafl.uplink.noncoherent import energies
 
 pytestmark = pytest.mark.exact
 COUNTS = (5, 2, 1, 4)
@@ -54,13 +53,3 @@ def test_as_tensor_operations(case: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(energies, "choose_kernel", lambda sent, antennas: None)
     for one, other in zip(compiled, delivered(x, **CASES[case]), strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stretches of a payload are worked on side by side, and nothing depends on how many."""
-    x = torch.randn(sum(COUNTS), 5001, generator=torch.Generator().manual_seed(0)).double()
-    alone = delivered(x, transport="reed")
-    monkeypatch.setattr(energy_kernel, "WORTH_A_THREAD", 100)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    assert len(energy_kernel._stretches(5001, len(x))) == 3
-    assert_agree(delivered(x, transport="reed"), alone)
