@@ -16,7 +16,6 @@ import torch
 from contract import probes
 from contract.small import engine, run
 
-from otafl.core.contracts import Cohort
 from otafl.engine.engine import Engine
 
 EXACT = {"engine.dtype": "float64", "transport": "ideal"}
@@ -139,27 +138,6 @@ LATE = {
 def speed(flops_per_s: float) -> dict[str, Any]:
     """Of all devices; a probe's local work is one operation."""
     return {"name": "fixed", "flops_per_s": flops_per_s}
-
-
-@LINKS
-def test_stale_updates(link: dict, within: float) -> None:
-    """Device 0 needs 2.3 s, the others 0.25 s, and a slot opens every 0.5 s: what it started in
-    round 0 arrives in round 4, while the others deliver in every round."""
-    speeds = {"name": "classes", "classes": [1 / 2.3, 4, 4, 4]}
-    keys = LATE | link | {"devices.compute": speeds, "channel.bandwidth_hz": 1e12}
-    one = run(probed(keys, probes.Probe), 6)
-    hand = np.zeros(3)
-    for t, heard in enumerate(one.parts.algorithm.heard):
-        devices = (0, 1, 2, 3) if t == 4 else (1, 2, 3)
-        sent = dict.fromkeys(devices, t) | ({0: 0} if t == 4 else {})
-        cohort: Cohort = heard.cohort
-        assert cohort.device.tolist() == [*devices] * 3
-        assert cohort.version.tolist() == [*sent.values()] * 3
-        assert cohort.staleness.tolist() == [t - version for version in sent.values()] * 3
-        for s in range(3):
-            hand[s] += mean(one, s, devices, lambda k, s=s, v=sent: probes.value(s, k, v[k]))
-    np.testing.assert_allclose(one.server["x"][:, 0].numpy(), hand, rtol=within)
-    assert one.devices.get_all()["trained"][0, :, 0].tolist() == [2.0, 6.0, 6.0, 6.0]
 
 
 def test_participants_are_chosen_from_those_available() -> None:
