@@ -75,7 +75,7 @@ def test_samples_that_are_no_images_or_too_small(
     [
         ({"padding": "valid"}, 4, "model.kernel: got 5, but convolution 2 has an image of only"),
         ({"kernel": 4}, 4, "'same' needs an odd kernel; got kernel: 4, use kernel: 5"),
-        ({}, [4, 33, 4, 4], r"algorithm.rank\[1\]: got 33, .* its layer, 400x32; use at most 32"),
+        ({}, [4, 33, 4, 4], r"rank: got \[4, 33, 4, 4\], .*; use at most \[16, 32, 128, 10\]"),
         ({}, [4, 4, 4], r"for 4 layers \(25x16: 16, 400x32: 32, 128x128: 128, 128x10: 10\)"),
         ({}, 129, r"algorithm.rank: got 129, .*; use at most 128"),
     ],

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from support.rival_rounds import Rounds
+from support.rival_rounds import Rounds, make_received
 from torch import Tensor
 from twins.network import Array, Minibatch
 from twins.setting import minibatch
 
-from otafl.core.contracts import Cohort, LocalData, Payload, Received, Tensors
+from otafl.core.contracts import Cohort, LocalData, Payload, Tensors
 from otafl.models.mlp import Mlp
 
 WIDTHS = (6, 5, 4, 3)
@@ -85,29 +85,6 @@ class Bench(Rounds):
         work = self.select_local_data(cohort, t)
         each = [work.draw_batch(step, draw) for step in range(self.steps)]
         return [[minibatch(b, row) for b in each] for row in range(cohort.num_rows)]
-
-
-def make_received(payload: Payload, cohort: Cohort, delivered_mask: Tensor | None) -> Received:
-    """Return the rows, anything where lost, and the mean of what came by data share."""
-    if delivered_mask is None:
-        delivered_mask = torch.ones_like(cohort.transmit_mask)
-    weight = cohort.weight * delivered_mask
-    total = torch.zeros(cohort.num_trials, dtype=weight.dtype).index_add_(0, cohort.trial, weight)
-    share = weight / total[cohort.trial]
-    each, mean = [], []
-    for group in payload:
-        own, sums = {}, {}
-        for name, block in group.tensors.items():
-            column = (-1, *[1] * (block.dim() - 1))
-            own[name] = torch.where(delivered_mask.view(column), block, 7.0)
-            sums[name] = torch.zeros(
-                cohort.num_trials, *block.shape[1:], dtype=block.dtype
-            ).index_add_(0, cohort.trial, share.view(column) * block)
-        each.append(own)
-        mean.append(sums)
-    lost = None if bool(delivered_mask.all()) else (delivered_mask,) * len(payload)
-    ones = cohort.weight.new_ones(cohort.num_trials)
-    return Received(tuple(mean), (ones,) * len(payload), tuple(each), None, lost)
 
 
 def to_vector(params: Tensors, model: Mlp, *place: int) -> Array:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from support.exchange_bench import make_received
 from torch import Tensor
 from twins.network import Array, Minibatch
 from twins.rivals import plus
@@ -110,6 +109,29 @@ class Rounds:
     def make_context(self, cohort: Cohort, t: int) -> LocalContext:
         """Return the cohort's round t."""
         return LocalContext(cohort, self.hyper, self.streams, t, self.data.select_cohort(t, cohort))
+
+
+def make_received(payload: Payload, cohort: Cohort, delivered_mask: Tensor | None) -> Received:
+    """Return the rows, anything where lost, and the mean of what came by data share."""
+    if delivered_mask is None:
+        delivered_mask = torch.ones_like(cohort.transmit_mask)
+    weight = cohort.weight * delivered_mask
+    total = torch.zeros(cohort.num_trials, dtype=weight.dtype).index_add_(0, cohort.trial, weight)
+    share = weight / total[cohort.trial]
+    each, mean = [], []
+    for group in payload:
+        own, sums = {}, {}
+        for name, block in group.tensors.items():
+            column = (-1, *[1] * (block.dim() - 1))
+            own[name] = torch.where(delivered_mask.view(column), block, 7.0)
+            sums[name] = torch.zeros(
+                cohort.num_trials, *block.shape[1:], dtype=block.dtype
+            ).index_add_(0, cohort.trial, share.view(column) * block)
+        each.append(own)
+        mean.append(sums)
+    lost = None if bool(delivered_mask.all()) else (delivered_mask,) * len(payload)
+    ones = cohort.weight.new_ones(cohort.num_trials)
+    return Received(tuple(mean), (ones,) * len(payload), tuple(each), None, lost)
 
 
 def receive_exactly(payload: Payload, cohort: Cohort) -> Received:
