@@ -133,7 +133,7 @@ def make_received(payload: Payload, cohort: Cohort, delivered_mask: Tensor | Non
         each.append(own)
         mean.append(sums)
     lost = None if bool(delivered_mask.all()) else (delivered_mask,) * len(payload)
-    ones = cohort.weight.new_ones(cohort.num_trials)
+    ones = torch.ones(cohort.num_trials)
     return Received(tuple(mean), (ones,) * len(payload), tuple(each), None, lost)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from support.exchange_bench import make_received
 from torch import Tensor
 from twins.network import Array, Minibatch
 from twins.rivals import plus
@@ -112,11 +111,27 @@ class Rounds:
 
 
 def receive_exactly(payload: Payload, cohort: Cohort) -> Received:
-    """Take what was sent, and its weighted means."""
+    """Take the weighted means of what was sent."""
+    means = []
     for group in payload:
-        kind = group.row_index, group.mask, group.weighting, group.route
-        assert kind == (None, None, "mean", "uplink")
-    return make_received(payload, cohort, None)
+        assert (group.row_index, group.mask, group.weighting, group.route) == (
+            None,
+            None,
+            "mean",
+            "uplink",
+        )
+        means.append(
+            {
+                name: block.new_zeros(cohort.num_trials, *block.shape[1:]).index_add_(
+                    0,
+                    cohort.trial,
+                    block * cohort.normalised_weight.view(-1, *[1] * (block.dim() - 1)),
+                )
+                for name, block in group.tensors.items()
+            }
+        )
+    came = cohort.weight.new_ones(cohort.num_trials)
+    return Received(tuple(means), (came,) * len(means), None, None)
 
 
 def to_arrays(model: Model, params: Tensors, row: Any) -> list[Array]:
