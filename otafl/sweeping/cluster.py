@@ -11,7 +11,6 @@ import json
 import logging
 import queue
 import socket
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -62,11 +61,6 @@ def connect_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Exe
             yield partial(iterate_outcomes, client, f"the scheduler {address}")
 
 
-def _make_key(job: Job) -> str:
-    """Return the name of a job's task; Dask keeps no two of one name."""
-    return f"stack {job.stack.name} {uuid.uuid4().hex}"
-
-
 def _find_scheduler(address: str) -> str:
     """Return the address, or that in a scheduler's file, once something listens there."""
     found = address
@@ -109,7 +103,7 @@ def iterate_outcomes(
         report(*event[1])
 
     client.subscribe_topic(TOPIC, on_event)
-    waiting = {client.submit(_run_job, job, waits, key=_make_key(job)): job for job in jobs}
+    waiting = {client.submit(_run_job, job, waits, pure=False): job for job in jobs}
     ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for future in waiting:
         future.add_done_callback(ended.put)
