@@ -86,9 +86,9 @@ class TrainingData:
         self.epochs = EpochPlan(self.index, self.count, width, epochs) if epochs else None
         self._some_full, self._all_full = bool(count.min() <= width), width == self.max_samples
         self._small = bool(count.min() < batch_size)
-        self._equal = bool(count.min() == self.max_samples)
+        self.is_equal = bool(count.min() == self.max_samples)
         numbers = self.num_trials * self.num_devices * steps * width
-        self._ahead = min(_ROUNDS_AHEAD, _NUMBERS_AHEAD // numbers)
+        self.rounds_ahead = min(_ROUNDS_AHEAD, _NUMBERS_AHEAD // numbers)
         self._drawn_ahead: dict[int, tuple[int, Tensor]] = {}
         self._presence: Tensor | None = None
 
@@ -99,23 +99,14 @@ class TrainingData:
         """
         return CohortData(self, round, cohort, has_keys)
 
-    def draw_keys(self, round: Round, step: int, cohort: Cohort, draw: int) -> Tensor:
-        """Draw the keys of a cohort's rows in a local step, int64 [n].
-
-        A key depends only on seed, trial, device, round, step and draw, as the samples do.
-        """
-        purpose = DROPOUT / draw if draw else DROPOUT
-        key = make_step_key(round, step)
-        return self.streams.draw_device_words(purpose, key, cohort.trial, cohort.device, 1)[:, 0]
-
     def draw_ahead(self, round: int, draw: int) -> Tensor:
         """Return a round's samples [T, S * K, B] int64 of the population, from a block of rounds.
 
         T is the number of local steps.
         """
-        first, block = self._drawn_ahead.get(draw, (-self._ahead, self.count))
-        if not 0 <= round - first < self._ahead:
-            ticks = _make_step_keys(round, self._ahead, 0, self.steps, self.count.device)
+        first, block = self._drawn_ahead.get(draw, (-self.rounds_ahead, self.count))
+        if not 0 <= round - first < self.rounds_ahead:
+            ticks = _make_step_keys(round, self.rounds_ahead, 0, self.steps, self.count.device)
             cells = torch.arange(self.num_trials * self.num_devices, device=self.count.device)
             first, block = round, self.draw_samples(ticks, cells, draw)
             self._drawn_ahead[draw] = first, block
@@ -130,10 +121,6 @@ class TrainingData:
         ticks = _make_step_keys(round, 1, step, step + 1, flat_index.device)
         sample = self.draw_samples(ticks, flat_index, "test")[0]
         return self.gather(sample, self.compute_batch_weight(flat_index))
-
-    def uses_lookahead(self, cohort: Cohort) -> bool:
-        """Return whether to draw several rounds at once, which pays if all devices take part."""
-        return self._ahead > 1 and cohort.num_rows == self.num_trials * self.num_devices
 
     def draw_samples(self, ticks: Tensor, flat_index: Tensor, draw: int | str) -> Tensor:
         """Draw the samples of minibatches.
@@ -178,16 +165,6 @@ class TrainingData:
             count.clamp(max=self.batch_size), self.batch_size, self.streams.dtype
         )
 
-    def gather_all(self, flat_index: Tensor) -> Batch:
-        """Return all samples of the rows, x [n, n_max, *shape], padded to the stack's longest."""
-        sample = self.index[flat_index]
-        if self._equal:
-            return self.gather(sample, None)
-        return self.gather(
-            sample,
-            compute_sample_weights(self.count[flat_index], self.max_samples, self.streams.dtype),
-        )
-
     def count_classes(self, flat_index: Tensor) -> Tensor:
         """Count the samples of each class of the rows, [n, classes] int64."""
         if self._presence is None:
@@ -226,7 +203,9 @@ class CohortData:
             self._epochs = EpochBatches(data.epochs, data.streams, round, cohort)
             self.steps = self._epochs.num_steps
         self._flat_index = cohort.flat_index
-        self._ahead = not torch.is_tensor(round) and data.uses_lookahead(cohort)
+        # several rounds at once pay only if all devices take part
+        is_whole = cohort.num_rows == data.num_trials * data.num_devices
+        self._ahead = is_whole and data.rounds_ahead > 1 and not torch.is_tensor(round)
         self._drawn_ahead: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
 
     def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
@@ -267,14 +246,23 @@ class CohortData:
         return replace(batch, x=x)
 
     def draw_keys(self, step: int, draw_index: int = 0) -> Tensor | None:
-        """Draw the keys of a local step, int64 [n]; None if the model needs none."""
+        """Draw the keys of a local step, int64 [n]; None if the model needs none.
+
+        A key depends only on seed, trial, device, round, step and draw, as the samples do.
+        """
         if not self._has_keys:
             return None
-        return self._data.draw_keys(self.round, step, self.cohort, draw_index)
+        purpose = DROPOUT / draw_index if draw_index else DROPOUT
+        key, rows = make_step_key(self.round, step), (self.cohort.trial, self.cohort.device)
+        return self._data.streams.draw_device_words(purpose, key, *rows, 1)[:, 0]
 
     def load_full_batch(self) -> Batch:
         """Return all local data, x [n, n_max, *shape], padded with weight 0."""
-        return self._flip(self._data.gather_all(self._flat_index))
+        data, weight = self._data, None
+        if not data.is_equal:
+            counts = self.count_samples()
+            weight = compute_sample_weights(counts, data.max_samples, data.streams.dtype)
+        return self._flip(data.gather(data.index[self._flat_index], weight))
 
     def flip_labels(self, mask: Tensor) -> CohortData:
         """Return the local data with class C - 1 - y in place of y, of C classes, in rows [n]."""
