@@ -229,7 +229,10 @@ class FedBuff(Algorithm):
             weight * sum_per_trial(cohort.weight, cohort)[:, None]
         )  # sum of s of the delivered updates
         buffer = torch.addcmul(server["buffer"], received.mean[0][c.MODEL], total)
-        num_updates = server["came"] + _count_delivered(received, cohort, weight.amax(1))
+        count = weight.amax(1) * cohort.rows_per_trial
+        if received.delivered_mask is not None:
+            count = sum_per_trial(get_delivered_indicator(received, cohort), cohort)
+        num_updates = server["came"] + count.round().long()
         full = num_updates >= hyper["buffer"]
         steps = full[:, None]
         mean = buffer / num_updates.clamp_min(1)[:, None]
@@ -243,10 +246,3 @@ class FedBuff(Algorithm):
             "came": torch.where(full, 0, num_updates),
             c.VERSION: server[c.VERSION] + full,
         }
-
-
-def _count_delivered(received: c.Received, cohort: c.Cohort, weight: Tensor) -> Tensor:
-    """Count the delivered updates, [S] int64, from the delivered weight [S] relative to 1."""
-    if received.delivered_mask is not None:
-        return sum_per_trial(get_delivered_indicator(received, cohort), cohort).round().long()
-    return (weight * cohort.rows_per_trial).round().long()

@@ -245,7 +245,10 @@ def train_(
             if name not in undecayed:
                 grad.addcmul_(params[name], c.unsqueeze_like(decay, grad))
         if settings.clip_norm is not None:
-            clip_(grads, settings.clip_norm)
+            squares = torch.stack([g.flatten(1).square().sum(1) for g in grads.values()])
+            factor = (settings.clip_norm / squares.sum(0).sqrt().clamp_min(1e-30)).clamp_max(1.0)
+            for grad in grads.values():
+                grad.mul_(c.unsqueeze_like(factor, grad))
         for name, grad in grads.items():
             if name in velocity:
                 grad.addcmul_(velocity[name], c.unsqueeze_like(momentum, grad))
@@ -292,14 +295,6 @@ def compute_gradients(
         return loss, loss if penalty is None else loss + penalty(leaves)
 
     return differentiate(compute_objective, params, batch)
-
-
-def clip_(grads: c.Tensors, norm: float) -> None:
-    """Scale gradients that are longer than `norm` to it, row by row."""
-    length = torch.stack([g.flatten(1).square().sum(1) for g in grads.values()]).sum(0).sqrt()
-    factor = (norm / length.clamp_min(1e-30)).clamp_max(1.0)
-    for grad in grads.values():
-        grad.mul_(c.unsqueeze_like(factor, grad))
 
 
 def find_classifier(network: Network) -> frozenset[str]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.prox import take_gradient_steps, take_nesterov_steps
-from otafl.models.span import FormParams, Gradient
+from otafl.models.span import Gradient
 
 
 class Curved:
@@ -19,7 +19,6 @@ class Curved:
 
     def __init__(self, a: float, b: Tensor, c: Tensor) -> None:
         self.a, self.b, self.c = a, b, c
-        self.origin, self.directions = b, [b]
 
     def compute_gradient(self, point: Tensor) -> Gradient:
         loss = 0.5 * self.a * ((point - self.b) ** 2).sum(1) + (self.c * point).sum(1)
@@ -28,12 +27,6 @@ class Curved:
     def descend_(self, point: Tensor, slope: Gradient, step: Tensor) -> None:
         assert isinstance(slope.grads, dict)
         point.sub_(step[:, None] * slope.grads["x"])
-
-    def write_(self, point: Tensor, out: FormParams) -> None:
-        out.rest.copy_(point)
-
-    def subtract_points(self, start: Tensor, end: Tensor) -> FormParams:
-        return FormParams(end - start, None)
 
 
 def vectors(seed: int) -> Tensor:

@@ -25,10 +25,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
 from otafl.algorithms.deliveries import sum_per_trial
-from otafl.algorithms.parameters import apply_mean_increment, copy_received_params
+from otafl.algorithms.parameters import apply_mean_increment, copy_received_params, run_steps
 from otafl.core import contracts as c
 from otafl.core.rng import Streams
 from otafl.models.base import flatten, unflatten
@@ -94,18 +95,21 @@ class Scaffold(Algorithm):
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
         x, control, own = broadcast.tensors[c.MODEL], broadcast.tensors[CONTROL], devices[CONTROL]
-        params, work = copy_received_params(broadcast, self.model), context.local_data
+        params, steps = copy_received_params(broadcast, self.model), context.local_data.steps
         rate = context.gather_hyper("learning_rate")
         shift = unflatten((own - control).mul_(rate[:, None]), self.model.shapes)
-        loss = torch.zeros_like(rate)
-        for step in range(work.steps):
-            loss += self.model.take_sgd_step_(params, work.draw_batch(step), rate)
+
+        def take_step_(batch: c.Batch) -> Tensor:
+            loss = self.model.take_sgd_step_(params, batch, rate)
             for name, block in params.items():
                 block.add_(shift[name])
+            return loss
+
+        loss = run_steps(context, take_step_)
         moved = flatten(params).sub_(x)
-        change = control.addcdiv_(moved, (rate * work.steps)[:, None]).neg_()  # c_i+ - c_i
+        change = control.addcdiv_(moved, (rate * steps)[:, None]).neg_()  # c_i+ - c_i
         payload = c.Group({c.MODEL: moved}), c.Group({CONTROL: change})
-        return {CONTROL: own}, payload, loss / work.steps
+        return {CONTROL: own}, payload, loss
 
     def on_ack(
         self,

@@ -36,6 +36,7 @@ from otafl.algorithms.parameters import (
     draw_start,
     make_view,
     run_sgd_,
+    run_steps,
     select_prefix,
 )
 from otafl.core import contracts as c
@@ -139,38 +140,6 @@ class FedBn(PartlyShared):
         return kept, build_increment(params, broadcast, self.shapes), loss
 
 
-def compute_head_gradients(
-    model: Model, params: c.Tensors, head: tuple[str, ...], batch: c.Batch
-) -> c.Tensors:
-    """Compute the gradients of the loss by the head only.
-
-    No activation of the body's forward pass is stored.
-
-    Parameters
-    ----------
-    model : Model
-        Model.
-    params : dict of str to Tensor [n, *shape]
-        All parameters.
-    head : tuple of str
-        Names of the head's parameters.
-    batch : Batch
-        Minibatch of each row.
-
-    Returns
-    -------
-    dict of str to Tensor [n, *shape]
-        Gradients.
-    """
-
-    def compute_objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
-        scores = model.score_batch(params | leaves, batch)
-        loss = model.loss.compute_mean(scores, batch)
-        return loss, loss
-
-    return differentiate(compute_objective, {name: params[name] for name in head}, batch)[1]
-
-
 class FedRep(PartlyShared):
     r"""Federated learning of a shared representation.
 
@@ -213,23 +182,33 @@ class FedRep(PartlyShared):
     ) -> Outcome:
         with torch.inference_mode(False):  # autograd saves no inference tensors
             params = self.join_params(broadcast, devices)
-        work = context.local_data
+        model, work = self.model, context.local_data
         rate = context.gather_hyper("learning_rate")
         own_rate = context.gather_hyper("personal_learning_rate")
+
+        def compute_objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
+            loss = model.loss.compute_mean(model.score_batch(params | leaves, batch), batch)
+            return loss, loss
+
+        head = {name: params[name] for name in self.head}
         for draw in range(1, 1 + self.settings.head_factor):
-            for step in range(work.steps):
+            for step in range(work.steps):  # no activation of the body is stored
                 batch = work.draw_batch(step, draw)
-                descend_(
-                    params, compute_head_gradients(self.model, params, self.head, batch), own_rate
-                )
-        head = {name: params[name].clone() for name in self.head}
-        loss = torch.zeros_like(rate)
-        for step in range(work.steps):
-            loss += self.model.take_sgd_step_(params, work.draw_batch(step), rate)
+                descend_(head, differentiate(compute_objective, head, batch)[1], own_rate)
+        head = {name: block.clone() for name, block in head.items()}
+
+        def take_step_(batch: c.Batch) -> Tensor:
+            loss = model.take_sgd_step_(params, batch, rate)
             for name, block in head.items():  # cheaper than a step that leaves it out
                 params[name].copy_(block)
-        sent = build_increment(params, broadcast, self.shapes)
-        return add_prefix(LOCAL_PREFIX, head), sent, loss / work.steps
+            return loss
+
+        loss = run_steps(context, take_step_)
+        return (
+            add_prefix(LOCAL_PREFIX, head),
+            build_increment(params, broadcast, self.shapes),
+            loss,
+        )
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the operations of the steps on head and body.

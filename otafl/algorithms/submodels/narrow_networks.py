@@ -116,7 +116,7 @@ class HeteroFL(NarrowMethod):
             increments, loss[rows] = width_slices.train_increments(
                 narrow, start, work, self.settings, context.hyper
             )
-            known = width_slices.build_mask(narrow, work, self.settings.masked_loss)
+            known = width_slices.build_mask(narrow, work, self.settings)
             for name, increment in increments.items():
                 at = width_slices.index_window(wide, narrow, name, rows, offset)
                 into[name][at], knows[name][at] = increment, known[name]
@@ -280,7 +280,7 @@ class SplitMix(NarrowMethod):
         increments, losses = width_slices.train_increments(self.atom, start, pairs, settings, hyper)
         update, mask = torch.zeros_like(received), torch.zeros_like(received)
         self._split_atoms(update)[row, atom] = flatten(increments)
-        knows = width_slices.build_mask(self.atom, pairs, self.settings.masked_loss)
+        knows = width_slices.build_mask(self.atom, pairs, settings)
         self._split_atoms(mask)[row, atom] = flatten(knows)
         loss = received.new_zeros(len(received)).index_add_(0, row, losses) / has.sum(1)
         return {}, (c.Group({c.MODEL: update}, mask={c.MODEL: mask}),), loss

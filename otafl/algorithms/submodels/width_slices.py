@@ -23,6 +23,7 @@ from otafl.algorithms.submodel_training import (
     check_descending,
     declare_ratios,
     find_classifier,
+    find_present_classes,
     spread_mask,
     train_,
 )
@@ -159,7 +160,7 @@ def slice_params(
     }
 
 
-def build_mask(narrow: Network, local_data: c.LocalData, masked_loss: bool) -> c.Tensors:
+def build_mask(narrow: Network, local_data: c.LocalData, settings: LevelsSettings) -> c.Tensors:
     """Build the mask of the parameters that rows train.
 
     With the masked loss a row does not train the classifier's parameters of classes without
@@ -171,8 +172,8 @@ def build_mask(narrow: Network, local_data: c.LocalData, masked_loss: bool) -> c
         Network of the rows.
     local_data : LocalData
         Data of m rows.
-    masked_loss : bool
-        Whether the loss is masked.
+    settings : LevelsSettings
+        Settings, with `masked_loss`.
 
     Returns
     -------
@@ -180,10 +181,8 @@ def build_mask(narrow: Network, local_data: c.LocalData, masked_loss: bool) -> c
         1 for trained coordinates, and 0 for others.
     """
     one = torch.ones_like(local_data.cohort.weight)
-    known = {}
-    if masked_loss and local_data.has_classes:
-        present = (local_data.count_classes() > 0).to(one)
-        known = dict.fromkeys(find_classifier(narrow), present)
+    present = find_present_classes(local_data, settings)
+    known = {} if present is None else dict.fromkeys(find_classifier(narrow), present.to(one))
     return spread_mask(narrow.shapes, known, one)
 
 
