@@ -122,6 +122,12 @@ def format_guess(guess: str | None) -> str:
     return f"; did you mean '{guess}'?" if guess else ""
 
 
+def format_unknown_key(word: str, known_words: Iterable[str]) -> str:
+    """Write that a section has no such key, with a suggestion and the keys that it has."""
+    known = list(known_words)
+    return f"unknown key{format_suggestion(word, known)} (known keys: {', '.join(known)})"
+
+
 def format_near_file(path: Path, pattern: str) -> str:
     """Return "; did you mean 'x'?" for a missing file, or nothing if there is none like it.
 

@@ -20,6 +20,7 @@ from otafl.core.suggestions import (
     format_guess,
     format_remark,
     format_suggestion,
+    format_unknown_key,
 )
 from otafl.scenario.keys import (
     CHOICES,
@@ -184,14 +185,6 @@ def find_slips(tree: Any, read: Any, above: Path = ()) -> Iterator[Problem]:
             yield Problem(f"{format_path(path)}: got {format_value(value)}; {fault}", path)
 
 
-def format_unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:
-    """Return the message for an unknown key, with the closest known one."""
-    model = find_settings_class(root, path[:-1], tree)
-    known = list(model.model_fields) if model else []
-    keys = ", ".join(known)
-    return f"{format_path(path)}: unknown key{find_hint(path, tree, root)} (known keys: {keys})"
-
-
 def format_value(value: Any) -> str:
     """Return a value as the user would write it, shortened."""
     plain = {"None": "null", "True": "true", "False": "false"}
@@ -223,13 +216,13 @@ def _make_problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel
     choice = CHOICES.get(path)
     value = get_value(tree, path)
     if kind == "extra_forbidden":
-        return Problem(format_unknown_key(path, tree, root), path)
+        model = find_settings_class(root, path[:-1], tree)
+        keys = ", ".join(model.model_fields if model else ())
+        hint = find_hint(path, tree, root)
+        return Problem(f"{format_path(path)}: unknown key{hint} (known keys: {keys})", path)
     if errors[0]["loc"][-1:] == ("[key]",):
-        known = _list_literals(errors[0])
-        hint = format_suggestion(str(path[-1]), known)
-        return Problem(
-            f"{format_path(path)}: unknown key{hint} (known keys: {', '.join(known)})", path
-        )
+        said = format_unknown_key(str(path[-1]), _list_literals(errors[0]))
+        return Problem(f"{format_path(path)}: {said}", path)
     if kind == "missing":
         like = ", like 'name: my_run'" if path == ("name",) else ""
         return Problem(f"{format_path(path)}: must be given{like}", path)

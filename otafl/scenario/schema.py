@@ -232,21 +232,13 @@ MAX_TRIALS = 10**6
 
 
 def _check_file_name(name: str) -> str:
-    if not re.fullmatch(r"\w[\w.\-]*", name):
+    if not re.fullmatch(r"\w[\w.\-]*", name) or len(name.encode()) > MAX_LETTERS:
+        shown = name if len(name) <= 60 else f"{name[:57]}..."
         raise ValueError(
-            f"got {_shorten(name)!r}; must be letters, digits, '_', '-' and '.', because files are "
-            "named after it"
-        )
-    if len(name.encode()) > MAX_LETTERS:
-        raise ValueError(
-            f"got {_shorten(name)!r}, {len(name):,} letters; must have at most {MAX_LETTERS} "
+            f"got {shown!r}; must be letters, digits, '_', '-' and '.', at most {MAX_LETTERS} "
             "bytes, because files are named after it"
         )
     return name
-
-
-def _shorten(name: str) -> str:
-    return name if len(name) <= 60 else f"{name[:57]}..."
 
 
 class Scenario(Settings):

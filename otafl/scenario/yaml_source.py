@@ -125,7 +125,7 @@ class _Builder:
         tag, above = node.tag.removeprefix("tag:yaml.org,2002:"), (*above, node)
         if isinstance(node, yaml.SequenceNode) and tag == "seq":
             for index, item in enumerate(node.value):
-                self._source.places.setdefault((*path, index), _get_place(item.start_mark))
+                self._source.places[(*path, index)] = _get_place(item.start_mark)
             return [self.build(item, (*path, i), above) for i, item in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode) and tag == "map":
             return self._build_mapping(node, path, above)
@@ -141,9 +141,13 @@ class _Builder:
     def _build_mapping(
         self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
     ) -> dict[str, Any]:
-        own: dict[str, Any] = {}
         merged: dict[str, Any] = {}
+        own: dict[str, Any] = {}
         is_merge = [key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value]
+        for _, value in itertools.compress(node.value, is_merge):
+            if not isinstance(value, yaml.MappingNode):
+                raise _make_error("<< stands before something else than a mapping", value)
+            merged |= self.build(value, path, above)
         for key, value in itertools.compress(node.value, map(operator.not_, is_merge)):
             if key.tag != "tag:yaml.org,2002:str":
                 shown = f" '{key.value}'" if isinstance(key, yaml.ScalarNode) else ""
@@ -153,14 +157,8 @@ class _Builder:
                 first = self._source.places[here][0]
                 text = f"the key '{key.value}' is given twice, first in line {first}; keep one"
                 raise YamlError(text, place)
-            self._source.places.setdefault(here, place)  # one that overrides `<<` came first
+            self._source.places[here] = place  # in place of one of `<<`
             own[key.value] = self.build(value, here, above)
-        for _, value in reversed([*itertools.compress(node.value, is_merge)]):
-            parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
-            for part in parts:  # the first of them holds
-                if not isinstance(part, yaml.MappingNode):
-                    raise _make_error("<< stands before something else than mappings", part)
-                merged = self.build(part, path, above) | merged
         return merged | own
 
 

@@ -20,7 +20,7 @@ from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import Settings, list_stackable_fields
-from otafl.core.suggestions import format_suggestion
+from otafl.core.suggestions import format_unknown_key
 from otafl.user_code import loading
 
 
@@ -202,16 +202,12 @@ class CustomClass(CustomPart):
         try:
             kind = registry.get_settings_class(self.component_class)
             known = [name for name in kind.model_fields if name != "name"]
-            if unknown := [word for word in self.options if word not in known]:
-                return [
-                    make_problem(
-                        f"unknown key{format_suggestion(word, known)} (known keys: "
-                        f"{', '.join(known)})",
-                        ".".join((*path, word)),
-                    )
-                    for word in unknown
-                ]
-            return self.values.check(scenario)
+            unknown = [
+                make_problem(format_unknown_key(word, known), ".".join((*path, word)))
+                for word in self.options
+                if word not in known
+            ]
+            return unknown or self.values.check(scenario)
         except UserError as error:
             return [Problem(str(error), (*path, "name"))]
 

@@ -157,9 +157,3 @@ def test_keys_of_the_users_own_component_can_be_swept() -> None:
     assert [point.scenario.model.options["width"] for point in expand(swept)] == [2, 3]
     swept = make_scenario(sweep={"model.name": ["my:Net"], "model.depth": [2, 3]})
     assert [point.scenario.model.options["depth"] for point in expand(swept)] == [2, 3]
-
-
-def test_a_point_of_a_sweep_equals_the_scenario_written_out() -> None:
-    swept = make_scenario(trials=3, sweep={"channel.snr_db": [0, 10], "power.name": ["gbma", "ci"]})
-    alone = make_scenario(trials=3, channel={"name": "rayleigh", "snr_db": 10}, power="ci")
-    assert expand(swept)[3].scenario == alone

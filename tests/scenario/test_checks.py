@@ -59,7 +59,6 @@ def test_sections_that_do_not_fit(tree: dict[str, Any], said: str) -> None:
     [
         {"algorithm": {"name": "fedrlr", "rank": [64, 10]}},
         {"devices": {"late": "next", "deadline_s": 1}},
-        {"training": {"stop_at": {"validation_accuracy": 0.9}}, "data": {"validation": 0.1}},
     ],
 )
 def test_sections_that_just_fit(tree: dict[str, Any]) -> None:

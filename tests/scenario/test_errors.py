@@ -128,8 +128,8 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
         ({"name": 3}, "name: got 3; must be text"),
         (
             {"name": "a/b"},
-            "name: got 'a/b'; must be letters, digits, '_', '-' and '.', because files are named "
-            "after it",
+            "name: got 'a/b'; must be letters, digits, '_', '-' and '.', at most 150 bytes, "
+            "because files are named after it",
         ),
     ],
 )
@@ -172,7 +172,7 @@ model: {hidden: [3, 0]}
         ({"downlink": {"name": "ideal"}, "devices": {"downlink_rate_bps": 10**12}}, ""),
         ({"output": {"folder": "a\0b"}}, "output.folder: got 'a\\x00b'; must have no NUL"),
         ({"output": {"folder": "a\ud800"}}, "output.folder: got 'a\\ud800'; must be text"),
-        ({"name": "n" * 5000}, "5,000 letters; must have at most 150 bytes"),
+        ({"name": "n" * 5000}, "must be letters, digits, '_', '-' and '.', at most 150 bytes"),
         (
             {"devices": {"availability": {"name": "markov", "mean_on_s": 1e-9}}},
             "devices.availability.mean_on_s: got 1e-09; must be greater than or equal to 0.001",

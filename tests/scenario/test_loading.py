@@ -65,12 +65,6 @@ def test_numbers_of_numpy_and_tuples_are_taken_from_a_mapping() -> None:
     assert load_scenario(parse(to_yaml(got)).data) == got
 
 
-def test_loading_leaves_the_mapping_alone() -> None:
-    tree = {"name": "x", "power": "tci", "channel": {"snr_db": 1}}
-    load_scenario(tree, ["power.threshold=0.3", "channel.snr_db=3"])
-    assert tree == {"name": "x", "power": "tci", "channel": {"snr_db": 1}}
-
-
 def test_overrides(tmp_path: Path) -> None:
     got = load_scenario(
         write_scenario(tmp_path, "name: x\npower: tci\ntraining:\n"),

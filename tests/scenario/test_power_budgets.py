@@ -24,7 +24,6 @@ def noted(**keys: Any) -> list[str]:
     [
         ({"power": "tci"}, "average"),
         ({"power": PEAK}, "peak"),
-        ({"power": "gbma"}, "peak"),
         ({"power": "genie"}, "none"),
         ({"power": "tci", "transport": "ideal"}, None),
         ({"transport": "reed"}, "peak"),
