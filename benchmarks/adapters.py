@@ -146,7 +146,7 @@ def vmap_adapters(
     """Gradients of the adapters of each device, by torch.func, which merges W + A B."""
     module = build_module(model, shared)
     frozen = {name: one.detach() for name, one in module.named_parameters()}
-    paths = {name: f"blocks.{name.removeprefix('block')}.weight" for name in factors}
+    paths = {name: f"layers.{name.replace('.', '_')}.weight" for name in factors}
 
     def compute_loss(own: dict[str, tuple[Tensor, Tensor]], x: Tensor, y: Tensor) -> Tensor:
         merged = {paths[n]: frozen[paths[n]] + (a @ b).mT for n, (a, b) in own.items()}

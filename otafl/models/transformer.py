@@ -220,8 +220,7 @@ class Transformer(Model):
     def build_module(
         self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
     ) -> nn.Module | None:
-        own = self.settings
-        return TransformerModule(params, own.input, self.image, own.patch, own.heads)
+        return TransformerModule(self, params)
 
 
 def count_patches(image: tuple[int, int, int], side: int) -> tuple[int, int]:
@@ -325,8 +324,9 @@ def run_block(
 
 
 def apply_linear(params: Mapping[str, Any], name: str, x: Tensor) -> Tensor:
-    """Compute x W + b of the layer with the parameters `name` and `name_bias`."""
-    return add_bias(apply(params[name], x), params[f"{name}_bias"])
+    """Compute x W + b of the layer with the parameters `name` and, if it has one, `name_bias`."""
+    z, bias = apply(params[name], x), params.get(f"{name}_bias")
+    return z if bias is None else add_bias(z, bias)
 
 
 def normalise(params: Mapping[str, Any], name: str, x: Tensor) -> Tensor:
