@@ -111,11 +111,8 @@ class LayeredModel(Model):
                 "layers must be convolutions, if any, and then at least one fully connected layer"
             )
         costs = count_costs(layers, self.image)
-        self.macs, self.first_macs, self.elementwise = (
-            costs.macs,
-            costs.first_macs,
-            costs.elementwise,
-        )
+        self.macs, self.first_macs = costs.macs, costs.first_macs
+        self.elementwise = costs.elementwise
         self.is_affine = len(self.layers) == 1
         self.linear_weights = {one.weight: (one.inputs, one.outputs) for one in self.layers}
         self.shapes = {}
