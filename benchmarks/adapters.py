@@ -20,8 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.models.linear_layer import apply
-from otafl.models.transformer import Transformer
-from otafl.models.transformer_module import TransformerModule
+from otafl.models.transformer import Transformer, TransformerModule
 
 DEVICES, SAMPLES, RANK, SIDE, CLASSES = 10, 20, 4, 28, 10
 PAIRS = 15

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
-from otafl.models import chain_module, convolution
+from otafl.models import convolution, modules
 from otafl.models.base import Draw, Model, copy_contiguous, descend_
 from otafl.models.convolution import ConvolutionCache
 from otafl.models.layer_contract import Channels, Image, Layer
@@ -134,7 +134,7 @@ class LayeredModel(Model):
     def build_module(
         self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
     ) -> nn.Module | None:
-        return chain_module.build_chain(self.chain, self.image, params, input_shape)
+        return modules.build_chain(self.chain, self.image, params, input_shape)
 
     def narrow(self, channels: Channels) -> Network:
         """Convert to a network with channels(c) instead of c channels in every hidden layer.
