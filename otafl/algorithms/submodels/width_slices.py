@@ -119,7 +119,9 @@ def build_networks(settings: WidthsSettings, model: Model, method: str) -> tuple
     et al. 2021, section 3).
     """
     return tuple(
-        build_network(model, ratio, settings.width_rule, method).rescale(ratio / settings.levels[0])
+        build_network(model, ratio, settings.width_rule, method).replace(
+            scale=ratio / settings.levels[0]
+        )
         for ratio in settings.levels
     )
 
