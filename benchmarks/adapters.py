@@ -20,8 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.models.linear_layer import apply
-from otafl.models.transformer import Transformer
-from otafl.models.transformer_module import TransformerModule
+from otafl.models.transformer import Transformer, TransformerModule
 
 DEVICES, SAMPLES, RANK, SIDE, CLASSES = 10, 20, 4, 28, 10
 PAIRS = 15
@@ -146,7 +145,7 @@ def vmap_adapters(
     """Gradients of the adapters of each device, by torch.func, which merges W + A B."""
     module = build_module(model, shared)
     frozen = {name: one.detach() for name, one in module.named_parameters()}
-    paths = {name: f"blocks.{name.removeprefix('block')}.weight" for name in factors}
+    paths = {name: f"layers.{name.replace('.', '_')}.weight" for name in factors}
 
     def compute_loss(own: dict[str, tuple[Tensor, Tensor]], x: Tensor, y: Tensor) -> Tensor:
         merged = {paths[n]: frozen[paths[n]] + (a @ b).mT for n, (a, b) in own.items()}

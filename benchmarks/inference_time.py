@@ -34,7 +34,7 @@ TEXT = """
 ## Inference (the paper's Fig. 10)
 
 Time depends on shapes and on how many weights are kept, not on their values: weights are random.
-Factored: two thin linear layers in place of each (`otafl.models.chain_module`), R clipped to a
+Factored: two thin linear layers in place of each (`otafl.models.modules`), R clipped to a
 layer's smaller side. Dense is the uncompressed benchmark, and nuclear-norm training too, whose
 weights are dense though their numerical rank may be low. Pruned: the largest weights in compressed
 rows, indices not counted. int8: dynamically quantised linear layers, which quantise the activations

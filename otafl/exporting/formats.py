@@ -23,8 +23,7 @@ from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
 from otafl.exporting.measure import ModelSource, Run, make_run_fn
 from otafl.factorised.decomposition import svd
-from otafl.models.chain_module import detect_form
-from otafl.models.modules import BASE
+from otafl.models.modules import BASE, detect_form
 
 OPSET = 20
 

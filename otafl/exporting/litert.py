@@ -97,10 +97,6 @@ def _flatten(tf: Any, module: nn.Flatten, x: Any) -> Any:
     return tf.reshape(x, [-1, int(np.prod(x.shape[1:]))])
 
 
-def _unflatten(tf: Any, module: nn.Unflatten, x: Any) -> Any:
-    return tf.transpose(tf.reshape(x, [-1, *module.unflattened_size]), [0, 2, 3, 1])
-
-
 def _multiply(tf: Any, module: nn.Linear, x: Any) -> Any:
     y = tf.matmul(x, _to_numpy(module.weight).T)
     return y if module.bias is None else y + _to_numpy(module.bias)
@@ -157,7 +153,9 @@ _LAYERS: dict[type[nn.Module], Callable[[Any, Any, Any], Any]] = {
     nn.Identity: lambda tf, m, x: x,
     nn.Dropout: lambda tf, m, x: x,
     nn.Flatten: _flatten,
-    nn.Unflatten: _unflatten,
+    nn.Unflatten: lambda tf, m, x: tf.transpose(
+        tf.reshape(x, [-1, *m.unflattened_size]), [0, 2, 3, 1]
+    ),
     nn.Linear: _multiply,
     nn.Conv2d: _convolve,
     nn.BatchNorm1d: _normalise_batch,

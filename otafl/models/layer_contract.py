@@ -148,9 +148,6 @@ class Layer(ABC):
         return self
 
 
-Params = Mapping[str, Tensor]
-
-
 class Part(NamedTuple):
     """One of the matrices or kernels that act one after the other in place of a weight.
 
@@ -186,11 +183,6 @@ def make_sequence(parts: Sequence[Part], bias: Tensor | None) -> nn.Module:
     """Make the layers of parts, the last with the bias; a sequence if there are several."""
     modules = [_make_layer(part, None) for part in parts[:-1]] + [_make_layer(parts[-1], bias)]
     return nn.Sequential(*modules) if len(modules) > 1 else modules[0]
-
-
-def make_activation(slope: float) -> nn.Module:
-    """Make the activation with a slope below zero."""
-    return nn.LeakyReLU(slope) if slope else nn.ReLU()
 
 
 def _make_layer(part: Part, bias: Tensor | None) -> nn.Module:

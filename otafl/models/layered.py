@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
-from otafl.models import chain_module, convolution
+from otafl.models import convolution, modules
 from otafl.models.base import Draw, Model, copy_contiguous, descend_
 from otafl.models.convolution import ConvolutionCache
 from otafl.models.layer_contract import Channels, Image, Layer
@@ -111,11 +111,8 @@ class LayeredModel(Model):
                 "layers must be convolutions, if any, and then at least one fully connected layer"
             )
         costs = count_costs(layers, self.image)
-        self.macs, self.first_macs, self.elementwise = (
-            costs.macs,
-            costs.first_macs,
-            costs.elementwise,
-        )
+        self.macs, self.first_macs = costs.macs, costs.first_macs
+        self.elementwise = costs.elementwise
         self.is_affine = len(self.layers) == 1
         self.linear_weights = {one.weight: (one.inputs, one.outputs) for one in self.layers}
         self.shapes = {}
@@ -137,7 +134,7 @@ class LayeredModel(Model):
     def build_module(
         self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
     ) -> nn.Module | None:
-        return chain_module.build_chain(self.chain, self.image, params, input_shape)
+        return modules.build_chain(self.chain, self.image, params, input_shape)
 
     def narrow(self, channels: Channels) -> Network:
         """Convert to a network with channels(c) instead of c channels in every hidden layer.

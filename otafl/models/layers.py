@@ -28,7 +28,6 @@ from otafl.models.layer_contract import (
     Part,
     Pass,
     Unroll,
-    make_activation,
     make_sequence,
     to_kernels,
 )
@@ -328,7 +327,7 @@ class Relu(Layer):
         return Costs(image, elementwise=math.prod(image))
 
     def build_module(self, params: Mapping[str, Tensor], unroll: Unroll, flat: bool) -> nn.Module:
-        return make_activation(self.slope)
+        return nn.LeakyReLU(self.slope) if self.slope else nn.ReLU()
 
 
 @dataclass(frozen=True)

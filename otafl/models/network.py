@@ -96,21 +96,13 @@ class Network(Model):
                 return replace(layer, rank=ranks[layer.name])
             return layer
 
-        return self._copy(layers=map_layers(self.layers, change))
+        return self.replace(layers=map_layers(self.layers, change))
 
     def build_network(self, channels: Channels) -> Network:
-        return self._copy(layers=map_layers(self.layers, lambda layer: layer.narrow(channels)))
+        return self.replace(layers=map_layers(self.layers, lambda layer: layer.narrow(channels)))
 
-    def rescale(self, scale: float) -> Network:
-        """Return the network with another scaler in training."""
-        return self._copy(scale=scale)
-
-    def replace_unroll(self, unroll: Unroll) -> Network:
-        """Return the network with another order in which kernels become matrices."""
-        return self._copy(unroll=unroll)
-
-    def _copy(self, **changes: Any) -> Network:
-        """Return the network with other arguments."""
+    def replace(self, **changes: Any) -> Network:
+        """Return the network with other arguments, of the names of the class's."""
         names = ("image", "layers", "unroll", "scale", "dense_prefix")
         other = Network(**{name: getattr(self, name) for name in names} | changes)
         other.loss = self.loss

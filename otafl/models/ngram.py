@@ -84,9 +84,6 @@ class NGram(LayeredModel):
     def _look_back(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """Return what each position sees of tokens x [n, B, length]: [n, B length, context V]."""
         one_hot = functional.one_hot(x.long(), self.tokens).to(dtype)
-        seen = [functional.pad(one_hot, (0, 0, j, 0))[:, :, : self.length] for j in self._lags]
+        lags = range(self.context)
+        seen = [functional.pad(one_hot, (0, 0, j, 0))[:, :, : self.length] for j in lags]
         return torch.cat(seen, -1).flatten(1, 2)
-
-    @property
-    def _lags(self) -> range:
-        return range(self.context)

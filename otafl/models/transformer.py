@@ -29,6 +29,7 @@ from torch.nn import functional
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import LOSS, NORMALISING, Draw, Model, ModelSettings
+from otafl.models.layer_contract import Part, make_sequence
 from otafl.models.linear_layer import (
     add_bias,
     apply,
@@ -36,7 +37,6 @@ from otafl.models.linear_layer import (
     find_sequence_shape,
     require_tokens,
 )
-from otafl.models.transformer_module import TransformerModule
 
 GELU = 8
 """Operations of a GELU per number, the mean of 5 forward and 11 backward."""
@@ -220,8 +220,48 @@ class Transformer(Model):
     def build_module(
         self, params: Mapping[str, Tensor], input_shape: tuple[int, ...]
     ) -> nn.Module | None:
-        own = self.settings
-        return TransformerModule(params, own.input, self.image, own.patch, own.heads)
+        return TransformerModule(self, params)
+
+
+class TransformerModule(nn.Module):
+    """Module of samples [batch, *input] that gives scores [batch, classes], by a model's own pass.
+
+    Scores of next tokens are [batch, length, classes]. Weights [inputs, outputs] are `nn.Linear` in
+    `layers`, with their biases, and act as a `linear_layer.LinearMap`. All other parameters are in
+    `others`. Names have "_" for each ".".
+
+    Parameters
+    ----------
+    model : Model
+        Transformer.
+    params : mapping of str to Tensor [*shape]
+        Parameters of one model, which are copied.
+    """
+
+    def __init__(self, model: Model, params: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self._model = model
+        self._names = {name: name.replace(".", "_") for name in model.shapes}
+        biases = {f"{name}_bias" for name in model.linear_weights}
+        self.others = nn.ParameterDict(
+            {
+                self._names[name]: params[name].clone()
+                for name in model.shapes
+                if name not in biases and name not in model.linear_weights
+            }
+        )
+        self.layers = nn.ModuleDict(
+            {
+                self._names[name]: make_sequence([Part(params[name].mT)], params[f"{name}_bias"])
+                for name in model.linear_weights
+            }
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        linear = {name: self.layers[self._names[name]] for name in self._model.linear_weights}
+        others = {n: self.others[key][None] for n, key in self._names.items() if key in self.others}
+        scores: Tensor = self._model.logits(linear | others, x[None])[0]
+        return scores
 
 
 def count_patches(image: tuple[int, int, int], side: int) -> tuple[int, int]:
@@ -325,8 +365,9 @@ def run_block(
 
 
 def apply_linear(params: Mapping[str, Any], name: str, x: Tensor) -> Tensor:
-    """Compute x W + b of the layer with the parameters `name` and `name_bias`."""
-    return add_bias(apply(params[name], x), params[f"{name}_bias"])
+    """Compute x W + b of the layer with the parameters `name` and, if it has one, `name_bias`."""
+    z, bias = apply(params[name], x), params.get(f"{name}_bias")
+    return z if bias is None else add_bias(z, bias)
 
 
 def normalise(params: Mapping[str, Any], name: str, x: Tensor) -> Tensor:

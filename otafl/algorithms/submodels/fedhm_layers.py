@@ -119,7 +119,7 @@ class LowRankLayout:
                 "mlp, cnn, conv_net, resnet or vgg"
             )
         whole = model.build_network(lambda channels: channels)  # full width and rank
-        self.dense = whole.replace_unroll(settings.unroll)
+        self.dense = whole.replace(unroll=settings.unroll)
         self.candidates = _select_low_rank_layers(settings, self.dense)
         self.networks = tuple(
             self.dense.replace_ranks(

@@ -88,8 +88,8 @@ class HeteroFL(NarrowMethod):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         method, rule = settings.name, settings.width_rule
         self.submodels = [
-            width_slices.build_network(model, ratio, rule, method).rescale(
-                ratio / settings.levels[0]  # the scaler, section 3
+            width_slices.build_network(model, ratio, rule, method).replace(
+                scale=ratio / settings.levels[0]  # the scaler, section 3
             )
             for ratio in settings.levels
         ]

@@ -35,7 +35,7 @@ def test_scaler_before_normalisation_changes_little() -> None:
     config = HeteroFL.Settings(levels=(0.5, 0.125))
     sizes = HeteroFL(config, convolutional(), 5).submodels
     assert [size.scale for size in sizes] == [1.0, 0.25]
-    plain = [size.rescale(1.0) for size in sizes]
+    plain = [size.replace(scale=1.0) for size in sizes]
     streams = Streams([1, 2], [0, 0])
     params = sizes[1].init(lambda name, shape: streams.draw_uniform(name, 0, shape).clone())
     x = streams.draw_normal("x", 0, (32, 16))
