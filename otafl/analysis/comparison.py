@@ -106,9 +106,9 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     return Comparison(names, settings, _diff_values(*about), points, lacking, numbers, tolerance)
 
 
-def print_comparison(found: Comparison, console: Console | None = None) -> None:
+def print_comparison(found: Comparison) -> None:
     """Print a comparison in the console's width: as tables where they fit, else as records."""
-    console = console or make_console()
+    console = make_console()
     for side, name in zip("AB", found.names, strict=True):
         console.print(f"{side}: {name}")
     _print_pairs(console, "settings that differ", found.settings)
