@@ -92,13 +92,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     if first is None or second is None:
         return Comparison(names, settings)
     about = [dict(origins.list_environment(ds.attrs)) for ds in (first, second)]
-    matched, lacking = match_points(
-        one.number_points(first, paths), two.number_points(second, paths)
-    )
-    first, second = (
-        flatten_points(ds).isel(point=places)
-        for ds, places in zip((first, second), matched, strict=True)
-    )
+    (first, second), lacking = match_points(((one, first), (two, second)), paths)
     rows = []
     if first.sizes["point"]:
         lacking += _list_missing(first, second)
@@ -111,9 +105,9 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     return Comparison(names, settings, _diff_values(*about), points, lacking, numbers, tolerance)
 
 
-def print_comparison(found: Comparison, console: Console | None = None) -> None:
+def print_comparison(found: Comparison) -> None:
     """Print a comparison in the console's width: as tables where they fit, else as records."""
-    console = console or make_console()
+    console = make_console()
     for side, name in zip("AB", found.names, strict=True):
         console.print(f"{side}: {name}")
     _print_pairs(console, "settings that differ", found.settings)
@@ -304,15 +298,25 @@ def _make_sweep_error(tree: Mapping[str, Any], reason: str) -> UserError:
     return UserError(f"result of '{tree.get('name')}': its sweep is not understood: {reason}")
 
 
-def match_points(a: dict[str, int], b: dict[str, int]) -> tuple[list[list[int]], list[str]]:
-    """Return the numbers of the points that both have, and in words how many only one has."""
-    common = [key for key in a if key in b]
+def match_points(
+    sides: Sequence[tuple[MatchingSettings, xr.Dataset]], paths: Sequence[Keys]
+) -> tuple[list[xr.Dataset], list[str]]:
+    """Return two results at the points that both have, and in words how many only one has.
+
+    The points have one dim `point`.
+    """
+    numbers = [settings.number_points(ds, paths) for settings, ds in sides]
+    common = [key for key in numbers[0] if key in numbers[1]]
     lacking = [
         f"{len(own) - len(common)} of the {len(own)} points are in {name} alone"
-        for name, own in (("A", a), ("B", b))
+        for name, own in zip("AB", numbers, strict=True)
         if len(own) > len(common)
     ]
-    return [[own[key] for key in common] for own in (a, b)], lacking
+    matched = [
+        flatten_points(ds).isel(point=[own[key] for key in common])
+        for (_, ds), own in zip(sides, numbers, strict=True)
+    ]
+    return matched, lacking
 
 
 def is_whole(ds: xr.Dataset) -> bool:
@@ -332,16 +336,13 @@ def select_common_points(first: xr.Dataset, second: xr.Dataset) -> tuple[xr.Data
     ------
     UserError : where no point has the same settings in both.
     """
-    one, two = (read_settings(restore_tree(ds.attrs)) for ds in (first, second))
-    paths = list(dict.fromkeys((*one.tracks, *two.tracks)))
-    places, _ = match_points(one.number_points(first, paths), two.number_points(second, paths))
-    if not places[0]:
+    sides = [(read_settings(restore_tree(ds.attrs)), ds) for ds in (first, second)]
+    paths = list(dict.fromkeys(path for settings, _ in sides for path in settings.tracks))
+    (first, second), _ = match_points(sides, paths)
+    if not first.sizes["point"]:
         raise UserError(
             "no point has the same swept settings in both results; `otafl diff` lists what differs"
         )
-    first, second = (
-        flatten_points(ds).isel(point=own) for ds, own in zip((first, second), places, strict=True)
-    )
     return first, second.assign_coords(point=first["point"])
 
 

@@ -64,7 +64,6 @@ FIRST, LAST = 20, 5
 
 def print_summary(
     dataset: xr.Dataset,
-    console: Console | None = None,
     every: bool = False,
     variables: Sequence[str] | None = None,
 ) -> None:
@@ -72,7 +71,7 @@ def print_summary(
 
     Raises UserError for a variable that the result does not have, or not once a trial.
     """
-    console = console or make_console()
+    console = make_console()
     for name in variables or ():
         select_end_total(dataset, name)  # refused before anything is printed
     for line in format_headlines(dataset):
@@ -138,9 +137,9 @@ def print_ends(
         console.print(guessed)
 
 
-def print_environment(dataset: xr.Dataset, console: Console | None = None) -> None:
+def print_environment(dataset: xr.Dataset) -> None:
     """Print what a result was made from, in the console's width: a line each."""
-    console = console or make_console()
+    console = make_console()
     rows = origins.list_environment(dataset.attrs)
     console.print()
     for name, value in rows:  # names of files are what somebody wrote

@@ -21,7 +21,6 @@ from otafl.analysis.points import (
 )
 from otafl.analysis.rows import TextTable
 from otafl.analysis.summary import compute_moments, format_mean_std
-from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.results.coordinates import get_long_name
 from otafl.results.end_values import describe_diverged, select_end_total
@@ -84,7 +83,6 @@ def build_grid(
     ds: xr.Dataset,
     variables: str | Sequence[str],
     columns: Sequence[str] = (),
-    rows: Sequence[str] = (),
     units: bool = True,
 ) -> TableGrid:
     """Lay out variables at the end of each trial (`results.end_values.select_end_total`).
@@ -92,8 +90,7 @@ def build_grid(
     Parameters
     ----------
     variables : one, or several, which are then across.
-    columns : the axes across.
-    rows : the first axes down; all others follow.
+    columns : the axes across; all others are down.
     units : whether texts of coordinates have their units.
 
     Raises
@@ -101,12 +98,10 @@ def build_grid(
     UserError : for what is not there.
     """
     names = [variables] if isinstance(variables, str) else list(dict.fromkeys(variables))
-    for name in (*columns, *rows):
+    for name in columns:
         ds = swap_to_coordinate(ds, name)
-    if twice := sorted(set(rows) & set(columns)):
-        raise UserError(f"{twice[0]}: cannot be both of the rows and of the columns")
     ends = [select_end_total(ds, name) for name in names]
-    down = [*rows, *(str(d) for d in ends[0].dims if d not in (*columns, *rows, "trial"))]
+    down = [str(dim) for dim in ends[0].dims if dim not in (*columns, "trial")]
     row_names, row_texts = build_labels(ds, down, units)
     column_names, column_texts = build_labels(ds, columns, units)
     labels = {name: get_label(ds, name) for name in (*row_names, *column_names)}

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from rich.console import Console
 
 from otafl.analysis.points import describe_slices, list_axes, select_slices
 from otafl.analysis.summary import format_number, make_table
@@ -192,9 +191,9 @@ def merge_intervals(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.
     return start[first], reach[np.r_[first[1:], True]]
 
 
-def print_totals(part: xr.Dataset, console: Console | None = None) -> None:
+def print_totals(part: xr.Dataset) -> None:
     """Print `sum_by_activity`, and the updates of the whole trial."""
-    console = console or make_console()
+    console = make_console()
     about, table = part.attrs, make_table()
     for title in ("activity", "events", "device seconds", "share of time"):
         table.add_column(title, justify="left" if title == "activity" else "right")

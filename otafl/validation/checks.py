@@ -309,13 +309,6 @@ def check_share(expected: float, count: int, of: int, case: str = "") -> Check:
     return Check(expected, count / of, float(low), float(high), case)
 
 
-def largest(deviations: np.ndarray, case: str = "") -> Check:
-    """Check many standard normal numbers, which can be dependent, by the largest magnitude."""
-    sizes = np.abs(np.asarray(deviations, dtype=float)).ravel()
-    most = float(stats.norm.isf(LEVEL / 2 / sizes.size))
-    return Check(float(stats.norm.isf(0.5 / sizes.size)), float(sizes.max()), 0.0, most, case)
-
-
 def check_uncorrelated(rows: np.ndarray, case: str = "") -> Check:
     """Check that rows [m, n] of complex numbers with unit power and mean zero are independent.
 
@@ -328,14 +321,6 @@ def check_uncorrelated(rows: np.ndarray, case: str = "") -> Check:
     tried = 2 * len(pairs[0])
     most = math.log(tried / LEVEL)
     return Check(math.log(tried), float(np.max(powers)), 0.0, most, case)
-
-
-def counts(expected: np.ndarray, observed: np.ndarray, case: str = "") -> Check:
-    """Check the numbers of several outcomes in independent trials, by Pearson's statistic."""
-    found = float(((np.asarray(observed) - expected) ** 2 / expected).sum())
-    freedom = np.size(observed) - 1
-    low, high = stats.chi2.ppf([LEVEL / 2, 1 - LEVEL / 2], freedom)
-    return Check(freedom, found, float(low), float(high), case)
 
 
 def check_distribution(

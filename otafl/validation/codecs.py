@@ -21,8 +21,8 @@ REALS = 128
 ALISTARH = "Alistarh et al. 2017"
 
 
-def _build_rig(bench: Bench, codec: dict[str, Any], trials: int = 64, devices: int = 4) -> Rig:
-    return bench.build_rig(devices, trials, {"codec": codec, "transport": "ideal"})
+def _build_rig(bench: Bench, codec: dict[str, Any], trials: int = 64) -> Rig:
+    return bench.build_rig(4, trials, {"codec": codec, "transport": "ideal"})
 
 
 def _encode(rig: Rig, x: Tensor, round: int) -> Tensor:

@@ -40,9 +40,9 @@ def _build_rig(
     return bench.build_rig(DEVICES, trials, point | sections)
 
 
-def _get_result(rig: Rig, name: str = "dp_mu") -> np.ndarray:
-    """Return a result of the trials so far."""
-    return rig.link.transport.compute_metrics()[name].cpu().numpy()
+def _get_mu(rig: Rig) -> np.ndarray:
+    """Return dp_mu of the trials so far."""
+    return rig.link.transport.compute_metrics()["dp_mu"].cpu().numpy()
 
 
 @state_law("privacy: delta of mu-GDP", f"{DONG}, corollary 2.13", "mu={:g}", (0.05, 1.0, 4.0))
@@ -84,7 +84,7 @@ def _check_accounting(bench: Bench) -> Iterator[Check]:
             power = "cao_static" if adversary == "honest" else "full"
             rig = _build_rig(bench, 4, power, channel=channel, privacy=section)
             law = _compute_mu(rig, 3, adversary == "honest", distance)
-            yield check_ratios(_get_result(rig), law, 1e-6, f"{adversary}, {adjacency}, {power}")
+            yield check_ratios(_get_mu(rig), law, 1e-6, f"{adversary}, {adjacency}, {power}")
 
 
 @state_law(
@@ -101,6 +101,6 @@ def _check_bound(bench: Bench, split: str) -> Iterator[Check]:
         for round in range(6):
             rig.send(rig.draw_symbols(REALS, round, 1.0), round)
         name = power if isinstance(power, str) else power["name"]
-        yield check_at_most(bound, float(_get_result(rig).max()), 1e-6, name)
+        yield check_at_most(bound, float(_get_mu(rig).max()), 1e-6, name)
         if power == "full":
-            yield check_ratios(_get_result(rig), np.full(8, bound), 1e-6, "full, spent")
+            yield check_ratios(_get_mu(rig), np.full(8, bound), 1e-6, "full, spent")

@@ -124,17 +124,10 @@ BUDGETS_DB = (0.0, -3.0, 2.0)
 RANDOM = 1000
 
 
-def _build_rig(
-    bench: Bench,
-    receiver: Any,
-    power: Any = "full",
-    antennas: int = ANTENNAS,
-    trials: int = 8,
-) -> Rig:
-    channel: dict[str, Any] = {"name": "rayleigh", "snr_db": 10.0, "antennas": antennas}
+def _build_rig(bench: Bench, receiver: str) -> Rig:
+    channel: dict[str, Any] = {"name": "rayleigh", "snr_db": 10.0, "antennas": ANTENNAS}
     channel["device_budget_db"] = BUDGETS_DB
-    point = {"channel": channel, "receiver": receiver, "power": power}
-    return bench.build_rig(DEVICES, trials, point)
+    return bench.build_rig(DEVICES, 8, {"channel": channel, "receiver": receiver, "power": "full"})
 
 
 def _channel(rig: Rig) -> np.ndarray:
@@ -145,19 +138,6 @@ def _channel(rig: Rig) -> np.ndarray:
 def _reach(rig: Rig) -> np.ndarray:
     """Return sqrt(P_k) h_k [S, K, A] of round 0."""
     return _channel(rig) * np.sqrt(rig.link.budget.budget.cpu().numpy())[..., None]
-
-
-def _weakest(reach: np.ndarray, combiner: np.ndarray) -> np.ndarray:
-    """Compute min_k P_k |f^H h_k|^2 [S, n] of unit f [n, A]."""
-    return (np.abs(reach @ combiner.conj().T) ** 2).min(1)
-
-
-def _random_combiners() -> np.ndarray:
-    """Draw unit combiners [n, A]."""
-    z = np.random.default_rng(0).standard_normal((2, RANDOM, ANTENNAS))
-    tried = z[0] + 1j * z[1]
-    unit: np.ndarray = tried / np.linalg.norm(tried, axis=1, keepdims=True)
-    return unit
 
 
 def _record(rig: Rig) -> BenchRecord:
@@ -192,7 +172,10 @@ def _uniform_forcing(bench: Bench) -> Iterator[Check]:
     rig = _build_rig(bench, "uniform_forcing")
     record, reach = _record(rig), _reach(rig)
     ours = (record.budget * np.abs(record.h) ** 2)[0].min(-1)
-    best = _weakest(reach, _random_combiners()).max(1)
+    z = np.random.default_rng(0).standard_normal((2, RANDOM, ANTENNAS))
+    tried = z[0] + 1j * z[1]
+    combiners = tried / np.linalg.norm(tried, axis=1, keepdims=True)
+    best = (np.abs(reach @ combiners.conj().T) ** 2).min(1).max(1)
     yield check_at_least(1.0, float((ours / best).min()), "random combiners")
     other = _record(_build_rig(bench, "eigen"))
     first = (other.budget * np.abs(other.h) ** 2)[0].min(-1)

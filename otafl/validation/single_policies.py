@@ -144,7 +144,7 @@ def _average_budget(bench: Bench) -> Iterator[Check]:
 
 CONVEX = "Abrar and Michelusi 2024"
 
-SNR_DB, HIGH_SNR_DB = 10.0, 30.0
+SNR_DB = 10.0
 BUDGETS_DB = (0.0, -8.0, -16.0)
 STRENGTH = 10.0 ** (np.array([*BUDGETS_DB, *BUDGETS_DB]) / 10.0 + SNR_DB / 10.0)
 
@@ -159,8 +159,8 @@ EACH_PLAN = ("{}", tuple(PLANS))
 
 
 @functools.lru_cache(maxsize=8)
-def _record(bench: Bench, plan: str, snr_db: float = SNR_DB) -> BenchRecord:
-    channel = {"name": "rayleigh", "snr_db": snr_db, "device_budget_db": BUDGETS_DB}
+def _record(bench: Bench, plan: str) -> BenchRecord:
+    channel = {"name": "rayleigh", "snr_db": SNR_DB, "device_budget_db": BUDGETS_DB}
     point = {"channel": channel, "power": {"name": "pre_scaler"} | PLANS[plan]}
     return bench.build_rig(len(STRENGTH), 32, point).record(bench.scale_size(64), 16, 1.0)
 
@@ -171,9 +171,9 @@ def _pre_scaler_gamma(record: BenchRecord) -> np.ndarray:
     return found
 
 
-def _alpha(gamma: np.ndarray, strength: np.ndarray = STRENGTH) -> np.ndarray:
+def _alpha(gamma: np.ndarray) -> np.ndarray:
     """Compute the mean gains [K]."""
-    alpha: np.ndarray = gamma * np.exp(-(gamma**2) / strength)
+    alpha: np.ndarray = gamma * np.exp(-(gamma**2) / STRENGTH)
     return alpha
 
 

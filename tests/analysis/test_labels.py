@@ -15,7 +15,7 @@ import otafl
 from otafl.analysis.points import read_labels, write_labels
 from otafl.analysis.summary import print_ends
 from otafl.core.errors import UserError
-from otafl.plots import curve_data, draw, pareto_data
+from otafl.plots import curve_data, draw
 from otafl.scenario import load_scenario
 
 KEYS: dict[str, Any] = {
@@ -59,17 +59,6 @@ def test_a_figure_has_labels_of_the_command_first() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["equal power", "ci"]
     with pytest.raises(UserError, match="--label gmba: not in this result; did you mean 'gbma'"):
         write_labels(ds, {"gmba": "x"})
-
-
-def test_points_of_a_front_are_named_by_their_labels() -> None:
-    """Of a joint axis, by the parts that differ; numbers have their label or their unit."""
-    ds = make_dataset("snr_db").rename_dims(snr_db="zip").drop_vars("snr_db")
-    along = {"power": ["gbma", "ci", "ci"], "samples": [5, 12, 12], "batch": [2, 2, 2]}
-    coords = {name: ("zip", values) for name, values in along.items()}
-    coords["level"] = ("zip", [0, 0, 10], {"units": "dB"})
-    ds = write_labels(ds.assign_coords(zip=[0, 1, 2], **coords), {"ci": "far", "level": "SNR"})
-    names = ["gbma, samples 5, SNR 0 dB", "far, samples 12, SNR 0 dB", "far, samples 12, SNR 10 dB"]
-    assert pareto_data(ds, "test_accuracy", "airtime_s")["zip"].values.tolist() == names
 
 
 def test_show_has_labels_in_place_of_names(file: Path) -> None:

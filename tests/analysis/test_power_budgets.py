@@ -56,8 +56,6 @@ def test_tables_figures_and_reports_say_it(
     assert SAID in " ".join(capsys.readouterr().out.split())
     drawn = curve_data(result, "test_mse", "snr_db", hue="power")
     assert drawn.attrs["note"] == SAID
-    fair = curve_data(result.isel(power=slice(2)), "test_mse", "snr_db", hue="power")
-    assert not fair.attrs["note"]
     assert f"{SAID.capitalize()}." in list_notices(result)
     path = tmp_path / "a.nc"
     result.to_netcdf(path)

@@ -271,7 +271,7 @@ def test_latex_is_well_formed(ran: Path, ends: xr.DataArray, tmp_path: Path) -> 
 def test_the_best_may_have_to_be_significant(ran: Path) -> None:
     """At 10 dB ci is best by 0.1, which five trials tell; at 0 dB somebody is by chance."""
     with xr.open_dataset(ran, engine="h5netcdf") as ds:
-        table = build_grid(ds.load(), "test_accuracy", ["snr_db"], ["power"])
+        table = build_grid(ds.load(), "test_accuracy", ["snr_db"])
     marked = find_best(table, "power")
     assert marked.sum() == 6
     sure = find_best(table, "power", level=0.05)

@@ -34,6 +34,7 @@ from otafl.devices.protocols import Rules
 from otafl.selection.selections import draw_subset
 from otafl.validation.bench import CONFORMANCE, Bench
 from otafl.validation.checks import (
+    LEVEL,
     Check,
     check_distribution,
     check_exact,
@@ -41,7 +42,6 @@ from otafl.validation.checks import (
     check_mean_square,
     check_normal,
     check_share,
-    largest,
 )
 
 pytestmark = pytest.mark.law
@@ -218,7 +218,8 @@ def test_labels_of_ridge_regression_have_their_noise(bench: Bench) -> Iterator[C
 def check_counts(share: float | torch.Tensor, times: torch.Tensor, of: int) -> Check:
     """Check how often each of several events happens, by the largest deviation."""
     p = torch.as_tensor(share, dtype=torch.float64).expand_as(times)
-    return largest(((times - of * p) / (of * p * (1.0 - p)).sqrt()).numpy())
+    off = ((times - of * p) / (of * p * (1.0 - p)).sqrt()).abs()
+    return Check(0.0, float(off.max()), 0.0, float(stats.norm.isf(LEVEL / 2 / off.numel())))
 
 
 @holds()
