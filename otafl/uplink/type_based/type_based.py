@@ -44,7 +44,6 @@ from torch import Tensor
 
 from otafl.algorithms.custom import get_class
 from otafl.core import registry
-from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import declare_family
@@ -55,7 +54,7 @@ from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, lay_out
 from otafl.uplink.impairments.impairments import refuse_distortion
 from otafl.uplink.report import collect_coefficients
-from otafl.uplink.signal import Signal, compute_energies, cut
+from otafl.uplink.signal import Signal, cut
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 from otafl.uplink.type_based import histograms
 
@@ -156,7 +155,8 @@ class TypeBased(Transport):
                 receive(on_air, *self._receive(on_air, rows, ranges), delivery)
                 account(on_air, delivery, ranges.num_side_scalars)
                 if self.parts.save_link:
-                    delivery.saved |= self._list_saved(on_air, rows, ranges)
+                    told = replace(on_air, sent=rows)
+                    delivery.saved |= collect_coefficients(told, self.parts.save_gram)
 
     def _compute_ranges(self, sent: Signal) -> Ranges:
         """Compute the ranges of a group's levels."""
@@ -233,24 +233,6 @@ class TypeBased(Transport):
         return self.parts.streams.draw_device_uniform(
             ROUNDING / sent.index, round, *trial_device, (sent.num_coordinates,)
         )
-
-    def _list_saved(self, on_air: Transmission, sent: Signal, ranges: Ranges) -> Tensors:
-        """Return the coefficients, and the error of rounding.
-
-        They are the squared rounding errors of the rows, [S, Q, K], and R [S, B], from which the
-        noise's part follows without projection.
-        """
-        count = self.settings.levels
-        saved = collect_coefficients(replace(on_air, sent=sent), self.parts.save_gram)
-        scale = ranges.scale[:, None]
-        top = ranges.expand()[sent.cohort.trial]
-        draw = self._draw(on_air.slot.round, sent)
-        level = _levels(sent.x * scale / top, count, draw)
-        unit = _unit(count, sent.x)
-        off = (unit[level] * top / scale.clamp_min(TINY) - sent.x) * on_air.sent.x
-        rounding = sent.grid(compute_energies(replace(sent, x=off), on_air.segments)).mT
-        own = {"rounding": rounding, "range": ranges.ends}
-        return saved | {f"{name}/{sent.index}": value for name, value in own.items()}
 
 
 @dataclass(frozen=True)
