@@ -347,8 +347,12 @@ def compute_energies(sent: Signal, segments: Segments) -> Tensor:
     total = sent.x.new_zeros(len(sent.x), len(segments.bounds), dtype=torch.float64)
     for part in segments.parts(sent.x):
         for q, runs, columns in segments.split(slice(0, part.shape[1])):
-            stretches = part[:, columns].unflatten(1, (runs, -1))
-            total[:, q : q + runs] += compute_squared_norm(stretches)
+            stretch = part[:, columns]
+            if runs == 1:
+                total[:, q] += compute_squared_norm(stretch)
+            else:
+                stretches = stretch.unflatten(1, (runs, -1))
+                total[:, q : q + runs] += compute_squared_norm(stretches)
     return total
 
 

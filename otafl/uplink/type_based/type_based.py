@@ -35,7 +35,7 @@ Martinez-Gost, Perez-Neira, Lagunas 2026, "Exponential Noise Robustness of Type-
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -44,7 +44,6 @@ from torch import Tensor
 
 from otafl.algorithms.custom import get_class
 from otafl.core import registry
-from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import declare_family
@@ -55,7 +54,7 @@ from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, lay_out
 from otafl.uplink.impairments.impairments import refuse_distortion
 from otafl.uplink.report import collect_coefficients
-from otafl.uplink.signal import Signal, compute_energies, cut
+from otafl.uplink.signal import Signal, cut
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 from otafl.uplink.type_based import histograms
 
@@ -152,35 +151,43 @@ class TypeBased(Transport):
                 self._policy_state, on_air = transmit(
                     slot, sent, segments, link, self._policy_state, scale=one
                 )
-                ranges = self._compute_ranges(rows)
-                receive(on_air, *self._receive(on_air, rows, ranges), delivery)
-                account(on_air, delivery, ranges.num_side_scalars)
+                scale = rows.scale if estimate == "mean" else one
+                ends, num_side_scalars = self._compute_ends(rows, scale)
+                receive(on_air, *self._receive(on_air, rows, scale, ends), delivery)
+                account(on_air, delivery, num_side_scalars)
                 if self.parts.save_link:
-                    delivery.saved |= self._list_saved(on_air, rows, ranges)
+                    told = replace(on_air, sent=rows)
+                    delivery.saved |= collect_coefficients(told, self.parts.save_gram)
 
-    def _compute_ranges(self, sent: Signal) -> Ranges:
-        """Compute the ranges of a group's levels."""
+    def _compute_ends(self, sent: Signal, scale: Tensor) -> tuple[Tensor, int]:
+        """Compute the ends R of the levels at each coordinate, [S, P].
+
+        `scale` [n] is the factor of the rows before rounding. The second result is the number of
+        real numbers of side information from each device.
+        """
         wanted = self.settings.range
-        scale = sent.scale if self.settings.estimate == "mean" else torch.ones_like(sent.scale)
+        if isinstance(wanted, float):
+            return torch.full_like(sent.empty_sum(), wanted), 0
         stops = sent.tensor_stops if wanted == "block" else [sent.num_coordinates]
         sizes = tuple(stop - first for first, stop in zip([0, *stops], stops, strict=False))
-        if isinstance(wanted, float):
-            return Ranges(scale, sent.x.new_full((sent.cohort.num_trials, 1), wanted), sizes, 0)
         parts = (sent.x * scale[:, None]).abs().split(sizes, 1)
         rows = torch.stack([part.amax(1) for part in parts], 1)  # [n, B]
         ends = rows.new_zeros(sent.cohort.num_trials, len(stops))
         place = sent.cohort.trial[:, None].expand_as(rows)
         ends = ends.scatter_reduce(0, place, rows, "amax").clamp_min(TINY)
-        return Ranges(scale, ends, sizes, len(stops))
+        lengths = get_constant(sizes, torch.int64, ends.device)
+        return ends.repeat_interleave(lengths, 1, output_size=sent.num_coordinates), len(stops)
 
-    def _receive(self, on_air: Transmission, sent: Signal, ranges: Ranges) -> tuple[Tensor, Tensor]:
+    def _receive(
+        self, on_air: Transmission, sent: Signal, scale: Tensor, ends: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Receive counts and compute their mean: the estimate and the error-free sum, [S, P].
 
         A few coordinates at a time, y [S, M, C] are the received counts.
         """
         count, cohort, round = self.settings.levels, sent.cohort, on_air.slot.round
         width, draw, signal = max(1, CHUNK // count), self._draw(round, sent), on_air.signal
-        ends, unit, active = ranges.expand(), _unit(count, sent.x), on_air.active_rows
+        unit, active = _unit(count, sent.x), on_air.active_rows
         gain = (signal.take_rows(on_air.gain.real.mT) * active).to(active.dtype)
         spread = (on_air.noise / on_air.scalars.eta).sqrt().to(active.dtype)
         segment = on_air.segments.index_segments(gain.device)
@@ -188,7 +195,7 @@ class TypeBased(Transport):
         for number, first in enumerate(range(0, sent.num_coordinates, width)):
             columns = slice(first, min(first + width, sent.num_coordinates))
             q, top = segment[columns], ends[:, columns]
-            part = sent.x[:, columns] * ranges.scale[:, None] / top[cohort.trial]
+            part = sent.x[:, columns] * scale[:, None] / top[cohort.trial]
             level = _levels(part, count, None if draw is None else draw[:, columns])
             drawn = noise.draw_count_noise(
                 self.parts.streams, sent.index, round, number, (count, width)
@@ -232,54 +239,6 @@ class TypeBased(Transport):
         trial_device = sent.cohort.trial, sent.cohort.device
         return self.parts.streams.draw_device_uniform(
             ROUNDING / sent.index, round, *trial_device, (sent.num_coordinates,)
-        )
-
-    def _list_saved(self, on_air: Transmission, sent: Signal, ranges: Ranges) -> Tensors:
-        """Return the coefficients, and the error of rounding.
-
-        They are the squared rounding errors of the rows, [S, Q, K], and R [S, B], from which the
-        noise's part follows without projection.
-        """
-        count = self.settings.levels
-        saved = collect_coefficients(replace(on_air, sent=sent), self.parts.save_gram)
-        scale = ranges.scale[:, None]
-        top = ranges.expand()[sent.cohort.trial]
-        draw = self._draw(on_air.slot.round, sent)
-        level = _levels(sent.x * scale / top, count, draw)
-        unit = _unit(count, sent.x)
-        off = (unit[level] * top / scale.clamp_min(TINY) - sent.x) * on_air.sent.x
-        rounding = sent.grid(compute_energies(replace(sent, x=off), on_air.segments)).mT
-        own = {"rounding": rounding, "range": ranges.ends}
-        return saved | {f"{name}/{sent.index}": value for name, value in own.items()}
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """Ranges of the levels of a group.
-
-    Parameters
-    ----------
-    scale : Tensor, float [n]
-        Factor of the rows before rounding.
-    ends : Tensor, float [S, B]
-        Ends R of the levels for each of B stretches.
-    sizes : tuple of int
-        Coordinates of each stretch.
-    num_side_scalars : int
-        Real numbers of side information from each device.
-    """
-
-    scale: Tensor
-    ends: Tensor
-    sizes: tuple[int, ...]
-    num_side_scalars: int
-
-    def expand(self) -> Tensor:
-        """Return R at each coordinate, [S, P]."""
-        if len(self.sizes) == 1:
-            return self.ends.expand(-1, self.sizes[0])
-        return self.ends.repeat_interleave(
-            get_constant(self.sizes, torch.int64, self.ends.device), 1
         )
 
 
