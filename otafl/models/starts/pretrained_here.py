@@ -13,6 +13,7 @@ Kingma, Ba 2015, "Adam: A Method for Stochastic Optimization", Algorithm 1.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -84,10 +85,14 @@ class PretrainedHere(Start):
             return {}
         path = Path(pooch.os_cache("otafl")) / "starts"
         path /= f"{self.compute_key(section, model, samples)}.safetensors"
-        weights = _read_cached(path, model)
+        weights = None
+        with contextlib.suppress(OSError, ValueError, UserError):  # not there, or damaged
+            weights = check_weights(safetensors.read(path), model, str(path))
         if weights is None:
             weights = self.train(model, samples)
-            _write_cached(weights, path)
+            with contextlib.suppress(OSError):  # the disk allows no cache
+                path.parent.mkdir(parents=True, exist_ok=True)
+                safetensors.write(weights, path)
         if samples.draws_head:
             weights = {name: one for name, one in weights.items() if name not in model.head}
         return weights
@@ -149,20 +154,3 @@ class PretrainedHere(Start):
                     "use a smaller one"
                 )
         return {name: one[0] for name, one in params.items()}
-
-
-def _read_cached(path: Path, model: Model) -> dict[str, Tensor] | None:
-    """Return weights that were trained before; None without them, or where they are damaged."""
-    try:
-        return check_weights(safetensors.read(path), model, str(path))
-    except (OSError, ValueError, UserError):
-        return None
-
-
-def _write_cached(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Write weights to the cache, if the disk allows it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        safetensors.write(weights, path)
-    except OSError:
-        return
