@@ -101,7 +101,8 @@ class FedAsync(Algorithm):
 
     @classmethod
     def describe_payload(cls, settings: Any) -> PayloadKind:
-        return cls.payload._replace(is_increment=settings.sends == "increment")
+        adds = cls.payload.is_increment and settings.sends == "increment"
+        return cls.payload._replace(is_increment=adds)
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the penalty's x - x_tau, times rho, added to the gradient, and the step."""

@@ -63,7 +63,7 @@ from otafl.core.settings import declare_stackable
 from otafl.core.tensors import get_constant
 from otafl.models.base import Model, descend_, differentiate
 
-NORM = "norm"
+NORM = "product norm"
 """Name of the tensor of a device's weight."""
 
 Rank = Annotated[int, Field(ge=1)]
@@ -81,7 +81,9 @@ class LoraSettings(DecayedSettings):
     rank: Rank = 4
     """rank r of the adapters, clipped to the number of inputs of a layer, or with mode square or
     tangent to its smaller side; with levels, that of the first level"""
-    levels: Annotated[tuple[Rank, ...], AfterValidator(check_descending)] | None = None
+    levels: (
+        Annotated[tuple[Rank, ...], Field(min_length=1), AfterValidator(check_descending)] | None
+    ) = None
     """ranks of the capacity levels, from the largest, which is the rank; one rank for all devices
     if not given"""
     alpha: float | None = Field(None, gt=0)
@@ -119,9 +121,14 @@ class LoraSettings(DecayedSettings):
             for name in (one for one in of_adapters if not self.is_default(one)):
                 yield f"{name}: is for adapters, and targets: [] has none; leave {name} out"
         if self.mode != "both" and self.aggregate != "zero_padding":
-            yield f"aggregate: {self.aggregate} needs mode: both, got {self.mode}; leave it out"
+            yield (
+                f"aggregate: {self.aggregate} needs mode: both, got mode: {self.mode}; leave "
+                "aggregate out"
+            )
         if self.weights == "norm" and (self.mode, self.aggregate) != ("both", "zero_padding"):
-            yield "weights: norm needs mode: both with aggregate: zero_padding; use samples"
+            yield (
+                "weights: norm needs mode: both with aggregate: zero_padding; use weights: samples"
+            )
         if self.mode == "tangent" and self.alpha is not None:
             yield "alpha scales factors, and mode: tangent has a part of the weight; leave it out"
         sends_pair = len(get_roles(self.mode, 0).sent) == 2 and self.aggregate != "dense"
@@ -148,11 +155,11 @@ class LoraSettings(DecayedSettings):
             text = "mode 'alternate' sends A and B in turn, so that payloads change from round to "
             if devices.protocol.goes_on:
                 name = devices.protocol.name
-                text += f"round, and late devices of protocol '{name}' would mix them; use protocol"
-                yield make_problem(f"{text}: rounds", "algorithm.mode", "devices.protocol")
-            elif scenario.codec.name != "identity":
-                text += "round, and a codec needs the same shapes in all; use codec: identity"
-                yield make_problem(text, "algorithm.mode", "codec")
+                said = f"{text}round, and late devices of protocol '{name}' would mix them; use "
+                yield make_problem(f"{said}protocol: rounds", "algorithm.mode", "devices.protocol")
+            if scenario.codec.name != "identity":
+                said = f"{text}round, and a codec needs the same shapes in all; use codec: identity"
+                yield make_problem(said, "algorithm.mode", "codec")
         transport = registry.load_component("transport", scenario.transport.name)
         if self.power_split != "symbol" and not transport.supports_power_factors:
             fitting = registry.list_fitting("transport", lambda one: one.supports_power_factors)
@@ -333,7 +340,10 @@ class Lora(Algorithm):
         known: list[Tensor | None] = [None] * len(sent)
         if self.levels:
             ranks = self._get_ranks(context.cohort)
-            known = [lora_factors.compute_known_fraction(self.layers, one, ranks) for one in sent]
+            dtype = context.cohort.weight.dtype
+            known = [
+                lora_factors.compute_known_fraction(self.layers, one, ranks, dtype) for one in sent
+            ]
         each = zip(parts, known, powers, strict=True)
         groups = [c.Group(part, known_fraction=k, power_factor=power) for part, k, power in each]
         weights = () if norm is None else (c.Group({NORM: norm[:, None]}),)
@@ -356,7 +366,7 @@ class Lora(Algorithm):
                 self.layers, rows, received, self.settings.aggregate, context
             )
             state |= new
-            for name in changes if self.settings.changes_base else ():
+            for name in changes:
                 base = f"{BASE}.{name}"
                 state[base] = server[base] + self.adapted.scale * changes[name]
         else:

@@ -188,12 +188,14 @@ def truncate_ranks(tensors: c.Tensors, ranks: Tensor) -> c.Tensors:
     return out
 
 
-def compute_known_fraction(layers: Sequence[AdaptedLayer], part: str, ranks: Tensor) -> Tensor:
+def compute_known_fraction(
+    layers: Sequence[AdaptedLayer], part: str, ranks: Tensor, dtype: torch.dtype
+) -> Tensor:
     """Compute the share of the coordinates of A or B that ranks leave, [n] for int64 [n]."""
     sides = [layer.inputs if part == "A" else layer.outputs for layer in layers]
     each = list(zip(sides, layers, strict=True))
     known = torch.stack([side * ranks.clamp_max(layer.rank) for side, layer in each]).sum(0)
-    return known / sum(side * layer.rank for side, layer in each)
+    return known.to(dtype) / sum(side * layer.rank for side, layer in each)
 
 
 def compute_product_norms(layers: Sequence[AdaptedLayer], tensors: c.Tensors) -> Tensor:
@@ -382,7 +384,8 @@ def aggregate_products(
     dict of str to Tensor [S, *shape]
         New factors.
     dict of str to Tensor [S, M, N]
-        What the product of the new factors lacks, by the name of the weight.
+        What the product of the new factors lacks, by the name of the weight; empty with svd and
+        dense, by which no frozen weight changes.
 
     Notes
     -----
@@ -408,8 +411,8 @@ def aggregate_products(
         moved = received.mean[0]
         products = {name: block + moved[f"product.{name}"] for name, block in products.items()}
     if dense or aggregate == "svd":
-        new = split_products(layers, products)
-    elif aggregate == "stacking":
+        return split_products(layers, products), {}
+    if aggregate == "stacking":
         new = draw_factors(layers, context.streams, int(context.round) + 1)  # with B = 0
     else:
         new = {name: sum_rows(block, weight, cohort) for name, block in rows.items()}

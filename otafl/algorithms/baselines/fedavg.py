@@ -72,7 +72,8 @@ class FedAvg(Algorithm):
 
     @classmethod
     def describe_payload(cls, settings: Any) -> PayloadKind:
-        return cls.payload._replace(is_increment=settings.sends == "increment")
+        adds = cls.payload.is_increment and settings.sends == "increment"
+        return cls.payload._replace(is_increment=adds)
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         subtractions = 1.0 if self.settings.sends == "increment" else 0.0

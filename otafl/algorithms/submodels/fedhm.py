@@ -24,7 +24,8 @@ Yao et al. 2021, "FedHM: Efficient Federated Learning for Heterogeneous Models v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -72,6 +73,9 @@ from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
 from otafl.models.base import Model, copy_params, flatten
 from otafl.models.layer_contract import Unroll
+
+SMALLEST_WEIGHT = 1e-9
+"""Smallest weight of a level in the mean, relative to the heaviest, that a scenario may have."""
 
 _TINY = 1e-30
 
@@ -159,6 +163,14 @@ class FedHm(Algorithm):
                 return 0.0
             of = ratio - 1.0 if self.weight_rule == "paper" else 1.0 - 1.0 / ratio
             return of / self.temperature
+
+        def find_conflicts(self) -> Iterator[str]:
+            lightest = math.exp(min(self.compute_score(ratio) for ratio in self.levels))
+            if lightest < SMALLEST_WEIGHT:
+                yield (
+                    f"temperature: {self.temperature} gives level {self.levels[-1]} a weight of "
+                    f"{lightest:.0e} relative to a dense model; use a larger temperature"
+                )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.layout = LowRankLayout(settings, model)

@@ -14,6 +14,7 @@ import torch
 from contract.small import engine, equal, points, run, scores
 
 from otafl.algorithms.adapters.adapters import AdaptedLayer, count_adapter_flops
+from otafl.algorithms.adapters.lora import NORM
 from otafl.algorithms.adapters.lora_factors import find_bases, truncate_ranks
 from otafl.algorithms.deliveries import sum_rows
 from otafl.core.contracts import Broadcast, Cohort, LocalContext, Workload
@@ -209,7 +210,7 @@ def test_weights_by_norm() -> None:
     ranks = torch.tensor([2, 1])[cohort.capacity_level]
     thin = {n: b[cohort.trial] for n, b in one.server.items() if n[:2] in ("A.", "B.")}
     thin = truncate_ranks(thin, ranks)
-    norm = payload[2].tensors["norm"][:, 0]
+    norm = payload[2].tensors[NORM][:, 0]
     a, b = (
         thin[n] + payload[g].tensors[n] / norm[:, None, None]
         for g, n in enumerate(("A.weight0", "B.weight0"))

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.exact
         ({"algorithm.targets": [], "algorithm.head": "frozen"}, "trains nothing"),
         ({"algorithm.targets": [], "algorithm.mode": "square"}, "mode: is for adapters"),
         ({"server": "momentum"}, "steps along averaged increments"),
+        ({"algorithm.levels": []}, "must be a list of at least 1"),
         ({"algorithm.levels": [2, 4]}, "levels must decrease"),
         ({"algorithm.levels": [8, 2]}, "use rank: 8"),
         ({"algorithm.levels": [2, 1], "algorithm.mode": "tangent"}, "both or freeze_a"),

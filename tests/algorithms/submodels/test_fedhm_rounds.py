@@ -165,6 +165,7 @@ def test_refusals() -> None:
     for settings, said in (
         ({"levels": (0.5, 1.0)}, "got 0.5, 1, use 1, 0.5"),
         ({"levels": (0.5, 0.5)}, "levels must decrease"),
+        ({"temperature": 1e-3}, "temperature: 0.001 gives level 0.125"),
     ):
         with pytest.raises(ValidationError, match=said):
             FedHm.Settings.model_validate(settings)

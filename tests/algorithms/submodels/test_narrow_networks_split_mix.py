@@ -185,3 +185,8 @@ def test_atoms_of_the_papers_tables() -> None:
     assert [level.num_params for level in levels] == [b * 1_373_160 for b in (9, 3, 2, 1)]
     small = SplitMix(SplitMix.Settings(), ResNet18(ResNet18.Settings(), (3, 32, 32), 10), 20)
     assert small.atom.num_params == 176_402
+
+
+def test_levels_that_do_not_decrease_are_refused() -> None:
+    with pytest.raises(ValueError, match="got 1, 2, 4, use 4, 2, 1"):
+        SplitMix.Settings(levels=(1, 2, 4))
