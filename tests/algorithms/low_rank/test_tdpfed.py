@@ -51,19 +51,6 @@ def test_act_is_refused_over_the_air() -> None:
     load_scenario(tree | {"transport": "ideal"})
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"rank": 3, "compression_rate": 2.0}, "give only one of them"),
-        ({"act_theta_start": "tensor", "downlink": "both"}, "needs aggregation: act; got"),
-        ({"act_theta_start": "tensor", "aggregation": "act"}, "needs downlink: both"),
-    ],
-)
-def test_settings_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        TDPFed.Settings.model_validate(settings)
-
-
 def test_ranks_and_their_compression() -> None:
     """Table I's DNN and a convolutional network; a bias is outside of the compression."""
     dnn = mlp((784, 100, 10))
@@ -71,6 +58,8 @@ def test_ranks_and_their_compression() -> None:
     assert TDPFed(TDPFed.Settings(compression_rate=1.5), dnn, 20).ranks == (59, 6)
     assert TDPFed(TDPFed.Settings(rank=200), dnn, 20).ranks == (100, 10)
     assert TDPFed(TDPFed.Settings(rank=(7, 3)), dnn, 20).ranks == (7, 3)
+    with pytest.raises(ValueError, match="give only one of them"):
+        TDPFed.Settings(rank=3, compression_rate=2.0)
     with pytest.raises(UserError, match="got 3 ranks for 2 layers"):
         TDPFed(TDPFed.Settings(rank=(7, 3, 2)), dnn, 20)
     ours = TDPFed(TDPFed.Settings(), dnn, 20)
@@ -80,9 +69,6 @@ def test_ranks_and_their_compression() -> None:
     server, _ = ours.init(Streams([1], [0]), {})
     cohort = everyone(torch.ones(1, 20) / 20)
     assert ours.broadcast(server, cohort).num_coordinates == 39_556
-    both = TDPFed(TDPFed.Settings(downlink="both"), dnn, 20)
-    server, _ = both.init(Streams([1], [0]), {})
-    assert both.broadcast(server, cohort).num_coordinates == 39_556 + 79_400
     x15 = TDPFed(TDPFed.Settings(compression_rate=1.5), dnn, 20)
     assert sum(b[0].numel() for b in x15.init(Streams([1], [0]), {})[0].values()) == 52_926
 
