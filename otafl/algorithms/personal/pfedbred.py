@@ -254,8 +254,6 @@ class PFedBreD(Algorithm):
         variant: Literal["code", "paper", "c2"] = "code"
         """form of the step: code, the authors' program; paper, eq. (14); c2, mh by eq. (24) of the
         appendix"""
-        c2_two_batches: bool = False
-        """whether the inner gradient has a minibatch of its own, with variant: c2"""
         penalty: float = declare_stackable(15.0, ge=0, description=PENALTY)
         eta: float = declare_stackable(0.05, ge=0)
         """step size along the memorised envelope gradient, of meg and mh; includes the penalty"""
@@ -273,10 +271,6 @@ class PFedBreD(Algorithm):
                     f"variant: c2 needs strategy: mh; got strategy: {self.strategy}, use strategy: "
                     "mh, or variant: code or paper"
                 )
-            if self.c2_two_batches and self.variant != "c2":
-                yield (
-                    f"c2_two_batches needs variant: c2; got variant: {self.variant}, leave it out"
-                )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
@@ -286,9 +280,7 @@ class PFedBreD(Algorithm):
         to_mean = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if settings.variant == "paper" else 2}
         self._num_prior_steps = to_mean[settings.strategy]
         self.constants = {"gradients_per_step": float(settings.prox_steps + self._num_prior_steps)}
-        self._two_batches = settings.strategy == "mh" and (
-            settings.variant == "code" or settings.c2_two_batches
-        )
+        self._two_batches = settings.strategy == "mh" and settings.variant == "code"
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)

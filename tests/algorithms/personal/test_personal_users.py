@@ -50,7 +50,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "meg paper": BRED | PROX | {"strategy": "meg", "variant": "paper"},
     "mh": BRED | PROX | {"strategy": "mh"},
     "mh paper": BRED | PROX | {"strategy": "mh", "variant": "paper"},
-    "c2": BRED | PROX | {"strategy": "mh", "variant": "c2", "c2_two_batches": True},
+    "c2": BRED | PROX | {"strategy": "mh", "variant": "c2"},
 }
 MODELS: dict[str, dict[str, Any]] = {
     "mlp": {"name": "mlp", "hidden": [7, 5]},

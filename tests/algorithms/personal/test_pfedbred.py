@@ -122,7 +122,6 @@ def test_gradients_of_a_step(method: Any, count: int) -> None:
 REFUSED = [
     ({"penalty": 200.0}, "below 2"),
     ({"variant": "c2", "strategy": "lg"}, "strategy: mh"),
-    ({"c2_two_batches": True}, "leave it out"),
 ]
 
 

@@ -1,6 +1,6 @@
 """FedHM against its looped twin: two trials of different step size, momentum and decays, five
 devices at mixed levels and with few classes each, over two rounds; what they send, the base, the
-weights, lost devices and the server as a participant.
+weights, and lost devices.
 """
 
 from __future__ import annotations
@@ -50,11 +50,8 @@ CASES: list[dict[str, Any]] = [
     {"masked_loss": False},
     {"sends": "product", "masked_loss": False},
     {"sends": "tangent", "masked_loss": False},
-    {"keep_server_history": True, "temperature": 0.5},
-    {"sends": "product", "keep_server_history": True, "temperature": 0.5},
-    {"sends": "tangent", "keep_server_history": True, "temperature": 0.5},
     {"levels": (0.5, 0.25)},
-    {"sends": "product", "levels": (0.5, 0.25), "keep_server_history": True},
+    {"sends": "product", "levels": (0.5, 0.25)},
     {"sends": "tangent", "levels": (0.5, 0.25)},
 ]
 
@@ -130,10 +127,6 @@ def expected_round(
     ]
     ratio = torch.tensor([d.alpha for d in devices]) / weight[5 * s : 5 * s + 5]
     assert float(ratio.amax() - ratio.amin()) < 1e-6
-    dense = any(d.came and d.ranks[0] is None for d in devices)
-    history = 0.0
-    if settings.get("keep_server_history") and not dense:
-        history = alpha(settings, 1.0)
     frame = (4, 4, None)
     names = ("linear1", "linear2", "classifier")
     return twin.one_round(
@@ -149,7 +142,6 @@ def expected_round(
             base=settings.get("base", "truncated"),
             tangent=settings.get("sends") == "tangent",
             frame=frame,
-            history=history,
         ),
     )
 
