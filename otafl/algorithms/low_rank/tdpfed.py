@@ -21,7 +21,6 @@ Wang, Jin, Liu, Zong, Shao, Li 2022, "Tensor Decomposition based Personalized Fe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -30,7 +29,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
-from otafl.algorithms.deliveries import compute_delivered_shares, sum_per_trial, sum_rows
+from otafl.algorithms.deliveries import compute_delivered_shares, sum_rows
 from otafl.algorithms.low_rank.cp_factors import CpParams, FactorPull
 from otafl.algorithms.low_rank.low_rank_layers import (
     Ranks,
@@ -88,7 +87,8 @@ class TDPFed(Algorithm):
         A \leftarrow (1 - \beta) A + \beta \sum_k w_k A_k, \quad \omega = (1 - \beta) [[A]] + \beta
         \sum_k w_k [[A_k]]
 
-    and for ACT factorises omega again (22).
+    and for ACT factorises omega again (22). The weights w_k are shares of the samples, as in (21);
+    `training.weights: uniform` makes them equal, as (20) is printed.
 
     Examples
     --------
@@ -129,9 +129,6 @@ class TDPFed(Algorithm):
         """lambda, weight of the penalty"""
         server_learning_rate: float = declare_stackable(1.0, gt=0)
         """beta, step size of the server towards the mean; above 1 it extrapolates"""
-        weights: Literal["samples", "uniform"] = "samples"
-        """weights of the devices: samples, by their numbers of samples, as in (21), or uniform, as
-        (20) is printed"""
         act_start: Literal["near", "random"] = "near"
         """start of the alternating least squares of a convolution's tensor (22), with act: near,
         the mean or the old factors, whichever are nearer; random, new factors of the tensor's
@@ -230,10 +227,7 @@ class TDPFed(Algorithm):
                     self.cp.get_factors(start, name), self.cp.get_factors(local, name)
                 )
                 sent |= self.cp.name_factors(name, moved)
-        if self.settings.weights == "samples":
-            return (c.Group(sent),)
-        share = {name: block.div_(self.num_devices) for name, block in sent.items()}
-        return (c.Group(share, weighting="none"),)
+        return (c.Group(sent),)
 
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
@@ -241,8 +235,6 @@ class TDPFed(Algorithm):
         if self.settings.aggregation == "act":
             return self._aggregate_act(server, received, context)
         beta, old = context.hyper["server_learning_rate"], self.cp.select(server)
-        if self.settings.weights == "uniform":
-            received = self._scale_to_means(received, context.cohort)
         steps = {n: c.unsqueeze_like(beta, b) * b for n, b in received.mean[0].items()}
         new = {n: b + steps[n] for n, b in old.items()}  # eq. (20)
         if self.settings.aggregation == "tangent":
@@ -251,22 +243,6 @@ class TDPFed(Algorithm):
                 new |= self.cp.name_factors(name, cp_aggregation.retract(at, along))
         return new
 
-    def _scale_to_means(self, received: c.Received, cohort: c.Cohort) -> c.Received:
-        """Scale sums over the delivered updates, each divided by K, to means.
-
-        With lost parts the delivered weight gives their share.
-        """
-        scale = (
-            sum_per_trial(cohort.weight, cohort)
-            * self.num_devices
-            / cohort.rows_per_trial.clamp_min(1.0)
-        )
-        mean = {}
-        for name, block in received.mean[0].items():
-            delivered = received.delivered_weight(0, name).clamp_min(1e-12)
-            mean[name] = block * c.unsqueeze_like(scale, block) / delivered
-        return replace(received, mean=(mean, *received.mean[1:]))
-
     def _aggregate_act(
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
@@ -274,12 +250,8 @@ class TDPFed(Algorithm):
         assert received.per_device is not None
         cohort, beta = context.cohort, context.hyper["server_learning_rate"]
         each = received.per_device[0]
-        if self.settings.weights == "uniform":
-            each = {name: block * self.num_devices for name, block in each.items()}
         each = {name: block + server[name][cohort.trial] for name, block in each.items()}
-        by_samples = self.settings.weights == "samples"
-        weight = cohort.weight if by_samples else torch.ones_like(cohort.weight)
-        weight = compute_delivered_shares(weight, received, (0,), cohort)
+        weight = compute_delivered_shares(cohort.weight, received, (0,), cohort)
         new: c.Tensors = {}
         residual, whole = torch.zeros_like(beta), torch.zeros_like(beta)
         for layer, rank in zip(self.model.layers, self.ranks, strict=True):

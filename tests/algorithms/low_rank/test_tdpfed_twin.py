@@ -82,9 +82,7 @@ def biases_of(model: LayeredModel, blocks: Tensors, row: int) -> list[Array]:
 
 SETTINGS: list[dict[str, Any]] = [
     {},
-    {"weights": "uniform"},
     {"aggregation": "act"},
-    {"aggregation": "act", "weights": "uniform"},
     {"aggregation": "tangent"},
 ]
 
@@ -141,8 +139,6 @@ def test_equals_the_looped_twin(kind: str, settings: dict[str, Any]) -> None:
         server = ours.update_server(server, received, context)
         for s in range(2):
             share = [n / sum(SIZES[s]) for n in SIZES[s]]
-            if config.weights == "uniform":
-                share = [1 / 3] * 3
             clients, beta = expected[3 * s : 3 * s + 3], RATES["server_learning_rate"][s]
             check_server(model, config, server, s, *old[s], clients, share, beta)
 
@@ -199,10 +195,10 @@ def arrived(payload: Payload, weight: Tensor, told_apart: bool) -> Received:
     """weight [S, K]."""
     mean, counts = [], []
     for group in payload:
-        w = weight if group.weighting == "mean" else torch.ones_like(weight)
+        assert group.weighting == "mean"
         mean.append(
             {
-                name: torch.einsum("sk,sk...->s...", w, block.unflatten(0, weight.shape))
+                name: torch.einsum("sk,sk...->s...", weight, block.unflatten(0, weight.shape))
                 for name, block in group.tensors.items()
             }
         )
