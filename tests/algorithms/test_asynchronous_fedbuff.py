@@ -119,13 +119,6 @@ def test_fedbuff_by_hand() -> None:
     assert got["buffer"].item() == pytest.approx(0.2)
 
 
-def test_a_slot_with_more_than_are_missing_steps_once() -> None:
-    """Four devices into a buffer of one make one step, of their mean."""
-    got = buffered(None, 1.0, [0, 0, 0, 0], 1)
-    assert got["version"] == 1
-    assert got["model"].item() == pytest.approx(3.0)
-
-
 def test_refuses_a_server_optimiser() -> None:
     with pytest.raises(ScenarioError, match="server"):
         engine({"algorithm": "fedbuff", "server": "momentum"})
