@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from contract.small import engine
@@ -14,7 +13,6 @@ from support.slots import F64, RATES, Slots, assert_close, list_deliveries
 from torch import Tensor
 from twins import asynchronous as twin
 from twins.rivals import Params
-from twins.setting import everyone
 
 from otafl.core.contracts import Received, Tensors
 from otafl.scenario import ScenarioError
@@ -66,15 +64,6 @@ def test_fedbuff_against_the_twin(momentum: float, most: int) -> None:
         begin(who, t)
     assert min(seen) == 0
     assert max(seen) >= 2
-
-
-def test_staleness_by_hand() -> None:
-    """It counts (1 + d)^-1/2 at 0, 3, 4, 5 and 8 steps, whatever the devices' samples."""
-    late = torch.tensor([0, 3, 4, 5, 8])
-    zeros = torch.zeros_like(late)
-    cohort = replace(everyone(torch.full((1, 5), 0.2, dtype=F64)), staleness=late, trial=zeros)
-    weights = Slots("fedbuff").reweight(cohort).weight
-    np.testing.assert_allclose(weights, [1.0, 0.5, 5**-0.5, 6**-0.5, 1 / 3], rtol=1e-12)
 
 
 def buffered(came: Tensor | None, count: float, late: list[int], size: int = 10) -> Tensors:

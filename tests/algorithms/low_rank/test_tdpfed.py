@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, run
+from contract.small import engine, run, scenario
 from twins import tdpfed as twin
 from twins.setting import everyone, mlp
 
@@ -18,7 +18,6 @@ from otafl.core.contracts import Cohort, Context, Received, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised import cp
-from otafl.scenario import load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -36,19 +35,11 @@ def hyper(**changes: float) -> Tensors:
 
 
 def test_act_is_refused_over_the_air() -> None:
-    tree = {
-        "name": "x",
-        "data": "digits",
-        "model": {"name": "mlp", "hidden": [4]},
-        "algorithm": {"name": "tdpfed", "aggregation": "act"},
-        "transport": "over_the_air",
-        "devices": {"count": 2},
-        "training": {"rounds": 1, "batch_size": 2},
-    }
+    act = {"algorithm": {"name": "tdpfed", "aggregation": "act"}}
     with pytest.raises(UserError, match="'tdpfed' needs each of them; use one of the transports"):
-        load_scenario(tree)
-    load_scenario(tree | {"algorithm": {"name": "tdpfed"}})
-    load_scenario(tree | {"transport": "ideal"})
+        scenario(act | {"transport": "over_the_air"})
+    scenario({"algorithm": "tdpfed", "transport": "over_the_air"})
+    scenario(act | {"transport": "ideal"})
 
 
 def test_ranks_and_their_compression() -> None:
