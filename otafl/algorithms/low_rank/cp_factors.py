@@ -19,7 +19,7 @@ from torch import Tensor
 
 from otafl.core.adam import BETAS, EPSILON
 from otafl.core.contracts import Tensors
-from otafl.factorised import cp, cp_aggregation
+from otafl.factorised import cp
 from otafl.models.base import Shapes, unflatten
 from otafl.models.layered import LayeredModel
 
@@ -112,22 +112,6 @@ class CpParams:
     def num_coordinates(self) -> int:
         """The number of coordinates of all factors and biases."""
         return sum(math.prod(shape) for shape in self.shapes.values())
-
-    def count_step_flops(self) -> float:
-        """Count the operations of an Adam step on all factors and biases."""
-        both = zip(self.modes, self.ranks, strict=True)
-        by = sum(cp.count_factor_gradients_flops(modes, rank) for modes, rank in both)
-        return ADAM_STEP * self.num_coordinates + sum(layer.outputs for layer in self.layers) + by
-
-    def count_dense_flops(self) -> float:
-        """Count the operations of `to_dense`."""
-        both = zip(self.modes, self.ranks, strict=True)
-        return sum(cp.count_kruskal_flops(modes, rank) for modes, rank in both)
-
-    def count_coordinates_flops(self) -> float:
-        """Count the operations of the tangent coordinates of the changes of all layers."""
-        both = zip(self.modes, self.ranks, strict=True)
-        return sum(cp_aggregation.count_coordinates_flops(modes, rank) for modes, rank in both)
 
 
 ADAM_STEP = 12.0

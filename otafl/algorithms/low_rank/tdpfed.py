@@ -30,7 +30,7 @@ from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
 from otafl.algorithms.deliveries import compute_delivered_shares, sum_rows
-from otafl.algorithms.low_rank.cp_factors import CpParams, FactorPull
+from otafl.algorithms.low_rank.cp_factors import ADAM_STEP, CpParams, FactorPull
 from otafl.algorithms.low_rank.low_rank_layers import (
     Ranks,
     compute_compression,
@@ -331,10 +331,14 @@ class TDPFed(Algorithm):
             workload.effective_batch_size
         )
         solving = PENALISED * settings.solver_steps + AHEAD * (settings.solver_steps - 1)
-        factors = settings.factor_steps * self.cp.count_step_flops() + self.cp.count_dense_flops()
         sent = float(self.cp.num_coordinates)
-        if settings.aggregation == "tangent":
-            sent += self.cp.count_coordinates_flops()
+        biases = sum(layer.outputs for layer in self.model.layers)
+        factors = settings.factor_steps * (ADAM_STEP * self.cp.num_coordinates + biases)
+        for modes, rank in zip(self.cp.modes, self.ranks, strict=True):
+            factors += settings.factor_steps * cp.count_factor_gradients_flops(modes, rank)
+            factors += cp.count_kruskal_flops(modes, rank)
+            if settings.aggregation == "tangent":
+                sent += cp_aggregation.count_coordinates_flops(modes, rank)
         return workload.num_steps * (gradients + solving * size + factors) + sent
 
 

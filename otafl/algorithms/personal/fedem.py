@@ -96,13 +96,12 @@ class FedEM(Algorithm):
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        flat, work, rate = (
-            broadcast.tensors[c.MODEL],
-            context.local_data,
-            context.gather_hyper("learning_rate"),
-        )
+        flat, work = broadcast.tensors[c.MODEL], context.local_data
+        rate = context.gather_hyper("learning_rate")
         old, log_pi = self._split_components(flat), devices[PI].log()
-        pi = self._average_posterior(old, log_pi, work.load_full_batch())
+        everything = work.load_full_batch()
+        q, share = self._compute_posterior(old, log_pi, everything), everything.weight
+        pi = q.mean(-1) if share is None else (q * share[:, None]).sum(-1)  # the M-step
         new = [copy_params(one) for one in old]
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
@@ -127,13 +126,6 @@ class FedEM(Algorithm):
             loss.compute_log_likelihood(self.model.score_batch(one, kept), batch.y) for one in parts
         ]
         return torch.softmax(torch.stack(log_likelihood, 1) + log_pi[..., None], 1)
-
-    def _average_posterior(
-        self, parts: Sequence[c.Tensors], log_pi: Tensor, everything: c.Batch
-    ) -> Tensor:
-        """Compute the new pi [n, M] from all samples of the devices."""
-        q, share = self._compute_posterior(parts, log_pi, everything), everything.weight
-        return q.mean(-1) if share is None else (q * share[:, None]).sum(-1)
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         flat, pi = server[c.MODEL], devices[PI]

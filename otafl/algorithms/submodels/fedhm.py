@@ -42,10 +42,10 @@ from otafl.algorithms.submodel_training import (
     broadcast_to_submodels,
     check_descending,
     count_local_flops,
-    declare_ratios,
     find_present_classes,
     group_by_level,
     make_submodels,
+    select_by_level,
     train_,
 )
 from otafl.algorithms.submodels.fedhm_layers import (
@@ -117,11 +117,11 @@ class FedHm(Algorithm):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 
         name: Literal["fedhm"] = "fedhm"
-        levels: Annotated[tuple[Ratio, ...], AfterValidator(check_descending)] = declare_ratios(
-            (1.0, 0.5, 0.25, 0.125),
-            "ratio of a layer's rank to its output channels at each level, from the largest; at 1 "
-            "the layer is not factorised",
+        levels: Annotated[tuple[Ratio, ...], AfterValidator(check_descending)] = Field(
+            (1.0, 0.5, 0.25, 0.125), min_length=1
         )
+        """ratio of a layer's rank to its output channels at each level, from the largest; at 1 the
+        layer is not factorised"""
         dense_prefix: int | None = Field(None, ge=0)
         """number of the first factorisable layers that stay dense; the model's own number if not
         given"""
@@ -184,11 +184,8 @@ class FedHm(Algorithm):
 
     def compute_weights(self, context: c.Context) -> Tensor:
         """Return alpha_p of eq. (2) up to a factor, [N], with 1 for a dense model."""
-        cohort = context.cohort
-        scores = tuple(self.settings.compute_score(ratio) for ratio in self.settings.levels)
-        return get_constant(scores, cohort.weight.dtype, cohort.weight.device).exp()[
-            cohort.capacity_level
-        ]
+        scores = [self.settings.compute_score(ratio) for ratio in self.settings.levels]
+        return select_by_level(scores, context.cohort).exp()
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return the dense model's start, with its spectral factors."""

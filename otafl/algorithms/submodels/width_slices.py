@@ -8,7 +8,7 @@ the same number of channels, and so the same slices.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
@@ -21,8 +21,8 @@ from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
     check_descending,
-    declare_ratios,
     find_classifier,
+    find_present_classes,
     spread_mask,
     train_,
 )
@@ -32,31 +32,24 @@ from otafl.models.base import Model, copy_params, flatten, unflatten
 from otafl.models.layer_contract import Channels
 from otafl.models.network import Network, ResizableModel
 
-WidthRule = Literal["ceil", "round"]
-
-_ROUNDED: dict[WidthRule, Callable[[float], int]] = {
-    "ceil": math.ceil,
-    "round": round,
-}
-
-
-def declare_width_rule() -> WidthRule:
-    """Declare the rounding of the width of a layer."""
-    rule: WidthRule = Field(
-        "ceil",
+WidthRule = Annotated[
+    Literal["ceil", "round"],
+    Field(
         description="rounding of a width times a layer's channels, at least one; round gives the "
-        "model sizes of FedHM's tables",
-    )
-    return rule
+        "model sizes of FedHM's tables"
+    ),
+]
+"""Rounding of the width of a layer."""
 
 
 class WidthsSettings(LevelsSettings):
     """Settings of methods whose levels are slices of one network."""
 
-    levels: Annotated[tuple[Ratio, ...], AfterValidator(check_descending)] = declare_ratios(
-        (1.0, 0.5, 0.25, 0.125), "width of each model size, from the largest"
+    levels: Annotated[tuple[Ratio, ...], AfterValidator(check_descending)] = Field(
+        (1.0, 0.5, 0.25, 0.125), min_length=1
     )
-    width_rule: WidthRule = declare_width_rule()
+    """width of each model size, from the largest"""
+    width_rule: WidthRule = "ceil"
     clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
     """largest norm of a minibatch's gradient, to which longer ones are scaled; 1 in the authors'
     programs"""
@@ -64,7 +57,7 @@ class WidthsSettings(LevelsSettings):
 
 def make_width_fn(ratio: float, rule: WidthRule) -> Channels:
     """Make the function that rounds the width of a layer with a given number of channels."""
-    rounded = _ROUNDED[rule]
+    rounded = round if rule == "round" else math.ceil
     return lambda whole: max(1, rounded(round(ratio * whole, 9)))  # .07 * 100 is a little above 7
 
 
@@ -159,7 +152,7 @@ def slice_params(
     }
 
 
-def build_mask(narrow: Network, local_data: c.LocalData, masked_loss: bool) -> c.Tensors:
+def build_mask(narrow: Network, local_data: c.LocalData, settings: LevelsSettings) -> c.Tensors:
     """Build the mask of the parameters that rows train.
 
     With the masked loss a row does not train the classifier's parameters of classes without
@@ -171,8 +164,8 @@ def build_mask(narrow: Network, local_data: c.LocalData, masked_loss: bool) -> c
         Network of the rows.
     local_data : LocalData
         Data of m rows.
-    masked_loss : bool
-        Whether the loss is masked.
+    settings : LevelsSettings
+        Settings, with masked_loss.
 
     Returns
     -------
@@ -180,10 +173,8 @@ def build_mask(narrow: Network, local_data: c.LocalData, masked_loss: bool) -> c
         1 for trained coordinates, and 0 for others.
     """
     one = torch.ones_like(local_data.cohort.weight)
-    known = {}
-    if masked_loss and local_data.has_classes:
-        present = (local_data.count_classes() > 0).to(one)
-        known = dict.fromkeys(find_classifier(narrow), present)
+    present = find_present_classes(local_data, settings)
+    known = {} if present is None else dict.fromkeys(find_classifier(narrow), present.to(one))
     return spread_mask(narrow.shapes, known, one)
 
 
