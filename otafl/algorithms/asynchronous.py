@@ -111,12 +111,7 @@ class FedAsync(Algorithm):
 
     def compute_weights(self, context: c.Context) -> Tensor:
         """Return w_k s_k [N], for a cohort with the data shares w_k."""
-        return context.cohort.weight * self._compute_staleness_weight(context)
-
-    def _compute_staleness_weight(self, context: c.Context) -> Tensor:
-        """Compute s_k of each row, [N]."""
-        late = context.cohort.staleness.to(context.cohort.weight.dtype)
-        return (1.0 + late).pow(-context.gather_hyper("exponent"))
+        return context.cohort.weight * _compute_staleness_weight(context)
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
@@ -133,9 +128,8 @@ class FedAsync(Algorithm):
         cohort = context.cohort
         delivered = get_delivered_indicator(received, cohort)
         weight = sum_per_trial(delivered * cohort.weight, cohort)
-        share = sum_per_trial(
-            delivered * cohort.weight / self._compute_staleness_weight(context), cohort
-        )
+        received_share = delivered * cohort.weight / _compute_staleness_weight(context)
+        share = sum_per_trial(received_share, cohort)
         a = context.hyper["mixing"] * weight / share.clamp_min(torch.finfo(share.dtype).tiny)
         if self.settings.sends == "increment":
             return {c.MODEL: torch.addcmul(server[c.MODEL], a[:, None], received.mean[0][c.MODEL])}
@@ -212,8 +206,7 @@ class FedBuff(Algorithm):
 
     def compute_weights(self, context: c.Context) -> Tensor:
         """Return s(d) of each row, [N], without a weight for the number of samples."""
-        late = context.cohort.staleness.to(context.cohort.weight.dtype)
-        return (1.0 + late).pow(-context.gather_hyper("exponent"))
+        return _compute_staleness_weight(context)
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
@@ -226,9 +219,8 @@ class FedBuff(Algorithm):
     ) -> c.Tensors:
         cohort, hyper = context.cohort, context.hyper
         weight = received.delivered_weight(0, c.MODEL)
-        total = (
-            weight * sum_per_trial(cohort.weight, cohort)[:, None]
-        )  # sum of s of the delivered updates
+        # sum of s of the delivered updates
+        total = weight * sum_per_trial(cohort.weight, cohort)[:, None]
         buffer = torch.addcmul(server["buffer"], received.mean[0][c.MODEL], total)
         count = weight.amax(1) * cohort.rows_per_trial
         if received.delivered_mask is not None:
@@ -247,3 +239,9 @@ class FedBuff(Algorithm):
             "came": torch.where(full, 0, num_updates),
             c.VERSION: server[c.VERSION] + full,
         }
+
+
+def _compute_staleness_weight(context: c.Context) -> Tensor:
+    """Compute s(d) = (1 + d)^-exponent of the staleness d of each row, [N]."""
+    late = context.cohort.staleness.to(context.cohort.weight.dtype)
+    return (1.0 + late).pow(-context.gather_hyper("exponent"))

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from otafl.algorithms.parameters import make_flat_view
 from otafl.core import contracts as c
-from otafl.models.base import Model
 
 
 def get_delivered(received: c.Received, group: int) -> tuple[c.Tensors, Tensor | None]:
@@ -34,9 +32,8 @@ def get_delivered(received: c.Received, group: int) -> tuple[c.Tensors, Tensor |
         Delivered rows; None if all are.
     """
     assert received.per_device is not None
-    return received.per_device[
-        group
-    ], None if received.delivered_mask is None else received.delivered_mask[group]
+    masks = received.delivered_mask
+    return received.per_device[group], None if masks is None else masks[group]
 
 
 def replace_delivered(old: c.Tensors, received: c.Received, group: int) -> c.Tensors:
@@ -204,8 +201,3 @@ def find_delivered(delivered_mask: Tensor | None, cohort: c.Cohort) -> Tensor:
         1 for these devices and 0 for the others.
     """
     return scatter_to_table(torch.ones_like(cohort.weight), delivered_mask, cohort)
-
-
-def make_flat_personal_view(model: Model, table: Tensor) -> c.View:
-    """Build the view of the models [S, K, P] of all devices."""
-    return make_flat_view(model, table.flatten(0, 1), "device")

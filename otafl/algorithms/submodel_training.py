@@ -63,12 +63,6 @@ def check_descending(values: tuple[float, ...]) -> tuple[float, ...]:
     return values
 
 
-def declare_ratios(default: tuple[float, ...], description: str) -> tuple[float, ...]:
-    """Declare the ratios of the levels, from the largest."""
-    field: tuple[float, ...] = Field(default, min_length=1, description=description)
-    return field
-
-
 def make_submodels(
     ratios: Sequence[float],
     networks: Sequence[Network],
@@ -154,39 +148,22 @@ def broadcast_to_submodels(
     Broadcast
         The tensors, with the number of coordinates of each row.
     """
-    level = cohort.capacity_level
     return c.Broadcast(
-        tensors,
-        coordinates_per_row=get_constant(tuple(coordinates_per_level), level.dtype, level.device)[
-            level
-        ],
+        tensors, coordinates_per_row=select_by_level(coordinates_per_level, cohort, torch.int64)
     )
+
+
+def select_by_level(
+    values: Sequence[float], cohort: c.Cohort, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Select the value of each row's level, [n], of a type that is by default the weights'."""
+    level, dtype = cohort.capacity_level, dtype or cohort.weight.dtype
+    return get_constant(tuple(values), dtype, level.device)[level]
 
 
 def group_by_level(cohort: c.Cohort, num_levels: int) -> list[Tensor]:
     """List the rows int64 [n] of each level."""
     return [(cohort.capacity_level == level).nonzero().squeeze(1) for level in range(num_levels)]
-
-
-def compute_step_size(settings: LevelsSettings, hyper: c.Hyper, round: int) -> Tensor:
-    """Compute the step size of a round.
-
-    Parameters
-    ----------
-    settings : LevelsSettings
-        Settings, with milestones.
-    hyper : mapping of str to Tensor [S]
-        Stackable settings.
-    round : int
-        Index of the round.
-
-    Returns
-    -------
-    Tensor [S]
-        learning_rate 0.1^(number of reached milestones).
-    """
-    reached = sum(milestone <= round for milestone in settings.milestones)
-    return hyper["learning_rate"] * 0.1**reached
 
 
 def find_present_classes(local_data: c.LocalData, settings: LevelsSettings) -> Tensor | None:
@@ -206,7 +183,7 @@ def train_(
 ) -> Tensor:
     """Take the local steps of all rows by SGD, in place.
 
-    Momentum starts at zero. Weight decay, masked loss and clipping follow the settings.
+    Momentum starts at zero. Step size, weight decay, masked loss and clipping follow the settings.
 
     Parameters
     ----------
@@ -231,7 +208,8 @@ def train_(
         Mean loss over the steps, without the penalty.
     """
     trial = local_data.cohort.trial
-    rate = compute_step_size(settings, hyper, int(local_data.round))[trial]
+    reached = sum(milestone <= int(local_data.round) for milestone in settings.milestones)
+    rate = hyper["learning_rate"][trial] * 0.1**reached
     decay, momentum = hyper["weight_decay"][trial], hyper["momentum"][trial]
     present = find_present_classes(local_data, settings)
     velocity: c.Tensors = {}

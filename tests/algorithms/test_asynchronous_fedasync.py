@@ -11,25 +11,14 @@ import pytest
 import torch
 from contract.small import engine
 from support.rival_rounds import SIZES
-from support.slots import (
-    F64,
-    MODEL,
-    RATES,
-    Slots,
-    assert_close,
-    list_deliveries,
-)
+from support.slots import F64, RATES, Slots, assert_close, list_deliveries
 from twins import asynchronous as twin
 from twins.rivals import Params, plus
-from twins.setting import everyone
 
-from otafl.algorithms.asynchronous import FedAsync
-from otafl.core.contracts import Context, Received
-from otafl.core.rng import Streams
+from otafl.core.contracts import Received
 from otafl.scenario import ScenarioError
 
 pytestmark = pytest.mark.exact
-
 
 EXPONENTS = [0.5, 1.3]
 
@@ -94,19 +83,6 @@ def test_fedasync_together_is_the_mean_of_the_papers_steps() -> None:
             assert_close(ours.get_model(s), total)
         ours.begin(who, t)
         held |= {key: (t, ours.get_model(key[0])) for key in who}
-
-
-def test_staleness_by_hand() -> None:
-    """At 0, 3, 4, 5 and 8 steps it is (1 + d)^-1/2."""
-    late = torch.tensor([0, 3, 4, 5, 8])
-    zeros = torch.zeros_like(late)
-    cohort = replace(everyone(torch.full((1, 5), 0.2, dtype=F64)), staleness=late, trial=zeros)
-    settings = FedAsync.Settings()
-    hyper = {n: torch.tensor([v], dtype=F64) for n, v in settings if type(v) is float}
-    method = FedAsync(settings, MODEL, 5)
-    context = Context(cohort, hyper, Streams([5], [0], dtype=F64), 0)
-    expected = 0.2 * np.array([1.0, 0.5, 5**-0.5, 6**-0.5, 1 / 3])
-    np.testing.assert_allclose(method.compute_weights(context), expected, rtol=1e-12)
 
 
 def test_mixing_by_hand() -> None:

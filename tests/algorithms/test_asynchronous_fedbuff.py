@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from contract.small import engine
@@ -14,7 +13,6 @@ from support.slots import F64, RATES, Slots, assert_close, list_deliveries
 from torch import Tensor
 from twins import asynchronous as twin
 from twins.rivals import Params
-from twins.setting import everyone
 
 from otafl.core.contracts import Received, Tensors
 from otafl.scenario import ScenarioError
@@ -68,15 +66,6 @@ def test_fedbuff_against_the_twin(momentum: float, most: int) -> None:
     assert max(seen) >= 2
 
 
-def test_staleness_by_hand() -> None:
-    """It counts (1 + d)^-1/2 at 0, 3, 4, 5 and 8 steps, whatever the devices' samples."""
-    late = torch.tensor([0, 3, 4, 5, 8])
-    zeros = torch.zeros_like(late)
-    cohort = replace(everyone(torch.full((1, 5), 0.2, dtype=F64)), staleness=late, trial=zeros)
-    weights = Slots("fedbuff").reweight(cohort).weight
-    np.testing.assert_allclose(weights, [1.0, 0.5, 5**-0.5, 6**-0.5, 1 / 3], rtol=1e-12)
-
-
 def buffered(came: Tensor | None, count: float, late: list[int], size: int = 10) -> Tensors:
     """Return the server of one trial, x = 1, after a slot of four devices that received the mean
     2."""
@@ -117,13 +106,6 @@ def test_fedbuff_by_hand() -> None:
     got = buffered(heard, 0.1 / 3.1, [99, 0, 0, 0])
     assert got["came"] == 1
     assert got["buffer"].item() == pytest.approx(0.2)
-
-
-def test_a_slot_with_more_than_are_missing_steps_once() -> None:
-    """Four devices into a buffer of one make one step, of their mean."""
-    got = buffered(None, 1.0, [0, 0, 0, 0], 1)
-    assert got["version"] == 1
-    assert got["model"].item() == pytest.approx(3.0)
 
 
 def test_refuses_a_server_optimiser() -> None:

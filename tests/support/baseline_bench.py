@@ -64,8 +64,7 @@ def make_reference(
     value = {name: float(values[row]) for name, values in hyper.items()}
     of = twin.Baseline(NUMBERS[algorithm["name"]])
     of.weight = value.get("nuclear_weight", value.get("l1_weight", 0.0))
-    of.server_prox = algorithm.get("server_prox", True)
-    of.keep, of.scope = algorithm.get("keep", 1.0), algorithm.get("scope", "layer")
+    of.keep = algorithm.get("keep", 1.0)
     of.bits = codec.get("bits")
     of.server_step = value.get("server_learning_rate", 1.0)
     return of, value["learning_rate"], value["decay"]

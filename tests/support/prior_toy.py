@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from twins.setting import everyone, local_data, mlp
+from twins.setting import everyone
 
 from otafl.algorithms.baselines.fedavg import FedAvg
 from otafl.algorithms.personal.own_models import PerFedAvg
 from otafl.algorithms.personal.pfedbred import PFedBreD, PFedMe
-from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
+from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Workload
 from otafl.core.rng import Streams
 from otafl.models.module_model import ModuleModel
 
@@ -91,39 +91,6 @@ def make_per_fedavg(**keys: Any) -> PerFedAvg:
 
 def make_fedavg() -> FedAvg:
     return FedAvg(FedAvg.Settings(), make_model(), 1)
-
-
-SIZES = [[20, 10, 3], [9, 25, 4]]
-"""Samples of three devices of two trials."""
-
-
-def run_states(method: Any, rounds: int = 2, **changes: float) -> list[Tensors]:
-    """Return device state and payload of a network in real minibatches, some of them padded; the
-    server stays at its start."""
-    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
-    data = local_data(SIZES, 6, 3, streams, batch_size=4, steps=3)
-    cohort = everyone(torch.full((2, 3), 1 / 3, dtype=torch.float64))
-    rates = RATES | {"eta": 0.3, "eta_alpha": 0.2} | changes
-    hyper = {n: torch.tensor([v, v], dtype=torch.float64) for n, v in rates.items()}
-    server, start = method.init(streams, hyper)
-    devices = {n: b.expand(2, 3, *b.shape[2:]).flatten(0, 1).clone() for n, b in start.items()}
-    out = []
-    for t in range(rounds):
-        broadcast = method.broadcast(server, cohort).expand_rows(cohort, 0, 6)
-        context = LocalContext(cohort, hyper, streams, t, data.select_cohort(t, cohort))
-        devices, (group,), _ = method.run_local_update(broadcast, devices, context)
-        kept = {name: b.clone() for name, b in devices.items() if name.startswith("personal")}
-        out.append(kept | {"model": group.tensors["model"].clone()})
-    return out
-
-
-def make_network(method: Any, **keys: Any) -> Any:
-    return method(method.Settings.model_validate(keys), mlp((6, 8, 3)), 3)
-
-
-def make_strategy(strategy: str, variant: str = "code") -> PFedBreD:
-    made: PFedBreD = make_network(PFedBreD, strategy=strategy, variant=variant)
-    return made
 
 
 def solve_exactly(method: Any, penalty: float, steps: int = 2) -> tuple[list[float], list[float]]:

@@ -20,14 +20,12 @@ Complex = NDArray[np.complex128]
 
 @dataclass
 class Baseline:
-    """b: which one. weight: lambda. keep, scope: pruning's. bits: quantiser's, None for none.
+    """b: which one. weight: lambda. keep: pruning's. bits: quantiser's, None for none.
     server_step: of b = 4."""
 
     b: Literal[1, 2, 3, 4]
     weight: float = 0.0
-    server_prox: bool = True
     keep: float = 1.0
-    scope: Literal["layer", "global"] = "layer"
     bits: int | None = None
     server_step: float = 1.0
 
@@ -148,7 +146,7 @@ def local(
         elif method.b == 2:
             w = [soft(a, eta * method.weight) for a in w]
     if method.b == 3:
-        w = prune(w, method.keep) if method.scope == "global" else layerwise(w, method.keep)
+        w = layerwise(w, method.keep)
     return Model(w, b), total / len(batches)
 
 
@@ -205,7 +203,7 @@ def one_round(
             recover(y, like, matrix, sensing)
             for y, like, matrix in zip(weights, model.weights, sensing.matrices, strict=True)
         ]
-    if method.b == 1 and method.server_prox:
+    if method.b == 1:
         steps = len(batches[0])
         weights = [svt(a, steps * eta * method.weight) for a in weights]
     biases = superpose([device.biases for device in devices], weight, of_biases)

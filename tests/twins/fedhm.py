@@ -35,7 +35,6 @@ class Settings:
     base: str = "truncated"
     tangent: bool = False
     frame: tuple[int | None, ...] = ()
-    history: float = 0.0
 
 
 def truncated(matrix: Array, rank: int) -> tuple[Array, Array]:
@@ -57,7 +56,7 @@ def one_round(
     """The next server model, and each device's mean loss."""
     trained = [train(weights, biases, device, settings) for device in devices]
     heard = [p for p, device in enumerate(devices) if device.came]
-    total = sum(devices[p].alpha for p in heard) + settings.history
+    total = sum(devices[p].alpha for p in heard)
     new_weights, new_biases = [], []
     last = len(weights) - 1
     for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
@@ -68,17 +67,14 @@ def one_round(
                 share = sum(devices[p].alpha for p in have)
                 if not have:
                     continue
-                share += settings.history
-                row[0][:, c] = settings.history / share * w[:, c]
-                row[1][c] = settings.history / share * b[c]
+                row[0][:, c] = row[1][c] = 0.0
                 for p in have:
                     row[0][:, c] += devices[p].alpha / share * trained[p][0][i][:, c]
                     row[1][c] += devices[p].alpha / share * trained[p][1][i][c]
             new_weights.append(row[0])
             new_biases.append(row[1])
             continue
-        mean = settings.history / total * w.T
-        bias = settings.history / total * b
+        mean, bias = np.zeros_like(w.T), np.zeros_like(b)
         for p in heard:
             rank, alpha = devices[p].ranks[i], devices[p].alpha / total
             begin = w.T if rank is None else np.matmul(*truncated(w.T, rank))

@@ -73,7 +73,6 @@ def pfedbred(
     rates: Rates,
     strategy: str,
     variant: str,
-    two_batches: bool,
     steps: int,
 ) -> tuple[Array, Device]:
     """Return the local model after a device's local work, and what the device keeps."""
@@ -94,7 +93,7 @@ def pfedbred(
         elif variant == "paper":
             mean = begin = w - eta_alpha * gradient(w, x) - memory
         else:
-            inner = draws[1] if variant == "code" or two_batches else x
+            inner = draws[1] if variant == "code" else x
             ahead = w - eta_alpha * gradient(w - eta_alpha * gradient(w, inner), x)
             mean = begin = ahead - memory
             if variant == "code":

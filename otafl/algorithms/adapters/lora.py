@@ -54,13 +54,12 @@ from otafl.algorithms.adapters.adapters import (
 from otafl.algorithms.adapters.lora_factors import BASE, Aggregate, Mode, PowerSplit, get_roles
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome, PayloadKind, Views
 from otafl.algorithms.parameters import compute_step_size, draw_start, make_view, run_steps
-from otafl.algorithms.submodel_training import check_descending
+from otafl.algorithms.submodel_training import check_descending, select_by_level
 from otafl.core import contracts as c
 from otafl.core import registry
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
-from otafl.core.tensors import get_constant
 from otafl.models.base import Model, descend_, differentiate
 
 NORM = "product norm"
@@ -261,11 +260,8 @@ class Lora(Algorithm):
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        received, trial, roles = (
-            broadcast.tensors,
-            context.cohort.trial,
-            get_roles(self.settings.mode, context.round),
-        )
+        received, trial = broadcast.tensors, context.cohort.trial
+        roles = get_roles(self.settings.mode, context.round)
         thin = lora_factors.select(received, roles.shared, self.layers) | devices
         thin |= {name: block[trial] for name, block in self.fixed.items()}
         thin = self._truncate(thin, context.cohort)
@@ -298,8 +294,7 @@ class Lora(Algorithm):
 
     def _get_ranks(self, cohort: c.Cohort) -> Tensor:
         """Return the rank of each row, int64 [n], of a method with levels."""
-        level = cohort.capacity_level
-        return get_constant(tuple(self.settings.levels), level.dtype, level.device)[level]
+        return select_by_level(self.settings.levels, cohort, torch.int64)
 
     def _truncate(self, factors: c.Tensors, cohort: c.Cohort) -> c.Tensors:
         """Return the factors [n, *shape] of rows, with zeros beyond their ranks."""

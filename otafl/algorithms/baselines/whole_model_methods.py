@@ -8,9 +8,9 @@ norm, the Euclidean mirror map and server rate 1.
 Proximal SGD keeps weights sparse by soft thresholds. The l1 norm of the weights is added to the
 loss, and its proximal step soft-thresholds the weights after each gradient step.
 
-With magnitude pruning each device keeps only the largest weights, and sets the others to 0 after
-local SGD. Devices prune different weights, so the mean of K devices has up to K times the entries
-of one.
+With magnitude pruning each device keeps only the largest weights of each layer, and sets the others
+to 0 after local SGD. Devices prune different weights, so the mean of K devices has up to K times
+the entries of one.
 
 Parameters are tensors [.., *shape]. Weights are the matrices of a model's layers, or a module's
 parameters of two or more dimensions. All other parameters count as biases.
@@ -28,8 +28,8 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -47,7 +47,6 @@ from otafl.algorithms.parameters import (
 )
 from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.core.settings import DataDisclosure, declare_stackable
 from otafl.factorised.shrinkage import (
@@ -57,7 +56,7 @@ from otafl.factorised.shrinkage import (
     soft_threshold,
     threshold_singular_values,
 )
-from otafl.models.base import Model, flatten, unflatten
+from otafl.models.base import Model
 from otafl.models.layered import LayeredModel
 
 IDEAL_ROUTE = DataDisclosure("ideal", "ota", "the biases")
@@ -219,19 +218,11 @@ class FedMiD(WholeModelMethod):
         name: Literal["fedmid"] = "fedmid"
         nuclear_weight: float = declare_stackable(5e-4, ge=0)
         """lambda, weight of the nuclear norm in the loss"""
-        server_prox: bool = True
-        """whether the server also thresholds the singular values of the received mean, by lambda
-        times the sum of a device's step sizes in the round"""
         bias_mode: BiasMode = "ideal"
 
-        def check(self, scenario: Any) -> Iterator[Problem]:
-            epochs = scenario.training.local_epochs
-            if self.server_prox and epochs is not None:
-                text = (
-                    f"got {epochs}, but algorithm 'fedmid' uses one number of local steps at the "
-                    "server; use training.local_steps"
-                )
-                yield make_problem(text, "training.local_epochs", "algorithm")
+    excludes: ClassVar[Mapping[str, str]] = {
+        "epochs": "uses one number of local steps at the server",
+    }
 
     state_attrs: ClassVar = ("_steps",)
 
@@ -248,9 +239,8 @@ class FedMiD(WholeModelMethod):
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
         model = super().update_server(server, received, context)
-        if self.settings.server_prox:
-            eta = compute_step_size(context.hyper, context.round)
-            self._shrink_(model, self._steps * eta * context.hyper["nuclear_weight"])
+        eta = compute_step_size(context.hyper, context.round)
+        self._shrink_(model, self._steps * eta * context.hyper["nuclear_weight"])
         return model
 
     def _shrink_(self, params: c.Tensors, threshold: Tensor) -> None:
@@ -331,9 +321,7 @@ class MagnitudePruning(WholeModelMethod):
     class Settings(WholeSettings):
         name: Literal["magnitude_pruning"] = "magnitude_pruning"
         keep: float = Field(0.03125, gt=0, le=1)
-        """share of the weights that stay"""
-        scope: Literal["layer", "global"] = "layer"
-        """range of the comparison: the largest weights of each layer, or of all layers together"""
+        """share of each layer's weights that stay"""
         bias_mode: BiasMode = "ideal"
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
@@ -349,13 +337,8 @@ class MagnitudePruning(WholeModelMethod):
         params = dict(broadcast.tensors)
         rate = compute_step_size(context.hyper, context.round)[context.cohort.trial]
         loss = run_sgd_(self.model, params, rate, context)
-        weights = {name: params[name] for name in list_weights(self.model)}
-        if self.settings.scope == "global":  # of all layers side by side
-            shapes = {name: self.model.shapes[name] for name in weights}
-            params |= unflatten(self._keep_largest(flatten(weights)), shapes)
-        else:
-            params |= {n: self._keep_largest(w.flatten(1)).view_as(w) for n, w in weights.items()}
+        for name in list_weights(self.model):
+            rows = params[name].flatten(1)
+            count = max(1, round(self.settings.keep * rows.shape[1]))
+            params[name] = keep_largest(rows, count).view_as(params[name])
         return {}, build_payload(params, self.model, self.settings.bias_mode), loss
-
-    def _keep_largest(self, rows: Tensor) -> Tensor:
-        return keep_largest(rows, max(1, round(self.settings.keep * rows.shape[1])))

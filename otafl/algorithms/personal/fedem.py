@@ -96,15 +96,12 @@ class FedEM(Algorithm):
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        flat, work, rate = (
-            broadcast.tensors[c.MODEL],
-            context.local_data,
-            context.gather_hyper("learning_rate"),
-        )
+        flat, work = broadcast.tensors[c.MODEL], context.local_data
+        rate = context.gather_hyper("learning_rate")
         old, log_pi = self._split_components(flat), devices[PI].log()
         everything = work.load_full_batch()
         q, share = self._compute_posterior(old, log_pi, everything), everything.weight
-        pi = q.mean(-1) if share is None else (q * share[:, None]).sum(-1)
+        pi = q.mean(-1) if share is None else (q * share[:, None]).sum(-1)  # the M-step
         new = [copy_params(one) for one in old]
         loss = torch.zeros_like(rate)
         for step in range(work.steps):

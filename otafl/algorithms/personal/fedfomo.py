@@ -33,11 +33,7 @@ from torch import Tensor
 from otafl.algorithms.base import Algorithm, Outcome, PayloadKind
 from otafl.algorithms.deliveries import get_delivered, update_table
 from otafl.algorithms.local_samples import add_, get_sample_mask, split_into_pieces
-from otafl.algorithms.parameters import (
-    add_prefix,
-    build_model_payload,
-    select_prefix,
-)
+from otafl.algorithms.parameters import add_prefix, build_model_payload, select_prefix
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams, declare_purpose, make_step_key

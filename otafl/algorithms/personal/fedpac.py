@@ -34,13 +34,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 from torch import Tensor
 
-from otafl.algorithms.base import (
-    Algorithm,
-    Outcome,
-    PayloadKind,
-    PersonalSettings,
-    Views,
-)
+from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, PersonalSettings, Views
 from otafl.algorithms.deliveries import (
     find_delivered,
     get_delivered,
@@ -58,14 +52,7 @@ from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
-from otafl.models.base import (
-    Model,
-    copy_params,
-    descend_,
-    differentiate,
-    flatten,
-    unflatten,
-)
+from otafl.models.base import Model, copy_params, descend_, differentiate, flatten, unflatten
 from otafl.models.layered import LayeredModel
 
 HEAD_SHARE = 5

@@ -248,7 +248,8 @@ class Apfl(Algorithm):
             _, grads = self.model.compute_gradients(mixed, batch)
             size = own_rate * alpha
             if self.settings.adaptive and step == 0:
-                alpha = (alpha - own_rate * _inner_product(v, w, grads)).clamp(0.0, 1.0)
+                along = [((v[n] - w[n]) * g).flatten(1).sum(1) for n, g in grads.items()]
+                alpha = (alpha - own_rate * torch.stack(along).sum(0)).clamp(0.0, 1.0)
             descend_(v, grads, size)
             loss += self.model.take_sgd_step_(w, batch, rate)
         sent = build_increment(w, broadcast, self.model.shapes)
@@ -271,12 +272,6 @@ class Apfl(Algorithm):
         """
         in_round = 4.0 if self.settings.adaptive else 1.0
         return self.count_step_flops(workload, 2, per_param_step=7.0, per_param_round=in_round)
-
-
-def _inner_product(v: c.Tensors, w: c.Tensors, grads: c.Tensors) -> Tensor:
-    """Compute <v - w, grads>, [n]."""
-    parts = [((v[n] - w[n]) * grad).flatten(1).sum(1) for n, grad in grads.items()]
-    return torch.stack(parts).sum(0)
 
 
 FINE_TUNE_RATE = "fine_tune_learning_rate"
@@ -367,10 +362,8 @@ class PerFedAvg(Algorithm):
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         views = super().build_views(server, devices)
-        model, tuned = (
-            views["global"],
-            c.FineTuneSpec(self.settings.fine_tune_steps, server[FINE_TUNE_RATE]),
-        )
+        model = views["global"]
+        tuned = c.FineTuneSpec(self.settings.fine_tune_steps, server[FINE_TUNE_RATE])
         return views | {"personal": c.View(model.params, model.predict_fn, fine_tune=tuned)}
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:

@@ -42,14 +42,7 @@ from otafl.algorithms.parameters import (
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import (
-    Model,
-    copy_params,
-    descend_,
-    differentiate,
-    flatten,
-    unflatten,
-)
+from otafl.models.base import Model, copy_params, descend_, differentiate, flatten, unflatten
 
 LOCAL_PREFIX = "personal"
 

@@ -31,14 +31,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.algorithms.base import (
-    Algorithm,
-    Outcome,
-    PersonalSettings,
-    Views,
-)
-from otafl.algorithms.deliveries import make_flat_personal_view
-from otafl.algorithms.parameters import apply_mean_increment
+from otafl.algorithms.base import Algorithm, Outcome, PersonalSettings, Views
+from otafl.algorithms.parameters import apply_mean_increment, make_flat_view
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_purpose, make_step_key
@@ -157,7 +151,7 @@ class PFedBayes(Algorithm):
         }
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
-        personal = make_flat_personal_view(self.model, devices["personal"])
+        personal = make_flat_view(self.model, devices["personal"].flatten(0, 1), "device")
         return super().build_views(server, devices) | {"personal": personal}
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
@@ -172,17 +166,9 @@ def _limit_step(zeta: Tensor, rate: Tensor, own_rate: Tensor, w_rho: Tensor) -> 
     With the lowered value the longer of the two steps makes mu and the mean of w equal.
     """
     least = functional.softplus(w_rho.amin(1, keepdim=True)).square()  # sigma^2 where it is least
-    grows = _compute_growth(zeta / least, rate, own_rate) > 1.0
+    curvature = zeta / least  # of the divergence alone
+    grows = ((1.0 - own_rate * curvature) * (1.0 - rate * curvature)).abs() > 1.0
     return torch.where(grows, least / torch.maximum(rate, own_rate), zeta)
-
-
-def _compute_growth(curvature: Any, rate: Any, own_rate: Any) -> Any:
-    """Compute the factor by which the steps on a minibatch change mu minus the mean of w.
-
-    Only the divergence counts, with the curvature zeta / (n_i sigma^2). Arguments are numbers,
-    arrays or tensors.
-    """
-    return abs(1.0 - own_rate * curvature) * abs(1.0 - rate * curvature)
 
 
 def _take_copy_step_(w: Normal, w_sigma: Tensor, mu: Tensor, sigma: Tensor, step: Tensor) -> None:

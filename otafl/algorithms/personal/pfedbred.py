@@ -27,19 +27,14 @@ Shi, Zhang, Feng, Ye, Lv, et al. 2023, "PRIOR: Personalized Prior for Reactivati
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import (
-    Algorithm,
-    Outcome,
-    PersonalSettings,
-    Views,
-)
+from otafl.algorithms.base import Algorithm, Outcome, PersonalSettings, Views
 from otafl.algorithms.parameters import (
     add_prefix,
     build_increment,
@@ -121,9 +116,7 @@ class PFedMe(Algorithm):
         rates = {name: context.gather_hyper(name) for name in context.hyper}
         received = get_received_params(broadcast, self.model)
         w = form.copy_params(received)
-        theta = form.copy_params(
-            received
-        )  # the model that the first step of "original" starts from
+        theta = form.copy_params(received)  # where the first step of "original" starts
         step = self._take_step_ if as_published else self._take_published_step_
         loss = torch.zeros_like(rates["penalty"])
         for index in range(work.steps):
@@ -180,25 +173,10 @@ UPDATE = "update"
 """Name of the device's tensor of the last envelope gradient, lambda (mu - theta), [S, K, P]."""
 
 
-class Prior(NamedTuple):
-    """Points of a local step.
-
-    Parameters
-    ----------
-    base : Tensor [n, Q]
-        Local model that the envelope's gradient moves.
-    mean : Tensor [n, Q]
-        Mean mu of the prior.
-    start : Tensor [n, Q]
-        Start of the solver.
-    loss : Tensor [n], or None
-        Loss, if a gradient was computed before the solver's.
-    """
-
-    base: Tensor
-    mean: Tensor
-    start: Tensor
-    loss: Tensor | None
+Prior = tuple[Tensor, Tensor, Tensor, Tensor | None]
+"""Points of a local step, [n, Q] each: the local model that the envelope's gradient moves, the mean
+mu of the prior, and the start of the solver; and the loss [n], if a gradient was computed before
+the solver's."""
 
 
 class PFedBreD(Algorithm):
@@ -254,8 +232,6 @@ class PFedBreD(Algorithm):
         variant: Literal["code", "paper", "c2"] = "code"
         """form of the step: code, the authors' program; paper, eq. (14); c2, mh by eq. (24) of the
         appendix"""
-        c2_two_batches: bool = False
-        """whether the inner gradient has a minibatch of its own, with variant: c2"""
         penalty: float = declare_stackable(15.0, ge=0, description=PENALTY)
         eta: float = declare_stackable(0.05, ge=0)
         """step size along the memorised envelope gradient, of meg and mh; includes the penalty"""
@@ -273,10 +249,6 @@ class PFedBreD(Algorithm):
                     f"variant: c2 needs strategy: mh; got strategy: {self.strategy}, use strategy: "
                     "mh, or variant: code or paper"
                 )
-            if self.c2_two_batches and self.variant != "c2":
-                yield (
-                    f"c2_two_batches needs variant: c2; got variant: {self.variant}, leave it out"
-                )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
@@ -286,9 +258,7 @@ class PFedBreD(Algorithm):
         to_mean = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if settings.variant == "paper" else 2}
         self._num_prior_steps = to_mean[settings.strategy]
         self.constants = {"gradients_per_step": float(settings.prox_steps + self._num_prior_steps)}
-        self._two_batches = settings.strategy == "mh" and (
-            settings.variant == "code" or settings.c2_two_batches
-        )
+        self._two_batches = settings.strategy == "mh" and settings.variant == "code"
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
@@ -310,16 +280,14 @@ class PFedBreD(Algorithm):
             pull = [] if last is None else [subtract_params(last, theta, out=theta)]
             beside = work.draw_batch(index, draw_index=1) if self._two_batches else None
             span = form.make_span(work.draw_batch(index), w, *pull, second_batch=beside)
-            prior = self._choose_prior(
-                span, span.compute_second_gradient() if self._two_batches else None, rates
-            )
-            base, start = prior.base, prior.start
+            inner = span.compute_second_gradient() if self._two_batches else None
+            base, mean, start, before = self._choose_prior(span, inner, rates)
             solved, moved, first = take_envelope_step(
-                span, base, start, prior.mean, rates, settings.prox_steps
+                span, base, start, mean, rates, settings.prox_steps
             )
-            loss += first if prior.loss is None else prior.loss
+            loss += first if before is None else before
             if settings.coherence and index == work.steps - 1:
-                step = flatten(form.to_params(span.subtract_points(solved, prior.mean)))
+                step = flatten(form.to_params(span.subtract_points(solved, mean)))
                 update = {UPDATE: step * rates["penalty"][:, None]}
             span.write_(moved, w)
             span.write_(solved, theta)
@@ -337,20 +305,20 @@ class PFedBreD(Algorithm):
         strategy, variant = self.settings.strategy, self.settings.variant
         w = span.origin
         if strategy == "none":
-            return Prior(w, w, w, None)
+            return w, w, w, None
         if strategy == "meg":
             mean = _apply_memory(span, w, rates)  # eq. (14), meg
-            return Prior(w, mean, w if variant == "code" else mean, None)
+            return w, mean, w if variant == "code" else mean, None
         slope = first = span.compute_gradient(w) if inner is None else inner
         if strategy == "mh" and variant != "paper":  # the gradient of eq. (24)
             slope = span.compute_gradient(take_step(span, w, first, rates["eta_alpha"]))
         ahead = take_step(span, w, slope, rates["eta_alpha"])
         if strategy == "lg":
-            return Prior(w, ahead, ahead, first.loss)  # eq. (14), lg
+            return w, ahead, ahead, first.loss  # eq. (14), lg
         mean = _apply_memory(span, ahead, rates)  # eq. (14), mh
         if variant == "code":
-            return Prior(ahead, mean, ahead, first.loss)
-        return Prior(w, mean, mean, first.loss)
+            return ahead, mean, ahead, first.loss
+        return w, mean, mean, first.loss
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         views = super().build_views(server, devices)

@@ -33,10 +33,9 @@ from otafl.algorithms.base import Algorithm, Outcome, PayloadKind, Views
 from otafl.algorithms.deliveries import (
     find_delivered,
     get_delivered,
-    make_flat_personal_view,
     scatter_to_table,
 )
-from otafl.algorithms.parameters import draw_start, train_increment
+from otafl.algorithms.parameters import draw_start, make_flat_view, train_increment
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams, declare_family
@@ -141,9 +140,8 @@ class PFedHN(Algorithm):
     ) -> c.Tensors:
         cohort, hyper = context.cohort, context.hyper
         each, delivered_mask = get_delivered(received, 0)
-        by_model = scatter_to_table(
-            each[c.MODEL], delivered_mask, cohort
-        )  # Delta, 0 without a delivery
+        # Delta, 0 without a delivery
+        by_model = scatter_to_table(each[c.MODEL], delivered_mask, cohort)
         count = find_delivered(delivered_mask, cohort).sum(1)
         step = (hyper["server_learning_rate"] / count.clamp_min(1.0))[:, None, None]
         seen, new, by = self.forward(server), {}, by_model
@@ -159,4 +157,5 @@ class PFedHN(Algorithm):
         return {name: new[name] for name in server}
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
-        return {"personal": make_flat_personal_view(self.model, self.forward(server)[-1])}
+        models = self.forward(server)[-1].flatten(0, 1)
+        return {"personal": make_flat_view(self.model, models, "device")}

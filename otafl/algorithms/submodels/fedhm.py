@@ -43,10 +43,10 @@ from otafl.algorithms.submodel_training import (
     broadcast_to_submodels,
     check_descending,
     count_local_flops,
-    declare_ratios,
     find_present_classes,
     group_by_level,
     make_submodels,
+    select_by_level,
     train_,
 )
 from otafl.algorithms.submodels.fedhm_layers import (
@@ -121,11 +121,11 @@ class FedHm(Algorithm):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 
         name: Literal["fedhm"] = "fedhm"
-        levels: Annotated[tuple[Ratio, ...], AfterValidator(check_descending)] = declare_ratios(
-            (1.0, 0.5, 0.25, 0.125),
-            "ratio of a layer's rank to its output channels at each level, from the largest; at 1 "
-            "the layer is not factorised",
+        levels: Annotated[tuple[Ratio, ...], AfterValidator(check_descending)] = Field(
+            (1.0, 0.5, 0.25, 0.125), min_length=1
         )
+        """ratio of a layer's rank to its output channels at each level, from the largest; at 1 the
+        layer is not factorised"""
         dense_prefix: int | None = Field(None, ge=0)
         """number of the first factorisable layers that stay dense; the model's own number if not
         given"""
@@ -148,9 +148,6 @@ class FedHm(Algorithm):
         base: Literal["truncated", "whole"] = "truncated"
         """base of the increments: truncated, the mean of the models from which devices start, which
         makes (2); whole, the server's model, with the part that truncation removes"""
-        keep_server_history: bool = False
-        """whether the server's model replaces the dense level in a round without a device of that
-        level"""
 
         @property
         def rank_ratios(self) -> tuple[float, ...]:
@@ -199,11 +196,8 @@ class FedHm(Algorithm):
 
     def compute_weights(self, context: c.Context) -> Tensor:
         """Return alpha_p of eq. (2) up to a factor, [N], with 1 for a dense model."""
-        cohort = context.cohort
-        scores = tuple(self.settings.compute_score(ratio) for ratio in self.settings.levels)
-        return get_constant(scores, cohort.weight.dtype, cohort.weight.device).exp()[
-            cohort.capacity_level
-        ]
+        scores = [self.settings.compute_score(ratio) for ratio in self.settings.levels]
+        return select_by_level(scores, context.cohort).exp()
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return the dense model's start, with its spectral factors."""
@@ -250,26 +244,18 @@ class FedHm(Algorithm):
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
         cut, cohort = self.layout, context.cohort.transmitters
-        old, rows_per_trial = (
-            cut.unflatten_params(server, self.model.shapes),
-            group_by_level(cohort, len(cut.networks)),
-        )
+        old = cut.unflatten_params(server, self.model.shapes)
+        rows_per_trial = group_by_level(cohort, len(cut.networks))
         weight = compute_delivered_weights(cut, received, cohort, rows_per_trial)
         both = zip(weight, rows_per_trial, strict=True)
         levels = torch.stack([sum_per_trial(own, cohort, rows) for own, rows in both], 1)
-        server_too = torch.zeros_like(levels[:, 0])
-        if self.settings.keep_server_history:
-            is_dense_absent = levels[:, 0] == 0 if cut.has_dense else server_too == 0
-            server_too = is_dense_absent.to(server_too)  # its weight is that of a dense model, 1
         if cut.sends == "factors":
             moved, known = sum_factors(cut, received, cohort, rows_per_trial, weight, levels, old)
         else:
             moved, known = sum_superposed(cut, received, levels.sum(1))
         for name, block in moved.items():
-            whole = known[name] + c.unsqueeze_like(server_too, block)
-            moved[name] = torch.where(known[name] > 0, block / whole.clamp_min(_TINY), 0.0)
-        shares = torch.cat([levels, server_too[:, None]], 1)
-        shares = shares / shares.sum(1, keepdim=True).clamp_min(_TINY)
+            moved[name] = torch.where(known[name] > 0, block / known[name].clamp_min(_TINY), 0.0)
+        shares = levels / levels.sum(1, keepdim=True).clamp_min(_TINY)
         return cut.factorise_params(
             {
                 name: self._recompose(cut.layers[name], old, moved, shares)
@@ -284,7 +270,7 @@ class FedHm(Algorithm):
     ) -> Tensor:
         """Compute a low-rank layer's weight, B plus the mean of D_p.
 
-        weight_shares: shares [S, levels + 1] in the mean, the server's own last.
+        weight_shares: shares [S, levels] in the mean.
         """
         frame, matrix = layer.get_factors(old), layer.to_matrix(old[layer.weight])
         if self.layout.sends == "tangent":
@@ -302,11 +288,10 @@ class FedHm(Algorithm):
             weight_shares.device,
         )
         below = torch.arange(frame.left.shape[2], device=weight_shares.device) < ranks[:, None]
-        kept = weight_shares[:, first:-1] @ below.to(
-            weight_shares
-        )  # [S, f]: share of the devices with each singular vector
+        # [S, f]: share of the devices with each singular vector
+        kept = weight_shares[:, first:] @ below.to(weight_shares)
         change = torch.baddbmm(change, frame.left * kept[:, None], frame.right)
-        whole = weight_shares[:, :first].sum(1) + weight_shares[:, -1]
+        whole = weight_shares[:, :first].sum(1)
         return layer.from_matrix(change + c.unsqueeze_like(whole, matrix) * matrix)
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:

@@ -21,12 +21,12 @@ from otafl.algorithms.submodel_training import (
     count_local_flops,
     group_by_level,
     make_submodels,
+    select_by_level,
 )
 from otafl.algorithms.submodels import width_slices
-from otafl.algorithms.submodels.width_slices import WidthRule, declare_width_rule
+from otafl.algorithms.submodels.width_slices import WidthRule
 from otafl.core import contracts as c
 from otafl.core.rng import Streams, declare_purpose
-from otafl.core.tensors import get_constant
 from otafl.models.base import Count, Model, flatten, unflatten
 from otafl.models.network import Network
 
@@ -234,7 +234,7 @@ class SplitMix(NarrowMethod):
         )
         """number of networks that a device of each level trains, from the largest; the first is the
         number of networks"""
-        width_rule: WidthRule = declare_width_rule()
+        width_rule: WidthRule = "ceil"
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.atom = width_slices.build_network(
@@ -269,9 +269,7 @@ class SplitMix(NarrowMethod):
         cohort, received = context.cohort, broadcast.tensors[c.MODEL]
         place = broadcast.tensors["place"].gather(1, cohort.device[:, None]).squeeze(1)
         first = draw_first_atom(place, cohort.trial, self.atoms, context.streams)
-        budget = get_constant(
-            tuple(self.settings.levels), torch.int64, cohort.capacity_level.device
-        )[cohort.capacity_level]
+        budget = select_by_level(self.settings.levels, cohort, torch.int64)
         has = draw_atoms(first, budget, self.atoms, context)
         row, atom = has.nonzero(as_tuple=True)  # all (row, atom) pairs train together
         pairs = context.local_data.take(row)
@@ -289,10 +287,7 @@ class SplitMix(NarrowMethod):
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
         num_assigned = server["dealt"] + context.cohort.rows_per_trial.long()
-        return {
-            c.MODEL: width_slices.apply_masked_mean(server[c.MODEL], received),
-            "dealt": num_assigned,
-        }
+        return super().update_server(server, received, context) | {"dealt": num_assigned}
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         views = [self._make_view(server[c.MODEL], budget) for budget in self.settings.levels]

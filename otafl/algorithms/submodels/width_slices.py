@@ -8,7 +8,7 @@ the same number of channels, and so the same slices.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
@@ -21,7 +21,6 @@ from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
     check_descending,
-    declare_ratios,
     find_classifier,
     find_present_classes,
     spread_mask,
@@ -33,31 +32,24 @@ from otafl.models.base import Model, copy_params, flatten, unflatten
 from otafl.models.layer_contract import Channels
 from otafl.models.network import Network, ResizableModel
 
-WidthRule = Literal["ceil", "round"]
-
-_ROUNDED: dict[WidthRule, Callable[[float], int]] = {
-    "ceil": math.ceil,
-    "round": round,
-}
-
-
-def declare_width_rule() -> WidthRule:
-    """Declare the rounding of the width of a layer."""
-    rule: WidthRule = Field(
-        "ceil",
+WidthRule = Annotated[
+    Literal["ceil", "round"],
+    Field(
         description="rounding of a width times a layer's channels, at least one; round gives the "
-        "model sizes of FedHM's tables",
-    )
-    return rule
+        "model sizes of FedHM's tables"
+    ),
+]
+"""Rounding of the width of a layer."""
 
 
 class WidthsSettings(LevelsSettings):
     """Settings of methods whose levels are slices of one network."""
 
-    levels: Annotated[tuple[Ratio, ...], AfterValidator(check_descending)] = declare_ratios(
-        (1.0, 0.5, 0.25, 0.125), "width of each model size, from the largest"
+    levels: Annotated[tuple[Ratio, ...], AfterValidator(check_descending)] = Field(
+        (1.0, 0.5, 0.25, 0.125), min_length=1
     )
-    width_rule: WidthRule = declare_width_rule()
+    """width of each model size, from the largest"""
+    width_rule: WidthRule = "ceil"
     clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
     """largest norm of a minibatch's gradient, to which longer ones are scaled; 1 in the authors'
     programs"""
@@ -65,7 +57,7 @@ class WidthsSettings(LevelsSettings):
 
 def make_width_fn(ratio: float, rule: WidthRule) -> Channels:
     """Make the function that rounds the width of a layer with a given number of channels."""
-    rounded = _ROUNDED[rule]
+    rounded = round if rule == "round" else math.ceil
     return lambda whole: max(1, rounded(round(ratio * whole, 9)))  # .07 * 100 is a little above 7
 
 
@@ -173,7 +165,7 @@ def build_mask(narrow: Network, local_data: c.LocalData, settings: LevelsSetting
     local_data : LocalData
         Data of m rows.
     settings : LevelsSettings
-        Settings, with `masked_loss`.
+        Settings, with masked_loss.
 
     Returns
     -------

@@ -28,6 +28,7 @@ from support.rival_rounds import (
 )
 from twins import rivals as twin
 
+from otafl.core.contracts import Group
 from otafl.models.base import unflatten
 
 pytestmark = pytest.mark.exact
@@ -85,20 +86,14 @@ def test_scaffold_counts_what_arrived() -> None:
 
 
 def test_a_device_moves_its_control_by_what_was_received() -> None:
-    """All of it, none, and the first three reals; local work alone moves nothing, and the change
-    of the model is not that of the control."""
-    one = Rounds("scaffold", MODEL, **RATES)
-    one.run_round(0)
-    cohort = one.all.take(torch.tensor([0, 3, 6]))
-    before = one.devices["control"].flatten(0, 1)[cohort.flat_index]
-    broadcast = one.method.broadcast(one.server, cohort).expand_rows(cohort, 0, cohort.num_rows)
-    context = one.make_context(cohort, 1)
-    state, payload, _ = one.method.run_local_update(broadcast, {"control": before.clone()}, context)
-    assert torch.equal(state["control"], before)
-    change = payload[1].tensors["control"].clone()
+    """All of it, none, and the first three numbers, whatever came of the model's change."""
+    ours = Rounds("scaffold", MODEL, **RATES)
+    change = torch.randn(3, MODEL.num_params, dtype=torch.float64)
     heard = torch.ones(3, MODEL.num_params, dtype=torch.bool)
     heard[1], heard[2, 3:] = False, False
-    model = torch.tensor([[False], [True], [True]])
-    after = one.method.on_ack(state, payload, (model, heard), context)["control"]
-    torch.testing.assert_close(after, before + change * heard)
-    assert all(change[row].abs().max() > 0 for row in range(3))
+    payload = Group({"model": 0.0 * change}), Group({"control": change})
+    masks = torch.tensor([[False], [True], [True]]), heard
+    context = ours.make_context(ours.all.take(torch.tensor([0, 3, 6])), 1)
+    state = {"control": torch.ones_like(change)}
+    after = ours.method.on_ack(state, payload, masks, context)["control"]
+    torch.testing.assert_close(after, 1.0 + change * heard)

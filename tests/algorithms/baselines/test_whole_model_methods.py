@@ -21,12 +21,11 @@ pytestmark = pytest.mark.twin
 
 CASES: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
     ({"name": "fedmid", "bias_mode": "ota"}, {}, True),
-    ({"name": "fedmid", "server_prox": False}, {}, False),
+    ({"name": "fedmid"}, {}, False),
     ({"name": "prox_sgd"}, SENSING, True),
     ({"name": "prox_sgd", "bias_mode": "ota"}, {}, False),
     ({"name": "magnitude_pruning", "keep": 0.2, "bias_mode": "ota"}, {}, True),
     ({"name": "magnitude_pruning", "keep": 0.1}, SENSING, False),
-    ({"name": "magnitude_pruning", "keep": 0.2, "scope": "global"}, {}, False),
     ({"name": "fedavg", "sends": "model"}, {"name": "uniform", "bits": 3}, False),
     ({"name": "fedavg", "sends": "model"}, {}, True),
 ]

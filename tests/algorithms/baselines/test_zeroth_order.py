@@ -14,12 +14,10 @@ from contract.small import scenario
 from support.rival_rounds import SIZES, Rounds, compute_losses, draw_batches
 from twins import zeroth_order as twin
 from twins.network import Minibatch, gradients
-from twins.setting import everyone, local_data, minibatch, mlp
+from twins.setting import minibatch, mlp
 
 from otafl import UserError
-from otafl.algorithms.baselines.zeroth_order import ZerothOrder, draw_directions
-from otafl.core.contracts import LocalContext
-from otafl.core.rng import Streams
+from otafl.algorithms.baselines.zeroth_order import draw_directions
 
 WIDTHS = (6, 8, 3)
 RATES = {"learning_rate": [0.3, 0.05], "decay": [0.0, 0.5], "smoothing": [1e-3, 1e-2]}
@@ -76,25 +74,19 @@ def test_equals_the_looped_twin() -> None:
 
 def test_slopes_are_those_of_the_gradient() -> None:
     """On a smooth part of the loss the two-sided difference is u^T grad F, to mu^2."""
-    streams = Streams([1], [0], dtype=torch.float64)
-    cohort = everyone(torch.ones(1, 1, dtype=torch.float64))
-    data = local_data([[20]], WIDTHS[0], WIDTHS[-1], streams, batch_size=8, steps=1)
     model = mlp(WIDTHS, "uniform")
-    ours = ZerothOrder(ZerothOrder.Settings(directions=5), model, 1)
-    hyper = {"learning_rate": 0.1, "decay": 0.0, "smoothing": 1e-5}
-    tensors = {name: torch.tensor([value]).double() for name, value in hyper.items()}
-    server, _ = ours.init(streams, tensors)
-    context = LocalContext(cohort, tensors, streams, 0, data.select_cohort(0, cohort))
-    broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, 1)
-    _, (group,), _ = ours.run_local_update(broadcast, {}, context)
-    batch = minibatch(context.local_data.draw_batch(0), 0)
-    _, by_weight, by_bias = gradients(*split(server["model"][0].numpy()), batch)
+    ours = Rounds("zeroth_order", model, {"directions": 5}, steps=1, smoothing=[1e-5] * 2)
+    start = ours.server["model"][0].numpy().copy()
+    one = ours.run_round(0)
+    _, by_weight, by_bias = gradients(*split(start), minibatch(one.work.draw_batch(0), 0))
     slope = np.concatenate(
         [np.append(w.ravel(), b) for w, b in zip(by_weight, by_bias, strict=True)]
     )
     index = torch.arange(5)
+    context = ours.make_context(one.cohort, 0)
     u = draw_directions(context, torch.zeros_like(index), index, model.num_params)
-    np.testing.assert_allclose(group.tensors["slopes"][0], u.numpy() @ slope, atol=1e-8)
+    slopes = one.payload[0].tensors["slopes"][0]
+    np.testing.assert_allclose(slopes, u.numpy() @ slope, atol=1e-8)
 
 
 @pytest.mark.parametrize(

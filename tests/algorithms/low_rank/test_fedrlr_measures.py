@@ -38,16 +38,14 @@ def some_blocks(*lead: int, seed: int) -> Tensors:
     return out
 
 
-def state(dtype: torch.dtype = F64) -> tuple[Tensors, Tensors]:
+def state() -> tuple[Tensors, Tensors]:
     """Server and devices."""
-    devices = some_blocks(S, K, seed=4) | {"weight": WEIGHT[..., None]}
-    server = some_blocks(S, seed=5)
-    return tuple({n: b.to(dtype) for n, b in blocks.items()} for blocks in (server, devices))
+    return some_blocks(S, seed=5), some_blocks(S, K, seed=4) | {"weight": WEIGHT[..., None]}
 
 
 def theta(blocks: Tensors, layer: int) -> Tensor:
     """[..., M, N]."""
-    u, s, v = (blocks[f"{name}{layer}"].double() for name in "usv")
+    u, s, v = (blocks[f"{name}{layer}"] for name in "usv")
     return u * s[..., None, :] @ v.mT
 
 
@@ -56,8 +54,7 @@ def method(**keys: Any) -> FedRLR:
 
 
 def test_measures_are_the_dense_ones() -> None:
-    dtype = torch.float64
-    server, devices = state(dtype)
+    server, devices = state()
     got = method().compute_metrics(server, devices)
     assert got.keys() == {"product_error", "product_error_law", "consensus_gap"}
     for trial in range(S):
@@ -78,8 +75,7 @@ def test_measures_are_the_dense_ones() -> None:
                     law += both / rank
         expected = {"product_error": error, "product_error_law": law, "consensus_gap": gap}
         for name, value in expected.items():
-            tolerance = 1e-12 if dtype == F64 else 1e-5
-            assert got[name][trial].item() == pytest.approx(float(value / total), rel=tolerance)
+            assert got[name][trial].item() == pytest.approx(float(value / total), rel=1e-12)
 
 
 def test_a_gap_at_the_edge_of_rounding_is_seen() -> None:
@@ -120,17 +116,14 @@ SYMBOLS = {1: 1818, 2: 3636, 4: 7272, 8: 14_544, 16: 27_492, 32: 52_324, 64: 101
 ACTUAL = {1: 0.68, 2: 1.35, 4: 2.71, 8: 5.41, 16: 10.23, 32: 19.47, 64: 37.94}
 
 
-@pytest.mark.parametrize("rank", SYMBOLS)
-def test_compression_of_the_papers_network(rank: int) -> None:
+def test_compression_of_the_papers_network() -> None:
     """784-256-256-10: nominal R/128, actual over 268,800 weights; from R = 10 on the last layer's
-    factors are as they are at full rank."""
-    found = FedRLR(FedRLR.Settings(rank=rank), mlp((784, 256, 256, 10)), 10).constants
-    assert found["compression_actual"] == SYMBOLS[rank] / 268_800
-    assert round(100 * found["compression_actual"], 2) == ACTUAL[rank]
-    assert found["compression_nominal"] == rank / 128
-
-
-def test_the_middle_of_two_layers_is_the_first() -> None:
+    factors are as they are at full rank. The middle of two layers is the first."""
+    for rank, symbols in SYMBOLS.items():
+        found = FedRLR(FedRLR.Settings(rank=rank), mlp((784, 256, 256, 10)), 10).constants
+        assert found["compression_actual"] == symbols / 268_800
+        assert round(100 * found["compression_actual"], 2) == ACTUAL[rank]
+        assert found["compression_nominal"] == rank / 128
     found = FedRLR(FedRLR.Settings(rank=4), mlp((784, 100, 10)), 10).constants
     assert found["compression_nominal"] == 4 * 884 / 78_400
     assert found["compression_actual"] == (4 * 884 + 4 * 110) / 79_400

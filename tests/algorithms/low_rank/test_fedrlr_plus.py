@@ -46,9 +46,9 @@ HYPER = {
 }
 
 
-def make(rank: Any, dtype: torch.dtype = F64) -> Rounds:
+def make(rank: Any, dtype: torch.dtype = F64, steps: int = 3) -> Rounds:
     model = mlp(WIDTHS, bias_start="uniform")
-    return Rounds("fedrlr_plus", model, {"rank": rank}, dtype=dtype, **HYPER)
+    return Rounds("fedrlr_plus", model, {"rank": rank}, steps, dtype=dtype, **HYPER)
 
 
 def increment(sent: Tensors, server: Tensors, trial: int, row: int, layer: int) -> np.ndarray:
@@ -115,6 +115,26 @@ def test_rounds_are_the_twins(rank: Any, noisy: bool) -> None:
         for trial in range(S):
             for found, wanted in zip(theta(ours.server, trial), twins[trial].theta, strict=True):
                 np.testing.assert_allclose(found, wanted, atol=1e-8)
+
+
+def test_a_step_is_the_riemannian_gradient_by_autograd() -> None:
+    """A local step against autograd through the dense [weight; bias], projected densely."""
+    ours, row = make(3, steps=1), 5  # of trial 1
+    server = ours.server
+    one = ours.run_round(0)
+    leaves = [torch.from_numpy(w).requires_grad_() for w in theta(server, 1)]
+    batch = one.work.draw_batch(0)
+    out = batch.x[row]
+    for i, leaf in enumerate(leaves):
+        out = torch.cat([out, out.new_ones(len(out), 1)], 1) @ leaf
+        out = out.relu() if i + 1 < len(leaves) else out
+    loss = torch.nn.functional.cross_entropy(out, batch.y[row], reduction="none")
+    assert batch.weight is not None
+    for i, grad in enumerate(torch.autograd.grad(loss @ batch.weight[row], leaves)):
+        u, v = server[f"u{i}"][1], server[f"v{i}"][1]
+        normal = (grad - u @ (u.T @ grad)) @ (torch.eye(len(v), dtype=F64) - v @ v.T)
+        found = increment(one.payload[0].tensors, server, 1, row, i)
+        np.testing.assert_allclose(found, -0.1 * (grad - normal), rtol=0, atol=1e-12)
 
 
 def test_what_is_sent() -> None:

@@ -27,7 +27,6 @@ def tree(method: str, model: dict[str, Any], **keys: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("method", ["fedrlr_plus"])
 @pytest.mark.parametrize(
     ("model", "rank", "says"),
     [
@@ -42,9 +41,9 @@ def tree(method: str, model: dict[str, Any], **keys: Any) -> dict[str, Any]:
         (CNN, [3, 3], "rank: got [3, 3] for 3 layers (9x3: 3, "),
     ],
 )
-def test_ranks_that_cannot_be(method: str, model: dict[str, Any], rank: Any, says: str) -> None:
+def test_ranks_that_cannot_be(model: dict[str, Any], rank: Any, says: str) -> None:
     with pytest.raises(UserError) as error:
-        load_scenario(tree(method, model, rank=rank))
+        load_scenario(tree("fedrlr_plus", model, rank=rank))
     assert len(re.findall(re.escape(f"algorithm.{says}"), str(error.value))) == 1
 
 

@@ -30,7 +30,6 @@ from twins.setting import mlp
 from otafl.algorithms.personal.fedamp import (
     PROX_STEPS,
     FedAMP,
-    compute_cosine_weights,
     compute_kernel_weights,
 )
 
@@ -100,14 +99,3 @@ def test_attention_by_hand() -> None:
     torch.testing.assert_close(weights[0], torch.tensor(expected, dtype=torch.float64))
     far_off = compute_kernel_weights((models + 5000.0).float(), 2 * ONE.float(), 0.6 * ONE.float())
     torch.testing.assert_close(far_off.double(), weights, rtol=1e-5, atol=1e-7)
-
-
-def test_cosine_by_hand() -> None:
-    """Vectors are at 0, 60 and 90 degrees; all of them are scaled, which must not matter."""
-    models = torch.tensor([[[2.0, 0.0], [0.5, math.sqrt(0.75)], [0.0, 5.0]]], dtype=torch.float64)
-    weights = compute_cosine_weights(models, 2 * ONE, 0.4 * ONE)[0]
-    first = 0.6 * math.exp(1.0) / (math.exp(1.0) + math.exp(0.0))
-    torch.testing.assert_close(
-        weights[0], torch.tensor([0.0, first, 0.6 - first], dtype=torch.float64)
-    )
-    torch.testing.assert_close(weights.sum(1), 0.6 * torch.ones(3, dtype=torch.float64))

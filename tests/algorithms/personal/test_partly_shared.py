@@ -98,13 +98,6 @@ def test_fedbn() -> None:
             np.testing.assert_allclose(personal["0.weight"][5 * s + k], w[s][0], atol=1e-12)
 
 
-def norms(*layers: torch.nn.Module) -> tuple[str, ...]:
-    module = torch.nn.Sequential(
-        torch.nn.Unflatten(1, (2, 3, 3)), *layers, torch.nn.Flatten(), torch.nn.Linear(18, CLASSES)
-    )
-    return ModuleModel(module, (18,), CLASSES).norms
-
-
 def test_refuses_a_model_without_normalisation() -> None:
     with pytest.raises(UserError, match=r"'fedbn' .* the model has none; .* GroupNorm"):
         Rounds("fedbn", MODEL)

@@ -7,25 +7,17 @@ from typing import Any
 import pytest
 import torch
 from support.prior_toy import (
-    RATES,
-    SIZES,
     assert_counts_gradients,
     make_fedavg,
-    make_network,
     make_per_fedavg,
     make_pfedme,
     make_prior,
-    make_strategy,
-    run_states,
     run_toy,
     solve_exactly,
 )
-from support.rounding import assert_agree
-from twins.setting import everyone, local_data, mlp
+from support.rival_rounds import MODEL, Rounds
 
 from otafl.algorithms.personal.pfedbred import PFedBreD, PFedMe
-from otafl.core.contracts import LocalContext
-from otafl.core.rng import Streams
 
 pytestmark = pytest.mark.exact
 
@@ -38,6 +30,8 @@ ROWS: list[tuple[Any, dict[str, float], list[float], list[float] | None]] = [
     (make_prior("mh"), {"eta": 0.0}, [0.00773337, 0.01518337], None),
     (make_prior("mh", "paper"), {}, [0.00275814, 0.00537896], [0.01364688, 0.02668330]),
     (make_prior("mh", "c2"), {}, [0.00275816, 0.00537951], [0.01364040, 0.02663332]),
+    (make_fedavg(), {}, [0.00499375, 0.00995000], None),
+    (make_per_fedavg(), {}, [0.00498128, 0.00985101], None),
     (make_pfedme(), {}, [0.00276586, 0.00543942], [0.01059705, 0.02080900]),
     (make_pfedme(), {"steps": 1}, [0.00138389, 0.00272714], [0.00922593, 0.01818096]),
     (make_pfedme(), {"penalty": 30.0}, [0.00413576, 0.00813056], None),
@@ -61,14 +55,6 @@ def test_toy_numbers(
         assert theta == pytest.approx(personal, abs=6e-9)
 
 
-def test_pfedme_is_strategy_none() -> None:
-    first, second = run_states(make_strategy("none")), run_states(make_network(PFedMe))
-    for ours, theirs in zip(first, second, strict=True):
-        assert_agree({name: ours[name] for name in theirs}, theirs)
-    original = run_states(make_network(PFedMe, implementation="original"))
-    assert not torch.allclose(original[0]["model"], first[0]["model"])
-
-
 def test_large_penalty() -> None:
     """pFedMe becomes federated averaging, and lg first-order MAML with one batch."""
     plain = run_toy(make_fedavg())[0]
@@ -81,25 +67,15 @@ def test_large_penalty() -> None:
 
 def test_coherence_keeps_the_last_envelope_gradient() -> None:
     """lambda (mu - theta) of the last local step is the step of w there, over alpha_m."""
-    keys = {"strategy": "lg", "coherence": True}
-    rows = []
+    moved = []
     for steps in (2, 3):
-        ours = PFedBreD(PFedBreD.Settings.model_validate(keys), mlp((6, 8, 3)), 3)
-        streams = Streams([5], [0], dtype=torch.float64)
-        data = local_data(SIZES[:1], 6, 3, streams, batch_size=4, steps=steps)
-        cohort = everyone(torch.full((1, 3), 1 / 3, dtype=torch.float64))
-        hyper = {n: torch.tensor([v], dtype=torch.float64) for n, v in RATES.items()}
-        server, start = ours.init(streams, hyper)
-        devices = {n: b.expand(1, 3, *b.shape[2:]).flatten(0, 1).clone() for n, b in start.items()}
-        broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, 3)
-        context = LocalContext(cohort, hyper, streams, 0, data.select_cohort(0, cohort))
-        state, (group,), _ = ours.run_local_update(broadcast, devices, context)
-        rows.append((state["update"], group.tensors["model"]))
-    torch.testing.assert_close(rows[0][1] - rows[1][1], 0.01 * rows[1][0])
-    blocks = {"update": rows[1][0][None]}
-    measured = ours.compute_metrics({}, blocks)
+        ours = Rounds("pfedbred", MODEL, {"strategy": "lg", "coherence": True}, steps)
+        moved.append(ours.run_round(0).payload[0].tensors["model"])
+    update = ours.devices["update"]
+    torch.testing.assert_close(moved[0] - moved[1], 0.01 * update.flatten(0, 1))
+    measured = ours.method.compute_metrics({}, ours.devices)
     assert measured.keys() == {"update_coherence", "update_coherence_log"}
-    assert 0 < float(measured["update_coherence"]) < 1
+    assert ((measured["update_coherence"] > 0) & (measured["update_coherence"] < 1)).all()
     assert make_prior("lg").compute_metrics({}, {}) == {}
 
 
@@ -111,6 +87,7 @@ COUNTS = [
     (make_prior("mh"), 7),
     (make_prior("mh", "c2"), 7),
     (make_pfedme(), 5),
+    (make_per_fedavg(), 2),
 ]
 
 
@@ -122,7 +99,6 @@ def test_gradients_of_a_step(method: Any, count: int) -> None:
 REFUSED = [
     ({"penalty": 200.0}, "below 2"),
     ({"variant": "c2", "strategy": "lg"}, "strategy: mh"),
-    ({"c2_two_batches": True}, "leave it out"),
 ]
 
 

@@ -30,7 +30,6 @@ PRIORS = [
     {"strategy": "mh"},
     {"strategy": "mh", "variant": "paper"},
     {"strategy": "mh", "variant": "c2"},
-    {"strategy": "mh", "variant": "c2", "c2_two_batches": True},
 ]
 OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("pfedme", {}),
@@ -93,8 +92,7 @@ def device_round(
         end = twin.pfedme_original(net.gradient, w, batches, rates, PROX)
         return end, twin.Device(end, end)
     strategy, variant = keys.get("strategy", "none"), keys.get("variant", "code")
-    two = keys.get("c2_two_batches", False)
-    return twin.pfedbred(net.gradient, w, device, batches, rates, strategy, variant, two, PROX)
+    return twin.pfedbred(net.gradient, w, device, batches, rates, strategy, variant, PROX)
 
 
 def side_by_side(arrays: list[twin.Array]) -> twin.Array:

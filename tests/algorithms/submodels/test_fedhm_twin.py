@@ -1,6 +1,6 @@
 """FedHM against its looped twin: two trials of different step size, momentum and decays, five
 devices at mixed levels and with few classes each, over two rounds; what they send, the base, the
-weights, lost devices and the server as a participant.
+weights, and lost devices.
 """
 
 from __future__ import annotations
@@ -36,26 +36,18 @@ LEVELS = [[0, 2, 1, 1, 0], [1, 2, 2, 2, 1]]
 RATIOS = (1.0, 0.5, 0.25)
 RANKS = {1.0: [None] * 3, 0.5: [4, 4, None], 0.25: [2, 2, None]}
 ROUNDS, STEPS = 2, 3
+NAMES = ("linear1", "linear2", "classifier")
 
 CASES: list[dict[str, Any]] = [
-    {},
-    {"sends": "product"},
-    {"sends": "tangent"},
-    {"base": "whole"},
-    {"sends": "product", "base": "whole"},
-    {"sends": "tangent", "base": "whole"},
-    {"temperature": 5.0},
-    {"sends": "product", "temperature": 0.5, "weight_rule": "inverse"},
-    {"sends": "tangent", "temperature": 0.5, "weight_rule": "inverse"},
-    {"masked_loss": False},
-    {"sends": "product", "masked_loss": False},
-    {"sends": "tangent", "masked_loss": False},
-    {"keep_server_history": True, "temperature": 0.5},
-    {"sends": "product", "keep_server_history": True, "temperature": 0.5},
-    {"sends": "tangent", "keep_server_history": True, "temperature": 0.5},
-    {"levels": (0.5, 0.25)},
-    {"sends": "product", "levels": (0.5, 0.25), "keep_server_history": True},
-    {"sends": "tangent", "levels": (0.5, 0.25)},
+    {"sends": sends, **others}
+    for others in (
+        {},
+        {"base": "whole"},
+        {"temperature": 0.5, "weight_rule": "inverse"},
+        {"temperature": 5.0, "masked_loss": False},
+        {"levels": (0.5, 0.25)},
+    )
+    for sends in ("factors", "product", "tangent")
 ]
 
 
@@ -97,9 +89,7 @@ def test_equals_the_looped_twin(case: dict[str, Any], lost: tuple[int, ...]) -> 
         server = new
         after = unflatten(server["model"], ours.model.shapes)
         for s, (weights, biases, losses) in enumerate(expected):
-            for name, w, b in zip(
-                ("linear1", "linear2", "classifier"), weights, biases, strict=True
-            ):
+            for name, w, b in zip(NAMES, weights, biases, strict=True):
                 np.testing.assert_allclose(after[f"{name}.weight"][s], w, rtol=0, atol=1e-11)
                 np.testing.assert_allclose(after[f"{name}.bias"][s], b, rtol=0, atol=1e-11)
             np.testing.assert_allclose(loss[5 * s : 5 * s + 5], losses, rtol=1e-11)
@@ -130,26 +120,16 @@ def expected_round(
     ]
     ratio = torch.tensor([d.alpha for d in devices]) / weight[5 * s : 5 * s + 5]
     assert float(ratio.amax() - ratio.amin()) < 1e-6
-    dense = any(d.came and d.ranks[0] is None for d in devices)
-    history = 0.0
-    if settings.get("keep_server_history") and not dense:
-        history = alpha(settings, 1.0)
-    frame = (4, 4, None)
-    names = ("linear1", "linear2", "classifier")
     return twin.one_round(
-        [params[f"{name}.weight"][s].numpy() for name in names],
-        [params[f"{name}.bias"][s].numpy() for name in names],
+        [params[f"{name}.weight"][s].numpy() for name in NAMES],
+        [params[f"{name}.bias"][s].numpy() for name in NAMES],
         devices,
         twin.Settings(
-            step=HYPER["learning_rate"][s],
-            momentum=HYPER["momentum"][s],
-            weight_decay=HYPER["weight_decay"][s],
-            frobenius_decay=HYPER["frobenius_decay"][s],
+            *(values[s] for values in HYPER.values()),
             masked_loss=settings["masked_loss"],
             base=settings.get("base", "truncated"),
             tangent=settings.get("sends") == "tangent",
-            frame=frame,
-            history=history,
+            frame=(4, 4, None),
         ),
     )
 

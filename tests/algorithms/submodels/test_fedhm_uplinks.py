@@ -12,8 +12,6 @@ from otafl.engine.engine import Engine
 
 pytestmark = pytest.mark.exact
 
-AIR = {"transport": "over_the_air", "channel.snr_db": 300.0, "power": "ci"}
-
 
 def after(sends: str, rounds: int = 2, **keys: Any) -> Engine:
     algorithm = {"name": "fedhm", "sends": sends, "learning_rate": 0.02}
@@ -24,7 +22,6 @@ def after(sends: str, rounds: int = 2, **keys: Any) -> Engine:
         "devices.count": 8,
         "devices.capacity_levels": "dynamic",
         "engine.dtype": "float64",
-        "engine.chunk_mb": keys.pop("chunk_mb", 1000),
     }
     return run(engine(changes | keys), rounds)
 
@@ -35,12 +32,6 @@ def near(one: Engine, other: Engine, tolerance: float) -> None:
         if name == "frame":  # singular vectors have a sign
             a, b = a.abs(), b.abs()
         torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
-
-
-@pytest.mark.parametrize(("sends", "levels"), [("product", "fixed"), ("tangent", "dynamic")])
-def test_the_air_without_noise_is_the_ideal_uplink(sends: str, levels: str) -> None:
-    keys = {"devices.capacity_levels": levels}
-    near(after(sends, **AIR, **keys), after(sends, transport="ideal", **keys), 1e-9)
 
 
 def test_a_product_is_its_factors() -> None:

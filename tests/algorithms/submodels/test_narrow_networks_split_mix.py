@@ -10,11 +10,10 @@ import torch
 from support.level_rounds import HYPER, STEPS, WIDTHS, LevelRounds
 from twins import split_mix as twin
 from twins.heterofl import Device, Settings
-from twins.setting import everyone, minibatch, mlp
+from twins.setting import minibatch, mlp
 
-from otafl.algorithms.submodels.narrow_networks import SplitMix, draw_atoms, draw_first_atom
-from otafl.core.contracts import Cohort, Context, Workload
-from otafl.core.rng import Streams
+from otafl.algorithms.submodels.narrow_networks import SplitMix
+from otafl.core.contracts import Cohort, Workload
 from otafl.models.base import Model, unflatten
 from otafl.models.layers import Conv, Linear, Norm, Relu
 from otafl.models.network import Network
@@ -92,35 +91,6 @@ def test_equals_the_looped_twin(masked: bool) -> None:
                     np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
         assert one.server["dealt"].tolist() == [queue.dealt for queue in queues]
     assert untrained > 3
-
-
-def test_queue_has_every_atom_in_each_lap() -> None:
-    """In orders that differ from lap to lap and from trial to trial, whoever asks."""
-    streams = Streams([5, 5], [0, 1])
-    place, trial = torch.arange(80).repeat(2), torch.arange(2).repeat_interleave(80)
-    atom = draw_first_atom(place, trial, 8, streams).view(2, 10, 8)
-    assert torch.equal(atom.sort(-1).values, torch.arange(8).expand(2, 10, 8))
-    assert len({tuple(lap) for lap in atom.flatten(0, 1).tolist()}) == 20
-    some = torch.tensor([3, 70, 81, 140])
-    assert torch.equal(draw_first_atom(place[some], trial[some], 8, streams), atom.flatten()[some])
-
-
-def test_other_atoms_are_different_and_uniform() -> None:
-    """6000 devices that have atom 2 and two others; counts of the others within 5 standard
-    deviations, false alarm below 1e-5."""
-    n, streams = 6000, Streams([5], [0])
-    cohort = everyone(torch.ones(1, n))
-    budget = torch.full((n,), 3)
-    first, second = (Context(cohort, {}, streams, t) for t in range(2))
-    has = draw_atoms(torch.full((n,), 2), budget, 5, first)
-    assert has.sum(1).eq(3).all()
-    assert has[:, 2].all()
-    counts = has[:, [0, 1, 3, 4]].sum(0).double()
-    assert float((counts - n / 2).abs().max()) < 5 * (n / 4) ** 0.5
-    again = draw_atoms(torch.full((n,), 2), budget, 5, second)
-    assert not torch.equal(again, has)
-    alone = draw_atoms(torch.full((n,), 2), budget - 2, 5, first)
-    assert alone.sum(0).tolist() == [0, 0, n, 0, 0]
 
 
 def convolutional() -> Network:

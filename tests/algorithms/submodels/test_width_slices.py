@@ -88,10 +88,6 @@ def test_sizes_of_slim_networks(
 
 
 def test_mistakes() -> None:
-    with pytest.raises(ValueError, match=r"got 0.25, 0.5, 1, use 1, 0.5, 0.25"):
-        HeteroFL.Settings(levels=(0.25, 0.5, 1.0))
-    with pytest.raises(ValueError, match=r"use 1, 0.5"):
-        HeteroFL.Settings(levels=(1.0, 0.5, 0.5))
     model = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 3)
     with pytest.raises(UserError, match="a SoftmaxRegression has one; use model: mlp, cnn"):
         HeteroFL(HeteroFL.Settings(), model, 5)
