@@ -136,6 +136,21 @@ def count_factor_gradients_flops(modes: Sequence[int], rank: int) -> float:
     return total
 
 
+def count_factor_gradient_flops(modes: Sequence[int], rank: int, mode: int) -> float:
+    """Count the operations of the gradient by one factor.
+
+    They are the residual, and its contractions with all modes after that one, then with all before.
+    """
+    total = (2.0 * rank + 1.0) * math.prod(modes) + _count_khatri_rao_flops(modes[:-1], rank)
+    for count in range(len(modes), mode + 1, -1):
+        total += 2.0 * rank * math.prod(modes[:count])
+    if mode:
+        total += 2.0 * rank * math.prod(modes[: mode + 1]) + _count_khatri_rao_flops(
+            modes[:mode], rank
+        )
+    return total
+
+
 def count_kruskal_flops(modes: Sequence[int], rank: int) -> float:
     """Count the operations of `kruskal`."""
     return 2.0 * rank * math.prod(modes) + _count_khatri_rao_flops(modes[:-1], rank)

@@ -47,6 +47,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"mode": "tangent", "rank": 6},
         {"levels": [4, 2], "weights": "norm"},
     ],
+    "tdpfed": [{"factor_update": "alternate"}],
     "heterofl": [{"clip_norm": None}],
     "fedhm": [
         {"sends": "product"},
@@ -96,6 +97,19 @@ def both_sides(of: LocalRound) -> float:
     return of.load.num_steps * sum(2.0 * both * rank**2 for both, rank in sides)
 
 
+def every_mode(of: LocalRound) -> float:
+    """TDPFed, mode by mode: the gradients of all factors for each of them. Of two modes they share
+    the residual, so the other mode's product is what is too much."""
+    method = of.method
+    if method.settings.factor_update == "joint":
+        return 0.0
+    products = sum(
+        2 * 2.0 * rank * math.prod(modes)
+        for modes, rank in zip(method.cp.modes, method.cp.ranks, strict=True)
+    )
+    return of.load.num_steps * method.settings.factor_steps * products
+
+
 def padded_adapters(of: LocalRound) -> float:
     """LoRA: adapters of a lower level padded to the first rank, and in mode tangent the gradients
     by the point's factors, which autograd computes with those by a and b."""
@@ -126,6 +140,7 @@ BESIDE: dict[str, Callable[[LocalRound], float]] = {
     "fedrep": fixed_heads,
     "fedpac": class_sums,
     "fedhm": both_sides,
+    "tdpfed": every_mode,
 }
 
 

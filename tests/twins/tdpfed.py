@@ -110,16 +110,18 @@ def nesterov(
 def client_update(
     factors: list[list[Array]],
     biases: list[Array],
+    start: list[Array] | None,
     batches: list[Minibatch],
     loss: Loss,
     rates: dict[str, float],
     steps: tuple[int, int],
+    alternate: bool = False,
 ) -> Local:
     """Algorithm 1, lines 6 to 11. rates: penalty, personal_learning_rate, factor_learning_rate.
-    steps: s, s'."""
+    steps: s, s'. start: theta's weights, [[A]] if None."""
     factors, biases = [list(f) for f in factors], list(biases)
     layers = range(len(biases))
-    theta = [tensor(f) for f in factors]
+    theta = [tensor(f) for f in factors] if start is None else list(start)
     theta_biases = list(biases)
     penalty = rates["penalty"]
     adam = [[Adam(rates["factor_learning_rate"]) for _ in f] for f in factors]
@@ -140,7 +142,8 @@ def client_update(
             for i in layers:
                 known = list(factors[i])
                 for mode in range(len(known)):
-                    g = same_gradient(theta[i], known, mode, penalty)
+                    seen = factors[i] if alternate else known
+                    g = same_gradient(theta[i], seen, mode, penalty)
                     factors[i][mode] = adam[i][mode].step(factors[i][mode], g)
                 pull = penalty * (biases[i] - theta_biases[i])
                 biases[i] = adam_bias[i].step(biases[i], pull)

@@ -11,6 +11,7 @@ Wang, Jin, Liu, Zong, Shao, Li 2022, "Tensor Decomposition based Personalized Fe
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -19,8 +20,8 @@ from torch import Tensor
 
 from otafl.core.adam import BETAS, EPSILON
 from otafl.core.contracts import Tensors
-from otafl.factorised import cp
-from otafl.models.base import Shapes, unflatten
+from otafl.factorised import cp, cp_aggregation
+from otafl.models.base import Shapes, flatten, unflatten
 from otafl.models.layered import LayeredModel
 
 
@@ -101,6 +102,10 @@ class CpParams:
             dense[bias] = tensors[bias]
         return dense
 
+    def flatten_dense(self, tensors: Tensors) -> Tensor:
+        """Return [[A]] of all layers side by side, [.., P]."""
+        return flatten({name: cp.kruskal(self.get_factors(tensors, name)) for name in self.weights})
+
     def count_coordinates(self) -> list[int]:
         """Count the coordinates of the factors of each layer."""
         return [
@@ -112,6 +117,39 @@ class CpParams:
     def num_coordinates(self) -> int:
         """The number of coordinates of all factors and biases."""
         return sum(math.prod(shape) for shape in self.shapes.values())
+
+    def count_step_flops(self, joint: bool) -> float:
+        """Count the operations of an Adam step on all factors and biases.
+
+        Parameters
+        ----------
+        joint : bool
+            Whether one residual gives the gradients of all factors, or each factor needs its own.
+
+        Returns
+        -------
+        float
+            Operations.
+        """
+        total = ADAM_STEP * self.num_coordinates + sum(layer.outputs for layer in self.layers)
+        for modes, rank in zip(self.modes, self.ranks, strict=True):
+            if joint:
+                total += cp.count_factor_gradients_flops(modes, rank)
+            else:
+                total += sum(
+                    cp.count_factor_gradient_flops(modes, rank, n) for n in range(len(modes))
+                )
+        return total
+
+    def count_dense_flops(self) -> float:
+        """Count the operations of `to_dense`."""
+        both = zip(self.modes, self.ranks, strict=True)
+        return sum(cp.count_kruskal_flops(modes, rank) for modes, rank in both)
+
+    def count_coordinates_flops(self) -> float:
+        """Count the operations of the tangent coordinates of the changes of all layers."""
+        both = zip(self.modes, self.ranks, strict=True)
+        return sum(cp_aggregation.count_coordinates_flops(modes, rank) for modes, rank in both)
 
 
 ADAM_STEP = 12.0
@@ -152,16 +190,22 @@ class PenaltyAdam:
         self._m, self._v = torch.zeros_like(rows), torch.zeros_like(rows)
         self._count = 0
 
-    def step_(self, gradient: Tensor) -> None:
-        """Take a step along the gradient [n, Q]."""
+    def advance(self) -> None:
+        """Count a step, and compute the corrections for moments that start at zero."""
         self._count += 1
-        first, second = (1.0 - beta**self._count for beta in BETAS)  # moments start at zero
-        m = self._m.lerp_(gradient, 1.0 - BETAS[0])
-        v = self._v.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1.0 - BETAS[1])
+        first, second = (1.0 - beta**self._count for beta in BETAS)
+        self._scale = first / second**0.5 / self._rate  # factor of sqrt(v) below m
+        self._offset = first * self._epsilon / self._rate
+
+    def move_(self, column_slice: slice, gradient: Tensor) -> None:
+        """Move the selected columns along their gradient, within the step that was counted last."""
+        m = self._m[:, column_slice].lerp_(gradient, 1.0 - BETAS[0])
+        v = self._v[:, column_slice].mul_(BETAS[1])
+        v.addcmul_(gradient, gradient, value=1.0 - BETAS[1])
         under = v.sqrt()
         # addcmul is slow if two of its three operands are broadcast
-        under.mul_(first / second**0.5 / self._rate).add_(first * self._epsilon / self._rate)
-        self._rows.addcdiv_(m, under, value=-1.0)
+        under.mul_(self._scale).add_(self._offset)
+        self._rows[:, column_slice].addcdiv_(m, under, value=-1.0)
 
 
 class FactorPull:
@@ -186,20 +230,52 @@ class FactorPull:
         self._residuals = {
             n: local.new_empty(len(local), *shape) for n, shape in names.weights.items()
         }
+        sizes = [math.prod(shape) for shape in names.shapes.values()]
+        stops = itertools.accumulate(sizes)
+        self._columns = {
+            name: slice(stop - size, stop)
+            for name, size, stop in zip(names.shapes, sizes, stops, strict=True)
+        }
 
-    def take_step_(self, target: Tensors) -> None:
-        """Take an Adam step of all factors by (25), and of the biases by b - theta_b.
+    def take_steps_(self, target: Tensors, steps: int, joint: bool) -> None:
+        """Take Adam steps towards dense parameters.
 
         Parameters
         ----------
         target : dict of str to Tensor [n, *shape]
             Dense parameters theta.
+        steps : int
+            Number of steps.
+        joint : bool
+            Whether all factors move together, or one after the other.
         """
+        step_ = self._take_joint_step_ if joint else self._take_alternating_step_
+        for _ in range(steps):
+            step_(target)
+
+    def _take_joint_step_(self, target: Tensors) -> None:
+        """Take a step of all tensors: factors by (25), biases by b - theta_b."""
         by: list[Tensor] = []
         for layer in self._names.layers:
-            name, bias = layer.weight, layer.bias
-            by += cp.compute_factor_gradients(
-                target[name], self._factors[name], out=self._residuals[name]
-            )
-            by.append(self._tensors[bias] - target[bias])
-        self._adam.step_(torch.cat([one.flatten(1) for one in by], 1))
+            by += self._compute_gradients(target, layer.weight)
+            by.append(self._tensors[layer.bias] - target[layer.bias])
+        self._adam.advance()
+        self._adam.move_(slice(None), torch.cat([one.flatten(1) for one in by], 1))
+
+    def _take_alternating_step_(self, target: Tensors) -> None:
+        """Take one step of each factor in turn, at the new values of the factors before it.
+
+        Each factor needs a residual of its own, N times the work of a joint step for N factors.
+        """
+        self._adam.advance()
+        for layer in self._names.layers:
+            for mode, name in enumerate(self._names.list_names(layer.weight)):
+                by = self._compute_gradients(target, layer.weight)[mode]
+                self._adam.move_(self._columns[name], by.flatten(1))
+            bias = layer.bias
+            self._adam.move_(self._columns[bias], self._tensors[bias] - target[bias])
+
+    def _compute_gradients(self, target: Tensors, weight: str) -> list[Tensor]:
+        """Compute the gradients (25) by all factors of a weight."""
+        residual = self._residuals[weight]
+        return cp.compute_factor_gradients(target[weight], self._factors[weight], out=residual)

@@ -21,6 +21,7 @@ Wang, Jin, Liu, Zong, Shao, Li 2022, "Tensor Decomposition based Personalized Fe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -29,8 +30,8 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome, PayloadKind, Views
-from otafl.algorithms.deliveries import compute_delivered_shares, sum_rows
-from otafl.algorithms.low_rank.cp_factors import ADAM_STEP, CpParams, FactorPull
+from otafl.algorithms.deliveries import compute_delivered_shares, sum_per_trial, sum_rows
+from otafl.algorithms.low_rank.cp_factors import CpParams, FactorPull
 from otafl.algorithms.low_rank.low_rank_layers import (
     Ranks,
     compute_compression,
@@ -50,7 +51,7 @@ from otafl.models.base import Model, copy_params, flatten, unflatten
 from otafl.models.layered import LayeredModel
 from otafl.models.span import subtract_params
 
-RESIDUAL = "residual"
+TENSOR, RESIDUAL = "tensor", "residual"
 
 GUESS = declare_family("act_start", __name__)
 
@@ -59,8 +60,9 @@ class TDPFed(Algorithm):
     r"""Personalised federated learning with tensor decomposition.
 
     The server's tensors are factors "WEIGHT.A1", "WEIGHT.A2", ... [S, R, I_n] and "BIAS" [S,
-    outputs]; with act also "residual" [S]. The device's tensors are "personal.PARAMETER" [S, K,
-    *shape] and the factors and biases with the prefix "local".
+    outputs]; with act also "residual" [S]; and "tensor" [S, P] if tensors are broadcast. The
+    device's tensors are "personal.PARAMETER" [S, K, *shape] and the factors and biases with the
+    prefix "local".
 
     Whatever the uplink does, devices keep the personal model: it is trained for the device,
     from what it received.
@@ -87,8 +89,7 @@ class TDPFed(Algorithm):
         A \leftarrow (1 - \beta) A + \beta \sum_k w_k A_k, \quad \omega = (1 - \beta) [[A]] + \beta
         \sum_k w_k [[A_k]]
 
-    and for ACT factorises omega again (22). The weights w_k are shares of the samples, as in (21);
-    `training.weights: uniform` makes them equal, as (20) is printed.
+    and for ACT factorises omega again (22).
 
     Examples
     --------
@@ -121,6 +122,9 @@ class TDPFed(Algorithm):
         """s, number of Nesterov steps on a minibatch"""
         factor_steps: int = Field(17, ge=1)
         """s', number of Adam steps on the factors after each solve"""
+        factor_update: Literal["joint", "alternate"] = "joint"
+        """order of the factors' steps: joint, all from one gradient; alternate, mode by mode with a
+        new gradient each"""
         personal_learning_rate: float = declare_stackable(0.08, gt=0)
         """eta_p, step size of Nesterov's method on the personal model"""
         factor_learning_rate: float = declare_stackable(8e-4, gt=0)
@@ -129,16 +133,31 @@ class TDPFed(Algorithm):
         """lambda, weight of the penalty"""
         server_learning_rate: float = declare_stackable(1.0, gt=0)
         """beta, step size of the server towards the mean; above 1 it extrapolates"""
+        weights: Literal["samples", "uniform"] = "samples"
+        """weights of the devices: samples, by their numbers of samples, as in (21), or uniform, as
+        (20) is printed"""
+        downlink: Literal["factors", "both"] = "factors"
+        """what the server broadcasts: the factors, or the full tensors too"""
         act_start: Literal["near", "random"] = "near"
         """start of the alternating least squares of a convolution's tensor (22), with act: near,
         the mean or the old factors, whichever are nearer; random, new factors of the tensor's
         variance in each round. Matrices are truncated and need no start"""
         act_sweeps: int = Field(50, ge=1)
         """largest number of sweeps over all factors (22), with act"""
+        act_theta_start: Literal["factors", "tensor"] = "factors"
+        """start of personal models in a round, with act: factors, the tensor of the new factors, or
+        tensor, the mean tensor itself, which needs downlink: both"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.rank is not None and self.compression_rate is not None:
                 yield "rank and compression_rate both set the ranks; give only one of them"
+            if self.act_theta_start == "tensor" and self.aggregation != "act":
+                yield (
+                    "act_theta_start: tensor needs aggregation: act; got aggregation: "
+                    f"{self.aggregation}, use act_theta_start: factors"
+                )
+            if self.act_theta_start == "tensor" and self.downlink != "both":
+                yield "act_theta_start: tensor needs downlink: both; got downlink: factors"
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             return find_rank_problems(scenario, self.rank)
@@ -175,11 +194,16 @@ class TDPFed(Algorithm):
         devices = {name: block[:, None] for name, block in devices.items()}
         if self.settings.aggregation == "act":
             server[RESIDUAL] = first.new_zeros(len(first))
+        if self.settings.downlink == "both":
+            server[TENSOR] = self.cp.flatten_dense(server)
         return server, devices
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
-        """Broadcast factors and biases side by side, from which devices compute the tensors."""
-        return c.Broadcast({c.MODEL: flatten(self.cp.select(server))})
+        """Broadcast factors and biases side by side, and the tensors if downlink is "both"."""
+        blocks = {c.MODEL: flatten(self.cp.select(server))}
+        if self.settings.downlink == "both":
+            blocks[TENSOR] = server[TENSOR]
+        return c.Broadcast(blocks)
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
@@ -187,11 +211,14 @@ class TDPFed(Algorithm):
         """Compute lines 6 to 11 of Algorithm 1."""
         step = context.gather_hyper("personal_learning_rate")
         penalty = context.gather_hyper("penalty")
-        work, form = context.local_data, self.form
+        work, form, joint = context.local_data, self.form, self.settings.factor_update == "joint"
         flat = broadcast.tensors[c.MODEL].clone()
         start, local = (unflatten(b, self.cp.shapes) for b in (broadcast.tensors[c.MODEL], flat))
         centre_params = self._build_centre(local)
-        theta = form.copy_params(centre_params)
+        begin = dict(centre_params)
+        if TENSOR in broadcast.tensors:
+            begin |= unflatten(broadcast.tensors[TENSOR], self.cp.weights)
+        theta = form.copy_params(begin)
         pull = FactorPull(self.cp, flat, context.gather_hyper("factor_learning_rate"), penalty)
         loss = torch.zeros_like(step)
         for index in range(work.steps):
@@ -205,8 +232,7 @@ class TDPFed(Algorithm):
             loss += batch_loss
             span.write_(point, theta)
             target = form.to_params(theta)
-            for _ in range(self.settings.factor_steps):
-                pull.take_step_(target)  # eqs. (19), (25)
+            pull.take_steps_(target, self.settings.factor_steps, joint)  # eqs. (19), (25)
             if index + 1 < work.steps:
                 centre_params = self._build_centre(local, centre_params)
         state = add_prefix("personal", copy_params(target)) | add_prefix(
@@ -227,7 +253,10 @@ class TDPFed(Algorithm):
                     self.cp.get_factors(start, name), self.cp.get_factors(local, name)
                 )
                 sent |= self.cp.name_factors(name, moved)
-        return (c.Group(sent),)
+        if self.settings.weights == "samples":
+            return (c.Group(sent),)
+        share = {name: block.div_(self.num_devices) for name, block in sent.items()}
+        return (c.Group(share, weighting="none"),)
 
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
@@ -235,13 +264,33 @@ class TDPFed(Algorithm):
         if self.settings.aggregation == "act":
             return self._aggregate_act(server, received, context)
         beta, old = context.hyper["server_learning_rate"], self.cp.select(server)
+        if self.settings.weights == "uniform":
+            received = self._scale_to_means(received, context.cohort)
         steps = {n: c.unsqueeze_like(beta, b) * b for n, b in received.mean[0].items()}
         new = {n: b + steps[n] for n, b in old.items()}  # eq. (20)
         if self.settings.aggregation == "tangent":
             for name in self.cp.weights:
                 at, along = self.cp.get_factors(old, name), self.cp.get_factors(steps, name)
                 new |= self.cp.name_factors(name, cp_aggregation.retract(at, along))
+        if self.settings.downlink == "both":
+            new[TENSOR] = self.cp.flatten_dense(new)
         return new
+
+    def _scale_to_means(self, received: c.Received, cohort: c.Cohort) -> c.Received:
+        """Scale sums over the delivered updates, each divided by K, to means.
+
+        With lost parts the delivered weight gives their share.
+        """
+        scale = (
+            sum_per_trial(cohort.weight, cohort)
+            * self.num_devices
+            / cohort.rows_per_trial.clamp_min(1.0)
+        )
+        mean = {}
+        for name, block in received.mean[0].items():
+            delivered = received.delivered_weight(0, name).clamp_min(1e-12)
+            mean[name] = block * c.unsqueeze_like(scale, block) / delivered
+        return replace(received, mean=(mean, *received.mean[1:]))
 
     def _aggregate_act(
         self, server: c.Tensors, received: c.Received, context: c.Context
@@ -250,30 +299,41 @@ class TDPFed(Algorithm):
         assert received.per_device is not None
         cohort, beta = context.cohort, context.hyper["server_learning_rate"]
         each = received.per_device[0]
+        if self.settings.weights == "uniform":
+            each = {name: block * self.num_devices for name, block in each.items()}
         each = {name: block + server[name][cohort.trial] for name, block in each.items()}
-        weight = compute_delivered_shares(cohort.weight, received, (0,), cohort)
+        by_samples = self.settings.weights == "samples"
+        weight = cohort.weight if by_samples else torch.ones_like(cohort.weight)
+        weight = compute_delivered_shares(weight, received, (0,), cohort)
         new: c.Tensors = {}
         residual, whole = torch.zeros_like(beta), torch.zeros_like(beta)
+        tensors: c.Tensors = {}
         for layer, rank in zip(self.model.layers, self.ranks, strict=True):
             name, bias = layer.weight, layer.bias
             old, sent = self.cp.get_factors(server, name), self.cp.get_factors(each, name)
             mean = cp_aggregation.mean_tensor(sent, weight, cohort.trial, cohort.num_trials)
-            tensor = torch.lerp(cp.kruskal(old), mean, c.unsqueeze_like(beta, mean))  # eq. (21)
+            tensors[name] = torch.lerp(
+                cp.kruskal(old), mean, c.unsqueeze_like(beta, mean)
+            )  # eq. (21)
             afm = [
                 _interpolate_to_mean(a, b, weight, cohort, beta)
                 for a, b in zip(old, sent, strict=True)
             ]
             guesses = [afm, old]
             if self.settings.act_start == "random":
-                guesses = [self._draw_start_factors(name, tensor, context)]
+                guesses = [self._draw_start_factors(name, tensors[name], context)]
             factors, rest = cp_aggregation.find_factors(  # eq. (22)
-                tensor, guesses, rank, self.settings.act_sweeps
+                tensors[name], guesses, rank, self.settings.act_sweeps
             )
             new |= self.cp.name_factors(name, factors)
             new[bias] = _interpolate_to_mean(server[bias], each[bias], weight, cohort, beta)
-            size = tensor.square().sum((1, 2))
+            size = tensors[name].square().sum((1, 2))
             residual, whole = residual + rest.square() * size, whole + size
         new[RESIDUAL] = (residual / whole).sqrt()
+        if self.settings.act_theta_start == "tensor":
+            new[TENSOR] = flatten(tensors)
+        elif self.settings.downlink == "both":
+            new[TENSOR] = self.cp.flatten_dense(new)
         return new
 
     def _draw_start_factors(self, weight: str, tensor: Tensor, context: c.Context) -> list[Tensor]:
@@ -331,14 +391,13 @@ class TDPFed(Algorithm):
             workload.effective_batch_size
         )
         solving = PENALISED * settings.solver_steps + AHEAD * (settings.solver_steps - 1)
+        joint = settings.factor_update == "joint"
+        factors = (
+            settings.factor_steps * self.cp.count_step_flops(joint) + self.cp.count_dense_flops()
+        )
         sent = float(self.cp.num_coordinates)
-        biases = sum(layer.outputs for layer in self.model.layers)
-        factors = settings.factor_steps * (ADAM_STEP * self.cp.num_coordinates + biases)
-        for modes, rank in zip(self.cp.modes, self.ranks, strict=True):
-            factors += settings.factor_steps * cp.count_factor_gradients_flops(modes, rank)
-            factors += cp.count_kruskal_flops(modes, rank)
-            if settings.aggregation == "tangent":
-                sent += cp_aggregation.count_coordinates_flops(modes, rank)
+        if settings.aggregation == "tangent":
+            sent += self.cp.count_coordinates_flops()
         return workload.num_steps * (gradients + solving * size + factors) + sent
 
 

@@ -34,14 +34,14 @@ def start(kind: str) -> tuple[CpParams, Tensor]:
     return names, torch.randn(ROWS, names.num_coordinates, generator=generator)
 
 
-@pytest.mark.parametrize("kind", ["mlp", "cnn"])
-def test_nothing_moves_what_is_there(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "joint"), [("mlp", False), ("cnn", True)])
+def test_nothing_moves_what_is_there(kind: str, joint: bool) -> None:
     """Adam would turn the rounding of a residual into whole steps: it is exactly 0 where the target
     is what the factors make."""
     names, local = start(kind)
     before, rate = local.clone(), torch.full((ROWS,), 1e-2)
     target = {n: b.clone() for n, b in names.to_dense(unflatten(local, names.shapes)).items()}
-    FactorPull(names, local, rate, rate).take_step_(target)
+    FactorPull(names, local, rate, rate).take_steps_(target, 3, joint)
     assert torch.equal(local, before)
 
 
@@ -60,7 +60,8 @@ def test_adam_by_its_definition() -> None:
         g = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
         g[:, 0] *= 1e-9
         g[:, 1] = 0.0 if step < 2 else g[:, 1]
-        adam.step_(g.flatten(1))
+        adam.advance()
+        adam.move_(slice(None), g.flatten(1))
         for row, other in enumerate(theirs):
             expected[row] = other.step(expected[row], float(penalty[row]) * g[row].numpy())
         np.testing.assert_allclose(ours.view(2, 3, 4), np.stack(expected), rtol=0, atol=1e-12)
@@ -78,6 +79,7 @@ def test_lambda_acts_on_the_factors_through_theta_alone() -> None:
         adam = PenaltyAdam(one, *torch.tensor([[8e-4], [penalty]], dtype=torch.float64))
         for _ in range(60):
             by = cp.compute_factor_gradients(target, [first.view(1, 3, 20), second.view(1, 3, 10)])
-            adam.step_(torch.cat([g.flatten(1) for g in by], 1))
+            adam.advance()
+            adam.move_(slice(None), torch.cat([g.flatten(1) for g in by], 1))
         found.append(one)
     assert 0 < float((found[0] - found[1]).norm() / found[1].norm()) < 6e-7

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, run, scenario
+from contract.small import engine, run
 from twins import tdpfed as twin
 from twins.setting import everyone, mlp
 
@@ -18,6 +18,7 @@ from otafl.core.contracts import Cohort, Context, Received, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised import cp
+from otafl.scenario import load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -35,11 +36,32 @@ def hyper(**changes: float) -> Tensors:
 
 
 def test_act_is_refused_over_the_air() -> None:
-    act = {"algorithm": {"name": "tdpfed", "aggregation": "act"}}
+    tree = {
+        "name": "x",
+        "data": "digits",
+        "model": {"name": "mlp", "hidden": [4]},
+        "algorithm": {"name": "tdpfed", "aggregation": "act"},
+        "transport": "over_the_air",
+        "devices": {"count": 2},
+        "training": {"rounds": 1, "batch_size": 2},
+    }
     with pytest.raises(UserError, match="'tdpfed' needs each of them; use one of the transports"):
-        scenario(act | {"transport": "over_the_air"})
-    scenario({"algorithm": "tdpfed", "transport": "over_the_air"})
-    scenario(act | {"transport": "ideal"})
+        load_scenario(tree)
+    load_scenario(tree | {"algorithm": {"name": "tdpfed"}})
+    load_scenario(tree | {"transport": "ideal"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rank": 3, "compression_rate": 2.0}, "give only one of them"),
+        ({"act_theta_start": "tensor", "downlink": "both"}, "needs aggregation: act; got"),
+        ({"act_theta_start": "tensor", "aggregation": "act"}, "needs downlink: both"),
+    ],
+)
+def test_settings_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TDPFed.Settings.model_validate(settings)
 
 
 def test_ranks_and_their_compression() -> None:
@@ -49,8 +71,6 @@ def test_ranks_and_their_compression() -> None:
     assert TDPFed(TDPFed.Settings(compression_rate=1.5), dnn, 20).ranks == (59, 6)
     assert TDPFed(TDPFed.Settings(rank=200), dnn, 20).ranks == (100, 10)
     assert TDPFed(TDPFed.Settings(rank=(7, 3)), dnn, 20).ranks == (7, 3)
-    with pytest.raises(ValueError, match="give only one of them"):
-        TDPFed.Settings(rank=3, compression_rate=2.0)
     with pytest.raises(UserError, match="got 3 ranks for 2 layers"):
         TDPFed(TDPFed.Settings(rank=(7, 3, 2)), dnn, 20)
     ours = TDPFed(TDPFed.Settings(), dnn, 20)
@@ -60,6 +80,9 @@ def test_ranks_and_their_compression() -> None:
     server, _ = ours.init(Streams([1], [0]), {})
     cohort = everyone(torch.ones(1, 20) / 20)
     assert ours.broadcast(server, cohort).num_coordinates == 39_556
+    both = TDPFed(TDPFed.Settings(downlink="both"), dnn, 20)
+    server, _ = both.init(Streams([1], [0]), {})
+    assert both.broadcast(server, cohort).num_coordinates == 39_556 + 79_400
     x15 = TDPFed(TDPFed.Settings(compression_rate=1.5), dnn, 20)
     assert sum(b[0].numel() for b in x15.init(Streams([1], [0]), {})[0].values()) == 52_926
 

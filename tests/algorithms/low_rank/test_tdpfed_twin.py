@@ -82,7 +82,11 @@ def biases_of(model: LayeredModel, blocks: Tensors, row: int) -> list[Array]:
 
 SETTINGS: list[dict[str, Any]] = [
     {},
+    {"weights": "uniform"},
+    {"weights": "uniform", "factor_update": "alternate", "downlink": "both"},
     {"aggregation": "act"},
+    {"aggregation": "act", "weights": "uniform", "downlink": "both"},
+    {"aggregation": "act", "act_theta_start": "tensor", "downlink": "both"},
     {"aggregation": "tangent"},
 ]
 
@@ -114,6 +118,7 @@ def test_equals_the_looped_twin(kind: str, settings: dict[str, Any]) -> None:
     hyper = {name: torch.tensor(value, dtype=torch.float64) for name, value in RATES.items()}
     server, devices = ours.init(streams, hyper)
     state = {name: b.expand(2, 3, *b.shape[2:]).flatten(0, 1) for name, b in devices.items()}
+    dense: list[list[Array] | None] = [None, None]
 
     for t in range(ROUNDS):
         work = data.select_cohort(t, cohort)
@@ -122,10 +127,12 @@ def test_equals_the_looped_twin(kind: str, settings: dict[str, Any]) -> None:
         expected = [
             twin.client_update(
                 *old[row // 3],
+                dense[row // 3],
                 [minibatch(b, row) for b in batches],
                 loss_of(model),
                 {name: rate[row // 3] for name, rate in RATES.items()},
                 (3, 4),
+                config.factor_update == "alternate",
             )
             for row in range(6)
         ]
@@ -139,8 +146,15 @@ def test_equals_the_looped_twin(kind: str, settings: dict[str, Any]) -> None:
         server = ours.update_server(server, received, context)
         for s in range(2):
             share = [n / sum(SIZES[s]) for n in SIZES[s]]
+            if config.weights == "uniform":
+                share = [1 / 3] * 3
             clients, beta = expected[3 * s : 3 * s + 3], RATES["server_learning_rate"][s]
             check_server(model, config, server, s, *old[s], clients, share, beta)
+            if config.act_theta_start == "tensor":
+                dense[s] = [
+                    twin.act(a, [c.factors[i] for c in clients], share, beta)
+                    for i, a in enumerate(old[s][0])
+                ]
 
 
 def check_devices(
@@ -195,10 +209,10 @@ def arrived(payload: Payload, weight: Tensor, told_apart: bool) -> Received:
     """weight [S, K]."""
     mean, counts = [], []
     for group in payload:
-        assert group.weighting == "mean"
+        w = weight if group.weighting == "mean" else torch.ones_like(weight)
         mean.append(
             {
-                name: torch.einsum("sk,sk...->s...", weight, block.unflatten(0, weight.shape))
+                name: torch.einsum("sk,sk...->s...", w, block.unflatten(0, weight.shape))
                 for name, block in group.tensors.items()
             }
         )
