@@ -12,7 +12,6 @@ import torch
 from support.made_channels import make_channel
 from support.rounding import assert_agree
 
-from otafl.channels.ofdm import group_frequencies
 from otafl.validation.bench import Bench
 
 
@@ -41,12 +40,6 @@ def test_bandwidth_and_delay_spread_are_each_trials_own(name: str) -> None:
         assert_agree(make(name, 3, [1], torch.float64, each=[own]).get_state(2).h[0], stack[row])
     assert not torch.allclose(stack[0], stack[1])
     torch.testing.assert_close(stack[1], stack[2])
-
-
-@pytest.mark.exact
-def test_groups_are_at_the_centres_of_equal_parts_of_the_band() -> None:
-    frequency = group_frequencies(torch.tensor([8.0, 80.0]), 4)
-    assert frequency.tolist() == [[-3.0, -1.0, 1.0, 3.0], [-30.0, -10.0, 10.0, 30.0]]
 
 
 @pytest.mark.parametrize(

@@ -251,30 +251,6 @@ def test_a_malformed_file_is_refused_in_a_sentence(tmp_path: Path) -> None:
     assert_refused(read_changed, cases)
 
 
-def test_malformed_parts_of_a_file(tmp_path: Path) -> None:
-    cases = [
-        ("base", r"base_m of .* has the shape \(2,\)"),
-        ("delays", "tau_s of .*: 12 of 12 numbers are negative, .* -1e-06.*; must be at least 0"),
-        ("cut", "is not a NetCDF-4 or HDF5 file|cannot be read"),
-        ("ground", "coverage_db and roof_m of .* must have the shape"),
-    ]
-    assert_refused(lambda name: read_malformed(tmp_path / "t.h5", name), cases)
-
-
-def read_malformed(path: Path, name: str) -> None:
-    """A file of impulse responses with one wrong part."""
-    with h5py.File(path, "w") as file:
-        file.attrs.update({"schema": SCHEMA, **BAND})
-        file["a_real"] = file["a_imag"] = np.ones((5, 3, 2, 4))
-        file["tau_s"] = np.full((3, 4), -1e-6 if name == "delays" else 1e-6)
-        file["position_m"], file["base_m"] = np.ones((3, 3)), np.ones(2 if name == "base" else 3)
-        for part in ("x_m", "y_m", "coverage_db", "roof_m"):
-            file[part] = np.ones(2) if name == "ground" else np.ones((2, 2))
-    if name == "cut":
-        path.write_bytes(path.read_bytes()[:3000])
-    replay(path, 3)
-
-
 def test_a_file_that_fills_memory_is_refused(tmp_path: Path) -> None:
     """A hundred terabytes of nothing take a kilobyte on disk."""
     path = tmp_path / "t.h5"
@@ -323,19 +299,6 @@ def test_archive_has_names_of_a_trace_or_a_single_array(tmp_path: Path) -> None:
     assert np.array_equal(found.response, a)
     assert found.delay_s is not None
     assert found.delay_s.shape == (1, 2, 5)
-
-
-def test_a_run_of_the_file_equals_that_of_the_converted_one(tmp_path: Path) -> None:
-    h, file = make(4, 3, 2), tmp_path / "h.npz"
-    np.savez(file, h=h)
-    otafl.convert_trace(file, tmp_path / "h.nc", **HERTZ)
-    keys = {"name": "a", "devices": {"count": 3}, "training": {"rounds": 1}}
-    model = {"name": "mlp", "hidden": [4]}
-    runs = [
-        otafl.run({**keys, "model": model, "channel": {"name": "trace", "path": str(path)}})
-        for path in (file, tmp_path / "h.nc")
-    ]
-    assert np.array_equal(runs[0].test_loss, runs[1].test_loss)
 
 
 def test_file_without_a_channel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

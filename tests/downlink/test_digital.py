@@ -36,14 +36,6 @@ def test_broadcast() -> None:
     )
 
 
-def test_unicast() -> None:
-    """One after the other."""
-    arrival = send(mode="unicast")
-    np.testing.assert_allclose(arrival.seconds, [0.3, 0.05])
-    np.testing.assert_allclose(get_seconds(arrival), [0.1, 0.2, 0.3, 0.05])
-    assert arrival.bits.tolist() == [960.0, 320.0]
-
-
 @pytest.mark.parametrize("mode", ["broadcast", "unicast"])
 def test_a_model_for_each_goes_to_each(mode: str) -> None:
     own = Broadcast({"a": torch.arange(8.0).view(4, 2)}, per_device=True)

@@ -95,21 +95,6 @@ def test_silence_and_the_scale_of_symbols(name: str) -> None:
     assert (torch.isfinite(nobody.eta) & (nobody.eta > 0)).all()
 
 
-@pytest.mark.exact
-@pytest.mark.parametrize("name", ["full", "cao_static", "gbma", "tci"])
-def test_gradients_reach_channels_budgets_and_symbol_powers(name: str) -> None:
-    """By finite differences, in a link where no tie, cap or threshold is near."""
-    link = make_link(12)
-    policy = make_policy(name)
-
-    def scalars(h: torch.Tensor, budget: torch.Tensor, power: torch.Tensor) -> tuple:  # type: ignore[type-arg]
-        got = solve(policy, perturb(link, h=h, budget=budget, symbol_power=power))
-        return torch.view_as_real(got.p), got.eta
-
-    inputs = [one.clone().requires_grad_() for one in (link.h, link.budget, link.symbol_power)]
-    assert torch.autograd.gradcheck(scalars, inputs, eps=1e-7, atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.twin
 @pytest.mark.parametrize("linear", [True, False])
 @pytest.mark.parametrize("name", TWINS)

@@ -140,16 +140,6 @@ def test_uniform_takes_the_lowest_draws() -> None:
 
 
 @pytest.mark.exact
-def test_a_round_in_which_nobody_is_drawn() -> None:
-    keys = {"devices.selection": {"name": "poisson", "probability": 1e-9}}
-    one = engine(keys)
-    before = {name: block.clone() for name, block in one.server.items()}
-    run(one, 2)
-    equal(one.server, before)
-    assert one.means.take()["participants"].tolist() == [0.0] * 3
-
-
-@pytest.mark.exact
 def test_a_number_of_participants_is_no_sampling() -> None:
     devices = {"count": 5, "participants": 3, "selection": "poisson"}
     load_scenario({"name": "x", "devices": devices})

@@ -7,13 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from otafl.topology.hexagons import build_hexagons, list_cluster_sizes
+from otafl.topology.hexagons import build_hexagons
 
 pytestmark = pytest.mark.exact
-
-
-def test_numbers_that_tile_the_plane() -> None:
-    assert list_cluster_sizes(28) == [1, 3, 4, 7, 9, 12, 13, 16, 19, 21, 25, 27, 28]
 
 
 @pytest.mark.parametrize(("sites", "reuse"), [(7, 7), (21, 3), (19, 1), (1, 1)])

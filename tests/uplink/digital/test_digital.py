@@ -286,10 +286,6 @@ def test_bits_and_gap_of_a_digital_uplink(gap_db: float, margin_db: float) -> No
     assert uplink.bits(100) == codec.count_bits(Group({"a": torch.zeros(1, 4, 25)})) == 3200
 
 
-def test_an_uplink_over_the_air_is_not_planned() -> None:
-    assert make_bench().transport.get_access_plan() is None
-
-
 def half(threshold: torch.Tensor) -> Any:
     return torch.full((len(threshold), 3), 0.5).double()
 
@@ -336,28 +332,6 @@ def test_a_peak_constraint_by_hand(access: str, shares: str) -> None:
     np.testing.assert_allclose(report.energy_j[0], np.array([0, *uses]) * WATT / BANDWIDTH)
     np.testing.assert_allclose(report.power[0], [0, 1, 1])
     assert report.participants.item() == 2
-
-
-def test_active_devices_share_the_bound() -> None:
-    """At SNR 1 and 3 an update takes 320 and 160 channel uses. Of 640 each of two active devices
-    has 320, but each of three only 213."""
-    h = [compute_amplitude([0.4, 1, 3])]
-    peak = {"gain_threshold": 0.5, "constraint": "peak", "max_symbols": 640.0}
-    for shares, count in (("all", 1), ("active", 2)):
-        _, report = Bench(h, shares=shares, **peak).deliver(Group({"a": draw_rows(3, 10)}))
-        assert report.participants.item() == count
-
-
-def test_gains_are_means_over_antennas_of_the_first_block() -> None:
-    """Two antennas, two coherence blocks: of means 0.5 and 3, and 3 and 0.5."""
-    gain = np.array([[[0.2, 4.0], [0.8, 2.0]], [[4.0, 0.2], [2.0, 0.8]], [[1, 1], [1, 1]]])
-    link = Bench(
-        compute_amplitude(gain)[None, :, :, :, None],
-        gain_threshold=0.7,
-        statistics=SimpleNamespace(prob_unit_gain_above=half),
-    )
-    _, report = link.deliver(Group({"a": draw_rows(3, 10)}))
-    assert (report.power[0] > 0).tolist() == [False, True, True]
 
 
 def test_a_plan_needs_the_power_of_the_budget() -> None:
