@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import special
-from support.made_channels import FAR, make_channel, take_blocks
+from support.made_channels import FAR, MOVING, make_channel, take_blocks
 
 from otafl.channels.jakes import (
     MAX_CORRELATED_ROUNDS,
@@ -20,14 +19,6 @@ from otafl.channels.jakes import (
 )
 from otafl.channels.rayleigh import Rayleigh
 from otafl.core.rng import Streams
-
-MOVING: dict[str, Any] = {
-    "speed_kmh": 20.0,
-    "carrier_hz": 2.4e9,
-    "round_interval_s": 0.7,
-    "block_symbols": 500,
-    "bandwidth_hz": 2e5,
-}
 
 
 def turned(hz: float, round: int, block: int) -> float:

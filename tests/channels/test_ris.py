@@ -101,25 +101,6 @@ def ris(elements: int = 6, **keys: Any) -> RisSettings:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize(("name", "rule"), [("pilots", "align_weakest"), ("perfect", "align_sum")])
-def test_a_block_is_the_same_however_many_there_are(name: str, rule: str) -> None:
-    """And whatever it is stacked with; perfect knowledge is the truth, an estimate is not."""
-    keys: dict[str, Any] = {"antennas": 2, "ris": ris(rule=rule), "block_symbols": 4}
-    channel, _ = surface(name, 3, 4, **keys)
-    state = channel.get_state(2)
-    whole = state.extend_to(28)  # seven blocks
-    for symbols in (4, 12, 16):
-        torch.testing.assert_close(state.extend_to(symbols), whole[:, :, :, : symbols // 4])
-    torch.testing.assert_close(state.h, whole[:, :, :, :1])
-    alone, _ = surface(name, 1, 4, **keys)
-    torch.testing.assert_close(alone.get_state(2).extend_to(28)[0], whole[0])
-    truth = make_channel("rayleigh", 4, range(3), **keys).get_state(2).extend_to(28)
-    for b in range(7):
-        same = torch.allclose(truth[:, :, :, b], whole[:, :, :, b], atol=1e-6)
-        assert same == (name == "perfect")
-
-
-@pytest.mark.exact
 def test_pilots_of_the_paths_are_counted() -> None:
     """L for the channel, and L for the direct path and each of six elements."""
     for rule, paths in (("align_sum", 7), ("random", 0)):

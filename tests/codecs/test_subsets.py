@@ -218,11 +218,3 @@ def test_rounded_values_by_hand() -> None:
     memory = acknowledge(codec, (sent,), memory)
     torch.testing.assert_close(memory["rest/0"], torch.tensor([[0, 0, 0.4, 0.4, 0.5]]))
     assert codec.count_bits(sent) == 4 * 3 + 64 + 5  # a map of 5 bits
-
-
-@pytest.mark.exact
-def test_enumerative_positions() -> None:
-    """C(30, 6) = 593,775 subsets take 20 bits."""
-    group = Group({"a": torch.zeros(1, 10), "b": torch.zeros(1, 20)})
-    settings = TopK.Settings(keep=0.2, position_code="enumerative")
-    assert make_codec(TopK, settings).count_bits(group) == 6 * 32 + 20

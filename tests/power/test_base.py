@@ -236,27 +236,6 @@ def test_slots_of_nobody_are_not_counted() -> None:
 
 @pytest.mark.exact
 @pytest.mark.parametrize("name", ["budget_paced", "lyapunov"])
-def test_groups_of_a_slot_are_one_slot(name: str) -> None:
-    """Two groups of six and four symbols are paced and charged as one of ten; a queue's second
-    group sees what the first was charged, so V is large here."""
-
-    def made() -> Slots:
-        return (
-            make_budget_paced() if name == "budget_paced" else Slots(name, v=1e9, average_db=-3.0)
-        )
-
-    whole, cut = made(), made()
-    one = make_slot_link([1.0])
-    parts = [perturb(one, segment_lengths=torch.tensor([x], dtype=F64)) for x in (6.0, 4.0)]
-    for _ in range(3):
-        together = float(whole.power(one).sum())
-        assert [float(cut.power(part).sum()) for part in parts] == pytest.approx([together] * 2)
-        if name == "lyapunov":
-            torch.testing.assert_close(cut.state, whole.state)
-
-
-@pytest.mark.exact
-@pytest.mark.parametrize("name", ["budget_paced", "lyapunov"])
 def test_segments_are_charged_by_their_symbols(name: str) -> None:
     """Three segments of 2, 3 and 5 symbols and unlike channels: the charge is sum |p|^2 m times
     symbols, for a queue in slots at full power."""

@@ -146,8 +146,6 @@ def test_attackers_move_the_mean_and_not_the_median() -> None:
 # examples: parts with slots, codes or receivers of their own
 MEETS: dict[str, dict[str, Any]] = {
     "a cloud": {"topology": {"name": "hierarchical", "servers": 3, "cloud_every": 1}},
-    "access points": {"topology": {"name": "cell_free", "points": 2}, "power": "ci"},
-    "crashes": {"faults": {"crash_probability": 0.5}},
     "late updates": {
         "devices.compute": {"name": "mcu", "jitter": "exponential", "jitter_scale": 0.5},
         "devices.deadline_s": 0.002,
@@ -158,7 +156,6 @@ MEETS: dict[str, dict[str, Any]] = {
         "transport": {"name": "over_the_air", "normalise": "block", "centre": True},
     },
     "a codec": {"codec": "qsgd", "data.partition": "shards"},
-    "few take part": {"devices.selection": {"name": "poisson", "probability": 0.3}},
 }
 
 

@@ -21,7 +21,7 @@ from support.link_bench import (
 from twins.over_the_air import plain
 
 import otafl
-from otafl.core.contracts import Group, LinkReport
+from otafl.core.contracts import Group
 from otafl.core.errors import UserError
 from otafl.receivers.base import Eigen
 from otafl.uplink import noise
@@ -72,13 +72,6 @@ def test_everybody_silent_is_a_no_op() -> None:
     torch.testing.assert_close(report.nmse, torch.ones(2).double())
 
 
-def energy_of_rows(report: LinkReport, x: np.ndarray, group: int = 0) -> np.ndarray:
-    """[K]: |p|^2 |K w x|^2 of the first trial, from saved p, one segment."""
-    w = report.saved_tensors[f"weight/{group}"][0].numpy()
-    p = report.saved_tensors[f"p/{group}"][0, 0].numpy()
-    return np.abs(p) ** 2 * ((len(x) * w[:, None] * x) ** 2).sum(1)
-
-
 @pytest.mark.parametrize("policy", ["ci", "gbma"])
 def test_power_energy_and_airtime_by_hand(policy: str) -> None:
     """Default 20 dBm = 0.1 W is the budget of 10 (10 dB): one noise unit is 0.01 W. 12 symbols at
@@ -86,7 +79,9 @@ def test_power_energy_and_airtime_by_hand(policy: str) -> None:
     link = make_bench(policy)
     x = draw_updates(6, 12)
     _, report = link.deliver((Group({"a": x}),), make_cohort(weight=WEIGHTS))
-    energy = energy_of_rows(report, x.numpy())
+    w = report.saved_tensors["weight/0"][0].numpy()
+    p = report.saved_tensors["p/0"][0, 0].numpy()
+    energy = np.abs(p) ** 2 * ((K * w[:, None] * x.numpy()) ** 2).sum(1)
     np.testing.assert_allclose(report.energy_j[0].numpy(), energy * 0.01 * 1e-6, rtol=1e-9)
     np.testing.assert_allclose(report.power[0].numpy(), energy / 12, rtol=1e-9)
     assert report.airtime_s[0].item() == pytest.approx(12e-6)

@@ -16,9 +16,9 @@ from support.digital_bench import (
     Bench,
     compute_amplitude,
     draw_rows,
-    make_cohort,
     make_uniform,
 )
+from support.link_bench import make_cohort
 from support.rounding import assert_agree
 
 from otafl.codecs.quantisers import Qsgd

@@ -143,18 +143,6 @@ def test_power_energy_uses_and_side_information() -> None:
     assert report.participants.tolist() == [0]
 
 
-def test_a_tensor_has_a_range_of_its_own() -> None:
-    """Without noise, errors to the nearest of its levels are half a step at most."""
-    group = Group({"a": draw_updates(K, 14), "b": 9.0 * draw_updates(K, 9)})
-    how = {"levels": M, "range": "block", "rounding": "nearest", "snr_db": 200.0}
-    received, _ = send(make_bench("ci", transport="type_based", **how), (group,), WHO)
-    for name, block in group.tensors.items():
-        rows = WEIGHT[:, None] * block.numpy()
-        half_step = np.abs(K * rows).max() / (M - 1)
-        worst = np.abs(received.mean[0][name][0].numpy() - rows.sum(0)).max()
-        assert 0.05 * half_step < worst <= half_step * (1 + 1e-6)
-
-
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
