@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.lossy_broadcasts import (
+from support.broadcasts import (
     FOUR,
     get_seconds,
     send,

@@ -67,15 +67,12 @@ def parts(link: Link, row: int) -> tuple[np.ndarray, np.ndarray]:
     return reach[there].numpy(), link.symbol_power[row, 0][there].numpy()
 
 
-def of_draws(link: Link, beta: float) -> Link:
-    return perturb(link, hyper={"variation": torch.full((len(link.h),), beta).double()})
-
-
 @pytest.mark.parametrize(("devices", "beta"), [(2, 0.05), (5, 5.0), (12, 0.7)])
 def test_equals_numerical_minimisation(devices: int, beta: float) -> None:
     """Over s and all c_k <= s sqrt(q_k), jointly, by sequential quadratic programming from full
     power, in 15 draws of unequal budgets and symbol powers; to 1e-6."""
-    link = of_draws(draw_links(15, devices, seed=devices), beta)
+    link = draw_links(15, devices, seed=devices)
+    link = perturb(link, hyper={"variation": torch.full((len(link.h),), beta).double()})
     got = solve(make_policy("smcv", variation=beta), link)
     c, s = compute_received_gain(link, got)[:, 0].numpy(), got.eta[:, 0].rsqrt().numpy()
     for row in range(15):
