@@ -33,11 +33,6 @@ def test_who_shares_a_part_of_the_band_is_far(sites: int, reuse: int) -> None:
         assert nearest == pytest.approx(math.sqrt(reuse))
 
 
-def test_what_does_not_tile() -> None:
-    for sites, reuse in ((7, 3), (5, 1), (7, 2)):
-        assert build_hexagons(sites, reuse) is None
-
-
 @pytest.mark.parametrize("sites", [(3, 1), (7, 1), (12, 3), (21, 7)])
 def test_each_site_receives_the_two_tiers_of_the_plane(sites: tuple[int, int]) -> None:
     """6 cells at D, 6 at sqrt(3) D and 6 at 2 D, as many from each side; none is the site."""

@@ -26,7 +26,6 @@ from support.link_bench import (
 from support.rounding import assert_agree
 
 from otafl.core.contracts import Coefficients, Group, Link, TransmitLimits
-from otafl.uplink.bounds import Bounds
 
 pytestmark = pytest.mark.exact
 
@@ -175,11 +174,3 @@ def test_a_packet_is_paid_for_or_not_begun(access: str) -> None:
     assert float(report.bits[0]) == 640.0
     expected = TEN[0].tensors["a"][[0, 2]].mean(0)
     torch.testing.assert_close(received.mean[0]["a"][0], expected)
-
-
-def test_what_is_left_by_rounding_is_nothing() -> None:
-    bounds = Bounds(TransmitLimits(energy_budget=make_table([5.0, 5.0])), 1)
-    bounds.spend(make_table([5.0 - 1e-5, 5.0 - 1e-3]))
-    assert bounds.energy is not None
-    assert bounds.energy[0, 0] == 0
-    assert bounds.energy[0, 1] > 0
