@@ -15,13 +15,6 @@ def test_awgn_does_not_fade() -> None:
 
 
 @pytest.mark.exact
-def test_awgn_with_antennas() -> None:
-    one = make_channel("awgn", 2, dtype=torch.float32, antennas=3)
-    assert torch.equal(one.get_state(7).h, torch.ones(1, 2, 3, 1, 1, dtype=torch.complex64))
-    assert not one.has_closed_form
-
-
-@pytest.mark.exact
 def test_mean_inverse_of_awgn_without_error() -> None:
     channel = make_channel("awgn", 1)
     assert channel.compute_mean_inverse(0.1, 1.0, 0.0) == 1.0

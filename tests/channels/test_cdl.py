@@ -4,13 +4,11 @@ false-alarm level over all that it compares is 1e-4.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
 import pytest
 import torch
-from support.made_channels import make_channel
 from torch import Tensor
 
 from otafl.channels.cdl import build_cdl_rays, read_cdl_profile
@@ -20,8 +18,6 @@ from otafl.channels.plane_waves import PlaneWaves
 from otafl.core.rng import Streams
 
 CPU = torch.device("cpu")
-
-make = functools.partial(make_channel, dtype=torch.float32, seed=5)
 
 
 class Phases:

@@ -92,17 +92,6 @@ def test_walls_and_shadowing_take_from_the_gain() -> None:
 
 
 @pytest.mark.exact
-def test_a_walk_is_steady_and_stays_inside() -> None:
-    channel = cell("umi", 50, 2, speed_kmh=36.0, mobility="linear")
-    walk = torch.stack([positions_in(channel, round) for round in range(40)])
-    steps = walk.diff(dim=0)[..., :2].norm(dim=-1)
-    assert steps.max() <= 10 + 1e-9
-    assert steps.median() == pytest.approx(10)
-    for round in (0, 39, 2**20, 2**40):
-        assert positions_in(channel, round)[..., :2].norm(dim=-1).max() <= 100 + 1e-6
-
-
-@pytest.mark.exact
 def test_defaults_are_the_cells_own() -> None:
     """Half of an inter-site distance of 200 m, 500 m and 5 km (TR 38.901 Tables 7.2-1 and 7.2-3);
     what is given stays, and so does what is read back."""

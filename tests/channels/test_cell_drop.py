@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.made_channels import make_channel, make_pairs
+from support.made_channels import make_pairs
 from torch import Tensor
 
 from otafl.channels.cell import Cell
@@ -25,20 +25,6 @@ CPU = torch.device("cpu")
 
 def sionna_cell(name: str) -> SionnaCell:
     return SionnaCell(Cell.Settings(name=name))
-
-
-@pytest.mark.exact
-def test_umi_path_loss_at_100_m_by_hand() -> None:
-    """sqrt(100^2 + 8.5^2) = 100.3606 m: 32.4 + 21 * 2.0015635 + 20 * 0.5440680 = 85.3142 dB, and
-    without line of sight 35.3 * 2.0015635 + 22.4 + 21.3 * 0.5440680 = 104.6438 dB."""
-    position = torch.tensor([100.0, 0.0, 1.5], dtype=torch.float64).expand(1, 64, 3)
-    outdoors = torch.zeros(1, 64, dtype=torch.bool)
-    links = sionna_cell("umi").draw_drop(make_pairs(1, 64), position, outdoors)
-    los = links.line_of_sight
-    assert 0 < los.sum() < 64
-    assert links.path_loss_db[los].numpy() == pytest.approx(85.3142, abs=1e-4)
-    assert links.path_loss_db[~los].numpy() == pytest.approx(104.6438, abs=1e-4)
-    assert not links.penetration_db.any()
 
 
 @pytest.mark.exact
@@ -98,19 +84,6 @@ def test_the_channel_is_sionnas(name: str) -> None:
     level = links.shadowing_db - links.path_loss_db - links.penetration_db
     gain = 10 ** (level[0] / 20)
     torch.testing.assert_close(ours, theirs / gain[:, None, None], rtol=0, atol=1e-9)
-
-
-@pytest.mark.exact
-def test_line_of_sight_power_and_delay() -> None:
-    """K / (K + 1) of the power, with the first path's delay; none without line of sight."""
-    channel = make_channel("umi", 64, seed=3, indoor_probability=0.3)
-    rays = build_cell_rays(channel.links)
-    k = channel.links.k_factor
-    torch.testing.assert_close(rays.power[..., -1], k / (k + 1))
-    torch.testing.assert_close(rays.power.sum(-1), torch.ones(1, 64, dtype=torch.float64))
-    assert torch.equal(rays.power[..., -1] > 0, channel.line_of_sight)
-    assert not (channel.line_of_sight & channel.indoor).any()
-    assert torch.equal(rays.delay_s[..., -1], rays.delay_s.amin(-1))
 
 
 @pytest.mark.twin

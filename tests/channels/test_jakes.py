@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import special
-from support.made_channels import FAR, make_channel, take_blocks
+from support.made_channels import FAR, MOVING, make_channel, take_blocks
 
 from otafl.channels.jakes import (
     MAX_CORRELATED_ROUNDS,
@@ -20,14 +19,6 @@ from otafl.channels.jakes import (
 )
 from otafl.channels.rayleigh import Rayleigh
 from otafl.core.rng import Streams
-
-MOVING: dict[str, Any] = {
-    "speed_kmh": 20.0,
-    "carrier_hz": 2.4e9,
-    "round_interval_s": 0.7,
-    "block_symbols": 500,
-    "bandwidth_hz": 2e5,
-}
 
 
 def turned(hz: float, round: int, block: int) -> float:
@@ -72,15 +63,3 @@ def test_rounds_apart_are_as_good_as_independent(phase: float) -> None:
     assert make_channel("rayleigh", 3).correlation_rounds == 1
     still = make_channel("rayleigh", 3, speed_kmh=0.05, round_interval_s=1e-6).correlation_rounds
     assert still == MAX_CORRELATED_ROUNDS
-
-
-def test_blocks_of_a_round_lead_to_the_next_round() -> None:
-    """Block 10 of a round is the next round, where that is when it starts."""
-    keys = {"block_symbols": 1000, "bandwidth_hz": 2e5, "round_interval_s": 0.05, "speed_kmh": 3.6}
-    for channel in (
-        make_channel("rayleigh", 20, **keys),
-        make_channel("rician", 20, k_factor_db=3.0, **keys),
-    ):
-        here, after = take_blocks(channel.get_state(4), 11), channel.get_state(5).h[..., 0]
-        assert (here[..., 10:] - after).abs().max() < 1e-9
-        assert (here[..., 0] - here[..., 10]).abs().min() > 1e-5

@@ -4,7 +4,6 @@ over all that it compares is 1e-4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,18 +11,7 @@ import torch
 from support.made_channels import make_channel
 from support.rounding import assert_agree
 
-from otafl.channels.ofdm import group_frequencies
 from otafl.validation.bench import Bench
-
-
-def make(
-    name: str,
-    devices: int,
-    trials: Sequence[int] = (0,),
-    dtype: torch.dtype = torch.float32,
-    **keys: Any,
-) -> Any:
-    return make_channel(name, devices, trials, dtype, seed=5, **keys)
 
 
 @pytest.mark.exact
@@ -36,17 +24,11 @@ def test_bandwidth_and_delay_spread_are_each_trials_own(name: str) -> None:
         {"bandwidth_hz": 2e7, "delay_spread_s": 2e-7},
         {"bandwidth_hz": 4e7, "delay_spread_s": 1e-7},
     ]
-    stack = make(name, 3, [1, 1, 1], torch.float64, each=each).get_state(2).h
+    stack = make_channel(name, 3, [1, 1, 1], each=each).get_state(2).h
     for row, own in enumerate(each):
-        assert_agree(make(name, 3, [1], torch.float64, each=[own]).get_state(2).h[0], stack[row])
+        assert_agree(make_channel(name, 3, [1], each=[own]).get_state(2).h[0], stack[row])
     assert not torch.allclose(stack[0], stack[1])
     torch.testing.assert_close(stack[1], stack[2])
-
-
-@pytest.mark.exact
-def test_groups_are_at_the_centres_of_equal_parts_of_the_band() -> None:
-    frequency = group_frequencies(torch.tensor([8.0, 80.0]), 4)
-    assert frequency.tolist() == [[-3.0, -1.0, 1.0, 3.0], [-30.0, -10.0, 10.0, 30.0]]
 
 
 @pytest.mark.parametrize(

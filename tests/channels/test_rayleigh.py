@@ -9,9 +9,7 @@ import pytest
 import torch
 from scipy import integrate
 from support.made_channels import FAR, make_channel, take_blocks
-from torch import Tensor
 
-from otafl.channels.base import Channel
 from otafl.channels.fading import use_sionna_stream
 from otafl.core.rng import Streams
 
@@ -84,8 +82,3 @@ def test_draws_are_sionnas(antennas: int, dtype: torch.dtype) -> None:
         for t in range(rounds):
             h = take_blocks(one.get_state(rounds + t), those.stop)[0, 32:]
             torch.testing.assert_close(h[..., those], expected[t], atol=0.0, rtol=rounding)
-
-
-def fading(channel: Channel, rounds: int) -> Tensor:
-    """[rounds, S, K]."""
-    return torch.stack([channel.get_state(round).h[:, :, 0, 0, 0] for round in range(rounds)])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from scipy import integrate, special, stats
-from support.made_channels import FAR, make_channel, take_blocks
+from support.made_channels import FAR, MOVING, make_channel, take_blocks
 
 from otafl.channels.jakes import doppler_hz
 from otafl.channels.rician import compute_mean_amplitude, compute_mean_inverse
@@ -18,14 +18,6 @@ pytestmark = pytest.mark.exact
 
 
 rician = functools.partial(make_channel, "rician")
-
-MOVING: dict[str, Any] = {
-    "speed_kmh": 20.0,
-    "carrier_hz": 2.4e9,
-    "round_interval_s": 0.7,
-    "block_symbols": 500,
-    "bandwidth_hz": 2e5,
-}
 
 
 def test_line_of_sight() -> None:

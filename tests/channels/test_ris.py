@@ -26,18 +26,6 @@ def random_paths(devices: int, antennas: int, elements: int) -> tuple[Tensor, Te
 
 
 @pytest.mark.exact
-def test_aligned_elements_of_one_antenna_add_up() -> None:
-    """|y| = c |d| + sum_n |g_n| |r_n|, in phase with d."""
-    direct, to_server, to_surface = random_paths(1, 1, 7)
-    d, r = direct[:, 0], to_surface[:, 0]
-    phasors = align_phases(d, to_server, r, 0.6)
-    torch.testing.assert_close(phasors.abs(), torch.ones_like(phasors.abs()))
-    y = 0.6 * d + torch.einsum("sam,smb->sab", to_server, phasors * r)
-    expected = 0.6 * d.abs()[:, 0] + torch.einsum("sm,smb->sb", to_server[:, 0].abs(), r.abs())
-    torch.testing.assert_close(y[:, 0], expected * torch.sgn(d[:, 0]))
-
-
-@pytest.mark.exact
 def test_aligned_elements_of_several_antennas() -> None:
     """No phase alone can be bettered by more than 1e-3 of |y|, on a grid of 64 phases, and no
     random phases come near."""
@@ -110,25 +98,6 @@ def surface(
 
 def ris(elements: int = 6, **keys: Any) -> RisSettings:
     return RisSettings(elements=elements, **keys)
-
-
-@pytest.mark.exact
-@pytest.mark.parametrize(("name", "rule"), [("pilots", "align_weakest"), ("perfect", "align_sum")])
-def test_a_block_is_the_same_however_many_there_are(name: str, rule: str) -> None:
-    """And whatever it is stacked with; perfect knowledge is the truth, an estimate is not."""
-    keys: dict[str, Any] = {"antennas": 2, "ris": ris(rule=rule), "block_symbols": 4}
-    channel, _ = surface(name, 3, 4, **keys)
-    state = channel.get_state(2)
-    whole = state.extend_to(28)  # seven blocks
-    for symbols in (4, 12, 16):
-        torch.testing.assert_close(state.extend_to(symbols), whole[:, :, :, : symbols // 4])
-    torch.testing.assert_close(state.h, whole[:, :, :, :1])
-    alone, _ = surface(name, 1, 4, **keys)
-    torch.testing.assert_close(alone.get_state(2).extend_to(28)[0], whole[0])
-    truth = make_channel("rayleigh", 4, range(3), **keys).get_state(2).extend_to(28)
-    for b in range(7):
-        same = torch.allclose(truth[:, :, :, b], whole[:, :, :, b], atol=1e-6)
-        assert same == (name == "perfect")
 
 
 @pytest.mark.exact

@@ -7,7 +7,6 @@ from typing import get_args
 import h5netcdf
 import numpy as np
 import pytest
-from support.made_channels import make_channel
 
 from otafl.channels.trace import SCENES, Trace
 
@@ -52,18 +51,3 @@ def test_what_is_in_sight_is_heard_as_by_friis(name: str) -> None:
     assert sight.sum() > 50
     ratio = amplitude[sight] / law[sight][:, None]
     np.testing.assert_allclose(ratio, 1.0, rtol=3e-3)
-
-
-def test_any_of_them_can_be_chosen() -> None:
-    """Channels of the run's own band, in other places in each trial."""
-    wide = {"subcarrier_groups": 4, "bandwidth_hz": 1e7, "antennas": 2, "places": "per_trial"}
-    for file in FILES:
-        channel = make_channel("trace", 20, range(3), scene=file.stem, **wide)
-        state = channel.get_state(5)
-        assert state.h.shape == (3, 20, 2, 1, 4)
-        assert state.h.isfinite().all()
-        first, second = (channel.get_positions(0, trial) for trial in (0, 1))
-        assert first is not None
-        assert second is not None
-        assert not np.array_equal(first.device_m, second.device_m)
-        assert first.ground is not None

@@ -45,10 +45,3 @@ def test_sum_of_sinusoids_is_sionnas(letter: str) -> None:
     ours[:, 0, :, :, 0] += math.sqrt(profile.los_power) * turn[:, :, None]
     theirs = h[:, 0, :, 0, 0].permute(3, 0, 1, 2)
     torch.testing.assert_close(ours[:, 0], theirs, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize(("letter", "k_db"), [("d", 13.3), ("e", 22.0)])
-def test_k_factor_of_the_first_tap(letter: str, k_db: float) -> None:
-    """TR 38.901, tables 7.7.2-4 and 5."""
-    profile = read_tdl_profile(letter.upper())
-    assert 10 * math.log10(profile.los_power / profile.power[0]) == pytest.approx(k_db, abs=1e-9)

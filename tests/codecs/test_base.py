@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from pydantic import ValidationError
@@ -35,26 +33,6 @@ def test_bits_by_hand() -> None:
         (CompressedSensing, CompressedSensing.Settings(), 384),
     ):
         assert make_codec(cls, config).count_bits(group) == bits
-
-
-@pytest.mark.parametrize(
-    "codec",
-    [
-        make_codec(Uniform, Uniform.Settings(bits=6)),
-        make_codec(Qsgd, Qsgd.Settings(bits=6, norm="max", bucket=4)),
-    ],
-)
-def test_words_and_back(codec: Any) -> None:
-    """Words tell the quantised values, are in range, and one bit off is one level off."""
-    assert codec.word_bits is not None
-    block = draw_normal(5, 2, 9).float()
-    block[2] = 0.25
-    payload = (Group({"a": block, "b": 10.0 * block[:, 0]}),)
-    (coded,), _ = encode(codec, payload)
-    words = codec.to_words(coded)
-    assert {name: word.shape for name, word in words.items()} == {"a": (5, 2, 9), "b": (5, 9)}
-    assert all(word.min() >= 0 for word in words.values())
-    assert all(word.max() < 2**codec.word_bits for word in words.values())
 
 
 def test_the_ideal_route_has_no_memory_and_is_not_coded() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.codec_bench import acknowledge, draw_normal, encode, make_codec
+from support.codec_bench import STREAMS, acknowledge, draw_normal, encode, make_codec
 from support.refusals import assert_refused
 from torch import Tensor
 from twins import baselines as twin
@@ -15,8 +15,7 @@ from twins import baselines as twin
 from otafl.codecs import amp as amp_module
 from otafl.codecs.amp import run_amp
 from otafl.codecs.sensing import CompressedSensing, MatrixSensing
-from otafl.core.contracts import Cohort, Group, Payload, Received
-from otafl.core.rng import Streams
+from otafl.core.contracts import Group, Payload, Received
 
 pytestmark = pytest.mark.exact
 
@@ -35,9 +34,7 @@ def test_compressed_sensing_projects_every_cth_real() -> None:
     codec, x = make_codec(CompressedSensing, config), draw_normal(4, 5, 10)
     (coded,), memory = encode(codec, (Group({"a": x[:, :2], "b": x[:, 2:]}),))
     assert coded.tensors["measured"].shape == (4, 24)
-    matrix = (
-        Streams([0], [0], dtype=torch.float64).draw_normal("matrix", 0, (8, 17))[0].numpy() / 8**0.5
-    )
+    matrix = STREAMS.draw_normal("matrix", 0, (8, 17))[0].numpy() / 8**0.5
     for k in range(4):
         row = x[k].flatten().numpy()
         kept = np.where(np.abs(row) >= np.sort(np.abs(row))[-10], row, 0)
@@ -66,36 +63,26 @@ def test_compressed_sensing_recovers_the_mean_and_each() -> None:
 PAPER = {"weight0": (784, 256), "weight1": (256, 256), "weight2": (256, 10)}
 
 
-def made(dtype: torch.dtype = torch.float64, **keys: int | str | None) -> MatrixSensing:
-    config = MatrixSensing.Settings.model_validate(keys)
-    return MatrixSensing(config, {}, Streams([1, 2], [0, 0], dtype=dtype))
-
-
-def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+def made(**keys: int | str | None) -> MatrixSensing:
+    codec: MatrixSensing = make_codec(MatrixSensing, MatrixSensing.Settings.model_validate(keys))
+    return codec
 
 
 def encode_matrices(codec: MatrixSensing, payload: Payload) -> Payload:
-    rows = len(next(iter(payload[0].tensors.values())))
-    device = torch.arange(rows)
-    weight = torch.full((rows,), 1.0 / rows, dtype=torch.float64)
-    cohort = Cohort.create(torch.zeros_like(device), device, weight, (rows,), rows)
-    streams = Streams([5], [0], dtype=torch.float64)
-    coded, memory = codec.encode(payload, codec.init(payload), cohort, 0, streams)
+    coded, memory = encode(codec, payload)
     assert memory == {}
     return coded
 
 
-def gaussian(name: str, rows: int, side: int, seed: int = 0) -> Tensor:
-    draw = Streams([seed], [0], dtype=torch.float64).draw_normal(f"matrix/{name}", 0, (rows, side))
-    return draw[0] / rows**0.5
+def gaussian(name: str, rows: int, side: int) -> Tensor:
+    return STREAMS.draw_normal(f"matrix/{name}", 0, (rows, side))[0] / rows**0.5
 
 
 def test_reals_of_the_paper_s_network() -> None:
     """Fact 18: 1,050 reals a row of A, the last layer's side of 10 and the first's of 784 kept."""
     rows, reals = 8, 8_400
-    blocks = {name: torch.zeros(1, *shape) for name, shape in PAPER.items()}
-    (coded,) = encode_matrices(made(torch.float32, rows=rows), (Group(blocks),))
+    blocks = {name: torch.zeros(1, *shape).double() for name, shape in PAPER.items()}
+    (coded,) = encode_matrices(made(rows=rows), (Group(blocks),))
     assert coded.num_coordinates == reals
     shapes = {name: tuple(block.shape[1:]) for name, block in coded.tensors.items()}
     assert shapes == {"weight0": (784, rows), "weight1": (rows, 256), "weight2": (rows, 10)}
@@ -108,9 +95,9 @@ def test_reals_of_the_paper_s_network() -> None:
 def test_the_side_that_is_measured(side: int | None, measured: str) -> None:
     """Of 12x30, 30x12 and 12x9 the one that is named; of the first two alone, which have both
     sides equally often, the larger."""
-    blocks = {"a": normal(2, 12, 30), "b": normal(2, 30, 12)}
+    blocks = {"a": draw_normal(2, 12, 30), "b": draw_normal(2, 30, 12)}
     if side is not None:
-        blocks["c"] = normal(2, 12, 9)
+        blocks["c"] = draw_normal(2, 12, 9)
     (coded,) = encode_matrices(made(rows=5, side=side), (Group(blocks),))
     expected = dict(blocks)
     for text in measured.split(", "):
@@ -130,7 +117,9 @@ def test_sparse_matrices_come_back() -> None:
     a = torch.from_numpy(sparse)
     filters = a[:, :6].mT.reshape(3, 256, 2, 3)
     codec = made(rows=200)
-    (coded,) = encode_matrices(codec, (Group({"a": a, "bias": normal(3, 7), "filters": filters}),))
+    (coded,) = encode_matrices(
+        codec, (Group({"a": a, "bias": draw_normal(3, 7), "filters": filters}),)
+    )
     assert coded.num_coordinates == 20 * 200 + 7 + 200 * 6
     # columns of the mean of three have up to 24 non-zeros, which 200 rows recover too
     mean = {name: block.mean(0, keepdim=True) for name, block in coded.tensors.items()}
@@ -162,7 +151,7 @@ def test_equals_the_looped_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_it_refuses() -> None:
-    flat, matrix = Group({"a": normal(2, 12)}), normal(2, 12, 9)
+    flat, matrix = Group({"a": draw_normal(2, 12)}), draw_normal(2, 12, 9)
     masked, plain = Group({"a": matrix}, mask={"a": torch.ones_like(matrix)}), Group({"a": matrix})
     cases: list[tuple[Any, str]] = [
         ((flat, {}), "measures matrices, and the algorithm sends none"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from contract.small import scenario
@@ -179,21 +178,6 @@ def test_topk_with_memory_by_hand() -> None:
 
 
 @pytest.mark.exact
-def test_topk_against_sorting() -> None:
-    blocks = {"a": draw_normal(3, 4, 5), "b": 10.0 * draw_normal(3, 10, seed=1)}
-    kept = blocks | {}
-    codec = make_codec(TopK, TopK.Settings(keep=0.25, error_feedback=False))
-    (sent,), memory = encode(codec, (Group(blocks),))
-    assert memory == {}
-    for k in range(3):
-        rows = {name: block[k].flatten().numpy() for name, block in kept.items()}
-        least = np.sort(np.abs(np.concatenate(list(rows.values()))))[-8]  # round(30 / 4) = 8
-        for name, row in rows.items():
-            hand = np.where(np.abs(row) >= least, row, 0)
-            np.testing.assert_array_equal(sent.tensors[name][k].flatten().numpy(), hand)
-
-
-@pytest.mark.exact
 def test_memory_of_explicit_rows_and_of_unknown_coordinates() -> None:
     """Rows 2 and 0 of three devices; the second knows only coordinates 1 and 2. Device 1 keeps its
     memory, as does device 0 for the coordinate that it does not know."""
@@ -234,11 +218,3 @@ def test_rounded_values_by_hand() -> None:
     memory = acknowledge(codec, (sent,), memory)
     torch.testing.assert_close(memory["rest/0"], torch.tensor([[0, 0, 0.4, 0.4, 0.5]]))
     assert codec.count_bits(sent) == 4 * 3 + 64 + 5  # a map of 5 bits
-
-
-@pytest.mark.exact
-def test_enumerative_positions() -> None:
-    """C(30, 6) = 593,775 subsets take 20 bits."""
-    group = Group({"a": torch.zeros(1, 10), "b": torch.zeros(1, 20)})
-    settings = TopK.Settings(keep=0.2, position_code="enumerative")
-    assert make_codec(TopK, settings).count_bits(group) == 6 * 32 + 20

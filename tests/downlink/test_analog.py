@@ -10,9 +10,9 @@ import torch
 from contract.small import engine, run
 from support.broadcasts import (
     BANDWIDTH_HZ,
+    FOUR,
     RATE_BPS,
     SNR_DB,
-    make_cohort,
     make_per_device,
     make_setup,
     make_shared,
@@ -36,7 +36,7 @@ def analog(**config: Any) -> AnalogDownlink:
 def test_analog_twin(sent: Broadcast, fading: bool, estimator: str) -> None:
     """Device k hears x + e, e of variance m / (2 gamma |h|^2), times s with mmse; m is the mean
     square over what is sent uncoded."""
-    round, rows, streams = 6, make_cohort(), make_setup().streams
+    round, rows, streams = 6, FOUR, make_setup().streams
     arrival = analog(fading=fading, estimator=estimator).send(sent, rows, round)
     heard = arrival.expand_rows(rows, 0, 4)
     assert heard.per_device
@@ -62,11 +62,11 @@ def test_analog_twin(sent: Broadcast, fading: bool, estimator: str) -> None:
 def test_the_cost_of_analog() -> None:
     """Ten reals a broadcast at a real a symbol, and four words: three integers and the mean square.
     Broadcasts that differ go out one after the other."""
-    arrival = analog().send(make_shared(), make_cohort(), 0)
+    arrival = analog().send(make_shared(), FOUR, 0)
     seconds = [10 / b + 4 * 32 / r for b, r in zip(BANDWIDTH_HZ, RATE_BPS, strict=True)]
     np.testing.assert_allclose(arrival.seconds, seconds, rtol=1e-12)
     assert arrival.bits.tolist() == [4 * 32.0] * 2
-    arrival = analog().send(make_per_device(), make_cohort(), 0)
+    arrival = analog().send(make_per_device(), FOUR, 0)
     seconds = [n * (5 / b + 32 / r) for n, b, r in zip((3, 1), BANDWIDTH_HZ, RATE_BPS, strict=True)]
     np.testing.assert_allclose(arrival.seconds, seconds, rtol=1e-12)
     assert arrival.bits.tolist() == [3 * 32.0, 32.0]

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.lossy_broadcasts import (
+from support.broadcasts import (
     FOUR,
-    TEN,
     get_seconds,
-    make_setup,
     send,
 )
-from support.rounding import assert_agree
-from torch import Tensor
 
-from otafl.core.contracts import Broadcast, Cohort
-from otafl.downlink.base import BroadcastDelivery
-from otafl.downlink.downlinks import AnalogDownlink
+from otafl.core.contracts import Broadcast
 
 pytestmark = pytest.mark.exact
 
@@ -38,17 +32,3 @@ def test_taken() -> None:
     assert get_seconds(arrival).tolist() == get_seconds(whole)[[0, 2, 3]].tolist()
     assert arrival.seconds is whole.seconds
     assert arrival.bits is whole.bits
-
-
-def test_taken_noise() -> None:
-    """What a row hears does not depend on who is left out."""
-    config = AnalogDownlink.Settings(fading=True, estimator="mmse")
-    made = AnalogDownlink(config, make_setup(snr_db=[10.0, 0.0]))
-    whole = made.send(TEN, FOUR, 3)
-    keep = torch.tensor([False, True, True, True])
-    rows = FOUR.take(keep.nonzero().squeeze(1))
-
-    def heard(arrival: BroadcastDelivery, who: Cohort) -> Tensor:
-        return arrival.expand_rows(who, 0, who.num_rows).tensors["a"]
-
-    assert_agree(heard(whole.select_rows(keep), rows), heard(whole, FOUR)[1:])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine
-from support.lossy_broadcasts import (
+from support.broadcasts import (
     BANDWIDTH_HZ,
     DOUBLE,
     FOUR,
@@ -34,14 +34,6 @@ def test_broadcast() -> None:
     torch.testing.assert_close(
         arrival.expand_rows(FOUR, 1, 4).tensors["a"], torch.ones(3, 7, dtype=DOUBLE)
     )
-
-
-def test_unicast() -> None:
-    """One after the other."""
-    arrival = send(mode="unicast")
-    np.testing.assert_allclose(arrival.seconds, [0.3, 0.05])
-    np.testing.assert_allclose(get_seconds(arrival), [0.1, 0.2, 0.3, 0.05])
-    assert arrival.bits.tolist() == [960.0, 320.0]
 
 
 @pytest.mark.parametrize("mode", ["broadcast", "unicast"])
@@ -131,7 +123,7 @@ def test_against_a_plain_loop(mode: str, rate: str, attempts: int) -> None:
 
 def test_outage_rate() -> None:
     """B log2(1 + gamma (-ln(1 - epsilon))): at 20 dB and 0.1, 3.5281 bits a symbol."""
-    arrival = send(rate="outage")
+    arrival = send(rate="outage", numbers={"snr_db": [20.0, 20.0]})
     np.testing.assert_allclose(arrival.seconds, 320 / np.array(BANDWIDTH_HZ) / 3.52808, rtol=1e-5)
 
 

@@ -1,5 +1,5 @@
 """The experiments of docs/coming_from.md: our side of each runs as it stands and ends where the
-page says; so does Sionna's side. Flower's is in `interop/test_flower_page.py`.
+page says; so does Sionna's side.
 """
 
 from __future__ import annotations

@@ -95,21 +95,6 @@ def test_silence_and_the_scale_of_symbols(name: str) -> None:
     assert (torch.isfinite(nobody.eta) & (nobody.eta > 0)).all()
 
 
-@pytest.mark.exact
-@pytest.mark.parametrize("name", ["full", "cao_static", "gbma", "tci"])
-def test_gradients_reach_channels_budgets_and_symbol_powers(name: str) -> None:
-    """By finite differences, in a link where no tie, cap or threshold is near."""
-    link = make_link(12)
-    policy = make_policy(name)
-
-    def scalars(h: torch.Tensor, budget: torch.Tensor, power: torch.Tensor) -> tuple:  # type: ignore[type-arg]
-        got = solve(policy, perturb(link, h=h, budget=budget, symbol_power=power))
-        return torch.view_as_real(got.p), got.eta
-
-    inputs = [one.clone().requires_grad_() for one in (link.h, link.budget, link.symbol_power)]
-    assert torch.autograd.gradcheck(scalars, inputs, eps=1e-7, atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.twin
 @pytest.mark.parametrize("linear", [True, False])
 @pytest.mark.parametrize("name", TWINS)
@@ -251,27 +236,6 @@ def test_slots_of_nobody_are_not_counted() -> None:
 
 @pytest.mark.exact
 @pytest.mark.parametrize("name", ["budget_paced", "lyapunov"])
-def test_groups_of_a_slot_are_one_slot(name: str) -> None:
-    """Two groups of six and four symbols are paced and charged as one of ten; a queue's second
-    group sees what the first was charged, so V is large here."""
-
-    def made() -> Slots:
-        return (
-            make_budget_paced() if name == "budget_paced" else Slots(name, v=1e9, average_db=-3.0)
-        )
-
-    whole, cut = made(), made()
-    one = make_slot_link([1.0])
-    parts = [perturb(one, segment_lengths=torch.tensor([x], dtype=F64)) for x in (6.0, 4.0)]
-    for _ in range(3):
-        together = float(whole.power(one).sum())
-        assert [float(cut.power(part).sum()) for part in parts] == pytest.approx([together] * 2)
-        if name == "lyapunov":
-            torch.testing.assert_close(cut.state, whole.state)
-
-
-@pytest.mark.exact
-@pytest.mark.parametrize("name", ["budget_paced", "lyapunov"])
 def test_segments_are_charged_by_their_symbols(name: str) -> None:
     """Three segments of 2, 3 and 5 symbols and unlike channels: the charge is sum |p|^2 m times
     symbols, for a queue in slots at full power."""
@@ -292,3 +256,20 @@ def test_segments_are_charged_by_their_symbols(name: str) -> None:
         energy = (slots.power(link) * lengths[:, None]).sum(1)
         torch.testing.assert_close(slots.state, energy / 20.0 - 0.01)
     assert (energy > 0).all()
+
+
+@pytest.mark.exact
+def test_multi_antenna_ci_is_ci_behind_the_combiner() -> None:
+    """With one antenna, and with the scalar channel of any f; it asks for uniform forcing."""
+    link = make_link(5)
+    one, other = (solve(make_policy(name), link) for name in ("ci", "multi_antenna_ci"))
+    torch.testing.assert_close(one.p, other.p)
+    torch.testing.assert_close(one.eta, other.eta)
+    assert make_policy("multi_antenna_ci").receiver == "uniform_forcing"
+    assert make_policy("multi_antenna_ci").is_inversion
+
+
+@pytest.mark.exact
+def test_tci_peak_refuses_averages() -> None:
+    with pytest.raises(ValueError, match="constraint: peak bounds each device"):
+        make_policy("tci", constraint="peak", reference="mean")

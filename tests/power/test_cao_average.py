@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,8 +16,9 @@ from support.power_links import (
     perturb,
 )
 
-from otafl.core.problems import Problem
+from otafl.core.errors import UserError
 from otafl.power.cao_average import inverse_scaling, solve_multipliers
+from otafl.scenario import load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -71,30 +71,6 @@ def test_one_device_has_a_closed_form() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("devices", "kind", "spread_db"), [(40, "rayleigh", 100), (2, "static", 20), (10, "rician", 0)]
-)
-def test_the_plan_converges(devices: int, kind: str, spread_db: float) -> None:
-    """To 1e-8 of every budget, from -10 to 60 dB, qualities over up to ten decades (a cell), with
-    and without fading."""
-    rng = np.random.default_rng(devices)
-    z = rng.standard_normal((2, 200, 3, devices))
-    line = {"rayleigh": 0.0, "rician": 3.0, "static": 3.0}[kind]
-    g = (z[0] + line) ** 2 + z[1] ** 2 if kind != "static" else np.full(z[0].shape, 1.0)
-    snr = 10 ** (
-        np.array([-1.0, 1.0, 6.0])[:, None]
-        + rng.uniform(-0.5, 0.5, (3, devices)) * (spread_db / 10)
-    )
-    q = torch.from_numpy(g * snr)
-    lam = solve_multipliers(q, torch.full((3,), N, dtype=torch.float64))
-    s = inverse_scaling(q, lam.expand_as(q), torch.ones_like(q), torch.full((200, 3), N).double())
-    s = s[..., None]
-    mean = (q * s / (q * s + lam).square()).mean(0)
-    assert (mean <= 1 + 1e-8).all()
-    np.testing.assert_allclose(mean[lam > 0].numpy(), 1.0, rtol=1e-5)
-    assert (lam > 0).any()
-
-
 @pytest.mark.parametrize("snr", [1.0, 100.0])
 def test_the_budget_is_met_on_the_states_planned_for(snr: float) -> None:
     """With equality, or the multiplier is zero and the budget is not needed, but for the power of
@@ -143,15 +119,6 @@ def test_unequal_symbol_powers_share_one_scale() -> None:
 
 
 def test_it_plans_for_a_budget_on_the_power() -> None:
-    text = (
-        "transport.snr_convention: 'total_energy' does not go with power: 'cao_average', which "
-        "plans for a power budget; use per_symbol"
-    )
-    path = ("transport", "snr_convention")
-    for given, problems in (
-        ({"snr_convention": "total_energy"}, [Problem(text, path, (("power",),))]),
-        ({"snr_convention": "per_symbol"}, []),
-        ({}, []),  # a transport that does not know of it
-    ):
-        scenario = SimpleNamespace(transport=SimpleNamespace(**given))
-        assert list(make_policy("cao_average").check(scenario)) == problems
+    transport = {"name": "over_the_air", "snr_convention": "total_energy"}
+    with pytest.raises(UserError, match=r"'cao_average', which plans .* use per_symbol"):
+        load_scenario({"name": "x", "power": "cao_average", "transport": transport})

@@ -9,8 +9,7 @@ import pytest
 import torch
 from scipy import optimize
 from support.energy_slots import F64, Slots, make_budget_paced, make_slot_link
-from support.power_links import N, compute_received_gain, make_link, perturb
-from torch import Tensor
+from support.power_links import perturb
 
 from otafl.core.contracts import Link
 from otafl.power.energy import inverse_scaling
@@ -52,42 +51,6 @@ def test_batteries_bursts_and_peaks() -> None:
     capped = Slots("lyapunov", v=10.0, average_db=0.0)
     for energy, power in ((5.0, 0.5), (0.0, 0.0), (math.inf, 2.0), (1e6, 2.0)):
         assert float(capped.power(battery(energy))) == pytest.approx(power)
-
-
-def test_the_level_is_the_best_of_all() -> None:
-    """Over a fine grid of receive levels, by the error of a mean over those that reach it."""
-    link = perturb(make_link(0), segment_lengths=torch.tensor([3.0, 5.0], dtype=F64), num_symbols=8)
-    slots = Slots("budget_paced", rounds=[4.0] * 3, burst=[1.0] * 3, energy_db=[-9.0, -3.0, -6.0])
-    got = slots(link)
-    share = torch.pow(10.0, slots.hyper["energy_db"] / 10)[:, None]
-    reach = (share * link.budget)[:, None].div(link.symbol_power).sqrt() * link.h.abs()
-
-    def error(root: Tensor) -> Tensor:
-        there = link.transmit_mask[:, None]
-        heard = there & (reach >= root[..., None])
-        k, a = there.sum(-1), heard.sum(-1)
-        m = link.symbol_power * there
-        ratio = k / a
-        value = (ratio - 1).square() * (m * heard).sum(-1) + (m * ~heard).sum(-1)
-        value = value + ratio.square() * N / root.square()
-        worth = N / root.square() <= (m * heard).sum(-1)
-        return torch.where(worth & (a > 0), value, math.inf)
-
-    best = error(got.eta.sqrt() * (1 - 1e-12))
-    grid = [error(torch.full_like(best, root)) for root in np.geomspace(1e-2, 1e2, 800)]
-    assert (best <= torch.stack(grid).amin(0) * (1 + 1e-9)).all()
-    c = compute_received_gain(link, got)
-    torch.testing.assert_close(c, got.active_mask.to(F64), rtol=0, atol=1e-12)
-
-
-def test_nobody_sends_below_the_noise() -> None:
-    """h = 1 and power 0.4 under noise 1/2: one device would be below it, two are above."""
-    assert not Slots("budget_paced", rounds=1.0, burst=1.0)(
-        make_slot_link([1.0], 0.4)
-    ).active_mask.any()
-    two = Slots("budget_paced", rounds=1.0, burst=1.0)(make_slot_link([1.0, 1.0], 0.4))
-    assert two.active_mask.all()
-    assert two.eta.item() == pytest.approx(0.4)
 
 
 def test_pacing_never_overspends() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from support.power_links import (
 import otafl
 from otafl.core.contracts import Link
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem
+from otafl.scenario import load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -37,15 +36,11 @@ def test_gbma_targets(target: str, linear: bool) -> None:
     torch.testing.assert_close(got.eta, energy * link.gain[:, :1] * factor)
 
 
-def delayed(devices: int, trial: int = 0, **channel: float) -> otafl.WirelessUplink:
-    """Uplink whose devices know the channel of the round before."""
-    fading = {"name": "rayleigh", **channel}
-    return otafl.WirelessUplink(devices, channel=fading, csi="delay", snr_db=20.0, trial=trial)
-
-
 def test_estimates_without_the_phase_are_refused() -> None:
+    """Of the channel of the round before."""
+    link = otafl.WirelessUplink(4, channel="rayleigh", csi="delay", snr_db=20.0)
     with pytest.raises(UserError, match=r"power: 'gbma' .* got 0\.0.*channel\.speed_kmh"):
-        delayed(4)(0, torch.ones(4, 5))
+        link(0, torch.ones(4, 5))
 
 
 def blind_link(
@@ -80,11 +75,5 @@ def test_blind_is_the_papers_estimate(antennas: int) -> None:
 
 
 def test_it_needs_the_sum_of_channels() -> None:
-    text = (
-        "receiver: 'eigen' does not go with power: 'blind', whose devices do not know their "
-        "phases; use auto or mrc"
-    )
-    problem = Problem(text, ("receiver",), (("power",),))
-    for receiver, expected in (("auto", []), ("mrc", []), ("eigen", [problem])):
-        scenario = SimpleNamespace(receiver=SimpleNamespace(name=receiver))
-        assert list(make_policy("blind").check(scenario)) == expected, receiver
+    with pytest.raises(UserError, match=r"'eigen' does not go with power: 'blind'.* auto or mrc"):
+        load_scenario({"name": "x", "power": "blind", "receiver": "eigen"})

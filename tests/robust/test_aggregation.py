@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, equal, points, run
+from contract.small import engine, points, run
 from support.numbered import Numbered
 
 from otafl.core.contracts import NO_LIMITS, Group, TransmitLimits
@@ -89,18 +89,6 @@ def test_groups_cost_their_channel_uses_and_each_device_one_transmission() -> No
     np.testing.assert_allclose(times[1] - times[0], longer, rtol=1e-6)
 
 
-def test_pilots_are_sent_in_the_cells_of_a_device_s_turn() -> None:
-    keys = CLEAR | {
-        "csi": {"name": "pilots", "length": 1},
-        "channel": {"name": "rayleigh", "block_symbols": 30, "snr_db": 30.0},
-        "robust.groups": 3,
-    }
-    one = engine(keys, probe=lambda parts: Numbered(parts, width=60))
-    run(one, 1)
-    scalars = 7.0  # a mean symbol power each
-    assert costs(one)["side_symbols"].tolist() == [7 * 2 + scalars] * 3
-
-
 def test_a_group_has_its_own_power_control() -> None:
     """Channel inversion answers to the weakest device of the group, not of all."""
     keys = {"channel": "rayleigh", "power": "ci", "output.save_link": True, "robust.groups": 2}
@@ -155,20 +143,9 @@ def test_attackers_move_the_mean_and_not_the_median() -> None:
     np.testing.assert_allclose(robust.server["x"].numpy(), 6.0, atol=0.1)
 
 
-def test_a_rule_s_memory_is_in_a_checkpoint() -> None:
-    keys = {"robust": {"groups": 3, "rule": "centred_clipping"}}
-    first, second = engine(keys), engine(keys)
-    run(first, 2)
-    second.load_state_dict(first.state_dict())
-    assert second.parts.robust.memory.keys() == {"last"}
-    equal(first.parts.robust.memory, second.parts.robust.memory)
-
-
 # examples: parts with slots, codes or receivers of their own
 MEETS: dict[str, dict[str, Any]] = {
     "a cloud": {"topology": {"name": "hierarchical", "servers": 3, "cloud_every": 1}},
-    "access points": {"topology": {"name": "cell_free", "points": 2}, "power": "ci"},
-    "crashes": {"faults": {"crash_probability": 0.5}},
     "late updates": {
         "devices.compute": {"name": "mcu", "jitter": "exponential", "jitter_scale": 0.5},
         "devices.deadline_s": 0.002,
@@ -179,7 +156,6 @@ MEETS: dict[str, dict[str, Any]] = {
         "transport": {"name": "over_the_air", "normalise": "block", "centre": True},
     },
     "a codec": {"codec": "qsgd", "data.partition": "shards"},
-    "few take part": {"devices.selection": {"name": "poisson", "probability": 0.3}},
 }
 
 
@@ -213,29 +189,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_what_does_not_go_together_is_refused(keys: dict[str, Any], said: str) -> None:
     with pytest.raises(ScenarioError, match=said):
         points(keys)
-
-
-def test_privacy_charges_a_device_for_its_group() -> None:
-    """At full power a device's signal is as strong in a group as in the whole: the same mu, though
-    the slot is longer. Under channel inversion its group's weakest device sets the level."""
-    keys = {
-        "privacy": {"clip": 1.0},
-        "training.weights": "uniform",
-        "channel": {"name": "awgn", "snr_db": 0.0},
-        "power": "full",
-        "engine.dtype": "float64",
-    }
-    plain, grouped = run(engine(keys), 2), run(engine(keys | {"robust.groups": 2}), 2)
-    first, second = (
-        one.parts.link.transport.compute_metrics()["dp_mu"] for one in (plain, grouped)
-    )
-    torch.testing.assert_close(first, second)
-    keys |= {"power": "ci", "channel": {"name": "rayleigh", "snr_db": 0.0}}
-    plain, grouped = run(engine(keys), 2), run(engine(keys | {"robust.groups": 2}), 2)
-    first, second = (
-        one.parts.link.transport.compute_metrics()["dp_mu"] for one in (plain, grouped)
-    )
-    assert bool((second > first).all())
 
 
 def test_a_bound_on_epsilon_holds_in_groups() -> None:

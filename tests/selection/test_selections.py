@@ -59,19 +59,6 @@ def test_best_channel_as_it_is_believed() -> None:
 
 
 @pytest.mark.exact
-def test_pilots_of_those_who_are_not_busy() -> None:
-    """Three of five are free in the first trial and all in the second; three and two are chosen."""
-    made = make_selection("best_channel")
-    made.setup.csi.num_pilot_symbols = 7  # type: ignore[misc]
-    free = ALL.copy()
-    free[0, :2] = False
-    for available, expected in ((free, [0.0, 3 * 7.0]), (None, [2 * 7.0, 3 * 7.0])):
-        told = made.count_overhead_symbols(available, make_cohort())
-        assert told is not None
-        assert told.tolist() == expected
-
-
-@pytest.mark.exact
 def test_threshold() -> None:
     """SNR = budget times gain: 1, 2, .. 5 in the first trial and twice that in the second; 3 dB is
     1.995 and 7 dB 5.01."""
@@ -137,16 +124,6 @@ def test_uniform_takes_the_lowest_draws() -> None:
         for trial in range(S):
             order = sorted(np.nonzero(free[trial])[0], key=lambda k: draw[trial, k])
             assert chosen[trial] == sorted(order[:2])
-
-
-@pytest.mark.exact
-def test_a_round_in_which_nobody_is_drawn() -> None:
-    keys = {"devices.selection": {"name": "poisson", "probability": 1e-9}}
-    one = engine(keys)
-    before = {name: block.clone() for name, block in one.server.items()}
-    run(one, 2)
-    equal(one.server, before)
-    assert one.means.take()["participants"].tolist() == [0.0] * 3
 
 
 @pytest.mark.exact

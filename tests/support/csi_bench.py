@@ -19,8 +19,6 @@ DOUBLE = torch.float64
 
 LEVEL = 1e-4
 
-TRIALS, DEVICES, ROUNDS = 2, 100, 100
-
 
 class Recorded:
     """A channel of given states, which says which were asked for."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from support.link_bench import make_cohort
 from torch import Tensor
 
 from otafl.codecs.quantisers import Identity, Uniform
@@ -84,15 +85,6 @@ class Bench:
 def to_channel(h: Any) -> Tensor:
     h = torch.as_tensor(np.asarray(h)).to(torch.complex128)
     return h if h.dim() == 5 else h[:, :, None, None, None]
-
-
-def make_cohort(
-    counts: Sequence[int], num_devices: int, weight: Sequence[float] | None = None
-) -> Cohort:
-    trial = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
-    device = torch.cat([torch.arange(count) for count in counts])
-    w = torch.ones(len(trial)) if weight is None else torch.tensor(weight)
-    return Cohort.create(trial, device, w.double(), tuple(counts), num_devices)
 
 
 def draw_rows(count: int, num_coordinates: int, seed: int = 0) -> Tensor:

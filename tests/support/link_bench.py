@@ -55,9 +55,7 @@ def make_bench(
     fading: bool = True,
     threshold: float = 0.3,
     variance: float = 0.0,
-    bits: int | None = None,
     policy_options: dict[str, Any] | None = None,
-    seed: int = 1,
     **options: Any,
 ) -> Bench:
     """Make an uplink in double precision; `options` are the transport's."""
@@ -69,14 +67,13 @@ def make_bench(
     tree: dict[str, Any] = {
         "name": "bench",
         "transport": {"name": transport, **options},
-        "codec": "identity" if bits is None else {"name": "uniform", "bits": bits},
         "output": {"save_link": True},
     }
     tree |= {} if transport in ("fsk_majority_vote", "reed") else known
     levels = [snr_db] * len(trials) if isinstance(snr_db, float) else snr_db
     kind = "rayleigh" if fading else "awgn"
     rows = [load_scenario(tree | {"channel": {"name": kind, "snr_db": one}}) for one in levels]
-    streams = Streams([seed] * len(trials), list(trials), dtype=torch.float64)
+    streams = Streams([1] * len(trials), list(trials), dtype=torch.float64)
     made = build(rows, devices, streams)
     return Bench(made.transport, made.channel, streams, made.budget.budget[:, 0], variance)
 
@@ -138,14 +135,11 @@ def make_given(
 
 
 def add_setup(link: Bench, **parts: Any) -> Bench:
-    """Replace some of an uplink's parts."""
-    return dataclasses.replace(link, transport=rebuild(link.transport, **parts))
-
-
-def rebuild(transport: Any, **parts: Any) -> Any:
-    """Make a transport anew, of its own parts but for these, which may be of its alignment."""
+    """Replace some of an uplink's parts, which may be of its alignment."""
+    transport = link.transport
     alignment = transport.parts.alignment
     fields = {field.name for field in dataclasses.fields(alignment)}
     own = {name: parts.pop(name) for name in fields & set(parts)}
     parts["alignment"] = dataclasses.replace(alignment, **own)
-    return type(transport)(transport.settings, dataclasses.replace(transport.parts, **parts))
+    made = type(transport)(transport.settings, dataclasses.replace(transport.parts, **parts))
+    return dataclasses.replace(link, transport=made)

@@ -16,6 +16,14 @@ from otafl.core.rng import Streams
 
 FAR = 2**40
 
+MOVING: dict[str, Any] = {
+    "speed_kmh": 20.0,
+    "carrier_hz": 2.4e9,
+    "round_interval_s": 0.7,
+    "block_symbols": 500,
+    "bandwidth_hz": 2e5,
+}
+
 
 def make_channel(
     name: str,

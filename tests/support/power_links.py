@@ -30,7 +30,6 @@ HYPER = {
 }
 ANTENNAS = 3
 TRIALS, SEGMENTS, DEVICES = 3, 2, 6
-DRAWS = 1000
 
 
 def make_policy(name: str, **fields: Any) -> PowerPolicy:
@@ -87,15 +86,6 @@ def draw_links(draws: int, devices: int, seed: int) -> Link:
         is_linear=True,
         hyper={},
     )
-
-
-def compute_capped_errors(root: np.ndarray, link: Link) -> np.ndarray:
-    """[draws] least sum m (c - 1)^2 + N / eta under |p|^2 m <= P at sqrt(eta) [draws]: whoever can
-    arrive with gain one does, as |c - 1| is least at one, or else at the largest c."""
-    reach = (link.budget[:, None] / link.symbol_power).sqrt() * link.h.abs()
-    c = np.minimum(1.0, reach[:, 0].numpy() / root[:, None])
-    m = (link.symbol_power[:, 0] * link.transmit_mask).numpy()
-    return (m * (c - 1) ** 2).sum(-1) + N / root**2
 
 
 def make_rayleigh_statistics(link: Link) -> ChannelStatistics:
@@ -164,8 +154,3 @@ def solve(policy: PowerPolicy, link: Link) -> Coefficients:
 def compute_received_gain(link: Link, got: Coefficients) -> torch.Tensor:
     """c [S, Q, K]."""
     return (link.h * got.p).real / got.eta.sqrt()[..., None]
-
-
-def compute_mse(root_eta: float, arrives: np.ndarray, m: np.ndarray) -> float:
-    """sum m (c - 1)^2 + N / eta at the amplitudes |h p| that arrive."""
-    return float((m * (arrives / root_eta - 1) ** 2).sum() + N / root_eta**2)

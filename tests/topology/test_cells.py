@@ -32,12 +32,6 @@ def test_who_hears_nobody_is_a_run_of_its_own(algorithm: str) -> None:
         assert_agree(found, expected, method, tolerance=SINGLE)
 
 
-def test_one_cell_is_a_star() -> None:
-    star = run(engine({}, [0]), 2)
-    cells = run(engine({"topology": {"name": "cells", "servers": 1, "cross_gain_db": 0}}, [0]), 2)
-    assert_agree(cells.server, star.server, tolerance=2 * SINGLE)  # after two rounds
-
-
 def test_the_data_are_dealt_out_once() -> None:
     """To all devices of all servers: no sample twice, and all of them."""
     one = engine({"topology": CELLS, "data.partition": "iid"}, [0])

@@ -194,15 +194,6 @@ def test_nobody_hears_while_it_sends_nor_sends_to_two(graph: str) -> None:
     assert set(slot.tolist()) == set(range(slot.max() + 1))
 
 
-def test_few_slots_for_rings_and_complete_graphs() -> None:
-    """The square of a cycle takes 3 colours if 3 divides N; greedily at most 5."""
-    assert mixing.assign_slots(mixing.ring_edges(2)).max() + 1 == 2
-    for nodes in (*range(3, 41), 101):
-        slots = mixing.assign_slots(mixing.ring_edges(nodes)).max() + 1
-        assert slots == 3 if nodes % 3 == 0 else slots in (4, 5)
-    assert mixing.assign_slots(mixing.complete_edges(5)).max() + 1 == 5
-
-
 def test_files_that_are_no_weights(tmp_path: Path) -> None:
     cases = [
         ("0.5,0.5\n0.5,x\n", "cannot be read as a table of numbers"),

@@ -26,7 +26,6 @@ from support.link_bench import (
 from support.rounding import assert_agree
 
 from otafl.core.contracts import Coefficients, Group, Link, TransmitLimits
-from otafl.uplink.bounds import Bounds
 
 pytestmark = pytest.mark.exact
 
@@ -175,28 +174,3 @@ def test_a_packet_is_paid_for_or_not_begun(access: str) -> None:
     assert float(report.bits[0]) == 640.0
     expected = TEN[0].tensors["a"][[0, 2]].mean(0)
     torch.testing.assert_close(received.mean[0]["a"][0], expected)
-
-
-def test_a_limit_by_hand() -> None:
-    """|p|^2 e over two segments is 4 + 16 and 9 + 0 of the energies 5 and 9: half the amplitude in
-    both segments, and all of it."""
-    bounds = Bounds(TransmitLimits(energy_budget=make_table([5.0, 9.0])), 4)
-    p = torch.tensor([[[2.0, 3.0j], [4.0, 0.0]]], dtype=torch.complex128)
-    on = torch.ones(1, 2, 2, dtype=torch.bool)
-    wanted = Coefficients(p, torch.ones(1, 2, dtype=torch.float64), on)
-    eligible_mask = torch.tensor([[True, True]])
-    kept = bounds.limit(wanted, eligible_mask, torch.ones(1, 2, 2, dtype=torch.float64))
-    assert kept.p.tolist() == [[[1.0, 3.0j], [2.0, 0.0]]]
-    assert kept.eta is wanted.eta
-    bounds.spend(make_table([5.0, 4.0]))
-    assert bounds.energy is not None
-    assert bounds.energy.tolist() == [[0.0, 5.0]]
-    assert bounds.select_able(eligible_mask).tolist() == [[False, True]]
-
-
-def test_what_is_left_by_rounding_is_nothing() -> None:
-    bounds = Bounds(TransmitLimits(energy_budget=make_table([5.0, 5.0])), 1)
-    bounds.spend(make_table([5.0 - 1e-5, 5.0 - 1e-3]))
-    assert bounds.energy is not None
-    assert bounds.energy[0, 0] == 0
-    assert bounds.energy[0, 1] > 0

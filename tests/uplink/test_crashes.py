@@ -12,7 +12,6 @@ import torch
 from support.limited_bench import compute_radiated, estimate, make_digital, make_table, send
 from support.link_bench import (
     WEIGHTS,
-    add_setup,
     draw_updates,
     make_bench,
     make_cohort,
@@ -21,7 +20,6 @@ from support.link_bench import (
 from support.rounding import assert_agree
 
 from otafl.core.contracts import Group, TransmitLimits
-from otafl.uplink.impairments.impairments import Impairments
 
 pytestmark = pytest.mark.exact
 
@@ -101,25 +99,6 @@ def test_the_server_divides_by_the_whole_weight() -> None:
     assert received.group_weight[0]["a"].tolist() == [[0.5, 1.0, 1.0, 0.5]]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("impairment", [{}, {"carrier_offset": 1e-12}, {"timing_offset": 0.4}])
-def test_impaired_symbols_are_cut_too(impairment: dict[str, float]) -> None:
-    """The rest of the slot is as if the device had sent zeros there with the same scalars."""
-    link = make_bench("full")
-    made = Impairments([Impairments.Settings(**impairment)], None, link.streams)
-    link = add_setup(link, impairments=made)
-    received, report = send(link, (Group({"a": X}),), WHO, TransmitLimits(sent_fraction=SENT))
-    whole, _ = send(link, (Group({"a": X}),), WHO)
-    last = received.mean[0]["a"][0, -1] - whole.mean[0]["a"][0, -1]
-    c, gone = report.saved_tensors["c/0"][0, 0].numpy(), SENT[0].numpy() < 1
-    missing = (c * WEIGHT * X[:, -1].numpy())[gone].sum()
-    if "timing_offset" in impairment:  # the symbol before overlaps
-        assert abs(float(last)) > 1e-3
-        return
-    assert float(last) == pytest.approx(-missing, rel=1e-6)
-    first = received.mean[0]["a"][0, 0] - whole.mean[0]["a"][0, 0]
-    assert float(first) == pytest.approx(-float(c[2] * WEIGHT[2] * X[2, 0]), rel=1e-3)
-
-
 # ---- sent twice
 
 
@@ -187,30 +166,16 @@ def test_a_repeated_packet_is_paid_and_dropped() -> None:
     torch.testing.assert_close(received.mean[0]["a"][0], TEN[0].tensors["a"].mean(0))
 
 
-def test_a_crash_in_the_second_copy_comes_too_late() -> None:
-    limits = TransmitLimits(
-        sent_fraction=make_table([0.6, 0.4, 0.5]), num_copies=make_table([2.0, 2.0, 2.0])
-    )
-    came, cost, *_ = packets(limits)
-    assert came == [True, False, True]
-    np.testing.assert_allclose(cost, USES * [1.2, 0.8, 1.0])
-
-
-def test_a_repetition_needs_energy_too() -> None:
-    """For both copies, for one, for less than one."""
-    energy = make_table([6400.0, 3199.0, 799.0])
-    came, cost, *_ = packets(
-        TransmitLimits(energy_budget=energy, num_copies=make_table([2.0, 2.0, 2.0]))
-    )
-    assert came == [True, True, False]
-    np.testing.assert_allclose(cost, USES * [2, 1, 0])
-
-
-def test_a_repetition_goes_beyond_the_slots_bound() -> None:
-    link = make_digital(1, 3, 15, max_symbols=480.0)  # 160 each
-    received, report = send(
-        link, TEN, THREE, TransmitLimits(num_copies=make_table([2.0, 2.0, 2.0]))
-    )
-    assert received.delivered_mask is not None
-    assert received.delivered_mask[0].tolist() == [False, True, True]
-    np.testing.assert_allclose(compute_radiated(link, report)[0], [0, 3200, 1600])
+@pytest.mark.parametrize(
+    ("limits", "comes", "times"),
+    [
+        ({"sent_fraction": [0.6, 0.4, 0.5]}, [True, False, True], [1.2, 0.8, 1.0]),
+        ({"energy_budget": [6400.0, 3199.0, 799.0]}, [True, True, False], [2, 1, 0]),
+    ],
+    ids=["a crash in the second one is too late", "energy for both, for one, for less"],
+)
+def test_two_copies(limits: dict[str, list[float]], comes: list[bool], times: list[float]) -> None:
+    given = {name: make_table(row) for name, row in limits.items()}
+    came, cost, *_ = packets(TransmitLimits(num_copies=make_table([2.0] * 3), **given))
+    assert came == comes
+    np.testing.assert_allclose(cost, USES * times)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.limited_bench import make_table, send
 from support.link_bench import WEIGHTS, draw_updates, make_bench, make_cohort, make_given
 
 from otafl.core import registry
-from otafl.core.contracts import Group, LinkReport, TransmitLimits
+from otafl.core.contracts import Group, LinkReport
 from otafl.uplink.base import deliver
 from otafl.validation.bench import Bench as Rigs
 
@@ -55,29 +54,6 @@ def test_a_device_is_heard_in_the_segments_in_which_it_is_on_air() -> None:
         assert blocks is not None
         weight = (WHO.normalised_weight[:, None] * came).sum(0)
         torch.testing.assert_close(next(iter(blocks.values()))[0], weight)
-
-
-@pytest.mark.parametrize("transport", ["over_the_air", "digital"])
-def test_who_crashes_is_not_heard(transport: str) -> None:
-    """Over the air what was sent before it is; groups of 40 and 20 reals."""
-    link = make_bench("full", transport=transport)
-    limits = TransmitLimits(sent_fraction=make_table([1.0, 0.999, 0.0, 1.0, 0.5, 1.0]))
-    groups = Group({"a": draw_updates(K, 40)}), FREE, Group({"c": draw_updates(K, 20)})
-    _, report = send(link, groups, WHO, limits)
-    reals = [40, 3, 20] if transport == "over_the_air" else [1, 1, 1]
-    whole = [[reals[0], 0, 0, reals[0], 0, reals[0]], [reals[2], 0, 0, reals[2], 0, reals[2]]]
-    if transport == "over_the_air":
-        whole[0][1], whole[1][1], whole[0][4] = 40, 19, 30
-    first, free, second = (counted(of_group()[0]) for of_group in report.delivered_mask_fns)
-    assert [first, second] == whole
-    assert free == [1] * K
-
-
-def counted(heard: torch.Tensor) -> list[int]:
-    """How many reals, the first ones of each row, of [K, P]; 1 for a row of [K]."""
-    rows = heard.long() if heard.dim() == 2 else heard.long()[:, None]
-    assert (rows.diff(dim=1) <= 0).all()
-    return rows.sum(1).tolist()
 
 
 def test_devices_are_silent_without_the_receivers_knowing() -> None:

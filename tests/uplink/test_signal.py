@@ -7,7 +7,6 @@ import torch
 from support.link_bench import draw_updates, make_bench, make_cohort
 
 from otafl.core.contracts import Group
-from otafl.uplink.groups import make_signal
 from otafl.uplink.signal import compute_squared_norm
 
 pytestmark = pytest.mark.exact
@@ -48,25 +47,6 @@ def test_groups_of_some_rows_and_of_repeated_rows(transport: str) -> None:
     expected = torch.stack([first, x[3]])
     torch.testing.assert_close(received.mean[0]["a"], expected, rtol=0, atol=1e-6)
     assert report.participants.tolist() == [2, 1]
-
-
-@pytest.mark.parametrize(("counts", "learns"), [((3, 3), False), ((3, 0), True)])
-def test_two_sums_of_each_trial_by_hand(counts: tuple[int, ...], learns: bool) -> None:
-    """Also of a trial without rows; and their gradient."""
-    generator = torch.Generator().manual_seed(6)
-    rows = sum(counts)
-    x = torch.randn(rows, 7, generator=generator, dtype=torch.float64, requires_grad=learns)
-    factor = torch.randn(rows, 2, generator=generator, dtype=torch.float64)
-    got = make_signal(Group({"a": x}), make_cohort(counts, 3)).sum(factor)
-    for s, start in enumerate(range(0, 3 * len(counts), 3)):
-        hand = sum(
-            (factor[k, :, None] * x[k] for k in range(start, min(start + 3, rows))),
-            torch.zeros(2, 7, dtype=torch.float64),
-        )
-        torch.testing.assert_close(got[s], hand, rtol=0, atol=1e-12)
-    if learns:
-        got.sum().backward()
-        torch.testing.assert_close(x.grad, factor.sum(1)[:, None].expand(rows, 7))
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
@@ -83,11 +82,3 @@ def test_a_slot_in_which_all_are_truncated_is_held() -> None:
 
 
 # ---- in the engine
-
-BASE: dict[str, Any] = {
-    "power": "full",
-    "csi": {"name": "pilots", "length": 4},
-    "channel": {"name": "rayleigh", "tx_power_dbm": 20.0, "bandwidth_hz": 1e5},
-    "devices.compute": {"name": "fixed", "flops_per_s": 1e100},
-    "engine.dtype": "float64",
-}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import scenario
-from support.broadcasts import make_cohort, make_setup, make_shared
+from support.broadcasts import FOUR, make_setup, make_shared
 
 from otafl.core.rng import Streams
 from otafl.downlink.downlinks import AnalogDownlink
@@ -57,7 +57,7 @@ def test_privacy_refuses_it_in_a_sentence() -> None:
 @pytest.mark.exact
 def test_the_analogue_downlink_grows_too() -> None:
     """In round t its noise is 1 / (t + 1) of that without growth, drawn alike."""
-    sent, rows, round = make_shared(), make_cohort(), 6
+    sent, rows, round = make_shared(), FOUR, 6
     errors = []
     for growth in (0.0, 2.0):
         setup = make_setup()

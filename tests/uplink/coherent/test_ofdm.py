@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.link_bench import draw_updates, make_bench, make_cohort, make_given, rebuild
+from support.impaired_bench import make_impaired
+from support.link_bench import draw_updates, make_bench, make_cohort, make_given
 
 from otafl.core.contracts import Group, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.scenario import load_scenario
 from otafl.uplink.base import deliver
-from otafl.uplink.impairments.impairments import Impairments
 from otafl.validation.bench import Bench, Rig
 
 pytestmark = pytest.mark.exact
@@ -123,9 +123,7 @@ def test_noise_of_samples() -> None:
     """Through converters of 16 bits the error has the variance that is saved; 40,000 reals, three
     interferers at 0 dB and two antennas, within 5 standard errors."""
     link = make_given(make_bench("gbma", transport="ofdm", snr_db=10.0), antennas=2)
-    settings = Impairments.Settings(adc_bits=16, adc_range=8.0, interference_db=0.0)
-    impairments = Impairments([settings], None, link.streams)
-    link.transport = rebuild(link.transport, impairments=impairments)
+    link = make_impaired(link, adc_bits=16, adc_range=8.0, interference_db=0.0)
     x = draw_updates(6, 40_000)
     received, report = link.deliver((Group({"a": x}),), make_cohort())
     c, eta, noise = (report.saved_tensors[f"{name}/0"][0, 0] for name in ("c", "eta", "noise"))

@@ -51,17 +51,6 @@ def test_each_received_real_has_its_own_number() -> None:
     np.testing.assert_allclose(report.saved_tensors["tails/0"].numpy(), energy)
 
 
-SCENARIO = {
-    "name": "tails",
-    "data": "digits",
-    "model": {"name": "mlp", "hidden": [16]},
-    "algorithm": {"name": "fedavg", "learning_rate": 0.3},
-    "channel": {"name": "rayleigh", "snr_db": 20.0},
-    "training": {"rounds": 40, "eval_every": 40, "batch_size": 10, "local_steps": 2},
-    "trials": 6,
-}
-
-
 @pytest.mark.exact
 @pytest.mark.parametrize(
     ("impairments", "sections", "said"),
@@ -82,4 +71,4 @@ SCENARIO = {
 )
 def test_what_cannot_be_is_refused(impairments: dict, sections: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        otafl.load_scenario({**SCENARIO, **sections, "impairments": impairments})
+        otafl.load_scenario({"name": "tails", **sections, "impairments": impairments})

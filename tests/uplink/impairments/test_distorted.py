@@ -13,22 +13,25 @@ from otafl.uplink import noise
 
 pytestmark = pytest.mark.exact
 
+SYMBOLS = -(-P // 2)
 
-@pytest.mark.parametrize("quadrature", [False, True])
-def test_carrier_offset(quadrature: bool) -> None:
+
+def pair(sent: np.ndarray) -> np.ndarray:
+    """[K, symbols] of two reals each."""
+    return sent[:, :SYMBOLS] + 1j * np.pad(sent[:, SYMBOLS:], ((0, 0), (0, 1)))
+
+
+def test_carrier_offset() -> None:
     """Device k's symbol i is turned by 2 pi e_k i."""
-    link = make_impaired(make_bench("full", (0, 1), quadrature=quadrature), carrier_offset=0.01)
+    link = make_impaired(make_bench("full", (0, 1), quadrature=True), carrier_offset=0.01)
     got, x, report = deliver(link)
     offset = noise.draw_offsets(link.transport.parts.alignment.impairments, K, 3)[0].numpy()
     assert 0.001 < np.abs(offset).max() <= 0.01
-    symbols = -(-P // 2) if quadrature else P
     for s in range(2):
         gain, eta, sent = select_rows(report, x, s)
-        if quadrature:
-            sent = sent[:, :symbols] + 1j * np.pad(sent[:, symbols:], ((0, 0), (0, 1)))
-        turn = np.exp(2j * np.pi * offset[s][:, None] * np.arange(symbols))
-        y = (gain[:, None] * turn * sent).sum(0)
-        flat = y.real if not quadrature else np.concatenate([y.real, y.imag])[:P]
+        turn = np.exp(2j * np.pi * offset[s][:, None] * np.arange(SYMBOLS))
+        y = (gain[:, None] * turn * pair(sent)).sum(0)
+        flat = np.concatenate([y.real, y.imag])[:P]
         expected = (flat + link.draw_noise(P, 3)[s] / math.sqrt(eta)) / K
         np.testing.assert_allclose(got[s], expected, rtol=1e-5, atol=1e-6)
 
@@ -51,22 +54,19 @@ def test_late_symbols_leak_into_the_next_matched_filter() -> None:
         np.testing.assert_allclose(got[s], expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("quadrature", [False, True])
-def test_clipping(quadrature: bool) -> None:
+def test_clipping() -> None:
     """|p x| stays below the square root of the budget times the peak ratio; phases stay."""
-    link = make_impaired(make_bench("full", (0, 1), quadrature=quadrature), clip_db=1.0)
+    link = make_impaired(make_bench("full", (0, 1), quadrature=True), clip_db=1.0)
     got, x, report = deliver(link)
-    symbols = -(-P // 2) if quadrature else P
     for s in range(2):
         gain, eta, sent = select_rows(report, x, s)
-        if quadrature:
-            sent = sent[:, :symbols] + 1j * np.pad(sent[:, symbols:], ((0, 0), (0, 1)))
+        sent = pair(sent)
         p = np.abs(report.saved_tensors["p/0"][s, 0].numpy())[:, None]
         peak = math.sqrt(10.0 * 10**0.1)
         size = np.abs(p * sent)
         assert (size > peak).any()
         clipped = sent * np.minimum(1.0, peak / size)
         y = (gain[:, None] * clipped).sum(0)
-        flat = y.real if not quadrature else np.concatenate([y.real, y.imag])[:P]
+        flat = np.concatenate([y.real, y.imag])[:P]
         expected = (flat + link.draw_noise(P, 3)[s] / math.sqrt(eta)) / K
         np.testing.assert_allclose(got[s], expected, rtol=1e-5, atol=1e-6)

@@ -178,17 +178,6 @@ def test_cells_have_energies_of_their_own(reals: int) -> None:
     torch.testing.assert_close(received.mean[0]["x"], hand, rtol=5e-3, atol=0)
 
 
-def test_a_crash_ends_the_energy() -> None:
-    x = torch.ones(1, 4).double()
-    limits = TransmitLimits(sent_fraction=torch.tensor([[0.5]]).double())
-    received, report = sent((Group({"x": x}),), [1.0], limits=limits)
-    torch.testing.assert_close(
-        received.mean[0]["x"], torch.tensor([[1.0, 1, 0, 0]]).double(), atol=2e-3, rtol=0
-    )
-    torch.testing.assert_close(report.power, torch.tensor([[1e8]]).double())
-    assert report.delivered_mask_fns[0]().tolist() == [[[True, True, False, False]]]
-
-
 @pytest.mark.parametrize("calibrate", [True, False])
 def test_gains_weigh_devices_that_are_not_calibrated(calibrate: bool) -> None:
     link = make_bench(

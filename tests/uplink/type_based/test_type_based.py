@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -18,7 +17,6 @@ from otafl.core.errors import UserError
 from otafl.core.rng import make_step_key
 from otafl.scenario import load_scenario
 from otafl.uplink.type_based import type_based
-from otafl.uplink.type_based.histograms import find_nearest_type, project
 
 pytestmark = pytest.mark.exact
 
@@ -145,24 +143,11 @@ def test_power_energy_uses_and_side_information() -> None:
     assert report.participants.tolist() == [0]
 
 
-def test_a_tensor_has_a_range_of_its_own() -> None:
-    """Without noise, errors to the nearest of its levels are half a step at most."""
-    group = Group({"a": draw_updates(K, 14), "b": 9.0 * draw_updates(K, 9)})
-    how = {"levels": M, "range": "block", "rounding": "nearest", "snr_db": 200.0}
-    received, _ = send(make_bench("ci", transport="type_based", **how), (group,), WHO)
-    for name, block in group.tensors.items():
-        rows = WEIGHT[:, None] * block.numpy()
-        half_step = np.abs(K * rows).max() / (M - 1)
-        worst = np.abs(received.mean[0][name][0].numpy() - rows.sum(0)).max()
-        assert 0.05 * half_step < worst <= half_step * (1 + 1e-6)
-
-
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
         ({}, "power: 'gbma' does not go with transport: 'type_based', which counts devices"),
         ({"power": "full"}, "use genie or ci or multi_antenna_ci or tci or cotaf or budget_paced"),
-        ({"power": "pre_scaler"}, "power: 'pre_scaler' does not go with"),
         (
             {"power": "ci", "receiver": {"name": "auto", "scale": "mmse"}},
             "receiver.scale: mmse does not go with transport: 'type_based'",
@@ -171,33 +156,9 @@ def test_a_tensor_has_a_range_of_its_own() -> None:
             {"power": "ci", "impairments": {"clip_db": 3.0}},
             "impairments.clip_db: 3.0 does not go with transport: 'type_based'",
         ),
-        (
-            {"power": "ci", "transport": {"name": "type_based", "levels": 10**9}},
-            "transport.levels: got 1000000000; must be less than or equal to 4096",
-        ),
     ],
 )
 def test_what_it_refuses(keys: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError) as raised:
         load_scenario({"name": "s", "transport": "type_based"} | keys)
     assert said in " ".join(str(raised.value).split())
-
-
-def test_nearest_type_is_the_nearest() -> None:
-    """Of all types: 400 draws of three and four levels, from close to far off."""
-    rng = np.random.default_rng(0)
-    for count, total, spread in itertools.product((3, 4), (0, 1, 5), (0.2, 1.0, 4.0)):
-        near = rng.multinomial(total, np.full(count, 1 / count), 20).T
-        y = near + spread * rng.standard_normal((count, 20))
-        senders = torch.full((1, 1, 20), float(total), dtype=torch.float64)
-        got = find_nearest_type(torch.from_numpy(y)[None], senders)[0].numpy()
-        for column in range(20):
-            np.testing.assert_array_equal(got[:, column], find_nearest_counts(y[:, column], total))
-
-
-def test_each_count_by_itself() -> None:
-    y = torch.tensor([[[-0.7], [1.4], [3.2]]])
-    senders = torch.tensor([[2.0]])
-    assert project(y, senders, "round").flatten().tolist() == [0.0, 1.0, 2.0]
-    assert project(y, senders, "lattice").flatten().tolist() == [0.0, 0.0, 2.0]
-    assert project(y, senders, "none") is y
