@@ -98,14 +98,6 @@ def test_attackers_lie_about_their_norm_and_to_the_codec() -> None:
     assert one.memory.get_all()["rest"][:, 0].tolist() == [[0.0, -10.0]] * 3
 
 
-def test_an_attacker_keeps_to_the_power_limit() -> None:
-    keys = {"power": "full", "faults": {"byzantine": 2, "attack": "scale", "scale": 1e3}}
-    keys |= {"engine.dtype": "float64"}
-    one = run(engine(keys), 3)
-    power = one.means.take()["tx_power"]
-    torch.testing.assert_close(power, one.parts.link.budget.budget.double())
-
-
 @pytest.mark.parametrize("transport", ["over_the_air", "digital"])
 def test_the_round_goes_on_without_the_refused(transport: str) -> None:
     """Of devices that send 1, 2, 3, 4 the last two are left."""

@@ -144,18 +144,6 @@ def test_stacked_is_alone_though_participants_differ(protocol: str, life: str) -
     assert len(np.unique(together["updates_lost"][..., -1])) > 1
 
 
-def test_joules_of_batteries_are_what_was_spent() -> None:
-    """At the end of a run on batteries, charge and spending make up what there was and came."""
-    keys = BATTERIES | PROTOCOLS["late"] | {"engine.dtype": "float64"}
-    one = run(engine(keys), 40)
-    clock, own = one.parts.clock, one.parts.hardware
-    spent, left = clock.compute_spent_j().sum(2), clock.compute_charge_j()
-    came = [trial.power.compute_harvested_j() for trial in clock.trials]
-    np.testing.assert_allclose(own.charge_j + np.array(came) - left, spent, rtol=1e-9)
-    assert (clock.compute_charge_j() >= 0).all()
-    assert (spent > 2e-4).any()
-
-
 def test_nobody_radiates_more_than_its_battery_has() -> None:
     """Mains-sized power on a battery of a tenth of a slot: the slot takes what there is, circuits
     first, and no more."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
@@ -105,25 +103,3 @@ def test_join_orders_rows_by_trial_and_device() -> None:
         assert both.cohort.counts == (3, 2, 0)
         for joined, a, b in zip(contents(both), contents(first), contents(second), strict=True):
             assert joined == sorted(a + b)
-
-
-def test_what_the_method_made_stays_with_what_is_sent() -> None:
-    """Through a split, a join and a checkpoint; it is kept only where it is something else."""
-    first, second = update(CELLS[:3], 0), update(CELLS[3:], 1)
-    same = first.replace_payload(first.payload)
-    assert (same.original, same.original_payload) == ((), first.payload)
-
-    def halved(one: Update) -> Update:
-        return one.replace_payload(
-            tuple(
-                replace(group, tensors={name: block / 2 for name, block in group.tensors.items()})
-                for group in one.payload
-            )
-        )
-
-    kept, others = halved(first).split(torch.tensor([True, False, True]))
-    both = Update.from_state_dict(others.join(halved(second)).join(kept).state_dict())
-    assert contents(replace(both, payload=both.original_payload, original=())) == contents(
-        first.join(second)
-    )
-    assert contents(both) == contents(halved(first.join(second)))
