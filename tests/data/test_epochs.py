@@ -63,9 +63,3 @@ def test_looped_twin() -> None:
                 for place in range(3):
                     batch = local.draw_batch(3 * epoch + place, draw)
                     assert list_samples(batch, row) == order[4 * place : 4 * place + 4]
-
-
-def test_rows_with_other_numbers_of_steps_are_refused_with_both() -> None:
-    sizes = [[3, 40]]
-    with pytest.raises(ValueError, match=r"local steps of the rows: got \[3, 30\]"):
-        make_data(sizes).select_cohort(0, choose_rows([0, 0], [0, 1], sizes))

@@ -111,12 +111,6 @@ def test_labels_are_flipped_and_counted_flipped() -> None:
     assert torch.equal(few.count_classes(), torch.stack([counts[1], counts[2].flip(0)]))
 
 
-def test_a_step_that_a_round_does_not_have() -> None:
-    work = some_data([[4]], 2)[0].select_cohort(0, everybody(1, 1))
-    with pytest.raises(IndexError, match=rf"local step: got 99; must be in 0\.\.{work.steps - 1}"):
-        work.draw_batch(99)
-
-
 @pytest.mark.parametrize("batch", [12, 13, 100_000])
 def test_full_batches_are_no_wider_than_the_samples(batch: int) -> None:
     """Each device gives all its samples in their order, without a draw."""

@@ -63,16 +63,8 @@ def test_version_and_help(capsys: pytest.CaptureFixture) -> None:
 
 
 def test_run_writes_result_and_figure(small: Path, capsys: pytest.CaptureFixture) -> None:
-    call(
-        "run",
-        "small.yaml",
-        "--set",
-        "training.rounds=2",
-        "--set",
-        "trials=3",
-        "--set",
-        "engine.device=cpu",
-    )
+    changes = ("training.rounds=2", "trials=3", "engine.device=cpu")
+    call("run", "small.yaml", *(f"--set={one}" for one in changes))
     captured = capsys.readouterr()
     table, then, last = captured.out.strip().rsplit("\n", 2)
     assert table.startswith("test accuracy ")

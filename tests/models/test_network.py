@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 import torch
 from support.network_bench import BOTH, CLOSE, F64, IMAGE, STEPS, B, N, draw_normal, draw_params
-from support.rounding import assert_agree
 from support.training_scores import score_training
 from torch.nn import functional
 
@@ -65,22 +64,6 @@ def test_padding_is_in_no_statistics() -> None:
         torch.testing.assert_close(loss[row : row + 1], alone, **CLOSE)
         for name, grad in by.items():
             torch.testing.assert_close(grads[name][row : row + 1], grad, rtol=0, atol=1e-11)
-
-
-def test_scaler_is_at_convolutions_in_training_alone() -> None:
-    """Divided before a norm it changes EPSILON's part alone; without one it divides."""
-    normed, plain = (Conv("a", 2, 3), Norm("b", 3)), (Conv("a", 2, 3),)
-    x = draw_normal(N, B, *IMAGE, seed=9)
-    for steps in (normed, plain):
-        one = Network(IMAGE, (*steps, Relu(), MeanPool()))
-        half = Network(IMAGE, (*steps, Relu(), MeanPool()), scale=0.5)
-        params = draw_params(one)
-        assert_agree(half.logits(params, x), one.logits(params, x))
-        difference = score_training(half, params, x) - score_training(one, params, x)
-        if steps is normed:
-            assert 0 < difference.abs().max() < 2e-5
-        else:
-            torch.testing.assert_close(difference, one.logits(params, x), **CLOSE)
 
 
 def test_batch_normalisation_of_one_number_is_refused() -> None:
