@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from twins import fedrlr as twin
 
+from otafl.factorised import lowrank
 from otafl.factorised.lowrank import (
     LowRank,
     Tangent,
@@ -156,3 +157,12 @@ def test_a_vanishing_singular_value_stays_at_the_floor() -> None:
     moved = retract([point], [xi])[0]
     torch.testing.assert_close(moved.s[:, 2], 1e-12 * moved.s[:, 0], rtol=1e-2, atol=0)
     torch.testing.assert_close(moved.s[:, :2], point.s[:, :2], rtol=1e-12, atol=0)
+
+
+def test_a_projection_leaves_nothing_along_the_basis() -> None:
+    random = torch.Generator().manual_seed(1)
+    basis = torch.linalg.qr(torch.randn(2, 7, 3, generator=random, dtype=torch.float64))[0]
+    thin = torch.randn(2, 7, 2, generator=random, dtype=torch.float64)
+    rest = lowrank.project_out(basis, thin)
+    torch.testing.assert_close(basis.mT @ rest, torch.zeros(2, 3, 2, dtype=torch.float64))
+    torch.testing.assert_close(thin - rest, basis @ (basis.mT @ thin))
