@@ -150,16 +150,3 @@ class Widths(Probe):
         count = received.group_weight[0]
         assert isinstance(count, dict)
         return {"x": torch.where(count["x"] > 0, received.mean[0]["x"], server["x"])}
-
-
-class TwoScales(Probe):
-    """SCAFFOLD: two blocks of one payload, a million times apart; the same from every device."""
-
-    big, small = 1e3, 1e-3
-
-    def widths(self) -> dict[str, int]:
-        return {"big": self.width, "small": self.width}
-
-    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
-        one = broadcast.tensors["big"].new_ones(cohort.num_rows, self.width)
-        return (Group({"big": self.big * one, "small": self.small * one}),)

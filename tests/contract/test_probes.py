@@ -105,26 +105,3 @@ def test_trials_with_other_participants(link: dict, within: float) -> None:
             )
     assert len(sets) > 1
     np.testing.assert_allclose(one.server["x"][:, 0].numpy(), hand, rtol=within)
-
-
-@pytest.mark.parametrize("normalise", ["payload", "block"])
-def test_blocks_of_different_scale(normalise: str) -> None:
-    """All send the same constant blocks over h = 1 at power P: with m the mean symbol power of
-    what shares a scalar, eta = P / m and the mean's noise has variance m / (2 P K^2) a symbol. Of
-    6,000 symbols the mean square is within 10 % (5.5 standard deviations)."""
-    keys = ON_AIR | {
-        "channel.snr_db": 20.0,
-        "data.partition": "iid",
-        "transport": {"name": "over_the_air", "normalise": normalise},
-    }
-    one = probed(keys, lambda parts: probes.TwoScales(parts, width=2000))
-    assert one.sample_share.unique().tolist() == [75.0]
-    one.run_round(0)
-    big, small = probes.TwoScales.big, probes.TwoScales.small
-    both = (big**2 + small**2) / 2
-    for name, level in (("big", big), ("small", small)):
-        m = both if normalise == "payload" else level**2
-        measured = float((one.server[name] - level).square().mean())
-        assert measured == pytest.approx(m / (2 * 100 * 4**2), rel=0.1)
-    side = 4 * (2 if normalise == "block" else 1)
-    assert one.means.take()["side_symbols"].tolist() == [side] * 3
