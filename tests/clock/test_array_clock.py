@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 import torch
 from contract.small import scenario
-from support.made_devices import make_battery_hardware as made
 from support.rounding import assert_agree
 
-from otafl.clock import ArrayClock, Clock, EventClock
-from otafl.devices.hardware import Hardware
-from otafl.devices.protocols import Rules
+from otafl.clock import ArrayClock, EventClock
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
@@ -90,78 +87,3 @@ def test_a_run_is_that_with_simpy(name: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_not_plain_is_left_to_simpy() -> None:
     kinds = [type(engine(changes).parts.clock) for changes in OTHERS]
     assert kinds == [EventClock] * len(OTHERS)
-
-
-class Twins:
-    """The same rounds of random work, with arrays and with SimPy."""
-
-    def __init__(self, seed: int, together: int = 1) -> None:
-        one = made(6, **WATTS)
-        frugal = made(6)
-        self.stack = Hardware.stack([one, frugal, one, frugal])
-        self.arrays = ArrayClock(self.stack)
-        self.simpy = EventClock(self.stack, [Rules()] * 4, [()] * 4)
-        self.arrays.together = self.simpy.together = together
-        self.draw = np.random.default_rng(seed)
-
-    def both(self, method: str, *given: Any) -> Any:
-        ours, law = (getattr(one, method)(*given) for one in (self.arrays, self.simpy))
-        assert_same(ours, law, method)
-        return ours
-
-    def begin(self, round: int) -> None:
-        """Begin a round: of some trials with nobody, of a stopped trial with somebody."""
-        free = self.simpy.get_available() & (self.draw.random((4, 6)) < 0.5)
-        who = [row.nonzero()[0] for row in free]
-        rows = sum(map(len, who))
-        down, seconds = self.draw.random((2, rows)) * (self.draw.random((2, rows)) < 0.9)
-        given = round, who, down, seconds, self.draw.random(rows)
-        self.both("begin", *given, None if round % 2 else 1.3 * self.draw.random(4) + 1.0)
-
-    def look(self) -> None:
-        for method in TOLD:
-            self.both(method)
-
-    def close(self) -> None:
-        airtime = self.draw.random(4) * (self.draw.random(4) < 0.8)
-        joules, on_air = self.draw.random((2, 4, 6))
-        self.both("close_slot", airtime, joules, on_air if self.draw.random() < 0.5 else None)
-
-
-@pytest.mark.parametrize("together", [1, 2])
-def test_rounds_of_random_work_are_those_of_simpy(together: int) -> None:
-    """Also of a clock that continues from a saved state."""
-    twins = Twins(3, together)
-    for round in range(9):
-        if round == 4:
-            twins.both("stop", 1)
-            state = twins.arrays.state_dict()
-            twins.arrays = ArrayClock(twins.stack)
-            twins.arrays.together = together
-            twins.arrays.load_state_dict(state)
-        twins.both("wait_for_devices")
-        twins.begin(round)
-        twins.both("get_available")
-        twins.both("get_busy")
-        twins.both("admit")
-        twins.both("get_available")
-        twins.both("get_busy")
-        twins.close()
-        twins.both("synchronise", together, [0.5, 0.0, 0.25, 0.125])
-        twins.look()
-
-
-@pytest.mark.parametrize("kind", [ArrayClock, EventClock])
-def test_errors(kind: type[Clock]) -> None:
-    given = () if kind is ArrayClock else ([Rules()], [()])
-
-    def make() -> Clock:
-        return kind(Hardware.stack([made(2)]), *given)  # type: ignore[arg-type]
-
-    with pytest.raises(ValueError, match="seconds must be finite"):
-        make().begin(0, [np.arange(2)], 0.0, np.array([1.0, np.nan]), np.ones(2))
-    clock = make()
-    clock.begin(0, [np.arange(2)], 0.0, np.ones(2), np.ones(2))
-    clock.admit()
-    with pytest.raises(ValueError, match="airtime_s must be finite"):
-        clock.close_slot(-1.0)

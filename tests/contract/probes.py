@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm
-from otafl.codecs.base import Codec, EncodedGroup
 from otafl.core.contracts import (
     Broadcast,
     Cohort,
@@ -151,78 +150,3 @@ class Widths(Probe):
         count = received.group_weight[0]
         assert isinstance(count, dict)
         return {"x": torch.where(count["x"] > 0, received.mean[0]["x"], server["x"])}
-
-
-class OwnModels(Probe):
-    """FedAMP: the server keeps a model of each device, sends each its own and gets each back."""
-
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
-        trials, devices = self.parts.samples.sample_share.shape
-        return {"bank": self.parts.samples.sample_share.new_zeros(trials, devices, self.width)}, {}
-
-    def broadcast(self, server: Tensors, cohort: Cohort) -> Broadcast:
-        own = server["bank"].flatten(0, 1).index_select(0, cohort.flat_index)
-        return Broadcast({"x": own}, per_device=True)
-
-    def run_local_update(
-        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
-    ) -> tuple[Tensors, Payload, Tensor]:
-        numbers = of_rows(context.cohort, context.round)
-        return {}, (Group({"x": 2.0 * broadcast.tensors["x"] + numbers[:, None]}),), numbers
-
-    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
-        assert received.per_device is not None
-        bank = (
-            server["bank"]
-            .flatten(0, 1)
-            .index_copy(0, context.cohort.flat_index, received.per_device[0]["x"])
-        )
-        return {"bank": bank.view_as(server["bank"])}
-
-
-class TwoScales(Probe):
-    """SCAFFOLD: two blocks of one payload, a million times apart; the same from every device."""
-
-    big, small = 1e3, 1e-3
-
-    def widths(self) -> dict[str, int]:
-        return {"big": self.width, "small": self.width}
-
-    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
-        one = broadcast.tensors["big"].new_ones(cohort.num_rows, self.width)
-        return (Group({"big": self.big * one, "small": self.small * one}),)
-
-
-class Biases(Probe):
-    """FedRLR: one group over the uplink, one free of error."""
-
-    def widths(self) -> dict[str, int]:
-        return {"x": self.width, "bias": 1}
-
-    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
-        bias = of_rows(cohort, round)[:, None]
-        free = Group({"bias": bias}, route="ideal", reason="a test")
-        return *super().payload(broadcast, cohort, round), free
-
-
-class Residual(Codec):
-    """A codec with memory: sends one coordinate of what it has, keeps the rest for the next time
-    (error feedback). Which one changes from round to round."""
-
-    def __init__(self, streams: Streams) -> None:
-        super().__init__(self.Settings(), {}, streams)
-
-    def init(self, payload: Payload) -> Tensors:
-        return {"rest": torch.zeros_like(payload[0].tensors["x"])}
-
-    def encode_group(
-        self, group: Group, index: int, memory: Tensors, context: Context
-    ) -> EncodedGroup:
-        whole = group.tensors["x"] + memory["rest"]
-        sent = torch.zeros_like(whole)
-        place = context.round % whole.shape[1]
-        sent[:, place] = whole[:, place]
-        return Group({"x": sent}), {"rest": whole - sent}
-
-    def count_bits(self, group: Group) -> float:
-        return 64.0

@@ -151,17 +151,6 @@ def test_draws_do_not_depend_on_who_takes_part(algorithm: str, work: dict[str, A
     assert compared or not payload
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedrlr", "ditto"])
-def test_dropout_is_the_same_alone_as_in_a_stack(algorithm: str) -> None:
-    dropped = {"name": "mlp", "hidden": [4, 4], "dropout": 0.5}
-    keys = make_keys(algorithm, over_fading(algorithm), model=dropped)
-    whole = compute_scores(run(engine(keys), 2))
-    alone = compute_scores(run(engine(keys, trials=[1]), 2))
-    close(alone, {name: value[1:2] for name, value in whole.items()}, TOLERANCE)
-    other = compute_scores(run(engine(keys | {"model": dropped | {"dropout": 0.0}}), 2))
-    assert any(not torch.equal(whole[name], other[name]) for name in whole)
-
-
 @EVERY_PAIR
 def test_chunked_is_unchunked_and_a_stopped_trial_disturbs_no_other(
     algorithm: str, transport: str

@@ -6,7 +6,6 @@ All in double precision; over the air without fading at 140 dB, where the mean i
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -41,12 +40,6 @@ def mean(one: Engine, trial: int, devices: Iterable[int], of: Callable[[int], fl
     devices = list(devices)
     total = sum(float(share[k]) for k in devices)
     return sum(float(share[k]) * of(k) for k in devices) / total
-
-
-def test_samples_are_unequal() -> None:
-    """Else the weights of the means below would go unchecked."""
-    share = engine(EXACT).sample_share
-    assert all(len(set(row.tolist())) == 4 for row in share)
 
 
 @LINKS
@@ -89,19 +82,6 @@ def test_masks(link: dict, within: float) -> None:
         assert float(count[trial, 3]) == 0.0
 
 
-@pytest.mark.parametrize("link", [EXACT, DIGITAL], ids=["ideal", "digital"])
-def test_a_model_for_each_device(link: dict) -> None:
-    keys = {"devices.participants": 2}
-    one = run(probed(link | keys, probes.OwnModels), 3)
-    bank = np.zeros((3, 4))
-    for t, cohort in enumerate(one.select_cohort(None, t) for t in range(3)):
-        for s, k in zip(cohort.trial.tolist(), cohort.device.tolist(), strict=True):
-            bank[s, k] = 2.0 * bank[s, k] + probes.value(s, k, t)
-    np.testing.assert_allclose(one.server["bank"][..., 0].numpy(), bank, rtol=1e-12)
-    np.testing.assert_allclose(one.server["bank"][..., 1].numpy(), bank, rtol=1e-12)
-    assert one.downlink_bits.tolist() == [3 * 2 * 2 * 32.0] * 3  # rounds, devices, reals, bits
-
-
 @LINKS
 def test_trials_with_other_participants(link: dict, within: float) -> None:
     """Two of four devices, chosen anew in each round and trial; the second trial stops early."""
@@ -125,88 +105,3 @@ def test_trials_with_other_participants(link: dict, within: float) -> None:
             )
     assert len(sets) > 1
     np.testing.assert_allclose(one.server["x"][:, 0].numpy(), hand, rtol=within)
-
-
-LATE = {
-    "devices.deadline_s": 0.5,
-    "devices.late": "next",
-    "devices.downlink_rate_bps": 1e12,
-    "channel": {"name": "awgn", "bandwidth_hz": 1e12},
-}
-
-
-def speed(flops_per_s: float) -> dict[str, Any]:
-    """Of all devices; a probe's local work is one operation."""
-    return {"name": "fixed", "flops_per_s": flops_per_s}
-
-
-def test_participants_are_chosen_from_those_available() -> None:
-    """Devices 0 and 1 need longer than a slot; while they are at work only the others can be
-    asked, and no more of them than are asked for."""
-    speeds = {"name": "classes", "classes": [1 / 2.3, 1 / 2.3, 4, 4]}
-    keys = LATE | {"devices.compute": speeds, "devices.participants": 3}
-    one = probed(keys | EXACT, probes.Probe)
-    counts = []
-    for t in range(6):
-        available = one.find_available(t)
-        cohort = one.select_cohort(available, t)
-        counts.append(cohort.counts)
-        if available is not None:
-            assert available[cohort.trial, cohort.device].all()
-            expected = np.minimum(available.sum(1), 3)
-            assert cohort.counts == tuple(expected.tolist())
-        one.run_round(t)
-    assert counts[0] == (3, 3, 3)
-    assert 2 in np.unique(counts)
-
-
-def test_memory_of_a_codec_follows_its_device() -> None:
-    one = probed(EXACT | {"devices.participants": 2}, probes.Probe)
-    link = dataclasses.replace(one.parts.link, codec=probes.Residual(one.parts.streams))
-    one.parts = dataclasses.replace(one.parts, link=link)
-    run(one, 5)
-    rest, server = np.zeros((3, 4, 2)), np.zeros((3, 2))
-    for heard in one.parts.algorithm.heard:
-        for s in range(3):
-            sent = {}
-            for k in heard.cohort.device[heard.cohort.trial == s].tolist():
-                rest[s, k] += probes.value(s, k, heard.round)
-                place = heard.round % 2
-                sent[k], rest[s, k, place] = rest[s, k, place], 0.0
-            server[s, place] += mean(one, s, sent, sent.__getitem__)
-    assert (rest[..., 0] != 0).any()
-    np.testing.assert_allclose(one.memory.get_all()["rest"].numpy(), rest, rtol=1e-12)
-    np.testing.assert_allclose(one.server["x"].numpy(), server, rtol=1e-12)
-
-
-@pytest.mark.parametrize("normalise", ["payload", "block"])
-def test_blocks_of_different_scale(normalise: str) -> None:
-    """All send the same constant blocks over h = 1 at power P: with m the mean symbol power of
-    what shares a scalar, eta = P / m and the mean's noise has variance m / (2 P K^2) a symbol. Of
-    6,000 symbols the mean square is within 10 % (5.5 standard deviations)."""
-    keys = ON_AIR | {
-        "channel.snr_db": 20.0,
-        "data.partition": "iid",
-        "transport": {"name": "over_the_air", "normalise": normalise},
-    }
-    one = probed(keys, lambda parts: probes.TwoScales(parts, width=2000))
-    assert one.sample_share.unique().tolist() == [75.0]
-    one.run_round(0)
-    big, small = probes.TwoScales.big, probes.TwoScales.small
-    both = (big**2 + small**2) / 2
-    for name, level in (("big", big), ("small", small)):
-        m = both if normalise == "payload" else level**2
-        measured = float((one.server[name] - level).square().mean())
-        assert measured == pytest.approx(m / (2 * 100 * 4**2), rel=0.1)
-    side = 4 * (2 if normalise == "block" else 1)
-    assert one.means.take()["side_symbols"].tolist() == [side] * 3
-
-
-def test_ideal_route() -> None:
-    """Free of error and uncounted, beside a block that noise swamps."""
-    one = run(probed(ON_AIR | {"channel.snr_db": -20.0}, probes.Biases), 1)
-    for s in range(3):
-        hand = mean(one, s, range(4), lambda k, s=s: probes.value(s, k, 0))
-        assert float(one.server["bias"][s]) == pytest.approx(hand, rel=1e-12)
-        assert abs(float(one.server["x"][s, 0]) / hand - 1) > 1e-3
-    assert one.means.take()["uplink_symbols"].tolist() == [2.0] * 3

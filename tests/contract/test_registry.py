@@ -3,17 +3,16 @@ for."""
 
 from __future__ import annotations
 
-import functools
 import subprocess
 import sys
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.settings import Settings, list_stackable_fields
-from otafl.scenario import build_json_schema, load_scenario
+from otafl.core.settings import Settings
+from otafl.scenario import load_scenario
 from otafl.scenario.keys import CHOICES
 
 ENTRIES = [(table, name) for table in registry.TABLES for name in registry.list_names(table)]
@@ -50,37 +49,6 @@ def test_every_table_is_a_section_with_a_default() -> None:
             section = getattr(section, str(part))
         default = registry.TABLES[choice.table].default
         assert section == registry.load_settings_class(choice.table, default)(name=default)
-
-
-def test_the_schema_marks_stackable_fields_and_describes_entries() -> None:
-    for table, name in ENTRIES:
-        listed = section_of(registry.TABLES[table].path)["anyOf"][-1]["oneOf"]
-        (own,) = (one for one in listed if name in one["title"].split())
-        assert own["description"]
-        properties = referred(own)["properties"]
-        marked = {key for key, info in properties.items() if info.get("stackable")}
-        assert marked == set(list_stackable_fields(registry.load_settings_class(table, name)))
-
-
-@functools.cache
-def schema() -> dict[str, Any]:
-    return build_json_schema()
-
-
-def referred(node: dict[str, Any]) -> dict[str, Any]:
-    """A node of the schema, or the one that it refers to."""
-    return schema()["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
-
-
-def section_of(path: tuple[str, ...]) -> dict[str, Any]:
-    """What the schema says of a section; of one in a section that is chosen, in its first kind."""
-    node = schema()
-    for part in path:
-        node = referred(node)
-        if "anyOf" in node:
-            node = referred(node["anyOf"][-1]["oneOf"][0])
-        node = node["properties"][part]
-    return node
 
 
 def test_an_unknown_name_is_refused_with_the_closest() -> None:

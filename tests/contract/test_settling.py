@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
-from contract.small import PAIRS, engine, equal, run, small
+from contract.small import PAIRS, engine, equal, run
 
 from otafl.core import registry
 from otafl.core.contracts import Tensors
 from otafl.engine.engine import Engine
-from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
 
 SENDING = [pair for pair in PAIRS if pair[0] != "local_only"]
@@ -90,28 +88,3 @@ def test_a_round_that_nobody_is_heard_in(algorithm: str, transport: str) -> None
             assert not torch.equal(heard, was)
         else:
             assert torch.equal(now, heard)
-
-
-@pytest.mark.parametrize("codec", registry.list_names("codec"))
-def test_a_codec_remembers_what_was_not_heard(codec: str) -> None:
-    """All of it, of a codec with memory, and less where it was heard."""
-    chosen = small("codec", codec)
-    layers = bool(
-        registry.load_settings_class("codec", codec).example
-    )  # it codes matrices of weights
-    method = {"name": "fedavg", "sends": "model"} if layers else "fedavg"
-    keys = {"algorithm": method, "codec": chosen, "engine.dtype": "float64"}
-    seen, silent = run(engine(keys), 1), engine(keys | {"power": {"name": "tci", "threshold": 1e9}})
-    made, encode = [], silent.parts.link.codec.encode
-
-    def noted(payload: Any, *more: Any) -> Any:
-        made.append(flatten(payload[0].tensors).clone())
-        return encode(payload, *more)
-
-    silent.parts.link.codec.encode = noted  # type: ignore[method-assign]
-    silent.run_round(0)
-    heard = seen.memory.get_all()
-    assert bool(heard) == seen.parts.link.codec.has_memory
-    for name, kept in silent.memory.get_all().items():
-        assert torch.equal(kept.flatten(0, 1), made[0])
-        assert heard[name].norm() < kept.norm()

@@ -77,16 +77,6 @@ def test_equals_the_loop(crop: int, flip: bool) -> None:
                     np.testing.assert_array_equal(seen.x[row, b], expected)
 
 
-def test_numbers_are_a_devices_own() -> None:
-    """Whoever else takes part, and however the cohort is cut."""
-    settings = AugmentSettings(crop=2, flip=True)
-    whole = local_data(settings).select_cohort(5, EVERYBODY).draw_batch(1)
-    few = local_data(settings).select_cohort(5, cohort([0, 1], [2, 1])).draw_batch(1)
-    assert torch.equal(few.x, whole.x[[2, 4]])
-    chunk = local_data(settings).select_cohort(5, EVERYBODY.slice_rows(3, 6)).draw_batch(1)
-    assert torch.equal(chunk.x, whole.x[3:])
-
-
 def test_nothing_to_do_and_what_is_no_image() -> None:
     streams = Streams([0], [0])
     assert make_augmentation(None, images((3, 3)), streams) is None

@@ -84,16 +84,6 @@ def test_what_is_no_batch(tmp_path: Path, content: bytes, message: str) -> None:
     assert not Path("harmed").exists()
 
 
-def test_batches_as_python_3_writes_them(tmp_path: Path) -> None:
-    pixels, labels = make_batch(4)
-    for protocol in (2, 4):
-        content = {b"data": pixels, b"labels": labels}
-        (tmp_path / "batch").write_bytes(pickle.dumps(content, protocol))
-        found = read_batch(tmp_path / "batch", "labels", 10)
-        assert_array_equal(found[0], pixels)
-        assert_array_equal(found[1], labels)
-
-
 def test_standardised_images(tmp_path: Path) -> None:
     """By the usual means and deviations of the channels; black is a pixel of 0."""
     write_cifar10(tmp_path / "cifar-10-batches-py")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from otafl.core.contracts import Batch, Cohort, Workload
+from otafl.core.contracts import Batch, Cohort
 from otafl.core.rng import Streams, derive_words
 from otafl.data.device_splits import pack
 from otafl.data.training_data import TrainingData
@@ -64,22 +63,3 @@ def test_looped_twin() -> None:
                 for place in range(3):
                     batch = local.draw_batch(3 * epoch + place, draw)
                     assert list_samples(batch, row) == order[4 * place : 4 * place + 4]
-
-
-def test_rows_with_other_numbers_of_steps_are_refused_with_both() -> None:
-    sizes = [[3, 40]]
-    with pytest.raises(ValueError, match=r"local steps of the rows: got \[3, 30\]"):
-        make_data(sizes).select_cohort(0, choose_rows([0, 0], [0, 1], sizes))
-
-
-@pytest.mark.parametrize(
-    ("samples", "steps", "batch"), [(3, 2, 3.0), (10, 6, 10 / 3), (12, 6, 4.0), (13, 8, 13 / 4)]
-)
-def test_workload_counts_the_samples_that_are_trained_on(
-    samples: int, steps: int, batch: float
-) -> None:
-    """Two passes of minibatches of 4, by hand."""
-    load: Any = Workload(1, 4, np.array([float(samples), 4.0]), num_epochs=2)
-    assert load.num_steps.tolist() == [steps, 2]
-    np.testing.assert_allclose(load.effective_batch_size, [batch, 4.0])
-    assert load.select_devices(np.array([0])).num_steps.tolist() == [steps]

@@ -11,7 +11,7 @@ from support.small_sets import VOCABULARY, make_vector, write_tweets, write_vect
 
 from otafl.core.errors import UserError
 from otafl.data import load
-from otafl.data.leaf import Sent140, read_vectors, tokenise
+from otafl.data.leaf import Sent140, read_vectors
 
 pytestmark = pytest.mark.exact
 
@@ -37,15 +37,6 @@ def root(tmp_path: Path) -> Path:
 def sample(text: list[str], length: int) -> np.ndarray:
     rows = [make_vector(word) if word in VOCABULARY else np.zeros(50) for word in text]
     return np.array(rows + [np.zeros(50)] * (length - len(text)), np.float32)
-
-
-def test_words() -> None:
-    assert tokenise("I DON'T know... really?!", 25) == [
-        *("i", "don't", "know", ".", ".", "."),
-        *("really", "?", "!"),
-    ]
-    assert tokenise("a b c d", 2) == ["a", "b"]
-    assert tokenise(" ()-- ", 5) == []
 
 
 def test_the_authors_file(root: Path) -> None:
@@ -88,14 +79,6 @@ def test_missing_files(root: Path) -> None:
     (folder / "glove.6B.50d.txt").unlink()
     with pytest.raises(UserError, match=r"glove.6B.50d.txt of sent140 .*otafl data get sent140"):
         load(Sent140(root=str(root)))
-
-
-def test_vectors_by_hand(tmp_path: Path) -> None:
-    path = tmp_path / "v.txt"
-    path.write_text("a 1 2\nb 3 4\nä 5 6\na 7 8\n", encoding="utf-8")
-    places, table = read_vectors(path, {"a", "ä", "c"}, 2)
-    assert places == {"a": 1, "ä": 2}
-    assert_array_equal(table, [[0, 0], [1, 2], [5, 6]])
 
 
 @pytest.mark.parametrize(

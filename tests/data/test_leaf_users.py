@@ -7,20 +7,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from otafl.core.errors import UserError
-from otafl.data.leaf import draw_users, split_user
+from otafl.data.leaf import draw_users
 
 pytestmark = pytest.mark.exact
-
-
-def test_a_user_keeps_nine_tenths_for_training() -> None:
-    for count, kept in ((2, 1), (3, 2), (5, 4), (10, 9), (11, 9), (40, 36)):
-        x = np.arange(count)
-        x_train, y_train, x_test, y_test = split_user(x, x + 100, np.random.default_rng(count))
-        assert len(x_train) == kept
-        assert_array_equal(np.sort(np.concatenate([x_train, x_test])), x)
-        assert_array_equal(y_train, x_train + 100)
-        assert_array_equal(y_test, x_test + 100)
-        assert (np.diff(x_train) > 0).all()
 
 
 def test_users_are_drawn_until_they_have_enough() -> None:

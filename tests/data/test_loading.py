@@ -44,13 +44,6 @@ def test_split_by_hand(root: Path) -> None:
     assert first_pixels == [[0, 7, 14, 21], [28, 35], [56, 63, 70, 77]]
 
 
-def test_per_device_pools_the_test_samples() -> None:
-    official, data = load(Digits()), load(Digits(test="per_device"))
-    assert_array_equal(data.x_train, np.concatenate([official.x_train, official.x_test]))
-    assert_array_equal(data.y_train, np.concatenate([official.y_train, official.y_test]))
-    assert data.x_test.shape == (0, 64)
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

@@ -76,25 +76,6 @@ def test_looped_twin() -> None:
             assert got.y[row].tolist() == (wanted % 7).tolist()
 
 
-SIZES = [[20, 31, 18, 25], [40, 15, 22, 17], [16, 16, 33, 60]]
-
-
-def all_batches(
-    data: TrainingData, cohort: Cohort, rounds: list[int], steps: int = 2
-) -> torch.Tensor:
-    works = [data.select_cohort(round, cohort) for round in rounds]
-    return torch.stack([w.draw_batch(s, d).x for w in works for s in range(steps) for d in (0, 1)])
-
-
-def test_the_same_in_chunks_and_cohorts() -> None:
-    whole = all_batches(some_data(SIZES, 6)[0], everybody(3, 4), [2, 3])
-    data = some_data(SIZES, 6)[0]
-    chunks = [everybody(3, 4).slice_rows(a, b) for a, b in ((0, 5), (5, 6), (6, 12))]
-    assert torch.equal(whole, torch.cat([all_batches(data, c, [2, 3]) for c in chunks], 1))
-    rows = torch.tensor([1, 6, 7, 11])
-    assert torch.equal(whole[:, rows], all_batches(data, everybody(3, 4).take(rows), [2, 3]))
-
-
 def test_a_small_device_uses_all_it_has() -> None:
     data, parts = some_data([[3, 40, 1, 5]], 5)
     for round in range(3):
@@ -130,12 +111,6 @@ def test_labels_are_flipped_and_counted_flipped() -> None:
     assert torch.equal(few.count_classes(), torch.stack([counts[1], counts[2].flip(0)]))
 
 
-def test_a_step_that_a_round_does_not_have() -> None:
-    work = some_data([[4]], 2)[0].select_cohort(0, everybody(1, 1))
-    with pytest.raises(IndexError, match=rf"local step: got 99; must be in 0\.\.{work.steps - 1}"):
-        work.draw_batch(99)
-
-
 @pytest.mark.parametrize("batch", [12, 13, 100_000])
 def test_full_batches_are_no_wider_than_the_samples(batch: int) -> None:
     """Each device gives all its samples in their order, without a draw."""
@@ -147,18 +122,3 @@ def test_full_batches_are_no_wider_than_the_samples(batch: int) -> None:
         samples = got.x[row, :size, 0].tolist()
         assert samples == parts[0][row].tolist()
         assert torch.equal(got.weight[row], (torch.arange(12) < size) / size)
-
-
-def test_full() -> None:
-    data, parts = some_data([[3, 5], [4, 2]], 2)
-    got = data.select_cohort(0, cohort_of([0, 1], [1, 1], 2, 2)).load_full_batch()
-    assert got.weight is not None
-    for row, part in enumerate((parts[0][1], parts[1][1])):
-        held = got.weight[row] > 0
-        assert got.x[row, held, 0].tolist() == part.tolist()
-        assert got.weight[row].sum().item() == pytest.approx(1)
-        assert len(set(got.weight[row, held].tolist())) == 1
-    assert got.weight.shape == got.y.shape == (2, 5)
-    assert (
-        some_data([[4, 4]], 2)[0].select_cohort(0, everybody(1, 2)).load_full_batch().weight is None
-    )

@@ -135,18 +135,6 @@ def test_an_attack_keeps_the_power_budget(attack: str) -> None:
     assert all(bool(block.isfinite().all()) for block in one.server.values())
 
 
-def test_crashes_by_chance_come_with_those_of_attackers() -> None:
-    faults = {"byzantine": 2, "attack": "crash", "crash_probability": 0.5}
-    one = engine({"faults": faults})
-    everyone = one.select_cohort(None, 0)
-    drawn = engine({"faults": {"crash_probability": 0.5}}).parts.faults
-    both, chance = one.parts.faults.draw_crashes(everyone, 0), drawn.draw_crashes(everyone, 0)
-    assert both is not None
-    assert chance is not None
-    assert torch.equal(both[:, 2:], chance[:, 2:])
-    assert bool((both[:, :2] < 1.0).all())
-
-
 REFUSED = [
     ({"transport": "digital"}, "false_csi", "misleads the power control"),
     ({"transport": "fsk_majority_vote"}, "false_norm", "misleads the power control"),

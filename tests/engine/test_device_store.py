@@ -90,24 +90,6 @@ def test_rows_are_those_of_a_table_of_all(most: int) -> None:
         equal(sparse.get_all(), dense.table)
 
 
-def test_memory_grows_with_who_takes_part() -> None:
-    sparse = store()
-    for device in range(5):
-        work(sparse, cohort([device], [device]))
-        assert sparse.num_allocated == 2 * (device + 1)
-        assert all(len(table) <= 2 * sparse.num_allocated for table in sparse._table.values())
-    work(sparse, cohort([3], [4]))
-    assert sparse.num_allocated == 10
-
-
-def test_a_start_of_each_devices_own() -> None:
-    own = torch.arange(float(S * K)).view(S, K, 1)
-    one = DeviceStore(S, K, CPU)
-    one.add({"w": own})
-    assert one.get_rows(cohort([3], [4]))["w"].flatten().tolist() == [3.0, K + 4.0]
-    assert one.num_allocated == S * K
-
-
 def test_a_block_that_comes_later_begins_at_its_start() -> None:
     one = store(hands_over=False)
     work(one, cohort([7], [2]))

@@ -82,30 +82,6 @@ def test_all_twice_is_twice_the_sum() -> None:
     torch.testing.assert_close(both["radio_j"], 2 * once["radio_j"])
 
 
-def test_attackers_lie_about_their_norm_and_to_the_codec() -> None:
-    """Device 0 makes itself the largest; what the codec keeps of it is what it claims."""
-    keys = IDEAL | {
-        "faults": {"byzantine": 1, "scale": 10.0},
-        "devices.selection": "update_norm",
-        "devices.participants": 1,
-    }
-    one = engine(keys, probe=Numbered)
-    object.__setattr__(one.parts.link, "codec", probes.Residual(one.parts.streams))
-    run(one, 1)
-    (heard,) = one.parts.algorithm.heard
-    assert heard.cohort.device.tolist() == [0, 0, 0]
-    assert one.server["x"].tolist() == [[-10.0, 0.0]] * 3
-    assert one.memory.get_all()["rest"][:, 0].tolist() == [[0.0, -10.0]] * 3
-
-
-def test_an_attacker_keeps_to_the_power_limit() -> None:
-    keys = {"power": "full", "faults": {"byzantine": 2, "attack": "scale", "scale": 1e3}}
-    keys |= {"engine.dtype": "float64"}
-    one = run(engine(keys), 3)
-    power = one.means.take()["tx_power"]
-    torch.testing.assert_close(power, one.parts.link.budget.budget.double())
-
-
 @pytest.mark.parametrize("transport", ["over_the_air", "digital"])
 def test_the_round_goes_on_without_the_refused(transport: str) -> None:
     """Of devices that send 1, 2, 3, 4 the last two are left."""

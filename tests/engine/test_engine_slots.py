@@ -14,7 +14,7 @@ from contract import probes
 from contract.small import engine, run, scenario, tree
 
 import otafl
-from otafl.core.contracts import Cohort, Payload, Workload
+from otafl.core.contracts import Cohort, Group, Payload, Workload
 from otafl.engine.engine import Engine
 from otafl.results.end_values import select_final
 from otafl.running.stack_run import run_stack
@@ -48,13 +48,19 @@ BATTERIES = {
 
 
 class Sent(probes.Probe):
-    """Sends who and when: what reaches the server is one update for each (device, round)."""
+    """Sends who and when: what reaches the server is one update for each (device, round), of odd
+    devices with a group of their own."""
+
+    def widths(self) -> dict[str, int]:
+        return {"x": 2, "odd": 1}
 
     def payload(self, broadcast: Any, cohort: Cohort, round: int) -> Payload:
         self.began = getattr(self, "began", []) + [
             (int(s), int(k), round) for s, k in zip(cohort.trial, cohort.device, strict=True)
         ]
-        return super().payload(broadcast, cohort, round)
+        rows = (cohort.device % 2).nonzero().squeeze(1)
+        odd = Group({"odd": probes.of_rows(cohort, round)[rows, None]}, row_index=rows)
+        return *super().payload(broadcast, cohort, round), odd
 
     def count_flops(self, workload: Workload) -> np.ndarray:
         return np.full_like(workload.num_samples, 1.4e4)  # 14 ms for the median device
@@ -97,15 +103,20 @@ def test_every_update_is_used_once_or_lost(protocol: str, life: str) -> None:
         assert started[trial] == len(mine) + lost[trial] + at_work[trial]
         assert one.counts["updates_used"][trial] == len(mine)
     # what was aggregated is what those devices sent then: the sum of the means of each slot
-    hand = torch.zeros(3, dtype=torch.float64)
+    hand, of_odd = torch.zeros(2, 3, dtype=torch.float64)
     for heard in one.parts.algorithm.heard:
         numbers = probes.value(
             heard.cohort.trial.double(),
             heard.cohort.device.double(),
             heard.round - heard.cohort.staleness.double(),
         )
-        hand.index_add_(0, heard.cohort.trial, numbers * heard.cohort.normalised_weight)
+        trial, weight = heard.cohort.trial, heard.cohort.normalised_weight
+        hand.index_add_(0, trial, numbers * weight)
+        weight = weight * (heard.cohort.device % 2)
+        total = torch.zeros_like(hand).index_add_(0, trial, weight)[trial]
+        of_odd.index_add_(0, trial, numbers * weight / total.clamp_min(1e-300))
     torch.testing.assert_close(one.server["x"][:, 0], hand, rtol=1e-12, atol=0)
+    torch.testing.assert_close(one.server["odd"][:, 0], of_odd, rtol=1e-12, atol=0)
     if life != "always" or protocol == "deadline":
         assert lost.sum() > 0
     stale = any((heard.cohort.staleness > 0).any() for heard in one.parts.algorithm.heard)
@@ -142,18 +153,6 @@ def test_stacked_is_alone_though_participants_differ(protocol: str, life: str) -
                     values[0, 0], together[name][point, trial], rtol=1e-9, err_msg=name
                 )
     assert len(np.unique(together["updates_lost"][..., -1])) > 1
-
-
-def test_joules_of_batteries_are_what_was_spent() -> None:
-    """At the end of a run on batteries, charge and spending make up what there was and came."""
-    keys = BATTERIES | PROTOCOLS["late"] | {"engine.dtype": "float64"}
-    one = run(engine(keys), 40)
-    clock, own = one.parts.clock, one.parts.hardware
-    spent, left = clock.compute_spent_j().sum(2), clock.compute_charge_j()
-    came = [trial.power.compute_harvested_j() for trial in clock.trials]
-    np.testing.assert_allclose(own.charge_j + np.array(came) - left, spent, rtol=1e-9)
-    assert (clock.compute_charge_j() >= 0).all()
-    assert (spent > 2e-4).any()
 
 
 def test_nobody_radiates_more_than_its_battery_has() -> None:

@@ -63,14 +63,3 @@ def test_it_is_the_objective_over_its_minimum(bias: bool, ridge: float, weights:
         excess, minimum = found["excess_risk"][0, trial, 0], found["minimum_risk"][0, trial]
         assert excess > 0
         np.testing.assert_allclose(excess + minimum, objective, rtol=1e-9)
-
-
-def test_it_falls_to_zero_by_gradient_descent() -> None:
-    keys = KEYS | {
-        "model": {"name": "linear", "ridge": 0.05},
-        "algorithm": {"name": "fedavg", "learning_rate": 0.9},
-        "training.batch_size": 9,
-        "training.local_steps": 1,
-    }
-    found, _ = record(keys, 300)
-    assert found["excess_risk"].max() < 1e-9

@@ -4,7 +4,6 @@ quantities of the FedRLR paper need them: projection (47), retraction (18)-(19),
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,36 +58,6 @@ def scaled(xi: Tangent, factor: float) -> Tangent:
 def off_orthonormal(point: LowRank) -> float:
     one = torch.eye(point.s.shape[1], dtype=point.u.dtype)
     return max(float((basis.mT @ basis - one).abs().max()) for basis in (point.u, point.v))
-
-
-def unit_point(s: float) -> LowRank:
-    """s e1 e1^T, 2 x 2."""
-    e1 = torch.tensor([[[1.0], [0.0]]], dtype=F64)
-    return LowRank(e1, torch.tensor([[s]], dtype=F64), e1)
-
-
-G22 = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]], dtype=F64)
-
-
-def test_projection_by_hand() -> None:
-    """Fact 1."""
-    point = unit_point(2.0)
-    expected = torch.tensor([[[1.0, 2.0], [3.0, 0.0]]], dtype=F64)
-    assert torch.equal(dense_tangent(point, tangent_of(point, G22)), expected)
-
-
-def test_retraction_by_hand() -> None:
-    """Fact 2: eta = 1."""
-    point = unit_point(2.0)
-    xi = scaled(tangent_of(point, G22), -1.0)
-    argument = to_dense(point) + dense_tangent(point, xi)
-    assert torch.equal(argument, torch.tensor([[[1.0, -2.0], [-3.0, 0.0]]], dtype=F64))
-    values = torch.linalg.svdvals(argument)[0].tolist()
-    assert values == pytest.approx([3.256617, 1.842403], abs=5e-7)
-    moved = retract([point], [xi])[0]
-    assert moved.s.item() == pytest.approx(3.256617, abs=5e-7)
-    expected = [[1.470725, -0.445300], [-2.748076, 0.832050]]
-    np.testing.assert_allclose(to_dense(moved)[0], expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("m", "n", "r"), SIZES)
@@ -156,30 +125,20 @@ def test_truncate_and_its_norm() -> None:
     assert (ratio > 1.05).all()
 
 
-def gradient_of_rank(rank: int, m: int = 20) -> Callable[[int], Tensor]:
-    """Fresh [4, m, 12] gradients of a rank, of Frobenius norm 0.05 (0: none at all)."""
-
-    def draw(step: int) -> Tensor:
-        left = normal(4, m, rank, seed=2 * step, dtype=torch.float32)
-        g = left @ normal(4, rank, 12, seed=2 * step + 1, dtype=torch.float32)
-        return 0.05 * g / g.norm(dim=(1, 2), keepdim=True).clamp_min(1e-30)
-
-    return draw
+def draw_gradient(step: int) -> Tensor:
+    """A fresh [4, 20, 12] gradient of rank 2, of Frobenius norm 0.05."""
+    left = normal(4, 20, 2, seed=2 * step, dtype=torch.float32)
+    g = left @ normal(4, 2, 12, seed=2 * step + 1, dtype=torch.float32)
+    return 0.05 * g / g.norm(dim=(1, 2), keepdim=True)
 
 
-@pytest.mark.parametrize(
-    ("m", "n", "r", "rank"),
-    [(20, 12, 4, 2), pytest.param(12, 12, 12, 12, marks=pytest.mark.slow)],
-)
-def test_drift_in_float32_is_bounded(m: int, n: int, r: int, rank: int) -> None:
-    """200 steps along gradients of any rank, corrected every 64: U and V are 5e-5 off orthonormal
-    at most, rounding after a correction, and Theta follows float64 to 1e-4 of its norm. At full
-    rank singular values come down to 3e-5, near rounding."""
-    draw = gradient_of_rank(rank, m)
-    point = some_point(m, n, r, dtype=torch.float32)
+def test_drift_in_float32_is_bounded() -> None:
+    """200 steps along gradients of rank 2, corrected every 64: U and V are 5e-5 off orthonormal at
+    most, rounding after a correction, and Theta follows float64 to 1e-4 of its norm."""
+    point = some_point(20, 12, 4, dtype=torch.float32)
     exact = LowRank(*(block.double() for block in point))
     for step in range(200):
-        g = draw(step)
+        g = draw_gradient(step)
         point = retract([point], [tangent_of(point, g)])[0]
         exact = retract([exact], [tangent_of(exact, g.double())])[0]
         assert off_orthonormal(point) < 5e-5
@@ -188,21 +147,6 @@ def test_drift_in_float32_is_bounded(m: int, n: int, r: int, rank: int) -> None:
             assert off_orthonormal(point) < 2e-6
     error = (to_dense(point).double() - to_dense(exact)).norm(dim=(1, 2))
     assert (error < 1e-4 * to_dense(exact).norm(dim=(1, 2))).all()
-
-
-def test_reorthonormalise_squares_the_distance() -> None:
-    """U (1 + e A) of distance e leaves 3/4 e^2 at most (Newton and Schulz), in the span of U."""
-    point = some_point(9, 7, 3)
-    for e in (1e-2, 1e-4):
-        bent = LowRank(point.u @ (torch.eye(3, dtype=F64) + e * normal(3, 3)), point.s, point.v)
-        off = off_orthonormal(bent)
-        again = reorthonormalise(bent)
-        assert off > e
-        assert off_orthonormal(again) < 3 * off**2
-        torch.testing.assert_close(
-            again.u - point.u @ (point.u.mT @ again.u), torch.zeros(4, 9, 3, dtype=F64)
-        )
-        assert torch.equal(again.s, point.s)
 
 
 def test_a_vanishing_singular_value_stays_at_the_floor() -> None:
@@ -215,7 +159,6 @@ def test_a_vanishing_singular_value_stays_at_the_floor() -> None:
     torch.testing.assert_close(moved.s[:, :2], point.s[:, :2], rtol=1e-12, atol=0)
 
 
-@pytest.mark.exact
 def test_a_projection_leaves_nothing_along_the_basis() -> None:
     random = torch.Generator().manual_seed(1)
     basis = torch.linalg.qr(torch.randn(2, 7, 3, generator=random, dtype=torch.float64))[0]

@@ -93,13 +93,6 @@ def test_directions_without_a_singular_value_are_no_part_of_the_frame() -> None:
     close(truncation.expand_coordinates(frame, pair), expected)
 
 
-def test_a_diverged_trial_does_not_end_the_others() -> None:
-    matrix = normal(2, 5, 4)
-    both = torch.stack([matrix[0], matrix[1] * torch.nan])
-    close(truncation.factorise(both, 2).product[0], truncation.factorise(matrix, 2).product[0])
-    assert truncation.factorise(both, 2).product[1].isnan().all()
-
-
 def test_ranks() -> None:
     assert truncation.compute_rank(0.01, 8, (24, 24)) == 1
     assert truncation.compute_rank(0.3, 8, (24, 24)) == 2

@@ -28,17 +28,14 @@ COMMAND folder
 COMMAND r.nc
 COMMAND cut.nc
 COMMAND sw
-COMMAND empty
 COMMAND /dev/zero
 COMMAND LONG
 COMMAND s.yaml more
 COMMAND s.yaml --nope
 COMMAND s.yaml --set training
-COMMAND s.yaml --set =3
 COMMAND s.yaml --set training=[1
 COMMAND s.yaml --set sweep=3
 COMMAND s.yaml --set 'trials=&a [*a]'
-COMMAND s.yaml --set name=LONG
 COMMAND s.yaml --set 'name="a\\0b"'
 """
 """Of check, run and sweep."""
@@ -46,7 +43,6 @@ COMMAND s.yaml --set 'name="a\\0b"'
 RUN_LINES = """
 COMMAND s.yaml --out text.txt/r.nc
 COMMAND s.yaml --out LONG.nc
-COMMAND s.yaml --out text.txt
 COMMAND s.yaml --checkpoint-every -1
 COMMAND s.yaml --set output.folder=text.txt
 """
@@ -71,10 +67,8 @@ list no-table
 run s.yaml --out folder.nc
 sweep s.yaml --workers -1
 sweep s.yaml --workers 2 --scheduler tcp://127.0.0.1:1
-sweep s.yaml --scheduler nonsense
 sweep s.yaml --scheduler tcp://127.0.0.1:1
 diff r.nc folder
-diff cut.nc r.nc
 diff r.nc r.nc --tolerance nan
 convert r.nc /proc/no.zarr
 export s.yaml --to pytorch -o a.pt2
@@ -82,11 +76,8 @@ export r.nc --to x -o a.onnx
 export r.nc --to pytorch -o a.pt2 --view x
 export r.nc --to pytorch -o a.pt2 --device 9
 export sw --to pytorch -o a.pt2
-export sw --to pytorch -o a.pt2 --sel snr_db=99
 plot sw --sel snr_db=77
-plot sw --csv folder
 report r.nc --out x.txt
-report r.nc --out text.txt/x.html
 timeline r.nc --from 9 --until 1
 validate --device tpu
 validate --only no-such-law

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import xarray as xr
@@ -140,14 +139,6 @@ def test_a_model_s_code_is_not_run(tmp_path: Path, mark: Path) -> None:
         call("export", path, "--to", "pytorch", "--out", out, check, code=2)
 
 
-def test_trusted_code_must_make_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "no_module.py").write_text("class Thing:\n    def __init__(self, a): ...\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    path = named(tmp_path, "no_module:Thing", a=1)
-    with pytest.raises(UserError, match=r"returned a Thing; expected a torch.nn.Module"):
-        otafl.load_model(path, trust=True)
-
-
 def test_a_result_s_data_set_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`export` tests a model on the samples that the result's scenario names."""
     (tmp_path / "mine_to_run.py").write_text(
@@ -187,26 +178,6 @@ def test_the_copy_in_a_folder_is_not_believed(
     for command, *more in (["check"], ["sweep", "--out", folder], ["run"]):
         call(command, copy, *more, code=2)
         assert "names 'os:getcwd'" in capsys.readouterr().err
-
-
-def test_plain_data_come_back(tmp_path: Path) -> None:
-    tree = {
-        "a": np.arange(6.0).reshape(2, 3)[:, ::2],
-        ("b", 1): [torch.arange(3), None, True, 2**80, 1.5, "text"],
-        "c": {1, 2},
-        "d": (np.array(7), np.float64(0.1), np.zeros((0, 3), bool)),
-    }
-    trained.save_plain(tree, tmp_path / "kept.pt")
-    back = trained.load_plain(tmp_path / "kept.pt")
-    np.testing.assert_array_equal(back["a"], tree["a"])
-    assert back["b", 1][1:] == tree["b", 1][1:]
-    assert back["c"] == {1, 2}
-    assert back["d"][0].shape == ()
-    assert back["d"][1] == 0.1
-    assert back["d"][2].shape == (0, 3)
-    assert back["d"][2].dtype == bool
-    with pytest.raises(TypeError, match="Path is no plain data"):
-        trained.save_plain({"x": [tmp_path]}, tmp_path / "other.pt")
 
 
 NAMED = ("algorithm", "channel", "power", "codec", "csi", "server", "downlink", "model", "data")

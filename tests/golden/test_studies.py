@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import otafl
 from studies.analog_vs_digital import uplink_costs
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow

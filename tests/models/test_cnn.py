@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.models import list_layer_sides
 from otafl.models.cnn import Cnn
@@ -85,9 +84,3 @@ def test_a_scenario_that_does_not_fit_is_refused(model: dict, rank: Any, message
     tree = {"name": "x", "data": "digits", "model": {"name": "cnn", **model}}
     with pytest.raises(UserError, match=message):
         load_scenario({**tree, "algorithm": algorithm})
-
-
-def test_sides_are_unknown_where_samples_do_not_fit_or_the_model_is_the_users() -> None:
-    assert list_layer_sides(registry.load_settings_class("model", "cnn")(), (65,), 10) is None
-    section = registry.load_settings_class("model", "no_such_module:f")(name="no_such_module:f")
-    assert list_layer_sides(section, (64,), 10) is None

@@ -148,13 +148,6 @@ def test_dropout_of_channels() -> None:
     assert scores.unique().tolist() == [0.0, 2.0]
 
 
-def make_frozen() -> torch.nn.Sequential:
-    layers = torch.nn.Linear(6, 5), torch.nn.LayerNorm(5), torch.nn.ReLU(), torch.nn.Linear(5, 4)
-    module = torch.nn.Sequential(*layers)
-    module[:2].requires_grad_(False)
-    return module
-
-
 class Net(torch.nn.Module):
     """A layer in a function of the layer and samples."""
 
@@ -212,13 +205,11 @@ IMPOSSIBLE: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
         lambda: Net(lambda layer, x: layer(x) if x.mean().item() > 0 else layer(-x)),
         r"Net at .*test_custom.py:\d+ decides by the values of a tensor.*torch.where",
     ),
-    "nonzero": (lambda: Net(lambda layer, x: layer(x) + x.nonzero().sum()), "decides by the value"),
     "recurrent": (
         WithRecurrence,
         "WithRecurrence at .* has a torch.nn.LSTM.*torch.nn.Linear, or use model: lstm",
     ),
     "fill": (lambda: Net(fill), "in place.*new tensor"),
-    "samples": (lambda: Net(lambda layer, x: layer(x.sub_(1.0))), "in place.*new tensor"),
     "random": (lambda: Net(lambda layer, x: layer(x + torch.rand_like(x))), "draws random numbers"),
     "lazy": (lambda: torch.nn.LazyLinear(4), "'weight' of LazyLinear has no shape yet"),
     "frozen": (lambda: torch.nn.Linear(6, 4).requires_grad_(False), "Linear without any.*requires"),
@@ -269,16 +260,6 @@ def network(
     return mlp((*input_shape, width, classes))
 
 
-def take_any(**options: Any) -> torch.nn.Module | Model | str:
-    """The same of whatever it is called with."""
-    return network(**options)
-
-
-def draw_frozen(input_shape: Any, classes: int) -> torch.nn.Module:
-    """A frozen layer that torch's global generator draws."""
-    return make_frozen()
-
-
 class OfShapeless(LayeredModel):
     def __init__(self, input_shape: Any, classes: int) -> None:
         super().__init__(mlp((6, 4, 4)).layers)
@@ -291,18 +272,15 @@ class TestCallables:
     @pytest.fixture(autouse=True)
     def _mine(self, monkeypatch: pytest.MonkeyPatch) -> None:
         module = types.ModuleType("models_of_mine")
-        vars(module).update(
-            network=network, take_any=take_any, draw_frozen=draw_frozen, shapeless=OfShapeless
-        )
+        vars(module).update(network=network, shapeless=OfShapeless)
         monkeypatch.setitem(sys.modules, "models_of_mine", module)
 
     def built(self, name: str = NAME, **keys: Any) -> Model:
         section = registry.load_settings_class("model", name)(name=name, **keys)
         return build(section, (6,), 4)
 
-    @pytest.mark.parametrize("name", [NAME, "models_of_mine:take_any"])
-    def test_a_module(self, name: str) -> None:
-        model = self.built(name, width=3)
+    def test_a_module(self) -> None:
+        model = self.built(width=3)
         assert isinstance(model, ModuleModel)
         assert model.shapes["0.weight"] == (3, 6)
 

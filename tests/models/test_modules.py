@@ -6,35 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from otafl.core import registry
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.factorised.lowrank import LowRank
-from otafl.models import LayeredModel, build
-from otafl.models.linear_layer import make_chain
+from otafl.models import build
 from otafl.models.modules import Recipe, build_module
 
 pytestmark = pytest.mark.exact
-
-
-def module(point: LowRank, bias: Tensor, row: int = 0) -> Any:
-    """The two thin layers of a row of a point."""
-    inputs, outputs = point.u.shape[1], point.v.shape[1]
-    model = LayeredModel(make_chain([inputs, outputs]))
-    params = {"u0": point.u, "s0": point.s, "v0": point.v, "b0": bias}
-    one = model.build_module({name: block[row] for name, block in params.items()}, (inputs,))
-    assert isinstance(one, nn.Sequential)
-    return one[0]
-
-
-def test_by_hand() -> None:
-    """2 e_1 e_2^T and bias (10, 20): x = (3, 4) gives (10, 26)."""
-    u, v = torch.tensor([[[1.0], [0.0]]]), torch.tensor([[[0.0], [1.0]]])
-    thin = module(LowRank(u, torch.tensor([[2.0]]), v), torch.tensor([[10.0, 20.0]]))
-    torch.testing.assert_close(thin(torch.tensor([3.0, 4.0])), torch.tensor([10.0, 26.0]))
 
 
 def small(name: str) -> Any:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 import torch
 from support.sized_bench import (
-    CLASSES,
     CLOSE,
     F64,
     SHAPE,
@@ -22,9 +21,7 @@ from support.sized_bench import (
 
 from otafl.core import registry
 from otafl.models import LayeredModel
-from otafl.models.layer_lists import iterate_layers
-from otafl.models.layers import Conv, Norm
-from otafl.models.resnet import ResNet
+from otafl.models.layers import Conv
 
 pytestmark = pytest.mark.exact
 
@@ -92,15 +89,3 @@ def test_every_hidden_width_is_cut(name: str) -> None:
         return  # a norm's scores of zeros are its shift: zeros
     x = draw_normal(N, B, *wide.image, seed=99)
     torch.testing.assert_close(wide.logits(params, x), narrow.logits(small, x), **CLOSE)
-
-
-def test_norms_and_biases() -> None:
-    """Norms are listed for FedBN; a convolution has a bias where no norm follows it."""
-    for norm in ("batch", "group", "none"):
-        network = ResNet(ResNet.Settings(norm=norm), SHAPE, CLASSES)
-        convolutions = [s for s in iterate_layers(network.layers) if isinstance(s, Conv)]
-        norms = [s for s in iterate_layers(network.layers) if isinstance(s, Norm)]
-        assert len(network.norms) == 2 * len(norms) == (0 if norm == "none" else 18)
-        assert all(step.has_bias == (norm == "none") for step in convolutions)
-        assert network.batch_norms == (norm == "batch")
-        assert network.build_network(lambda c: c // 2).batch_norms == (norm == "batch")

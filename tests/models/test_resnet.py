@@ -45,11 +45,9 @@ SIZES = [
     (hybrid(EIGHTEEN, 3, 0.5), 4_157_514, 259_724_288),
     (hybrid(EIGHTEEN, 3, 0.25), 2_209_866, 171_643_904),
     (hybrid(EIGHTEEN, 3, 0.125), 1_236_042, 127_603_712),
-    (hybrid(EIGHTEEN, 3, 1.0), 8_052_810, None),
     (slim(EIGHTEEN, 0.62), 4_293_347, 214_519_218),
     (slim(EIGHTEEN, 0.50), 2_797_610, 139_299_328),
     (slim(EIGHTEEN, 0.35), 1_373_160, 67_991_534),
-    (slim(EIGHTEEN, 0.125), 176_402, None),
     (CIFAR, 21_328_292, 1_159_448_576),
     (hybrid(CIFAR, 15, 0.5), 8_401_316, 744_212_480),
     (hybrid(CIFAR, 15, 0.25), 4_985_252, 630_966_272),
@@ -62,16 +60,12 @@ SIZES = [
     (hybrid(TINY, 15, 0.5), 8_452_616, 2_976_747_520),
     (hybrid(TINY, 15, 0.25), 5_036_552, 2_523_762_688),
     (hybrid(TINY, 15, 0.125), 3_328_520, 2_297_270_272),
-    (slim(TINY, 0.64), 8_802_203, None),
-    (slim(TINY, 0.50), 5_375_336, None),
-    (slim(TINY, 0.40), 3_444_574, None),
 ]
 
 
 def test_parameters_and_multiplications() -> None:
     for network, parameters, macs in SIZES:
-        assert network.num_params == parameters
-        assert macs in (None, network.macs), parameters
+        assert (network.num_params, network.macs) == (parameters, macs)
         other = Network(network.image, network.layers, "horizontal_first")
         assert (other.num_params, other.macs) == (network.num_params, network.macs)
 

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from otafl.core.contracts import Batch
 from otafl.core.errors import UserError
-from otafl.losses.cross_entropy import NextToken
 from otafl.models.base import Model
 from otafl.models.lstm import TokenLstm
 from otafl.models.ngram import NGram
@@ -81,20 +79,6 @@ def test_token_lstm_is_torchs() -> None:
         states, _ = lstm(params["embedding"][row][x[row].long()])
         wanted = states @ params["weight0"][row] + params["bias0"][row]
         torch.testing.assert_close(scores[row], wanted)
-
-
-def test_gradients_are_autograds() -> None:
-    model = MODELS["ngram"]
-    model.loss = NextToken()
-    params, x = draw(model)
-    y = (x.flip(2)).long()
-    weight = torch.tensor([[0.5, 0.5, 0.0]]).double().expand(ROWS, -1)
-    leaves = {key: block.clone().requires_grad_() for key, block in params.items()}
-    loss = NextToken().compute_mean(model.logits(leaves, x), Batch(x, y, weight))
-    wanted = torch.autograd.grad(loss.sum(), list(leaves.values()))
-    value, grads = model.compute_gradients(params, Batch(x, y, weight))
-    torch.testing.assert_close(value, loss.detach())
-    torch.testing.assert_close([grads[key] for key in leaves], list(wanted))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from support.sized_bench import CLASSES, CLOSE, SHAPE, B, N, draw_normal, draw_p
 from support.training_scores import score_training
 from torch.nn import functional
 
-from otafl.core.errors import UserError
 from otafl.models.layers import MaxPool
 from otafl.models.resnet import ResNet
 from otafl.models.vgg import ConvNet, Vgg
@@ -48,12 +47,6 @@ def test_groups_of_a_narrower_network() -> None:
         seen = functional.max_pool2d(seen, 2).relu()
         expected = seen.flatten(1) @ p["classifier.weight"] + p["classifier.bias"]
         torch.testing.assert_close(scores[1], expected, **CLOSE)
-
-
-def test_too_small_images() -> None:
-    with pytest.raises(UserError, match="images of 1x3 pixels are too small for a max-pooling"):
-        ConvNet(ConvNet.Settings(), (4, 12), 10)
-    assert ResNet(ResNet.Settings(), (1, 1), 10).macs > 0
 
 
 def test_vgg_against_torch() -> None:

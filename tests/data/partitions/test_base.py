@@ -114,6 +114,12 @@ def test_label_skew_is_balanced(devices: int, each: int) -> None:
         assert len(np.concatenate(parts)) == 100 * np.count_nonzero(holders)
 
 
+def test_label_skew_breaks_ties_at_random() -> None:
+    """By their numbers, the classes of a device would be 0 and 1, or 2 and 3, and so on."""
+    parts = [part for seed in range(5) for part in parts_of(LabelSkew(), LABELS, 5, seed)]
+    assert len({tuple(np.unique(LABELS[part])) for part in parts}) > 5
+
+
 @pytest.mark.parametrize(
     ("partition", "labels", "devices", "message"),
     [

@@ -13,7 +13,7 @@ from support.rounding import assert_agree
 from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.devices import compute
-from otafl.devices.compute.kinds import Classes, Fixed
+from otafl.devices.compute.kinds import Classes
 from otafl.devices.hardware import Hardware, compute_energy_j
 
 pytestmark = pytest.mark.exact
@@ -40,25 +40,6 @@ def test_every_kind_says_all_of_its_devices(
     assert (many.frequency_min_hz <= many.frequency_hz).all()
     assert (many.charge_j <= many.battery_j).all()
     assert made.has_frequency_scaling() >= bool((many.frequency_min_hz < many.frequency_hz).any())
-
-
-def test_every_part_can_be_given() -> None:
-    same = {
-        "memory_mb": 64.0,
-        "battery_j": 200.0,
-        "harvest_w": 0.01,
-        "circuit_w": 0.1,
-        "receive_w": 0.2,
-        "idle_w": 0.03,
-        "sleep_w": 0.004,
-        "efficiency": 0.4,
-        "power_db": -3.0,
-    }
-    one = make_hardware(Fixed(frequency_min_share=0.25, charge=0.5, restart=0.2, **same), 2)
-    derived = {"frequency_min_hz": 0.375e9, "charge_j": 100.0, "restart_j": 40.0}
-    for name, value in (same | derived).items():
-        assert getattr(one, name).tolist() == [value] * 2, name
-    assert not one.is_on_mains
 
 
 def test_a_list_of_speeds_goes_to_the_devices_in_order_and_round_again() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -170,13 +168,6 @@ def test_pretraining_learns_and_is_kept(cache: Path) -> None:
     assert float((found[0].argmax(1) == y).float().mean()) > 0.4
 
 
-def test_other_settings_are_another_start(cache: Path) -> None:
-    first = engine(pretrained()).parts.model.start_params
-    second = engine(pretrained(epochs=3)).parts.model.start_params
-    assert not torch.equal(first["weight0"], second["weight0"])
-    assert len(list(cache.iterdir())) == 2
-
-
 @pytest.mark.parametrize("is_drawn", [True, False])
 def test_the_head_is_drawn_for_a_new_task(is_drawn: bool) -> None:
     made = engine(pretrained(by_class=is_drawn))
@@ -206,23 +197,6 @@ def test_pretraining_needs_samples() -> None:
     tree = pretrained() | {"data": "digits", "name": "x"}
     with pytest.raises(ScenarioError, match=r"samples that no device holds; set data\.server"):
         load_scenario(tree)
-
-
-def build_net(input_shape: tuple[int, ...], classes: int, start: float = 1.0) -> nn.Module:
-    torch.manual_seed(3)
-    return nn.Sequential(nn.Linear(*input_shape, 3), nn.Tanh(), nn.Linear(3, classes))
-
-
-def test_a_users_module_keeps_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = types.ModuleType("kept_net")
-    module.build_net = build_net  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "kept_net", module)
-    made = engine({"model": {"name": "kept_net:build_net", "start": "own"}})
-    own = build_net((64,), 10).state_dict()
-    flat = torch.cat([one.flatten() for one in own.values()])
-    assert torch.equal(made.server["model"], flat.expand(3, -1))
-    other = engine({"model": "kept_net:build_net"})
-    assert not torch.equal(other.server["model"][0], flat)
 
 
 class Scaled(nn.Module):
