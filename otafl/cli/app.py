@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from otafl.core.errors import UserError
-from otafl.core.files import MIB, read_text
 
 if TYPE_CHECKING:
     from otafl.preflight import Report
-    from otafl.preflight.reporting import Look
     from otafl.scenario import Scenario
 
 app = typer.Typer(
@@ -25,10 +21,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Simulate federated learning over wireless channels.",
 )
-
-
-MATPLOTLIBRC = "matplotlibrc"
-"""The file of the working folder that Matplotlib obeys before the user's own."""
 
 ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO.yaml", show_default=False)]
 ResultFile = Annotated[
@@ -72,34 +64,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version.")
     ] = False,
 ) -> None:
-    """Take the options that come before a command.
-
-    Raises UserError for a file of the working folder at which Matplotlib would fail or wait.
-    """
-    try:
-        read_text(MATPLOTLIBRC, MIB)
-    except (FileNotFoundError, IsADirectoryError):  # Matplotlib ignores a folder
-        pass
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", "is no text in UTF-8")
-        raise UserError(
-            f"{MATPLOTLIBRC}: Matplotlib cannot read this file of the working folder ({reason}); "
-            "move it away"
-        ) from error
-
-
-@contextmanager
-def ignore_matplotlibrc() -> Iterator[None]:
-    """Draw with the user's own settings of Matplotlib, not with those of the working folder."""
-    import matplotlib
-
-    with matplotlib.rc_context():
-        if matplotlib.matplotlib_fname() == MATPLOTLIBRC:
-            matplotlib.rcdefaults()
-            own = os.path.join(matplotlib.get_configdir(), MATPLOTLIBRC)
-            if os.path.isfile(own):
-                matplotlib.rc_file(own)
-        yield
+    """Take the options that come before a command."""
 
 
 def say(text: str) -> None:
@@ -140,33 +105,14 @@ def split_names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def load(path: Path, overrides: list[str] | None, trust: bool = False) -> Scenario:
+def load(path: Path, overrides: list[str] | None) -> Scenario:
     """Load a scenario that is about to run, with the options applied, and print its notes."""
-    found = report_on(path, overrides, trust)
+    from otafl.preflight import report
+
+    found = report(path, overrides or ())
     loaded = found.require_scenario()
     print_warnings(found)
     return loaded
-
-
-def report_on(
-    path: Path, overrides: list[str] | None, trust: bool = False, look: Look | None = None
-) -> Report:
-    """Report on a scenario with what `--set` changes in it.
-
-    The copy that a sweep keeps in its folder is a result: without `trust`, code is not imported
-    because it says so. look: how its points are tried.
-    """
-    from otafl.preflight import report
-    from otafl.scenario import hash_custom_sources
-    from otafl.user_code import loading
-
-    if trust or not (path.parent / "sweep.json").exists():
-        return report(path, overrides or (), look)
-    with loading.guard_imports(path, trust):
-        found = report(path, overrides or (), look)
-        for point in found.points:
-            hash_custom_sources(point.scenario)
-    return found
 
 
 def print_warnings(report: Report) -> None:

@@ -13,7 +13,6 @@ from otafl.cli.app import (
     ResultFile,
     Slices,
     Trust,
-    ignore_matplotlibrc,
     parse_labels,
     parse_selection,
     parse_slices,
@@ -30,7 +29,6 @@ Figure = Annotated[
 ]
 
 
-@ignore_matplotlibrc()
 def plot(
     result: ResultFile,
     kind: Annotated[
@@ -116,7 +114,6 @@ def plot(
         _print_chance_warning(source, [one for one in (x, y, z) if one is not None])
 
 
-@ignore_matplotlibrc()
 def report(
     result: ResultFile,
     out: Annotated[
@@ -140,7 +137,6 @@ def report(
     typer.echo(str(target))
 
 
-@ignore_matplotlibrc()
 def timeline(
     result: ResultFile,
     trial: Annotated[int, typer.Option(help="Trial to draw.")] = 0,

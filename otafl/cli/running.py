@@ -14,9 +14,7 @@ from otafl.cli.app import (
     Overrides,
     Quiet,
     ScenarioFile,
-    Trust,
     check_writable,
-    ignore_matplotlibrc,
     load,
     say,
 )
@@ -56,11 +54,10 @@ def run(
     workers: Workers = 0,
     scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 0,
-    trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into one file and a figure; can be resumed."""
-    loaded = load(scenario, set_, trust)
+    loaded = load(scenario, set_)
     from otafl import sweeping
 
     target = out or sweeping.name_own_file(loaded)
@@ -81,11 +78,10 @@ def sweep(
     workers: Workers = 0,
     scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 0,
-    trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into a folder; can be resumed."""
-    loaded = load(scenario, set_, trust)
+    loaded = load(scenario, set_)
     folder = out or Path(loaded.output.folder) / loaded.name
     check_writable(folder)
     from otafl import sweeping
@@ -121,7 +117,6 @@ def _describe_kept(folder: Path) -> str:
     return f"{parts} kept in {folder}{more}; the same command resumes from there"
 
 
-@ignore_matplotlibrc()
 def _finish(dataset: xr.Dataset, result: Path, path: Path, quiet: bool) -> None:
     """Draw the overview, and say what came of it and what can be done with it."""
     interruption.describe_kept_fn = lambda: (
