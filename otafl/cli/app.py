@@ -109,7 +109,7 @@ def load(path: Path, overrides: list[str] | None) -> Scenario:
     """Load a scenario that is about to run, with the options applied, and print its notes."""
     from otafl.preflight import report
 
-    found = report(path, overrides or ())
+    found = report(path, overrides or (), look=None)
     loaded = found.require_scenario()
     print_warnings(found)
     return loaded
