@@ -22,13 +22,13 @@ import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 from scipy import stats
 
-from otafl.analysis.comparison import is_whole, select_common_points
 from otafl.analysis.points import (
     build_labels,
     find_main_variable,
     find_places,
     get_label,
     list_axes,
+    spell_joint_axis,
     swap_to_coordinate,
 )
 from otafl.analysis.rows import TextTable
@@ -135,8 +135,7 @@ def compare_results(
 ) -> xr.Dataset:
     """Compare two results, or two points of results, over pairs of trials.
 
-    Whole results are compared at the points that have the same swept settings in both. Results of
-    which points were picked are compared at equal values of the axes that are left.
+    They are compared at equal values of the axes that are left.
 
     Parameters
     ----------
@@ -152,8 +151,7 @@ def compare_results(
     Returns
     -------
     xarray.Dataset
-        Statistics of second - first, as `compare_pairs` returns them, with the dim `point` for
-        whole results, else with the axes that are left.
+        Statistics of second - first, as `compare_pairs` returns them, with the axes that are left.
 
     Raises
     ------
@@ -175,10 +173,9 @@ def compare_results(
             f"{seeds[0]} and {seeds[1]}"
         )
     variable = variable or find_main_variable(first)
-    if is_whole(first) and is_whole(second):
-        first, second = select_common_points(first, second)
     base, values = (
-        select_end_total(ds, variable).reset_coords(drop=True) for ds in (first, second)
+        select_end_total(spell_joint_axis(ds), variable).reset_coords(drop=True)
+        for ds in (first, second)
     )
     if set(base.dims) != set(values.dims):
         known = [", ".join(list_axes(ds)) or "no axis" for ds in (first, second)]
@@ -188,7 +185,9 @@ def compare_results(
         )
     base, values = xr.align(base, values, join="inner")
     if not base.size:
-        raise UserError("paired: no point and trial is in both results")
+        raise UserError(
+            "paired: no point and trial is in both results; `otafl diff` lists what differs"
+        )
     table = compare_values(values, base, level)
     better = get_better_direction(variable) or ""
     about = {"variable": variable, "baseline": "the first", "better": better, "level": level}

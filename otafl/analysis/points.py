@@ -94,19 +94,12 @@ def build_labels(
     return tuple(names), [tuple(itertools.chain.from_iterable(parts)) for parts in crossed]
 
 
-def flatten_points(ds: xr.Dataset, keep: str | None = None) -> xr.Dataset:
-    """Join the axes of a sweep into one dim `point`, labelled by their coordinates.
-
-    `keep` stays a dim of its own. A result without other axes has one point, labelled by its title.
-    """
-    dims = [dim for dim in list_axes(ds) if dim != keep]
-    if not dims:
-        ends = ds["final_round"].expand_dims("point")
-        flat = ds.expand_dims(point=[str(ds.attrs.get("title", ""))])
-        return flat.assign_coords(final_round=ends.drop_vars("final_round"))
-    _, texts = build_labels(ds, dims, units=False)
-    flat = ds.stack(point=dims).reset_index("point")
-    return flat.assign_coords(point=[", ".join(parts) for parts in texts])
+def spell_joint_axis(ds: xr.Dataset) -> xr.Dataset:
+    """Give a joint axis (`zip`) the texts of its coordinates, each once, in place of positions."""
+    if "zip" not in ds.dims:
+        return ds
+    _, texts = build_labels(ds, ["zip"], units=False)
+    return ds.assign_coords(zip=[", ".join(parts) for parts in texts]).drop_duplicates("zip")
 
 
 def swap_to_coordinate(ds: xr.Dataset, name: str, flag: str = "") -> xr.Dataset:

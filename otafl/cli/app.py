@@ -16,7 +16,6 @@ from otafl.core.files import MIB, read_text
 
 if TYPE_CHECKING:
     from otafl.preflight import Report
-    from otafl.preflight.reporting import Look
     from otafl.scenario import Scenario
 
 app = typer.Typer(
@@ -25,7 +24,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Simulate federated learning over wireless channels.",
 )
-
 
 MATPLOTLIBRC = "matplotlibrc"
 """The file of the working folder that Matplotlib obeys before the user's own."""
@@ -140,33 +138,14 @@ def split_names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def load(path: Path, overrides: list[str] | None, trust: bool = False) -> Scenario:
+def load(path: Path, overrides: list[str] | None) -> Scenario:
     """Load a scenario that is about to run, with the options applied, and print its notes."""
-    found = report_on(path, overrides, trust)
+    from otafl.preflight import report
+
+    found = report(path, overrides or (), look=None)
     loaded = found.require_scenario()
     print_warnings(found)
     return loaded
-
-
-def report_on(
-    path: Path, overrides: list[str] | None, trust: bool = False, look: Look | None = None
-) -> Report:
-    """Report on a scenario with what `--set` changes in it.
-
-    The copy that a sweep keeps in its folder is a result: without `trust`, code is not imported
-    because it says so. look: how its points are tried.
-    """
-    from otafl.preflight import report
-    from otafl.scenario import hash_custom_sources
-    from otafl.user_code import loading
-
-    if trust or not (path.parent / "sweep.json").exists():
-        return report(path, overrides or (), look)
-    with loading.guard_imports(path, trust):
-        found = report(path, overrides or (), look)
-        for point in found.points:
-            hash_custom_sources(point.scenario)
-    return found
 
 
 def print_warnings(report: Report) -> None:

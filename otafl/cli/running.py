@@ -14,7 +14,6 @@ from otafl.cli.app import (
     Overrides,
     Quiet,
     ScenarioFile,
-    Trust,
     check_writable,
     ignore_matplotlibrc,
     load,
@@ -56,11 +55,10 @@ def run(
     workers: Workers = 0,
     scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 0,
-    trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into one file and a figure; can be resumed."""
-    loaded = load(scenario, set_, trust)
+    loaded = load(scenario, set_)
     from otafl import sweeping
 
     target = out or sweeping.name_own_file(loaded)
@@ -81,11 +79,10 @@ def sweep(
     workers: Workers = 0,
     scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 0,
-    trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into a folder; can be resumed."""
-    loaded = load(scenario, set_, trust)
+    loaded = load(scenario, set_)
     folder = out or Path(loaded.output.folder) / loaded.name
     check_writable(folder)
     from otafl import sweeping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, Trust, print_warnings, report_on
+from otafl.cli.app import Overrides, print_warnings
 from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count
 
@@ -24,7 +24,6 @@ def check(
     set_: Overrides = None,
     full: Annotated[bool, typer.Option("--full", help="Print every setting.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema.")] = False,
-    trust: Trust = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Run a small round on the data.")
     ] = False,
@@ -34,6 +33,7 @@ def check(
     The main keys that are not in the file are marked as default, and those that change
     nothing as without effect.
     """
+    from otafl.preflight import report
     from otafl.preflight.rehearsal import find_problems, find_problems_on_data
     from otafl.scenario import build_json_schema, format_settings
 
@@ -42,7 +42,7 @@ def check(
         return
     if scenario is None:
         raise UserError("check: give a scenario's file, or --schema for the JSON schema")
-    found = report_on(scenario, set_, trust, find_problems_on_data if dry_run else find_problems)
+    found = report(scenario, set_ or (), find_problems_on_data if dry_run else find_problems)
     typer.echo(format_settings(found.require_scenario(), full))
     verdict = "valid, also on its data" if dry_run else "valid"
     size = "".join(f"; {text}" for text in _describe_size(found))

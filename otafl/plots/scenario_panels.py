@@ -27,12 +27,12 @@ from otafl.user_code import loading
 def open_scenario(path: Path, trust: bool) -> Scenario:
     """Return the scenario of a file or of a result.
 
-    Raises UserError where it is a result, or the copy in a sweep's folder, that names code, which
-    is not run without `trust`.
+    Raises UserError where it is a result that names code, which is not run without `trust`.
     """
-    own = is_scenario(path) if path.is_file() else False
-    with loading.guard_imports(path, trust or (own and not (path.parent / "sweep.json").exists())):
-        scenario = load_scenario(path if own else restore_tree(open_results(path).attrs))
+    if is_scenario(path):
+        return load_scenario(path)
+    with loading.guard_imports(path, trust):
+        scenario = load_scenario(restore_tree(open_results(path).attrs))
         for point in expand(scenario):
             hash_custom_sources(point.scenario)
     return scenario

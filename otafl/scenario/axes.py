@@ -147,7 +147,7 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
     for track in itertools.chain(*axes):
         if text := _find_fault(track, axes, tree):
             problems.append(Problem(text, track.place))
-    if not problems and (count := count_points(axes)) > MAX_POINTS:
+    if not problems and (count := math.prod(len(one[0].values) for one in axes)) > MAX_POINTS:
         firsts = [tracks[0] for tracks in axes]
         sizes = " x ".join(
             f"{'zip' if one.is_joint else one.key} {len(one.values):,}" for one in firsts
@@ -180,11 +180,6 @@ def list_chosen_sections(sweep: Any) -> dict[Path, bool]:
     keys = (key for row in rows if isinstance(row, Mapping) for key in row)
     tracks = [_make_track(key, (), ()) for key in keys]
     return {track.path: track.keeps_keys for track in tracks if track.chooses_component}
-
-
-def count_points(sweep: Sweep) -> int:
-    """Count the points of a sweep."""
-    return math.prod(len(tracks[0].values) for tracks in sweep)
 
 
 def iterate_points(sweep: Sweep) -> Iterator[list[tuple[Track, int]]]:

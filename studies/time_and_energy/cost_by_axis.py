@@ -17,7 +17,7 @@ import xarray as xr
 
 import otafl
 from otafl.analysis.overhead import select_soonest
-from otafl.analysis.points import flatten_points, swap_to_coordinate
+from otafl.analysis.points import spell_joint_axis, swap_to_coordinate
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import sum_over_devices
 from studies.common.tables import (
@@ -58,11 +58,8 @@ def main() -> None:
     every = open_with_ends(args.result, args.sel)
     least, most = find_ends(every, STEP)
     every = every.assign(least=least, most=most)
-    ds = flatten_points(
-        swap_to_coordinate(select_soonest(every, STEP, args.target), args.by),
-        keep=args.by,
-    )
-    ds = ds.transpose("point", args.by, ...)
+    ds = swap_to_coordinate(select_soonest(every, STEP, args.target), args.by)
+    ds = spell_joint_axis(ds).rename(zip="point").transpose("point", args.by, ...)
     costs = otafl.compute_cost_to_reach(ds, "test_accuracy", args.target)
     chosen = ds[STEP].where(costs["reached"].sum("trial") > 0)
     is_end = np.any([ds[STEP] == ds[end] for end in ("least", "most")], axis=0)

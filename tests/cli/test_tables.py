@@ -165,7 +165,7 @@ def test_compare_tests_the_values_of_an_axis(
 
 
 def test_compare_two_results(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """OTHER - RESULT at the points of equal swept settings, whatever their order."""
+    """OTHER - RESULT at equal values of their axes, whatever their order."""
     sweeps = ({"channel.snr_db": [0, 10]}, {"channel.snr_db": [10, 20, 0]})
     paths = [
         written(made(sweep, accuracy, trials=5, power=power), tmp_path / f"{power}.nc")
@@ -176,19 +176,19 @@ def test_compare_two_results(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
     assert f"from {paths[0]} to {paths[1]}" in told
     lines = [line.split() for line in told.splitlines()[3:]]
     assert [line[0] for line in lines] == ["0", "10"]
-    assert abs(float(lines[0][1])) < 0.01
-    assert float(lines[1][1]) == pytest.approx(0.12, abs=0.02)  # 0.1, and gbma's -0.02 / 5 = 0.004
+    assert abs(float(lines[0][2])) < 0.01
+    assert float(lines[1][2]) == pytest.approx(0.12, abs=0.02)  # 0.1, and gbma's -0.02 / 5 = 0.004
     alone = written(
         made(None, accuracy, trials=5, power="ci", channel={"snr_db": 10}), tmp_path / "one.nc"
     )
-    call("compare", paths[0], alone)
-    assert len(capsys.readouterr().out.splitlines()) == 4
+    call("compare", paths[0], alone, code=2)
+    assert "expected the same axes, got snr_db and no axis" in capsys.readouterr().err
     seed = written(made(sweeps[0], accuracy, seed=7), tmp_path / "seed.nc")
     call("compare", paths[0], seed, code=2)
     assert "expected results of one seed" in capsys.readouterr().err
     far = written(made({"channel.snr_db": [1, 2]}, accuracy), tmp_path / "far.nc")
     call("compare", paths[0], far, code=2)
-    assert "no point has the same swept settings" in capsys.readouterr().err
+    assert "no point and trial is in both results" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

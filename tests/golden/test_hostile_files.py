@@ -27,7 +27,6 @@ from otafl.core.errors import UserError
 from otafl.data import loading as data_loading
 from otafl.results import models as trained
 from otafl.results.files import write_part
-from otafl.scenario import to_yaml
 from otafl.sweeping.verifying import verify
 
 
@@ -158,26 +157,6 @@ def test_a_result_s_data_set_is_not_made(tmp_path: Path, monkeypatch: pytest.Mon
     assert "OTAFL_TEST_WAS_RUN" not in os.environ
     call(*command, "--trust")
     assert os.environ.pop("OTAFL_TEST_WAS_RUN") == "1"
-
-
-@pytest.mark.slow
-def test_the_copy_in_a_folder_is_not_believed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A sweep is resumed from the scenario that the user gives; one in its folder may be
-    anybody's."""
-    folder = tmp_path / "s"
-    own = scenario({"trials": 1, "output.folder": str(tmp_path)})
-    sweeping.sweep(own, folder)
-    copy = folder / "scenario.yaml"
-    for path in (copy, tmp_path / "own.yaml"):
-        path.write_text(to_yaml(own))
-    for where in (copy, tmp_path / "own.yaml"):  # it names no code
-        call("sweep", where, "--out", folder, "--quiet")
-    copy.write_text(copy.read_text().replace("name: gbma", "name: os:getcwd"))
-    for command, *more in (["check"], ["sweep", "--out", folder], ["run"]):
-        call(command, copy, *more, code=2)
-        assert "names 'os:getcwd'" in capsys.readouterr().err
 
 
 NAMED = ("algorithm", "channel", "power", "codec", "csi", "server", "downlink", "model", "data")
