@@ -5,9 +5,10 @@ the same folder that its import statements name, with their imports. Comments an
 count. It does not cover installed packages, imports by a computed name, files that the module
 reads, and code without a file (a notebook's cells).
 
-A scenario is plain data, so it records a function or class as `module:name`, and other processes
-import it. The content of an object of the program itself is its code, without comments, and all
-values that it uses.
+A scenario is plain data, so it records a function or class as `module:name`. An object that a
+module has under its name gets that name, and other processes import it. Functions inside functions,
+lambdas, bound methods and `functools.partial` objects are kept in this process. Their name ends
+with a hash of their content: their code, without comments, and all values that they use.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import functools
 import hashlib
 import importlib
 import inspect
+import operator
 import pickle
 import re
 import sys
@@ -52,8 +54,21 @@ _parsing = threading.Lock()
 _imported: dict[str, tuple[Any, Sources]] = {}
 """Module -> its specification, which a reload replaces, and the source it was imported from."""
 
+_given: dict[str, Any] = {}
+"""Name -> object that only this process has."""
+
+_unknown: dict[str, list[Any]] = {}
+"""Name of a given object -> values that it uses and whose content is not known."""
+
 _contents: ContextVar[dict[str, str]] = ContextVar("_contents")
 """Name -> content of an object when the present run began."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return a given object by its name in a scenario."""
+    if name in _given:
+        return _given[name]
+    raise AttributeError(name)
 
 
 def hash_module(name: str) -> Sources:
@@ -99,7 +114,7 @@ def is_library(file: str | Path) -> bool:
 
 def is_of_this_program(path: str) -> bool:
     """Return whether other processes cannot import the object that a `module:name` names."""
-    return path.partition(":")[0] == "__main__"
+    return path.partition(":")[0] in ("__main__", __name__)
 
 
 def name_object(given: Any) -> str:
@@ -108,7 +123,7 @@ def name_object(given: Any) -> str:
     Parameters
     ----------
     given : callable
-        Function or class at the top level of a module or of the program.
+        Function, class or other callable object.
 
     Returns
     -------
@@ -118,32 +133,25 @@ def name_object(given: Any) -> str:
     Raises
     ------
     UserError
-        For any other object, such as a function inside a function or a made module.
+        For an object that is already made, such as a module.
     """
     if hasattr(given, "forward") and not inspect.isclass(given):
         raise UserError(
             f"expected a function or class that returns a module, got a {type(given).__name__}; "
-            "write a function that returns it"
+            "use lambda: module"
         )
     module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", "")
     if module not in sys.modules or vars(sys.modules[module]).get(name) is not given:
-        raise UserError(
-            f"{name or type(given).__name__} is no function or class at the top level of a module "
-            "or of this program; write it there, and give its values as keys of the section"
-        )
+        module, name = __name__, _choose_name(given)
+        _given[name] = given
     return f"{module}:{name}"
 
 
 def hash_object(path: str, found: Any) -> str:
-    """Return the hash of the content of the object that a `module:name` names.
-
-    That is its code and all values that it uses.
-    """
+    """Return the hash of the content of the object that a `module:name` names."""
     held = _contents.get({})
     if path not in held:
-        digest = hashlib.sha256()
-        _Describer(digest.update).dump(found)
-        held[path] = digest.hexdigest()[:16]
+        held[path] = _hash_content(found)[0]
     return held[path]
 
 
@@ -225,15 +233,43 @@ class _Describer(pickle.Pickler):
 
     def __init__(self, write: Callable[[bytes], Any]) -> None:
         super().__init__(SimpleNamespace(write=write), protocol=4)
+        self.unknown: list[Any] = []
 
     def reducer_override(self, value: Any) -> Any:
         if value is object:
             return NotImplemented
         try:
             parts = _take_apart(value)
-        except Exception:  # of the user's own methods, or of a lock, which counts by its type
+        except Exception:  # of the user's own methods, or of a value without readable content
             parts = []
+            self.unknown.append(value)
         return object, (), (type(value).__qualname__, parts)
+
+
+def _hash_content(given: Any) -> tuple[str, list[Any]]:
+    """Return the hash of an object's code and of all values that it uses.
+
+    Also return the values whose content is not known, such as locks. They count by their type.
+    """
+    digest = hashlib.sha256()
+    describer = _Describer(digest.update)
+    describer.dump(given)
+    return digest.hexdigest()[:16], describer.unknown
+
+
+def _choose_name(given: Any) -> str:
+    """Return a name with the content of an object, and a number if that is not all known."""
+    inner = given
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    last = getattr(inner, "__name__", type(inner).__name__)
+    content, unknown = _hash_content(given)
+    name = label = f"{re.sub(r'[^A-Za-z0-9_]', '', last)}_{content[:8]}"
+    number = 1
+    while any(map(operator.is_not, _unknown.setdefault(name, unknown), unknown)):
+        number += 1
+        name = f"{label}_{number}"
+    return name
 
 
 def _take_apart(value: Any) -> list[Any]:

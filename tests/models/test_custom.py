@@ -228,19 +228,15 @@ def test_modules_that_cannot_be_trained() -> None:
     assert wrong == {}
 
 
-DRAW = np.random.default_rng(0)
-
-
-def make(input_shape: Any, classes: int, drawn: bool) -> torch.nn.Module:
-    """A layer with a bias that is drawn anew at each call, or that each call draws alike."""
-    module = torch.nn.Linear(6, classes)
-    numbers = DRAW if drawn else np.random.default_rng(0)
-    module.bias = torch.nn.Parameter(torch.from_numpy(numbers.random(classes)).float())
-    return module
-
-
 def test_a_module_with_other_weights_at_each_call_is_refused() -> None:
     """A second call would give another module to the next stack, or to an export."""
+    draw = np.random.default_rng(0)
+
+    def make(input_shape: Any, classes: int, drawn: bool) -> torch.nn.Module:
+        module = torch.nn.Linear(6, classes)
+        numbers = draw if drawn else np.random.default_rng(0)
+        module.bias = torch.nn.Parameter(torch.from_numpy(numbers.random(classes)).float())
+        return module
 
     def build_model(drawn: bool) -> Model:
         given = {"name": make, "drawn": drawn}
