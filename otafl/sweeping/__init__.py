@@ -231,6 +231,7 @@ def _run_in_memory(
 def _complete(scenario: Scenario, store: Store, way: _RunOptions, tracks: Path) -> SweepFile:
     """Run the stacks that a folder does not hold yet."""
     known = store.read()
+    sources.record(known.sources if known is not None else ())
     points = expand(scenario)
     files = hash_sources(points)
     names = name_points(points, files)
@@ -353,7 +354,7 @@ def _check_importable(stacks: list[Stack]) -> None:
     """Raise UserError if a stack needs an object that only this process has."""
     for stack in stacks:
         for path, section in iterate_custom_sections(stack.scenario):
-            if sources.is_of_this_program(section.name):
+            if sources.is_given(section.name) or section.name.startswith("__main__:"):
                 raise UserError(
                     f"{format_path(path)}.name: workers cannot import '{section.name}', an object "
                     "of this program; put it into a module, or leave workers out"

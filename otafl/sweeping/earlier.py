@@ -24,6 +24,7 @@ from otafl.scenario import (
 )
 from otafl.sweeping.stack_job import hash_inputs
 from otafl.sweeping.store import format_changed
+from otafl.user_code import sources
 from otafl.user_code.sources import list_changed
 
 MAX_KEYS = 4
@@ -99,6 +100,7 @@ def _find_differences(out: Path, stored: Mapping[str, Any], scenario: Scenario) 
     Raises UserError if that is user-defined code, and the file not the scenario's own.
     """
     made = origins.read(stored)
+    sources.record(name for origin in made for name in origin.sources or ())
     points = expand(scenario)
     found, outdated = set[str](), set[str]()
     for origin in made:

@@ -167,6 +167,8 @@ def _check_same_program(job: Job) -> None:
             f"this worker has {_format_versions(get_versions())}, the client "
             f"{_format_versions(job.versions)}; install the same versions everywhere"
         )
+    sources.check_unchanged()
+    sources.record(job.sources)
     other = sources.list_changed(job.sources, hash_files(job.stack.scenario))
     if other:
         raise UserError(

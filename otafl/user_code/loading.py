@@ -86,7 +86,7 @@ def load(path: str, key: str) -> Any:
         raise UserError(
             f"{key}: {name!r} is an object that another Python process was given; give it again, "
             "or put it into a module"
-            if sources.is_of_this_program(path)
+            if sources.is_given(path)
             else f"{key}: {path!r}: {name!r} does not exist in module {module!r}"
         ) from error
     if not callable(found):
@@ -117,16 +117,16 @@ def _is_of_python(module: str) -> bool:
 def hash_sources(path: str, key: str) -> Sources:
     """Return the files that a user-defined `module:callable` was imported from, and their hashes.
 
-    For an object of the program itself, the hash of its content stands for the program's file.
-    Raises UserError as `load`.
+    An object that was given in Python also has the hash of its content. It stands for the file of
+    the program itself. Raises UserError as `load`.
     """
     found, module = load(path, key), path.partition(":")[0]
-    files = sources.hash_module(module)
-    if not sources.is_of_this_program(path):
+    files = dict(sources.hash_module(module))
+    if not sources.is_recorded(path):
         return files
-    program = Path(getattr(sys.modules[module], "__file__", None) or "").name
-    own = {file: known for file, known in files.items() if file != program}
-    return own | {path: sources.hash_object(path, found)}
+    if module == "__main__":
+        files.pop(Path(getattr(sys.modules[module], "__file__", None) or "").name, None)
+    return files | {path: sources.hash_object(path, found)}
 
 
 def load_checked(path: str, key: str, options: Mapping[str, Any], *positional: str) -> Any:

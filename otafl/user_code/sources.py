@@ -25,7 +25,7 @@ import re
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextvars import ContextVar
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
@@ -60,6 +60,9 @@ _given: dict[str, Any] = {}
 _unknown: dict[str, list[Any]] = {}
 """Name of a given object -> values that it uses and whose content is not known."""
 
+_recorded: set[str] = set()
+"""Names of all objects that were given, here or where results were computed."""
+
 _contents: ContextVar[dict[str, str]] = ContextVar("_contents")
 """Name -> content of an object when the present run began."""
 
@@ -79,9 +82,23 @@ def hash_module(name: str) -> Sources:
     return _imported[name][1]
 
 
+def check_unchanged() -> None:
+    """Raise UserError if the source of a user-defined module has changed since its import."""
+    for name, (spec, known) in list(_imported.items()):
+        module = sys.modules.get(name)
+        if name == "__main__" or module is None or module.__spec__ is not spec:
+            continue  # the running program, or a module that is imported anew
+        if changed := list_changed(known, _hash_files(module)):
+            raise UserError(
+                f"{', '.join(changed)}: changed after module {name!r} was imported; start Python "
+                "anew to use it, or undo the change"
+            )
+
+
 @contextlib.contextmanager
 def begin_run() -> Iterator[None]:
-    """Describe each object only once in the run, as it is when the run begins."""
+    """Check that modules are unchanged, and describe each object only once in the run."""
+    check_unchanged()
     token = _contents.set({})
     try:
         yield
@@ -112,9 +129,19 @@ def is_library(file: str | Path) -> bool:
     return bool(installed or not path.is_absolute() or LIBRARIES & set(path.parents))
 
 
-def is_of_this_program(path: str) -> bool:
-    """Return whether other processes cannot import the object that a `module:name` names."""
-    return path.partition(":")[0] in ("__main__", __name__)
+def is_given(path: str) -> bool:
+    """Return whether a `module:name` is one of this module, which only one process has."""
+    return path.partition(":")[0] == __name__
+
+
+def is_recorded(path: str) -> bool:
+    """Return whether results record the content of the object that a `module:name` names."""
+    return path in _recorded
+
+
+def record(names: Iterable[str]) -> None:
+    """Record the content of the objects among names, as where they were given."""
+    _recorded.update(name for name in names if ":" in name)
 
 
 def name_object(given: Any) -> str:
@@ -144,6 +171,7 @@ def name_object(given: Any) -> str:
     if module not in sys.modules or vars(sys.modules[module]).get(name) is not given:
         module, name = __name__, _choose_name(given)
         _given[name] = given
+    record([f"{module}:{name}"])
     return f"{module}:{name}"
 
 

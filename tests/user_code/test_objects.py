@@ -112,7 +112,7 @@ def change_global(value: float, patch: pytest.MonkeyPatch) -> Any:
 
 def change_helper_global(value: float, patch: pytest.MonkeyPatch) -> Any:
     patch.setattr(sys.modules[__name__], "VALUE", value)
-    return lambda: read_helper()
+    return read_helper
 
 
 def change_array(value: float, patch: pytest.MonkeyPatch) -> Any:
@@ -173,6 +173,22 @@ def test_an_object_that_changes_between_two_runs(
                 compute(scenario, out)
     assert losses[0] == losses[1]
     assert losses[2] == pytest.approx(4 * losses[0], rel=1e-5)  # from weights of zero
+
+
+def test_a_text_names_the_object_that_a_file_was_computed_by(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a process that was not given the object, as on the command line."""
+    otafl.run(describe_labels(read_helper), tmp_path / "r.nc")
+    for value in (1.0, 2.0):
+        monkeypatch.setattr(sources, "_recorded", set())
+        monkeypatch.setattr(sys.modules[__name__], "VALUE", value)
+        scenario = describe_labels(f"{__name__}:read_helper")
+        if value == 1.0:
+            otafl.run(scenario, tmp_path / "r.nc")
+            continue
+        with pytest.raises(UserError, match="read_helper or a value that it uses has changed"):
+            otafl.run(scenario, tmp_path / "r.nc")
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from otafl.core.errors import UserError
 from otafl.user_code import loading, sources
 
 pytestmark = pytest.mark.exact
@@ -67,13 +68,18 @@ def test_of_an_installed_module_its_own_package() -> None:
     assert set(covered) == {"yaml/*.py"}
 
 
-def test_a_changed_file_counts_once_it_is_imported(home: Path) -> None:
-    before = loading.hash_sources("own_top:f", "x")
-    written(home / "own_beside.py", (home / "own_beside.py").read_text().replace("= 1", "= 2"))
-    assert loading.hash_sources("own_top:f", "x") == before  # of the code that runs
-    importlib.reload(sys.modules["own_top"])
-    now = loading.hash_sources("own_top:f", "x")
-    assert sources.list_changed(before, now) == ["own_beside.py"]
+@pytest.mark.parametrize(
+    ("path", "file"),
+    [("own_top:f", "own_beside.py"), ("own_pack.deep.inner:f", "own_pack/shared.py")],
+)
+def test_what_has_changed_since_its_import_is_refused(path: str, file: str, home: Path) -> None:
+    """When a run begins, though the file is as long as it was and not a second older."""
+    before = dict(loading.hash_sources(path, "x"))
+    sources.check_unchanged()
+    written(home / file, (home / file).read_text().replace("X = 1", "X = 2"))
+    assert loading.hash_sources(path, "x") == before  # of the code that runs
+    with pytest.raises(UserError, match=f"^{file}: changed after module .*start Python anew"):
+        sources.check_unchanged()
 
 
 @pytest.mark.parametrize(
