@@ -20,15 +20,14 @@ import hashlib
 import importlib
 import inspect
 import operator
-import pickle
 import re
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextvars import ContextVar
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -47,6 +46,9 @@ LIBRARIES = {OTAFL} | {
     Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 }
 """Folders whose code is not the user's."""
+
+ATOMS = {type(None), type(...), bool, int, float, complex, str, bytes}
+"""Types of values that their text describes."""
 
 _parsing = threading.Lock()
 """Python 3.11 counts the depth of a tree for all threads together, so two cannot parse at once."""
@@ -256,35 +258,6 @@ def _is_library_module(name: str | None) -> bool:
     return file is not None and name != "__main__" and is_library(Path(file).absolute())
 
 
-class _Describer(pickle.Pickler):
-    """Pickler that writes the content of the user's functions and classes, to be hashed."""
-
-    def __init__(self, write: Callable[[bytes], Any]) -> None:
-        super().__init__(SimpleNamespace(write=write), protocol=4)
-        self.unknown: list[Any] = []
-
-    def reducer_override(self, value: Any) -> Any:
-        if value is object:
-            return NotImplemented
-        try:
-            parts = _take_apart(value)
-        except Exception:  # of the user's own methods, or of a value without readable content
-            parts = []
-            self.unknown.append(value)
-        return object, (), (type(value).__qualname__, parts)
-
-
-def _hash_content(given: Any) -> tuple[str, list[Any]]:
-    """Return the hash of an object's code and of all values that it uses.
-
-    Also return the values whose content is not known, such as locks. They count by their type.
-    """
-    digest = hashlib.sha256()
-    describer = _Describer(digest.update)
-    describer.dump(given)
-    return digest.hexdigest()[:16], describer.unknown
-
-
 def _choose_name(given: Any) -> str:
     """Return a name with the content of an object, and a number if that is not all known."""
     inner = given
@@ -292,16 +265,51 @@ def _choose_name(given: Any) -> str:
         inner = inner.func
     last = getattr(inner, "__name__", type(inner).__name__)
     content, unknown = _hash_content(given)
-    name = label = f"{re.sub(r'[^A-Za-z0-9_]', '', last)}_{content[:8]}"
-    number = 1
+    label = f"{re.sub(r'[^A-Za-z0-9_]', '', last)}_{content[:8]}"
+    number, name = 1, label
     while any(map(operator.is_not, _unknown.setdefault(name, unknown), unknown)):
         number += 1
         name = f"{label}_{number}"
     return name
 
 
+def _hash_content(given: Any) -> tuple[str, list[Any]]:
+    """Return the hash of the code of an object and of all values that it uses.
+
+    Also return the values whose content is not known, such as locks, open files and objects without
+    attributes. They count by their type.
+    """
+    digest, unknown, waiting = hashlib.sha256(), [], [given]
+    seen: dict[int, tuple[int, Any]] = {}  # with the objects, so that none gives its id to another
+    while waiting:
+        value = waiting.pop()
+        kind = type(value)
+        if kind in ATOMS:
+            text = value if kind is bytes else repr(value).encode()
+            digest.update(f"{kind.__name__} {len(text)} ".encode() + text)
+        elif id(value) in seen:
+            digest.update(f"seen {seen[id(value)][0]} ".encode())
+        else:
+            if kind is not tuple:
+                seen[id(value)] = len(seen), value
+            try:
+                parts = _take_apart(value)
+                is_known = kind.__repr__ is not object.__repr__ or value.__getstate__()
+            except Exception:  # of the user's own methods, or of a value without readable content
+                parts, is_known = [], False
+            unknown += [] if is_known or value is given else [value]
+            digest.update(f"{kind.__qualname__} {len(parts)} ".encode())
+            waiting += reversed(parts)
+    return digest.hexdigest()[:16], unknown
+
+
 def _take_apart(value: Any) -> list[Any]:
     """List simpler values that together describe a value."""
+    kind = type(value)
+    if kind in (list, tuple):
+        return list(value)
+    if kind in (set, frozenset):
+        return sorted(value, key=repr)
     if isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ())):
         tensor: Any = value
         whole = tensor.detach().cpu().reshape(-1).view(sys.modules["torch"].uint8).numpy()
@@ -315,15 +323,14 @@ def _take_apart(value: Any) -> list[Any]:
     if isinstance(value, type):
         return _take_class_apart(value)
     if isinstance(value, CodeType):
-        constants = [_sort_set(one) for one in value.co_consts]
-        code = value.co_code, constants, value.co_exceptiontable, value.co_flags
+        code = value.co_code, value.co_consts, value.co_exceptiontable, value.co_flags
         counts = value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount
         return [*code, *counts, value.co_names, value.co_varnames, value.co_freevars]
     if isinstance(value, property | classmethod | staticmethod):
         return [getattr(value, name, None) for name in ("__func__", "fget", "fset")]
     reduced = value.__reduce_ex__(4)
     if isinstance(reduced, str):  # a name; a function that caches its results wraps another
-        return [getattr(value, name, None) for name in ("__module__", "__name__", "__wrapped__")]
+        return [value.__module__, reduced, getattr(value, "__wrapped__", None)]
     return [list(one) if isinstance(one, Iterator) else one for one in reduced]
 
 
@@ -347,13 +354,8 @@ def _list_read(space: Mapping[str, Any], names: Set[str]) -> list[Any]:
         value = space[name]
         if isinstance(value, ModuleType) and not _is_library_module(value.__name__):
             value = _list_read(vars(value), names - {name})
-        found.append((name, _sort_set(value)))
+        found.append((name, value))
     return found
-
-
-def _sort_set(value: Any) -> Any:
-    """Return the items of a set in an order that each process has."""
-    return sorted(value, key=repr) if isinstance(value, set | frozenset) else value
 
 
 def _take_class_apart(kind: type[Any]) -> list[Any]:

@@ -64,10 +64,13 @@ def test_other_objects_are_named_by_code_and_values() -> None:
 
 
 def test_values_known_by_their_address_get_numbers() -> None:
+    class Unnamed:
+        pass
+
     def keep(value: object) -> Callable[[], object]:
         return lambda: value
 
-    first, second = (sources.name_object(keep(threading.Lock())) for _ in range(2))
+    first, second = (sources.name_object(keep(Unnamed())) for _ in range(2))
     assert second == f"{first}_2"
 
 
