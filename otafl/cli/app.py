@@ -93,10 +93,11 @@ def ignore_matplotlibrc() -> Iterator[None]:
 
     with matplotlib.rc_context():
         if matplotlib.matplotlib_fname() == MATPLOTLIBRC:
+            named = os.environ.get("MATPLOTLIBRC", os.devnull)
+            own = (os.path.join(one, MATPLOTLIBRC) for one in (named, matplotlib.get_configdir()))
             matplotlib.rcdefaults()
-            own = os.path.join(matplotlib.get_configdir(), MATPLOTLIBRC)
-            if os.path.isfile(own):
-                matplotlib.rc_file(own)
+            if found := next(filter(os.path.isfile, (named, *own)), None):
+                matplotlib.rc_file(found)
         yield
 
 

@@ -189,12 +189,20 @@ def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
     for name, (dim, kinds) in wanted.items():
         found = dataset[name] if name in dataset.coords else None
         what = "text" if kinds == TEXT else "numbers"
-        if found is None or found.dims != (dim,) or found.dtype.kind not in kinds:
+        is_there = found is not None and found.dims == (dim,) and found.dtype.kind in kinds
+        if found is None or not is_there or not found.size or found.isnull().any():
             raise UserError(f"variable {name}: expected {what} along the dimension {dim}")
         if kinds == TEXT and not all(str(value).isprintable() for value in found.values):
             raise UserError(f"variable {name}: expected lines of text")
     if "round" in dataset.dims and (np.diff(dataset["round"].values) <= 0).any():
         raise UserError("variable round: expected numbers that rise")
+    if "point" in dataset.dims:
+        index, points = dataset["point_index"].values, math.prod(axis["size"] for axis in axes)
+        if len({*index.tolist()}) < len(index) or ((index < 0) | (index >= points)).any():
+            raise UserError(f"variable point_index: expected different numbers below {points}")
+    for key, one in dataset.variables.items():
+        for kind in {"units", "long_name"} & one.attrs.keys():
+            _check_line(f"{kind} of {key}", one.attrs[kind])
     for key, values in dataset.data_vars.items():
         _check_values(str(key), values)
 
@@ -207,9 +215,7 @@ def _find_kinds(coordinate: Mapping[str, Any]) -> str:
 
 
 def _check_values(name: str, values: xr.DataArray) -> None:
-    """Check the kind, the dimensions and the texts of a variable that is no coordinate."""
-    for key in {"units", "long_name"} & values.attrs.keys():
-        _check_line(f"{key} of {name}", values.attrs[key])
+    """Check the kind and the dimensions of a variable that is no coordinate."""
     if scaled := {"scale_factor", "add_offset"} & values.encoding.keys():
         raise UserError(f"variable {name}: expected numbers as they are, got {min(scaled)}")
     if values.dtype.kind not in "iufb":

@@ -59,28 +59,33 @@ def find_commit() -> str | None:
         from the commit. None for an installed package, without git, and where git refuses.
     """
     package = Path(__file__).parents[1]
-    if not (package.parent / ".git").exists():
-        return None
-    # a hook of git sets GIT_DIR, and a monitor of files is a program
-    git = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
+    checkout = package.parent
+    project = checkout / "pyproject.toml"
     try:
-        said = subprocess.run(
-            [*git, "status", "--porcelain=v2", "--branch", "--", package.name],
-            cwd=package.parent,
+        if not (checkout / ".git").exists() or '\nname = "otafl"\n' not in project.read_text(
+            "utf-8"
+        ):
+            return None
+        # a hook of git sets GIT_DIR, and a monitor of files is a program
+        options = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
+        found = subprocess.run(
+            [*options, "status", "--porcelain=v2", "--branch", "--", package.name],
+            cwd=checkout,
             env={name: value for name, value in os.environ.items() if name[:4] != "GIT_"},
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=GIT_TIMEOUT_S,
             check=True,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    commit = re.search(r"^# branch\.oid ([0-9a-f]{40,64})$", said, re.MULTILINE)
+    lines = found.stdout.splitlines()
+    commit = re.search(r"^# branch\.oid ([0-9a-f]{40,64})$", found.stdout, re.MULTILINE)
     if commit is None:  # a repository without commits
         return None
-    is_edited = any(not line.startswith("#") for line in said.splitlines())
-    return commit[1] + (WITH_CHANGES if is_edited else "")
+    return commit[1] + (WITH_CHANGES if any(not line.startswith("#") for line in lines) else "")
 
 
 def _find_version(*names: str) -> str:

@@ -7,6 +7,7 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import xarray as xr
 from support.parts import TWO_AXES, make_parts, make_scenario, make_whole
@@ -36,6 +37,13 @@ CHANGES = {
     "variable power: expected text along": lambda ds: ds.assign_coords(power=[1, 2]),
     "variable power: expected lines of text": lambda ds: ds.assign_coords(power=["a\x1b[2J", "b"]),
     "variable snr_db: expected numbers along": lambda ds: ds.drop_vars("snr_db"),
+    "variable round: expected numbers along": lambda ds: ds.assign_coords(
+        round=np.full(ds.sizes["round"], np.nan)
+    ),
+    "variable trial: expected numbers along": lambda ds: ds.isel(trial=slice(0, 0)),
+    "long_name of round: expected a line of text": lambda ds: ds.assign_coords(
+        round=ds["round"].assign_attrs(long_name="\x1b[31mX")
+    ),
     "variable test_accuracy: expected the dimensions trial, round": lambda ds: ds.mean("trial"),
     "variable test_accuracy: expected numbers, got": lambda ds: ds.assign(
         test_accuracy=ds["test_accuracy"].astype(str)
@@ -59,6 +67,13 @@ def test_every_change_is_refused_in_a_sentence(result: xr.Dataset) -> None:
         else:
             faults.append(f"{sentence}: not refused")
     assert not faults
+
+
+def test_points_of_a_part_are_different() -> None:
+    (part,) = make_parts(make_scenario(TWO_AXES), [[0, 1]])
+    for index in ([0] * part.sizes["point"], np.arange(part.sizes["point"]) + 10**6):
+        with pytest.raises(UserError, match="point_index: expected different numbers below"):
+            header.check(part.assign_coords(point_index=("point", np.array(index))))
 
 
 def test_what_otafl_writes_is_not_refused(result: xr.Dataset, tmp_path: Path) -> None:
