@@ -1,5 +1,5 @@
-"""TDPFed against its looped twin: two trials of different rates, three devices of unequal shares,
-one with fewer samples than a minibatch; perceptron and convolutions.
+"""TDPFed against its looped twin: two trials of different rates, five devices of unequal shares,
+some with fewer samples than a minibatch; perceptron and convolutions.
 """
 
 from __future__ import annotations
@@ -9,28 +9,26 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.rival_rounds import Rounds, draw_batches, get_shares
 from torch import Tensor
 from twins import tdpfed as twin
 from twins.network import Array, Minibatch, gradients
-from twins.setting import everyone, local_data, minibatch, mlp
+from twins.setting import mlp
 
 from otafl.algorithms.low_rank.tdpfed import TDPFed
-from otafl.core.contracts import Batch, LocalContext, Payload, Received, Tensors
-from otafl.core.rng import Streams
+from otafl.core.contracts import Batch, Tensors
 from otafl.models.cnn import Cnn
 from otafl.models.layered import LayeredModel
 from otafl.models.layers import Linear
 
 pytestmark = pytest.mark.twin
 
-SIZES = [[20, 10, 3], [9, 25, 30]]
 RATES = {
     "penalty": [12.0, 5.0],
     "personal_learning_rate": [0.08, 0.05],
     "factor_learning_rate": [8e-4, 3e-3],
     "server_learning_rate": [1.0, 1.4],
 }
-ROUNDS, STEPS = 2, 3
 NEAR = 2e-9
 
 
@@ -101,46 +99,23 @@ SETTINGS: list[dict[str, Any]] = [
     ],
 )
 def test_equals_the_looped_twin(kind: str, settings: dict[str, Any]) -> None:
-    model = network(kind)
-    config = TDPFed.Settings.model_validate(
-        {"rank": 3, "solver_steps": 3, "factor_steps": 4, **settings}
-    )
-    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
-    sizes = torch.tensor(SIZES, dtype=torch.float64)
-    cohort = everyone(sizes / sizes.sum(1, keepdim=True))
+    model, steps = network(kind), {"solver_steps": 3, "factor_steps": 4}
     inputs = 6 if kind == "mlp" else 16
-    data = local_data(SIZES, inputs, 3, streams, batch_size=4, steps=STEPS)
-    ours = TDPFed(config, model, 3)
-    hyper = {name: torch.tensor(value, dtype=torch.float64) for name, value in RATES.items()}
-    server, devices = ours.init(streams, hyper)
-    state = {name: b.expand(2, 3, *b.shape[2:]).flatten(0, 1) for name, b in devices.items()}
-
-    for t in range(ROUNDS):
-        work = data.select_cohort(t, cohort)
-        batches = [work.draw_batch(step) for step in range(STEPS)]
-        old = [(factors_of(model, server, s), biases_of(model, server, s)) for s in range(2)]
-        expected = [
-            twin.client_update(
-                *old[row // 3],
-                [minibatch(b, row) for b in batches],
-                loss_of(model),
-                {name: rate[row // 3] for name, rate in RATES.items()},
-                (3, 4),
-            )
-            for row in range(6)
-        ]
-        before = {name: block.clone() for name, block in server.items()}
-        broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
-        context = LocalContext(cohort, hyper, streams, t, work)
-        state, payload, loss = ours.run_local_update(broadcast, state, context)
-        assert all(torch.equal(server[name], block) for name, block in before.items())
-        check_devices(model, state, loss, expected)
-        received = arrived(payload, cohort.weight.view(2, 3), config.aggregation == "act")
-        server = ours.update_server(server, received, context)
+    ours = Rounds("tdpfed", model, {"rank": 3, **steps, **settings}, inputs=inputs, **RATES)
+    for t in range(2):
+        server = ours.server
+        one = ours.run_round(t)
         for s in range(2):
-            share = [n / sum(SIZES[s]) for n in SIZES[s]]
-            clients, beta = expected[3 * s : 3 * s + 3], RATES["server_learning_rate"][s]
-            check_server(model, config, server, s, *old[s], clients, share, beta)
+            old = factors_of(model, server, s), biases_of(model, server, s)
+            rates = {name: rate[s] for name, rate in RATES.items()}
+            clients = [
+                twin.client_update(*old, batches, loss_of(model), rates, (3, 4))
+                for batches in draw_batches(one, s)
+            ]
+            state = {name: block[s] for name, block in ours.devices.items()}
+            check_devices(model, state, one.loss[5 * s : 5 * s + 5], clients)
+            share, beta = get_shares(one, s), RATES["server_learning_rate"][s]
+            check_server(model, ours.method.settings, ours.server, s, *old, clients, share, beta)
 
 
 def check_devices(
@@ -189,22 +164,6 @@ def check_server(
         else:  # near the mean tensor, much nearer than the old one was
             moved = np.linalg.norm(twin.tensor(old[i]) - mean) / np.linalg.norm(mean)
             assert apart < 0.25 * moved + 1e-12
-
-
-def arrived(payload: Payload, weight: Tensor, told_apart: bool) -> Received:
-    """weight [S, K]."""
-    mean, counts = [], []
-    for group in payload:
-        assert group.weighting == "mean"
-        mean.append(
-            {
-                name: torch.einsum("sk,sk...->s...", weight, block.unflatten(0, weight.shape))
-                for name, block in group.tensors.items()
-            }
-        )
-        counts.append(weight.sum(1))
-    each = tuple(group.tensors for group in payload) if told_apart else None
-    return Received(tuple(mean), tuple(counts), each, None)
 
 
 @pytest.mark.parametrize("modes", [(5, 4), (3, 3, 2, 4)])
