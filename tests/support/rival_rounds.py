@@ -65,6 +65,7 @@ class Rounds:
         steps: int = STEPS,
         sizes: list[list[int]] = SIZES,
         dtype: torch.dtype = torch.float64,
+        inputs: int = INPUTS,
         **rates: Any,
     ) -> None:
         """steps: local ones. sizes: samples of the devices. rates: stackable fields, a list by
@@ -74,7 +75,7 @@ class Rounds:
         self.streams = Streams([5, 5], [0, 1], dtype=dtype)
         fields = {n: v for n, v in config.model_dump().items() if type(v) in (float, int)}
         self.hyper = {n: torch.tensor(rates.get(n, [v, v]), dtype=dtype) for n, v in fields.items()}
-        self.data: TrainingData = local_data(sizes, INPUTS, CLASSES, self.streams, 4, steps)
+        self.data: TrainingData = local_data(sizes, inputs, CLASSES, self.streams, 4, steps)
         count = torch.tensor(sizes, dtype=dtype)
         self.all = everyone(count / count.sum(1, keepdim=True))
         self.server, devices = self.method.init(self.streams, self.hyper)
