@@ -115,22 +115,6 @@ class Ranks(Probe):
         return tuple(groups)
 
 
-class Atoms(Probe):
-    """Split-Mix: every device trains the first atom twice, all but device 0 the second as well."""
-
-    def widths(self) -> dict[str, int]:
-        return {"first": 2, "second": 2}
-
-    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
-        numbers = of_rows(cohort, round)
-        twice = torch.arange(cohort.num_rows).repeat_interleave(2)
-        draft = torch.arange(len(twice)) % 2
-        first = (numbers[twice] + 3.0 * draft)[:, None].repeat(1, 2)
-        others = cohort.device.nonzero().squeeze(1)
-        second = -numbers[others, None].repeat(1, 2)
-        return Group({"first": first}, row_index=twice), Group({"second": second}, row_index=others)
-
-
 class Widths(Probe):
     """HeteroFL: device k knows the first k + 1 coordinates, the last one is known to none. What is
     sent is the model itself, so the server keeps what nobody knows."""

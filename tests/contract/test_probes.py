@@ -57,17 +57,6 @@ def test_groups_of_unequal_shape(link: dict, within: float) -> None:
 
 
 @LINKS
-def test_rows_that_repeat(link: dict, within: float) -> None:
-    """A device that sends an atom twice counts once, with the mean of the two."""
-    one = run(probed(link | ROW_BY_ROW, probes.Atoms), 1)
-    for trial in range(3):
-        first = mean(one, trial, range(4), lambda k, s=trial: probes.value(s, k, 0) + 1.5)
-        second = mean(one, trial, range(1, 4), lambda k, s=trial: -probes.value(s, k, 0))
-        assert one.server["first"][trial].tolist() == pytest.approx([first] * 2, rel=within)
-        assert one.server["second"][trial].tolist() == pytest.approx([second] * 2, rel=within)
-
-
-@LINKS
 def test_masks(link: dict, within: float) -> None:
     keys = {"devices.count": 3} | ROW_BY_ROW
     one = run(probed(link | keys, lambda parts: probes.Widths(parts, width=4)), 1)

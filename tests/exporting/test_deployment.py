@@ -145,15 +145,6 @@ class TestRefused:
             with pytest.raises(UserError, match=match):
                 otafl.load_model(path, view, device, trial)
 
-    def test_a_model_without_a_module(self, tmp_path: Path) -> None:
-        path = make_trained_result(
-            tmp_path, model={"name": "lstm", "hidden": 4}, training={"rounds": 1}
-        )
-        with pytest.raises(
-            UserError, match="'lstm' cannot be exported as a plain PyTorch module; use mlp"
-        ):
-            otafl.load_model(path)
-
     def test_a_method_that_predicts_in_a_way_of_its_own(self) -> None:
         """Noticed by its scores, whatever its parameters look like."""
         points = expand(load_scenario(BASE))

@@ -72,7 +72,6 @@ def test_samples_that_are_no_images_or_too_small(
 @pytest.mark.parametrize(
     ("model", "rank", "message"),
     [
-        ({"padding": "valid"}, 4, "model.kernel: got 5, but convolution 2 has an image of only"),
         ({"kernel": 4}, 4, "'same' needs an odd kernel; got kernel: 4, use kernel: 5"),
         ({}, [4, 33, 4, 4], r"rank: got \[4, 33, 4, 4\], .*; use at most \[16, 32, 128, 10\]"),
         ({}, [4, 4, 4], r"for 4 layers \(25x16: 16, 400x32: 32, 128x128: 128, 128x10: 10\)"),
