@@ -31,6 +31,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, to_dense
 from otafl.models.module_model import ModuleModel
+from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.scenario import ScenarioError
 
 pytestmark = pytest.mark.twin
@@ -135,6 +136,30 @@ def test_a_step_is_the_riemannian_gradient_by_autograd() -> None:
         normal = (grad - u @ (u.T @ grad)) @ (torch.eye(len(v), dtype=F64) - v @ v.T)
         found = increment(one.payload[0].tensors, server, 1, row, i)
         np.testing.assert_allclose(found, -0.1 * (grad - normal), rtol=0, atol=1e-12)
+
+
+def test_superposition_is_the_mean_however_the_devices_differ() -> None:
+    """What is sent is linear in the devices' models: without noise nothing is lost, where the
+    product of FedRLR's coded sums is off by its own size."""
+    ours = make(2)
+    server = ours.server
+    sent = ours.run_round(0).payload[0].tensors
+    sums = {n: b.unflatten(0, (S, K)).mean(1) for n, b in sent.items()}
+    for i in LAYERS:
+        mean = sum(increment(sent, server, 0, row, i) for row in range(K)) / K
+        u, v = server[f"u{i}"][0], server[f"v{i}"][0]
+        of_sums = sums[f"a{i}"][0].T @ v.T + u @ sums[f"b{i}"][0]
+        np.testing.assert_allclose(of_sums.numpy(), mean, atol=1e-12)
+        assert np.abs(mean).max() > 1e-3
+
+
+def test_a_zero_start_is_replaced() -> None:
+    """Softmax regression starts at zero, which has no rank R."""
+    model = SoftmaxRegression(SoftmaxRegression.Settings(), (12,), 5)
+    hyper = {name: torch.tensor(value[:1], dtype=F64) for name, value in HYPER.items()}
+    method = FedRLRPlus(FedRLRPlus.Settings(), model, 3)
+    server, _ = method.init(Streams([0], [0], dtype=F64), hyper)
+    assert (server["s0"] > 0.01).all()
 
 
 def test_what_is_sent() -> None:
