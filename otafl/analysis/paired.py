@@ -2,13 +2,11 @@
 
 Trial i of two points has the same data split, the same fading and the same noise, so a difference
 between them is taken trial by trial: what the trials share drops out, and fewer of them tell more.
-Student's t-test and interval are of the mean difference and take differences for normal; Wilcoxon's
-signed-rank test asks for symmetry alone, but cannot reach 5 % with fewer than six pairs. Many
+Student's t-test and interval are of the mean difference and take differences for normal. Many
 comparisons are corrected by Holm's step-down method.
 
 References
 ----------
-Wilcoxon 1945, "Individual Comparisons by Ranking Methods".
 Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure".
 """
 
@@ -52,12 +50,10 @@ STATISTICS = {
     "low": "lower end of the confidence interval",
     "high": "upper end of the confidence interval",
     "p": "p of the paired t-test, two-sided",
-    "p_wilcoxon": "p of Wilcoxon's signed-rank test, two-sided",
     "pairs": "pairs compared",
     "dropped": "pairs dropped, as one of the two is not there",
     "mean": "mean of the values in the pairs",
     "baseline_mean": "mean of the baseline in the pairs",
-    "variance_ratio": "variance of the difference if unpaired, over that of the pairs",
     "p_holm": "p of the paired t-test, corrected by Holm",
 }
 """Name -> what it is."""
@@ -94,8 +90,8 @@ def compare_pairs(
     xarray.Dataset
         Statistics with the dims (axis without the baseline, other axes): `difference` (value -
         baseline), its `std`, `std_error`, interval `low` and `high`, `p` of the paired t-test,
-        `p_holm` (corrected over all comparisons that are returned), `p_wilcoxon`, `pairs`,
-        `dropped`, `mean`, `baseline_mean` and `variance_ratio`.
+        `p_holm` (corrected over all comparisons that are returned), `pairs`, `dropped`, `mean` and
+        `baseline_mean`.
         The attribute `better` is "higher" or "lower", as more or less of the variable is better.
 
     Raises
@@ -235,17 +231,13 @@ def _test_pairs(values: np.ndarray, base: np.ndarray, level: float) -> np.ndarra
     mean, spent = (one.mean() if count else np.nan for one in (apart, base))
     std = apart.std(ddof=1) if has_spread else 0.0 if count > 1 else np.nan
     std_error = std / np.sqrt(count) if count else np.nan
-    low = high = p = p_wilcoxon = ratio = np.nan
-    if has_spread:
-        ratio = (values.var(ddof=1) + base.var(ddof=1)) / std**2
+    low = high = p = np.nan
     if count >= MIN_PAIRS:
         half = float(compute_quantile(count, level)) * std_error
         low, high = mean - half, mean + half
         p = stats.ttest_1samp(apart, 0.0).pvalue if has_spread else float(mean == 0)
-        p_wilcoxon = stats.wilcoxon(apart).pvalue if apart.any() else 1.0
-    dropped = len(paired) - count
-    tests = (p, p_wilcoxon, count, dropped)
-    return np.array([mean, std, std_error, low, high, *tests, mean + spent, spent, ratio])
+    counts = count, len(paired) - count
+    return np.array([mean, std, std_error, low, high, p, *counts, mean + spent, spent])
 
 
 def adjust_p_values(p: np.ndarray) -> np.ndarray:
@@ -313,9 +305,7 @@ def build_pair_table(tests: xr.Dataset, variable: str = "", baseline: str = "") 
         "difference",
         f"{100 * tests.attrs['level']:g} % interval",
         "p (t, Holm)",
-        "p (Wilcoxon)",
         "n",
-        "unpaired trials per pair",
     ]
     frame = pd.DataFrame({one: tests[one].transpose(*dims).values.ravel() for one in STATISTICS})
     rows = []
@@ -323,9 +313,7 @@ def build_pair_table(tests: xr.Dataset, variable: str = "", baseline: str = "") 
         said = {name: format_number(float(one[name]), 3) for name in STATISTICS}
         interval = "-" if said["low"] == "-" else f"{said['low']} to {said['high']}"
         count = f"{one['pairs']}" + (f", {one['dropped']} lost" if one["dropped"] else "")
-        ratio = format_number(one["variance_ratio"], 2)
-        tested = said["p_holm"], said["p_wilcoxon"]
-        rows.append([*point, said["difference"], interval, *tested, count, ratio])
+        rows.append([*point, said["difference"], interval, said["p_holm"], count])
     caption = (
         f"Differences of {variable} from {baseline}, mean over n pairs of trials with common "
         f"random numbers; p is corrected by Holm over {format_count(len(rows), 'comparison')}"

@@ -81,9 +81,12 @@ def extract_timeline(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
     columns = _read_columns(ds)
     ends = (0.0, *columns["end_s"], *_drop_nan(ds, "sim_time_s"))
     counts = {name: int(values[-1]) for name in UPDATES if len(values := _drop_nan(ds, name))}
+    devices = int(columns["device"].max(initial=-1)) + 1
+    if "tx_energy_j" in ds:  # smaller points of a sweep are padded with NaN
+        devices = max(devices, int(ds["tx_energy_j"].notnull().any("round").sum()))
     about = {
         "title": ", ".join(filter(None, (title, f"trial: {trial}", picked))),
-        "devices": _count_devices(ds, columns["device"]),
+        "devices": devices,
         "end_s": float(max(ends)),
     }
     said = {name: {} if name == "activity" else ds[TABLES[name]].attrs for name in COLUMNS}
@@ -107,14 +110,6 @@ def _drop_nan(ds: xr.Dataset, name: str) -> np.ndarray:
     """Return the records of a variable that there are, [n]."""
     values = ds[name].values if name in ds else np.empty(0)
     return values[np.isfinite(values)]
-
-
-def _count_devices(ds: xr.Dataset, device: np.ndarray) -> int:
-    """Count the devices that this point has: smaller ones of a sweep are padded with NaN."""
-    seen = int(device.max(initial=-1)) + 1
-    if "tx_energy_j" not in ds:
-        return seen
-    return max(seen, int(ds["tx_energy_j"].notnull().any("round").sum()))
 
 
 def select_window(

@@ -80,7 +80,11 @@ def new(
         raise UserError(
             f"{target}: is there already and stays as it is; give another file with --out"
         )
-    text = _rename(scenarios[stem], target) if stem in scenarios else _extend(stem, target)
+    if stem in scenarios:
+        text = _rename(scenarios[stem], target)
+    else:
+        comment, _, _ = presets[stem].read_text(encoding="utf-8").partition("\n#\n")
+        text = TEMPLATE.format(comment=comment, preset=stem, name=target.stem)
     write_text(target, text)
     typer.echo(f"wrote {target}\nnext: otafl check {target}; otafl run {target}")
 
@@ -91,12 +95,6 @@ def _rename(file: Path, target: Path) -> str:
     text = re.sub(rf"(scenarios|studies/\w+)/{file.name}", lambda _: str(target), text)
     text = re.sub(rf"\bresults/{file.stem}\b", f"results/{target.stem}", text)
     return re.sub(rf"^name: {file.stem}\b", f"name: {target.stem}", text, flags=re.MULTILINE)
-
-
-def _extend(preset: str, target: Path) -> str:
-    """Return a scenario that starts from a preset."""
-    comment, _, _ = list_presets()[preset].read_text(encoding="utf-8").partition("\n#\n")
-    return TEMPLATE.format(comment=comment, preset=preset, name=target.stem)
 
 
 def _list() -> None:

@@ -89,7 +89,10 @@ def curve_data(
     log_x = "at" in table and spans_decades(table["at"].max("round").values)
     table = table.assign_attrs(log_x=int(log_x), log_y=int(log_y), choices=int(choices))
     table.attrs["mark"] = "bars" if choices else "shading"
-    return table.assign(drawn=_find_drawable(table))
+    seen = abs(table["mean"]) < LARGEST
+    if "at" in table:
+        seen &= (abs(table["at"]) < LARGEST) & ((table["at"] > 0) | (not log_x))
+    return table.assign(drawn=seen)
 
 
 def draw_curves(data: xr.Dataset, title: str = "") -> Figure:
@@ -116,14 +119,6 @@ def _check_abscissa(ds: xr.Dataset, x: str, y: str) -> None:
         f"--x {x}: {why}, so {y} cannot be drawn against it; take a dim, or one of "
         f"{', '.join(able)}, or --kind pareto for values at the end of the trials"
     )
-
-
-def _find_drawable(data: xr.Dataset) -> xr.DataArray:
-    """Return a mask of the values to draw: up to LARGEST, and positive on a logarithmic x axis."""
-    seen: xr.DataArray = abs(data["mean"]) < LARGEST
-    if "at" in data:
-        seen &= (abs(data["at"]) < LARGEST) & ((data["at"] > 0) | (not data.attrs["log_x"]))
-    return seen
 
 
 def _draw_panel(ax: Axes, data: xr.Dataset) -> None:

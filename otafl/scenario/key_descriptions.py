@@ -83,18 +83,11 @@ def describe_keys(
             yield from describe_keys(inside, section, (), f"{key}.")
 
 
-def get_table(info: FieldInfo) -> str | None:
-    """Return the table that a field chooses a component of."""
-    choice = get_choice(info)
-    return None if choice is None else choice.table
-
-
 def format_type(info: FieldInfo, key: str) -> str:
     """Return the type, unit and bounds of a field, in words."""
-    table = get_table(info)
-    if table:
-        own = " or module:callable" if TABLES[table].supports_custom else ""
-        return f"a name of the table {table}{own}"
+    if choice := get_choice(info):
+        own = " or module:callable" if TABLES[choice.table].supports_custom else ""
+        return f"a name of the table {choice.table}{own}"
     words = _format_annotation(info.annotation, info.metadata)
     unit = get_unit(key)
     return f"{words}, in {unit}" if unit and "number" in words else words

@@ -64,14 +64,12 @@ def _find_values_by_kind(points: Sequence[tuple[Mapping[str, Any], str]]) -> dic
     for name in points[0][0]:
         kinds: dict[str, set[str]] = {}
         for labels, kind in points:
-            kinds.setdefault(_format_coordinate(name, labels[name]), set()).add(kind)
+            value = labels[name]
+            text = f"{name}={value:g}" if isinstance(value, (int, float)) else str(value)
+            kinds.setdefault(text, set()).add(kind)
         if all(len(one) == 1 for one in kinds.values()):
             names: dict[str, list[str]] = {}
             for text, (kind,) in kinds.items():
                 names.setdefault(kind, []).append(text)
             return names
     return {}
-
-
-def _format_coordinate(name: str, value: Any) -> str:
-    return f"{name}={value:g}" if isinstance(value, (int, float)) else str(value)

@@ -26,7 +26,7 @@ def result(base: list[float], other: list[float], name: str = "test_accuracy") -
 
 def test_worked_by_hand() -> None:
     """Differences 1 to 5: mean 3, standard deviation sqrt(5/2), error sqrt(1/2), t = 4.243 with 4
-    degrees, t at 97.5 % is 2.7764; all five positive, so the signed ranks have p = 2 / 2^5."""
+    degrees, t at 97.5 % is 2.7764."""
     ds = result([10, 20, 30, 40, 50], [11, 22, 33, 44, 55])
     found = compare_pairs(ds, "test_accuracy", "power", "gbma").sel(power="ci")
     assert found["difference"] == 3
@@ -35,11 +35,8 @@ def test_worked_by_hand() -> None:
     assert found["low"] == pytest.approx(3 - 2.7764 * np.sqrt(0.5), abs=1e-4)
     assert found["high"] == pytest.approx(3 + 2.7764 * np.sqrt(0.5), abs=1e-4)
     assert found["p"] == found["p_holm"] == pytest.approx(0.01324, abs=1e-5)
-    assert found["p_wilcoxon"] == 2 / 2**5
     assert (found["pairs"], found["dropped"]) == (5, 0)
     assert (found["mean"], found["baseline_mean"]) == (33, 30)
-    # variances of 10 ... 50 and 11 ... 55: 250 and 302.5
-    assert found["variance_ratio"] == pytest.approx(552.5 / 2.5)
     assert found.attrs["baseline"] == "gbma"
 
 
@@ -52,7 +49,7 @@ def test_a_diverged_trial_is_dropped_from_both() -> None:
         compare_pairs(ds, "test_accuracy", "power", "gbma").isel(power=0) for ds in (whole, lost)
     )
     assert (two["pairs"], two["dropped"]) == (4, 2)
-    for name in ("difference", "std", "low", "p", "p_wilcoxon", "baseline_mean"):
+    for name in ("difference", "std", "low", "p", "baseline_mean"):
         assert_agree(two[name], one[name], name)
 
 

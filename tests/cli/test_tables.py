@@ -139,21 +139,20 @@ def test_compare_tests_the_values_of_an_axis(
     call("compare", ran, *base, "--format", "markdown")
     told = capsys.readouterr().out
     assert "from power tci(threshold=0.3), mean over n pairs of trials" in told
-    rows = {tuple(row[:3]): row[3:] for row in map(cells, told.splitlines()) if len(row) == 9}
+    rows = {tuple(row[:3]): row[3:] for row in map(cells, told.splitlines()) if len(row) == 7}
     assert len(rows) == 2 + 12
     with xr.open_dataset(ran, engine="h5netcdf") as ds:
         tests = compare_pairs(ds.load(), "test_accuracy", "power", "tci(threshold=0.3)")
     one = tests.sel(snr_db=10, power="ci", device_count=4)
-    difference, interval, p, signed, pairs, times = rows["10 dB", "ci", "4"]
+    difference, interval, p, pairs = rows["10 dB", "ci", "4"]
     assert float(difference) == pytest.approx(float(one["difference"]), rel=1e-2)
     assert 0.09 < float(difference) < 0.11
     low, high = map(float, interval.split(" to "))
     assert 0.08 < low < float(difference) < high < 0.12
     assert float(p) == pytest.approx(float(one["p_holm"]), rel=1e-2)
     assert float(one["p"]) < float(p) < 0.01
-    assert (float(signed), pairs) == (2 / 2**5, "5")
-    assert float(times) > 20
-    assert rows["0 dB", "gbma", "2"][4] == "4, 1 lost"
+    assert pairs == "5"
+    assert rows["0 dB", "gbma", "2"][3] == "4, 1 lost"
     assert float(rows["0 dB", "gbma", "4"][2]) > 0.05
     call("compare", ran, *base, "--out", tmp_path / "t.csv")
     with (tmp_path / "t.csv").open() as file:

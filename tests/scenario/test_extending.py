@@ -142,16 +142,3 @@ def test_an_option_names_no_base() -> None:
     assert fail(path, "extends=urban_micro") == (
         "--set extends=urban_micro: extends: only a file can name its base; set single keys",
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list_presets())
-def test_a_preset_runs(name: str) -> None:
-    """Two rounds of each preset, with some of its devices."""
-    from otafl import run
-
-    keys: dict[str, Any] = {"name": "mine", "extends": name}
-    keys |= {"training": {"rounds": 2, "eval_every": 2}, "devices": {"count": 8}}
-    keys["devices"] |= {"participants": 4} if name == "wide_area_iot" else {}
-    result = run(keys | {"model": {"name": "mlp", "hidden": [4]}})
-    assert float(result.uplink_symbols.isel(round=-1).mean()) > 0

@@ -12,12 +12,10 @@ from otafl.core.settings import declare_stackable
 from otafl.csi.base import Csi
 from otafl.scenario import (
     compute_scenario_hash,
-    describe_scenario,
     load_scenario,
     make_stack_key,
     restore_tree,
 )
-from otafl.scenario.writing import to_tree
 
 pytestmark = pytest.mark.exact
 
@@ -136,8 +134,3 @@ def test_components_of_an_axis_count_with_their_defaults() -> None:
     assert compute_scenario_hash(texts) == compute_scenario_hash(named)
     assert compute_scenario_hash(texts) == compute_scenario_hash(given)
     assert compute_scenario_hash(texts) != compute_scenario_hash(other)
-
-
-def test_a_stored_scenario_is_read_back() -> None:
-    one = make_scenario()
-    assert restore_tree(describe_scenario(one)) == to_tree(one)

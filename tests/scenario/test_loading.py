@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 from support.scenarios import make_scenario, write_scenario
 
-from otafl.algorithms.low_rank.fedrlr import FedRLR
 from otafl.channels.rayleigh import Rayleigh
-from otafl.data.partitions.by_class import LabelSkew
-from otafl.models.mlp import Mlp
 from otafl.power.inversion import TruncatedChannelInversion as Tci
 from otafl.scenario import (
     expand,
@@ -24,36 +21,6 @@ from otafl.scenario.reading import add_base, read_file
 from otafl.scenario.yaml_source import parse
 
 pytestmark = pytest.mark.exact
-
-FULL = """
-name: gbma_vs_ci
-data: {name: fashion_mnist, partition: {name: label_skew, classes_per_device: 2}}
-model: {name: mlp, hidden: [256, 256]}
-algorithm: {name: fedrlr, rank: 4}
-channel: {name: rayleigh, snr_db: 25}
-csi: {name: perfect}
-power: {name: gbma}
-transport: {name: over_the_air}
-devices: {count: 10, participants: 10, compute: {name: phone}}
-training: {rounds: 1500, local_steps: 1, batch_size: 6, eval_every: 25}
-trials: 10
-seed: 0
-sweep:
-  channel.snr_db: [0, 10, 20]
-  devices.count: [10, 50]
-  power.name: [gbma, ci, tci, full]
-"""
-
-
-def test_a_whole_file(tmp_path: Path) -> None:
-    got = load_scenario(write_scenario(tmp_path, FULL))
-    assert got.data.partition == LabelSkew(classes_per_device=2)
-    assert got.model == Mlp.Settings(hidden=(256, 256))
-    assert got.algorithm == FedRLR.Settings(rank=4)
-    assert got.channel == Rayleigh.Settings(snr_db=25)
-    assert got.training.rounds == 1500
-    assert got.trials == 10
-    assert list(got.sweep) == ["channel.snr_db", "devices.count", "power.name"]
 
 
 def test_numbers_of_numpy_and_tuples_are_taken_from_a_mapping() -> None:

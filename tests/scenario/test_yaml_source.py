@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from otafl.scenario.yaml_source import YamlError, dump, parse
+from otafl.scenario.yaml_source import dump, parse
 
 pytestmark = pytest.mark.exact
 
@@ -53,16 +53,3 @@ def test_a_key_that_overrides_a_merged_one_has_its_own_place() -> None:
     source = parse("one: &a {q: 1, r: 1}\nmine:\n  q: 3\n  <<: *a\n")
     assert source.data["mine"] == {"q": 3, "r": 1}
     assert [source.places["mine", key] for key in "qr"] == [(3, 3), (1, 16)]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        pytest.param("[" + "1, " * 60_000 + "}", "holds more than 50,000 values", id="long"),
-        pytest.param("[" * 50 + "}", "is nested more than 40 deep", id="deep"),
-    ],
-)
-def test_reading_stops_where_a_text_is_too_large(text: str, said: str) -> None:
-    """The fault at its end is not reached."""
-    with pytest.raises(YamlError, match=said):
-        parse(text)
