@@ -160,15 +160,3 @@ def of_many(trial: list[int], device: list[int]) -> Cohort:
 
 EVERYONE = of_many([0] * MANY + [1] * MANY, [*range(MANY), *range(MANY)])
 SOME = of_many([0, 0, 1], [7, 30, 7])
-
-
-def test_gaussian_keeps_to_what_a_device_knows() -> None:
-    x = torch.ones(5, 4, dtype=DOUBLE)
-    mask = torch.tensor([[1.0, 1.0, 0.0, 0.0]] * 5, dtype=DOUBLE)
-    other = torch.ones(5, 2, dtype=DOUBLE)
-    group = Group({"x": x, "y": other}, mask={"x": mask})
-    (sent,) = byzantine("gaussian").tamper((group,), cohort(), 0)
-    assert sent.tensors["x"][[0, 3], 2:].eq(0).all()
-    for row, scale in ((0, 3.0), (3, 0.5)):
-        power = sent.tensors["x"][row].square().sum() + sent.tensors["y"][row].square().sum()
-        assert float(power) == pytest.approx(4 * scale**2, rel=1e-12)
