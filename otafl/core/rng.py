@@ -40,7 +40,8 @@ _BLOCK = 2**17  # fits the cache, and is worth a second thread
 STEP_BITS = 32
 """A step draws under the round (round << 32) + step."""
 
-_declared: dict[str, Purpose] = {}
+_owners: dict[str, str] = {}
+"""Module that draws from a family of streams, by the family's name."""
 
 
 class Purpose(str):
@@ -54,14 +55,9 @@ class Purpose(str):
     >>> streams.draw_uniform(START / "weight0", 0, shape)
     """
 
-    module: str
-    is_family: bool
-
     def __truediv__(self, part: object) -> Purpose:
         """Return the stream of this name in the family."""
-        if not self.is_family:
-            raise RuntimeError(f"the stream {str(self)!r} of {self.module} is no family")
-        return _make_purpose(f"{self}/{part}", self.module, True)
+        return Purpose(f"{self}/{part}")
 
 
 Round: TypeAlias = "int | Tensor"
@@ -81,39 +77,24 @@ def list_rounds(first: Round, count: int, device: torch.device) -> Tensor:
 
 
 def declare_purpose(name: str, module: str) -> Purpose:
-    """Declare the stream of a module. Raises RuntimeError if another module draws from it."""
-    return _declare(_make_purpose(name, module, False))
+    """Declare the stream of a module.
+
+    Raises RuntimeError if another module draws from it or its family: equal numbers would serve two
+    purposes.
+    """
+    family = name.partition("/")[0]
+    owner = _owners.setdefault(family, module)
+    if owner != module:
+        raise RuntimeError(
+            f"{module} and {owner} both draw from the stream {family!r}: equal numbers for two "
+            "purposes; rename one"
+        )
+    return Purpose(name)
 
 
 def declare_family(name: str, module: str) -> Purpose:
-    """Declare the streams `name/...` of a module, and `name` itself.
-
-    Raises RuntimeError as `declare_purpose`.
-    """
-    return _declare(_make_purpose(name, module, True))
-
-
-def _make_purpose(name: str, module: str, parts: bool) -> Purpose:
-    made = Purpose(name)
-    made.module, made.is_family = module, parts
-    return made
-
-
-def _declare(new: Purpose) -> Purpose:
-    for old in _declared.values():
-        clash = old == new or _is_within(old, new) or _is_within(new, old)
-        if clash and old.module != new.module:
-            raise RuntimeError(
-                f"{new.module} and {old.module} both draw from the stream {str(new)!r}: equal "
-                "numbers for two purposes; rename one"
-            )
-    _declared[new] = new
-    return new
-
-
-def _is_within(name: Purpose, family: Purpose) -> bool:
-    """Return whether a name belongs to another's family."""
-    return family.is_family and name.startswith(f"{family}/")
+    """Declare the streams `name/...` of a module, and `name` itself, as `declare_purpose`."""
+    return declare_purpose(name, module)
 
 
 _Law = Callable[[Tensor, int, "torch.dtype"], Tensor]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -271,6 +272,13 @@ class ClientSamples:
         trials, devices = count.shape
         trial = torch.arange(trials, device=y.device).repeat_interleave(devices)
         return ClientSamples(x, y, index.flatten(0, 1), count.flatten(), trial, classes)
+
+    def list_trial_labels(self) -> list[NDArray[Any]]:
+        """Return the labels of all devices of each trial together, on the host."""
+        trials = int(self.trial[-1]) + 1
+        held = torch.arange(self.index.shape[1], device=self.y.device) < self.count[:, None]
+        parts = zip(self.index.chunk(trials), held.chunk(trials), strict=True)
+        return [self.y[index[mask]].cpu().numpy() for index, mask in parts]
 
     def pool_devices(self) -> ClientSamples:
         """Return a copy in which each device has the samples of all devices of its trial."""

@@ -21,7 +21,15 @@ from otafl.devices.hardware import CAUSES
 from otafl.engine.engine import Engine
 from otafl.evaluation.evaluation import Evaluation
 from otafl.results.dataset import Record
-from otafl.results.variables import ROUNDS, SERVER, SUMS, TRIALS, get_variable, is_reached
+from otafl.results.variables import (
+    LARGEST_OF_SERVERS,
+    ROUNDS,
+    SERVER,
+    SUMS,
+    TRIALS,
+    get_variable,
+    is_reached,
+)
 from otafl.scenario.power_budgets import KINDS, find_power_constraint
 
 _ENDS = (
@@ -235,7 +243,7 @@ def merge_servers(values: Mapping[str, np.ndarray], num_servers: int) -> dict[st
     """Return the values [S, ...] of S trials from those of their S C servers, [S C, ...].
 
     Devices are concatenated, [S, C K, ...]. Variables without a device dimension are averaged over
-    the servers that have them, or take the largest value if `Variable.of_servers` says so.
+    the servers that have them, or take the largest value for `variables.LARGEST_OF_SERVERS`.
     `server_<name>` [S, C] has the value of each server.
     """
     if num_servers == 1:
@@ -243,7 +251,7 @@ def merge_servers(values: Mapping[str, np.ndarray], num_servers: int) -> dict[st
     out = {}
     for name, value in values.items():
         apart = value.reshape(-1, num_servers, *value.shape[1:])
-        dims, worst = get_variable(name).dims, get_variable(name).of_servers == "max"
+        dims, worst = get_variable(name).dims, name in LARGEST_OF_SERVERS
         if "device" in dims and value.ndim > 1:
             out[name] = apart.reshape(len(apart), -1, *value.shape[2:])
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from otafl.data.build import Samples
 from otafl.data.device_splits import ClientSamples
 from otafl.data.training_data import TrainingData
 from otafl.engine.device_store import MODELS_CHUNK
-from otafl.losses.base import LabelSpread, Loss
+from otafl.losses.base import Loss
 
 EVALUATION_CHUNK = 1 << 21
 """Real numbers of test inputs that are processed together, for all rows."""
@@ -222,73 +222,57 @@ class MetricNamer:
 
     def __init__(self, loss: Loss, samples: Samples, eval_samples: int | None) -> None:
         self._loss, data = loss, samples.data
-        self._has_classes = data.labels == "classes"
-        self._spreads = {
-            "test": self._measure_common(data.y_test[:eval_samples], data.classes),
-            "validation": self._measure_common(data.y_validation[:eval_samples], data.classes),
-            "own_test": self._measure_own(samples.client_test, samples),
-            "own_validation": self._measure_own(samples.client_validation, samples),
-        }
+        self._outputs, self._has_classes = data.classes, data.labels == "classes"
+        self._variances = {}
         for part in ("test", "validation"):
-            if not len(getattr(data, f"y_{part}")):
-                self._spreads[part] = self._spreads[f"own_{part}"]
+            labels, own = getattr(data, f"y_{part}"), getattr(samples, f"client_{part}")
+            pooled = _compute_variances([] if own is None else own.list_trial_labels())
+            self._variances[f"own_{part}"] = pooled
+            common = _compute_variances([labels[:eval_samples]])
+            self._variances[part] = common if len(labels) else pooled
 
     def list_guesses(self) -> dict[str, np.ndarray | float]:
         """Return what a guess has: of values the mean label, of tokens any of them alike."""
-        spread = self._spreads["test"]
         if "perplexity" in self._loss.metrics:
-            return {"perplexity_guess": float(spread.outputs)}
-        return {"mse_guess": spread.variance} if (spread.variance > 0).all() else {}
+            return {"perplexity_guess": float(self._outputs)}
+        variance = self._variances["test"]
+        return {"mse_guess": variance} if (variance > 0).all() else {}
 
     def name_scores(self, prefix: str, on: str, scores: Scores) -> dict[str, np.ndarray]:
         """Return the variables of scores on test or validation samples.
 
         prefix: the first part of their names, `own_` at its end for devices' own samples.
         """
-        loss, out = self._loss, {}
-        spread = self._spreads[f"own_{on}" if prefix.endswith("own_") else on]
+        out = {}
         if self._has_classes:
             out[f"{prefix}{on}_accuracy"] = scores.accuracy
         out[f"{prefix}{on}_loss"] = scores.loss
-        shaped = spread.align(scores.loss)
-        out |= {
-            f"{prefix}{on}_{name}": value
-            for name, value in loss.derive_metrics(scores.loss, shaped).items()
-        }
+        variance = self._variances[f"own_{on}" if prefix.endswith("own_") else on]
+        out |= self._derive(f"{prefix}{on}", scores.loss, variance)
         if scores.by_device is not None and on == "test" and self._has_classes:
             out[f"device_{prefix}{on}_accuracy"] = scores.by_device
         elif scores.loss_by_device is not None and on == "test":
-            by_device = loss.derive_metrics(scores.loss_by_device, LabelSpread(0.0, spread.outputs))
-            name = loss.device_metric
-            out[f"device_{prefix}{on}_{name}"] = by_device[name]
+            name = f"device_{prefix}{on}"
+            found = self._derive(name, scores.loss_by_device, np.zeros(1))
+            metric = f"{name}_{self._loss.device_metric}"
+            out[metric] = found[metric]
         if scores.by_class is not None:
             out[f"device_{prefix}class_loss"] = scores.by_class
         return out
 
     def name_control(self, name: str, mse: np.ndarray) -> dict[str, np.ndarray]:
         """Return the variables of a prediction without a model, of the mean squared errors [S]."""
-        spread = self._spreads["own_test"].align(mse)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            r2 = 1.0 - mse / spread.variance
-        return {f"{name}_mse": mse} | ({f"{name}_r2": r2} if (spread.variance > 0).all() else {})
+        return self._derive(name, 0.5 * mse * self._outputs, self._variances["own_test"])
 
-    def _measure_common(self, y: np.ndarray, outputs: int) -> LabelSpread:
-        if self._has_classes or y.dtype.kind != "f" or not len(y):
-            return LabelSpread(0.0, outputs)
-        return LabelSpread(float(y.astype(np.float64).var(0).mean()), outputs)
-
-    def _measure_own(self, own: ClientSamples | None, samples: Samples) -> LabelSpread:
-        """Measure the labels of all devices of a trial together, [S]."""
-        outputs = samples.data.classes
-        if own is None or not own.y.is_floating_point():
-            return LabelSpread(0.0, outputs)
-        trials = len(samples.sample_share)
-        return LabelSpread(_compute_pooled_variance(own, own.y, trials), outputs)
+    def _derive(self, name: str, loss: np.ndarray, variance: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the metrics that follow from losses [S, ...] on labels of a variance [S or 1]."""
+        shaped = variance.reshape(-1, *[1] * (loss.ndim - 1))
+        found = self._loss.derive_metrics(loss, self._outputs, shaped)
+        return {f"{name}_{metric}": value for metric, value in found.items()}
 
 
-def _compute_pooled_variance(own: ClientSamples, y: Tensor, trials: int) -> np.ndarray:
-    """Return the variance [S] of the labels of all devices of each trial together."""
-    held = torch.arange(own.index.shape[1], device=y.device) < own.count[:, None]
-    parts = zip(own.index.chunk(trials), held.chunk(trials), strict=True)
-    pooled = [y[index[mask]].double().cpu().numpy() for index, mask in parts]
-    return np.array([labels.var(0).mean() for labels in pooled])
+def _compute_variances(labels: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the variance of each set of labels [n, outputs] about their mean; 0 for no values."""
+    if not all(len(y) and y.dtype.kind == "f" for y in labels) or not labels:
+        return np.zeros(1)
+    return np.array([y.astype(np.float64).var(0).mean() for y in labels])

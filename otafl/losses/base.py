@@ -127,15 +127,20 @@ class Loss(Settings):
         return self.metrics
 
     @abstractmethod
-    def derive_metrics(self, loss: np.ndarray, spread: LabelSpread) -> dict[str, np.ndarray]:
+    def derive_metrics(
+        self, loss: np.ndarray, outputs: int, variance: np.ndarray
+    ) -> dict[str, np.ndarray]:
         """Derive the metrics that follow from mean test losses, by their names.
 
         Parameters
         ----------
         loss : ndarray, any shape
             Mean losses of tests.
-        spread : LabelSpread
-            Statistics of the test labels, which broadcast.
+        outputs : int
+            Numbers in the label of a sample.
+        variance : ndarray
+            Mean square of the test labels about their mean, over samples and outputs, in a shape
+            that broadcasts; 0 if it is unknown or labels are no values.
         """
 
     def find_misfits(self, labels: Labels | None, data: str) -> Iterator[str]:
@@ -172,28 +177,6 @@ class Loss(Settings):
             f"loss '{self.name}' needs scores of {scored}, which '{model}' does not give; use "
             f"{' or '.join(fitting)}"
         )
-
-
-class LabelSpread:
-    """Variance of real-valued test labels about their mean, for the share that a model explains.
-
-    Parameters
-    ----------
-    variance : ndarray or float
-        Mean square of labels about their mean, over samples and outputs; 0 without values.
-    outputs : int
-        Numbers in the label of a sample.
-    """
-
-    def __init__(self, variance: np.ndarray | float, outputs: int) -> None:
-        self.variance, self.outputs = np.asarray(variance, float), outputs
-
-    def align(self, values: np.ndarray) -> LabelSpread:
-        """Return the spread in a shape that broadcasts over values [S, ...]."""
-        if self.variance.ndim == 0:
-            return self
-        shape = (-1, *[1] * (values.ndim - 1))
-        return LabelSpread(self.variance.reshape(shape), self.outputs)
 
 
 def pick_scores(scores: Tensor, y: Tensor) -> Tensor:

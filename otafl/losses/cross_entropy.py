@@ -12,7 +12,6 @@ from torch import Tensor
 from otafl.core.contracts import Batch
 from otafl.losses.base import (
     Labels,
-    LabelSpread,
     Loss,
     compute_softmax_gradient_,
     mix_probabilities,
@@ -64,7 +63,9 @@ class CrossEntropy(Loss):
     def mix_scores(self, scores: Tensor, log_weights: Tensor) -> Tensor:
         return mix_probabilities(scores, log_weights)
 
-    def derive_metrics(self, loss: np.ndarray, spread: LabelSpread) -> dict[str, np.ndarray]:
+    def derive_metrics(
+        self, loss: np.ndarray, outputs: int, variance: np.ndarray
+    ) -> dict[str, np.ndarray]:
         return {}
 
 
@@ -115,6 +116,8 @@ class NextToken(Loss):
     def mix_scores(self, scores: Tensor, log_weights: Tensor) -> Tensor:
         return mix_probabilities(scores, log_weights)
 
-    def derive_metrics(self, loss: np.ndarray, spread: LabelSpread) -> dict[str, np.ndarray]:
+    def derive_metrics(
+        self, loss: np.ndarray, outputs: int, variance: np.ndarray
+    ) -> dict[str, np.ndarray]:
         with np.errstate(over="ignore"):
             return {"perplexity": np.exp(loss)}

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Batch
-from otafl.losses.base import Labels, LabelSpread, Loss
+from otafl.losses.base import Labels, Loss
 
 
 class Squared(Loss):
@@ -62,12 +62,11 @@ class Squared(Loss):
     def mix_scores(self, scores: Tensor, log_weights: Tensor) -> Tensor:
         return (scores * log_weights.exp()).sum(0)
 
-    def derive_metrics(self, loss: np.ndarray, spread: LabelSpread) -> dict[str, np.ndarray]:
-        mse = 2.0 * loss / spread.outputs
-        with np.errstate(divide="ignore", invalid="ignore"):
-            r2 = 1.0 - mse / spread.variance
-        found = {"mse": mse, "r2": r2}
-        return found if (spread.variance > 0).all() else {"mse": mse}
+    def derive_metrics(
+        self, loss: np.ndarray, outputs: int, variance: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        mse = 2.0 * loss / outputs
+        return {"mse": mse, "r2": 1.0 - mse / variance} if (variance > 0).all() else {"mse": mse}
 
 
 def _encode_one_hot(scores: Tensor, y: Tensor) -> Tensor:

@@ -247,9 +247,10 @@ def build_table(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
     """
     rows: dict[str, dict[str, set[int]]] = {}
     for one in read(attributes):
-        commit = {} if one.commit is None else {"otafl's commit": one.commit}
-        known = (hashes or {} for hashes in (commit, *_get_hashes(one)))
-        for name, of in (pair for hashes in known for pair in hashes.items()):
+        known = {} if one.commit is None else {"otafl's commit": one.commit}
+        known |= one.sources or {}
+        known |= {_INPUTS.get(name, name): of for name, of in (one.inputs or {}).items()}
+        for name, of in known.items():
             rows.setdefault(name, {}).setdefault(of, set()).update(one.points)
     out = []
     for name, by in rows.items():
@@ -268,14 +269,6 @@ def list_environment(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows.append(("processor", str(attributes["device_name"])))
     rows.append(("seed", str(attributes["seed"])))
     return [*rows, ("scenario hash", str(attributes["scenario_hash"]))]
-
-
-def _get_hashes(origin: Origin) -> tuple[Mapping[str, str] | None, Mapping[str, str] | None]:
-    """Return the hashes of user-defined modules, and of inputs with their names in words."""
-    inputs = origin.inputs
-    if inputs is not None:
-        inputs = {_INPUTS.get(name, name): of for name, of in inputs.items()}
-    return origin.sources, inputs
 
 
 def format_mixed_versions(attributes: Mapping[str, Any]) -> str:

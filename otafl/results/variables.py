@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from otafl.losses.metrics import METRICS, Better
 
@@ -23,14 +23,12 @@ SERVER = "server_"
 class Variable:
     """Describe a result variable: its units, what it is, and its dims after `point`.
 
-    of_servers: how the value of a trial follows from those of its servers. better: which way it is
-    better, None for a variable that describes and does not judge.
+    better: which way it is better, None for a variable that describes and does not judge.
     """
 
     units: str
     long_name: str
     dims: tuple[str, ...] = ROUNDS
-    of_servers: Literal["mean", "max"] = "mean"
     better: Better | None = None
 
 
@@ -188,7 +186,8 @@ timeline_end_s | s | - | simulated time at which it ended
 """
 """Names, units, the better direction and long names of the other variables, below their dims."""
 
-_LARGEST_OF_SERVERS = ("dp_mu", "dp_epsilon")
+LARGEST_OF_SERVERS = ("dp_mu", "dp_epsilon")
+"""Variables of which a trial has the largest value of its servers, not their mean."""
 
 
 def _read_table() -> dict[str, Variable]:
@@ -200,8 +199,6 @@ def _read_table() -> dict[str, Variable]:
             continue
         name, units, better, long_name = line.split(" | ")
         found[name] = Variable(units, long_name, dims, better=_DIRECTIONS[better])
-        if name in _LARGEST_OF_SERVERS:
-            found[name] = replace(found[name], of_servers="max")
     return found
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,28 +87,20 @@ class Checkpoint:
         """
         if not self.path.exists():
             return None
-        with self._note_refusal():
-            found = trained.load_plain(self.path)
-            device = assembly.select_torch_device(points[0].scenario.engine.device)
-            self.refusal = _format_difference(_build_identity(points, trials, device.type), found)
-        if self.refusal:
-            return None
         parts = assembly.assemble(points, trials)
-        with self._note_refusal():
-            recorder = Recorder(Engine(parts), len(points), len(trials))
-            recorder.load_state_dict(found["recorder"])
-            return CheckpointState(recorder, int(found["rounds"]), float(found["seconds"]))
-        return None
-
-    @contextlib.contextmanager
-    def _note_refusal(self) -> Iterator[None]:
-        """Record the reason why a saved state could not be used."""
+        identity = _build_identity(points, trials, parts.streams.device.type)
         try:
-            yield
+            found = trained.load_plain(self.path)
+            self.refusal = _format_difference(identity, found)
+            if not self.refusal:
+                recorder = Recorder(Engine(parts), len(points), len(trials))
+                recorder.load_state_dict(found["recorder"])
+                return CheckpointState(recorder, int(found["rounds"]), float(found["seconds"]))
         except ChecksumError as error:
             self.refusal = f"it is damaged: {error}"
         except Exception as error:  # foreign or damaged bytes may raise any error
             self.refusal = f"it cannot be read ({type(error).__name__})"
+        return None
 
 
 def _build_identity(points: Sequence[Point], trials: Sequence[int], device: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import xarray as xr
@@ -331,19 +331,9 @@ def _raise(failed: Sequence[Outcome], jobs: int) -> None:
 
 
 def _format_points(points: Sequence[Point]) -> str:
-    """Return the values that the points of a stack have in common, or else its first point's."""
+    """Name the first point of a stack by its coordinates, and count the others."""
     if not points[0].coords:
         return "the scenario"
-    common = {
-        name: value
-        for name, value in points[0].coords.items()
-        if all(point.coords[name] == value for point in points)
-    }
-    shown = (common or points[0].coords).items()
-    more = f" and {len(points) - 1} more" if not common else ""
-    return ", ".join(f"{name}={_shorten(value)}" for name, value in shown) + more
-
-
-def _shorten(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    texts = ((name, str(value)) for name, value in points[0].coords.items())
+    shown = [f"{n}={text if len(text) <= 40 else f'{text[:37]}...'}" for n, text in texts]
+    return ", ".join(shown) + (f" and {len(points) - 1} more" if len(points) > 1 else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, overload
+from typing import ClassVar
 
 import numpy as np
 
@@ -54,13 +54,7 @@ class SampleAssignment(Sequence[Indices]):
         order = np.argsort(device, kind="stable")
         return SampleAssignment(sample_index[order], np.bincount(device, minlength=num_devices))
 
-    @overload
-    def __getitem__(self, device: int) -> Indices: ...
-    @overload
-    def __getitem__(self, device: slice) -> list[Indices]: ...
-    def __getitem__(self, device: int | slice) -> Indices | list[Indices]:
-        if isinstance(device, slice):
-            return [self[k] for k in range(*device.indices(len(self)))]
+    def __getitem__(self, device: int) -> Indices:  # type: ignore[override]
         if not -len(self) <= device < len(self):
             raise IndexError(f"device {device} of {len(self)}")
         start = self.starts[device]
@@ -78,10 +72,9 @@ class SampleAssignment(Sequence[Indices]):
 
     def split(self, devices: int) -> list[SampleAssignment]:
         """Split into consecutive groups of so many devices."""
-        if devices == len(self):
-            return [self]
-        firsts = range(0, len(self), devices)
-        return [SampleAssignment.from_parts(self[first : first + devices]) for first in firsts]
+        counts = self.counts.reshape(-1, devices)
+        samples = np.split(self.sample_index, np.cumsum(counts.sum(1))[:-1])
+        return [SampleAssignment(*own) for own in zip(samples, counts, strict=True)]
 
     def pad(self, width: int) -> Indices:
         """Return a table [K, width] of the indices, padded with each device's first one."""
