@@ -254,6 +254,8 @@ class ClientSamples:
         Trial of each device.
     classes : int
         Number of classes of the data set.
+    is_common : bool
+        Whether every device has all samples, in their order.
     """
 
     x: Tensor
@@ -262,6 +264,7 @@ class ClientSamples:
     count: Tensor
     trial: Tensor
     classes: int
+    is_common: bool = False
 
     @staticmethod
     def from_parts(
@@ -272,6 +275,12 @@ class ClientSamples:
         trials, devices = count.shape
         trial = torch.arange(trials, device=y.device).repeat_interleave(devices)
         return ClientSamples(x, y, index.flatten(0, 1), count.flatten(), trial, classes)
+
+    @staticmethod
+    def share(x: Tensor, y: Tensor, trial: Tensor, classes: int) -> ClientSamples:
+        """Return samples that all devices of trials [n] have."""
+        index = torch.arange(len(y), device=y.device).expand(len(trial), -1)
+        return ClientSamples(x, y, index, torch.full_like(trial, len(y)), trial, classes, True)
 
     def list_trial_labels(self) -> list[NDArray[Any]]:
         """Return the labels of all devices of each trial together, on the host."""

@@ -21,7 +21,14 @@ from otafl.data.build import Samples
 from otafl.data.device_splits import ClientSamples
 from otafl.evaluation.batch_statistics import BatchStatistics
 from otafl.evaluation.references import ExcessRisk, compute_control_errors
-from otafl.evaluation.scoring import FineTuner, MetricNamer, Scores, Tune, evaluate, evaluate_client
+from otafl.evaluation.scoring import (
+    FineTuner,
+    MetricNamer,
+    OwnScores,
+    Scores,
+    Tune,
+    evaluate_client,
+)
 from otafl.losses.base import Loss
 from otafl.models.base import Model
 from otafl.scenario.schema import TrainingSettings
@@ -191,45 +198,41 @@ class _Evaluator:
 
     def score_common(self, x: Tensor, y: Tensor, classes: bool = False) -> Scores:
         """Score on common samples; the score of devices' models is the mean over devices."""
-        trials, devices = self.samples.sample_share.shape
-        if self.tune is not None or (classes and self.has_device_models):
-            cells = torch.arange(trials * devices, device=y.device)
-            index = torch.arange(len(y), device=y.device).expand(len(cells), -1)
-            count, trial = torch.full_like(cells, len(y)), cells // devices
-            same = ClientSamples(x, y, index, count, trial, self.samples.data.classes)
-            return self.score_client(same, classes)
-        each = devices if self.has_device_models else 1
-        rows = self._find_running_rows(each)
-        is_shared = self.view.param_index is not None
-        whole = is_shared or len(rows) == trials * each
-        right, loss = evaluate(self.view, self.loss_fn, x, y, None if whole else rows)
-        if is_shared:  # models of several devices each
-            of = self.view.get_param_rows(rows)
-            right, loss = right[of], loss[of]
-        right, loss = right.view(-1, each), loss.view(-1, each)
-        scores = Scores(self._fill_trials(right.mean(1)), self._fill_trials(loss.mean(1)))
-        if not self.has_device_models:
-            return scores
-        return replace(
-            scores, by_device=self._fill_trials(right), loss_by_device=self._fill_trials(loss)
-        )
+        each = self.samples.sample_share.shape[1] if self.has_device_models else 1
+        number, shared = self.samples.data.classes, self.view.param_index
+        if shared is not None and self.tune is None and not classes:  # models of several devices
+            models = torch.arange(len(next(iter(self.view.params.values()))), device=y.device)
+            view = replace(self.view, param_index=None)
+            same = ClientSamples.share(x, y, models, number)
+            sums = evaluate_client(view, self.loss_fn, same, models)
+            of = shared[self._find_running_rows(each)]
+            sums = OwnScores(sums.right[of], sums.loss[of], sums.count[of], None, None)
+            return self._pool_devices(sums, each)
+        trial = torch.arange(len(self.running) * each, device=y.device) // each
+        scores = self.score_client(ClientSamples.share(x, y, trial, number), classes)
+        return scores if self.has_device_models else scores.forget_devices()
 
     def score_client(self, samples: ClientSamples, classes: bool = False) -> Scores:
         """Score on samples of each device, where all samples of a trial have equal weight."""
-        devices = self.samples.sample_share.shape[1]
-        sums = evaluate_client(
-            self.view, self.loss_fn, samples, self._find_running_rows(devices), self.tune
-        )
-        right, loss, count = (
-            value.view(-1, devices) for value in (sums.right, sums.loss, sums.count)
-        )
-        by_class = sums.class_loss / sums.class_count
+        each = len(samples.count) // len(self.running)
+        rows = self._find_running_rows(each)
+        sums = evaluate_client(self.view, self.loss_fn, samples, rows, self.tune, classes)
+        return self._pool_devices(sums, each)
+
+    def _pool_devices(self, sums: OwnScores, each: int) -> Scores:
+        """Return the scores of running trials, of which each has so many devices."""
+        right, loss, count = (one.view(-1, each) for one in (sums.right, sums.loss, sums.count))
+        by_class = None
+        if sums.class_loss is not None and sums.class_count is not None:
+            by_class = self._fill_trials(
+                (sums.class_loss / sums.class_count).view(*count.shape, -1)
+            )
         return Scores(
             self._fill_trials(right.sum(1) / count.sum(1)),
             self._fill_trials(loss.sum(1) / count.sum(1)),
             self._fill_trials(right / count),
             self._fill_trials(loss / count),
-            self._fill_trials(by_class.view(*count.shape, -1)) if classes else None,
+            by_class,
         )
 
     def _find_running_rows(self, rows_per_trial: int) -> Tensor:

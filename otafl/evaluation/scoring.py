@@ -22,7 +22,6 @@ from otafl.core.contracts import (
 from otafl.data.build import Samples
 from otafl.data.device_splits import ClientSamples
 from otafl.data.training_data import TrainingData
-from otafl.engine.device_store import MODELS_CHUNK
 from otafl.losses.base import Loss
 
 EVALUATION_CHUNK = 1 << 21
@@ -30,42 +29,6 @@ EVALUATION_CHUNK = 1 << 21
 
 POSITION_REALS = 64
 """Numbers that a position of a sequence takes: about the scores of an alphabet."""
-
-
-def evaluate(
-    view: View, loss_fn: Loss, x: Tensor, y: Tensor, rows: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return accuracy [n] and mean loss [n] of each of a view's models, or of given rows.
-
-    The models are tested on samples x [T, *input], y [T, ...], in chunks of samples. The accuracy
-    is 0 where labels are no classes.
-    """
-    num_models = next(iter(view.params.values())).shape[0]
-    num_coordinates = sum(block[0].numel() for block in view.params.values())
-    chunk = num_models
-    if view.owner == "device":
-        chunk = max(1, MODELS_CHUNK // num_coordinates)
-    if rows is None and chunk < num_models:
-        rows = torch.arange(num_models, device=y.device)
-    sums = []
-    for own in [None] if rows is None else rows.split(chunk):
-        params = view.params
-        if own is not None:
-            params = {name: take_rows(block, own) for name, block in params.items()}
-        n = num_models if own is None else len(own)
-        right = torch.zeros(n, dtype=torch.float64, device=y.device)
-        loss = torch.zeros_like(right)
-        size = max(1, EVALUATION_CHUNK // (n * count_sample_reals(loss_fn, x)))
-        for part, labels in zip(x.split(size), y.split(size), strict=True):
-            scores = view.predict_fn(params, part[None])
-            target = labels.expand(n, *labels.shape)
-            hits = loss_fn.find_right(scores, target)
-            if hits is not None:
-                right += hits.sum(1)
-            loss += loss_fn.compute_test_losses(scores, target).sum(1)
-        sums.append(torch.stack([right, loss]))
-    accuracy, mean_loss = torch.cat(sums, 1) / len(y)
-    return accuracy, mean_loss
 
 
 def count_sample_reals(loss_fn: Loss, x: Tensor) -> int:
@@ -81,14 +44,15 @@ Tune = Callable[[Tensors, Tensor], Tensors]
 class OwnScores:
     """Scores of models on devices' own samples, as sums over a device's samples.
 
-    right, loss, count: [n]. class_loss, class_count: [n, classes], 0 without classes.
+    right, loss, count: [n]; right is 0 where labels are no classes. class_loss, class_count: [n,
+    classes], None unless they are asked for.
     """
 
     right: Tensor
     loss: Tensor
     count: Tensor
-    class_loss: Tensor
-    class_count: Tensor
+    class_loss: Tensor | None
+    class_count: Tensor | None
 
 
 def evaluate_client(
@@ -97,6 +61,7 @@ def evaluate_client(
     samples: ClientSamples,
     cells: Tensor,
     tune: Tune | None = None,
+    by_class: bool = False,
 ) -> OwnScores:
     """Score the devices cells [n], rows of [S * K], each with its own model of the view.
 
@@ -105,7 +70,7 @@ def evaluate_client(
     """
     n, classes = len(cells), samples.classes
     new = functools.partial(torch.zeros, dtype=torch.float64, device=samples.y.device)
-    right, loss, class_loss = new(n), new(n), new(n * classes)
+    right, loss, class_loss = new(n), new(n), new(n * classes if by_class else 0)
     owner = view.get_param_rows(cells) if view.owner == "device" else samples.trial[cells]
     num_coordinates = sum(block[0].numel() for block in view.params.values())
     count = samples.count[cells]
@@ -125,25 +90,26 @@ def evaluate_client(
         for first in range(0, longest, width):
             place = torch.arange(first, min(first + width, longest), device=rows.device)
             held = place < count[rows, None]
-            sample = samples.index[cells[rows]][:, place]
-            target = samples.y[sample]
-            scores = view.predict_fn(params, samples.x[sample])
+            if samples.is_common:  # without a copy for each row
+                x, y = (of[first : first + width] for of in (samples.x, samples.y))
+                x, target = x[None], y.expand(len(rows), *y.shape)
+            else:
+                sample = samples.index[cells[rows]][:, place]
+                x, target = samples.x[sample], samples.y[sample]
+            scores = view.predict_fn(params, x)
             lost = loss_fn.compute_test_losses(scores, target)
             lost = lost.double() * held
             loss[rows] += lost.sum(1)
             hits = loss_fn.find_right(scores, target)
             if hits is not None:
                 right[rows] += (hits & held).sum(1)
+            if by_class:
                 of_class = (rows[:, None] * classes + target).flatten()
                 class_loss.index_add_(0, of_class, lost.flatten())
-    counts = samples.count_classes()[cells] if samples.has_classes else class_loss.view(n, -1)
-    return OwnScores(
-        right,
-        loss,
-        count.double(),
-        class_loss.view(n, classes),
-        counts.double(),
-    )
+    if not by_class:
+        return OwnScores(right, loss, count.double(), None, None)
+    counts = samples.count_classes()[cells].double()
+    return OwnScores(right, loss, count.double(), class_loss.view(n, classes), counts)
 
 
 @dataclass(frozen=True)

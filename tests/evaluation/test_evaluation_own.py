@@ -51,7 +51,7 @@ def test_each_device_on_its_own_samples() -> None:
     own = samples()
     weights = torch.randn(4, 2, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     cells = torch.tensor([3, 0, 1])
-    scores = evaluate_client(linear_view(weights), CrossEntropy(), own, cells)
+    scores = evaluate_client(linear_view(weights), CrossEntropy(), own, cells, by_class=True)
     held = [[0], [1, 2, 3], [4, 5], [6, 7, 8, 9]]
     for row, cell in enumerate(cells.tolist()):
         z = own.x[held[cell]] @ weights[cell]
@@ -116,7 +116,7 @@ def test_cross_tests_of_devices_models() -> None:
     assert out["device_personal_test_accuracy"].shape == (3, 4)
     assert one.parts.samples.client_test is not None
     union = one.parts.samples.client_test.pool_devices()
-    scores = evaluate_client(views["local"], CrossEntropy(), union, torch.arange(12))
+    scores = evaluate_client(views["local"], CrossEntropy(), union, torch.arange(12), by_class=True)
     expected = (scores.right / scores.count).view(3, 4)
     np.testing.assert_allclose(out["device_personal_test_accuracy"], expected)
     np.testing.assert_allclose(scores.class_loss.sum(1), scores.loss)
