@@ -21,8 +21,8 @@ def data_list() -> None:
     lines = Table(box=None)
     for title in ("name", "here", "where", "what"):
         lines.add_column(title, overflow="fold")
-    for one in list_available():
-        lines.add_row(one.name, "yes" if one.is_present else "no", one.location, one.description)
+    for name, is_here, where, what in list_available():
+        lines.add_row(name, "yes" if is_here else "no", where, what)
     make_console().print(lines)
 
 

@@ -308,20 +308,3 @@ class ClientSamples:
     def count_classes(self) -> Tensor:
         """Count the samples of each class by device, [S * K, classes] int64."""
         return count_classes(self.y[self.index], self.count, self.classes)
-
-    def compute_majority_share(self) -> NDArray[np.float64]:
-        """Compute the majority accuracy [S].
-
-        It is that of a classifier that only knows each device's most frequent class.
-        """
-        most = self.count_classes().amax(1).double()
-        trials = int(self.trial[-1]) + 1
-        right = most.view(trials, -1).sum(1) / self.count.view(trials, -1).sum(1)
-        return np.asarray(right.cpu())
-
-    def compute_guess_accuracy(self) -> NDArray[np.float64]:
-        """Compute the accuracy [S] of a guess among the classes that each device holds."""
-        trials = int(self.trial[-1]) + 1
-        share = self.count.double() / (self.count_classes() > 0).sum(1)
-        right = share.view(trials, -1).sum(1) / self.count.view(trials, -1).sum(1)
-        return np.asarray(right.cpu())

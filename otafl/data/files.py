@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import pooch
 from pydantic import Field
@@ -140,27 +140,6 @@ def wrap_read_errors(path: Path, fault: str = "", *errors: type[Exception]) -> I
         raise UserError(f"{path}: {fault}: {error}") from error
 
 
-class Available(NamedTuple):
-    """Line of `otafl data list`.
-
-    Parameters
-    ----------
-    name : str
-        Name of the data set.
-    location : str
-        Its folder, or the package that contains it.
-    is_present : bool
-        Whether it is on this machine.
-    description : str
-        Summary of the data set, with the size of the download.
-    """
-
-    name: str
-    location: str
-    is_present: bool
-    description: str
-
-
 def fetch(name: str, root: str | None = None) -> Path:
     """Download the files of a data set, and unpack its archives.
 
@@ -197,25 +176,18 @@ def fetch(name: str, root: str | None = None) -> Path:
     return folder
 
 
-def list_available(root: str | None = None) -> list[Available]:
-    """List the built-in data sets, and whether each is on this machine."""
-    return [_describe_source(name, root) for name in registry.list_names("data")]
-
-
-def _describe_source(name: str, root: str | None) -> Available:
-    """Describe one data set for the list."""
-    source, description = (
-        registry.load_component("data", name),
-        registry.read_info("data", name).summary,
-    )
-    files: Files | None = source.files
-    if files is None:
-        where = (
-            f"ships with {source.ships_with}" if source.ships_with else "given in the section data"
-        )
-        return Available(name, where, bool(source.ships_with), description)
-    is_present = files.find_missing(root) is None
-    return Available(name, str(files.get_home(root)), is_present, f"{description}; {files.size}")
+def list_available(root: str | None = None) -> Iterator[tuple[str, bool, str, str]]:
+    """Yield the name of each built-in data set, whether it is on this machine, where, and what."""
+    for name in registry.list_names("data"):
+        source, what = registry.load_component("data", name), registry.read_info("data", name)
+        files: Files | None = source.files
+        if files is not None:
+            is_present = files.find_missing(root) is None
+            yield name, is_present, str(files.get_home(root)), f"{what.summary}; {files.size}"
+        elif source.ships_with:
+            yield name, True, f"ships with {source.ships_with}", what.summary
+        else:
+            yield name, False, "given in the section data", what.summary
 
 
 def _download(name: str, download: Download, folder: Path) -> None:

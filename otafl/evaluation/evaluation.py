@@ -76,29 +76,27 @@ class Evaluation:
         for name, error in compute_control_errors(self._all).items():
             out |= self._namer.name_control(name, error)
         out |= {name: np.full(trials, one) for name, one in self._namer.list_guesses().items()}
+        counts = None  # [S, classes]
         if self._test is not None:
             y = self._all.data.y_test[: self._training.eval_samples]
             out["test_samples"] = np.full(trials, float(len(y)))
             if self._all.data.labels == "classes":
-                out["majority_share"] = np.full(trials, np.bincount(y).max() / len(y))
-                out["accuracy_guess"] = np.full(trials, 1.0 / len(np.unique(y)))
-        if own is None:
-            return out
-        if not own.has_classes:
+                counts = np.tile(np.bincount(y), (trials, 1))
+        if own is not None:
             held = own.count.view(trials, -1).sum(1).double().cpu().numpy()
             out["own_test_samples"] = held
-            return out if "test_samples" in out else out | {"test_samples": held}
-        of_classes = own.count_classes().view(trials, -1, own.classes).sum(1).double().cpu().numpy()
-        out["own_test_samples"] = of_classes.sum(1)
-        if self._test is None:
-            out["test_samples"] = of_classes.sum(1)
-            out["majority_share"] = of_classes.max(1) / of_classes.sum(1)
-            out["accuracy_guess"] = 1.0 / np.count_nonzero(of_classes, 1)
-        out["majority_accuracy"] = own.compute_majority_share()
-        out["own_accuracy_guess"] = own.compute_guess_accuracy()
-        if self._training.class_losses:
-            counts = own.count_classes().double().cpu().numpy()
-            out["device_own_class_samples"] = counts.reshape(*self._all.sample_share.shape, -1)
+            out.setdefault("test_samples", held)
+        if own is not None and own.has_classes:
+            by_device = own.count_classes().view(trials, -1, own.classes).double().cpu().numpy()
+            counts = by_device.sum(1) if counts is None else counts
+            guessed = by_device.sum(2) / np.count_nonzero(by_device, 2)
+            out["majority_accuracy"] = by_device.max(2).sum(1) / held
+            out["own_accuracy_guess"] = guessed.sum(1) / held
+            if self._training.class_losses:
+                out["device_own_class_samples"] = by_device
+        if counts is not None:
+            out["majority_share"] = counts.max(1) / counts.sum(1)
+            out["accuracy_guess"] = 1.0 / np.count_nonzero(counts, 1)
         return out
 
     def take(

@@ -63,14 +63,13 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def list_present(root: Path) -> list[str]:
-    return [one.name for one in list_available(str(root)) if one.is_present]
+    return [name for name, is_here, *_ in list_available(str(root)) if is_here]
 
 
 def test_plain_files(server: Server, tmp_path: Path) -> None:
     server.offer(Mnist)
     root = tmp_path / "downloads"
-    lines = list_available(str(root))
-    assert tuple(line.name for line in lines) == registry.list_names("data")
+    assert tuple(name for name, *_ in list_available(str(root))) == registry.list_names("data")
     assert list_present(root) == ["digits", "ridge"]
     assert fetch("mnist", str(root)) == root / "mnist"
     assert list_present(root) == ["digits", "mnist", "ridge"]

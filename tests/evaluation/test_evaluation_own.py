@@ -7,7 +7,7 @@ minibatch of local work, or is left out; a stopped trial is not NaN.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ import torch
 from contract.small import engine, run
 
 from otafl.core.contracts import View
+from otafl.data import DataSet, Samples
 from otafl.data.device_splits import ClientSamples
 from otafl.engine.assembly import EngineParts
 from otafl.evaluation.evaluation import Evaluation
@@ -22,7 +23,7 @@ from otafl.evaluation.recorder import Recorder
 from otafl.evaluation.scoring import evaluate_client
 from otafl.losses.cross_entropy import CrossEntropy
 from otafl.models.base import unflatten
-from otafl.scenario import ScenarioError
+from otafl.scenario import ScenarioError, load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -63,6 +64,29 @@ def test_each_device_on_its_own_samples() -> None:
         for c in range(3):
             torch.testing.assert_close(scores.class_loss[row, c], loss[target == c].sum())
             assert scores.class_count[row, c] == (target == c).sum()
+
+
+def test_a_device_guesses_among_its_own_classes() -> None:
+    """With 1 and 3 samples of one and two classes, and 2 and 3 of two and three."""
+    y = torch.tensor([0, 0, 1, 1, 0, 1, 0, 1, 2])
+    parts = [[np.array([0]), np.array([1, 2, 3])], [np.array([4, 5]), np.array([6, 7, 8])]]
+    own = ClientSamples.from_parts(torch.zeros(9, 2), y, parts, 3)
+    x = np.zeros((9, 2), np.float32)
+    data, no_training = DataSet(x, y.numpy(), x[:0], y.numpy()[:0], 3), cast("Any", None)
+    given = Samples(data, no_training, own, None, torch.zeros(2, 2))
+    training = load_scenario({"name": "x"}).training
+    found = Evaluation(given, training, CrossEntropy()).compute_constants()
+    expected = {
+        "own_accuracy_guess": [(1 * 1 + 3 / 2) / 4, (2 / 2 + 3 / 3) / 5],
+        "majority_accuracy": [(1 + 2) / 4, (1 + 1) / 5],
+        "accuracy_guess": [1 / 2, 1 / 3],
+        "majority_share": [2 / 4, 2 / 5],
+        "test_samples": [4, 5],
+        "own_test_samples": [4, 5],
+    }
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values)
 
 
 def test_results_are_pooled_over_samples() -> None:
