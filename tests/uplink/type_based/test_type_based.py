@@ -12,6 +12,7 @@ from support.limited_bench import compute_radiated, make_table, send
 from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort, make_given
 from twins.counts import find_nearest_counts
 
+import otafl
 from otafl.core.contracts import NO_LIMITS, Group, LinkReport, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.core.rng import make_step_key
@@ -178,6 +179,14 @@ def test_error_follows_from_what_is_saved(rounding: str) -> None:
     ratio = error - law
     assert abs(ratio.mean()) < 5 * ratio.std() / trials**0.5
     assert ratio.std() / trials**0.5 < 0.1 * law.mean()
+
+
+def test_saved_variables_of_a_run() -> None:
+    keys = {"power": "ci", "transport": "type_based", "devices": {"count": 3}}
+    sizes = {"data": "digits", "training": {"rounds": 1, "local_steps": 1}, "trials": 2}
+    results = otafl.run({"name": "s", "output": {"save_link": True}} | keys | sizes)
+    assert results["link_rounding_0"].dims == ("trial", "link_round", "segment_0", "device")
+    assert dict(results["link_range_0"].sizes) == {"trial": 2, "link_round": 1, "range_axis0": 1}
 
 
 @pytest.mark.parametrize(
