@@ -38,6 +38,7 @@ LINK_DIMS: dict[str, tuple[str, ...]] = {
     "c": ("segment", "device"),
     "m": ("segment", "device"),
     "active": ("segment", "device"),
+    "rounding": ("segment", "device"),
     "gram": ("segment", "device", "other_device"),
 }
 """Dims, after (point, trial, link_round), of what `output.save_link` keeps. Stored as

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from otafl.algorithms.custom import sends_increments
 from otafl.core import registry
 from otafl.core.choices import Choice
 from otafl.core.problems import Path
-from otafl.core.settings import Settings
 from otafl.scenario.checks import find_otherwise
 from otafl.scenario.keys import format_path, iterate_sections
 from otafl.scenario.power_budgets import describe_power_budgets, find_power_constraint
@@ -79,26 +78,26 @@ def _collect_section_notes(points: Sequence[Point]) -> list[str]:
 
 
 def _note_idle_settings(points: Sequence[Point]) -> list[str]:
-    """Return a sentence for each given setting without effect at all points with its component."""
-    idle: dict[tuple[Path, str], dict[str, None]] = {}
+    """Return a sentence for each given setting without effect at all points with its component.
+
+    A setting with several values is noted once, with the first.
+    """
+    idle: dict[tuple[Path, str, str], str] = {}
+    used = set()
     for scenario in (point.scenario for point in points[:MAX_IDLE]):
         for path, section in iterate_sections(scenario):
-            found = dict.fromkeys(_list_idle_settings(format_path(path), section))
-            earlier = idle.setdefault((path, getattr(section, "name", "")), found)
-            for text in earlier.keys() - found.keys():
-                del earlier[text]
-    return list(dict.fromkeys(text for found in idle.values() for text in found))
-
-
-def _list_idle_settings(section: str, settings: Settings) -> Iterator[str]:
-    if isinstance(settings, CustomPart):
-        return
-    for key, other in settings.idle_without.items():
-        if not settings.is_default(key) and settings.is_default(other):
-            yield (
-                f"{section}.{key}: {getattr(settings, key)} without effect, because "
-                f"{section}.{other} has its default; set {other}, or leave {key} out"
-            )
+            if isinstance(section, CustomPart):
+                continue
+            for key, other in section.idle_without.items():
+                place, name = (path, getattr(section, "name", ""), key), format_path(path)
+                if not section.is_default(other):
+                    used.add(place)
+                elif not section.is_default(key) and place not in idle:
+                    idle[place] = (
+                        f"{name}.{key}: {getattr(section, key)} without effect, because "
+                        f"{name}.{other} has its default; set {other}, or leave {key} out"
+                    )
+    return list(dict.fromkeys(text for place, text in idle.items() if place not in used))
 
 
 def _note_idle_policies(points: Sequence[Point]) -> list[str]:

@@ -166,7 +166,8 @@ class Delivery:
             `symbols` [S]: channel uses, one per second and hertz. `bits` [S]: of a digital uplink.
             `side` [S]: side information in channel uses. `energy` [S, K]: of each device, in noise
             units. `sent` [S, K]: channel uses of each device, 1 / bandwidth seconds each. `on_air`
-            [S, K] bool: devices that transmitted.
+            [S, K] bool: devices that transmitted. `error`, `target` [S]: squared aggregation error,
+            and squared norm of the error-free aggregate.
         """
         for name, value in amounts.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value

@@ -55,6 +55,19 @@ def test_keys_that_need_another(keys: dict[str, Any], said: str) -> None:
 def test_a_key_that_has_an_effect_at_some_points() -> None:
     assert not noted(impairments={"adc_range": 2, "adc_bits": 8})
     assert not noted(impairments={"adc_range": 2}, sweep={"impairments.adc_bits": [None, 8]})
+    swept = {"transport.backoff_db": [3, 4], "transport.amplifier": ["linear", "rapp"]}
+    assert not noted(transport="ofdm", sweep=swept)
+
+
+def test_values_of_a_key_that_needs_another() -> None:
+    """All points are the same, also that of the default."""
+    for transport, path, values in (
+        ("ofdm", "transport.backoff_db", [3, 4]),
+        ("ofdm", "transport.smoothness", [2, 3]),
+        ("over_the_air", "impairments.tail_index", [1.2, 1.8]),
+    ):
+        (said,) = noted(transport=transport, sweep={path: values})
+        assert said.startswith(f"{path}: ")
 
 
 def test_settings_that_need_a_threshold() -> None:
@@ -67,6 +80,19 @@ def test_settings_that_need_a_threshold() -> None:
     thresholds = {"transport.gain_threshold": [0.0, 0.1]}
     assert not any("without effect" in text for text in noted(transport=idle, sweep=thresholds))
     assert not noted(transport={"name": "digital", "constraint": "average"})
+
+
+def test_shares_of_turns_without_a_bound() -> None:
+    turns = {"name": "digital", "gain_threshold": 0.1, "shares": "active"}
+    (said,) = noted(transport=turns)
+    assert said == (
+        "transport.shares: 'active' without effect, because tdma without max_symbols divides "
+        "nothing; use access: ofdma, or set max_symbols"
+    )
+    for used in ({"max_symbols": 1e4}, {"access": "ofdma"}, {"shares": "all"}):
+        assert not noted(transport=turns | used)
+    (said,) = noted(transport=turns | {"gain_threshold": 0.0})
+    assert said.startswith("transport.shares: active ")
 
 
 def test_cells_that_do_not_hear_each_other() -> None:

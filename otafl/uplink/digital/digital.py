@@ -41,7 +41,7 @@ Tse, Viswanath 2005, "Fundamentals of Wireless Communication", chapters 5 and 6.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -134,6 +134,14 @@ class Digital(Transport):
             if self.over_budget == "quantise" and not self.max_symbols:
                 yield "over_budget: 'quantise' needs max_symbols, which is not set"
 
+        def list_notes(self, scenario: Any) -> Iterator[str]:
+            divides = self.access == "ofdma" or self.max_symbols
+            if self.shares == "active" and self.gain_threshold and not divides:
+                yield (
+                    "transport.shares: 'active' without effect, because tdma without max_symbols "
+                    "divides nothing; use access: ofdma, or set max_symbols"
+                )
+
         @property
         def has_access_plan(self) -> bool:
             simple = self.rate == "shannon" and self.over_budget == "drop"
@@ -225,7 +233,9 @@ class Digital(Transport):
             side=on_air.sum(1).to(time.dtype) * pilots,
             on_air=arrived,
         )
-        hand_over(delivery, read, arrived, whole=not read and arrived.equal(on_air))
+        # a GPU's host waits once to know it, and five times to select the rows that arrived
+        whole = not read and arrived.equal(on_air)
+        hand_over(delivery, read, arrived, whole)
 
     def _compute_snr(
         self, h: Tensor, h_hat: Tensor, power: Tensor, round: int

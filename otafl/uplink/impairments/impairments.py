@@ -34,8 +34,8 @@ class Impairments:
         Power of a jammer over the noise; None without one.
     streams : Streams
         Random streams of the S trials.
-    snr_growth : sequence of float [S]
-        Power of the round by which the SNR grows; none by default.
+    snr_growth : sequence of float [S] or [1]
+        Power of the round by which the SNR grows, one for all trials or each its own; 0 by default.
 
     Attributes
     ----------

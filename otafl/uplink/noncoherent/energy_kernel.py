@@ -66,9 +66,9 @@ def draw_energies(
     cast = x.new_empty(0, 0) if votes is None else votes
     parts = torch.view_as_real(ways * math.sqrt(0.5)).to(x.dtype)
     starts = np.array([first for first, _ in segments.bounds] + [segments.symbols])
-    rows = (x, cast, words, parts, weight.to(x.dtype), sent.cohort.trial)
+    rows = (x[:, columns], cast, words, parts, weight.to(x.dtype), sent.cohort.trial)
     arrays = [each.contiguous().numpy() for each in rows]
-    _add_up(*arrays, starts, columns.start, energy.numpy(), exact.numpy())
+    _add_up(*arrays, starts - columns.start, energy.numpy(), exact.numpy())
     return energy, exact
 
 
@@ -117,11 +117,10 @@ def _add_up(
     weight: Any,
     trial: Any,
     starts: Any,
-    first: int,
     energy: Any,
     exact: Any,
 ) -> None:
-    """Compute `draw_energies` for the columns from `first` on, tile by tile."""
+    """Compute `draw_energies` for columns in which segments begin at `starts`, tile by tile."""
     run, antennas, by_size = words.shape[2], ways.shape[1], len(votes) == 0
     sums = np.empty((antennas, 4, TILE), x.dtype)
     cast = np.ones(TILE, x.dtype)
@@ -136,18 +135,18 @@ def _add_up(
             total = exact[here, begin : begin + size]
             sums[:] = 0
             while row < len(x) and trial[row] == here:
-                numbers = x[row, first + begin : first + begin + size]
+                numbers = x[row, begin : begin + size]
                 if votes.size > 1:
                     cast = votes[row, begin : begin + size]
                 for c in range(size):
                     vote = cast[c] if numbers[c] >= 0 else -cast[c]
                     total[c] += weight[row] * (numbers[c] if by_size else vote)
-                segment = np.searchsorted(starts, first + begin, side="right") - 1
+                segment = np.searchsorted(starts, begin, side="right") - 1
                 at = 0
                 while at < size:  # a part in which neither the segment nor the bits' place changes
                     place = (ahead + at) // run
                     unused = ahead - place * run
-                    to = min(size, run - unused, starts[segment + 1] - first - begin)
+                    to = min(size, run - unused, starts[segment + 1] - begin)
                     word = words[row, block, at + unused : to + unused]
                     for a in range(antennas):
                         _hear(
@@ -156,7 +155,7 @@ def _add_up(
                             *(sums[a, 2, at:to], sums[a, 3, at:to]),
                         )
                     at = to
-                    segment += at + first + begin == starts[segment + 1]
+                    segment += at + begin == starts[segment + 1]
                 row += 1
             for a in range(antennas):
                 _add_squares(sums[a, 0], sums[a, 1], energy[here, 0, begin : begin + size])

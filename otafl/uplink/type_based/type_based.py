@@ -44,6 +44,7 @@ from torch import Tensor
 
 from otafl.algorithms.custom import get_class
 from otafl.core import registry
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import declare_family
@@ -54,7 +55,7 @@ from otafl.uplink.base import Counts, Parts, Transport
 from otafl.uplink.delivery import Delivery, lay_out
 from otafl.uplink.impairments.impairments import refuse_distortion
 from otafl.uplink.report import collect_coefficients
-from otafl.uplink.signal import Signal, cut
+from otafl.uplink.signal import Signal, compute_energies, cut
 from otafl.uplink.transmission import Transmission, account, receive, transmit
 from otafl.uplink.type_based import histograms
 
@@ -156,8 +157,7 @@ class TypeBased(Transport):
                 receive(on_air, *self._receive(on_air, rows, scale, ends), delivery)
                 account(on_air, delivery, num_side_scalars)
                 if self.parts.save_link:
-                    told = replace(on_air, sent=rows)
-                    delivery.saved |= collect_coefficients(told, self.parts.save_gram)
+                    delivery.saved |= self._list_saved(on_air, rows, scale, ends)
 
     def _compute_ends(self, sent: Signal, scale: Tensor) -> tuple[Tensor, int]:
         """Compute the ends R of the levels at each coordinate, [S, P].
@@ -165,10 +165,9 @@ class TypeBased(Transport):
         `scale` [n] is the factor of the rows before rounding. The second result is the number of
         real numbers of side information from each device.
         """
-        wanted = self.settings.range
+        wanted, stops = self.settings.range, self._list_stops(sent)
         if isinstance(wanted, float):
             return torch.full_like(sent.empty_sum(), wanted), 0
-        stops = sent.tensor_stops if wanted == "block" else [sent.num_coordinates]
         sizes = tuple(stop - first for first, stop in zip([0, *stops], stops, strict=False))
         parts = (sent.x * scale[:, None]).abs().split(sizes, 1)
         rows = torch.stack([part.amax(1) for part in parts], 1)  # [n, B]
@@ -177,6 +176,11 @@ class TypeBased(Transport):
         ends = ends.scatter_reduce(0, place, rows, "amax").clamp_min(TINY)
         lengths = get_constant(sizes, torch.int64, ends.device)
         return ends.repeat_interleave(lengths, 1, output_size=sent.num_coordinates), len(stops)
+
+    def _list_stops(self, sent: Signal) -> list[int]:
+        """Return the coordinate after which each of B stretches with levels of its own ends."""
+        whole = self.settings.range != "block"
+        return [sent.num_coordinates] if whole else list(sent.tensor_stops)
 
     def _receive(
         self, on_air: Transmission, sent: Signal, scale: Tensor, ends: Tensor
@@ -231,6 +235,25 @@ class TypeBased(Transport):
         rule: Any = registry.load_settings_class("rule", name)()
         exact: Tensor = rule.aggregate(Inputs(x, weight, trimmed), {})[0]
         return exact
+
+    def _list_saved(
+        self, on_air: Transmission, sent: Signal, scale: Tensor, ends: Tensor
+    ) -> Tensors:
+        """Return the coefficients, the squared rounding errors of the rows [S, Q, K], and R [S, B].
+
+        The noise's part follows from R without projection.
+        """
+        factor, top = scale[:, None], ends[sent.cohort.trial]
+        draw = self._draw(on_air.slot.round, sent)
+        level = _levels(sent.x * factor / top, self.settings.levels, draw)
+        rounded = _unit(self.settings.levels, sent.x)[level] * top / factor.clamp_min(TINY)
+        off = replace(sent, x=(rounded - sent.x) * on_air.sent.x)
+        own = {
+            "rounding": sent.grid(compute_energies(off, on_air.segments)).mT,
+            "range": ends[:, [stop - 1 for stop in self._list_stops(sent)]],
+        }
+        saved = collect_coefficients(replace(on_air, sent=sent), self.parts.save_gram)
+        return saved | {f"{name}/{sent.index}": value for name, value in own.items()}
 
     def _draw(self, round: int, sent: Signal) -> Tensor | None:
         """Draw uniform numbers [n, P] for stochastic rounding; None for the nearest level."""

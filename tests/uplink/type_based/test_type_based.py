@@ -12,6 +12,7 @@ from support.limited_bench import compute_radiated, make_table, send
 from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort, make_given
 from twins.counts import find_nearest_counts
 
+import otafl
 from otafl.core.contracts import NO_LIMITS, Group, LinkReport, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.core.rng import make_step_key
@@ -135,12 +136,57 @@ def test_power_energy_uses_and_side_information() -> None:
         assert report.symbols.tolist() == [M * P]
         assert report.airtime_s.item() == pytest.approx(M * P * 1e-6)
         assert report.side_symbols.tolist() == [K * told]
+        ends = report.saved_tensors["range/0"][0].tolist()
+        parts = [group.tensors["a"], group.tensors["b"]]
+        largest = [np.abs(K * WEIGHT[:, None] * part.numpy()).max() for part in parts]
+        wanted_ends = {"payload": [max(largest)], "block": largest}.get(str(wanted), [3.0])
+        assert ends == pytest.approx(wanted_ends)
     short = TransmitLimits(
         energy_budget=make_table([1e4] * K),
         energy_per_symbol=make_table([1e4 / (M * P) + 1e-6] * K),
     )
     _, report = send(make_bench("ci", transport="type_based", levels=M), (group,), WHO, short)
     assert report.participants.tolist() == [0]
+
+
+@pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
+def test_error_follows_from_what_is_saved(rounding: str) -> None:
+    """Squared deviations, rounding and noise: E = a^T G a + sum (c w)^2 r + P unit^2 (N / eta) sum
+    v^2 for stochastic rounding, which is independent; 400 trials' mean within 5 standard errors.
+    To the nearest, the rounding errors are at most half a step."""
+    trials = 400
+    link = make_bench(
+        "ci", tuple(range(trials)), transport="type_based", levels=M, rounding=rounding
+    )
+    x = draw_updates(K, P).repeat(trials, 1)
+    _, report = send(link, (Group({"a": x}),), make_cohort((K,) * trials, weight=WEIGHTS * trials))
+    saved = {name[:-2]: value for name, value in report.saved_tensors.items()}
+    w = saved["weight"]
+    c = saved["c"][:, 0]
+    off = c * w - w
+    top = saved["range"][:, 0]
+    v = torch.linspace(-1.0, 1.0, M).double()
+    noise = P * (0.5 / saved["eta"][:, 0]) * (v.square().sum() * top.square()) / K**2
+    law = torch.einsum("sk,skj,sj->s", off, saved["gram"][:, 0], off) + noise
+    target = torch.einsum("sk,skj,sj->s", w, saved["gram"][:, 0], w)
+    rounded = saved["rounding"][:, 0] * (K * w).square()
+    assert (rounded <= P * (2.0 * top[:, None] / (M - 1)).square()).all()
+    if rounding == "nearest":
+        assert (rounded <= P * (top[:, None] / (M - 1)).square()).all()
+        return
+    law = law + (rounded / K**2).sum(1)
+    error = report.nmse * target
+    ratio = error - law
+    assert abs(ratio.mean()) < 5 * ratio.std() / trials**0.5
+    assert ratio.std() / trials**0.5 < 0.1 * law.mean()
+
+
+def test_saved_variables_of_a_run() -> None:
+    keys = {"power": "ci", "transport": "type_based", "devices": {"count": 3}}
+    sizes = {"data": "digits", "training": {"rounds": 1, "local_steps": 1}, "trials": 2}
+    results = otafl.run({"name": "s", "output": {"save_link": True}} | keys | sizes)
+    assert results["link_rounding_0"].dims == ("trial", "link_round", "segment_0", "device")
+    assert dict(results["link_range_0"].sizes) == {"trial": 2, "link_round": 1, "range_axis0": 1}
 
 
 @pytest.mark.parametrize(
