@@ -96,9 +96,9 @@ class LayeredModel(Model):
         self.leaky_slope = next((one.slope for one in layers if isinstance(one, Relu)), 0.0)
         if not layers or not _is_chain(layers, self.leaky_slope):
             raise ValueError(
-                "layers must be numbered convolutions with biases and max-pooling, if any, and "
-                "then at least one fully connected layer, with the same activation between all; "
-                "make them with make_chain; got "
+                "layers must be convolutions with biases and max-pooling, if any, and then at "
+                "least one fully connected layer, each numbered on its own, with the same "
+                "activation between all, of a slope of at least 0; make them with make_chain; got "
                 f"{', '.join(type(one).__name__ for one in layers) or 'none'}"
             )
         self.layers = tuple(one for one in layers if isinstance(one, Conv | Linear))
@@ -351,7 +351,9 @@ def _is_chain(layers: tuple[Layer, ...], slope: float) -> bool:
             expected += [Relu(slope), layer] if expected else [layer]
         elif isinstance(layer, MaxPool) and isinstance(before, Conv):
             expected.append(layer)
-    return [*layers] == expected and isinstance(layers[-1], Linear)
+    numbers = [one.name for one in expected if isinstance(one, Conv | Linear)]
+    is_valid = slope >= 0 and len(set(numbers)) == len(numbers) and isinstance(layers[-1], Linear)
+    return is_valid and [*layers] == expected
 
 
 def _form_kernels(weight: Tensor | LinearMap, bias: Tensor, layer: Conv) -> tuple[Tensor, Tensor]:
