@@ -38,13 +38,17 @@ OWN_NAME = re.compile(
 )
 """Names of the files in folders that only otafl names, see `otafl.sweeping.store`."""
 
+STALE_AFTER_S = 86400.0
+"""Age in seconds at which a temporary file counts as left by a program that has ended."""
+
 
 @contextlib.contextmanager
 def write_atomically(path: Path, replaces: bool = False) -> Iterator[Path]:
     """Yield a temporary file next to `path`; afterwards it is flushed to disk and renamed.
 
     The file is new and has a name that others cannot guess, so it follows no link of theirs.
-    A device or a pipe, which a user may name, is not replaced: `path` itself is yielded.
+    Temporary files of killed programs for the same path are removed once they are a day old. A
+    device or a pipe, which a user may name, is not replaced: `path` itself is yielded.
 
     Parameters
     ----------
@@ -68,8 +72,10 @@ def write_atomically(path: Path, replaces: bool = False) -> Iterator[Path]:
         temporary = create_beside(path)
         yield temporary
         _flush(temporary)
+        now = temporary.stat().st_mtime
         os.replace(temporary, path)
         _flush(path.parent)
+        _remove_stale(path, now)
     except OSError as error:
         raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
@@ -146,6 +152,15 @@ def create_beside(path: Path) -> Path:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(temporary, only_new, 0o666))
             return temporary
+
+
+def _remove_stale(path: Path, written_at: float) -> None:
+    """Remove the temporary files for a path that are old by the clock of the file system."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.{TEMPORARY}")
+    for one in path.parent.iterdir():
+        with contextlib.suppress(OSError):
+            if pattern.fullmatch(one.name) and written_at - one.lstat().st_mtime > STALE_AFTER_S:
+                one.unlink()
 
 
 def _flush(path: Path) -> None:

@@ -154,7 +154,7 @@ def write_peft(source: ModelSource, path: Path) -> Run:
     tensors: dict[str, Tensor] = {}
     for name, (a, b) in factors.items():
         missing = rank - len(a)
-        shapes = dict(merged.named_parameters())[f"{name}.weight"].shape
+        shapes = merged.state_dict()[f"{name}.weight"].shape
         a, b = functional.pad(a, (0, 0, 0, missing)), functional.pad(b, (0, missing))
         tensors[f"{PREFIX}{name}.lora_A.weight"] = a.view(rank, *shapes[1:])
         tensors[f"{PREFIX}{name}.lora_B.weight"] = b.view(-1, rank, *[1] * (len(shapes) - 2))
@@ -188,20 +188,22 @@ def write_peft(source: ModelSource, path: Path) -> Run:
 def _find_adapters(merged: nn.Module, base: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
     """Factorise the changes of the weights of layers into A [r, inputs] and B [outputs, r].
 
-    The rank r is the smallest. The inputs of a convolution are the numbers of its window.
+    The rank r is the smallest. The inputs of a convolution are the numbers of its window. Raises
+    UserError if anything else has changed.
     """
     factors: dict[str, tuple[Tensor, Tensor]] = {}
-    before = dict(base.named_parameters())
-    for name, layer in merged.named_modules():
-        weight = getattr(layer, "weight", None)
-        if weight is None or torch.equal(weight, before[f"{name}.weight"]):
+    before = base.state_dict()
+    for key, block in merged.state_dict().items():
+        if torch.equal(block, before[key]):
             continue
-        if not isinstance(layer, nn.Linear | nn.Conv2d):
+        name, _, kind = key.rpartition(".")
+        layer = merged.get_submodule(name)
+        if kind != "weight" or not isinstance(layer, nn.Linear | nn.Conv2d):
             raise UserError(
-                f"--to peft: the layer {name} is a {type(layer).__name__}, and adapters are "
-                "exported of Linear and Conv2d; use --to safetensors"
+                f"--to peft: the adapters change {key} of a {type(layer).__name__}, and they are "
+                "exported of the weights of Linear and Conv2d; use --to safetensors"
             )
-        change = (weight - before[f"{name}.weight"]).detach().flatten(1).double()
+        change = (block - before[key]).flatten(1).double()
         u, s, vt = (one[0] for one in svd(change[None], full_matrices=False))
         rank = max(1, int((s > RANK_TOLERANCE * s[0]).sum()))
         root = s[:rank].sqrt()

@@ -73,8 +73,9 @@ def translate(tf: Any, module: nn.Module, x: Any) -> Any:
     translate_layer = _LAYERS.get(type(module))
     out = None if translate_layer is None else translate_layer(tf, module, x)
     if out is None:
+        label = type(module).__name__ if any(module.children()) else str(module)
         raise UserError(
-            f"--to litert: no translation of {module}; use --to onnx, or a torch.nn.Sequential of "
+            f"--to litert: no translation of {label}; use --to onnx, or a torch.nn.Sequential of "
             "common layers"
         )
     return out

@@ -62,7 +62,7 @@ def count_costs(
     Parameters
     ----------
     layers : sequence of Layer
-        Steps of a network.
+        Layers in their order.
     image : tuple of int
         Channels, height and width of the input.
     unroll : {"vertical_first", "horizontal_first"}
@@ -113,7 +113,7 @@ def build_modules(
     Parameters
     ----------
     layers : sequence of Layer
-        Steps.
+        Layers in their order.
     params : mapping of str to Tensor [*shape]
         Parameters of one row.
     unroll : {"vertical_first", "horizontal_first"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -69,8 +70,8 @@ class LayeredModel(Model):
     Parameters
     ----------
     layers : tuple of Layer
-        Convolutions with max-pooling, if any, and then fully connected layers, with an activation
-        between them: `linear_layer.make_chain`.
+        Convolutions with max-pooling, if any, and then fully connected layers, with the same
+        activation between all, as `linear_layer.make_chain` makes them.
     image : tuple of int, optional
         Channels, height and width of a sample; needed for convolutions.
     bias_start : {"zero", "uniform"}
@@ -81,7 +82,7 @@ class LayeredModel(Model):
     Raises
     ------
     ValueError
-        For a convolution after a fully connected layer.
+        For other layers, such as two without an activation between them, or two slopes.
     """
 
     def __init__(
@@ -92,9 +93,16 @@ class LayeredModel(Model):
         dropout: float = 0.0,
     ) -> None:
         self.chain, self.bias_start = layers, bias_start
+        self.leaky_slope = next((one.slope for one in layers if isinstance(one, Relu)), 0.0)
+        if not layers or not _is_chain(layers, self.leaky_slope):
+            raise ValueError(
+                "layers must be convolutions with biases and max-pooling, if any, and then at "
+                "least one fully connected layer, each numbered on its own, with the same "
+                "activation between all, of a slope of at least 0; make them with make_chain; got "
+                f"{', '.join(type(one).__name__ for one in layers) or 'none'}"
+            )
         self.layers = tuple(one for one in layers if isinstance(one, Conv | Linear))
         self.image = (self.layers[0].inputs, 1, 1) if image is None else image
-        self.leaky_slope = next((one.slope for one in layers if isinstance(one, Relu)), 0.0)
         self._linear = tuple(one for one in self.layers if isinstance(one, Linear))
         self._front, self.positions, at = [], {}, self.image
         for layer, after in zip(layers, (*layers[1:], None), strict=True):
@@ -106,10 +114,6 @@ class LayeredModel(Model):
                 self._front.append((layer, after.size if isinstance(after, MaxPool) else 1))
         self._sides = at[1:]
         convolutions = tuple(layer for layer, _ in self._front)
-        if not self._linear or self.layers != convolutions + self._linear:
-            raise ValueError(
-                "layers must be convolutions, if any, and then at least one fully connected layer"
-            )
         costs = count_costs(layers, self.image)
         self.macs, self.first_macs = costs.macs, costs.first_macs
         self.elementwise = costs.elementwise
@@ -332,6 +336,24 @@ class LayeredModel(Model):
             if above is not None:
                 above = self.backpropagate_activation(above, one.image)
         return grads
+
+
+def _is_chain(layers: tuple[Layer, ...], slope: float) -> bool:
+    """Return whether layers are as `make_chain` makes them, with activations of this slope."""
+    expected: list[Layer] = []
+    for before, layer in pairwise((None, *layers)):
+        if isinstance(layer, Conv | Linear):
+            is_last = layer is layers[-1]
+            if (layer.last, layer.numbered, layer.has_bias) != (is_last, True, True) or layer.rank:
+                return False
+            if isinstance(layer, Conv) and any(isinstance(one, Linear) for one in expected):
+                return False
+            expected += [Relu(slope), layer] if expected else [layer]
+        elif isinstance(layer, MaxPool) and isinstance(before, Conv):
+            expected.append(layer)
+    numbers = [one.name for one in expected if isinstance(one, Conv | Linear)]
+    is_valid = slope >= 0 and len(set(numbers)) == len(numbers) and isinstance(layers[-1], Linear)
+    return is_valid and [*layers] == expected
 
 
 def _form_kernels(weight: Tensor | LinearMap, bias: Tensor, layer: Conv) -> tuple[Tensor, Tensor]:

@@ -142,7 +142,7 @@ def make_chain(
     Parameters
     ----------
     widths : sequence of int
-        Inputs of the first one, and outputs of each.
+        Inputs of the first one, a multiple of the channels below it, and outputs of each.
     slope : float
         Slope of the activation below zero; 0 is ReLU.
     front : sequence of Layer
@@ -152,9 +152,21 @@ def make_chain(
     -------
     tuple of Layer
         All layers, of which those with a weight are numbered from 0.
+
+    Raises
+    ------
+    ValueError
+        For a negative slope, or first inputs that the channels do not divide.
     """
+    if slope < 0:
+        raise ValueError(f"slope must not be negative; got {slope}")
     layers, convolutions = list(front), [one for one in front if isinstance(one, Conv)]
     channels = convolutions[-1].outputs if convolutions else widths[0]
+    if widths[0] % channels:
+        raise ValueError(
+            f"widths[0] must be a multiple of the {channels} channels of the last convolution; "
+            f"got {widths[0]}"
+        )
     for number, (inputs, outputs) in enumerate(pairwise(widths), len(convolutions)):
         if layers:
             layers.append(Relu(slope))

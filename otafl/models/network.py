@@ -46,7 +46,7 @@ class Network(Model):
     image : tuple of int
         Channels, height and width of a sample.
     layers : tuple of Layer
-        Steps in their order.
+        Layers in their order.
     unroll : {"vertical_first", "horizontal_first"}
         Order in which a kernel becomes the matrix of low-rank factors.
     scale : float

@@ -124,7 +124,7 @@ def build_residual(
     Returns
     -------
     tuple
-        Image, steps, unroll, scale and dense prefix.
+        Image, layers, unroll, scale and dense prefix.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def build_residual(
 def _build_block(
     settings: ResidualSettings, name: str, inputs: int, outputs: int, stride: int
 ) -> tuple[Layer, ...]:
-    """Build the steps of a block."""
+    """Build the layers of a block."""
     body = (
         *make_convolution(settings, name, inputs, outputs, stride, "1"),
         Relu(),

@@ -107,7 +107,7 @@ class Vgg16(Network):
 def build_stages(
     settings: StagesSettings, input_shape: tuple[int, ...], classes: int
 ) -> tuple[Image, tuple[Layer, ...]]:
-    """Build the image and the steps of a VGG.
+    """Build the image and the layers of a VGG.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def build_stages(
     tuple of int
         Channels, height and width of the image.
     tuple of Layer
-        Steps of the network.
+        Layers in their order.
 
     Raises
     ------

@@ -222,7 +222,7 @@ class Topology(Stateful, ABC):
     def exchange(
         self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm
     ) -> Exchange | None:
-        """Exchange the models of servers after a round.
+        """Exchange the models of servers after a round; called only if `exchanges` is True.
 
         Parameters
         ----------

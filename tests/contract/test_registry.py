@@ -67,6 +67,14 @@ def _imports(code: str, *modules: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def test_a_message_says_what_kind_of_component_is_unknown() -> None:
+    for table, noun in (
+        ("cpu_frequency", "frequency policy 'fulll'; did you mean 'full'"),
+        ("capacity_levels", "assignment of capacity levels 'fulll'"),
+    ):
+        assert registry.format_unknown_name(table, "fulll").startswith(f"unknown {noun}")
+
+
 def test_the_command_line_lists_without_torch() -> None:
     code = (
         "from otafl import cli\ntry: cli.main(%r)\nexcept SystemExit as left: "

@@ -25,6 +25,18 @@ def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
 
 
+def test_what_a_killed_program_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    left, other = files.create_beside(path), files.create_beside(tmp_path / "b.txt")
+    write_text(path, "whole")
+    assert left.exists()
+    old = path.stat().st_mtime - files.STALE_AFTER_S - 1
+    for one in (left, other):
+        os.utime(one, (old, old))
+    write_text(path, "whole")
+    assert names(tmp_path) == sorted([other.name, "a.txt"])
+
+
 def test_a_file_that_cannot_be_written_is_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_text(path, "before")

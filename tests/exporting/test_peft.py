@@ -4,6 +4,7 @@ loading and merging, where it is installed (the extra peft).
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ import torch
 from support.marks import first_is_fast
 from support.trained_bench import make_trained_result
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 import otafl
 from otafl.core import safetensors
 from otafl.core.errors import UserError
 from otafl.exporting import deployment
-from otafl.exporting.measure import make_run_fn, score_samples
+from otafl.exporting.formats import write_peft
+from otafl.exporting.measure import ModelSource, make_run_fn, score_samples
 from otafl.scenario import load_scenario
 
 pytestmark = pytest.mark.exact
@@ -139,6 +142,50 @@ def test_onnx_has_merged_weights(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     made = deployment.export(select("tangent", tmp_path), "onnx", tmp_path / "model.onnx")
     assert made.faults == []
+
+
+def make_source(layer: nn.Module, change: str) -> ModelSource:
+    """A source whose base differs from its model in one parameter."""
+    params = {name: one.detach() for name, one in layer.state_dict().items()}
+
+    def build(given: dict[str, torch.Tensor]) -> nn.Module:
+        module = copy.deepcopy(layer)
+        module.load_state_dict({name: given[name] for name in params})
+        return module
+
+    base = {f"base.{change}": params[change] + 1.0}
+    return ModelSource(layer, (4,), {**params, **base}, (params,), build)
+
+
+@pytest.mark.parametrize(
+    ("layer", "change", "match"),
+    [
+        (nn.LayerNorm(4), "1.weight", "change 1.weight of a LayerNorm"),
+        (nn.LayerNorm(4), "1.bias", "change 1.bias of a LayerNorm"),
+        (nn.Linear(4, 4), "0.bias", "change 0.bias of a Linear"),
+        (nn.BatchNorm1d(4), "1.running_mean", "change 1.running_mean of a BatchNorm1d"),
+        (
+            weight_norm(nn.Linear(4, 4)),
+            "1.parametrizations.weight.original0",
+            "change 1.para.*original0",
+        ),
+    ],
+)
+def test_other_changes_are_refused(
+    layer: nn.Module, change: str, match: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=f"^--to peft: the adapters {match}.*; use --to safe"):
+        write_peft(make_source(nn.Sequential(nn.Linear(4, 4), layer), change), tmp_path / "a")
+
+
+def test_tied_weights_are_adapters_of_each(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    module[2].weight = module[0].weight
+    source = make_source(module, "0.weight")
+    source.params["base.2.weight"] = source.params["base.0.weight"]
+    write_peft(source, tmp_path / "a")
+    config = json.loads((tmp_path / "a" / "adapter_config.json").read_text())
+    assert config["target_modules"] == ["0", "2"]
 
 
 def test_refusals(tmp_path: Path) -> None:

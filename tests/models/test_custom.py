@@ -262,7 +262,7 @@ def network(
 
 class OfShapeless(LayeredModel):
     def __init__(self, input_shape: Any, classes: int) -> None:
-        super().__init__(mlp((6, 4, 4)).layers)
+        super().__init__(mlp((6, 4, 4)).chain)
         self.shapes["scale"] = ()
 
 

@@ -4,6 +4,8 @@ against dense ones.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,9 @@ from twins.network import gradients as looped_gradients
 from twins.setting import minibatch, mlp
 
 from otafl.losses.cross_entropy import CrossEntropy
-from otafl.models import LayeredModel, Model
+from otafl.models import LayeredModel, Model, make_chain
+from otafl.models.layer_contract import Layer
+from otafl.models.layers import Conv, MaxPool, Norm, Relu
 from otafl.models.softmax_regression import SoftmaxRegression
 
 pytestmark = pytest.mark.exact
@@ -47,3 +51,47 @@ def test_backward_equals_autograd_and_the_loop(index: int, weighted: bool) -> No
         for layer, w, b in zip(model.layers, by_w, by_b, strict=True):
             np.testing.assert_allclose(grads[layer.weight][row], w, **CLOSE)
             np.testing.assert_allclose(grads[layer.bias][row], b, **CLOSE)
+
+
+CONV = Conv("0", 1, 2, has_bias=True, cut=False, numbered=True)
+FRONT = (CONV, MaxPool(2))
+CHAIN = make_chain([8, 3, 2], 0.1, FRONT)
+
+
+def test_chains_that_are_trained() -> None:
+    assert LayeredModel(CHAIN, (1, 4, 4)).leaky_slope == 0.1
+    assert LayeredModel(CHAIN[-1:]).leaky_slope == 0.0
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (),
+        FRONT,
+        CHAIN[:-1],  # the last one is an activation
+        tuple(one for one in CHAIN if not isinstance(one, Relu)),
+        tuple(Relu(0.9) if index == 4 else one for index, one in enumerate(CHAIN)),
+        (*CHAIN[:4], Relu(0.1), Relu(0.1), CHAIN[-1]),
+        (Relu(0.1), *CHAIN),
+        tuple(Relu(-0.1) if isinstance(one, Relu) else one for one in CHAIN),
+        (*CHAIN[:3], replace(CHAIN[3], name="0"), *CHAIN[4:]),
+        (*CHAIN[:2], MaxPool(2), *CHAIN[2:]),
+        (CONV, Norm("norm", 2), *CHAIN[2:]),
+        (replace(CONV, has_bias=False), *CHAIN[1:]),
+        (replace(CONV, numbered=False), *CHAIN[1:]),
+        (replace(CONV, rank=1), *CHAIN[1:]),
+        (*CHAIN[:-1], replace(CHAIN[-1], last=False)),
+        (CHAIN[3], Relu(0.1), CONV, *CHAIN[4:]),
+    ],
+)
+def test_other_layers_are_refused(layers: tuple[Layer, ...]) -> None:
+    """The backward pass is written for the chains of `make_chain` only."""
+    with pytest.raises(ValueError, match="make them with make_chain"):
+        LayeredModel(layers, (1, 4, 4))
+
+
+def test_chains_that_cannot_be_made() -> None:
+    with pytest.raises(ValueError, match=r"slope must not be negative; got -0\.5"):
+        make_chain([4, 3], -0.5)
+    with pytest.raises(ValueError, match=r"a multiple of the 2 channels .*; got 7"):
+        make_chain([7, 3], 0.0, FRONT)
