@@ -22,7 +22,8 @@ from support.selections import (
     to_sets,
 )
 
-from otafl.core.contracts import Broadcast, Cohort, Group, Payload, Tensors
+from otafl.codecs.base import Codec, EncodedGroup
+from otafl.core.contracts import Broadcast, Cohort, Context, Group, Payload, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.engine.engine import Engine
@@ -212,9 +213,32 @@ BY_NORM = {
 }
 
 
+class Residual(Codec):
+    """A codec with memory: sends one coordinate of what it has, keeps the rest for the next time
+    (error feedback). Which one changes from round to round."""
+
+    def __init__(self, streams: Streams) -> None:
+        super().__init__(self.Settings(), {}, streams)
+
+    def init(self, payload: Payload) -> Tensors:
+        return {"rest": torch.zeros_like(payload[0].tensors["x"])}
+
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
+        whole = group.tensors["x"] + memory["rest"]
+        sent = torch.zeros_like(whole)
+        place = context.round % whole.shape[1]
+        sent[:, place] = whole[:, place]
+        return Group({"x": sent}), {"rest": whole - sent}
+
+    def count_bits(self, group: Group) -> float:
+        return 64.0
+
+
 def with_memory(one: Engine) -> Tensors:
     """The codec's memory after a round with the residual codec."""
-    object.__setattr__(one.parts.link, "codec", probes.Residual(one.parts.streams))
+    object.__setattr__(one.parts.link, "codec", Residual(one.parts.streams))
     run(one, 1)
     return one.memory.get_all()
 
