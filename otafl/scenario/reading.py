@@ -16,7 +16,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from otafl.core.choices import Choice
-from otafl.core.files import MIB, read_bytes
+from otafl.core.files import HDF5, open_regular
 from otafl.core.presets import list_presets
 from otafl.core.problems import Path, Problem
 from otafl.core.suggestions import format_near_file, format_suggestion
@@ -26,6 +26,9 @@ from otafl.scenario.yaml_source import YamlError, parse
 
 INPUT_FILES = ("path", "file")
 """Keys of components that name a file which results depend on."""
+
+MAX_BYTES = 1_000_000
+"""Largest size of a scenario's file."""
 
 FILE_KEYS = (*INPUT_FILES, "root")
 """Keys of components that name a file or folder of input."""
@@ -93,12 +96,17 @@ def locate_files(value: Any, folder: FilePath | str, path: Path = ()) -> Any:
 
 def read_text(file: FilePath) -> str:
     """Return the text of a scenario's file. Raises ScenarioError if it cannot be one."""
-    if file.suffix == ".nc":
-        raise ScenarioError([f"{file}: is a result; `otafl show {file}` summarises it"])
     try:
-        data = read_bytes(file, MIB)
+        with open_regular(file) as opened:
+            data = opened.read(MAX_BYTES + 1)
     except OSError as error:
         raise ScenarioError([f"{file}: {_format_unreadable(file, error)}"]) from error
+    if data.startswith(HDF5):
+        raise ScenarioError([f"{file}: is a result; `otafl show {file}` summarises it"])
+    if len(data) > MAX_BYTES:
+        raise ScenarioError(
+            [f"{file}: has more than {MAX_BYTES / 1e6:g} MB, which no scenario has; give its file"]
+        )
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return data.decode()
