@@ -262,7 +262,7 @@ class Algorithm(Stateful, ABC):
         Returns
         -------
         dict of str to Tensor [n, *shape]
-            New state of the devices.
+            New state of the devices: all tensors of `init`, also unchanged ones.
         """
         return devices
 

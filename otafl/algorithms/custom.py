@@ -1,8 +1,8 @@
 """Adapter for a user-defined method, a class that the scenario names `module:Class`.
 
 It derives from `otafl.algorithms.base.Algorithm` or from a method of this package. The keys of the
-section are the fields of its class `Settings`. A UserError names tensors of a wrong shape that it
-returns. Only shapes are checked, so that the simulation does not wait for a GPU.
+section are the fields of its class `Settings`. A UserError names tensors of a wrong name or shape
+that it returns. Values are not checked, so that the simulation does not wait for a GPU.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Analyses of results: overhead, timelines, tuning, deviations."""
+"""Numbers from results: tables, paired tests, differences, overhead, timelines, tuning."""

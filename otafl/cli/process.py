@@ -2,9 +2,10 @@
 
 The command line changes its process only here. SIGINT, SIGTERM and SIGHUP, which a lost connection
 to a terminal sends, raise KeyboardInterrupt once; after that they have the system's own effect.
-While the exception propagates, the commands save finished work. What was written before is whole
-in any case, see `otafl.core.files`. A first signal after the command is ignored, as nothing is left
-to interrupt. This module imports nothing that takes time.
+While the exception propagates, locks are freed, trackers are closed and workers are killed. Nothing
+is saved then: each finished stack was written when it ended, and a checkpoint after its rounds. A
+first signal after the command is ignored, as nothing is left to interrupt. This module imports
+nothing that takes time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tables of the components that a scenario can name, and their modules.
 
-A table has the components that one section of a scenario chooses from. A component is a file. Its
-name here is a word; its settings, summary and source are stated only in the file. A module with
+A table has the components that one section of a scenario chooses from. A component is a class. Its
+name here is a word; its settings, summary and source are stated only in its file. A file with
 several names is a family of components: the profiles of a channel, which share the description of
 their file, or classes, each with its own.
 
@@ -44,7 +44,7 @@ class Table:
         The components by module, `module: name name; module`.
     supports_custom : bool
         Whether a section may name a user-defined `module:callable`, which the package's module
-        `supports_custom` then wraps.
+        `custom` then wraps.
     """
 
     section: str

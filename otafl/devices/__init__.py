@@ -1,1 +1,1 @@
-"""Devices: hardware, availability, protocols of the uplink slots, and faults."""
+"""Devices: hardware, availability, protocols of the uplink slots, faults and attacks."""

@@ -1,7 +1,8 @@
 """The round of a stack of trials.
 
-channel -> plan -> select -> local work -> encode -> admit -> transport -> combine -> measure. A
-round is an uplink slot. The clock determines which devices work for it and which updates are in it.
+channel -> available devices -> cohort -> broadcast, clock -> local work, code -> admission ->
+limits -> delivery -> server -> acknowledgement -> measurement -> exchange. A round is an uplink
+slot. The clock determines which devices work for it and which updates are in it.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ COUNTS = ("devices", "trials", "front")
 
 
 def build_table(data: xr.Dataset) -> pd.DataFrame:
-    """Return a row for each mark of a figure, from what `kinds.FigureRecipe.data` gives.
+    """Return a row for each mark of a figure, from what `kinds.FigureRecipe.data_fn` gives.
 
     The axes' coordinates come first, then values under their variables' names: curves have the
     abscissa, y, y_std, trials; heatmap z, z_std, trials; pareto x, x_std, y, y_std, trials, front;

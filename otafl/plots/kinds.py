@@ -1,7 +1,8 @@
 """Name the kinds of figures once, for the command line, the report and the library.
 
-A kind is the module of this package that has its name; the module ends with its `RECIPE`. None is
-imported before a figure of its kind is made, so that the command line can list kinds at no cost.
+A kind is the module of this package that has its name; the module ends with its `RECIPE`. A new
+kind is such a module, a member of `Kind`, and a line in `plots._HOMES`. None is imported before a
+figure of its kind is made, so that the command line can list kinds at no cost.
 """
 
 from __future__ import annotations

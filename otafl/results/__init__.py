@@ -1,1 +1,1 @@
-"""Results: their variables, files and models."""
+"""Results: their variables, data sets, files, checksums, origins and models."""

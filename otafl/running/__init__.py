@@ -1,1 +1,1 @@
-"""Runs of one stack: memory, chunks, checkpoints, tracking."""
+"""Runs of one stack, round by round: memory, checkpoints, tracking."""

@@ -25,7 +25,6 @@ from otafl.scenario import (
     hash_named_files,
     make_stack_key,
 )
-from otafl.scenario.keys import iterate_custom_sections
 from otafl.user_code.sources import Sources
 
 Row = tuple[str, int]
@@ -82,14 +81,7 @@ def name_points(points: Sequence[Point], sources: Sequence[Sources]) -> list[str
 
 def hash_sources(points: Sequence[Point]) -> list[Sources]:
     """Return the files that each point needs, see `hash_files`."""
-    known: dict[tuple[str, ...], Sources] = {}
-    out = []
-    for point in points:
-        names = tuple(section.name for _, section in iterate_custom_sections(point.scenario))
-        if names not in known:
-            known[names] = hash_custom_sources(point.scenario)
-        out.append(known[names] | hash_named_files(point.scenario))
-    return out
+    return [hash_files(point.scenario) for point in points]
 
 
 def hash_files(scenario: Scenario) -> Sources:

@@ -166,7 +166,8 @@ class Delivery:
             `symbols` [S]: channel uses, one per second and hertz. `bits` [S]: of a digital uplink.
             `side` [S]: side information in channel uses. `energy` [S, K]: of each device, in noise
             units. `sent` [S, K]: channel uses of each device, 1 / bandwidth seconds each. `on_air`
-            [S, K] bool: devices that transmitted. `error`, `target` [S]: squared aggregation error,
+            [S, K] bool: devices that count as participants, which transmitted or, in a digital
+            uplink, whose packet arrived. `error`, `target` [S]: squared aggregation error,
             and squared norm of the error-free aggregate.
         """
         for name, value in amounts.items():
@@ -284,14 +285,14 @@ class Slot:
         Symbol after which each cell ends.
     gain, budget : Tensor, float [S, K]
         Large-scale power gain, and power budget.
-    symbols : int
+    num_uses : int
         Channel uses of the slot.
     bounds : Bounds or None
         Limits of the transmissions besides the budgets; None if there are none.
-    uses : list of range
+    group_symbols : list of range
         Symbols of each group.
     uses_per_symbol : int
-        Channel uses of a symbol, the unit of `cell_stops`, `uses`, `bounds` and segments.
+        Channel uses of a symbol, the unit of `cell_stops`, `group_symbols`, `bounds` and segments.
     """
 
     round: int
@@ -300,9 +301,9 @@ class Slot:
     cell_stops: list[int]
     gain: Tensor
     budget: Tensor
-    symbols: int
+    num_uses: int
     bounds: Bounds | None
-    uses: list[range]
+    group_symbols: list[range]
     uses_per_symbol: int = 1
 
 
@@ -357,9 +358,9 @@ def lay_out(
         cell_stops=[-(-stop // each) for stop in stops],
         gain=channel.gain,
         budget=delivery.power_budget,
-        symbols=each * symbols,
+        num_uses=each * symbols,
         bounds=bounds,
-        uses=[range(end - length, end) for end, length in zip(ends, lengths, strict=True)],
+        group_symbols=[range(end - length, end) for end, length in zip(ends, lengths, strict=True)],
         uses_per_symbol=each,
     )
 

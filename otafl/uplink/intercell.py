@@ -99,7 +99,7 @@ class InterCellInterference:
     def _to_others(self, slot: Slot) -> Tensor:
         """Return the channels [S C, J K, A, cells] of a slot from other servers' devices."""
         state = self.channel.get_state(slot.round)
-        return state.extend_to(slot.symbols).flatten(3) * state.gain.sqrt()[:, :, None, None]
+        return state.extend_to(slot.num_uses).flatten(3) * state.gain.sqrt()[:, :, None, None]
 
     def _sum_places(self, each: Tensor) -> Tensor:
         """Sum links [S, C, J, ...] over the places of a server, [S, C, C, ...].

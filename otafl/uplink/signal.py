@@ -209,15 +209,15 @@ class Segments:
     Parameters
     ----------
     uses : range
-        Channel uses of the group in the slot.
+        Symbols of the group in the slot, of `Slot.uses_per_symbol` channel uses each.
     bounds : tuple of (int, int)
-        Q stretches (first, stop) of the channel uses, in order and without gaps.
+        Q stretches (first, stop) of the symbols, in order and without gaps.
     cells : tuple of int [Q]
         Cell of the channel of each segment, flattened over (B, F).
     scopes : tuple of int [Q]
         Normalised stretch of each segment.
     halves : int
-        Real numbers in a channel use, 1 or 2.
+        Real numbers in a symbol, 1 or 2.
     """
 
     uses: range
@@ -228,12 +228,12 @@ class Segments:
 
     @property
     def symbols(self) -> int:
-        """Channel uses of the group."""
+        """Number of symbols of the group."""
         return self.bounds[-1][1]
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Channel uses of each segment, [Q]."""
+        """Symbols of each segment, [Q]."""
         return tuple(stop - first for first, stop in self.bounds)
 
     @functools.cached_property

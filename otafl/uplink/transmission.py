@@ -306,7 +306,7 @@ def _describe_link(
         variation=variation,
         energy_budget=None if bounds is None else bounds.energy,
         segment_lengths=lengths,
-        num_symbols=slot.symbols,
+        num_symbols=slot.num_uses,
     )
 
 
@@ -317,7 +317,7 @@ def _choose_scalars(
     state, scalars = alignment.policy.compute_coefficients(state, link)
     if alignment.receiver.scale == "mmse":
         scalars = apply_mmse_scaling(scalars, link)
-    # that of zeros is any number
+    # a row of zeros may get any scalar, so it gets 0
     return state, replace(scalars, p=torch.where(power > 0, scalars.p, 0.0))
 
 

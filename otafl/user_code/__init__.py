@@ -1,1 +1,1 @@
-"""User-defined parts: their import, checks and error messages."""
+"""User-defined parts: their import, hashes, checks and error messages."""

@@ -225,7 +225,7 @@ def _iterate_unaffected(engine: Engine, on_air: Transmission) -> Iterator[tuple[
     if others is None:
         return
     state = others.channel.get_state(slot.round)
-    h = state.extend_to(slot.symbols).flatten(3) * state.gain.sqrt()[..., None, None]
+    h = state.extend_to(slot.num_uses).flatten(3) * state.gain.sqrt()[..., None, None]
     each = h.unflatten(1, (-1, engine.num_devices))  # [C, J, K, A, cells]
     for server, heard in enumerate(others.interferers):
         for row in sorted(set(heard)):  # of one that is seen at several places, all of these

@@ -68,7 +68,9 @@ def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"/dev/zero: cannot be read \(is a device, not a"):
         load_scenario("/dev/zero")
     (tmp_path / "large.yaml").write_text("# \n" * 10**6)
-    with pytest.raises(ScenarioError, match=r"large\.yaml: has more than 1 MB, which no scenario has"):
+    with pytest.raises(
+        ScenarioError, match=r"large\.yaml: has more than 1 MB, which no scenario has"
+    ):
         load_scenario(tmp_path / "large.yaml")
 
 

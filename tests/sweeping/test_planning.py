@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import torch
 from contract.small import scenario
 
 from otafl.data.loading import read_shape
@@ -73,6 +76,17 @@ def test_missing_are_the_rows_that_nobody_holds() -> None:
     assert [(one.names, one.trials) for one in missing] == [([first], [2]), ([second], [1, 2])]
     assert select_missing([stack], stack.rows) == []
     assert [one.name for one in select_missing([stack], set())] == [stack.name]
+
+
+def test_each_point_has_the_files_that_it_names(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.pt", tmp_path / "b.pt"]
+    for path in paths:
+        torch.save({"weight": torch.zeros(2, 2)}, path)
+    starts = [{"name": "file", "path": str(path)} for path in paths]
+    swept = load_scenario({"name": "x", "sweep": {"model.start": starts}})
+    found = hash_sources(expand(swept))
+    assert ["a.pt" in "".join(one) for one in found] == [True, False]
+    assert ["b.pt" in "".join(one) for one in found] == [False, True]
 
 
 def test_folders_of_data_with_the_same_name_are_told_apart() -> None:

@@ -189,9 +189,9 @@ class Ofdm(Transport):
             return slot, grid
         limits = replace(limits, energy_budget=limits.energy_budget / grid.repeats)
         if limits.energy_per_symbol is not None:
-            lasts = grid.samples / slot.symbols / grid.repeats
+            lasts = grid.samples / slot.num_uses / grid.repeats
             limits = replace(limits, energy_per_symbol=limits.energy_per_symbol * lasts)
-        return replace(slot, bounds=Bounds(limits, slot.symbols, turns=delivery.turns)), grid
+        return replace(slot, bounds=Bounds(limits, slot.num_uses, turns=delivery.turns)), grid
 
     def transmit(self, delivery: Delivery) -> None:
         """Send all groups in one transmission, because they share OFDM symbols.
@@ -201,14 +201,14 @@ class Ofdm(Transport):
         """
         link, settings = self.alignment, self.settings
         (slot, grid), groups = self._lay_out(delivery), list[Transmission]()
-        for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
+        for uses, rows in zip(slot.group_symbols, delivery.uplink, strict=True):
             sent, means, segments = normalise_reals(slot, uses, rows, settings)
             self._policy_state, on_air = transmit(
                 slot, sent, segments, link, self._policy_state, means=means
             )
             account(on_air, delivery, count_scalars(on_air, True, link))
             groups.append(on_air)
-        lasts = grid.samples / slot.symbols
+        lasts = grid.samples / slot.num_uses
         delivery.scale(symbols=lasts, sent=lasts, energy=grid.repeats)
         laid = [LaidOut.create(on_air, grid, delivery.cohort) for on_air in groups]
         received = self._receive_symbols(laid, slot, grid, delivery).flatten(2)

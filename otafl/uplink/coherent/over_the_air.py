@@ -177,12 +177,12 @@ class OverTheAir(Transport):
         if privacy is not None:
             gains = compute_power_gains(slot, self.neighbours)
             sends = torch.stack([rows.transmitter_mask for rows in delivery.uplink]).any(0)
-            symbols = slot.symbols // delivery.turns
+            symbols = slot.num_uses // delivery.turns
             budget = privacy.limit_power(
                 slot.budget, gains.amax(2), symbols, slot.round, sends, delivery.limits
             )
             slot, clip = replace(slot, budget=budget), privacy.clip
-        for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
+        for uses, rows in zip(slot.group_symbols, delivery.uplink, strict=True):
             if privacy is not None:
                 rows = replace(rows, x=privacy.clip_rows(rows.x))
             sent, means, segments = normalise_reals(slot, uses, rows, settings)

@@ -83,7 +83,7 @@ class FskMajorityVote(Transport):
         """Send the groups one after the other, and give the server its steps."""
         with torch.no_grad():
             slot = pairs.lay_out_pairs(delivery)
-            for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
+            for uses, sent in zip(slot.group_symbols, delivery.uplink, strict=True):
                 if not sent.linear:
                     raise UserError(
                         "transport.name: 'fsk_majority_vote' gives the server a vote, but the "
@@ -215,7 +215,7 @@ class Reed(Transport):
         """Send the groups one after the other, and give the server its estimates."""
         with torch.no_grad():
             slot = pairs.lay_out_pairs(delivery)
-            for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
+            for uses, sent in zip(slot.group_symbols, delivery.uplink, strict=True):
                 on_air = self._transmit(delivery, slot, uses, sent)
                 received = self._receive(on_air)
                 pairs.hand_over(on_air, *received, delivery, self.parts, num_scalars=1)

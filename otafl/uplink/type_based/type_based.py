@@ -137,7 +137,7 @@ class TypeBased(Transport):
         with torch.no_grad():
             link, lengths = self.alignment, [rows.num_coordinates for rows in delivery.uplink]
             slot = lay_out(delivery, lengths, link.csi, delivery.limits, self.settings.levels)
-            for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
+            for uses, rows in zip(slot.group_symbols, delivery.uplink, strict=True):
                 estimate, one = self.settings.estimate, torch.ones_like(rows.weight)
                 if estimate != "mean" and (rows.mask is not None or not rows.linear):
                     raise UserError(
