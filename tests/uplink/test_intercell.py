@@ -111,7 +111,7 @@ def test_power_at_other_servers_is_that_of_the_summed_channel() -> None:
     """Of a device that reaches a server from nine places, over all antennas: |sum of h|^2."""
     keys: dict[str, Any] = {"channel": {"name": "umi", "antennas": 2}, "power": "ci"}
     around = engine_neighbours(keys | {"topology": {"name": "cells", "servers": SERVERS}})
-    slot: Any = SimpleNamespace(round=3, symbols=10)
+    slot: Any = SimpleNamespace(round=3, num_uses=10)
     found = around.power_gains(slot).numpy()
     state = around.channel.get_state(3)
     h = (state.extend_to(10).flatten(3) * state.gain.sqrt()[:, :, None, None]).numpy()
