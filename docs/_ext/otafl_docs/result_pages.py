@@ -13,7 +13,7 @@ FOLDER = "measured"
 
 COMMANDS = re.compile(r"(?<=\n\n)(?:    \S.*\n(?:    .*\n)*)")
 """An indented block; they are commands for a shell."""
-PAGE = r"(?:(?:results|benchmarks)/\w+|studies/(?:\w+/)?README)\.md"
+PAGE = r"(?:(?:results|benchmarks)/\w+|studies/(?:\w+/)?\w+)\.md"
 """A file of the checkout that has a page of the site."""
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 
@@ -21,7 +21,7 @@ LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 def pages() -> Iterator[tuple[str, str]]:
     """Path without suffix, and text, of every page."""
     measured = [*(ROOT / "results").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
-    for file in [*measured, *(ROOT / "studies").rglob("README.md")]:
+    for file in [*measured, *(ROOT / "studies").rglob("*.md")]:
         moved = _relink(file.read_text(), file.parent, ROOT / "docs" / "reference" / FOLDER)
         text = COMMANDS.sub(_fenced, moved)
         yield get_page(file), titled(re.sub(r"(?m)^\|.*", _unbroken, text))
@@ -33,7 +33,9 @@ def get_page(file: Path) -> str:
     """The page of the site, below `reference/`, of a file of results, of a benchmark or a study."""
     if file.parent.name == "benchmarks":  # some are called as a study is
         return f"{FOLDER}/benchmarks_{file.stem}"
-    return f"{FOLDER}/{file.parent.name if 'studies' in file.parts[-3:] else file.stem}"
+    if "studies" not in file.parts[-3:]:
+        return f"{FOLDER}/{file.stem}"
+    return f"{FOLDER}/{file.parent.name}{'' if file.stem == 'README' else f'_{file.stem}'}"
 
 
 def _unbroken(row: re.Match[str]) -> str:
