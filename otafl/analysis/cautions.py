@@ -7,12 +7,13 @@ lies at most `MARGIN` standard errors of a guess above the share of that class.
 
 from __future__ import annotations
 
+import operator
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import build_labels, list_axes
+from otafl.analysis.points import build_labels, is_numeric, list_axes
 from otafl.results.end_values import select_end_total
 from otafl.scenario.power_budgets import KINDS, describe_power_budgets
 
@@ -146,8 +147,9 @@ def describe_mixed_budgets(ds: xr.Dataset) -> str:
         return ""
     kinds = ds["power_constraint"].max("trial").transpose(*axes).values.ravel()
     names, texts = build_labels(ds, axes, units=False)
+    heads = [f"{name}=" if is_numeric(ds[name]) else "" for name in names]
     points = [
-        (dict(zip(names, place, strict=True)), KINDS[int(number)])
+        (dict(zip(names, map(operator.add, heads, place), strict=True)), KINDS[int(number)])
         for place, number in zip(texts, kinds, strict=True)
         if number in range(len(KINDS))  # not NaN, and nothing that only another program writes
     ]

@@ -15,6 +15,11 @@ def format_count(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
+def shorten(text: str, most: int) -> str:
+    """Return a text of at most so many characters; a longer one ends with three dots."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 SYNONYMS = {
     "lr": "algorithm.learning_rate",
     "step_size": "algorithm.learning_rate",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -40,18 +40,8 @@ class Availability(Settings):
     """Whether devices can leave; otherwise `build_lives` draws nothing."""
 
     @abstractmethod
-    def list_lives(self, generators: Sequence[np.random.Generator]) -> list[Life | None]:
-        """Return the lives of a trial's devices.
-
-        Parameters
-        ----------
-        generators : Sequence of numpy.random.Generator
-            Random generator of each of the K devices.
-
-        Returns
-        -------
-        list of Life or None
-            Changes of the presence of each device; None for a device that never leaves.
+    def prepare_lives(self) -> Callable[[int, np.random.Generator], Life]:
+        """Return the function (device, its random generator) -> changes of its presence.
 
         Raises
         ------
@@ -60,9 +50,7 @@ class Availability(Settings):
         """
 
 
-def build_lives(
-    availability: Availability, devices: int, streams: Streams
-) -> list[list[Life | None]]:
+def build_lives(availability: Availability, devices: int, streams: Streams) -> list[list[Life]]:
     """Build the lives of K devices in S trials, [S][K]; without a list [K] if no device leaves.
 
     A life depends only on seed, trial and device.
@@ -71,8 +59,9 @@ def build_lives(
         return [[] for _ in range(streams.num_trials)]
     number = torch.arange(devices, device=streams.device)[:, None]
     seeds = streams.draw_seeds(LIVES, number)
+    make_life = availability.prepare_lives()
     return [
-        availability.list_lives([np.random.Generator(np.random.Philox(one)) for one in own])
+        [make_life(k, np.random.Generator(np.random.Philox(one))) for k, one in enumerate(own)]
         for own in zip(*seeds, strict=True)
     ]
 
@@ -84,8 +73,8 @@ class AlwaysAvailable(Availability):
 
     name: Literal["always"] = "always"
 
-    def list_lives(self, generators: Sequence[np.random.Generator]) -> list[Life | None]:
-        return [None] * len(generators)
+    def prepare_lives(self) -> Callable[[int, np.random.Generator], Life]:
+        return lambda device, draw: iter(())
 
 
 class MarkovAvailability(Availability):
@@ -106,8 +95,8 @@ class MarkovAvailability(Availability):
     mean_off_s: float = Field(600.0, ge=MIN_S, le=MAX_S)
     """mean seconds that a device is away"""
 
-    def list_lives(self, generators: Sequence[np.random.Generator]) -> list[Life | None]:
-        return [self._yield_life(draw) for draw in generators]
+    def prepare_lives(self) -> Callable[[int, np.random.Generator], Life]:
+        return lambda device, draw: self._yield_life(draw)
 
     def _yield_life(self, draw: np.random.Generator) -> Life:
         """Draw the changes of one device."""
@@ -180,14 +169,14 @@ class DiurnalAvailability(Availability):
                 "shorter sessions"
             )
 
-    def list_lives(self, generators: Sequence[np.random.Generator]) -> list[Life | None]:
+    def prepare_lives(self) -> Callable[[int, np.random.Generator], Life]:
         rising = self.amplitude * TURN  # largest p'
         bounds = []
         for hour in range(HOURS):  # counted from the peak; p falls for the first half of the day
             most = max(self._compute_share((hour + end) * HOUR_S) for end in (0, 1))
             change = rising if hour >= HOURS // 2 else 0.0
             bounds.append((change + most / self.mean_session_s) / (1 - most))
-        return [self._yield_life(draw, bounds) for draw in generators]
+        return lambda device, draw: self._yield_life(draw, bounds)
 
     def _yield_life(self, draw: np.random.Generator, bounds: list[float]) -> Life:
         """Draw the changes of one device, with the bounds [24] of its rate of return."""
@@ -251,9 +240,9 @@ class TraceAvailability(Availability):
     file: str = Field(min_length=1)
     """CSV file with the columns device,start_s,end_s"""
 
-    def list_lives(self, generators: Sequence[np.random.Generator]) -> list[Life | None]:
+    def prepare_lives(self) -> Callable[[int, np.random.Generator], Life]:
         spans = _read_spans(self.file)
-        return [self._yield_life(spans[k % len(spans)]) for k in range(len(generators))]
+        return lambda device, draw: self._yield_life(spans[device % len(spans)])
 
     def _yield_life(self, spans: list[Span]) -> Life:
         """Yield the changes of a device with these intervals; those that touch are one."""

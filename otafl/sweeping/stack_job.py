@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import xarray as xr
@@ -16,6 +16,7 @@ import xarray as xr
 from otafl import data
 from otafl.core.errors import UserError, WriteError
 from otafl.core.files import write_text
+from otafl.core.suggestions import shorten
 from otafl.results import models as trained
 from otafl.results.dataset import to_dataset
 from otafl.results.files import PARTS, write_part
@@ -136,9 +137,15 @@ def compute_part(
     return part, record.models
 
 
-def hash_inputs(scenario: Scenario) -> dict[str, str]:
-    """Return hashes of what a stack's numbers depend on beside versions and own modules."""
-    found = {"otafl": hash_otafl(), "data": data.compute_fingerprint(scenario.data)}
+def hash_inputs(
+    scenario: Scenario, fingerprint_fn: Callable[[Any], str] | None = None
+) -> dict[str, str]:
+    """Return hashes of what a stack's numbers depend on beside versions and own modules.
+
+    fingerprint_fn: in place of `data.compute_fingerprint`, where many points have the same data.
+    """
+    fingerprint_fn = fingerprint_fn or data.compute_fingerprint
+    found = {"otafl": hash_otafl(), "data": fingerprint_fn(scenario.data)}
     return found | hash_named_files(scenario)
 
 
@@ -334,6 +341,5 @@ def _format_points(points: Sequence[Point]) -> str:
     """Name the first point of a stack by its coordinates, and count the others."""
     if not points[0].coords:
         return "the scenario"
-    texts = ((name, str(value)) for name, value in points[0].coords.items())
-    shown = [f"{n}={text if len(text) <= 40 else f'{text[:37]}...'}" for n, text in texts]
+    shown = [f"{name}={shorten(str(value), 40)}" for name, value in points[0].coords.items()]
     return ", ".join(shown) + (f" and {len(points) - 1} more" if len(points) > 1 else "")

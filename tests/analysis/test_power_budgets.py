@@ -15,6 +15,7 @@ from otafl.analysis.cautions import describe_mixed_budgets
 from otafl.analysis.summary import print_ends
 from otafl.plots import curve_data
 from otafl.report import list_notices
+from otafl.scenario.power_budgets import KINDS
 
 pytestmark = pytest.mark.exact
 
@@ -47,6 +48,13 @@ def test_only_what_is_shown_counts(result: xr.Dataset) -> None:
     for number in (np.nan, 7.0, np.inf):  # of an unfinished sweep, and of another program
         absent["power_constraint"][:, 2] = number
         assert not describe_mixed_budgets(absent), number
+
+
+def test_numbers_are_named(result: xr.Dataset) -> None:
+    mixed = result.sel(power="gbma").copy(deep=True)
+    mixed["power_constraint"][{"snr_db": 1}] = KINDS.index("average")
+    said = describe_mixed_budgets(mixed)
+    assert said == "power budgets differ: snr_db=10 on average over fading, others in every round"
 
 
 def test_tables_figures_and_reports_say_it(

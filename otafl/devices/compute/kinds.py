@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -127,15 +129,21 @@ class Csv(NumericCompute):
         return True  # unknown before the file is read
 
     def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
-        rows = _read_rows(self)
+        path = Path(self.file)
+        rows = _read_rows(self, path.stat().st_mtime_ns if path.exists() else 0)
         columns = build_own_columns(rows)
         by_frequency = columns["flops_per_cycle"] * [to_number(row.frequency_hz) for row in rows]
         columns["flops_per_s"] = np.minimum(columns["flops_per_s"], by_frequency)
         return {name: np.resize(values, devices) for name, values in columns.items()}
 
 
-def _read_rows(section: Csv) -> list[CsvDevice]:
-    """Read the devices of a section's file. Raises UserError if a row is not a device."""
+@functools.lru_cache(maxsize=4)
+def _read_rows(section: Csv, changed_ns: int) -> tuple[CsvDevice, ...]:
+    """Read the devices of a section's file, which was last changed at `changed_ns`.
+
+    A network of servers asks for the devices of each server. Raises UserError if a row is not a
+    device.
+    """
     key, known = "devices.compute.file", tuple(CsvDevice.model_fields)
     common = {name: getattr(section, name) for name in QUANTITIES}
     devices = []
@@ -152,7 +160,7 @@ def _read_rows(section: Csv) -> list[CsvDevice]:
         if (device.flops_per_s is None) == (device.frequency_hz is None):
             raise UserError(f"{where}: must have one of the columns flops_per_s and frequency_hz")
         devices.append(device)
-    return devices
+    return tuple(devices)
 
 
 BATTERY = {
