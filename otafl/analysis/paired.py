@@ -228,7 +228,7 @@ def _test_pairs(values: np.ndarray, base: np.ndarray, level: float) -> np.ndarra
     if count and np.ptp(apart) <= rounding:
         apart[:] = apart[0]
     has_spread = count > 1 and np.ptp(apart) > 0
-    mean, spent = (one.mean() if count else np.nan for one in (apart, base))
+    mean, base_mean = (one.mean() if count else np.nan for one in (apart, base))
     std = apart.std(ddof=1) if has_spread else 0.0 if count > 1 else np.nan
     std_error = std / np.sqrt(count) if count else np.nan
     low = high = p = np.nan
@@ -237,7 +237,7 @@ def _test_pairs(values: np.ndarray, base: np.ndarray, level: float) -> np.ndarra
         low, high = mean - half, mean + half
         p = stats.ttest_1samp(apart, 0.0).pvalue if has_spread else float(mean == 0)
     counts = count, len(paired) - count
-    return np.array([mean, std, std_error, low, high, p, *counts, mean + spent, spent])
+    return np.array([mean, std, std_error, low, high, p, *counts, mean + base_mean, base_mean])
 
 
 def adjust_p_values(p: np.ndarray) -> np.ndarray:

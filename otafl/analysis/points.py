@@ -95,7 +95,7 @@ def build_labels(
 
 
 def spell_joint_axis(ds: xr.Dataset) -> xr.Dataset:
-    """Give a joint axis (`zip`) the texts of its coordinates, each once, in place of positions."""
+    """Replace the positions of a joint axis (`zip`) by the texts of its coordinates, each once."""
     if "zip" not in ds.dims:
         return ds
     _, texts = build_labels(ds, ["zip"], units=False)

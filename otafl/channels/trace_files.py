@@ -26,6 +26,7 @@ from otafl.channels.base import Ground, Positions
 from otafl.core.arrays import refuse_wrong, to_numbers, to_single
 from otafl.core.errors import UserError
 from otafl.core.files import open_regular
+from otafl.core.suggestions import shorten
 
 AXES = ("round", "device", "antenna", "group")
 """Dimensions of the frequency responses of a trace."""
@@ -308,7 +309,7 @@ def _check_schema(path: str, attributes: dict[str, Any]) -> None:
     schema = attributes.get("schema")
     schema = schema.decode(errors="replace") if isinstance(schema, bytes) else schema
     if not isinstance(schema, str) or schema != SCHEMA:
-        shown = repr(schema) if len(repr(schema)) <= 40 else f"{repr(schema)[:37]}..."
+        shown = shorten(repr(schema), 40)
         raise UserError(
             f"channel.path: '{path}' has the schema attribute {shown}; expected '{SCHEMA}'; "
             f"{CONVERT}"

@@ -25,6 +25,7 @@ from otafl.cli import (
 )
 from otafl.cli.app import app, say
 from otafl.core.errors import UserError
+from otafl.core.suggestions import shorten
 
 UNREACHABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
 """Errors of paths that the user can mend, whichever command meets them."""
@@ -87,9 +88,7 @@ def _describe_error(error: Exception) -> str:
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, OSError) and error.errno in UNREACHABLE:
-        name = str(error.filename)
-        shown = name if len(name) <= 80 else f"{name[:77]}..."
-        return f"{shown}: {error.strerror}; give another path"
+        return f"{shorten(str(error.filename), 80)}: {error.strerror}; give another path"
     if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
         return f"standard output: cannot be written ({error.strerror}); what was computed is kept"
     return ""

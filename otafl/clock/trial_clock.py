@@ -94,7 +94,7 @@ class TrialClock:
         return free
 
     def are_all_available(self) -> bool:
-        """Return whether every device is known to be available."""
+        """Return whether every device is available."""
         return not (self._work or self._away or self.stopped)
 
     def count_present(self) -> float:
@@ -238,7 +238,7 @@ class TrialClock:
                 env.step()
         self._on_air.clear()
         for update in self._sending if self.intervals is not None else ():
-            end_s = min(stops[update.device], empties.get(update.device, math.inf))
+            end_s = min(stops[update.device], empties[update.device])
             self._record(Interval(update.device, update.round, "transmit", opened_s, end_s))
         power.charge_slot(opened_s, stops, empties, joules, self._away)
         self._sending = []

@@ -192,7 +192,8 @@ class MetricNamer:
         self._variances = {}
         for part in ("test", "validation"):
             labels, own = getattr(data, f"y_{part}"), getattr(samples, f"client_{part}")
-            pooled = _compute_variances([] if own is None else own.list_trial_labels())
+            has_values = own is not None and own.y.is_floating_point()
+            pooled = _compute_variances(own.list_trial_labels() if has_values else [])
             self._variances[f"own_{part}"] = pooled
             common = _compute_variances([labels[:eval_samples]])
             self._variances[part] = common if len(labels) else pooled

@@ -1,4 +1,4 @@
-"""Lists of layers: residual blocks, forward pass, costs, `torch.nn.Module`, and plain data."""
+"""Lists of layers: residual blocks, forward pass, costs, `torch.nn.Module`, and names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from otafl.core.errors import UserError
 from otafl.models.layer_contract import Costs, Image, Layer, Part, Pass, Sum, Unroll, make_sequence
-from otafl.models.layers import Conv, Linear, Norm
+from otafl.models.layers import Conv, Linear
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ def count_costs(
         products += own.products
         if first:
             first_macs += own.first_macs if isinstance(layer, Residual) else sum(own.products[:1])
-        first = first and not isinstance(layer, Conv | Linear | Norm | Residual)
+        has_weights = isinstance(layer, Residual) or any(layer.list_parameters())
+        first = first and not has_weights
         elementwise += own.elementwise
         saved += own.saved_activations + math.prod(image)
     return Costs(image, products, first_macs, elementwise, saved)

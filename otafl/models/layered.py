@@ -113,7 +113,6 @@ class LayeredModel(Model):
                 self.positions[layer.weight] = at[1] * at[2]
                 self._front.append((layer, after.size if isinstance(after, MaxPool) else 1))
         self._sides = at[1:]
-        convolutions = tuple(layer for layer, _ in self._front)
         costs = count_costs(layers, self.image)
         self.macs, self.first_macs = costs.macs, costs.first_macs
         self.elementwise = costs.elementwise
@@ -126,7 +125,7 @@ class LayeredModel(Model):
         if self.uses_dropout:
             self.elementwise += sum(one.outputs for one in self._linear[:-1])
         self.saved_activations = sum(
-            self.positions[one.weight] * (one.inputs + one.outputs) for one in convolutions
+            self.positions[one.weight] * (one.inputs + one.outputs) for one, _ in self._front
         )
 
     def init(self, draw: Draw) -> Tensors:

@@ -36,19 +36,36 @@ EPSILON = 1e-5
 """Number that normalisation adds to a variance, as in PyTorch."""
 
 
+@dataclass(frozen=True)
 class WeightedLayer(Layer):
-    """Layer with a weight: a convolution, or a linear layer."""
+    """Layer with a weight: a convolution, or a linear layer.
+
+    Parameters
+    ----------
+    name : str
+        Name of the layer.
+    channels, outputs : int
+        Numbers of channels.
+    cut : bool
+        Whether its inputs are hidden channels, of which a narrower network has fewer, not the
+        image's.
+    rank : int, optional
+        Rank of the weight; dense if not given.
+    numbered : bool
+        Whether the name is a number N and the parameters are "weightN" and "biasN" of a
+        `LayeredModel`.
+    """
 
     name: str
     channels: int
     outputs: int
-    kernel: int
-    repeat: int
-    has_bias: bool
-    cut: bool
-    last: bool
-    rank: int | None
-    numbered: bool
+    kernel: int = field(default=1, init=False)
+    repeat: int = field(default=1, init=False)
+    has_bias: bool = field(default=True, init=False)
+    last: bool = field(default=False, init=False)
+    cut: bool = field(default=True, kw_only=True)
+    rank: int | None = field(default=None, kw_only=True)
+    numbered: bool = field(default=False, kw_only=True)
 
     @property
     def weight(self) -> str:
@@ -92,6 +109,11 @@ class WeightedLayer(Layer):
         if self.has_bias:
             yield Parameter(self.bias, (self.outputs,), (out,))
 
+    def narrow(self, channels: Channels) -> WeightedLayer:
+        inputs = channels(self.channels) if self.cut else self.channels
+        outputs = self.outputs if self.last else channels(self.outputs)
+        return replace(self, channels=inputs, outputs=outputs)
+
     @abstractmethod
     def list_parts(self, params: Mapping[str, Tensor], unroll: Unroll) -> list[Part]:
         """List what acts in place of the weight, one after the other, for n rows."""
@@ -112,36 +134,16 @@ class Conv(WeightedLayer):
 
     Parameters
     ----------
-    name : str
-        Name of the layer.
-    channels, outputs : int
-        Numbers of channels.
     kernel, stride, padding : int
         Side and step of the window, and zeros around the image, in pixels.
     has_bias : bool
         Whether it has a bias.
-    cut : bool
-        Whether its inputs are hidden channels, of which a narrower network has fewer, not the
-        image's.
-    rank : int, optional
-        Rank of the weight; dense if not given.
-    numbered : bool
-        Whether the name is a number N and the parameters are "weightN" and "biasN" of a
-        `LayeredModel`.
     """
 
-    name: str
-    channels: int
-    outputs: int
     kernel: int = 3
     stride: int = 1
     padding: int = 1
-    has_bias: bool = False
-    cut: bool = True
-    rank: int | None = None
-    numbered: bool = False
-    repeat: int = field(default=1, init=False)
-    last: bool = field(default=False, init=False)
+    has_bias: bool = field(default=False, kw_only=True)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -152,10 +154,6 @@ class Conv(WeightedLayer):
     @property
     def modes(self) -> tuple[int, ...]:
         return self.kernel, self.kernel, self.channels, self.outputs
-
-    def narrow(self, channels: Channels) -> Conv:
-        inputs = channels(self.channels) if self.cut else self.channels
-        return replace(self, channels=inputs, outputs=channels(self.outputs))
 
     def list_parts(self, params: Mapping[str, Tensor], unroll: Unroll) -> list[Part]:
         s, p = self.stride, self.padding
@@ -198,38 +196,14 @@ class Linear(WeightedLayer):
 
     Parameters
     ----------
-    name : str
-        Name of the layer.
-    channels, outputs : int
-        Numbers of channels.
     repeat : int
         Pixels of each input channel, of a flattened image.
-    cut : bool
-        Whether its inputs are hidden channels.
     last : bool
         Whether its outputs are the classes.
-    rank : int, optional
-        Rank of the weight; dense if not given.
-    numbered : bool
-        As of `Conv`.
     """
 
-    name: str
-    channels: int
-    outputs: int
     repeat: int = 1
-    cut: bool = True
-    last: bool = False
-    rank: int | None = None
-    numbered: bool = False
-    kernel: int = field(default=1, init=False)
-    has_bias: bool = field(default=True, init=False)
-
-    def narrow(self, channels: Channels) -> Linear:
-        inputs = channels(self.channels) if self.cut else self.channels
-        return replace(
-            self, channels=inputs, outputs=self.outputs if self.last else channels(self.outputs)
-        )
+    last: bool = field(default=False, kw_only=True)
 
     def list_parts(self, params: Mapping[str, Tensor], unroll: Unroll) -> list[Part]:
         if self.rank is None:

@@ -171,8 +171,8 @@ def make_chain(
         if layers:
             layers.append(Relu(slope))
         last = number == len(convolutions) + len(widths) - 2
-        repeat, cut = inputs // channels, number > 0
-        layers.append(Linear(str(number), channels, outputs, repeat, cut, last, numbered=True))
+        sizes = channels, outputs, inputs // channels
+        layers.append(Linear(str(number), *sizes, last=last, cut=number > 0, numbered=True))
         channels = outputs
     return tuple(layers)
 

@@ -239,9 +239,8 @@ def make_convolution(
         Convolution, and normalisation if the settings have one.
     """
     bias = settings.norm == "none"
-    conv = Conv(
-        f"{name}conv{number}", inputs, outputs, kernel, stride, (kernel - 1) // 2, bias, cut
-    )
+    sizes = inputs, outputs, kernel, stride, (kernel - 1) // 2
+    conv = Conv(f"{name}conv{number}", *sizes, has_bias=bias, cut=cut)
     if settings.norm == "none":
         return (conv,)
     groups = settings.groups if settings.norm == "group" else None

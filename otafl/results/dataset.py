@@ -20,6 +20,7 @@ from otafl.devices.hardware import ACTIVITIES, CAUSES
 from otafl.results import header, origins
 from otafl.results.origins import get_device_name, get_versions
 from otafl.results.variables import SUMS, Variable, find_metric, get_variable
+from otafl.scenario.axes import are_numbers
 
 if TYPE_CHECKING:
     from otafl.results.files import SweepFile
@@ -318,7 +319,7 @@ def _label_axes(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> xr.Dataset:
 
 
 def _to_coordinate(values: list[Any]) -> np.ndarray:
-    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+    if are_numbers(values):
         return np.asarray(values)
     return np.asarray([value if isinstance(value, str) else json.dumps(value) for value in values])
 

@@ -18,10 +18,12 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from otafl.core.errors import UserError
+from otafl.core.suggestions import shorten
 from otafl.results import origins
 from otafl.results.checksums import format_reason
 from otafl.results.origins import get_versions
 from otafl.results.variables import get_variable
+from otafl.scenario.axes import are_numbers
 from otafl.scenario.yaml_source import MAX_POINTS, parse
 
 if TYPE_CHECKING:
@@ -172,8 +174,7 @@ def _format_given(attributes: Mapping[str, Any], name: str) -> str:
 
 
 def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return shorten(repr(value), 40)
 
 
 def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
@@ -209,9 +210,7 @@ def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
 
 def _find_kinds(coordinate: Mapping[str, Any]) -> str:
     """Return NumPy's kinds of the values of a coordinate along an axis: numbers, or text."""
-    values = coordinate["values"]
-    is_numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-    return "iuf" if is_numeric else TEXT
+    return "iuf" if are_numbers(coordinate["values"]) else TEXT
 
 
 def _check_values(name: str, values: xr.DataArray) -> None:

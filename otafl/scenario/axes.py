@@ -42,6 +42,11 @@ RESERVED = frozenset(
 """Names in every result: an axis of such a name is named after its whole key."""
 
 
+def are_numbers(values: Sequence[Any]) -> bool:
+    """Return whether the values of an axis are numbers, not choices."""
+    return all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
+
+
 class Coordinate(NamedTuple):
     """A coordinate of the results: its values, units ("" for choices) and name in words."""
 
@@ -97,8 +102,7 @@ class Track:
             noun = TABLES[CHOICES[self.path].table].noun
             return Coordinate(tuple(map(format_label, self.values)), "", noun)
         last = str(self.path[-1])
-        is_number = [isinstance(v, int | float) and not isinstance(v, bool) for v in self.values]
-        units = (get_unit(last) or "1") if all(is_number) else ""
+        units = (get_unit(last) or "1") if are_numbers(self.values) else ""
         long_name = last.replace("_", " ")
         if self.field is not None and (description := get_description(self.field)):
             # the first clause: what follows it are remarks

@@ -21,6 +21,7 @@ from otafl.core.suggestions import (
     format_remark,
     format_suggestion,
     format_unknown_key,
+    shorten,
 )
 from otafl.scenario.keys import (
     CHOICES,
@@ -189,7 +190,7 @@ def format_value(value: Any) -> str:
     """Return a value as the user would write it, shortened."""
     plain = {"None": "null", "True": "true", "False": "false"}
     text = plain.get(repr(value), repr(value))
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shorten(text, 60)
 
 
 def _find_key_path(loc: Sequence[str | int], tree: Any, kind: str) -> tuple[Path, Path | None]:

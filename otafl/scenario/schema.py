@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field
 from otafl.core.choices import declare_choice
 from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import Settings, declare_stackable
+from otafl.core.suggestions import shorten
 from otafl.devices.faults import Faults
 from otafl.devices.protocols import Late
 from otafl.losses.metrics import METRICS, MODELS, list_variables
@@ -233,7 +234,7 @@ MAX_TRIALS = 10**6
 
 def _check_file_name(name: str) -> str:
     if not re.fullmatch(r"\w[\w.\-]*", name) or len(name.encode()) > MAX_LETTERS:
-        shown = name if len(name) <= 60 else f"{name[:57]}..."
+        shown = shorten(name, 60)
         raise ValueError(
             f"got {shown!r}; must be letters, digits, '_', '-' and '.', at most {MAX_LETTERS} "
             "bytes, because files are named after it"

@@ -19,6 +19,7 @@ import yaml
 
 from otafl.core.errors import UserError
 from otafl.core.problems import Path
+from otafl.core.suggestions import shorten
 
 MAX_VALUES = 50_000
 """Largest number of keys and values of a text, including those that its aliases stand for."""
@@ -136,7 +137,7 @@ class _Builder:
         try:
             return _SCALARS[tag](node)
         except (ValueError, KeyError) as error:
-            raise _make_error(f"'{_shorten(node.value)}' is no {tag}", node) from error
+            raise _make_error(f"'{shorten(node.value, 20)}' is no {tag}", node) from error
 
     def _build_mapping(
         self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
@@ -231,7 +232,7 @@ def _read_int(node: yaml.ScalarNode) -> int:
     text = node.value.replace("_", "")
     if len(text) > MAX_DIGITS:
         raise _make_error(
-            f"the whole number {_shorten(text)} has {len(text):,} digits; must have at most "
+            f"the whole number {shorten(text, 20)} has {len(text):,} digits; must have at most "
             f"{MAX_DIGITS}",
             node,
         )
@@ -251,10 +252,6 @@ _SCALARS: dict[str, Callable[[yaml.ScalarNode], Any]] = {
     "float": _read_float,
 }
 """Tag -> function that reads a value of it. Raises ValueError or KeyError if it is none."""
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 20 else f"{text[:17]}..."
 
 
 def _list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:

@@ -124,9 +124,8 @@ def _verify_one(path: Path, alone: bool = False) -> Finding:
 def _check_content(path: Path, has_checksum: bool) -> None:
     """Read a file as far as it says what it is, and a result without a checksum to its end."""
     if path.suffix == ".nc":
-        if not has_checksum:
-            read_part(path)
-        open_part(path).close()
+        part = open_part(path) if has_checksum else read_part(path)
+        part.close()
     elif path.name == SWEEP_FILE:
         read_sweep_file(path.parent)
     elif path.suffix == ".json":

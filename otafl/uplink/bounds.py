@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Link, TransmitLimits
+from otafl.power.base import cophase
 from otafl.uplink.signal import Segments, Signal
 
 ROUNDING = 1e-5
 """A rest of energy below this share of the last expense counts as zero."""
-
 
 LIMITS = ("energy_budget", "sent_fraction", "num_copies", "full_power_mask", "reported_power")
 """Fields of `TransmitLimits` that are applied here."""
@@ -93,7 +93,7 @@ class Bounds:
             return coefficients
         mask = self._at_full_power[:, None] & link.eligible_mask & (m > 0)
         amplitude = (link.budget[:, None] / self.scale_powers(m)).sqrt()
-        p = torch.where(mask, amplitude, 0.0) * torch.sgn(link.h).conj()
+        p = cophase(torch.where(mask, amplitude, 0.0), link.h)
         silent = coefficients.silent_mask
         return replace(
             coefficients,
@@ -150,9 +150,8 @@ class Bounds:
         """
         if self._stop is None:
             return sent, None
-        stop = sent.take_rows((self._stop - segments.uses.start).clamp(0, len(segments.uses)))[
-            :, None
-        ]
+        uses = segments.uses
+        stop = sent.take_rows((self._stop - uses.start).clamp(0, len(uses)))[:, None]
         in_time = torch.arange(segments.symbols, device=stop.device) < stop
         known = torch.cat([in_time] * segments.halves, 1)[:, : sent.num_coordinates]
         return replace(sent, x=sent.x * known), stop

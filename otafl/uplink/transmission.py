@@ -245,8 +245,9 @@ def transmit(
     row_energy = compute_energies(sent, segments) * scale.square()[:, None]
     energy = sent.grid(row_energy).mT
     lengths = slot.uses_per_symbol * segments.get_lengths(row_energy)
-    stretch = segments.sum_over_scopes(row_energy)
-    if clip is not None:
+    if clip is None:
+        stretch = segments.sum_over_scopes(row_energy)
+    else:
         stretch = clip**2 * scale.square()[:, None]
     power = sent.grid(stretch / segments.sum_over_scopes(lengths)).mT
     variation = None

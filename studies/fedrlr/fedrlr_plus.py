@@ -1,9 +1,8 @@
 r"""FedRLR+ beside the paper's scheme, error-free averaging of the same payload, and digital FedAvg:
 accuracy of the global model over SNR and devices, each at its best step size on validation data.
 
-    for s in fedrlr_plus fedrlr_plus_momentum fedrlr_plus_momentum_steps fedrlr_plus_policies \
-        fedrlr_plus_ablation \
-        fedrlr_plus_grid fedrlr_plus_low_snr fedrlr_plus_small_steps fedrlr_grid \
+    for s in fedrlr_plus fedrlr_plus_momentum fedrlr_plus_policies fedrlr_plus_ablation \
+        fedrlr_plus_grid fedrlr_plus_low_snr fedrlr_grid \
         fedrlr_references_grid fedavg_equal_symbols fedrlr_rivals fedrlr_rivals_momentum_grid \
         fedrlr_rivals_steps fedrlr_rivals_small_steps fedrlr_rivals_tuned fedrlr_cnn; do
       otafl sweep studies/fedrlr/$s.yaml
@@ -201,19 +200,17 @@ def list_searches(
 ) -> Iterator[tuple[str, float, tuple[float, float], xr.DataArray]]:
     """Yield method, momentum, steps of the devices and the server, validation accuracy [trial].
 
-    Three trials of the rivals, and ten of FedRLR+.
+    Three trials of each rival.
     """
-    files: dict[str, tuple[str, float | None, int]] = {
-        "fedrlr_rivals": ("", 0.0, 3),
-        "fedrlr_references_grid": (RIVALS["identity"], 0.0, 3),
-        "fedrlr_rivals_momentum_grid": ("", BETA, 3),
-        "fedrlr_rivals_steps": ("", None, 3),
-        "fedrlr_rivals_small_steps": ("", None, 3),
-        "fedrlr_plus_momentum": ("FedRLR+", 0.0, 10),
-        "fedrlr_plus_momentum_steps": ("FedRLR+", BETA, 10),
+    files: dict[str, tuple[str, float | None]] = {
+        "fedrlr_rivals": ("", 0.0),
+        "fedrlr_references_grid": (RIVALS["identity"], 0.0),
+        "fedrlr_rivals_momentum_grid": ("", BETA),
+        "fedrlr_rivals_steps": ("", None),
+        "fedrlr_rivals_small_steps": ("", None),
     }
-    for file, (name, beta, trials) in files.items():
-        ds = open_result(results, file).isel(trial=slice(trials))
+    for file, (name, beta) in files.items():
+        ds = open_result(results, file).isel(trial=slice(3))
         if "device_count" in ds.dims:
             ds = ds.sel(algorithm="fedavg", device_count=10)
         accuracy = read_end(ds, "validation_accuracy")

@@ -1,7 +1,7 @@
 """Natural roles: personalised methods on text of Shakespeare's roles, each at its best settings
 on validation data, against training alone, fine-tuned averaging and three controls.
 
-    for f in studies/natural/*.yaml; do otafl sweep $f; done
+    for f in studies/natural/natural_roles*.yaml; do otafl sweep $f; done
     python -m studies.natural.roles [results] [--figure natural_roles.png]
 
 The text is read for the controls of each role (`otafl data get shakespeare`).
@@ -22,7 +22,7 @@ from studies.common.tables import (
     print_head,
     print_row,
 )
-from studies.natural.shared import LINKS, Outcome, Study, format_difference, run_study
+from studies.natural.shared import LINKS, Study, format_difference, run_study
 
 STUDY = Study(
     name="natural_roles",
@@ -88,7 +88,7 @@ def measure_controls(ds: xr.Dataset) -> np.ndarray:
     return np.array(rows)
 
 
-def print_equal_work(outcomes: Mapping[str, Mapping[str, Outcome]]) -> None:
+def print_equal_work(outcomes: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     """Print differences between methods with 600 minibatches a role, where all others have 300."""
     pairs = (
         ("fedavg, twice the steps", "fedrep"),

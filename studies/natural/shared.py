@@ -15,6 +15,7 @@ import xarray as xr
 from matplotlib import pyplot as plt
 from scipy import stats
 
+from otafl.analysis.paired import adjust_p_values
 from studies.common.looks import TYPE
 from studies.common.tables import (
     expand_points,
@@ -88,7 +89,6 @@ class Choice:
 
     setting: Setting
     view: str
-    loss: float
     tried: list[Setting]
 
 
@@ -148,8 +148,8 @@ def choose(ds: xr.Dataset, final: xr.Dataset) -> dict[tuple[str, str], Choice]:
     for key in dict.fromkeys((one.method, one.link) for one in settings):
         places = [i for i, one in enumerate(settings) if (one.method, one.link) == key]
         views = [v for v in VIEWS if not (v == "tuned_own" and key[0] == "per_fedavg")]
-        loss, place, view = min((losses[v][i], i, v) for v in views for i in places)
-        found[key] = Choice(settings[place], view, float(loss), [settings[i] for i in places])
+        _, place, view = min((losses[v][i], i, v) for v in views for i in places)
+        found[key] = Choice(settings[place], view, [settings[i] for i in places])
     return found
 
 
@@ -171,13 +171,6 @@ def print_settings(study: Study, choices: Mapping[tuple[str, str], Choice]) -> N
         print_row(method, said, len(choice.tried), ", ".join(words), VIEWS[choice.view])
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Errors [trial, person] of a method over a link."""
-
-    errors: np.ndarray
-
-
 def replace_diverged(errors: np.ndarray, guess: np.ndarray) -> np.ndarray:
     """Replace errors [trial, person] of models that diverged by those of a guess [person].
 
@@ -190,15 +183,16 @@ def replace_diverged(errors: np.ndarray, guess: np.ndarray) -> np.ndarray:
 
 def read_outcomes(
     study: Study, ds: xr.Dataset, choices: Mapping[tuple[str, str], Choice], guess: np.ndarray
-) -> dict[str, dict[str, Outcome]]:
-    """Read the errors of all methods by link; a model that diverged counts as a guess or worse.
+) -> dict[str, dict[str, np.ndarray]]:
+    """Read the errors [trial, person] of all methods by link.
 
+    A model that diverged counts as a guess or worse.
     Training alone is the same over both links. "fedavg, not fine-tuned" is FedAvg's one model.
     Raises LookupError if a chosen setting has no final run.
     """
     settings = list_settings(ds)
 
-    def read(setting: Setting, view: str) -> Outcome:
+    def read(setting: Setting, view: str) -> np.ndarray:
         if setting not in settings:
             raise LookupError(f"{study.name}: no final run of {setting}")
         own = ds.isel(zip=settings.index(setting))
@@ -207,9 +201,9 @@ def read_outcomes(
         )
         lost = own["diverged_round"].notnull().values
         errors = np.where(lost[:, None], np.nan, study.convert(values.values))
-        return Outcome(replace_diverged(errors, guess))
+        return replace_diverged(errors, guess)
 
-    found: dict[str, dict[str, Outcome]] = {link: {} for link in LINKS}
+    found: dict[str, dict[str, np.ndarray]] = {link: {} for link in LINKS}
     for (method, link), choice in choices.items():
         for one in LINKS if method.startswith(ALONE) else (link,):
             found[one][method] = read(choice.setting, choice.view)
@@ -229,45 +223,37 @@ def compare_pairs(own: np.ndarray, base: np.ndarray) -> tuple[float, float, floa
     return mean, mean - half, mean + half, float(2 * stats.t.sf(abs(mean) / error, len(gap) - 1))
 
 
-def correct_holm(values: Mapping[str, float]) -> dict[str, float]:
-    """Correct p-values for their number by Holm's method."""
-    found, most = {}, 0.0
-    for place, name in enumerate(sorted(values, key=lambda one: values[one])):
-        most = max(most, (len(values) - place) * values[name])
-        found[name] = min(1.0, most)
-    return found
-
-
-def print_results(study: Study, outcomes: Mapping[str, Mapping[str, Outcome]]) -> None:
+def print_results(study: Study, outcomes: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     """Print errors and paired differences over people, for both uplinks."""
     for link, methods in outcomes.items():
-        trials, people = methods[TUNED].errors.shape
+        trials, people = methods[TUNED].shape
         said = f"{study.title}, {LINKS[link][0]}: {people} {study.people}, {trials} trials"
         bases = (ALONE, TUNED, study.controls[0])
         columns = (f"minus {ALONE}", "p (Holm)", *(f"minus {base}" for base in bases[1:]))
         print_head(said, "method", "mean", *columns)
         rivals = [n for n in methods if n != ALONE and n not in study.controls]
-        base = methods[ALONE].errors
-        corrected = correct_holm({n: compare_pairs(methods[n].errors, base)[3] for n in rivals})
-        for name in sorted(methods, key=lambda n: float(methods[n].errors.mean())):
+        base = methods[ALONE]
+        p_values = np.array([compare_pairs(methods[n], base)[3] for n in rivals])
+        corrected = dict(zip(rivals, adjust_p_values(p_values), strict=True))
+        for name in sorted(methods, key=lambda n: float(methods[n].mean())):
             own = methods[name]
             cells = [
                 "-" if one == name else format_difference(study, own, methods[one]) for one in bases
             ]
             p = f"{corrected[name]:.2g}" if name in corrected else "-"
-            print_row(name, f"{own.errors.mean():.4f}", cells[0], p, *cells[1:])
+            print_row(name, f"{own.mean():.4f}", cells[0], p, *cells[1:])
 
 
-def format_difference(study: Study, own: Outcome, base: Outcome) -> str:
+def format_difference(study: Study, own: np.ndarray, base: np.ndarray) -> str:
     """Write the mean difference over people and its 95 % interval."""
-    pair = compare_pairs(own.errors, base.errors)[:3]
+    pair = compare_pairs(own, base)[:3]
     mean, low, high = (f"{one:+.{study.decimals}f}" for one in pair)
     return f"{mean} ({low} to {high})"
 
 
 def draw(
     study: Study,
-    outcomes: Mapping[str, Mapping[str, Outcome]],
+    outcomes: Mapping[str, Mapping[str, np.ndarray]],
     path: Path,
     linear: float | None,
 ) -> None:
@@ -280,15 +266,15 @@ def draw(
     first = outcomes["ideal"]
     unlinked = [n for n in first if n in study.controls or n.startswith(ALONE)]
     names = [n for n in first if n not in (ALONE, *study.hidden)]
-    names.sort(key=lambda n: -float(first[n].errors.mean()))
+    names.sort(key=lambda n: -float(first[n].mean()))
     looks = {"none": ("no uplink", "#000000", "D"), **LINKS}
     for link, shift in {"none": 0.0, "ideal": 0.14, "over_the_air": -0.14}.items():
         methods = outcomes.get(link, first)
         places = [
             i for i, n in enumerate(names) if n in methods and (n in unlinked) == (link == "none")
         ]
-        base = methods[ALONE].errors
-        pairs = [compare_pairs(methods[names[i]].errors, base) for i in places]
+        base = methods[ALONE]
+        pairs = [compare_pairs(methods[names[i]], base) for i in places]
         mean, low, high, _ = np.array(pairs).T
         said, colour, marker = looks[link]
         axis.errorbar(
@@ -320,7 +306,7 @@ def run_study(
     figure: Path,
     measure_controls: Callable[[xr.Dataset], np.ndarray],
     linear: float | None,
-) -> dict[str, dict[str, Outcome]]:
+) -> dict[str, dict[str, np.ndarray]]:
     """Print the tables of a study, draw its figure, and return the errors by link and method.
 
     measure_controls computes the errors [person, controls + 1] of the controls and of a guess from
@@ -335,9 +321,9 @@ def run_study(
     choices = choose(open_points(results, [f"{name}_tuning" for name in names]), ds)
     outcomes = read_outcomes(study, ds, choices, controls[:, -1])
     for methods in outcomes.values():
-        trials = len(methods[TUNED].errors)
+        trials = len(methods[TUNED])
         for place, name in enumerate(study.controls):
-            methods[name] = Outcome(np.tile(controls[:, place], (trials, 1)))
+            methods[name] = np.tile(controls[:, place], (trials, 1))
     print_settings(study, choices)
     print_results(study, outcomes)
     draw(study, outcomes, figure, linear)

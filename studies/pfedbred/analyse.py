@@ -324,8 +324,7 @@ def print_grid(results: Path, name: str, model: str, others: str) -> None:
     assert alone is not None
     alone = alone[PERSONAL].sel(round=last).isel(trial=slice(trials))
     ended = f"{model}, {last} rounds, {trials} trial{'s' * (trials > 1)}"
-    both = {"G": ds[GLOBAL], "P": ds[PERSONAL]}
-    for letter, values in both.items():
+    for letter, values in (("G", ds[GLOBAL]), ("P", ds[PERSONAL])):
         print_head(f"Fig. 6: mh, {letter}, {ended}", "lambda", *(f"eta = {eta:g}" for eta in etas))
         for weight in ds["penalty"].values:
             row = values.sel(penalty=weight, round=last)

@@ -120,15 +120,12 @@ class Chosen:
         Uplink, rule and settings.
     learning_rate : float
         Step size of the devices.
-    accuracy : ndarray, float [R]
-        Test accuracy of R trials.
     is_interior : bool
         Whether step size and size of the entry are no ends of their grids.
     """
 
     entry: Entry
     learning_rate: float
-    accuracy: np.ndarray
     is_interior: bool
 
 
@@ -150,12 +147,12 @@ def choose(tunings: list[xr.Dataset]) -> dict[tuple[str, str], Chosen]:
 
 def _select_best(tried: list[tuple[Entry, float, np.ndarray]]) -> Chosen:
     """Select the best of the settings of one label; the first of equal ones."""
-    entry, rate, accuracy = max(tried, key=lambda one: round(float(one[2].mean()), 5))
+    entry, rate, _ = max(tried, key=lambda one: round(float(one[2].mean()), 5))
     rates, sizes = [own for _, own, _ in tried], [own.size for own, _, _ in tried]
     is_interior = min(rates) < rate < max(rates)
     if entry.size:
         is_interior &= min(sizes) < entry.size < max(sizes)
-    return Chosen(entry, rate, accuracy, is_interior)
+    return Chosen(entry, rate, is_interior)
 
 
 def list_places(result: xr.Dataset) -> dict[tuple[str, str], int]:

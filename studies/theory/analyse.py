@@ -80,12 +80,6 @@ def format_ratio(simulated: np.ndarray, law: float) -> str:
     return f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})"
 
 
-def read_risk(ds: xr.Dataset, point: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Rounds [n], and excess risk [n, trial] of a point."""
-    risk = count_diverged(ds)["excess_risk"].sel(point) if point else ds["excess_risk"]
-    return ds["round"].values.astype(int), risk.squeeze().transpose("round", "trial").values
-
-
 def iterate_points(ds: xr.Dataset) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
     """Each point with its rounds [n] and the excess risk [n, trial]."""
     axes = [dim for dim in ds["excess_risk"].dims if dim not in ("trial", "round")]

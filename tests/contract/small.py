@@ -116,20 +116,20 @@ def delivers(transport: str, algorithm: str) -> bool:
     )
 
 
-EVERY_METHOD = ("ideal", "over_the_air", "digital")
+EVERY_METHOD = ("over_the_air", "digital")
 EVERY_PAYLOAD = ("fedavg", "fedrlr", "heterofl")
-"""A transport of each kind that every method gets along with, and a method of each kind of payload:
+"""Noisy transports that methods get along with, and a method of each kind of payload:
 what is averaged, what is added up, and parts that differ from device to device."""
 
 
 def over_fading(algorithm: str) -> str:
     """The first transport over fading that gives the algorithm what it needs."""
-    return next(one for one in EVERY_METHOD[1:] if delivers(one, algorithm))
+    return next(one for one in EVERY_METHOD if delivers(one, algorithm))
 
 
 def pick_transport(algorithm: str) -> str:
     """The transport of an algorithm's tests: fading and packets alternate between algorithms."""
-    fit = [one for one in EVERY_METHOD[1:] if delivers(one, algorithm)]
+    fit = [one for one in EVERY_METHOD if delivers(one, algorithm)]
     return fit[ALGORITHMS.index(algorithm) % len(fit)]
 
 

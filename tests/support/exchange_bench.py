@@ -76,10 +76,6 @@ class Bench(Rounds):
         for name, block in before.items():
             assert torch.equal(self.server[name], block), name
 
-    def get_state(self, name: str) -> Tensor:
-        """Return a device block [S, K, *shape]."""
-        return self.devices[name]
-
     def draw_batches(self, cohort: Cohort, t: int, draw: int = 0) -> list[list[Minibatch]]:
         """Return the minibatches, [row][step]."""
         work = self.select_local_data(cohort, t)
@@ -95,7 +91,7 @@ def to_vector(params: Tensors, model: Mlp, *place: int) -> Array:
 
 def get_prefixed(bench: Bench, prefix: str, s: int, k: int) -> Array:
     """Put a device's parameters with a prefix side by side."""
-    params = {name: bench.get_state(f"{prefix}.{name}") for name in bench.model.shapes}
+    params = {name: bench.devices[f"{prefix}.{name}"] for name in bench.model.shapes}
     return to_vector(params, bench.model, s, k)
 
 

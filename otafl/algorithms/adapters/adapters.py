@@ -223,7 +223,7 @@ class AdaptedModel:
         self.backbone: Tensors = {}
 
     def freeze(self, params: Tensors) -> None:
-        """Keep parameters [S, *shape] as the backbone, once if they are equal in all trials."""
+        """Store parameters [S, *shape] as the backbone, once if they are equal in all trials."""
         same = all(torch.equal(block, block[:1].expand_as(block)) for block in params.values())
         with torch.inference_mode(False):  # autograd saves no inference tensors
             kept = {name: block[:1] if same else block for name, block in params.items()}

@@ -266,10 +266,7 @@ class Lora(Algorithm):
         thin |= {name: block[trial] for name, block in self.fixed.items()}
         thin = self._truncate(thin, context.cohort)
         if self.settings.mode == "tangent":
-            for layer in self.layers:
-                u, _, v = lora_factors.get_point(thin, layer)
-                thin[f"a.{layer.weight}"] = torch.zeros_like(u)
-                thin[f"b.{layer.weight}"] = torch.zeros_like(v)
+            thin |= lora_factors.start_coordinates(self.layers, thin)
         start = lora_factors.select(thin, roles.trained, self.layers)
         start |= {name: received[name] for name in self.head}
         with torch.inference_mode(False), torch.no_grad():  # autograd saves no inference tensors
@@ -292,15 +289,12 @@ class Lora(Algorithm):
         own = lora_factors.select(params, roles.own, self.layers)
         return own, self._build_payload(thin | start, params, context), loss
 
-    def _get_ranks(self, cohort: c.Cohort) -> Tensor:
-        """Return the rank of each row, int64 [n], of a method with levels."""
-        return select_by_level(self.settings.levels, cohort, torch.int64)
-
     def _truncate(self, factors: c.Tensors, cohort: c.Cohort) -> c.Tensors:
         """Return the factors [n, *shape] of rows, with zeros beyond their ranks."""
         if not self.levels:
             return factors
-        return lora_factors.truncate_ranks(factors, self._get_ranks(cohort))
+        ranks = select_by_level(self.settings.levels, cohort, torch.int64)
+        return lora_factors.truncate_ranks(factors, ranks)
 
     def _get_changes(self, tensors: c.Tensors) -> c.Tensors:
         """Return what the server has added to the frozen weights, by the name of the weight."""
@@ -334,7 +328,7 @@ class Lora(Algorithm):
         powers = lora_factors.compute_power_factors(parts, self.settings.power_split)
         known: list[Tensor | None] = [None] * len(sent)
         if self.levels:
-            ranks = self._get_ranks(context.cohort)
+            ranks = select_by_level(self.settings.levels, context.cohort, torch.int64)
             dtype = context.cohort.weight.dtype
             known = [
                 lora_factors.compute_known_fraction(self.layers, one, ranks, dtype) for one in sent

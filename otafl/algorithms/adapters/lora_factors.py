@@ -249,6 +249,15 @@ def split_weights(layers: Sequence[AdaptedLayer], params: c.Tensors) -> tuple[c.
     return points, rest
 
 
+def start_coordinates(layers: Sequence[AdaptedLayer], tensors: c.Tensors) -> c.Tensors:
+    """Return coordinates a and b of zero at the points."""
+    zero: c.Tensors = {}
+    for layer in layers:
+        u, _, v = get_point(tensors, layer)
+        zero |= {f"a.{layer.weight}": torch.zeros_like(u), f"b.{layer.weight}": torch.zeros_like(v)}
+    return zero
+
+
 def compose_tangents(layers: Sequence[AdaptedLayer], tensors: c.Tensors) -> Factors:
     """Return factors of rank 2 r of U S V^T + a V^T + U b^T, or of rank r without coordinates."""
     factors: Factors = {}

@@ -44,7 +44,7 @@ class LowRankSettings(settings.Settings):
 def find_rank_problems(
     scenario: Any, rank: Ranks | None, is_bounded: bool = False
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the ranks of a method, if the scenario determines its layers.
+    """Yield the problems of a method's ranks, if the scenario determines its layers.
 
     Parameters
     ----------

@@ -154,7 +154,7 @@ class Digital(Transport):
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
         super().__init__(settings, parts)
-        alignment, hyper = parts.alignment, parts.hyper
+        alignment, hyper = self.alignment, parts.hyper
         self.hyper, self.csi, self.codec = hyper, alignment.csi, parts.codec
         self.streams = parts.streams
         self._gap = db_to_linear(hyper["snr_gap_db"])[:, None]
@@ -244,7 +244,7 @@ class Digital(Transport):
 
         `power` [S, K] is the mean received power in a device's own band over the noise in it.
         """
-        impairments = self.parts.alignment.impairments
+        impairments = self.alignment.impairments
         own = h_hat.flatten(3)
         combined = snr = power[..., None] * own.abs().square().sum(2)
         if h_hat is not h or impairments.adds_noise or impairments.grows:

@@ -180,14 +180,15 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor, wh
     whole : bool
         Whether all updates are delivered as they were sent.
     """
+    if whole:
+        for sent in delivery.uplink:
+            delivery.give_exact(sent)
+            delivery.note_delivered(sent)
+        return
     cohort = delivery.cohort
     sends = cohort.transmit_mask & arrived.flatten()[cohort.flat_index]
     receiving = replace(cohort, transmit_mask=sends, all_transmit=False)
     for sent in delivery.uplink:
-        if whole:
-            delivery.give_exact(sent)
-            delivery.note_delivered(sent)
-            continue
         delivered = read.get(sent.index, sent.group)
         got = make_signal(delivered, receiving)
         mean, count = compute_error_free(got)

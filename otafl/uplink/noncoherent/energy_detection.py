@@ -146,7 +146,7 @@ class FskMajorityVote(Transport):
         def cast(rows: Signal, columns: slice, stop: Tensor | None) -> Tensor:
             return _cast_votes(rows, columns, least, stop)
 
-        given = on_air, self.parts.streams, self.parts.alignment.impairments, on_air.scale, cast
+        given = on_air, self.parts.streams, self.alignment.impairments, on_air.scale, cast
         for columns, energy, majority in receive_energies(*given):
             plus, minus = energy.unbind(1)
             torch.sub(plus, minus, out=steps[:, columns]).sign_()
@@ -251,7 +251,7 @@ class Reed(Transport):
         """Return the estimate and the error-free aggregate, [S, P], and the delivered weight."""
         sent, weight = on_air.sent, on_air.weight[:, 0]
         estimate, exact = sent.empty_sum(), sent.empty_sum()
-        given = on_air, self.parts.streams, self.parts.alignment.impairments, sent.exact
+        given = on_air, self.parts.streams, self.alignment.impairments, sent.exact
         for columns, energy, sums in receive_energies(*given):
             torch.sub(energy[:, 0], energy[:, 1], out=estimate[:, columns])
             exact[:, columns] = sums

@@ -46,7 +46,7 @@ PAC = {
 def test_fedpac() -> None:
     model = mlp(WIDTHS)
     bench = Bench(FedPAC.Settings(), model, PAC)
-    personal = {name: bench.get_state(f"personal.{name}") for name in model.shapes}
+    personal = {name: bench.devices[f"personal.{name}"] for name in model.shapes}
     shared = [twin.split(to_vector(personal, model, s, 0), WIDTHS)[0] for s in range(S)]
     head = [[row.numpy() for row in heads] for heads in bench.server["head"]]
     centroid: list[list[Array | None]] = [[None] * WIDTHS[-1] for _ in range(S)]

@@ -73,11 +73,11 @@ def test_equals_the_looped_twin() -> None:
             assert_close(bench.server["model"][s], w[s][0])
             assert_close(bench.server["rho"][s], w[s][1])
             for k in range(5):
-                assert_close(bench.get_state("personal")[s, k], q[s][k][0])
-                assert_close(bench.get_state("personal_rho")[s, k], q[s][k][1])
+                assert_close(bench.devices["personal"][s, k], q[s][k][0])
+                assert_close(bench.devices["personal_rho"][s, k], q[s][k][1])
     assert not np.allclose(q[0][0][0], w[0][0])
     views = bench.method.build_views(bench.server, bench.devices)
-    assert torch.equal(views["personal"].params["model"][2], bench.get_state("personal")[0, 2])
+    assert torch.equal(views["personal"].params["model"][2], bench.devices["personal"][0, 2])
     assert torch.equal(views["global"].params["model"], bench.server["model"])
 
 
